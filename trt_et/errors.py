@@ -1,0 +1,66 @@
+"""The exceptions that trt-et raises, in one tree.
+
+::
+
+    TrtEtError
+    ├── BlobError                 an engine blob cannot be read or written
+    │   └── DeviceIdError         its device_id is missing or unreadable
+    ├── BuilderError              an engine could not be built
+    │   ├── BuilderUnavailable    the builder's packages or hardware are missing
+    │   └── PartitionError        one partition failed; names it and its operators
+    ├── BackendConflictError      another ``TensorRTBackend`` class is registered
+    ├── OptionError               an option's value is wrong (also a ``ValueError``)
+    └── PluginError               the native runtime plugin cannot be loaded or used
+
+Every message says what failed, on what, what was expected and found, and what to do next.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BackendConflictError",
+    "BlobError",
+    "BuilderError",
+    "BuilderUnavailable",
+    "DeviceIdError",
+    "OptionError",
+    "PartitionError",
+    "PluginError",
+    "TrtEtError",
+]
+
+
+class TrtEtError(Exception):
+    """Base class of every exception that trt-et raises on purpose."""
+
+
+class BlobError(TrtEtError):
+    """An engine blob is malformed, truncated, corrupt or of an unknown kind."""
+
+
+class DeviceIdError(BlobError):
+    """A readable blob carries no usable ``device_id``."""
+
+
+class BuilderError(TrtEtError):
+    """An engine could not be built."""
+
+
+class BuilderUnavailable(BuilderError):
+    """A builder cannot run here: a package or a GPU is missing."""
+
+
+class PartitionError(BuilderError):
+    """Building one partition failed; the message names the partition and its operators."""
+
+
+class BackendConflictError(TrtEtError):
+    """Another ``BackendDetails`` subclass is named ``TensorRTBackend`` in this process."""
+
+
+class OptionError(TrtEtError, ValueError):
+    """An option has an unknown name, a wrong type or an impossible value."""
+
+
+class PluginError(TrtEtError):
+    """The native runtime plugin is missing, cannot be loaded, or is not usable."""
