@@ -1,0 +1,65 @@
+"""TensorRT as a normal ExecuTorch backend.
+
+::
+
+    from executorch.exir import to_edge_transform_and_lower
+    from trt_et import TensorRTPartitioner
+
+    program = to_edge_transform_and_lower(
+        torch.export.export(model.eval(), inputs), partitioner=[TensorRTPartitioner()]
+    ).to_executorch()
+
+Importing this package imports neither TensorRT nor Torch-TensorRT; both are imported by the builder
+that needs them, when it builds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trt_et.errors import (
+    BackendConflictError,
+    BlobError,
+    BuilderError,
+    BuilderUnavailable,
+    DeviceIdError,
+    OptionError,
+    PartitionError,
+    PluginError,
+    TrtEtError,
+)
+
+if TYPE_CHECKING:
+    from trt_et.backend import TensorRTBackend
+    from trt_et.partitioner import TensorRTPartitioner
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BackendConflictError",
+    "BlobError",
+    "BuilderError",
+    "BuilderUnavailable",
+    "DeviceIdError",
+    "OptionError",
+    "PartitionError",
+    "PluginError",
+    "TensorRTBackend",
+    "TensorRTPartitioner",
+    "TrtEtError",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    # The partitioner needs torch and executorch.exir (seconds to import); a process that only runs
+    # programs needs neither, and ``trt_et.runtime`` and ``trt_et.engine_info`` work without them.
+    if name == "TensorRTPartitioner":
+        from trt_et.partitioner import TensorRTPartitioner
+
+        return TensorRTPartitioner
+    if name == "TensorRTBackend":
+        from trt_et.backend import TensorRTBackend
+
+        return TensorRTBackend
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
