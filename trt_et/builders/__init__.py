@@ -1,0 +1,24 @@
+"""Builders turn one partition into one engine.
+
+A builder is any object with a ``name`` and a ``build`` method (:class:`EngineBuilder`), so a caller
+can hand in prebuilt engines, a remote build service, or a cache around another builder.
+
+==============  ===========================  ==================================================
+name            needs                        gives
+==============  ===========================  ==================================================
+tensorrt        an NVIDIA GPU,               a TensorRT engine for that GPU
+                torch-tensorrt
+tensorrt_rtx    torch-tensorrt-rtx           a TensorRT-RTX engine for one or several compute
+                                             capabilities; no GPU needed
+reference       nothing                      the partition as a nested ExecuTorch program, which
+                                             CPU kernels run on *simulated* GPUs
+auto            one of the first two         the best real one; never ``reference``
+==============  ===========================  ==================================================
+"""
+
+from __future__ import annotations
+
+from trt_et.builders.factory import make_builder
+from trt_et.builders.protocol import BuildOptions, BuildRequest, EngineBuilder
+
+__all__ = ["BuildOptions", "BuildRequest", "EngineBuilder", "make_builder"]

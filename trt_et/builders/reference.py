@@ -1,0 +1,48 @@
+"""The reference builder: a partition as a nested ExecuTorch program.
+
+Everything around the engine is the real thing (partitioner, blob, device metadata, delegate,
+copies); only the arithmetic is done by ExecuTorch's CPU kernels, on simulated GPUs. The blob says
+so, and a real TensorRT runtime rejects it.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge
+from torch.export.graph_signature import InputKind
+
+from trt_et.builders.host import target_platform
+from trt_et.builders.protocol import BuildRequest
+from trt_et.engine_info import REFERENCE_BUILDER, EngineInfo, encode_blob
+from trt_et.errors import BuilderError
+
+__all__ = ["ReferenceBuilder"]
+
+
+class ReferenceBuilder:
+    """Builds engines that ExecuTorch's CPU kernels run."""
+
+    name = REFERENCE_BUILDER
+
+    def build(self, request: BuildRequest) -> bytes:
+        """See :meth:`trt_et.builders.EngineBuilder.build`."""
+        lowered = request.lowered
+        if any(
+            spec.kind is InputKind.CUSTOM_OBJ
+            for spec in lowered.program.graph_signature.input_specs
+        ):
+            raise BuilderError("the reference builder takes no custom objects")
+        edge = to_edge(lowered.program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
+        engine = edge.to_executorch(
+            ExecutorchBackendConfig(enable_non_cpu_memory_planning=False)
+        ).buffer
+        info = EngineInfo(
+            bindings=lowered.bindings,
+            device_id=request.device_id,
+            builder=self.name,
+            library_version=version("executorch"),
+            hardware_compatible=True,
+            target_platform=target_platform(),
+        )
+        return encode_blob(engine, info)

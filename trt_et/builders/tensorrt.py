@@ -1,0 +1,49 @@
+"""The TensorRT builder: engines for the GPU at hand."""
+
+from __future__ import annotations
+
+import torch
+
+from trt_et.builders.converters import build_network
+from trt_et.builders.host import target_platform
+from trt_et.builders.protocol import BuildRequest
+from trt_et.engine_info import EngineInfo, encode_blob
+from trt_et.errors import BuilderUnavailable, OptionError
+
+__all__ = ["TensorRTBuilder"]
+
+
+class TensorRTBuilder:
+    """Builds TensorRT engines, which TensorRT tunes on the very GPU that they are for."""
+
+    name = "tensorrt"
+
+    def build(self, request: BuildRequest) -> bytes:
+        """See :meth:`trt_et.builders.EngineBuilder.build`."""
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if request.device_id >= count:
+            raise BuilderUnavailable(
+                f"partition {request.partition} is for cuda:{request.device_id}, but this machine "
+                f"has {count} GPU(s) that torch can use; TensorRT engines are built on the GPU that "
+                "they are for. Choose another device=, or builder='tensorrt_rtx', which needs none"
+            )
+        properties = torch.cuda.get_device_properties(request.device_id)
+        own = f"{properties.major}.{properties.minor}"
+        wanted = request.options.compute_capabilities
+        if wanted and wanted != (own,):
+            raise OptionError(
+                f"TensorRT builds for the GPU at hand ({own}), not for {', '.join(wanted)}"
+            )
+        with torch.cuda.device(request.device_id):
+            network = build_network(request)
+            engine = network.serialize(request.partition)
+        info = EngineInfo(
+            bindings=request.lowered.bindings,
+            device_id=request.device_id,
+            builder=self.name,
+            library_version=str(network.trt.__version__),
+            compute_capabilities=(own,),
+            gpu_name=properties.name,
+            target_platform=target_platform(),
+        )
+        return encode_blob(engine, info)

@@ -1,0 +1,57 @@
+"""The TensorRT-RTX builder: real engines, built without a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trt_et.builders.converters import Network, build_network
+from trt_et.builders.host import target_platform
+from trt_et.builders.protocol import BuildRequest
+from trt_et.engine_info import EngineInfo, encode_blob
+from trt_et.errors import OptionError
+
+__all__ = ["TensorRTRTXBuilder"]
+
+
+class TensorRTRTXBuilder:
+    """Builds TensorRT-RTX engines.
+
+    Kernels are chosen on the target GPU when the engine is loaded, so an engine fits a set of
+    compute capabilities and depends on no device index: ``device_id`` only says where to load it.
+    """
+
+    name = "tensorrt_rtx"
+
+    def build(self, request: BuildRequest) -> bytes:
+        """See :meth:`trt_et.builders.EngineBuilder.build`."""
+        network = build_network(request)
+        capabilities = request.options.compute_capabilities
+        _set_targets(network, capabilities)
+        engine = network.serialize(request.partition)
+        info = EngineInfo(
+            bindings=request.lowered.bindings,
+            device_id=request.device_id,
+            builder=self.name,
+            library_version=str(network.trt.__version__),
+            compute_capabilities=capabilities,
+            hardware_compatible=True,
+            target_platform=target_platform(),
+        )
+        return encode_blob(engine, info)
+
+
+def _set_targets(network: Network, capabilities: tuple[str, ...]) -> None:
+    if not capabilities:
+        return
+    kinds: Any = network.trt.ComputeCapability
+    network.config.num_compute_capabilities = len(capabilities)
+    for index, capability in enumerate(capabilities):
+        name = "SM" + capability.replace(".", "")
+        kind = getattr(kinds, name, None)
+        if kind is None:
+            known = sorted(n for n in dir(kinds) if n.startswith("SM"))
+            raise OptionError(
+                f"TensorRT-RTX {network.trt.__version__} has no target {capability}; it has "
+                + ", ".join(f"{n[2:-1]}.{n[-1]}" for n in known)
+            )
+        network.config.set_compute_capability(kind, index)

@@ -1,0 +1,92 @@
+"""Whose word counts on what can be claimed.
+
+Torch-TensorRT's converter registry, for every builder: the reference engine stands in for a real one,
+so it claims the same nodes. Only where Torch-TensorRT is not installed does the reference builder
+claim what ExecuTorch's CPU kernels run, and says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from trt_et.builders import EngineBuilder
+from trt_et.builders.factory import installed_flavour
+from trt_et.engine_info import REFERENCE_BUILDER
+from trt_et.operator_support import Refusal
+
+__all__ = ["refusal_for"]
+
+_log = logging.getLogger(__name__)
+
+
+def refusal_for(builder: EngineBuilder) -> Refusal:
+    """The function that says why a node of a plain ATen graph is not claimed for ``builder``."""
+    if installed_flavour() is not None:
+        from trt_et.builders import converters
+
+        if builder.name != REFERENCE_BUILDER or converters.is_importable():
+            return converters.refusal
+    _say_once()
+    return _kernel_refusal
+
+
+@cache
+def _say_once() -> None:
+    _log.warning(
+        "Torch-TensorRT is not usable here, so operators are claimed by ExecuTorch's CPU kernels, "
+        'not by what TensorRT can run. For TensorRT\'s own choice: pip install "trt-et[rtx]"'
+    )
+
+
+def _kernel_refusal(node: Node) -> str | None:
+    target = node.target
+    if not isinstance(target, OpOverload):
+        return None
+    if target.namespace != "aten":
+        return "ExecuTorch has no CPU kernel for it"
+    return None if target in _decomposable() or _has_kernel(target) else (
+        "ExecuTorch has no CPU kernel for it"
+    )
+
+
+@cache
+def _decomposable() -> frozenset[OpOverload]:
+    from torch._decomp import core_aten_decompositions
+
+    return frozenset(op for op in core_aten_decompositions() if isinstance(op, OpOverload))
+
+
+@cache
+def _kernels() -> frozenset[str]:
+    from executorch.runtime import Runtime
+
+    return frozenset(Runtime.get().operator_registry.operator_names)
+
+
+def _has_kernel(target: OpOverload) -> bool:
+    from executorch.exir.operator.convert import to_out_variant
+
+    for candidate in (target, _copying(target)):
+        if candidate is None:
+            continue
+        try:
+            out, _ = to_out_variant(candidate)
+        except (RuntimeError, KeyError):
+            continue
+        name = out._schema.name + (f".{out._overloadname}" if out._overloadname else "")
+        if name in _kernels() or f"{out._schema.name}.out" in _kernels():
+            return True
+    return False
+
+
+def _copying(target: OpOverload) -> OpOverload | None:
+    """``aten.permute.default`` -> ``aten.permute_copy.default``, as the Edge dialect has it."""
+    name = target._schema.name.split("::")[1]
+    packet = getattr(torch.ops.aten, f"{'view' if name == 'reshape' else name}_copy", None)
+    overload = getattr(packet, target._overloadname, None)
+    return overload if isinstance(overload, OpOverload) else None

@@ -1,0 +1,201 @@
+"""One partition of an Edge program, as a plain ATen program with contiguous boundary tensors.
+
+Both kinds of builder start here: Torch-TensorRT's converters take the ATen graph, and the reference
+builder makes a nested ExecuTorch program of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from executorch.exir.tensor import dim_order_from_stride
+from torch._export.verifier import Verifier
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, TensorArgument
+from torch.fx import Graph, GraphModule, Node
+
+from trt_et.edge_dialect import to_aten
+from trt_et.engine_info import Binding
+from trt_et.errors import PartitionError
+from trt_et.shapes import shape_range
+
+__all__ = ["DTYPE_NAMES", "LoweredPartition", "lower_partition"]
+
+DTYPE_NAMES: Final[dict[torch.dtype, str]] = {
+    torch.float32: "float32",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+    torch.float64: "float64",
+    torch.int8: "int8",
+    torch.uint8: "uint8",
+    torch.int16: "int16",
+    torch.int32: "int32",
+    torch.int64: "int64",
+    torch.bool: "bool",
+}
+
+
+@dataclass(frozen=True)
+class LoweredPartition:
+    """A partition that a builder can turn into an engine.
+
+    Attributes:
+        program: ATen dialect; parameters, buffers and constants are lifted and hold real values.
+            Its user inputs and outputs are contiguous: where the delegate's tensor is not, the
+            program permutes it, and the binding has the ``dim_order``.
+        inputs: One binding for each user input, in the order of the delegate's arguments. Its name
+            is the placeholder's.
+        outputs: One binding for each output, in order, named ``output0``, ``output1``, ...
+    """
+
+    program: ExportedProgram
+    inputs: tuple[Binding, ...]
+    outputs: tuple[Binding, ...]
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """Inputs, then outputs."""
+        return self.inputs + self.outputs
+
+    @property
+    def constants(self) -> dict[str, torch.Tensor]:
+        """The values of the placeholders that are no user inputs, by placeholder name."""
+        state: Mapping[str, Any] = self.program.state_dict
+        constants: Mapping[str, Any] = self.program.constants
+        found: dict[str, torch.Tensor] = {}
+        for spec in self.program.graph_signature.input_specs:
+            if spec.kind is InputKind.USER_INPUT or not isinstance(spec.arg, TensorArgument):
+                continue
+            target = str(spec.target)
+            found[spec.arg.name] = state[target] if target in state else constants[target]
+        return found
+
+
+def lower_partition(edge_program: ExportedProgram, partition: str) -> LoweredPartition:
+    """Turn a partition of an Edge program into a plain ATen program.
+
+    Args:
+        edge_program: The partition, as ``BackendDetails.preprocess`` gets it; it is not changed.
+        partition: Its name, for messages.
+
+    Raises:
+        PartitionError: A boundary value is no tensor, or has a dtype that no engine takes.
+    """
+    graph, _ = to_aten(edge_program.graph)
+    users = set(edge_program.graph_signature.user_inputs)
+    inputs = tuple(
+        _contiguous_input(graph, node, partition)
+        for node in list(graph.nodes)
+        if node.op == "placeholder" and node.name in users
+    )
+    outputs = _contiguous_outputs(graph, partition)
+    graph.lint()
+    module = GraphModule(torch.nn.Module(), graph)
+    program = ExportedProgram(
+        root=module,
+        graph=graph,
+        graph_signature=_renamed_outputs(edge_program, graph),
+        state_dict=edge_program.state_dict,
+        range_constraints=edge_program.range_constraints,
+        module_call_graph=edge_program.module_call_graph,
+        example_inputs=None,
+        constants=edge_program.constants,
+        verifiers=[Verifier],
+    )
+    return LoweredPartition(program, inputs, outputs)
+
+
+def _contiguous_input(graph: Graph, node: Node, partition: str) -> Binding:
+    value = _boundary_tensor(node, partition, "input")
+    order = _dim_order(value)
+    binding = _binding(node.name, value, order, is_input=True)
+    if order is not None:
+        with graph.inserting_after(node):
+            inverse = [order.index(dim) for dim in range(len(order))]
+            view = graph.call_function(torch.ops.aten.permute.default, (node, inverse))
+        view.meta = dict(node.meta)
+        node.replace_all_uses_with(view, delete_user_cb=lambda user: user is not view)
+        node.meta = {**node.meta, "val": value.permute(order)}
+    return binding
+
+
+def _contiguous_outputs(graph: Graph, partition: str) -> tuple[Binding, ...]:
+    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    results: Sequence[object] = output.args[0]  # type: ignore[assignment]
+    bindings, args = [], []
+    for index, result in enumerate(results):
+        if not isinstance(result, Node):
+            raise PartitionError(
+                f"partition {partition}: output {index} is {result!r}, not a tensor; exclude the "
+                "node that produces it (excluded_ops=...)"
+            )
+        value = _boundary_tensor(result, partition, "output")
+        order = _dim_order(value)
+        bindings.append(_binding(f"output{index}", value, order, is_input=False))
+        if order is not None:
+            with graph.inserting_before(output):
+                view = graph.call_function(torch.ops.aten.permute.default, (result, list(order)))
+                result, source = (
+                    graph.call_function(torch.ops.aten.clone.default, (view,)),
+                    result,
+                )
+            view.meta = {**source.meta, "val": value.permute(order)}
+            result.meta = dict(view.meta)
+        args.append(result)
+    output.args = (tuple(args),)
+    return tuple(bindings)
+
+
+def _renamed_outputs(edge_program: ExportedProgram, graph: Graph) -> Any:  # noqa: ANN401
+    """The signature, its outputs named after the nodes that now produce them."""
+    from dataclasses import replace
+
+    signature = edge_program.graph_signature
+    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    specs = [
+        replace(spec, arg=TensorArgument(name=node.name))
+        for spec, node in zip(signature.output_specs, output.args[0], strict=True)  # type: ignore[arg-type]
+    ]
+    return replace(signature, output_specs=specs)
+
+
+def _boundary_tensor(node: Node, partition: str, what: str) -> torch.Tensor:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        raise PartitionError(
+            f"partition {partition}: {what} {node.name} is {type(value).__name__}, not a tensor"
+        )
+    if value.dtype not in DTYPE_NAMES:
+        raise PartitionError(
+            f"partition {partition}: {what} {node.name} has dtype {value.dtype}; an engine takes "
+            f"{', '.join(sorted(DTYPE_NAMES.values()))}"
+        )
+    return value
+
+
+def _dim_order(value: torch.Tensor) -> tuple[int, ...] | None:
+    """The ExecuTorch dim order of a tensor, None where it is contiguous."""
+    order = tuple(int(dim) for dim in dim_order_from_stride(value.stride()))  # type: ignore[arg-type, call-overload]
+    return None if order == tuple(range(value.dim())) else order
+
+
+def _binding(
+    name: str, value: torch.Tensor, order: tuple[int, ...] | None, *, is_input: bool
+) -> Binding:
+    sizes = [value.shape[dim] for dim in (order or range(value.dim()))]
+    ranges = [shape_range(size) for size in sizes]
+    shape = tuple(low if low == high else -1 for low, _, high in ranges)
+    dynamic = -1 in shape
+    return Binding(
+        name=name,
+        dtype=DTYPE_NAMES[value.dtype],
+        shape=shape,
+        is_input=is_input,
+        min_shape=tuple(low for low, _, _ in ranges) if dynamic else None,
+        opt_shape=tuple(opt for _, opt, _ in ranges) if dynamic else None,
+        max_shape=tuple(high for _, _, high in ranges) if dynamic else None,
+        dim_order=order,
+    )

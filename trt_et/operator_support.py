@@ -1,0 +1,220 @@
+"""Which nodes of an Edge program go into an engine, and why the others do not."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final
+
+import torch
+from executorch.exir.delegate import executorch_call_delegate
+from executorch.exir.lowered_backend_module import LoweredBackendModule
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.fx import Graph, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from trt_et.edge_dialect import aten_target, qualified_name, to_aten
+from trt_et.shapes import is_static
+
+__all__ = ["OperatorSupport", "Refusal", "is_compute", "kept_whole", "must_be_delegated"]
+
+Refusal = Callable[[Node], str | None]
+"""Why a node of a plain ATen graph is not taken; None where it is."""
+
+_DTYPES: Final = frozenset(
+    {
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.int32,
+        torch.int64,
+        torch.bool,
+    }
+)
+
+aten = torch.ops.aten
+
+# What TensorRT has a layer for and the Edge dialect would take apart. matmul and the pooling
+# variants become fewer, larger layers; attention and linear keep their fused kernels.
+_KEPT_WHOLE: Final[tuple[OpOverload, ...]] = (
+    aten.linear.default,
+    aten.matmul.default,
+    aten.scaled_dot_product_attention.default,
+    aten.adaptive_avg_pool1d.default,
+    aten.adaptive_avg_pool2d.default,
+    aten.adaptive_avg_pool3d.default,
+    aten.avg_pool1d.default,
+    aten.max_pool1d.default,
+    aten.max_pool2d.default,
+    aten.max_pool3d.default,
+    aten.hardsigmoid.default,
+    aten.softplus.default,
+    aten._prelu_kernel.default,
+    aten.pad.default,
+    aten.reflection_pad1d.default,
+    aten.reflection_pad2d.default,
+    aten.reflection_pad3d.default,
+    aten.replication_pad1d.default,
+    aten.replication_pad2d.default,
+    aten.replication_pad3d.default,
+    aten.pixel_shuffle.default,
+    aten.pixel_unshuffle.default,
+    aten.upsample_linear1d.vec,
+    aten.upsample_nearest1d.vec,
+    aten.upsample_nearest3d.vec,
+    aten.upsample_trilinear3d.vec,
+    aten.upsample_bicubic2d.vec,
+    aten.grid_sampler.default,
+)
+
+# Nodes that only rename or rearrange: alone, they are no work for an engine.
+_VIEWS: Final = frozenset(
+    "aten::alias_copy aten::clone aten::detach_copy aten::expand_copy aten::permute_copy "
+    "aten::reshape aten::select_copy aten::slice_copy aten::split_copy "
+    "aten::split_with_sizes_copy aten::squeeze_copy aten::t_copy aten::transpose_copy "
+    "aten::unsqueeze_copy aten::view_copy dim_order_ops::_clone_dim_order".split()
+)
+
+
+class OperatorSupport(OperatorSupportBase):  # type: ignore[misc]
+    """The nodes of one graph that an engine can hold.
+
+    Args:
+        graph: Edge dialect (or ATen); not changed.
+        refusal: The vendor's word on nodes of the equivalent ATen graph.
+        excluded: Operators (overloads, or names such as ``"aten.add.Tensor"``) that the caller
+            keeps out.
+
+    Attributes:
+        reasons: For every ``call_function`` node that stays out, why.
+    """
+
+    def __init__(
+        self, graph: Graph, refusal: Refusal, excluded: Collection[OpOverload | str] = ()
+    ) -> None:
+        self._equivalent: Mapping[Node, Node] = to_aten(graph).nodes
+        self._refusal = refusal
+        self._excluded = {_operator_name(item) for item in excluded}
+        self.reasons: dict[Node, str] = {}
+        self._supported: set[Node] = set()
+        for node in graph.nodes:
+            if node.op != "call_function":
+                continue
+            reason = self._reason(node)
+            if reason is None:
+                self._supported.add(node)
+            else:
+                self.reasons[node] = reason
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+        """Whether an engine can hold the node (the interface of torch.fx's partitioners)."""
+        return node in self._supported
+
+    def _reason(self, node: Node) -> str | None:
+        if node.target is executorch_call_delegate:
+            return "it is delegated already"
+        if node.target is operator.getitem:
+            return self._reason_for_getitem(node)
+        target = aten_target(node)
+        if isinstance(target, HigherOrderOperator):
+            return "control flow stays on the CPU"
+        if not isinstance(target, OpOverload):
+            return "it computes a size, not a tensor"
+        if _operator_name(target) in self._excluded or str(target) in self._excluded:
+            return "its operator is excluded by the caller"
+        return self._reason_for_values(node) or self._refusal(self._equivalent[node])
+
+    def _reason_for_getitem(self, node: Node) -> str | None:
+        producer = node.args[0]
+        if isinstance(producer, Node):
+            if producer.target is executorch_call_delegate:
+                return "it is an output of an existing delegate"
+            if producer in self._supported:
+                return None
+        return "what it picks from is not claimed"
+
+    def _reason_for_values(self, node: Node) -> str | None:
+        values = [_used_results(node)]
+        for argument in node.all_input_nodes:
+            if argument.op == "get_attr":
+                return f"its argument {argument.name} is a submodule"
+            values.append(argument.meta.get("val"))
+        for value in _flatten(values):
+            reason = _reason_for_value(value)
+            if reason is not None:
+                return reason
+        return None
+
+
+def _used_results(node: Node) -> object:
+    """The results that something reads: batch norm, say, has two more, without elements."""
+    value = node.meta.get("val")
+    if not isinstance(value, tuple | list):
+        return value
+    picked = [user.args[1] for user in node.users if user.target is operator.getitem]
+    return [value[index] for index in picked if isinstance(index, int)]
+
+
+def _reason_for_value(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, torch.Tensor):
+        return "it takes or returns a size that is not known at export"
+    if value.dtype not in _DTYPES:
+        return f"TensorRT has no {value.dtype} tensors"
+    if free_unbacked_symbols(value):
+        return "its shape depends on data"
+    if not is_static(value):
+        return "its shape is dynamic; engines with dynamic shapes are not built yet"
+    if value.numel() == 0:
+        return "a tensor without elements is left to the CPU"
+    if value.layout is not torch.strided:
+        return f"TensorRT has no {value.layout} tensors"
+    return None
+
+
+def kept_whole(graph: Graph, refusal: Refusal, excluded: Collection[OpOverload | str] = ()) -> list[
+    OpOverload
+]:
+    """The operators in an ATen graph that must not be decomposed, since an engine takes them whole.
+
+    An operator counts only if *every* node that calls it is supported: what is kept whole must be
+    delegated, because ExecuTorch has no CPU kernel for most of these.
+    """
+    candidates = {op for op in _KEPT_WHOLE if any(node.target is op for node in graph.nodes)}
+    if not candidates:
+        return []
+    support = OperatorSupport(graph, refusal, excluded)
+    refused = {node.target for node in support.reasons}
+    return [op for op in _KEPT_WHOLE if op in candidates and op not in refused]
+
+
+def must_be_delegated(node: Node) -> bool:
+    """Whether a node calls an operator that was kept whole, for which there may be no kernel."""
+    return aten_target(node) in _KEPT_WHOLE
+
+
+def is_compute(nodes: Iterable[Node]) -> bool:
+    """Whether the nodes do more than rename and rearrange tensors."""
+    return any(
+        node.target is not operator.getitem
+        and qualified_name(node).rpartition(".")[0] not in _VIEWS
+        for node in nodes
+    )
+
+
+def _operator_name(item: OpOverload | str) -> str:
+    """``aten.add.Tensor`` for the overload, for that string, and for ``aten::add.Tensor``."""
+    name = str(item).replace("::", ".")
+    return name if name.count(".") > 1 or not name.startswith("aten.") else f"{name}.default"
+
+
+def _flatten(values: Iterable[object]) -> Iterable[object]:
+    for value in values:
+        if isinstance(value, tuple | list):
+            yield from _flatten(value)
+        elif not isinstance(value, LoweredBackendModule):
+            yield value
+
+

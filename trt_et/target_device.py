@@ -1,0 +1,102 @@
+"""The ``target_device`` compile spec: on which GPU ExecuTorch plans a delegate's tensors.
+
+The spec places buffers; the GPU that the *engine* runs on comes from its blob. Three rules, per
+partition: a caller's own spec is used verbatim; otherwise the index read out of that partition's
+blob; otherwise ``cuda:0``, with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.passes.propagate_device_pass import TARGET_DEVICE_COMPILE_SPEC_KEY
+
+from trt_et.engine_info import MAX_DEVICE_ID, parse_device_id
+from trt_et.errors import DeviceIdError, OptionError
+
+__all__ = ["explicit_device", "parse_device", "resolve_target_device"]
+
+_FALLBACK: Final = 0
+_DEVICE: Final = re.compile(r"cuda(?::(\d{1,4}))?", re.IGNORECASE)
+_log = logging.getLogger(__name__)
+
+
+def parse_device(device: str | int) -> int:
+    """The index in ``"cuda:1"``, ``"cuda"`` (0) or ``1``.
+
+    Raises:
+        OptionError: It is something else, or the index is over 127.
+    """
+    index: int | None = None
+    if isinstance(device, str):
+        match = _DEVICE.fullmatch(device.strip())
+        index = int(match[1] or 0) if match else None
+    elif type(device) is int:
+        index = device
+    if index is None or not 0 <= index <= MAX_DEVICE_ID:
+        raise OptionError(
+            f"device {device!r} is not a GPU; expected 'cuda:<index>' or an index, "
+            f"0..{MAX_DEVICE_ID}"
+        )
+    return index
+
+
+def explicit_device(specs: Sequence[CompileSpec]) -> bytes | None:
+    """The value of the caller's own ``target_device`` spec; the first one counts.
+
+    Raises:
+        OptionError: There are several, and they differ.
+    """
+    values = [bytes(spec.value) for spec in specs if spec.key == TARGET_DEVICE_COMPILE_SPEC_KEY]
+    if len(set(values)) > 1:
+        raise OptionError(f"compile_specs holds several target_device specs: {values}")
+    return values[0] if values else None
+
+
+def resolve_target_device(partition: str, blob: bytes, specs: list[CompileSpec]) -> None:
+    """Make sure that a partition's specs name the device of its tensors, once.
+
+    Args:
+        partition: The partition's name, for messages.
+        blob: Its engine blob.
+        specs: Its own list of compile specs; a ``target_device`` is appended where none is.
+    """
+    explicit = explicit_device(specs)
+    try:
+        index = parse_device_id(blob)
+    except DeviceIdError as error:
+        if explicit is None:
+            _log.warning(
+                "partition %s: %s; its tensors are planned on cuda:%d. Pin the GPU with "
+                'compile_specs=[CompileSpec("target_device", b"cuda:<index>")]',
+                partition,
+                error,
+                _FALLBACK,
+            )
+            specs.append(_spec(_FALLBACK))
+        return
+    if explicit is None:
+        specs.append(_spec(index))
+    elif _index_of(explicit) != index:
+        _log.warning(
+            "partition %s: its engine is for cuda:%d but target_device pins its tensors to %s, as "
+            "asked; every call will copy them between the two",
+            partition,
+            index,
+            explicit.decode(errors="replace"),
+        )
+
+
+def _spec(index: int) -> CompileSpec:
+    return CompileSpec(TARGET_DEVICE_COMPILE_SPEC_KEY, f"cuda:{index}".encode())
+
+
+def _index_of(value: bytes) -> int | None:
+    try:
+        return parse_device(value.decode())
+    except (OptionError, UnicodeDecodeError):
+        return None
