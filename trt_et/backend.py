@@ -31,10 +31,10 @@ _log = logging.getLogger(__name__)
 
 
 @final
-class TensorRTBackend(BackendDetails):  # type: ignore[misc]
+class TensorRTBackend(BackendDetails):
     """Turns each partition into an engine blob and says on which GPU its tensors live.
 
-    Partitions made by :class:`trt_et.TensorRTPartitioner` carry their builder and options. A program
+    Partitions made by :class:`trt_et.TensorRTPartitioner` carry their builder and options. What is
     lowered by name (``to_backend("TensorRTBackend", program, specs)``) is built with the ``auto``
     builder for the GPU that its ``target_device`` spec names.
     """
@@ -137,7 +137,9 @@ def _checked(blob: object, lowered: LoweredPartition) -> EngineInfo:
             raise BuilderError(f"its engine has {len(found)} {what}; expected {len(expected)}")
         for index, (have, want) in enumerate(zip(found, expected, strict=True)):
             # A foreign blob names bindings only; what it does not say cannot be compared.
-            if (have.dtype and have.dtype != want.dtype) or (have.dtype and have.shape != want.shape):
+            if (have.dtype and have.dtype != want.dtype) or (
+                have.dtype and have.shape != want.shape
+            ):
                 raise BuilderError(
                     f"its engine's {what[:-1]} {index} ({have.name}) is {have.dtype} "
                     f"{list(have.shape)}; expected {want.dtype} {list(want.shape)}"

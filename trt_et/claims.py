@@ -1,7 +1,7 @@
 """Whose word counts on what can be claimed.
 
-Torch-TensorRT's converter registry, for every builder: the reference engine stands in for a real one,
-so it claims the same nodes. Only where Torch-TensorRT is not installed does the reference builder
+Torch-TensorRT's converter registry, for every builder: the reference engine stands in for a real
+one, so it claims the same nodes. Only where Torch-TensorRT is not installed does the reference builder
 claim what ExecuTorch's CPU kernels run, and says so.
 """
 
@@ -49,8 +49,10 @@ def _kernel_refusal(node: Node) -> str | None:
         return None
     if target.namespace != "aten":
         return "ExecuTorch has no CPU kernel for it"
-    return None if target in _decomposable() or _has_kernel(target) else (
-        "ExecuTorch has no CPU kernel for it"
+    return (
+        None
+        if target in _decomposable() or _has_kernel(target)
+        else ("ExecuTorch has no CPU kernel for it")
     )
 
 

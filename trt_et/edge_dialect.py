@@ -1,9 +1,9 @@
 """The Edge dialect, mapped back to plain ATen.
 
 ExecuTorch's Edge dialect replaces views by ``*_copy`` operators, memory formats by
-``dim_order_ops``, and wraps every operator in an ``EdgeOpOverload``. Torch-TensorRT's converters are
-keyed by plain ATen overloads. :func:`to_aten` rewrites one graph into the other, node by node, with
-the same results; nothing is decomposed here and no vendor package is needed.
+``dim_order_ops``, and wraps every operator in an ``EdgeOpOverload``. Torch-TensorRT's converters
+are keyed by plain ATen overloads. :func:`to_aten` rewrites one graph into the other, node by node,
+with the same results; nothing is decomposed here and no vendor package is needed.
 """
 
 from __future__ import annotations
@@ -169,7 +169,9 @@ def _first_result(node: Node) -> Node | None:
     if node.target is not operator.getitem or node.args[1] != 0:
         return None
     producer = node.args[0]
-    return producer if isinstance(producer, Node) and _is_pooling_without_indices(producer) else None
+    return (
+        producer if isinstance(producer, Node) and _is_pooling_without_indices(producer) else None
+    )
 
 
 _RULES: dict[str, Callable[[Node, tuple[Any, ...], dict[str, Any]], _Call | None]] = {

@@ -43,7 +43,18 @@ MAGIC_REFERENCE: Final = b"TRRF"
 REFERENCE_BUILDER: Final = "reference"
 MAX_DEVICE_ID: Final = 127  # ExecuTorch keeps a device index in an int8.
 DTYPES: Final = frozenset(
-    "float32 float16 bfloat16 int8 uint8 int16 int32 int64 bool float64".split()
+    [
+        "float32",
+        "float16",
+        "bfloat16",
+        "int8",
+        "uint8",
+        "int16",
+        "int32",
+        "int64",
+        "bool",
+        "float64",
+    ]
 )
 
 _HEADER: Final = struct.Struct("<4sIIIQBBHI")

@@ -38,6 +38,9 @@ DTYPE_NAMES: Final[dict[torch.dtype, str]] = {
 }
 
 
+_CONTIGUOUS: Final[dict[str, Any]] = {"memory_format": torch.contiguous_format}
+
+
 @dataclass(frozen=True)
 class LoweredPartition:
     """A partition that a builder can turn into an engine.
@@ -92,17 +95,18 @@ def lower_partition(edge_program: ExportedProgram, partition: str) -> LoweredPar
         if node.op == "placeholder" and node.name in users
     )
     outputs = _contiguous_outputs(graph, partition)
+    _contiguous_constants(graph, users)
     graph.lint()
     module = GraphModule(torch.nn.Module(), graph)
     program = ExportedProgram(
         root=module,
         graph=graph,
         graph_signature=_renamed_outputs(edge_program, graph),
-        state_dict=edge_program.state_dict,
+        state_dict=_dense(edge_program.state_dict),
         range_constraints=edge_program.range_constraints,
         module_call_graph=edge_program.module_call_graph,
         example_inputs=None,
-        constants=edge_program.constants,
+        constants=_dense(edge_program.constants),
         verifiers=[Verifier],
     )
     return LoweredPartition(program, inputs, outputs)
@@ -116,15 +120,39 @@ def _contiguous_input(graph: Graph, node: Node, partition: str) -> Binding:
         with graph.inserting_after(node):
             inverse = [order.index(dim) for dim in range(len(order))]
             view = graph.call_function(torch.ops.aten.permute.default, (node, inverse))
+        with graph.inserting_after(view):
+            dense = graph.call_function(torch.ops.aten.clone.default, (view,), _CONTIGUOUS)
         view.meta = dict(node.meta)
-        node.replace_all_uses_with(view, delete_user_cb=lambda user: user is not view)
+        dense.meta = {**node.meta, "val": value.contiguous()}
+        node.replace_all_uses_with(dense, delete_user_cb=lambda user: user is not view)
         node.meta = {**node.meta, "val": value.permute(order)}
     return binding
 
 
+def _contiguous_constants(graph: Graph, users: set[str]) -> None:
+    """A channels_last model has its weights so too; kernels and engines want one layout."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and node.name not in users and isinstance(value, torch.Tensor):
+            node.meta = {**node.meta, "val": value.contiguous()}
+
+
+def _dense(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _dense_value(value) for name, value in values.items()}
+
+
+def _dense_value(value: Any) -> Any:  # noqa: ANN401
+    if not isinstance(value, torch.Tensor) or value.is_contiguous():
+        return value
+    dense = value.contiguous()
+    if isinstance(value, torch.nn.Parameter):
+        return torch.nn.Parameter(dense.detach(), requires_grad=value.requires_grad)
+    return dense
+
+
 def _contiguous_outputs(graph: Graph, partition: str) -> tuple[Binding, ...]:
     output = next(node for node in reversed(graph.nodes) if node.op == "output")
-    results: Sequence[object] = output.args[0]  # type: ignore[assignment]
+    results: Sequence[object] = output.args[0]
     bindings, args = [], []
     for index, result in enumerate(results):
         if not isinstance(result, Node):
@@ -138,12 +166,10 @@ def _contiguous_outputs(graph: Graph, partition: str) -> tuple[Binding, ...]:
         if order is not None:
             with graph.inserting_before(output):
                 view = graph.call_function(torch.ops.aten.permute.default, (result, list(order)))
-                result, source = (
-                    graph.call_function(torch.ops.aten.clone.default, (view,)),
-                    result,
-                )
-            view.meta = {**source.meta, "val": value.permute(order)}
-            result.meta = dict(view.meta)
+                dense = graph.call_function(torch.ops.aten.clone.default, (view,), _CONTIGUOUS)
+            view.meta = {**result.meta, "val": value.permute(order)}
+            dense.meta = dict(view.meta)
+            result = dense
         args.append(result)
     output.args = (tuple(args),)
     return tuple(bindings)
@@ -157,7 +183,7 @@ def _renamed_outputs(edge_program: ExportedProgram, graph: Graph) -> Any:  # noq
     output = next(node for node in reversed(graph.nodes) if node.op == "output")
     specs = [
         replace(spec, arg=TensorArgument(name=node.name))
-        for spec, node in zip(signature.output_specs, output.args[0], strict=True)  # type: ignore[arg-type]
+        for spec, node in zip(signature.output_specs, output.args[0], strict=True)
     ]
     return replace(signature, output_specs=specs)
 
@@ -178,7 +204,7 @@ def _boundary_tensor(node: Node, partition: str, what: str) -> torch.Tensor:
 
 def _dim_order(value: torch.Tensor) -> tuple[int, ...] | None:
     """The ExecuTorch dim order of a tensor, None where it is contiguous."""
-    order = tuple(int(dim) for dim in dim_order_from_stride(value.stride()))  # type: ignore[arg-type, call-overload]
+    order = tuple(int(dim) for dim in dim_order_from_stride(value.stride()))
     return None if order == tuple(range(value.dim())) else order
 
 

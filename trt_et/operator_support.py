@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import torch
 from executorch.exir.delegate import executorch_call_delegate
@@ -70,14 +70,28 @@ _KEPT_WHOLE: Final[tuple[OpOverload, ...]] = (
 
 # Nodes that only rename or rearrange: alone, they are no work for an engine.
 _VIEWS: Final = frozenset(
-    "aten::alias_copy aten::clone aten::detach_copy aten::expand_copy aten::permute_copy "
-    "aten::reshape aten::select_copy aten::slice_copy aten::split_copy "
-    "aten::split_with_sizes_copy aten::squeeze_copy aten::t_copy aten::transpose_copy "
-    "aten::unsqueeze_copy aten::view_copy dim_order_ops::_clone_dim_order".split()
+    {
+        "aten::alias_copy",
+        "aten::clone",
+        "aten::detach_copy",
+        "aten::expand_copy",
+        "aten::permute_copy",
+        "aten::reshape",
+        "aten::select_copy",
+        "aten::slice_copy",
+        "aten::split_copy",
+        "aten::split_with_sizes_copy",
+        "aten::squeeze_copy",
+        "aten::t_copy",
+        "aten::transpose_copy",
+        "aten::unsqueeze_copy",
+        "aten::view_copy",
+        "dim_order_ops::_clone_dim_order",
+    }
 )
 
 
-class OperatorSupport(OperatorSupportBase):  # type: ignore[misc]
+class OperatorSupport(OperatorSupportBase):
     """The nodes of one graph that an engine can hold.
 
     Args:
@@ -85,13 +99,18 @@ class OperatorSupport(OperatorSupportBase):  # type: ignore[misc]
         refusal: The vendor's word on nodes of the equivalent ATen graph.
         excluded: Operators (overloads, or names such as ``"aten.add.Tensor"``) that the caller
             keeps out.
+        only: The operators to look at; None: all. Other nodes count as unsupported.
 
     Attributes:
         reasons: For every ``call_function`` node that stays out, why.
     """
 
     def __init__(
-        self, graph: Graph, refusal: Refusal, excluded: Collection[OpOverload | str] = ()
+        self,
+        graph: Graph,
+        refusal: Refusal,
+        excluded: Collection[OpOverload | str] = (),
+        only: Collection[OpOverload] | None = None,
     ) -> None:
         self._equivalent: Mapping[Node, Node] = to_aten(graph).nodes
         self._refusal = refusal
@@ -99,7 +118,7 @@ class OperatorSupport(OperatorSupportBase):  # type: ignore[misc]
         self.reasons: dict[Node, str] = {}
         self._supported: set[Node] = set()
         for node in graph.nodes:
-            if node.op != "call_function":
+            if node.op != "call_function" or (only is not None and node.target not in only):
                 continue
             reason = self._reason(node)
             if reason is None:
@@ -123,6 +142,9 @@ class OperatorSupport(OperatorSupportBase):  # type: ignore[misc]
             return "it computes a size, not a tensor"
         if _operator_name(target) in self._excluded or str(target) in self._excluded:
             return "its operator is excluded by the caller"
+        if torch.Tag.nondeterministic_seeded in target.tags:
+            # Torch-TensorRT's converters draw the numbers once, when the engine is built.
+            return "it draws random numbers, which an engine would freeze"
         return self._reason_for_values(node) or self._refusal(self._equivalent[node])
 
     def _reason_for_getitem(self, node: Node) -> str | None:
@@ -174,9 +196,9 @@ def _reason_for_value(value: object) -> str | None:
     return None
 
 
-def kept_whole(graph: Graph, refusal: Refusal, excluded: Collection[OpOverload | str] = ()) -> list[
-    OpOverload
-]:
+def kept_whole(
+    graph: Graph, refusal: Refusal, excluded: Collection[OpOverload | str] = ()
+) -> list[OpOverload]:
     """The operators in an ATen graph that must not be decomposed, since an engine takes them whole.
 
     An operator counts only if *every* node that calls it is supported: what is kept whole must be
@@ -185,7 +207,7 @@ def kept_whole(graph: Graph, refusal: Refusal, excluded: Collection[OpOverload |
     candidates = {op for op in _KEPT_WHOLE if any(node.target is op for node in graph.nodes)}
     if not candidates:
         return []
-    support = OperatorSupport(graph, refusal, excluded)
+    support = OperatorSupport(graph, refusal, excluded, candidates)
     refused = {node.target for node in support.reasons}
     return [op for op in _KEPT_WHOLE if op in candidates and op not in refused]
 
@@ -216,5 +238,3 @@ def _flatten(values: Iterable[object]) -> Iterable[object]:
             yield from _flatten(value)
         elif not isinstance(value, LoweredBackendModule):
             yield value
-
-

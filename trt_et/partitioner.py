@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-import torch
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from executorch.exir.backend.utils import tag_constant_data
@@ -60,7 +60,7 @@ class PartitionReport:
 DeviceChoice = str | int | Callable[[Partition], str | int]
 
 
-class TensorRTPartitioner(Partitioner):  # type: ignore[misc]
+class TensorRTPartitioner(Partitioner):
     """Claims what TensorRT can run of an exported program; each partition becomes one engine.
 
     Args:
@@ -139,6 +139,18 @@ class TensorRTPartitioner(Partitioner):  # type: ignore[misc]
         """The operators of this program that TensorRT takes whole, every one of their calls."""
         return kept_whole(ep.graph, refusal_for(self._builder), self._excluded), None
 
+    def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
+        """The program with dictionaries of its own for its weights and constants.
+
+        Lowering removes from them what a delegate consumes (``_unsafe_adjust_original_program``),
+        and decomposition shares them with the caller's program, which could then be lowered only
+        once.
+        """
+        own = copy.copy(exported_program)
+        own._state_dict = dict(exported_program.state_dict)
+        own._constants = dict(exported_program.constants)
+        return own
+
     def _specs(self, partition: Partition) -> PartitionSpecs:
         device = self._device(partition) if callable(self._device) else self._device
         plan = PartitionPlan(partition.name, self._builder, parse_device(device), self._options)
@@ -153,7 +165,7 @@ class TensorRTPartitioner(Partitioner):  # type: ignore[misc]
         try:
             return parse_device(pinned.decode(errors="replace"))
         except OptionError:
-            # Verbatim means verbatim: ExecuTorch judges the spec (b"cpu" keeps tensors on the host).
+            # Verbatim: ExecuTorch judges the spec (b"cpu" keeps tensors on the host).
             return 0
 
     def _worthwhile(self, groups: list[list[Node]], support: OperatorSupport) -> list[list[Node]]:
@@ -188,7 +200,7 @@ def _report(
     left_out = tuple(
         (node.name, qualified_name(node), support.reasons[node])
         for node in program.graph.nodes
-        if node in support.reasons and node.target is not torch.ops.higher_order
+        if node in support.reasons
     )
     return PartitionReport(tuple(partitions), left_out)
 

@@ -85,6 +85,21 @@ def _without_runtime() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Drop one warning that Torch-TensorRT's logging of node inputs repeats by the dozen."""
+    log = logging.getLogger("torch_tensorrt.dynamo.conversion.converter_utils")
+
+    def wanted(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("Detected unparsable type in node formatting")
+
+    log.addFilter(wanted)
+    try:
+        yield
+    finally:
+        log.removeFilter(wanted)
+
+
 @cache
 def _torch_tensorrt() -> Any:  # noqa: ANN401
     """Import Torch-TensorRT, quietly, and return it.
@@ -282,7 +297,7 @@ def build_network(request: BuildRequest, **options: Any) -> Network:  # noqa: AN
         BuilderError: A converter failed, or the network's inputs and outputs are not the
             partition's.
     """
-    with _without_gpu():
+    with _without_gpu(), _quietly():
         options.setdefault("optimization_level", request.options.optimization_level)
         settings = _settings(**options)
         module = _module_for_converters(request.lowered, settings)
@@ -322,7 +337,7 @@ def _check_names(interpreter: Any, request: BuildRequest) -> None:  # noqa: ANN4
     expected = [binding.name for binding in request.lowered.bindings]
     if found != expected:
         raise BuilderError(
-            f"partition {request.partition}: the network's bindings are {found}, expected {expected}"
+            f"partition {request.partition}: the network has the bindings {found}; expected {expected}"
         )
 
 

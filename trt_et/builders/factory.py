@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import cache
 from importlib.metadata import packages_distributions
 from typing import Final
 
@@ -19,6 +20,7 @@ _INSTALL: Final = {
 }
 
 
+@cache
 def installed_flavour() -> str | None:
     """``"tensorrt"`` or ``"tensorrt_rtx"``, after the installed Torch-TensorRT; None without one.
 
@@ -28,7 +30,8 @@ def installed_flavour() -> str | None:
     if importlib.util.find_spec("torch_tensorrt") is None:
         return None
     owners = {
-        name.replace("_", "-").lower() for name in packages_distributions().get("torch_tensorrt", ())
+        name.replace("_", "-").lower()
+        for name in packages_distributions().get("torch_tensorrt", ())
     }
     return "tensorrt_rtx" if "torch-tensorrt-rtx" in owners else "tensorrt"
 

@@ -13,7 +13,7 @@ from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 __all__ = ["PartitionInterpreter"]
 
 
-class PartitionInterpreter(TRTInterpreter):  # type: ignore[misc]
+class PartitionInterpreter(TRTInterpreter):
     """Gives every output of the partition a binding of its own.
 
     The base class marks a tensor once however often it is returned, and TensorRT cannot return an

@@ -24,8 +24,8 @@ class TensorRTBuilder:
         if request.device_id >= count:
             raise BuilderUnavailable(
                 f"partition {request.partition} is for cuda:{request.device_id}, but this machine "
-                f"has {count} GPU(s) that torch can use; TensorRT engines are built on the GPU that "
-                "they are for. Choose another device=, or builder='tensorrt_rtx', which needs none"
+                f"has {count} GPU(s) that torch can use; TensorRT builds an engine on the GPU that "
+                "it is for. Choose another device=, or builder='tensorrt_rtx', which needs none"
             )
         properties = torch.cuda.get_device_properties(request.device_id)
         own = f"{properties.major}.{properties.minor}"
