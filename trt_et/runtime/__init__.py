@@ -1,0 +1,203 @@
+"""The native runtime: puts the TensorRT backend into the stock ``executorch.runtime``.
+
+::
+
+    import trt_et.runtime
+    trt_et.runtime.load()                      # or load(cuda="simulated:2")
+
+    from executorch.runtime import Runtime
+    method = Runtime.get().load_program("model.pte").load_method("forward")
+
+Importing this module imports neither torch nor executorch; :func:`load` does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import sysconfig
+import threading
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from trt_et.errors import OptionError, PluginError
+
+__all__ = [
+    "device_count",
+    "is_available",
+    "last_error",
+    "load",
+    "plugin_path",
+    "runner_path",
+    "status",
+]
+
+_PLUGIN: Final = "lib/libtrt_et_backend.so"
+_RUNNER: Final = "bin/executor_runner"
+_HOW_TO_BUILD: Final = "build it with: pip install . (in the trt-et source tree)"
+_CUDA_MODE: Final = re.compile(r"real|simulated(:([1-9]|1[0-6]))?")
+
+_lock = threading.Lock()
+_library: ctypes.CDLL | None = None
+
+
+def load(cuda: str | None = None) -> None:
+    """Load the plugin into this process, next to the stock ExecuTorch runtime.
+
+    Registers the backend ``TensorRTBackend`` and, where there is none, a CUDA device allocator.
+    Loading twice is fine.
+
+    Args:
+        cuda: ``"real"``, ``"simulated"`` or ``"simulated:N"`` (N virtual GPUs on host memory, 1 to
+            16), instead of the environment variable ``TRT_ET_CUDA``. None leaves the choice to
+            that variable, and to real GPUs where it is not set.
+
+    Raises:
+        OptionError: ``cuda`` is no such mode.
+        PluginError: The plugin is missing, does not fit the installed executorch, or cannot be
+            used; or CUDA is already another one in this process.
+    """
+    if cuda is not None and not _CUDA_MODE.fullmatch(cuda):
+        raise OptionError(
+            f"cuda={cuda!r}; expected 'real', 'simulated', or 'simulated:N' with N in 1..16"
+        )
+    library = _load_library()
+    if cuda is not None and library.trt_et_choose_cuda(cuda.encode()) != 0:
+        raise PluginError(last_error())
+
+
+def is_available() -> bool:
+    """Whether an engine could run here: the plugin loads and there is a GPU, or a simulated one.
+
+    Never raises; :func:`last_error` or :func:`load` tells why it is False.
+    """
+    try:
+        return bool(_load_library().trt_et_available())
+    except PluginError:
+        return False
+
+
+def device_count() -> int:
+    """Number of GPUs, real or simulated as chosen; 0 where there is none.
+
+    Raises:
+        PluginError: The plugin cannot be loaded.
+    """
+    return max(0, int(_load_library().trt_et_device_count()))
+
+
+def status() -> dict[str, Any]:
+    """What the plugin registered in this process, and how it reaches CUDA.
+
+    Returns:
+        ``version`` of the plugin; ``backend`` and ``allocator``, whether ours are the registered
+        ones; ``cuda``, the mode in use (empty before the first use); ``problem``, empty when all is
+        well.
+
+    Raises:
+        PluginError: The plugin cannot be loaded.
+    """
+    library = _load_library()
+    facts: dict[str, Any] = json.loads(_text(library.trt_et_status))
+    return {"version": library.trt_et_version().decode(), **facts}
+
+
+def last_error() -> str:
+    """The text of the backend's last error in this process; empty if there was none.
+
+    ExecuTorch's own exceptions carry a number only; this is the sentence behind it.
+    """
+    if _library is None:
+        return ""
+    text: bytes = _library.trt_et_last_error()
+    return text.decode(errors="replace")
+
+
+def plugin_path() -> Path:
+    """Where the plugin library is.
+
+    Raises:
+        PluginError: It is not there.
+    """
+    return _find(_PLUGIN, "TRT_ET_PLUGIN")
+
+
+def runner_path() -> Path:
+    """Where the native ``executor_runner`` is.
+
+    Raises:
+        PluginError: It is not there.
+    """
+    return _find(_RUNNER, "TRT_ET_RUNNER")
+
+
+def _find(name: str, variable: str) -> Path:
+    if named := os.environ.get(variable):
+        if Path(named).is_file():
+            return Path(named)
+        raise PluginError(f"{variable} names {named}, which is not a file")
+    # Run from a source tree, the built files are there, or in the installed package.
+    folders = [Path(__file__).parent, Path(sysconfig.get_path("platlib"), "trt_et", "runtime")]
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder / name
+    raise PluginError(f"{Path(name).name} is not in {folders[0] / name}; {_HOW_TO_BUILD}")
+
+
+def _load_library() -> ctypes.CDLL:
+    global _library
+    with _lock:
+        if _library is None:
+            path = plugin_path()
+            _check_executorch(path)
+            _library = _open(path)
+        return _library
+
+
+def _check_executorch(path: Path) -> None:
+    """C++ has no stable interface between releases of executorch: the versions have to match."""
+    try:
+        installed = metadata.version("executorch")
+    except metadata.PackageNotFoundError:
+        raise PluginError("executorch is not installed: pip install 'executorch>=1.5.1'") from None
+    info = path.with_name("build_info.json")
+    if not info.is_file():
+        return
+    built = str(json.loads(info.read_text())["executorch"])
+    if built.partition("+")[0] != installed.partition("+")[0]:
+        raise PluginError(
+            f"the trt-et plugin was built against executorch {built}, but {installed} is "
+            f"installed; {_HOW_TO_BUILD}"
+        )
+
+
+def _open(path: Path) -> ctypes.CDLL:
+    try:
+        # Brings libexecutorch.so in first, so that the plugin finds that very copy and registers in
+        # the runtime that Python uses.
+        import executorch.runtime  # noqa: F401
+    except ImportError as error:
+        raise PluginError(f"executorch's Python runtime cannot be imported: {error}") from error
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise PluginError(f"{path.name} cannot be loaded: {error}; {_HOW_TO_BUILD}") from error
+    library.trt_et_version.restype = ctypes.c_char_p
+    library.trt_et_last_error.restype = ctypes.c_char_p
+    library.trt_et_status.restype = ctypes.c_size_t
+    library.trt_et_status.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.trt_et_choose_cuda.argtypes = [ctypes.c_char_p]
+    facts = json.loads(_text(library.trt_et_status))
+    if not facts["backend"]:
+        raise PluginError(f"the trt-et plugin did not register itself: {facts['problem']}")
+    return library
+
+
+def _text(function: Any) -> str:  # noqa: ANN401
+    length: int = function(None, 0)
+    buffer = ctypes.create_string_buffer(length + 1)
+    function(buffer, len(buffer))
+    return buffer.value.decode(errors="replace")

@@ -1,0 +1,79 @@
+// The C interface of the plugin library, libtrt_et_backend.so.
+//
+// Loading the library registers the backend "TensorRTBackend" with the ExecuTorch runtime in the
+// process and, where none is registered, a CUDA DeviceAllocator. Everything here is thread-safe and
+// throws nothing.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define TRT_ET_EXPORT __attribute__((visibility("default")))
+#else
+#define TRT_ET_EXPORT
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// "<plugin version> (executorch <version that it was compiled against>)".
+TRT_ET_EXPORT const char* trt_et_version(void);
+
+// Writes one JSON object: {"backend": bool, "allocator": bool, "cuda": mode, "problem": text}.
+// "backend" and "allocator" say whether ours are the registered ones; "cuda" is "real",
+// "simulated:N", or "" as long as nothing has used it; "problem" is empty when all is well.
+// Returns the length of the whole text; at most `capacity` bytes are written, always terminated.
+TRT_ET_EXPORT size_t trt_et_status(char* out, size_t capacity);
+
+// 1 if at least one GPU (real, or simulated when asked for) can be used, else 0. This is a first
+// use: it fixes the choice of trt_et_choose_cuda.
+TRT_ET_EXPORT int trt_et_available(void);
+
+// Number of GPUs; -1 on failure, and trt_et_last_error says why.
+TRT_ET_EXPORT int trt_et_device_count(void);
+
+// The last error of this process, from any thread; "" if there was none. The pointer stays valid
+// until the calling thread calls this again.
+TRT_ET_EXPORT const char* trt_et_last_error(void);
+
+// Chooses the CUDA implementation: "real", "simulated" or "simulated:N" with N in 1..16, instead of
+// the environment variable TRT_ET_CUDA. Returns 0, or -1 when the mode is unknown or another one is
+// already in use.
+TRT_ET_EXPORT int trt_et_choose_cuda(const char* mode);
+
+// Parses an engine blob (docs/blob.md) and writes its facts as JSON with sorted keys. Returns the
+// length of the whole text; on a bad blob, minus the ExecuTorch error code, and `out` holds the
+// reason. At most `capacity` bytes are written, always terminated.
+TRT_ET_EXPORT int64_t trt_et_describe_blob(const void* blob, size_t size, char* out,
+                                           size_t capacity);
+
+// What the simulated GPUs have done since they were created.
+typedef struct trt_et_sim_stats {
+  uint64_t mallocs;
+  uint64_t frees;
+  uint64_t copies_h2d;
+  uint64_t copies_d2h;
+  uint64_t copies_d2d;
+  uint64_t copies_peer;
+  uint64_t bytes_h2d;
+  uint64_t bytes_d2h;
+  uint64_t bytes_d2d;
+  uint64_t bytes_peer;
+  uint64_t synchronizations;
+  uint64_t launches;
+  uint64_t calls;
+  uint64_t live_bytes[16];
+} trt_et_sim_stats;
+
+// Returns 0, or -1 when no simulated GPUs are in use.
+TRT_ET_EXPORT int trt_et_stats(trt_et_sim_stats* out);
+
+// Makes the n-th simulated CUDA call from now (1: the next one) fail, once. 0 switches it off.
+// The environment variable TRT_ET_SIM_FAIL_AFTER does the same from the start.
+TRT_ET_EXPORT void trt_et_sim_fail_after(uint64_t n);
+
+#ifdef __cplusplus
+}
+#endif

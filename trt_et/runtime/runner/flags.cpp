@@ -1,0 +1,125 @@
+#include "flags.h"
+
+#include <getopt.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace trt_et::runner {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: executor_runner --model_path FILE [flags]\n"
+    "  --model_path FILE       program to run (default: model.pte)\n"
+    "  --inputs FILE,FILE,...  raw bytes of each input; without it, inputs are all ones\n"
+    "  --output_file BASE      write output i to BASE-i.bin\n"
+    "  --method_name NAME      method to run (default: the program's first)\n"
+    "  --num_executions N      number of runs (default: 1)\n"
+    "  --print_output MODE     none, summary, or all (default: all)\n"
+    "  --help                  show this\n"
+    "TRT_ET_CUDA=simulated:N runs reference engines on N simulated GPUs.\n";
+
+enum Option {
+  kModelPath = 1,
+  kInputs,
+  kOutputFile,
+  kMethodName,
+  kNumExecutions,
+  kPrintOutput,
+  kHelp
+};
+
+constexpr option kOptions[] = {
+    {"model_path", required_argument, nullptr, kModelPath},
+    {"inputs", required_argument, nullptr, kInputs},
+    {"output_file", required_argument, nullptr, kOutputFile},
+    {"method_name", required_argument, nullptr, kMethodName},
+    {"num_executions", required_argument, nullptr, kNumExecutions},
+    {"print_output", required_argument, nullptr, kPrintOutput},
+    {"help", no_argument, nullptr, kHelp},
+    {nullptr, 0, nullptr, 0},
+};
+
+std::vector<std::string> split(const char* list) {
+  std::vector<std::string> parts(1);
+  for (const char* c = list; *c != '\0'; ++c) {
+    if (*c == ',') {
+      parts.emplace_back();
+    } else {
+      parts.back() += *c;
+    }
+  }
+  return parts;
+}
+
+bool parse_count(const char* text, uint32_t* count) {
+  char* end = nullptr;
+  const unsigned long value = std::strtoul(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end != '\0' || value == 0 || value > UINT32_MAX) {
+    std::fprintf(stderr, "executor_runner: --num_executions is '%s'; expected a number from 1\n",
+                 text);
+    return false;
+  }
+  *count = static_cast<uint32_t>(value);
+  return true;
+}
+
+bool parse_print(const char* text, PrintOutput* mode) {
+  constexpr const char* kModes[] = {"none", "summary", "all"};
+  for (int i = 0; i < 3; ++i) {
+    if (std::strcmp(text, kModes[i]) == 0) {
+      *mode = static_cast<PrintOutput>(i);
+      return true;
+    }
+  }
+  std::fprintf(stderr, "executor_runner: --print_output is '%s'; expected none, summary or all\n",
+               text);
+  return false;
+}
+
+bool take(int code, Flags* flags) {
+  switch (code) {
+    case kModelPath:
+      flags->model_path = optarg;
+      return true;
+    case kInputs:
+      if (*optarg != '\0') flags->inputs = split(optarg);
+      return true;
+    case kOutputFile:
+      flags->output_file = optarg;
+      return true;
+    case kMethodName:
+      flags->method_name = optarg;
+      return true;
+    case kNumExecutions:
+      return parse_count(optarg, &flags->num_executions);
+    case kPrintOutput:
+      return parse_print(optarg, &flags->print_output);
+    default:
+      return false;  // getopt has said what it is.
+  }
+}
+
+}  // namespace
+
+Parsed parse_flags(int argc, char** argv, Flags* flags) {
+  for (int code; (code = getopt_long_only(argc, argv, "", kOptions, nullptr)) != -1;) {
+    if (code == kHelp) {
+      std::fputs(kUsage, stdout);
+      return Parsed::done;
+    }
+    if (!take(code, flags)) {
+      std::fputs("try executor_runner --help\n", stderr);
+      return Parsed::wrong;
+    }
+  }
+  if (optind < argc) {
+    std::fprintf(stderr, "executor_runner: unexpected argument '%s'\ntry executor_runner --help\n",
+                 argv[optind]);
+    return Parsed::wrong;
+  }
+  return Parsed::run;
+}
+
+}  // namespace trt_et::runner

@@ -1,0 +1,27 @@
+// The command line of executor_runner, in the way of ExecuTorch's own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trt_et::runner {
+
+enum class PrintOutput { none, summary, all };
+
+struct Flags {
+  std::string model_path = "model.pte";
+  std::vector<std::string> inputs;
+  std::string output_file;
+  std::string method_name;
+  uint32_t num_executions = 1;
+  PrintOutput print_output = PrintOutput::all;
+};
+
+enum class Parsed { run, done, wrong };
+
+// Reads --name=value, --name value, and the same with one dash. "done" after --help. What is wrong
+// has been written to stderr.
+Parsed parse_flags(int argc, char** argv, Flags* flags);
+
+}  // namespace trt_et::runner

@@ -1,0 +1,54 @@
+#include "memory.h"
+
+#include <cstdio>
+#include <new>
+
+namespace trt_et::runner {
+
+using executorch::runtime::DeviceMemoryBuffer;
+using executorch::runtime::Span;
+using executorch::runtime::etensor::Device;
+
+bool MethodMemory::plan(const executorch::runtime::MethodMeta& meta) {
+  bool on_device = false;
+  for (size_t i = 0; i < meta.num_memory_planned_buffers(); ++i) {
+    const auto size = meta.memory_planned_buffer_size(i);
+    const auto device = meta.memory_planned_buffer_device(i);
+    if (!size.ok() || *size < 0 || !device.ok()) {
+      std::fprintf(stderr, "executor_runner: the program's memory plan is broken at buffer %zu\n",
+                   i);
+      return false;
+    }
+    const auto bytes = static_cast<size_t>(*size);
+    devices_.push_back(*device);
+    if (device->is_cpu()) {
+      host_.emplace_back(new (std::nothrow) uint8_t[bytes + 1]);
+      if (host_.back() == nullptr) {
+        std::fprintf(stderr, "executor_runner: no memory for a planned buffer of %zu bytes\n",
+                     bytes);
+        return false;
+      }
+      spans_.emplace_back(host_.back().get(), bytes);
+      continue;
+    }
+    on_device = true;
+    auto buffer = DeviceMemoryBuffer::create(bytes, device->type(), device->index());
+    if (!buffer.ok()) {
+      std::fprintf(stderr, "executor_runner: no memory of %zu bytes on cuda:%d: %s\n", bytes,
+                   device->index(), executorch::runtime::to_string(buffer.error()));
+      return false;
+    }
+    spans_.push_back(buffer->as_span());
+    device_.push_back(std::move(*buffer));
+  }
+  const Span<Span<uint8_t>> spans(spans_.data(), spans_.size());
+  if (on_device) {
+    planned_.emplace(spans, Span<const Device>(devices_.data(), devices_.size()));
+  } else {
+    planned_.emplace(spans);
+  }
+  manager_.emplace(&method_allocator_, &*planned_, &temp_allocator_);
+  return true;
+}
+
+}  // namespace trt_et::runner

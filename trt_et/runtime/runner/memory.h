@@ -1,0 +1,35 @@
+// The memory of one method: its allocators and planned buffers, on the host and on devices.
+#pragma once
+
+#include <executorch/extension/memory_allocator/malloc_memory_allocator.h>
+#include <executorch/runtime/core/device_memory_buffer.h>
+#include <executorch/runtime/core/hierarchical_allocator.h>
+#include <executorch/runtime/executor/memory_manager.h>
+#include <executorch/runtime/executor/method_meta.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace trt_et::runner {
+
+// ExecuTorch's Module would do this, but ends the process where device memory is not to be had.
+class MethodMemory {
+ public:
+  // False after a message on stderr.
+  bool plan(const executorch::runtime::MethodMeta& meta);
+
+  executorch::runtime::MemoryManager& manager() { return *manager_; }
+
+ private:
+  executorch::extension::MallocMemoryAllocator method_allocator_;
+  executorch::extension::MallocMemoryAllocator temp_allocator_;
+  std::vector<std::unique_ptr<uint8_t[]>> host_;
+  std::vector<executorch::runtime::DeviceMemoryBuffer> device_;
+  std::vector<executorch::runtime::Span<uint8_t>> spans_;
+  std::vector<executorch::runtime::etensor::Device> devices_;
+  std::optional<executorch::runtime::HierarchicalAllocator> planned_;
+  std::optional<executorch::runtime::MemoryManager> manager_;
+};
+
+}  // namespace trt_et::runner

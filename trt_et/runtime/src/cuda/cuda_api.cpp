@@ -1,0 +1,133 @@
+#include "cuda_api.h"
+
+#include <executorch/runtime/platform/log.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+namespace trt_et::cuda {
+namespace {
+
+constexpr int kMaxSimulated = 16;
+
+struct Mode {
+  bool simulated = false;
+  int devices = 0;
+
+  std::string text() const {
+    return simulated ? "simulated:" + std::to_string(devices) : std::string("real");
+  }
+};
+
+// Never destroyed: delegates and allocators outlive static destructors of this library.
+struct Choice {
+  std::mutex mutex;
+  bool requested = false;
+  bool made = false;
+  Mode mode;
+  Api* api = nullptr;
+  Status status;
+};
+
+Choice& choice() {
+  static auto* instance = new Choice;
+  return *instance;
+}
+
+Status parse_mode(const char* text, Mode* mode) {
+  constexpr const char* kSimulated = "simulated";
+  const size_t length = std::strlen(kSimulated);
+  if (std::strcmp(text, "") == 0 || std::strcmp(text, "real") == 0) {
+    *mode = Mode{};
+    return {};
+  }
+  if (std::strncmp(text, kSimulated, length) == 0) {
+    const char* rest = text + length;
+    int devices = 0;
+    if (*rest == '\0') {
+      devices = 1;
+    } else if (rest[0] == ':' && rest[1] >= '0' && rest[1] <= '9' && std::strlen(rest) <= 3) {
+      char* end = nullptr;
+      const long value = std::strtol(rest + 1, &end, 10);
+      devices = *end == '\0' ? static_cast<int>(value) : 0;
+    }
+    if (devices >= 1 && devices <= kMaxSimulated) {
+      *mode = Mode{true, devices};
+      return {};
+    }
+  }
+  return fail(Error::InvalidArgument,
+              "TRT_ET_CUDA is '%.40s'; expected real, simulated, or simulated:N with N in 1..16",
+              text);
+}
+
+void make_choice(Choice& chosen) {
+  chosen.made = true;
+  if (!chosen.requested) {
+    const char* value = std::getenv("TRT_ET_CUDA");
+    chosen.status = parse_mode(value == nullptr ? "" : value, &chosen.mode);
+    if (!chosen.status.ok()) return;
+  }
+  if (chosen.mode.simulated) {
+    chosen.api = make_simulated_api(chosen.mode.devices);
+    ET_LOG(Info, "TensorRTBackend: CUDA is simulated, %d GPU(s) on host memory",
+           chosen.mode.devices);
+  } else {
+    chosen.status = make_real_api(&chosen.api);
+  }
+}
+
+}  // namespace
+
+Status choose(const char* mode) {
+  Mode wanted;
+  TRT_ET_TRY(parse_mode(mode == nullptr ? "" : mode, &wanted));
+  Choice& chosen = choice();
+  const std::lock_guard<std::mutex> lock(chosen.mutex);
+  if ((chosen.made || chosen.requested) && chosen.mode.text() != wanted.text()) {
+    return fail(Error::InvalidState, "CUDA is already '%s' in this process; it cannot become '%s'",
+                chosen.mode.text().c_str(), wanted.text().c_str());
+  }
+  chosen.requested = true;
+  chosen.mode = wanted;
+  return {};
+}
+
+Status access(Api** api) {
+  Choice& chosen = choice();
+  const std::lock_guard<std::mutex> lock(chosen.mutex);
+  if (!chosen.made) make_choice(chosen);
+  *api = chosen.api;
+  return chosen.status;
+}
+
+std::string chosen_mode() {
+  Choice& chosen = choice();
+  const std::lock_guard<std::mutex> lock(chosen.mutex);
+  return chosen.made || chosen.requested ? chosen.mode.text() : std::string();
+}
+
+Status usable_devices(Api** api, int* count) {
+  TRT_ET_TRY(access(api));
+  TRT_ET_TRY((*api)->device_count(count));
+  if (*count < 1) return fail(Error::NotFound, "no CUDA device: the driver reports 0 GPUs");
+  return {};
+}
+
+Status DeviceGuard::enter(int device) {
+  if (previous_ < 0) {
+    TRT_ET_TRY(api_.current_device(&previous_));
+    current_ = previous_;
+  }
+  if (device == current_) return {};
+  TRT_ET_TRY(api_.set_device(device));
+  current_ = device;
+  return {};
+}
+
+DeviceGuard::~DeviceGuard() {
+  if (previous_ >= 0 && current_ != previous_) (void)api_.set_device(previous_);
+}
+
+}  // namespace trt_et::cuda

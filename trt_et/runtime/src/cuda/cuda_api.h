@@ -1,0 +1,107 @@
+// The one table through which all of trt-et reaches CUDA: the real runtime library, or simulated
+// GPUs on host memory. Chosen once, at first use: "real", unless TRT_ET_CUDA or choose() asks for
+// "simulated:N".
+//
+// Every call is thread-safe. Streams, events and memory belong to the device that was current when
+// they were made.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "../status.h"
+
+namespace trt_et::cuda {
+
+using Stream = void*;
+using Event = void*;
+
+// Work for the host, run in a stream's order. It must not call CUDA. A failure fails the stream.
+using HostFunction = std::function<Status()>;
+
+enum class MemoryKind { host, pinned, device, managed };
+
+struct PointerInfo {
+  MemoryKind kind = MemoryKind::host;
+  int device = -1;  // -1 for host memory
+};
+
+struct DeviceInfo {
+  std::string name;
+  int major = 0;
+  int minor = 0;
+  bool integrated = false;
+};
+
+enum class CopyKind { host_to_device, device_to_host, device_to_device };
+
+class Api {
+ public:
+  virtual ~Api() = default;
+
+  virtual bool simulated() const = 0;
+  virtual Status device_count(int* count) = 0;
+  virtual Status device_info(int device, DeviceInfo* info) = 0;
+  virtual Status current_device(int* device) = 0;
+  virtual Status set_device(int device) = 0;
+
+  virtual Status allocate(size_t size, void** pointer) = 0;
+  virtual Status release(void* pointer) = 0;
+  // What a pointer is; interior pointers are fine, unknown ones are host memory.
+  virtual Status pointer_info(const void* pointer, PointerInfo* info) = 0;
+
+  // Pageable host memory is read before the call returns; pinned memory and a copy's destination
+  // must stay until the stream has been synchronised.
+  virtual Status copy(void* to, const void* from, size_t size, CopyKind kind, Stream stream) = 0;
+  virtual Status copy_peer(void* to, int to_device, const void* from, int from_device, size_t size,
+                           Stream stream) = 0;
+
+  virtual Status create_stream(Stream* stream) = 0;
+  virtual Status destroy_stream(Stream stream) = 0;
+  virtual Status synchronize_stream(Stream stream) = 0;
+
+  virtual Status create_event(Event* event) = 0;
+  virtual Status destroy_event(Event event) = 0;
+  virtual Status record_event(Event event, Stream stream) = 0;
+  virtual Status wait_event(Stream stream, Event event) = 0;
+  virtual Status synchronize_event(Event event) = 0;
+
+  virtual Status launch_host(Stream stream, HostFunction function) = 0;
+};
+
+// Fixes the mode before the first use. Fails for an unknown mode, or when another one is in use.
+Status choose(const char* mode);
+
+// The chosen implementation; the first call chooses. It lives until the process ends. The failure
+// of a first call stays: a driver does not appear later.
+Status access(Api** api);
+
+// "real", "simulated:N", or "" before the first use.
+std::string chosen_mode();
+
+// Number of devices of the chosen implementation; fails when that is none.
+Status usable_devices(Api** api, int* count);
+
+// Restores the device that was current, on every way out.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(Api& api) : api_(api) {}
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+  ~DeviceGuard();
+
+  // Makes `device` current; the one before comes back in the destructor.
+  Status enter(int device);
+
+ private:
+  Api& api_;
+  int previous_ = -1;
+  int current_ = -1;
+};
+
+// Both implementations. Null and a reason when there is no driver or no library.
+Status make_real_api(Api** api);
+Api* make_simulated_api(int devices);
+
+}  // namespace trt_et::cuda

@@ -1,0 +1,19 @@
+// Opening NVIDIA's libraries at run time: trt-et is built and started without them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "../status.h"
+
+namespace trt_et::cuda {
+
+// Opens the driver, libcuda.so.1, and initialises it. This comes before any other NVIDIA library is
+// touched: TensorRT without a driver returns garbage pointers.
+Status open_driver(void** library);
+
+// Opens the CUDA runtime, libcudart: the file that TRT_ET_CUDART_LIBRARY names, else what the
+// loader path has, else pip's nvidia-cuda-runtime wheel beside the package.
+Status open_runtime(void** library);
+
+}  // namespace trt_et::cuda

@@ -1,0 +1,223 @@
+// CUDA on GPUs, through libcudart. Its prototypes are repeated here, so that no CUDA header is
+// needed to build; they are part of its stable ABI.
+#include <dlfcn.h>
+#include <executorch/runtime/platform/log.h>
+
+#include <memory>
+
+#include "cuda_api.h"
+#include "library.h"
+
+namespace trt_et::cuda {
+namespace {
+
+constexpr unsigned kStreamNonBlocking = 1;
+constexpr unsigned kEventDisableTiming = 2;
+constexpr int kAttributeMajor = 75;
+constexpr int kAttributeMinor = 76;
+constexpr int kAttributeIntegrated = 18;
+constexpr int kErrorMemoryAllocation = 2;
+
+// cudaPointerAttributes. CUDA 13 has reserved words behind these four fields.
+struct PointerAttributes {
+  int type;
+  int device;
+  void* device_pointer;
+  void* host_pointer;
+  long reserved[32];
+};
+
+struct Functions {
+  int (*cudaGetDeviceCount)(int*);
+  int (*cudaGetDevice)(int*);
+  int (*cudaSetDevice)(int);
+  int (*cudaDeviceGetAttribute)(int*, int, int);
+  int (*cudaMalloc)(void**, size_t);
+  int (*cudaFree)(void*);
+  int (*cudaPointerGetAttributes)(PointerAttributes*, const void*);
+  int (*cudaMemcpyAsync)(void*, const void*, size_t, int, Stream);
+  int (*cudaMemcpyPeerAsync)(void*, int, const void*, int, size_t, Stream);
+  int (*cudaStreamCreateWithFlags)(Stream*, unsigned);
+  int (*cudaStreamDestroy)(Stream);
+  int (*cudaStreamSynchronize)(Stream);
+  int (*cudaStreamWaitEvent)(Stream, Event, unsigned);
+  int (*cudaEventCreateWithFlags)(Event*, unsigned);
+  int (*cudaEventDestroy)(Event);
+  int (*cudaEventRecord)(Event, Stream);
+  int (*cudaEventSynchronize)(Event);
+  int (*cudaLaunchHostFunc)(Stream, void (*)(void*), void*);
+  int (*cudaGetLastError)();
+  const char* (*cudaGetErrorString)(int);
+  int (*cuDeviceGet)(int*, int);
+  int (*cuDeviceGetName)(char*, int, int);
+};
+
+template <typename F>
+bool find(void* library, const char* name, F* function) {
+  *function = reinterpret_cast<F>(dlsym(library, name));
+  return *function != nullptr;
+}
+
+#define TRT_ET_FIND(library, function) find(library, #function, &f.function)
+
+Status find_functions(void* driver, void* runtime, Functions& f) {
+  const bool found =
+      TRT_ET_FIND(runtime, cudaGetDeviceCount) && TRT_ET_FIND(runtime, cudaGetDevice) &&
+      TRT_ET_FIND(runtime, cudaSetDevice) && TRT_ET_FIND(runtime, cudaDeviceGetAttribute) &&
+      TRT_ET_FIND(runtime, cudaMalloc) && TRT_ET_FIND(runtime, cudaFree) &&
+      TRT_ET_FIND(runtime, cudaPointerGetAttributes) && TRT_ET_FIND(runtime, cudaMemcpyAsync) &&
+      TRT_ET_FIND(runtime, cudaMemcpyPeerAsync) &&
+      TRT_ET_FIND(runtime, cudaStreamCreateWithFlags) && TRT_ET_FIND(runtime, cudaStreamDestroy) &&
+      TRT_ET_FIND(runtime, cudaStreamSynchronize) && TRT_ET_FIND(runtime, cudaStreamWaitEvent) &&
+      TRT_ET_FIND(runtime, cudaEventCreateWithFlags) && TRT_ET_FIND(runtime, cudaEventDestroy) &&
+      TRT_ET_FIND(runtime, cudaEventRecord) && TRT_ET_FIND(runtime, cudaEventSynchronize) &&
+      TRT_ET_FIND(runtime, cudaLaunchHostFunc) && TRT_ET_FIND(runtime, cudaGetLastError) &&
+      TRT_ET_FIND(runtime, cudaGetErrorString) && TRT_ET_FIND(driver, cuDeviceGet) &&
+      TRT_ET_FIND(driver, cuDeviceGetName);
+  if (found) return {};
+  return {Error::NotFound, "the CUDA runtime or driver lacks functions that CUDA 12 and 13 have"};
+}
+
+#undef TRT_ET_FIND
+
+void run_host_function(void* argument) {
+  const std::unique_ptr<HostFunction> function(static_cast<HostFunction*>(argument));
+  // CUDA has no way to fail a stream from here; the report is what is left.
+  (void)report((*function)());
+}
+
+class RealApi final : public Api {
+ public:
+  explicit RealApi(const Functions& functions) : f_(functions) {}
+
+  bool simulated() const override { return false; }
+
+  Status device_count(int* count) override {
+    return check(f_.cudaGetDeviceCount(count), "cudaGetDeviceCount");
+  }
+
+  Status device_info(int device, DeviceInfo* info) override {
+    int integrated = 0, handle = 0;
+    char name[256] = "";
+    TRT_ET_TRY(attribute(kAttributeMajor, device, &info->major));
+    TRT_ET_TRY(attribute(kAttributeMinor, device, &info->minor));
+    TRT_ET_TRY(attribute(kAttributeIntegrated, device, &integrated));
+    if (f_.cuDeviceGet(&handle, device) == 0) (void)f_.cuDeviceGetName(name, sizeof name, handle);
+    info->integrated = integrated != 0;
+    info->name = name;
+    return {};
+  }
+
+  Status current_device(int* device) override {
+    return check(f_.cudaGetDevice(device), "cudaGetDevice");
+  }
+
+  Status set_device(int device) override {
+    return check(f_.cudaSetDevice(device), "cudaSetDevice");
+  }
+
+  Status allocate(size_t size, void** pointer) override {
+    const int code = f_.cudaMalloc(pointer, size);
+    if (code == kErrorMemoryAllocation) {
+      (void)f_.cudaGetLastError();
+      return fail(Error::MemoryAllocationFailed, "no GPU memory for %zu bytes", size);
+    }
+    return check(code, "cudaMalloc");
+  }
+
+  Status release(void* pointer) override { return check(f_.cudaFree(pointer), "cudaFree"); }
+
+  Status pointer_info(const void* pointer, PointerInfo* info) override {
+    PointerAttributes attributes{};
+    TRT_ET_TRY(
+        check(f_.cudaPointerGetAttributes(&attributes, pointer), "cudaPointerGetAttributes"));
+    constexpr MemoryKind kKinds[] = {MemoryKind::host, MemoryKind::pinned, MemoryKind::device,
+                                     MemoryKind::managed};
+    if (attributes.type < 0 || attributes.type > 3) {
+      return fail(Error::NotSupported, "CUDA reports the unknown memory type %d", attributes.type);
+    }
+    info->kind = kKinds[attributes.type];
+    info->device = attributes.type >= 2 ? attributes.device : -1;
+    return {};
+  }
+
+  Status copy(void* to, const void* from, size_t size, CopyKind kind, Stream stream) override {
+    constexpr int kDefault = 4;  // CUDA finds the direction from the pointers itself.
+    (void)kind;
+    return check(f_.cudaMemcpyAsync(to, from, size, kDefault, stream), "cudaMemcpyAsync");
+  }
+
+  Status copy_peer(void* to, int to_device, const void* from, int from_device, size_t size,
+                   Stream stream) override {
+    return check(f_.cudaMemcpyPeerAsync(to, to_device, from, from_device, size, stream),
+                 "cudaMemcpyPeerAsync");
+  }
+
+  Status create_stream(Stream* stream) override {
+    return check(f_.cudaStreamCreateWithFlags(stream, kStreamNonBlocking), "cudaStreamCreate");
+  }
+
+  Status destroy_stream(Stream stream) override {
+    return check(f_.cudaStreamDestroy(stream), "cudaStreamDestroy");
+  }
+
+  Status synchronize_stream(Stream stream) override {
+    return check(f_.cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  }
+
+  Status create_event(Event* event) override {
+    return check(f_.cudaEventCreateWithFlags(event, kEventDisableTiming), "cudaEventCreate");
+  }
+
+  Status destroy_event(Event event) override {
+    return check(f_.cudaEventDestroy(event), "cudaEventDestroy");
+  }
+
+  Status record_event(Event event, Stream stream) override {
+    return check(f_.cudaEventRecord(event, stream), "cudaEventRecord");
+  }
+
+  Status wait_event(Stream stream, Event event) override {
+    return check(f_.cudaStreamWaitEvent(stream, event, 0), "cudaStreamWaitEvent");
+  }
+
+  Status synchronize_event(Event event) override {
+    return check(f_.cudaEventSynchronize(event), "cudaEventSynchronize");
+  }
+
+  Status launch_host(Stream stream, HostFunction function) override {
+    auto argument = std::make_unique<HostFunction>(std::move(function));
+    TRT_ET_TRY(check(f_.cudaLaunchHostFunc(stream, run_host_function, argument.get()),
+                     "cudaLaunchHostFunc"));
+    (void)argument.release();  // run_host_function owns it now.
+    return {};
+  }
+
+ private:
+  Status attribute(int which, int device, int* value) {
+    return check(f_.cudaDeviceGetAttribute(value, which, device), "cudaDeviceGetAttribute");
+  }
+
+  Status check(int code, const char* what) {
+    if (code == 0) return {};
+    (void)f_.cudaGetLastError();  // Else the next caller of CUDA would be told of this failure.
+    return fail(Error::Internal, "%s failed: %s (%d)", what, f_.cudaGetErrorString(code), code);
+  }
+
+  const Functions f_;
+};
+
+}  // namespace
+
+Status make_real_api(Api** api) {
+  void* driver = nullptr;
+  void* runtime = nullptr;
+  Functions functions{};
+  TRT_ET_TRY(open_driver(&driver));
+  TRT_ET_TRY(open_runtime(&runtime));
+  TRT_ET_TRY(find_functions(driver, runtime, functions));
+  *api = new RealApi(functions);
+  return {};
+}
+
+}  // namespace trt_et::cuda

@@ -1,0 +1,58 @@
+#include "sim_stream.h"
+
+namespace trt_et::cuda {
+
+void SimStream::enqueue(std::function<Status()> work) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  queue_.push_back(std::move(work));
+  ++enqueued_;
+}
+
+SimMark SimStream::mark() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return SimMark{shared_from_this(), enqueued_};
+}
+
+// Runs the front item with the lock released: it may run other streams (a wait for an event), and
+// other threads may queue more meanwhile.
+Status SimStream::run_one(std::unique_lock<std::mutex>& lock) {
+  std::function<Status()> work = std::move(queue_.front());
+  queue_.pop_front();
+  running_ = true;
+  runner_ = std::this_thread::get_id();
+  const bool drop = !failure_.ok();
+  lock.unlock();
+  Status status = drop ? Status{} : work();
+  work = nullptr;  // What it holds goes before anybody is told that it is done.
+  lock.lock();
+  running_ = false;
+  ++completed_;
+  if (!status.ok() && failure_.ok()) failure_ = std::move(status);
+  progress_.notify_all();
+  return failure_;
+}
+
+Status SimStream::run_until(uint64_t position) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (completed_ < position) {
+    if (!running_) {
+      (void)run_one(lock);
+    } else if (runner_ == std::this_thread::get_id()) {
+      return {Error::InvalidState, "a host function of a stream waits for the stream itself"};
+    } else {
+      progress_.wait(lock);
+    }
+  }
+  return failure_;
+}
+
+Status SimStream::synchronize() {
+  Status status = run_until(mark().position);
+  if (!status.ok()) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    failure_ = Status{};
+  }
+  return status;
+}
+
+}  // namespace trt_et::cuda

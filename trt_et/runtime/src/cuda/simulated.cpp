@@ -1,0 +1,330 @@
+// N virtual GPUs on host memory, stricter than real ones: for tests, laptops and CI. Never chosen
+// unless asked for.
+#include "simulated.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "sim_memory.h"
+#include "sim_stream.h"
+
+namespace trt_et::cuda {
+namespace {
+
+thread_local int t_device = 0;
+
+struct SimEvent {
+  int device = 0;
+  SimMark mark;
+};
+
+struct Counters {
+  std::atomic<uint64_t> mallocs{0}, frees{0}, launches{0}, synchronizations{0}, calls{0};
+  std::atomic<uint64_t> copies[4] = {}, bytes[4] = {};  // by CopyKind, then peer
+};
+
+constexpr size_t kPeer = 3;
+
+class SimulatedApi final : public Api {
+ public:
+  explicit SimulatedApi(int devices) : devices_(devices) {
+    const char* value = std::getenv("TRT_ET_SIM_FAIL_AFTER");
+    if (value != nullptr) fail_after(std::strtoull(value, nullptr, 10));
+  }
+
+  bool simulated() const override { return true; }
+
+  Status device_count(int* count) override {
+    TRT_ET_TRY(enter("device_count"));
+    *count = devices_;
+    return {};
+  }
+
+  Status device_info(int device, DeviceInfo* info) override {
+    TRT_ET_TRY(enter("device_info"));
+    TRT_ET_TRY(check_device(device));
+    *info = DeviceInfo{"simulated GPU", 0, 0, false};
+    return {};
+  }
+
+  Status current_device(int* device) override {
+    TRT_ET_TRY(enter("current_device"));
+    *device = t_device;
+    return {};
+  }
+
+  Status set_device(int device) override {
+    TRT_ET_TRY(enter("set_device"));
+    TRT_ET_TRY(check_device(device));
+    t_device = device;
+    return {};
+  }
+
+  Status allocate(size_t size, void** pointer) override {
+    TRT_ET_TRY(enter("allocate"));
+    TRT_ET_TRY(memory_.allocate(t_device, size, pointer));
+    ++counters_.mallocs;
+    return {};
+  }
+
+  Status release(void* pointer) override {
+    TRT_ET_TRY(enter("release"));
+    if (pointer == nullptr) return {};
+    int device = 0;
+    TRT_ET_TRY(memory_.release(pointer, &device));
+    ++counters_.frees;
+    return {};
+  }
+
+  Status pointer_info(const void* pointer, PointerInfo* info) override {
+    TRT_ET_TRY(enter("pointer_info"));
+    return memory_.find(pointer, info);
+  }
+
+  Status copy(void* to, const void* from, size_t size, CopyKind kind, Stream stream) override {
+    TRT_ET_TRY(enter("copy"));
+    std::shared_ptr<SimStream> queue;
+    TRT_ET_TRY(find_stream(stream, &queue));
+    const int device = queue->device();
+    const bool from_host = kind == CopyKind::host_to_device;
+    const bool to_host = kind == CopyKind::device_to_host;
+    TRT_ET_TRY(from_host ? check_host(from, size) : memory_.check(from, size, device, "source"));
+    TRT_ET_TRY(to_host ? check_host(to, size) : memory_.check(to, size, device, "destination"));
+    count_copy(static_cast<size_t>(kind), size);
+    if (from_host) {
+      queue->enqueue([this, to, size, device, bytes = snapshot(from, size)] {
+        TRT_ET_TRY(memory_.check(to, size, device, "destination"));
+        std::memcpy(to, bytes->data(), size);
+        return Status{};
+      });
+      return {};
+    }
+    queue->enqueue([this, to, from, size, device, to_host] {
+      TRT_ET_TRY(memory_.check(from, size, device, "source"));
+      if (!to_host) TRT_ET_TRY(memory_.check(to, size, device, "destination"));
+      std::memmove(to, from, size);
+      return Status{};
+    });
+    return {};
+  }
+
+  Status copy_peer(void* to, int to_device, const void* from, int from_device, size_t size,
+                   Stream stream) override {
+    TRT_ET_TRY(enter("copy_peer"));
+    std::shared_ptr<SimStream> queue;
+    TRT_ET_TRY(find_stream(stream, &queue));
+    TRT_ET_TRY(memory_.check(from, size, from_device, "source"));
+    TRT_ET_TRY(memory_.check(to, size, to_device, "destination"));
+    count_copy(kPeer, size);
+    queue->enqueue([this, to, to_device, from, from_device, size] {
+      TRT_ET_TRY(memory_.check(from, size, from_device, "source"));
+      TRT_ET_TRY(memory_.check(to, size, to_device, "destination"));
+      std::memmove(to, from, size);
+      return Status{};
+    });
+    return {};
+  }
+
+  Status create_stream(Stream* stream) override {
+    TRT_ET_TRY(enter("create_stream"));
+    auto created = std::make_shared<SimStream>(t_device);
+    *stream = created.get();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    streams_[*stream] = std::move(created);
+    return {};
+  }
+
+  Status destroy_stream(Stream stream) override {
+    TRT_ET_TRY(enter("destroy_stream"));
+    std::shared_ptr<SimStream> queue;
+    TRT_ET_TRY(find_stream(stream, &queue));
+    const Status status = queue->synchronize();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    streams_.erase(stream);
+    return status;
+  }
+
+  Status synchronize_stream(Stream stream) override {
+    TRT_ET_TRY(enter("synchronize_stream"));
+    std::shared_ptr<SimStream> queue;
+    TRT_ET_TRY(find_stream(stream, &queue));
+    ++counters_.synchronizations;
+    return queue->synchronize();
+  }
+
+  Status create_event(Event* event) override {
+    TRT_ET_TRY(enter("create_event"));
+    auto created = std::make_unique<SimEvent>();
+    created->device = t_device;
+    *event = created.get();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    events_[*event] = std::move(created);
+    return {};
+  }
+
+  Status destroy_event(Event event) override {
+    TRT_ET_TRY(enter("destroy_event"));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (events_.erase(event) == 1) return {};
+    return {Error::InvalidArgument, "not an event of a simulated GPU"};
+  }
+
+  Status record_event(Event event, Stream stream) override {
+    TRT_ET_TRY(enter("record_event"));
+    std::shared_ptr<SimStream> queue;
+    TRT_ET_TRY(find_stream(stream, &queue));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = events_.find(event);
+    if (found == events_.end()) {
+      return {Error::InvalidArgument, "not an event of a simulated GPU"};
+    }
+    if (found->second->device != queue->device()) {
+      return fail(Error::InvalidArgument, "event of cuda:%d recorded on a stream of cuda:%d",
+                  found->second->device, queue->device());
+    }
+    found->second->mark = queue->mark();
+    return {};
+  }
+
+  Status wait_event(Stream stream, Event event) override {
+    TRT_ET_TRY(enter("wait_event"));
+    std::shared_ptr<SimStream> queue;
+    SimMark mark;
+    TRT_ET_TRY(find_stream(stream, &queue));
+    TRT_ET_TRY(find_mark(event, &mark));
+    if (mark.stream == nullptr || mark.stream == queue) return {};
+    queue->enqueue([mark] { return mark.stream->run_until(mark.position); });
+    return {};
+  }
+
+  Status synchronize_event(Event event) override {
+    TRT_ET_TRY(enter("synchronize_event"));
+    SimMark mark;
+    TRT_ET_TRY(find_mark(event, &mark));
+    ++counters_.synchronizations;
+    return mark.stream == nullptr ? Status{} : mark.stream->run_until(mark.position);
+  }
+
+  Status launch_host(Stream stream, HostFunction function) override {
+    TRT_ET_TRY(enter("launch_host"));
+    std::shared_ptr<SimStream> queue;
+    TRT_ET_TRY(find_stream(stream, &queue));
+    if (queue->device() != t_device) {
+      return fail(Error::InvalidArgument, "launch on a stream of cuda:%d while cuda:%d is current",
+                  queue->device(), t_device);
+    }
+    ++counters_.launches;
+    queue->enqueue(std::move(function));
+    return {};
+  }
+
+  void fail_after(uint64_t n) { fail_countdown_.store(n); }
+
+  void stats(trt_et_sim_stats* out) {
+    *out = trt_et_sim_stats{};
+    out->mallocs = counters_.mallocs;
+    out->frees = counters_.frees;
+    out->launches = counters_.launches;
+    out->synchronizations = counters_.synchronizations;
+    out->calls = counters_.calls;
+    uint64_t* const copies[] = {&out->copies_h2d, &out->copies_d2h, &out->copies_d2d,
+                                &out->copies_peer};
+    uint64_t* const bytes[] = {&out->bytes_h2d, &out->bytes_d2h, &out->bytes_d2d, &out->bytes_peer};
+    for (size_t kind = 0; kind < 4; ++kind) {
+      *copies[kind] = counters_.copies[kind];
+      *bytes[kind] = counters_.bytes[kind];
+    }
+    for (int device = 0; device < devices_; ++device) {
+      out->live_bytes[device] = memory_.live_bytes(device);
+    }
+  }
+
+ private:
+  Status enter(const char* what) {
+    ++counters_.calls;
+    uint64_t left = fail_countdown_.load();
+    while (left != 0 && !fail_countdown_.compare_exchange_weak(left, left - 1)) {
+    }
+    if (left != 1) return {};
+    return fail(Error::Internal, "simulated failure of CUDA call %s", what);
+  }
+
+  Status check_device(int device) const {
+    if (device >= 0 && device < devices_) return {};
+    return fail(Error::InvalidArgument, "cuda:%d does not exist; %d GPU(s) are simulated", device,
+                devices_);
+  }
+
+  Status check_host(const void* pointer, size_t size) {
+    PointerInfo info;
+    TRT_ET_TRY(memory_.find(pointer, &info));
+    if (pointer != nullptr && info.kind == MemoryKind::host) return {};
+    return fail(Error::InvalidArgument, "%zu bytes at %p are no host memory", size, pointer);
+  }
+
+  Status find_stream(Stream stream, std::shared_ptr<SimStream>* out) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = streams_.find(stream);
+    if (found == streams_.end()) {
+      return {Error::InvalidArgument, "not a stream of a simulated GPU"};
+    }
+    *out = found->second;
+    return {};
+  }
+
+  Status find_mark(Event event, SimMark* mark) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = events_.find(event);
+    if (found == events_.end()) {
+      return {Error::InvalidArgument, "not an event of a simulated GPU"};
+    }
+    *mark = found->second->mark;
+    return {};
+  }
+
+  // std::function wants copyable captures, so the bytes are shared.
+  static std::shared_ptr<std::vector<uint8_t>> snapshot(const void* from, size_t size) {
+    const auto* bytes = static_cast<const uint8_t*>(from);
+    return std::make_shared<std::vector<uint8_t>>(bytes, bytes + size);
+  }
+
+  void count_copy(size_t kind, size_t size) {
+    ++counters_.copies[kind];
+    counters_.bytes[kind] += size;
+  }
+
+  const int devices_;
+  Counters counters_;
+  std::atomic<uint64_t> fail_countdown_{0};
+  SimMemory memory_;
+  std::mutex mutex_;
+  std::unordered_map<Stream, std::shared_ptr<SimStream>> streams_;
+  std::unordered_map<Event, std::unique_ptr<SimEvent>> events_;
+};
+
+std::atomic<SimulatedApi*> g_simulated{nullptr};
+
+}  // namespace
+
+Api* make_simulated_api(int devices) {
+  auto* api = new SimulatedApi(devices);
+  g_simulated = api;
+  return api;
+}
+
+bool simulator_stats(trt_et_sim_stats* out) {
+  SimulatedApi* api = g_simulated;
+  if (api == nullptr) return false;
+  api->stats(out);
+  return true;
+}
+
+void simulator_fail_after(uint64_t n) {
+  if (SimulatedApi* api = g_simulated) api->fail_after(n);
+}
+
+}  // namespace trt_et::cuda

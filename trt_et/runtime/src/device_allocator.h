@@ -1,0 +1,28 @@
+// ExecuTorch's planned memory on GPUs, and its copies between host and device.
+#pragma once
+
+#include <executorch/runtime/core/device_allocator.h>
+
+namespace trt_et {
+
+// Thread-safe. Copies go through the calling thread's stream (streams.h): a copy to the device does
+// not wait, a copy to the host does, so that a method call waits once, where the host reads.
+class CudaAllocator final : public executorch::runtime::DeviceAllocator {
+ public:
+  using DeviceIndex = executorch::runtime::etensor::DeviceIndex;
+  using DeviceType = executorch::runtime::etensor::DeviceType;
+  using Error = executorch::runtime::Error;
+
+  // An index of -1 means the current device, as ExecuTorch's own CUDA allocator takes it.
+  executorch::runtime::Result<void*> allocate(size_t nbytes, DeviceIndex index,
+                                              size_t alignment) override;
+  void deallocate(void* ptr, DeviceIndex index) override;
+  Error copy_host_to_device(void* dst, const void* src, size_t nbytes, DeviceIndex index) override;
+  Error copy_device_to_host(void* dst, const void* src, size_t nbytes, DeviceIndex index) override;
+  DeviceType device_type() const override { return DeviceType::CUDA; }
+};
+
+// The instance that the plugin registers; it lives until the process ends.
+CudaAllocator& cuda_allocator();
+
+}  // namespace trt_et

@@ -1,0 +1,41 @@
+// An ExecuTorch error code together with the sentence that explains it.
+#pragma once
+
+#include <executorch/runtime/core/error.h>
+
+#include <string>
+#include <utility>
+
+namespace trt_et {
+
+using executorch::runtime::Error;
+
+// Success carries no text, so that passing it on costs no allocation.
+struct [[nodiscard]] Status {
+  Error error = Error::Ok;
+  std::string text;
+
+  bool ok() const { return error == Error::Ok; }
+};
+
+// Builds a failure from a printf format. ExecuTorch cuts log lines at 256 characters: the key fact
+// comes first, and the text is cut at kMaxErrorText.
+Status fail(Error error, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+inline constexpr size_t kMaxErrorText = 200;
+
+// Logs a failure and remembers it for trt_et_last_error(). Returns its code.
+Error report(const Status& status);
+
+// The text of the last reported failure of any thread; "" if there was none. Valid until this
+// thread asks again.
+const char* last_error_text();
+
+}  // namespace trt_et
+
+// Leaves the function with the status of `expression` if that is a failure.
+#define TRT_ET_TRY(expression)                       \
+  do {                                               \
+    ::trt_et::Status trt_et_status_ = (expression);  \
+    if (!trt_et_status_.ok()) return trt_et_status_; \
+  } while (false)
