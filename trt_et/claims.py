@@ -1,8 +1,8 @@
 """Whose word counts on what can be claimed.
 
 Torch-TensorRT's converter registry, for every builder: the reference engine stands in for a real
-one, so it claims the same nodes. Only where Torch-TensorRT is not installed does the reference builder
-claim what ExecuTorch's CPU kernels run, and says so.
+one, so it claims the same nodes. Only where Torch-TensorRT is not installed does the reference
+builder claim what ExecuTorch's CPU kernels run, and says so.
 """
 
 from __future__ import annotations

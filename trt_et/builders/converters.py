@@ -337,7 +337,8 @@ def _check_names(interpreter: Any, request: BuildRequest) -> None:  # noqa: ANN4
     expected = [binding.name for binding in request.lowered.bindings]
     if found != expected:
         raise BuilderError(
-            f"partition {request.partition}: the network has the bindings {found}; expected {expected}"
+            f"partition {request.partition}: the network has the bindings {found}; "
+            f"expected {expected}"
         )
 
 

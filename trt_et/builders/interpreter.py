@@ -7,10 +7,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch_tensorrt.dynamo.conversion._ConversionContext import ConversionContext
 from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter
 from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 
 __all__ = ["PartitionInterpreter"]
+
+
+class _KeepingContext(ConversionContext):
+    """Keeps the memory that TensorRT reads weights from.
+
+    ``to_trt_weights`` records a tensor, then hands TensorRT the address of ``value.contiguous()``:
+    where the tensor is not contiguous (an expanded constant, say) that copy is freed at once, and
+    TensorRT reads freed memory when it builds. Making the recorded tensor contiguous first makes
+    both the same memory.
+    """
+
+    def record_weight(self, name: str, weight: torch.Tensor) -> None:
+        """Record a weight, contiguous, until the engine is built."""
+        if not weight.is_contiguous():
+            weight.data = weight.data.contiguous()
+        super().record_weight(name, weight)
 
 
 class PartitionInterpreter(TRTInterpreter):
@@ -19,6 +37,10 @@ class PartitionInterpreter(TRTInterpreter):
     The base class marks a tensor once however often it is returned, and TensorRT cannot return an
     input as it is; a delegate's outputs are positional, so both would shift them.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **kwargs)
+        self.ctx = _KeepingContext(self.ctx.net, self.compilation_settings)
 
     def output(self, target: str, args: Any, kwargs: Any) -> list[Any]:  # noqa: ANN401
         """Mark the outputs, each through an identity layer where it must be a tensor of its own."""
