@@ -8,7 +8,7 @@
     from executorch.runtime import Runtime
     method = Runtime.get().load_program("model.pte").load_method("forward")
 
-Importing this module imports neither torch nor executorch; :func:`load` does.
+Neither importing this module nor :func:`load` imports torch or executorch's Python packages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import os
 import re
 import sysconfig
 import threading
-from importlib import metadata
+from importlib import metadata, util
 from pathlib import Path
 from typing import Any, Final
 
@@ -152,36 +152,41 @@ def _load_library() -> ctypes.CDLL:
     with _lock:
         if _library is None:
             path = plugin_path()
-            _check_executorch(path)
-            _library = _open(path)
+            _library = _open(path, _check_executorch(path))
         return _library
 
 
-def _check_executorch(path: Path) -> None:
-    """C++ has no stable interface between releases of executorch: the versions have to match."""
+def _check_executorch(path: Path) -> Path:
+    """Find the installed executorch's library, which must be of the plugin's version.
+
+    C++ has no stable interface between releases of executorch.
+    """
     try:
         installed = metadata.version("executorch")
-    except metadata.PackageNotFoundError:
-        raise PluginError("executorch is not installed: pip install 'executorch>=1.5.1'") from None
+        spec = util.find_spec("executorch")
+    except (metadata.PackageNotFoundError, ValueError):
+        spec = None
+    folders = (spec.submodule_search_locations if spec else None) or []
+    if not folders:
+        raise PluginError("executorch is not installed: pip install 'executorch>=1.5.1,<1.6'")
     info = path.with_name("build_info.json")
-    if not info.is_file():
-        return
-    built = str(json.loads(info.read_text())["executorch"])
+    built = str(json.loads(info.read_text())["executorch"]) if info.is_file() else installed
     if built.partition("+")[0] != installed.partition("+")[0]:
         raise PluginError(
             f"the trt-et plugin was built against executorch {built}, but {installed} is "
             f"installed; {_HOW_TO_BUILD}"
         )
+    runtime = Path(folders[0], "lib", "libexecutorch.so")
+    if not runtime.is_file():
+        raise PluginError(f"the installed executorch {installed} has no {runtime}")
+    return runtime
 
 
-def _open(path: Path) -> ctypes.CDLL:
+def _open(path: Path, runtime: Path) -> ctypes.CDLL:
     try:
-        # Brings libexecutorch.so in first, so that the plugin finds that very copy and registers in
-        # the runtime that Python uses.
-        import executorch.runtime  # noqa: F401
-    except ImportError as error:
-        raise PluginError(f"executorch's Python runtime cannot be imported: {error}") from error
-    try:
+        # The library that executorch's Python extension links, loaded first: the plugin then binds
+        # to that very copy, and registers in the runtime that Python uses or will use.
+        ctypes.CDLL(str(runtime))
         library = ctypes.CDLL(str(path))
     except OSError as error:
         raise PluginError(f"{path.name} cannot be loaded: {error}; {_HOW_TO_BUILD}") from error

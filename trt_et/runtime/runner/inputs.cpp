@@ -166,14 +166,14 @@ bool Inputs::prepare(Method& method, const std::vector<std::string>& files) {
   return true;
 }
 
-bool Inputs::set(Method& method) {
+bool Inputs::set(Method& method, const MethodMemory& memory) {
   std::vector<EValue> current;
   if (!read_inputs(method, &current)) return false;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     Input& input = inputs_[i];
     executorch::runtime::Error error;
     if (input.is_tensor) {
-      if (!current[i].toTensor().unsafeGetTensorImpl()->device().is_cpu()) {
+      if (memory.device_of(current[i].toTensor().const_data_ptr()) != nullptr) {
         std::fprintf(stderr,
                      "executor_runner: input %zu is in device memory; export it for the host\n", i);
         return false;

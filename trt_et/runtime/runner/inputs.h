@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "memory.h"
+
 namespace trt_et::runner {
 
 // Owns the bytes of the inputs, which the method may refer to.
@@ -16,7 +18,7 @@ class Inputs {
   bool prepare(executorch::runtime::Method& method, const std::vector<std::string>& files);
 
   // Gives them to the method; before each run, for a run may overwrite them.
-  bool set(executorch::runtime::Method& method);
+  bool set(executorch::runtime::Method& method, const MethodMemory& memory);
 
  private:
   struct Input {

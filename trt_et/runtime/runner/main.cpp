@@ -27,16 +27,16 @@ int fail(const char* what, Error error) {
   return 1;
 }
 
-int execute(Method& method, const Flags& flags) {
+int execute(Method& method, const MethodMemory& memory, const Flags& flags) {
   Inputs inputs;
   Outputs outputs;
   if (!inputs.prepare(method, flags.inputs) || !outputs.prepare(method)) return 1;
   for (uint32_t i = 0; i < flags.num_executions; ++i) {
-    if (!inputs.set(method)) return 1;
+    if (!inputs.set(method, memory)) return 1;
     const Error error = method.execute();
     if (error != Error::Ok) return fail("execution failed", error);
   }
-  return outputs.deliver(method, flags.print_output, flags.output_file) ? 0 : 1;
+  return outputs.deliver(method, memory, flags.print_output, flags.output_file) ? 0 : 1;
 }
 
 int run(const Flags& flags) {
@@ -67,7 +67,7 @@ int run(const Flags& flags) {
     return fail("planned memory cannot be had", Error::MemoryAllocationFailed);
   auto method = program->load_method(name, &memory.manager());
   if (!method.ok()) return fail("loading the method failed", method.error());
-  return execute(*method, flags);
+  return execute(*method, memory, flags);
 }
 
 }  // namespace

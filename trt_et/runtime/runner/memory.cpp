@@ -51,4 +51,15 @@ bool MethodMemory::plan(const executorch::runtime::MethodMeta& meta) {
   return true;
 }
 
+const Device* MethodMemory::device_of(const void* pointer) const {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  for (size_t i = 0; i < spans_.size(); ++i) {
+    const auto base = reinterpret_cast<uintptr_t>(spans_[i].data());
+    if (!devices_[i].is_cpu() && address >= base && address - base < spans_[i].size()) {
+      return &devices_[i];
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace trt_et::runner

@@ -21,6 +21,10 @@ class MethodMemory {
 
   executorch::runtime::MemoryManager& manager() { return *manager_; }
 
+  // The device whose planned memory holds `pointer`; null for the host. A tensor's own label says
+  // less: a program that was planned for the host still labels what its delegates see.
+  const executorch::runtime::etensor::Device* device_of(const void* pointer) const;
+
  private:
   executorch::extension::MallocMemoryAllocator method_allocator_;
   executorch::extension::MallocMemoryAllocator temp_allocator_;

@@ -20,18 +20,19 @@ using executorch::runtime::etensor::ScalarType;
 using executorch::runtime::etensor::Tensor;
 
 // The tensor's bytes on the host, copied from its device where it is on one.
-bool host_bytes(const Tensor& tensor, size_t index, std::vector<uint8_t>* bytes) {
+bool host_bytes(const Tensor& tensor, const MethodMemory& memory, size_t index,
+                std::vector<uint8_t>* bytes) {
   bytes->resize(tensor.nbytes());
   if (bytes->empty()) return true;
-  const auto device = tensor.unsafeGetTensorImpl()->device();
-  if (device.is_cpu()) {
+  const auto* device = memory.device_of(tensor.const_data_ptr());
+  if (device == nullptr) {
     std::memcpy(bytes->data(), tensor.const_data_ptr(), bytes->size());
     return true;
   }
-  auto* allocator = executorch::runtime::get_device_allocator(device.type());
+  auto* allocator = executorch::runtime::get_device_allocator(device->type());
   if (allocator != nullptr &&
       allocator->copy_device_to_host(bytes->data(), tensor.const_data_ptr(), bytes->size(),
-                                     device.index()) == Error::Ok) {
+                                     device->index()) == Error::Ok) {
     return true;
   }
   std::fprintf(stderr, "executor_runner: output %zu cannot be copied from its device\n", index);
@@ -123,7 +124,8 @@ bool Outputs::prepare(Method& method) {
   return true;
 }
 
-bool Outputs::deliver(Method& method, PrintOutput mode, const std::string& base) {
+bool Outputs::deliver(Method& method, const MethodMemory& memory, PrintOutput mode,
+                      const std::string& base) {
   for (size_t i = 0; i < method.outputs_size(); ++i) {
     const EValue& value = method.get_output(i);
     if (!value.isTensor()) {
@@ -131,7 +133,7 @@ bool Outputs::deliver(Method& method, PrintOutput mode, const std::string& base)
       continue;
     }
     std::vector<uint8_t> bytes;
-    if (!host_bytes(value.toTensor(), i, &bytes)) return false;
+    if (!host_bytes(value.toTensor(), memory, i, &bytes)) return false;
     if (mode != PrintOutput::none) print_tensor(value.toTensor(), bytes, i, mode);
     if (!base.empty() && !write_file(base + "-" + std::to_string(i) + ".bin", bytes)) return false;
   }

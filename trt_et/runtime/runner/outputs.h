@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "flags.h"
+#include "memory.h"
 
 namespace trt_et::runner {
 
@@ -17,7 +18,8 @@ class Outputs {
   bool prepare(executorch::runtime::Method& method);
 
   // Prints to stdout as asked, and writes <base>-<i>.bin where a base is given.
-  bool deliver(executorch::runtime::Method& method, PrintOutput mode, const std::string& base);
+  bool deliver(executorch::runtime::Method& method, const MethodMemory& memory, PrintOutput mode,
+               const std::string& base);
 
  private:
   std::vector<std::unique_ptr<uint8_t[]>> buffers_;

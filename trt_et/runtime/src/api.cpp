@@ -81,6 +81,6 @@ int trt_et_stats(trt_et_sim_stats* out) {
   return run<int>(-1, [&] { return out != nullptr && cuda::simulator_stats(out) ? 0 : -1; });
 }
 
-void trt_et_sim_fail_after(uint64_t n) { cuda::simulator_fail_after(n); }
+uint64_t trt_et_sim_fail_after(uint64_t n) { return cuda::simulator_fail_after(n); }
 
 }  // extern "C"

@@ -20,7 +20,8 @@ class Entry {
     int count = 0;
     Status status = cuda::usable_devices(&api_, &count);
     if (!status.ok()) {
-      return fail(Error::NotFound, "memory on cuda:%d is not to be had: %s", index,
+      return fail(Error::NotFound,
+                  "no memory on cuda:%d: %s; TRT_ET_CUDA=simulated:N runs reference engines", index,
                   status.text.c_str());
     }
     device_ = index;
@@ -74,14 +75,20 @@ Status allocate_on(size_t nbytes, int index, size_t alignment, void** pointer) {
   return entry.api().allocate(nbytes == 0 ? 1 : nbytes, pointer);
 }
 
+// Whatever fails on the way, the memory goes.
 Status deallocate_on(void* pointer, int index) {
   if (pointer == nullptr) return {};
-  Entry entry;
-  TRT_ET_TRY(entry.open(index));
+  cuda::Api* api = nullptr;
+  TRT_ET_TRY(cuda::access(&api));
+  cuda::DeviceGuard guard(*api);
+  Status status;
+  if (index == -1) status = api->current_device(&index);
+  if (status.ok()) status = guard.enter(index);
   // Nothing that is queued may still use it.
-  const Status pending = synchronize_device(entry.api(), entry.device());
-  TRT_ET_TRY(entry.api().release(pointer));
-  return pending;
+  Status pending = synchronize_device(*api, index);
+  Status released = api->release(pointer);
+  if (!status.ok()) return status;
+  return pending.ok() ? released : pending;
 }
 
 Status copy_to_device(void* to, const void* from, size_t nbytes, int index) {

@@ -36,9 +36,9 @@ class DeviceBuffer {
   void reset() {
     if (pointer_ == nullptr) return;
     cuda::DeviceGuard guard(*api_);
-    Status status = guard.enter(device_);
-    if (status.ok()) status = api_->release(pointer_);
-    (void)report(status);
+    // Freeing does not depend on the current device: whatever fails, the memory goes.
+    (void)report(guard.enter(device_));
+    (void)report(api_->release(pointer_));
     pointer_ = nullptr;
     size_ = 0;
   }

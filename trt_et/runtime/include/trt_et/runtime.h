@@ -71,8 +71,9 @@ typedef struct trt_et_sim_stats {
 TRT_ET_EXPORT int trt_et_stats(trt_et_sim_stats* out);
 
 // Makes the n-th simulated CUDA call from now (1: the next one) fail, once. 0 switches it off.
-// The environment variable TRT_ET_SIM_FAIL_AFTER does the same from the start.
-TRT_ET_EXPORT void trt_et_sim_fail_after(uint64_t n);
+// Returns what was left of the count before: 0 if that failure has happened. The environment
+// variable TRT_ET_SIM_FAIL_AFTER does the same from the start.
+TRT_ET_EXPORT uint64_t trt_et_sim_fail_after(uint64_t n);
 
 #ifdef __cplusplus
 }

@@ -72,12 +72,13 @@ class SimulatedApi final : public Api {
   }
 
   Status release(void* pointer) override {
-    TRT_ET_TRY(enter("release"));
-    if (pointer == nullptr) return {};
+    // Made to fail, it frees all the same, as CUDA's calls that release do.
+    Status failure = enter("release");
+    if (pointer == nullptr) return failure;
     int device = 0;
     TRT_ET_TRY(memory_.release(pointer, &device));
     ++counters_.frees;
-    return {};
+    return failure;
   }
 
   Status pointer_info(const void* pointer, PointerInfo* info) override {
@@ -139,21 +140,23 @@ class SimulatedApi final : public Api {
   }
 
   Status destroy_stream(Stream stream) override {
-    TRT_ET_TRY(enter("destroy_stream"));
+    Status failure = enter("destroy_stream");
     std::shared_ptr<SimStream> queue;
     TRT_ET_TRY(find_stream(stream, &queue));
-    const Status status = queue->synchronize();
+    Status status = queue->synchronize();
     const std::lock_guard<std::mutex> lock(mutex_);
     streams_.erase(stream);
-    return status;
+    return failure.ok() ? status : failure;
   }
 
   Status synchronize_stream(Stream stream) override {
-    TRT_ET_TRY(enter("synchronize_stream"));
+    // Made to fail, it waits all the same: CUDA reports failed work here, not work left undone.
+    Status failure = enter("synchronize_stream");
     std::shared_ptr<SimStream> queue;
     TRT_ET_TRY(find_stream(stream, &queue));
     ++counters_.synchronizations;
-    return queue->synchronize();
+    Status status = queue->synchronize();
+    return failure.ok() ? status : failure;
   }
 
   Status create_event(Event* event) override {
@@ -167,9 +170,9 @@ class SimulatedApi final : public Api {
   }
 
   Status destroy_event(Event event) override {
-    TRT_ET_TRY(enter("destroy_event"));
+    Status failure = enter("destroy_event");
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (events_.erase(event) == 1) return {};
+    if (events_.erase(event) == 1) return failure;
     return {Error::InvalidArgument, "not an event of a simulated GPU"};
   }
 
@@ -202,11 +205,12 @@ class SimulatedApi final : public Api {
   }
 
   Status synchronize_event(Event event) override {
-    TRT_ET_TRY(enter("synchronize_event"));
+    Status failure = enter("synchronize_event");
     SimMark mark;
     TRT_ET_TRY(find_mark(event, &mark));
     ++counters_.synchronizations;
-    return mark.stream == nullptr ? Status{} : mark.stream->run_until(mark.position);
+    Status status = mark.stream == nullptr ? Status{} : mark.stream->run_until(mark.position);
+    return failure.ok() ? status : failure;
   }
 
   Status launch_host(Stream stream, HostFunction function) override {
@@ -222,7 +226,7 @@ class SimulatedApi final : public Api {
     return {};
   }
 
-  void fail_after(uint64_t n) { fail_countdown_.store(n); }
+  uint64_t fail_after(uint64_t n) { return fail_countdown_.exchange(n); }
 
   void stats(trt_et_sim_stats* out) {
     *out = trt_et_sim_stats{};
@@ -323,8 +327,9 @@ bool simulator_stats(trt_et_sim_stats* out) {
   return true;
 }
 
-void simulator_fail_after(uint64_t n) {
-  if (SimulatedApi* api = g_simulated) api->fail_after(n);
+uint64_t simulator_fail_after(uint64_t n) {
+  SimulatedApi* api = g_simulated;
+  return api == nullptr ? 0 : api->fail_after(n);
 }
 
 }  // namespace trt_et::cuda

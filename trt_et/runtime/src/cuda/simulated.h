@@ -9,6 +9,7 @@ namespace trt_et::cuda {
 // False when no simulated GPUs are in use.
 bool simulator_stats(trt_et_sim_stats* out);
 
-void simulator_fail_after(uint64_t n);
+// Returns what was left of the count before.
+uint64_t simulator_fail_after(uint64_t n);
 
 }  // namespace trt_et::cuda

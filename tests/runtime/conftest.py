@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+
+
+def environment(**changes: str | None) -> dict[str, str]:
+    """This process's environment without our variables, with the source tree importable."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("TRT_ET_")}
+    kept["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
+    return kept | {key: value for key, value in changes.items() if value is not None}
+
+
+@pytest.fixture(scope="session")
+def plugin() -> ctypes.CDLL:
+    import trt_et.runtime
+
+    trt_et.runtime.load()
+    library = ctypes.CDLL(str(trt_et.runtime.plugin_path()))
+    library.trt_et_describe_blob.restype = ctypes.c_int64
+    library.trt_et_describe_blob.argtypes = [
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+    ]
+    return library
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    sys.path.insert(0, str(HERE))
+    from native_programs import make
+
+    return make(tmp_path_factory.mktemp("programs"))
+
+
+@pytest.fixture
+def stock(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Runs jobs in the stock runtime of a fresh process."""
+    import torch
+
+    def run(*jobs: dict[str, Any], mode: str | None = None, **env: str) -> dict[str, Any]:
+        torch.save(list(jobs), tmp_path / "jobs")
+        command = [sys.executable, str(HERE / "run_stock.py"), "jobs", "results"]
+        done = subprocess.run(
+            command + ([mode] if mode else []),
+            cwd=tmp_path,
+            env=environment(**env),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        facts: dict[str, Any] = torch.load(tmp_path / "results")
+        return facts | {"stderr": done.stderr}
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def runner() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs executor_runner; a crash (a negative exit status) is a failure of any test."""
+    import trt_et.runtime
+
+    path = trt_et.runtime.runner_path()
+
+    def run(*arguments: object, cuda: str | None = None) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [str(path), *map(str, arguments)],
+            env=environment(TRT_ET_CUDA=cuda),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode in (0, 1), (done.returncode, done.stderr)
+        return done
+
+    return run

@@ -1,0 +1,148 @@
+"""The programs that the run-time tests run, with inputs and eager outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.passes import MemoryPlanningPass
+
+from trt_et import TensorRTPartitioner
+from trt_et.engine_info import EngineInfo, encode_blob
+
+
+@dataclass
+class Program:
+    path: Path
+    inputs: list[torch.Tensor]
+    outputs: list[torch.Tensor]
+
+    def input_files(self) -> list[Path]:
+        files = []
+        for index, tensor in enumerate(self.inputs):
+            files.append(self.path.with_suffix(f".in{index}"))
+            files[-1].write_bytes(bytes(tensor.contiguous().flatten().view(torch.uint8).tolist()))
+        return files
+
+
+class Mlp(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(8, 16)
+        self.second = torch.nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.relu(self.first(x)))
+
+
+class TwoEngines(torch.nn.Module):
+    """An operator that stays on the CPU splits the engines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(8, 8)
+        self.second = torch.nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.sinh(self.first(x)))
+
+
+class Many(torch.nn.Module):
+    """Several inputs and outputs, one of them without dimensions."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return a + b, a * 2.0, (a * b).sum()
+
+
+class ChannelsLast(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.conv(x))
+
+
+class ForeignBuilder:
+    """Returns what claims to be a TensorRT-RTX engine."""
+
+    name = "tensorrt_rtx"
+
+    def build(self, request: Any) -> bytes:
+        return encode_blob(
+            b"ftrt" * 64,
+            EngineInfo(
+                bindings=request.lowered.bindings,
+                device_id=request.device_id,
+                builder=self.name,
+                library_version="1.5.0.114",
+            ),
+        )
+
+
+def export(
+    folder: Path,
+    name: str,
+    module: torch.nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    *,
+    host: bool = False,
+    host_planned: bool = False,
+    dynamic: Any = None,
+    builder: Any = "reference",
+    run: tuple[torch.Tensor, ...] | None = None,
+    **options: Any,
+) -> Program:
+    # A delegate's tensors on the host, in label and in plan; the engine still is on a GPU.
+    specs = [CompileSpec("target_device", b"cpu")] if host else []
+    exported = torch.export.export(module.eval(), inputs, dynamic_shapes=dynamic)
+    manager = to_edge_transform_and_lower(
+        exported, partitioner=[TensorRTPartitioner(specs, builder=builder, **options)]
+    )
+    # With the GPU's label and host memory, ExecuTorch copies no input into planned memory, and its
+    # Python runtime returns no output without a CUDA build of torch: that is for executor_runner.
+    config = ExecutorchBackendConfig(
+        enable_non_cpu_memory_planning=not (host or host_planned),
+        memory_planning_pass=MemoryPlanningPass(alloc_graph_input=not host_planned),
+    )
+    path = folder / f"{name}.pte"
+    path.write_bytes(manager.to_executorch(config).buffer)
+    with torch.no_grad():
+        outputs = module(*(run or inputs))
+    return Program(path, list(run or inputs), [outputs] if torch.is_tensor(outputs) else [*outputs])
+
+
+def make(folder: Path) -> dict[str, Program]:
+    torch.manual_seed(0)
+    x = torch.randn(2, 8)
+    mlp = Mlp()
+    batch = ({0: torch.export.Dim("batch", min=1, max=8)},)
+
+    def devices(partition: Any) -> str:
+        return f"cuda:{partition.index}"
+
+    split = {"excluded_ops": ("aten.sinh.default",), "device": devices}
+    dynamic = {"dynamic": batch, "run": (torch.randn(5, 8),)}
+    image = torch.randn(1, 3, 6, 6).to(memory_format=torch.channels_last)
+    return {
+        "mlp": export(folder, "mlp", mlp, (x,)),
+        "mlp_on_1": export(folder, "mlp_on_1", mlp, (x,), device="cuda:1"),
+        "mlp_on_3": export(folder, "mlp_on_3", mlp, (x,), device="cuda:3"),
+        "host": export(folder, "host", mlp, (x,), host=True),
+        "planned_on_host": export(folder, "planned_on_host", mlp, (x,), host_planned=True),
+        "host_on_3": export(folder, "host_on_3", mlp, (x,), host=True, device="cuda:3"),
+        "two": export(folder, "two", TwoEngines(), (x,), **split),
+        "two_host": export(folder, "two_host", TwoEngines(), (x,), host=True, **split),
+        "many": export(folder, "many", Many(), (torch.randn(3, 4), torch.randn(3, 4))),
+        "dynamic": export(folder, "dynamic", mlp, (x,), **dynamic),
+        "dynamic_host": export(folder, "dynamic_host", mlp, (x,), host=True, **dynamic),
+        "channels_last": export(folder, "channels_last", ChannelsLast(), (image,)),
+        "foreign": export(folder, "foreign", mlp, (x,), builder=ForeignBuilder()),
+        "foreign_host": export(
+            folder, "foreign_host", mlp, (x,), builder=ForeignBuilder(), host=True
+        ),
+    }

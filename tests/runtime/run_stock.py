@@ -1,0 +1,78 @@
+"""Runs in a process of its own: programs in the stock runtime, with the plugin loaded.
+
+Reads a list of jobs (program, inputs, repeat) from a torch file and writes what happened.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+import torch
+
+import trt_et.runtime
+
+COUNTERS = [
+    "mallocs",
+    "frees",
+    "copies_h2d",
+    "copies_d2h",
+    "copies_d2d",
+    "copies_peer",
+    "bytes_h2d",
+    "bytes_d2h",
+    "bytes_d2d",
+    "bytes_peer",
+    "synchronizations",
+    "launches",
+    "calls",
+]
+
+
+class Stats(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in COUNTERS] + [
+        ("live_bytes", ctypes.c_uint64 * 16)
+    ]
+
+
+def stats() -> dict | None:
+    library = ctypes.CDLL(str(trt_et.runtime.plugin_path()))
+    found = Stats()
+    if library.trt_et_stats(ctypes.byref(found)) != 0:
+        return None
+    return {name: getattr(found, name) for name in COUNTERS} | {"live": list(found.live_bytes)}
+
+
+def run(job: dict) -> dict:
+    from executorch.runtime import Runtime
+
+    outputs, before = [], None
+    try:
+        method = Runtime.get().load_program(job["program"]).load_method("forward")
+        loaded = stats()
+        for _ in range(job.get("repeat", 1)):
+            before = stats()
+            outputs = [tensor.clone() for tensor in method.execute(job["inputs"])]
+        return {"outputs": outputs, "before": before, "after": stats(), "loaded": loaded}
+    except Exception as error:  # The point is to tell the test about it.
+        return {"error": str(error), "reason": trt_et.runtime.last_error()}
+
+
+def main() -> None:
+    jobs = torch.load(sys.argv[1])
+    mode = sys.argv[3] if len(sys.argv) > 3 else None
+    trt_et.runtime.load(mode)
+    trt_et.runtime.load(mode)  # Twice is fine.
+    results = [run(job) for job in jobs]
+    facts = {
+        "results": results,
+        "status": trt_et.runtime.status(),
+        "available": trt_et.runtime.is_available(),
+        "devices": trt_et.runtime.device_count(),
+        "end": stats(),
+    }
+    torch.save(facts, sys.argv[2])
+
+
+if __name__ == "__main__":
+    main()

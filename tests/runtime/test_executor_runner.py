@@ -1,0 +1,138 @@
+"""The native runner: flags, input and output files, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+Runner = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def files(program: Any) -> str:
+    return ",".join(map(str, program.input_files()))
+
+
+@pytest.mark.parametrize(
+    "name", ["mlp", "mlp_on_1", "host", "planned_on_host", "two", "two_host", "many"]
+)
+def test_outputs_agree_with_eager(
+    programs: dict[str, Any], runner: Runner, tmp_path: Path, name: str
+) -> None:
+    program = programs[name]
+    done = runner(
+        f"--model_path={program.path}",
+        "--inputs",
+        files(program),
+        "-output_file",
+        tmp_path / "out",
+        "--num_executions=3",
+        cuda="simulated:2",
+    )
+    assert done.returncode == 0, done.stderr
+    for index, expected in enumerate(program.outputs):
+        found = np.fromfile(tmp_path / f"out-{index}.bin", dtype=np.float32)
+        np.testing.assert_allclose(found, expected.numpy().flatten(), rtol=1e-4, atol=1e-5)
+    assert f"Output {len(program.outputs) - 1}:" in done.stdout
+
+
+def test_inputs_are_ones_and_as_large_as_allowed(programs: dict[str, Any], runner: Runner) -> None:
+    done = runner(
+        "--model_path", programs["dynamic"].path, "--print_output=summary", cuda="simulated"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Output 0: Float [8, 4], 128 bytes\n"
+    done = runner("--model_path", programs["mlp"].path, "--print_output=none", cuda="simulated")
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_help(runner: Runner) -> None:
+    done = runner("--help")
+    assert done.returncode == 0
+    for flag in ("model_path", "inputs", "output_file", "num_executions", "method_name"):
+        assert f"--{flag}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--no_such_flag"], "no_such_flag"),
+        (["stray"], "unexpected argument 'stray'"),
+        (["--num_executions=0"], "--num_executions is '0'"),
+        (["--num_executions=-1"], "--num_executions is '-1'"),
+        (["--num_executions=2x"], "--num_executions is '2x'"),
+        (["--print_output=some"], "expected none, summary or all"),
+        (["--model_path"], "requires an argument"),
+        (["--model_path=/nowhere.pte"], "/nowhere.pte cannot be opened"),
+        (["--method_name=backward"], "no method 'backward'; its first is 'forward'"),
+        (["--inputs=a.bin,b.bin"], "has 1 tensor input(s), --inputs names 2"),
+        (["--inputs=/nowhere.bin"], "/nowhere.bin: No such file"),
+        (["--output_file=/nowhere/out"], "/nowhere/out-0.bin: No such file"),
+    ],
+)
+def test_wrong_usage(
+    programs: dict[str, Any], runner: Runner, arguments: list[str], message: str
+) -> None:
+    done = runner("--model_path", programs["mlp"].path, *arguments, cuda="simulated")
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("size", [0, 63, 65])
+def test_input_file_of_another_size(
+    programs: dict[str, Any], runner: Runner, tmp_path: Path, size: int
+) -> None:
+    (tmp_path / "x.bin").write_bytes(bytes(size))
+    done = runner(
+        "--model_path", programs["mlp"].path, "--inputs", tmp_path / "x.bin", cuda="simulated"
+    )
+    assert done.returncode == 1
+    assert f"input 0 is Float [2, 8]: expected 64 bytes, {tmp_path}/x.bin has {size}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "cuda", "message"),
+    [
+        ("mlp", None, "no NVIDIA driver (libcuda.so.1 not found)"),
+        ("host", None, "no NVIDIA driver (libcuda.so.1 not found)"),
+        ("foreign", None, "no NVIDIA driver (libcuda.so.1 not found)"),
+        ("foreign_host", "simulated", "real tensorrt_rtx engine cannot run on simulated GPUs"),
+        ("mlp_on_1", "simulated", "cuda:1 but this machine has 1 GPU(s)"),
+        ("host_on_3", "simulated:2", "engine is for cuda:3 but this machine has 2 GPU(s)"),
+        ("mlp", "simulated:0", "TRT_ET_CUDA is 'simulated:0'"),
+        ("mlp", "simulated:99999999999", "TRT_ET_CUDA is 'simulated:99999999999'"),
+    ],
+)
+def test_no_gpu_for_the_engine(
+    programs: dict[str, Any], runner: Runner, name: str, cuda: str | None, message: str
+) -> None:
+    done = runner("--model_path", programs[name].path, cuda=cuda)
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+def test_damaged_files(programs: dict[str, Any], runner: Runner, tmp_path: Path) -> None:
+    data = programs["mlp"].path.read_bytes()
+    blob = data.index(b"TRRF")
+    damaged = {
+        "empty": b"",
+        "garbage": b"\xff" * 4096,
+        "no blob": data[:blob],
+        "half a blob": data[: blob + 200],
+        "no end": data[:-1],
+        "magic": data.replace(b"TRRF", b"TRXX"),
+    }
+    for offset in range(0, len(data) - blob - 64, 97):
+        flipped = bytearray(data)
+        flipped[blob + offset] ^= 0x10
+        damaged[f"flip {offset}"] = bytes(flipped)
+    path = tmp_path / "damaged.pte"
+    for name, content in damaged.items():
+        path.write_bytes(content)
+        done = runner("--model_path", path, cuda="simulated")
+        assert done.returncode == 1, name
+        assert "executor_runner: " in done.stderr, name
