@@ -45,12 +45,13 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return make(tmp_path_factory.mktemp("programs"))
 
 
-@pytest.fixture
-def stock(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+@pytest.fixture(scope="session")
+def stock(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
     """Runs jobs in the stock runtime of a fresh process."""
     import torch
 
     def run(*jobs: dict[str, Any], mode: str | None = None, **env: str) -> dict[str, Any]:
+        tmp_path = tmp_path_factory.mktemp("stock")
         torch.save(list(jobs), tmp_path / "jobs")
         command = [sys.executable, str(HERE / "run_stock.py"), "jobs", "results"]
         done = subprocess.run(

@@ -26,71 +26,137 @@ def check_outputs(result: dict[str, Any], program: Any) -> None:
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_every_program_agrees_with_eager_on_two_gpus(
-    programs: dict[str, Any], stock: Stock
+RUNNABLE = [
+    "mlp",
+    "mlp_on_1",
+    "host",
+    "two",
+    "two_host",
+    "many",
+    "dynamic",
+    "dynamic_host",
+    "channels_last",
+]
+
+
+def refusals(programs: dict[str, Any]) -> dict[str, tuple[dict[str, Any], str | None]]:
+    """Jobs that must fail, and the reason that must be given where it is ours to give."""
+    program = programs["mlp"]
+    data = program.path.read_bytes()
+    corrupt = bytearray(data)
+    corrupt[data.index(b"TRRF") + 600] ^= 1
+
+    def changed(name: str, content: bytes) -> dict[str, Any]:
+        path = program.path.with_name(f"{name}.pte")
+        path.write_bytes(content)
+        return job(program) | {"program": str(path)}
+
+    def patched(name: str, old: bytes, new: bytes) -> dict[str, Any]:
+        return changed(name, patch_program(data, old, new))
+
+    def given(*inputs: torch.Tensor, name: str = "mlp") -> dict[str, Any]:
+        return job(programs[name]) | {"inputs": list(inputs)}
+
+    return {
+        "corrupt": (changed("corrupt", bytes(corrupt)), "corrupt: checksum"),
+        "dtype": (patched("dtype", b'"float32"', b'"int32"'), "its program float32"),
+        "shape": (patched("shape", b"[2,8]", b"[2,9]"), "has 9 in dimension 1"),
+        "rank": (patched("rank", b"[2,8]", b"[16]"), "of rank 1, its program float32 of rank 2"),
+        "no device": (patched("device", b'"device_id":0', b'"device_xx":0'), "no device_id"),
+        "counts": (patched("count", b'"is_input":false', b'"is_input":true'), "2 inputs and 0 out"),
+        "host_on_3": (job(programs["host_on_3"]), "is for cuda:3 but this machine has 2 GPU(s)"),
+        "mlp_on_3": (job(programs["mlp_on_3"]), "cuda:3 but this machine has 2 GPU(s)"),
+        "foreign": (job(programs["foreign"]), "cannot run on simulated GPUs"),
+        "input dtype": (given(torch.zeros(2, 8, dtype=torch.int32)), None),
+        "input shape": (given(torch.zeros(2, 9)), None),
+        "input rank": (given(torch.zeros(16)), None),
+        "no input": (given(), None),
+        "two inputs": (given(torch.zeros(2, 8), torch.zeros(2, 8)), None),
+        "too large": (given(torch.zeros(9, 8), name="dynamic"), None),
+    }
+
+
+@pytest.fixture(scope="module")
+def on_two_gpus(programs: dict[str, Any], stock: Stock) -> dict[str, Any]:
+    """Everything that a process with two simulated GPUs is asked, in one process."""
+    program = programs["mlp"]
+    # The blob says cuda:1, the program's memory is on cuda:0.
+    moved = program.path.with_name("moved.pte")
+    moved.write_bytes(patch_program(program.path.read_bytes(), b'"device_id":0', b'"device_id":1'))
+    jobs = {name: job(programs[name], repeat=3) for name in RUNNABLE}
+    jobs["moved"] = job(program, repeat=3) | {"program": str(moved)}
+    jobs |= {f"refused: {name}": case for name, (case, _) in refusals(programs).items()}
+    jobs["mlp again"] = job(program)
+    facts = stock(*jobs.values(), TRT_ET_CUDA="simulated:2")
+    return facts | {"results": dict(zip(jobs, facts["results"], strict=True))}
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_programs_agree_with_eager(
+    programs: dict[str, Any], on_two_gpus: dict[str, Any], name: str
 ) -> None:
-    names = [
-        "mlp",
-        "mlp_on_1",
-        "host",
-        "two",
-        "two_host",
-        "many",
-        "dynamic",
-        "dynamic_host",
-        "channels_last",
-    ]
-    facts = stock(*(job(programs[name], repeat=3) for name in names), TRT_ET_CUDA="simulated:2")
-    for name, result in zip(names, facts["results"], strict=True):
-        check_outputs(result, programs[name])
-    assert facts["status"]["backend"]
-    assert facts["status"]["allocator"]
-    assert facts["status"]["cuda"] == "simulated:2"
-    assert facts["available"]
-    assert facts["devices"] == 2
-    # Nothing is left behind when the methods are gone.
-    assert facts["end"]["live"] == [0] * 16
-    assert facts["end"]["mallocs"] == facts["end"]["frees"]
+    check_outputs(on_two_gpus["results"][name], programs[name])
 
 
-def test_memory_and_copies_are_where_they_should_be(programs: dict[str, Any], stock: Stock) -> None:
-    names = ["mlp", "mlp_on_1", "host", "two"]
-    facts = stock(*(job(programs[name], repeat=2) for name in names), mode="simulated:2")
-    mlp, on_1, host, two = facts["results"]
-    assert mlp["loaded"]["live"][0] > 0
-    assert mlp["loaded"]["live"][1] == 0
-    assert on_1["loaded"]["live"][0] == 0
-    assert on_1["loaded"]["live"][1] > 0
-    assert two["loaded"]["live"][0] > 0
-    assert two["loaded"]["live"][1] > 0
+def test_nothing_is_left_behind(on_two_gpus: dict[str, Any]) -> None:
+    assert on_two_gpus["end"]["live"] == [0] * 16
+    assert on_two_gpus["end"]["mallocs"] == on_two_gpus["end"]["frees"]
 
-    def during(result: dict[str, Any], counter: str) -> int:
-        return int(result["after"][counter] - result["before"][counter])
 
-    for result, engines in ((mlp, 1), (on_1, 1), (host, 1), (two, 2)):
-        assert during(result, "launches") == engines
-        assert during(result, "copies_h2d") == engines
-        assert during(result, "copies_d2h") == engines
-        assert during(result, "synchronizations") == engines
-        assert during(result, "copies_peer") == 0
-        assert during(result, "copies_d2d") == 0
-        assert during(result, "mallocs") == 0  # Nothing is allocated once it runs.
-    assert during(mlp, "bytes_h2d") == 2 * 8 * 4
-    assert during(mlp, "bytes_d2h") == 2 * 4 * 4
+def test_status(on_two_gpus: dict[str, Any]) -> None:
+    assert on_two_gpus["status"]["backend"]
+    assert on_two_gpus["status"]["allocator"]
+    assert on_two_gpus["status"]["cuda"] == "simulated:2"
+    assert on_two_gpus["available"]
+    assert on_two_gpus["devices"] == 2
+
+
+def during(result: dict[str, Any], counter: str) -> int:
+    """How much a counter grew in the last call."""
+    return int(result["after"][counter] - result["before"][counter])
+
+
+def test_memory_is_on_the_engines_gpu(on_two_gpus: dict[str, Any]) -> None:
+    used = {
+        name: [size > 0 for size in on_two_gpus["results"][name]["loaded"]["live"][:2]]
+        for name in ("mlp", "mlp_on_1", "two")
+    }
+    assert used == {"mlp": [True, False], "mlp_on_1": [False, True], "two": [True, True]}
+
+
+@pytest.mark.parametrize(
+    ("name", "engines"), [("mlp", 1), ("mlp_on_1", 1), ("host", 1), ("two", 2)]
+)
+def test_a_call_copies_only_what_it_must(
+    on_two_gpus: dict[str, Any], name: str, engines: int
+) -> None:
+    result = on_two_gpus["results"][name]
+    for counter in ("launches", "copies_h2d", "copies_d2h", "synchronizations"):
+        assert during(result, counter) == engines, counter
+    for counter in ("copies_peer", "copies_d2d", "mallocs"):
+        assert during(result, counter) == 0, counter
+    if engines == 1:
+        assert during(result, "bytes_h2d") == 2 * 8 * 4
+        assert during(result, "bytes_d2h") == 2 * 4 * 4
 
 
 def test_planned_memory_on_another_gpu_than_the_engine(
-    programs: dict[str, Any], stock: Stock
+    programs: dict[str, Any], on_two_gpus: dict[str, Any]
 ) -> None:
-    """The blob says cuda:1, the program's memory is on cuda:0: copied from GPU to GPU."""
-    program = programs["mlp"]
-    moved = program.path.with_name("moved.pte")
-    moved.write_bytes(patch_program(program.path.read_bytes(), b'"device_id":0', b'"device_id":1'))
-    facts = stock(job(program, repeat=3) | {"program": str(moved)}, mode="simulated:2")
-    result = facts["results"][0]
-    check_outputs(result, program)
-    assert result["after"]["copies_peer"] - result["before"]["copies_peer"] == 2
-    assert facts["end"]["live"] == [0] * 16
+    result = on_two_gpus["results"]["moved"]
+    check_outputs(result, programs["mlp"])
+    assert during(result, "copies_peer") == 2
+
+
+def test_refusals_have_a_reason_and_leave_the_process_usable(
+    programs: dict[str, Any], on_two_gpus: dict[str, Any]
+) -> None:
+    for name, (_, reason) in refusals(programs).items():
+        result = on_two_gpus["results"][f"refused: {name}"]
+        assert "error" in result, name
+        if reason is not None:
+            assert reason in result["reason"], name
+    check_outputs(on_two_gpus["results"]["mlp again"], programs["mlp"])
 
 
 NO_DRIVER = "no NVIDIA driver (libcuda.so.1 not found)"
@@ -101,7 +167,6 @@ NO_DRIVER = "no NVIDIA driver (libcuda.so.1 not found)"
     [
         (["mlp", "host", "foreign", "foreign_host"], {}, NO_DRIVER),
         (["mlp", "host"], {"TRT_ET_CUDA": "imaginary"}, "TRT_ET_CUDA is 'imaginary'"),
-        (["mlp_on_3"], {"TRT_ET_CUDA": "simulated:2"}, "cuda:3 but this machine has 2 GPU(s)"),
     ],
 )
 def test_without_the_gpu_there_is_a_clear_error(
@@ -111,45 +176,8 @@ def test_without_the_gpu_there_is_a_clear_error(
     for result in facts["results"]:
         assert reason in result["reason"]
     assert facts["stderr"].count(reason) >= len(names)
-    assert facts["available"] is (env == {"TRT_ET_CUDA": "simulated:2"})
-
-
-def test_refusals_leave_the_process_usable(programs: dict[str, Any], stock: Stock) -> None:
-    program = programs["mlp"]
-    data = program.path.read_bytes()
-    folder = program.path.parent
-
-    def changed(name: str, old: bytes, new: bytes) -> dict[str, Any]:
-        path = folder / f"{name}.pte"
-        path.write_bytes(patch_program(data, old, new))
-        return job(program) | {"program": str(path)}
-
-    corrupt = bytearray(data)
-    corrupt[data.index(b"TRRF") + 600] ^= 1
-    (folder / "corrupt.pte").write_bytes(corrupt)
-    cases = [
-        (job(program) | {"program": str(folder / "corrupt.pte")}, "corrupt: checksum"),
-        (changed("dtype", b'"float32"', b'"int32"'), "its program float32"),
-        (changed("shape", b"[2,8]", b"[2,9]"), "says 'x' has 9 in dimension 1"),
-        (changed("nobody", b'"device_id":0', b'"device_xx":0'), "no device_id"),
-        (changed("unreadable", b'"device_id":0', b'"device_id":""'[:13]), None),
-        (changed("direction", b'"is_input":true', b'"is_input":false'[:15]), None),
-        (job(programs["host_on_3"]), "engine is for cuda:3 but this machine has 2 GPU(s)"),
-        (job(programs["foreign"]), "real tensorrt_rtx engine cannot run on simulated GPUs"),
-        (job(program) | {"inputs": [torch.zeros(2, 8, dtype=torch.int32)]}, None),
-        (job(program) | {"inputs": [torch.zeros(2, 9)]}, None),
-        (job(program) | {"inputs": [torch.zeros(16)]}, None),
-        (job(program) | {"inputs": []}, None),
-        (job(program) | {"inputs": program.inputs * 2}, None),
-        (job(programs["dynamic"]) | {"inputs": [torch.zeros(9, 8)]}, None),
-    ]
-    facts = stock(*(case for case, _ in cases), job(program), TRT_ET_CUDA="simulated:2")
-    for (_, reason), result in zip(cases, facts["results"], strict=False):
-        assert "error" in result, result
-        if reason is not None:
-            assert reason in result["reason"]
-    check_outputs(facts["results"][-1], program)
-    assert facts["end"]["live"] == [0] * 16
+    assert facts["available"] is False
+    assert facts["devices"] == 0
 
 
 def python(code: str, tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
