@@ -101,7 +101,9 @@ class Outputs(nn.Module):
 class Order(nn.Module):
     """Uses its inputs in another order than it takes them; wrong slots give wrong results."""
 
-    def forward(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         late = c * 2 - a
         return b / 4 - late, late + 1
 

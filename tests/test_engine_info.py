@@ -56,7 +56,9 @@ def container(metadata: bytes, engine: bytes = ENGINE, *, magic=b"TR01", checksu
         "kind": int(checksum),
         "zero": 0,
     } | fields
-    header = struct.pack("<4sIIIQBBH", magic, *list(values.values())[:4], 1, *list(values.values())[4:])
+    header = struct.pack(
+        "<4sIIIQBBH", magic, *list(values.values())[:4], 1, *list(values.values())[4:]
+    )
     body = metadata.ljust(start - 32, b"\0") + engine
     crc = crc32c(header + bytes(4) + body) if checksum else 0
     return header + struct.pack("<I", crc) + body

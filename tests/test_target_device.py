@@ -59,7 +59,9 @@ def test_one_engine_labels_its_tensors_and_its_planned_buffer(index):
 
 
 def test_two_partitions_on_two_gpus_are_each_labelled():
-    pte = lower_case("split", excluded_ops=["aten.cumsum"], device=lambda part: f"cuda:{part.index}")
+    pte = lower_case(
+        "split", excluded_ops=["aten.cumsum"], device=lambda part: f"cuda:{part.index}"
+    )
     assert [parse_device_id(blob) for blob in blobs(pte)] == [0, 1]
     assert delegate_tensor_devices(pte) == [{("CUDA", 0)}, {("CUDA", 1)}]
     assert planned_devices(pte) == {("CUDA", 0), ("CUDA", 1)}

@@ -142,7 +142,7 @@ class OperatorSupport(OperatorSupportBase):
             return "it computes a size, not a tensor"
         if _operator_name(target) in self._excluded or str(target) in self._excluded:
             return "its operator is excluded by the caller"
-        if torch.Tag.nondeterministic_seeded in target.tags:
+        if _draws_random_numbers(node, target):
             # Torch-TensorRT's converters draw the numbers once, when the engine is built.
             return "it draws random numbers, which an engine would freeze"
         return self._reason_for_values(node) or self._refusal(self._equivalent[node])
@@ -167,6 +167,18 @@ class OperatorSupport(OperatorSupportBase):
             if reason is not None:
                 return reason
         return None
+
+
+def _draws_random_numbers(node: Node, target: OpOverload) -> bool:
+    if torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    # Attention is tagged for its dropout, which is off in a model that is evaluated.
+    for index, argument in enumerate(target._schema.arguments):
+        if argument.name == "dropout_p":
+            default = argument.default_value
+            given = node.args[index] if index < len(node.args) else default
+            return bool(node.kwargs.get("dropout_p", given) != 0)
+    return True
 
 
 def _used_results(node: Node) -> object:
