@@ -1,0 +1,16 @@
+// Native tests of the run time: what Python cannot reach. Built with -DTRT_ET_BUILD_TESTS=ON;
+// the argument is a file that holds a reference engine's blob, float32 [2, 8] to [2, 4].
+#include <executorch/runtime/platform/runtime.h>
+
+#include <cstdio>
+
+#include "tests.h"
+
+int main(int argc, char** argv) {
+  executorch::runtime::runtime_init();
+  test_crc32c();
+  test_simulator();
+  if (argc > 1) test_delegate(argv[1]);
+  std::printf("native tests passed%s\n", argc > 1 ? "" : " (no blob given: delegate not tested)");
+  return 0;
+}

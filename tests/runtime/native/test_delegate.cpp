@@ -1,0 +1,199 @@
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+#include "cuda/simulated.h"
+#include "delegate.h"
+#include "device_allocator.h"
+#include "tests.h"
+
+using namespace trt_et;
+using executorch::runtime::FreeableBuffer;
+using executorch::runtime::Span;
+using executorch::runtime::etensor::TensorImpl;
+
+namespace {
+
+// A dense tensor with memory of its own choice.
+struct Owned {
+  Owned(std::vector<int32_t> shape, void* data, ScalarType dtype = ScalarType::Float)
+      : Owned(shape, data, dtype, iota(shape.size())) {}
+
+  Owned(std::vector<int32_t> shape, void* data, ScalarType dtype, std::vector<uint8_t> layout)
+      : sizes(std::move(shape)), order(std::move(layout)), strides(sizes.size()) {
+    int32_t stride = 1;
+    for (size_t i = order.size(); i-- > 0;) {
+      strides[order[i]] = stride;
+      stride *= sizes[order[i]];
+    }
+    impl = std::make_unique<TensorImpl>(dtype, static_cast<ssize_t>(sizes.size()), sizes.data(),
+                                        data, order.data(), strides.data());
+    value = EValue(Tensor(impl.get()));
+  }
+
+  static std::vector<uint8_t> iota(size_t rank) {
+    std::vector<uint8_t> order(rank);
+    for (size_t i = 0; i < rank; ++i) order[i] = static_cast<uint8_t>(i);
+    return order;
+  }
+
+  std::vector<int32_t> sizes;
+  std::vector<uint8_t> order;
+  std::vector<int32_t> strides;
+  std::unique_ptr<TensorImpl> impl;
+  EValue value;
+};
+
+using Bytes = std::vector<uint8_t>;
+
+std::unique_ptr<Delegate> load(const Bytes& blob) {
+  FreeableBuffer buffer(blob.data(), blob.size(), nullptr);
+  std::unique_ptr<Delegate> delegate;
+  CHECK_OK(Delegate::create(&buffer, &delegate));
+  return delegate;
+}
+
+Status call(Delegate& delegate, std::initializer_list<EValue*> values) {
+  std::vector<EValue*> arguments(values);
+  return delegate.execute(Span<EValue*>(arguments.data(), arguments.size()));
+}
+
+void test_bad_calls(const Bytes& blob) {
+  const auto delegate = load(blob);
+  std::vector<float> in(64, 1.0F), out(64, 0.0F);
+  Owned x({2, 8}, in.data()), y({2, 4}, out.data());
+  EValue number(int64_t{3});
+  CHECK_FAILS(call(*delegate, {}), "1 inputs and 1 outputs, but the delegate got 0");
+  CHECK_FAILS(call(*delegate, {&x.value, &y.value, &y.value}), "got 3 arguments");
+  CHECK_FAILS(call(*delegate, {&number, &y.value}), "argument 0 (input '");
+  CHECK_FAILS(call(*delegate, {&x.value, &number}), "argument 1 (output '");
+  CHECK_FAILS(call(*delegate, {&x.value, nullptr}), "is not a tensor");
+  Owned ints({2, 8}, in.data(), ScalarType::Int);
+  CHECK_FAILS(call(*delegate, {&ints.value, &y.value}), "is int32, expected float32");
+  Owned complex({2, 8}, in.data(), ScalarType::ComplexFloat);
+  CHECK_FAILS(call(*delegate, {&complex.value, &y.value}), "is unsupported, expected float32");
+  Owned flat({16}, in.data());
+  CHECK_FAILS(call(*delegate, {&flat.value, &y.value}), "has rank 1, expected [2, 8]");
+  Owned wide({2, 9}, in.data());
+  CHECK_FAILS(call(*delegate, {&wide.value, &y.value}), "has shape [2, 9], expected [2, 8]");
+  Owned turned({2, 8}, in.data(), ScalarType::Float, {1, 0});
+  CHECK_FAILS(call(*delegate, {&turned.value, &y.value}), "another memory layout");
+  Owned small({2, 3}, out.data());
+  CHECK_FAILS(call(*delegate, {&x.value, &small.value}), "no room for shape [2, 4]");
+  Owned nowhere({2, 8}, nullptr);
+  CHECK_FAILS(call(*delegate, {&nowhere.value, &y.value}), "data is null");
+  Owned void_out({2, 4}, nullptr);
+  CHECK_FAILS(call(*delegate, {&x.value, &void_out.value}), "data is null");
+  CHECK(out[0] == 0.0F);
+  CHECK_OK(call(*delegate, {&x.value, &y.value}));  // Still usable.
+  CHECK(out[0] != 0.0F && std::isfinite(out[7]));
+}
+
+// Memory on the device: bound in place, nothing waits until the copy to the host.
+void test_device_memory(const Bytes& blob) {
+  const auto delegate = load(blob);
+  CudaAllocator& allocator = cuda_allocator();
+  std::vector<float> in(16, 1.0F), expected(8), out(8, 0.0F);
+  Owned x({2, 8}, in.data()), y({2, 4}, expected.data());
+  CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  for (const int device : {0, 1}) {
+    const auto index = static_cast<CudaAllocator::DeviceIndex>(device);
+    auto from = allocator.allocate(64, index, 16), to = allocator.allocate(32, index, 16);
+    CHECK(from.ok() && to.ok());
+    Owned device_x({2, 8}, *from), device_y({2, 4}, *to);
+    trt_et_sim_stats before, after;
+    CHECK(allocator.copy_host_to_device(*from, in.data(), 64, index) == Error::Ok);
+    CHECK(cuda::simulator_stats(&before));
+    CHECK_OK(call(*delegate, {&device_x.value, &device_y.value}));
+    CHECK(cuda::simulator_stats(&after));
+    CHECK(after.synchronizations == before.synchronizations);
+    CHECK(after.copies_peer - before.copies_peer == (device == 0 ? 0u : 2u));
+    CHECK(static_cast<uint8_t*>(*to)[0] == 0xDB);
+    CHECK(allocator.copy_device_to_host(out.data(), *to, 32, index) == Error::Ok);
+    CHECK(std::memcmp(out.data(), expected.data(), 32) == 0);
+    // The results of another thread's call, and a second call on top of one that is not waited for.
+    CHECK_OK(call(*delegate, {&device_x.value, &device_y.value}));
+    std::thread([&] {
+      CHECK_OK(call(*delegate, {&device_x.value, &device_y.value}));
+      CHECK(allocator.copy_device_to_host(out.data(), *to, 32, index) == Error::Ok);
+    }).join();
+    CHECK(std::memcmp(out.data(), expected.data(), 32) == 0);
+    CHECK(allocator.copy_device_to_host(out.data(), in.data(), 32, index) != Error::Ok);
+    CHECK(allocator.copy_device_to_host(nullptr, *to, 32, index) != Error::Ok);
+    CHECK(allocator.copy_host_to_device(*from, in.data(), 65, index) != Error::Ok);
+    allocator.deallocate(*from, index);
+    CHECK_FAILS(call(*delegate, {&device_x.value, &device_y.value}), "use after free");
+    allocator.deallocate(*to, index);
+  }
+  CHECK(!allocator.allocate(16, 2, 16).ok());
+  CHECK(!allocator.allocate(16, -2, 16).ok());
+  CHECK(!allocator.allocate(16, 0, 3).ok());
+  CHECK(!allocator.allocate(SIZE_MAX, 0, 16).ok());
+  CHECK(allocator.copy_host_to_device(nullptr, nullptr, 0, 0) == Error::Ok);
+  allocator.deallocate(nullptr, 0);
+}
+
+// One delegate for all threads, one for each thread, and loading and unloading meanwhile.
+void test_threads(const Bytes& blob) {
+  constexpr int kThreads = 8, kCalls = 200;
+  const auto shared = load(blob);
+  std::vector<float> ones(16, 1.0F), expected(8);
+  Owned x({2, 8}, ones.data()), y({2, 4}, expected.data());
+  CHECK_OK(call(*shared, {&x.value, &y.value}));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      auto own = load(blob);
+      std::vector<float> in(16, 1.0F), out(8);
+      Owned my_x({2, 8}, in.data()), my_y({2, 4}, out.data());
+      for (int round = 0; round < kCalls; ++round) {
+        std::fill(out.begin(), out.end(), 0.0F);
+        CHECK_OK(call((round + i) % 2 == 0 ? *shared : *own, {&my_x.value, &my_y.value}));
+        CHECK(std::memcmp(out.data(), expected.data(), 32) == 0);
+        if (round % 50 == 49) own = load(blob);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Blob bytes that the engine cannot use in place, and damaged engines behind a right checksum.
+void test_engine_bytes(const Bytes& blob) {
+  Bytes shifted(blob.size() + 1);
+  std::memcpy(shifted.data() + 1, blob.data(), blob.size());
+  FreeableBuffer buffer(shifted.data() + 1, blob.size(), nullptr);
+  std::unique_ptr<Delegate> delegate;
+  CHECK_OK(Delegate::create(&buffer, &delegate));
+  CHECK(buffer.data() == nullptr);  // It was copied, so the bytes are given back.
+  std::vector<float> in(16, 1.0F), out(8, 0.0F);
+  Owned x({2, 8}, in.data()), y({2, 4}, out.data());
+  CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  CHECK(out[0] != 0.0F);
+  for (size_t at = 0; at < blob.size(); at += 13) {
+    Bytes damaged = blob;
+    damaged[at] ^= 4;
+    FreeableBuffer bytes(damaged.data(), damaged.size(), nullptr);
+    std::unique_ptr<Delegate> none;
+    CHECK_FAILS(Delegate::create(&bytes, &none), "");
+  }
+}
+
+}  // namespace
+
+void test_delegate(const char* blob_file) {
+  std::ifstream file(blob_file, std::ios::binary);
+  const Bytes blob((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  CHECK(!blob.empty());
+  test_bad_calls(blob);
+  test_device_memory(blob);
+  test_engine_bytes(blob);
+  test_threads(blob);
+  trt_et_sim_stats stats;
+  CHECK(cuda::simulator_stats(&stats));
+  CHECK(stats.live_bytes[0] == 0 && stats.live_bytes[1] == 0 && stats.mallocs == stats.frees);
+}

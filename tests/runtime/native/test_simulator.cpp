@@ -1,0 +1,172 @@
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+#include "cuda/cuda_api.h"
+#include "cuda/simulated.h"
+#include "tests.h"
+
+using namespace trt_et;
+using cuda::Api;
+using cuda::CopyKind;
+
+namespace {
+
+void test_work_is_deferred(Api& api) {
+  void* memory = nullptr;
+  cuda::Stream stream = nullptr;
+  uint8_t in[16], out[16] = {};
+  std::memset(in, 5, sizeof in);
+  CHECK_OK(api.set_device(0));
+  CHECK_OK(api.allocate(16, &memory));
+  CHECK_OK(api.create_stream(&stream));
+  CHECK(static_cast<uint8_t*>(memory)[3] == 0xDB);
+  CHECK_OK(api.copy(memory, in, 16, CopyKind::host_to_device, stream));
+  std::memset(in, 9, sizeof in);  // Pageable memory was read at the call.
+  CHECK_OK(api.copy(out, memory, 16, CopyKind::device_to_host, stream));
+  CHECK(out[0] == 0 && static_cast<uint8_t*>(memory)[0] == 0xDB);
+  CHECK_OK(api.synchronize_stream(stream));
+  CHECK(out[0] == 5 && out[15] == 5);
+  CHECK_OK(api.destroy_stream(stream));
+  CHECK_OK(api.release(memory));
+}
+
+void test_wrong_pointers(Api& api) {
+  void* memory = nullptr;
+  void* other = nullptr;
+  cuda::Stream stream = nullptr;
+  uint8_t host[64] = {};
+  CHECK_OK(api.set_device(1));
+  CHECK_OK(api.allocate(32, &other));
+  CHECK_OK(api.set_device(0));
+  CHECK_OK(api.allocate(32, &memory));
+  CHECK_OK(api.create_stream(&stream));
+  auto* bytes = static_cast<uint8_t*>(memory);
+  CHECK_OK(api.copy(bytes + 16, host, 16, CopyKind::host_to_device, stream));
+  CHECK_FAILS(api.copy(bytes + 16, host, 17, CopyKind::host_to_device, stream), "offset 16");
+  CHECK_FAILS(api.copy(host, bytes, 33, CopyKind::device_to_host, stream), "allocation of 32");
+  CHECK_FAILS(api.copy(other, host, 8, CopyKind::host_to_device, stream),
+              "on cuda:1, not on cuda:0");
+  CHECK_FAILS(api.copy(host, host + 8, 8, CopyKind::host_to_device, nullptr), "not a stream");
+  CHECK_FAILS(api.copy(host, host + 8, 8, CopyKind::host_to_device, stream), "not memory of a");
+  CHECK_FAILS(api.copy(bytes, bytes + 8, 8, CopyKind::host_to_device, stream), "no host memory");
+  cuda::PointerInfo info;
+  CHECK_OK(api.pointer_info(static_cast<uint8_t*>(other) + 31, &info));
+  CHECK(info.kind == cuda::MemoryKind::device && info.device == 1);
+  CHECK_OK(api.pointer_info(host, &info));
+  CHECK(info.kind == cuda::MemoryKind::host);
+  CHECK_FAILS(api.release(bytes + 1), "not allocated");
+  // Freed between the call and the run.
+  CHECK_OK(api.copy(host, memory, 8, CopyKind::device_to_host, stream));
+  CHECK_OK(api.release(memory));
+  CHECK_FAILS(api.synchronize_stream(stream), "freed");
+  CHECK_FAILS(api.pointer_info(memory, &info), "use after free");
+  CHECK_FAILS(api.release(memory), "double free");
+  CHECK_OK(api.release(other));
+  CHECK_OK(api.destroy_stream(stream));
+  CHECK_FAILS(api.set_device(2), "cuda:2 does not exist; 2 GPU(s)");
+  CHECK_FAILS(api.set_device(-1), "does not exist");
+}
+
+void test_events_and_failures(Api& api) {
+  cuda::Stream first = nullptr, second = nullptr;
+  cuda::Event event = nullptr;
+  int order = 0;
+  CHECK_OK(api.set_device(0));
+  CHECK_OK(api.create_stream(&first));
+  CHECK_OK(api.create_event(&event));
+  CHECK_OK(api.launch_host(first, [&order] { return order = order * 10 + 1, Status{}; }));
+  CHECK_OK(api.record_event(event, first));
+  CHECK_OK(api.launch_host(first, [&order] { return order = order * 10 + 3, Status{}; }));
+  CHECK_OK(api.set_device(1));
+  CHECK_OK(api.create_stream(&second));
+  CHECK_FAILS(api.record_event(event, second), "event of cuda:0");
+  CHECK_FAILS(api.launch_host(first, [] { return Status{}; }), "while cuda:1 is current");
+  CHECK_OK(api.wait_event(second, event));
+  CHECK_OK(api.launch_host(second, [&order] { return order = order * 10 + 2, Status{}; }));
+  CHECK(order == 0);
+  CHECK_OK(api.synchronize_stream(second));
+  CHECK(order == 12);  // Only what the event stands behind.
+  CHECK_OK(api.set_device(0));
+  CHECK_OK(api.synchronize_stream(first));
+  CHECK(order == 123);
+  // A failure drops the rest, reaches those that wait for it, and is told once.
+  CHECK_OK(api.launch_host(first, [] { return Status{Error::Internal, "kernel broke"}; }));
+  CHECK_OK(api.launch_host(first, [&order] { return order = 0, Status{}; }));
+  CHECK_OK(api.record_event(event, first));
+  CHECK_OK(api.wait_event(second, event));
+  CHECK_FAILS(api.synchronize_stream(second), "kernel broke");
+  CHECK_FAILS(api.synchronize_stream(first), "kernel broke");
+  CHECK(order == 123);
+  CHECK_OK(api.synchronize_stream(first));
+  CHECK_OK(api.synchronize_stream(second));
+  CHECK_OK(api.launch_host(first, [&api, first] { return api.synchronize_stream(first); }));
+  CHECK_FAILS(api.synchronize_stream(first), "waits for the stream itself");
+  CHECK_OK(api.destroy_event(event));
+  CHECK_FAILS(api.destroy_event(event), "not an event");
+  CHECK_OK(api.destroy_stream(first));
+  CHECK_OK(api.destroy_stream(second));
+}
+
+// Many threads, each with its stream, waiting for each other's events at random.
+void test_threads(Api& api) {
+  constexpr int kThreads = 6, kRounds = 300;
+  std::vector<cuda::Stream> streams(kThreads);
+  std::vector<cuda::Event> events(kThreads);
+  std::vector<int> counts(kThreads, 0);
+  CHECK_OK(api.set_device(0));
+  for (int i = 0; i < kThreads; ++i) {
+    CHECK_OK(api.create_stream(&streams[i]));
+    CHECK_OK(api.create_event(&events[i]));
+  }
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      uint32_t state = static_cast<uint32_t>(i) + 1;
+      for (int round = 0; round < kRounds; ++round) {
+        state = state * 1664525 + 1013904223;
+        const int other = static_cast<int>(state >> 16) % kThreads;
+        int* const count = &counts[static_cast<size_t>(i)];
+        CHECK_OK(api.launch_host(streams[i], [count] { return ++*count, Status{}; }));
+        CHECK_OK(api.record_event(events[i], streams[i]));
+        CHECK_OK(api.wait_event(streams[i], events[other]));
+        if ((state >> 8) % 3 == 0) CHECK_OK(api.synchronize_stream(streams[i]));
+      }
+      CHECK_OK(api.synchronize_stream(streams[i]));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < kThreads; ++i) {
+    CHECK(counts[static_cast<size_t>(i)] == kRounds);
+    CHECK_OK(api.destroy_event(events[i]));
+    CHECK_OK(api.destroy_stream(streams[i]));
+  }
+}
+
+}  // namespace
+
+void test_simulator() {
+  CHECK_FAILS(cuda::choose("simulated:17"), "simulated:17");
+  CHECK_OK(cuda::choose("simulated:2"));
+  CHECK_FAILS(cuda::choose("real"), "already 'simulated:2'");
+  Api* api = nullptr;
+  CHECK_OK(cuda::access(&api));
+  test_work_is_deferred(*api);
+  test_wrong_pointers(*api);
+  test_events_and_failures(*api);
+  test_threads(*api);
+  int device = -1;
+  CHECK_OK(api->set_device(1));
+  {
+    cuda::DeviceGuard guard(*api);
+    CHECK_OK(guard.enter(0));
+  }
+  CHECK_OK(api->current_device(&device));
+  CHECK(device == 1);
+  CHECK_OK(api->set_device(0));
+  trt_et_sim_stats stats;
+  CHECK(cuda::simulator_stats(&stats));
+  CHECK(stats.live_bytes[0] == 0 && stats.live_bytes[1] == 0 && stats.mallocs == stats.frees);
+}

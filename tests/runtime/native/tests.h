@@ -1,0 +1,5 @@
+#pragma once
+
+void test_crc32c();
+void test_simulator();
+void test_delegate(const char* blob_file);
