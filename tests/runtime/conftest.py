@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,16 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from native_environment import environment
 
-ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-
-
-def environment(**changes: str | None) -> dict[str, str]:
-    """This process's environment without our variables, with the source tree importable."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("TRT_ET_")}
-    kept["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
-    return kept | {key: value for key, value in changes.items() if value is not None}
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ def test_native(programs: dict[str, Any], tmp_path: Path) -> None:
     built = Path(named or ROOT / "build/tests/tests/runtime/native/trt_et_native_tests")
     if not built.is_file():
         pytest.skip(
-            "native tests are not built: cmake -S . -B build/tests -G Ninja -DTRT_ET_BUILD_TESTS=ON "
-            "&& cmake --build build/tests --target trt_et_native_tests"
+            "native tests are not built: cmake -S . -B build/tests -G Ninja "
+            "-DTRT_ET_BUILD_TESTS=ON && cmake --build build/tests --target trt_et_native_tests"
         )
     program = programs["mlp"].path.read_bytes()
     at = program.index(b"TRRF")

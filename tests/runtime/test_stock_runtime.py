@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from native_blobs import patch_program
+from native_environment import environment
 
 Stock = Callable[..., dict[str, Any]]
 
@@ -181,8 +182,6 @@ def test_without_the_gpu_there_is_a_clear_error(
 
 
 def python(code: str, tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    from conftest import environment
-
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,

@@ -169,8 +169,7 @@ def _check_executorch(path: Path) -> Path:
     folders = (spec.submodule_search_locations if spec else None) or []
     if not folders:
         raise PluginError("executorch is not installed: pip install 'executorch>=1.5.1,<1.6'")
-    info = path.with_name("build_info.json")
-    built = str(json.loads(info.read_text())["executorch"]) if info.is_file() else installed
+    built = _built_against(path) or installed
     if built.partition("+")[0] != installed.partition("+")[0]:
         raise PluginError(
             f"the trt-et plugin was built against executorch {built}, but {installed} is "
@@ -180,6 +179,14 @@ def _check_executorch(path: Path) -> Path:
     if not runtime.is_file():
         raise PluginError(f"the installed executorch {installed} has no {runtime}")
     return runtime
+
+
+def _built_against(path: Path) -> str:
+    """The executorch version that a plugin was compiled with; empty where nothing says."""
+    try:
+        return str(json.loads(path.with_name("build_info.json").read_text())["executorch"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def _open(path: Path, runtime: Path) -> ctypes.CDLL:

@@ -13,7 +13,12 @@ struct OwnedStream {
       : api(owner), device(index), stream(handle) {}
   OwnedStream(const OwnedStream&) = delete;
   OwnedStream& operator=(const OwnedStream&) = delete;
-  ~OwnedStream() { (void)api.destroy_stream(stream); }
+  ~OwnedStream() {
+    // CUDA lets queued work finish after this, but a new stream may get the same handle, and
+    // delegates tell by the handle whether their last run is on it.
+    (void)report(api.synchronize_stream(stream));
+    (void)report(api.destroy_stream(stream));
+  }
 
   cuda::Api& api;
   const int device;

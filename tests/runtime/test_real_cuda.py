@@ -1,0 +1,70 @@
+"""The path of real CUDA, as far as it can be walked without a GPU: on a fake driver."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from native_environment import environment
+
+FAKE = Path(__file__).with_name("fake_cuda.c")
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler for the fake driver: install gcc")
+    folder = tmp_path_factory.mktemp("fake_cuda")
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-o", folder / "libcuda.so.1", FAKE], check=True, timeout=60
+    )
+    return folder
+
+
+def run(program: Any, fake: Path, *, runtime: bool = True, **more: str) -> str:
+    import trt_et.runtime
+
+    variables = {"LD_LIBRARY_PATH": str(fake), **more}
+    if runtime:
+        variables["TRT_ET_CUDART_LIBRARY"] = str(fake / "libcuda.so.1")
+    done = subprocess.run(
+        [str(trt_et.runtime.runner_path()), "--model_path", str(program.path)],
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("mlp", "reference engines run on simulated GPUs only: set TRT_ET_CUDA=simulated:N"),
+        ("host", "reference engines run on simulated GPUs only"),
+        ("foreign", "engine for tensorrt_rtx 1.5.0.114: this build of trt-et has no TensorRT"),
+        ("foreign_host", "engine for tensorrt_rtx 1.5.0.114: this build of trt-et has no TensorRT"),
+        ("host_on_3", "engine is for cuda:3 but this machine has 2 GPU(s)"),
+        ("mlp_on_3", "memory is planned on cuda:3 but this machine has 2 GPU(s)"),
+    ],
+)
+def test_real_gpus_refuse_what_they_cannot_run(
+    programs: dict[str, Any], fake: Path, name: str, reason: str
+) -> None:
+    assert reason in run(programs[name], fake)
+
+
+def test_driver_without_gpu(programs: dict[str, Any], fake: Path) -> None:
+    reason = "cuInit failed with error 100 (no GPU)"
+    assert reason in run(programs["foreign"], fake, FAKE_CUDA_NO_GPU="1")
+
+
+def test_cuda_runtime_that_does_not_load(programs: dict[str, Any], fake: Path) -> None:
+    found = run(programs["foreign"], fake, runtime=False, TRT_ET_CUDART_LIBRARY="/nowhere.so")
+    assert "TRT_ET_CUDART_LIBRARY names a library that does not load: /nowhere.so" in found
