@@ -223,7 +223,7 @@ def _refusal_of_decomposition(registry: Any, node: Node) -> str | None:  # noqa:
 
 def _decompose(node: Node) -> tuple[GraphModule, list[Node]] | None:
     """The decomposition of one node, and the nodes that its placeholders stand for."""
-    from torch._subclasses.fake_tensor import FakeTensor
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
 
     tensors: list[Node] = []
@@ -235,9 +235,11 @@ def _decompose(node: Node) -> tuple[GraphModule, list[Node]] | None:
 
     torch.fx.map_arg((node.args, node.kwargs), number)
     values = [tensor.meta.get("val") for tensor in tensors]
-    mode = next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
-    if mode is None or not all(isinstance(value, torch.Tensor) for value in values):
+    if not all(isinstance(value, torch.Tensor) for value in values):
         return None
+    # A constructor has no tensor arguments; its result knows the fake mode as well.
+    fakes = [v for v in (*values, node.meta.get("val")) if isinstance(v, FakeTensor)]
+    mode = fakes[0].fake_mode if fakes else FakeTensorMode()
 
     def call(*flat: torch.Tensor) -> Any:  # noqa: ANN401
         known = dict(zip(tensors, flat, strict=True))

@@ -40,7 +40,8 @@ class PartitionInterpreter(TRTInterpreter):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(*args, **kwargs)
-        self.ctx = _KeepingContext(self.ctx.net, self.compilation_settings)
+        plain: ConversionContext = self.__dict__["ctx"]
+        self.ctx: Any = _KeepingContext(plain.net, self.compilation_settings)
 
     def output(self, target: str, args: Any, kwargs: Any) -> list[Any]:  # noqa: ANN401
         """Mark the outputs, each through an identity layer where it must be a tensor of its own."""

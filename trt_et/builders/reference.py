@@ -10,6 +10,7 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge
+from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from trt_et.builders.host import target_platform
@@ -33,6 +34,7 @@ class ReferenceBuilder:
             for spec in lowered.program.graph_signature.input_specs
         ):
             raise BuilderError("the reference builder takes no custom objects")
+        _forget_pending_symbols(lowered.program)
         edge = to_edge(lowered.program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
         engine = edge.to_executorch(
             ExecutorchBackendConfig(enable_non_cpu_memory_planning=False)
@@ -46,3 +48,17 @@ class ReferenceBuilder:
             target_platform=target_platform(),
         )
         return encode_blob(engine, info)
+
+
+def _forget_pending_symbols(program: ExportedProgram) -> None:
+    """Drop the data-dependent sizes that other parts of the whole program left behind.
+
+    A partition has none of its own, but it shares its fake mode with the program that it was cut
+    out of, and tracing it again would ask where those sizes went.
+    """
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        environment = getattr(getattr(value, "fake_mode", None), "shape_env", None)
+        if environment is not None:
+            environment.pending_fresh_unbacked_symbols.clear()
+            return

@@ -1,0 +1,135 @@
+"""The private parts of Torch-TensorRT that we lean on, and what we guard against in them.
+
+When a new release fails here, ``trt_et/builders/converters.py`` is the one file to mend.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+
+import pytest
+import torch
+from torch import nn
+
+from tests.lowering_helpers import export
+from tests.models import make
+from trt_et import TensorRTPartitioner
+from trt_et.builders import BuildOptions, BuildRequest, converters
+from trt_et.errors import BuilderError
+from trt_et.lowering import lower_partition
+
+
+@pytest.fixture(scope="module")
+def interpreter_class():
+    converters.convertible_operators()
+    from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter
+
+    return TRTInterpreter
+
+
+def test_the_private_methods_are_there_with_the_signatures_we_call(interpreter_class):
+    construct = inspect.signature(interpreter_class._construct_trt_network_def)
+    assert list(construct.parameters) == ["self"]
+    populate = inspect.signature(interpreter_class._populate_trt_builder_config)
+    assert all(
+        p.default is not inspect.Parameter.empty
+        for name, p in populate.parameters.items()
+        if name != "self"
+    )
+    output = inspect.signature(interpreter_class.output)
+    assert list(output.parameters) == ["self", "target", "args", "kwargs"]
+
+
+def test_run_is_still_what_needs_a_gpu(interpreter_class):
+    # If run() stops deserializing, the private methods are no longer needed.
+    assert "deserialize_cuda_engine" in inspect.getsource(interpreter_class.run)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="nothing is patched where there is a GPU")
+def test_nothing_stays_patched():
+    converters.convertible_operators()
+    assert not torch.cuda.is_available()
+    with pytest.raises((AssertionError, RuntimeError)):
+        torch.cuda.current_device()
+    assert os.path.isfile(__file__)  # noqa: PTH113
+    assert os.path.isfile.__module__ == "genericpath"
+
+
+def lowered(model: nn.Module, *inputs: torch.Tensor):
+    program = torch.export.export(model.eval(), inputs).run_decompositions({})
+    return lower_partition(program, "test")
+
+
+def request(model: nn.Module, *inputs: torch.Tensor) -> BuildRequest:
+    return BuildRequest("test", lowered(model, *inputs), 0, BuildOptions())
+
+
+def bindings(network):
+    net = network.network
+    inputs = [net.get_input(i) for i in range(net.num_inputs)]
+    outputs = [net.get_output(i) for i in range(net.num_outputs)]
+    return [(t.name, tuple(t.shape), str(t.dtype).rpartition(".")[2]) for t in inputs + outputs]
+
+
+def test_the_network_has_the_bindings_of_the_partition_in_order():
+    model, inputs = make("order")
+    network = converters.build_network(request(model, *inputs))
+    assert bindings(network) == [
+        ("a", (3,), "FLOAT"),
+        ("b", (3,), "FLOAT"),
+        ("c", (3,), "FLOAT"),
+        ("output0", (3,), "FLOAT"),
+        ("output1", (3,), "FLOAT"),
+    ]
+
+
+def test_outputs_that_are_one_tensor_get_bindings_of_their_own():
+    class Twice(nn.Module):
+        def forward(self, x):
+            y = x.relu()
+            return y, y.reshape(2, 3), x.clone(), y + 0, torch.ones(2)
+
+    network = converters.build_network(request(Twice(), torch.randn(2, 3)))
+    assert [name for name, _, _ in bindings(network)] == [
+        "x",
+        *(f"output{i}" for i in range(5)),
+    ]
+    assert len(network.serialize("test")) > 0
+
+
+def test_weights_that_are_not_contiguous_are_kept_alive():
+    class Expanded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(4, 1))
+
+        def forward(self, x):
+            return x + self.weight.expand(4, 5).t().contiguous().t()
+
+    network = converters.build_network(request(Expanded(), torch.randn(4, 5)))
+    held = network.interpreter.ctx.cpu_weights_reference_holder
+    assert held
+    assert all(weight.is_contiguous() for weight in held)
+
+
+def test_an_unconvertible_node_is_named():
+    class Unconvertible(nn.Module):
+        def forward(self, x):
+            return torch.linalg.inv(x)
+
+    with pytest.raises(BuilderError, match=r"partition test at node .*linalg_inv"):
+        converters.build_network(request(Unconvertible(), torch.eye(3)))
+
+
+def test_decompositions_count_as_support():
+    program = export("mlp").run_decompositions({})
+    partitioner = TensorRTPartitioner(builder="reference")
+    assert torch.ops.aten.linear.default in partitioner.ops_to_not_decompose(program)[0]
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    node = graph.call_function(torch.ops.aten._log_softmax.default, (x, -1, False))
+    mode = torch._subclasses.FakeTensorMode()
+    x.meta["val"] = node.meta["val"] = mode.from_tensor(torch.randn(2, 3))
+    assert torch.ops.aten._log_softmax.default in converters.decomposed_operators()
+    assert converters.refusal(node) is None

@@ -1,0 +1,62 @@
+"""Real TensorRT-RTX engines, built without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.lowering_helpers import blobs, lower_case
+from trt_et import BuilderUnavailable, OptionError
+from trt_et.builders.factory import installed_flavour
+from trt_et.engine_info import decode_blob
+
+pytestmark = pytest.mark.skipif(
+    installed_flavour() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
+)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "vit", "channels_last", "outputs", "order"])
+def test_a_supported_model_is_one_engine(name):
+    (blob,) = blobs(lower_case(name, builder="tensorrt_rtx"))
+    decoded = decode_blob(blob)
+    assert decoded.magic == b"TR01"
+    assert decoded.info.builder == "tensorrt_rtx"
+    assert decoded.info.library_version.startswith("1.")
+    assert len(decoded.engine) > 10_000
+
+
+def test_auto_takes_it():
+    (blob,) = blobs(lower_case("mlp", builder="auto"))
+    assert decode_blob(blob).info.builder == "tensorrt_rtx"
+
+
+def test_targets_are_selectable_and_recorded():
+    one, two = (
+        blobs(lower_case("mlp", builder="tensorrt_rtx", compute_capabilities=targets))[0]
+        for targets in (["8.6"], ["8.9", "12.0"])
+    )
+    assert decode_blob(one).info.compute_capabilities == ("8.6",)
+    assert decode_blob(two).info.compute_capabilities == ("8.9", "12.0")
+    assert bytes(decode_blob(one).engine) != bytes(decode_blob(two).engine)
+
+
+def test_an_unknown_target_lists_the_known_ones():
+    with pytest.raises(OptionError, match=r"no target 9\.9; it has .*8\.6"):
+        lower_case("mlp", builder="tensorrt_rtx", compute_capabilities=["9.9"])
+
+
+def test_the_other_flavour_is_unavailable_and_says_what_to_install():
+    with pytest.raises(BuilderUnavailable, match=r'pip install "trt-et\[tensorrt\]"'):
+        lower_case("mlp", builder="tensorrt")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_models_keep_their_dtype(dtype):
+    from tests.lowering_helpers import lower
+    from tests.models import make
+
+    model, (x,) = make("mlp")
+    program = torch.export.export(model.to(dtype), (x.to(dtype),))
+    (blob,) = blobs(lower(program, builder="tensorrt_rtx"))
+    info = decode_blob(blob).info
+    assert {binding.dtype for binding in info.bindings} == {str(dtype).rpartition(".")[2]}

@@ -1,0 +1,100 @@
+"""What importing costs, and what works without Torch-TensorRT."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import trt_et
+
+NO_TENSORRT = """
+import sys
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch_tensorrt", "tensorrt", "tensorrt_rtx"):
+            return None
+        return self.finder.find_spec(name, path, target)
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
+"""
+
+
+def run(code: str, *, hidden: bool = False) -> str:
+    text = (NO_TENSORRT if hidden else "") + textwrap.dedent(code)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_public_names():
+    assert set(trt_et.__all__) == {
+        "BackendConflictError",
+        "BlobError",
+        "BuilderError",
+        "BuilderUnavailable",
+        "DeviceIdError",
+        "OptionError",
+        "PartitionError",
+        "PluginError",
+        "TensorRTBackend",
+        "TensorRTPartitioner",
+        "TrtEtError",
+        "__version__",
+    }
+    for name in trt_et.__all__:
+        assert getattr(trt_et, name) is not None
+
+
+def test_importing_takes_no_tensorrt_and_no_torch():
+    code = """
+        import sys, trt_et, trt_et.engine_info, trt_et.runtime
+        names = ("torch", "torch_tensorrt", "tensorrt", "tensorrt_rtx")
+        print([name for name in names if name in sys.modules])
+    """
+    assert run(code).strip() == "[]"
+
+
+def test_the_partitioner_takes_no_tensorrt_before_it_partitions():
+    code = """
+        import sys
+        from trt_et import TensorRTPartitioner
+        TensorRTPartitioner()
+        print([m for m in ("torch_tensorrt", "tensorrt", "tensorrt_rtx") if m in sys.modules])
+    """
+    assert run(code).strip() == "[]"
+
+
+def test_auto_without_torch_tensorrt_says_which_command_installs_it():
+    code = """
+        from trt_et import BuilderUnavailable, TensorRTPartitioner
+        for builder in ("auto", "tensorrt_rtx", "tensorrt"):
+            try:
+                TensorRTPartitioner(builder=builder)
+            except BuilderUnavailable as error:
+                print('pip install "trt-et[' in str(error), "reference" in str(error))
+    """
+    assert run(code, hidden=True).split("\n")[:3] == ["True True", "True False", "True False"]
+
+
+def test_reference_without_torch_tensorrt_says_so_and_claims_what_kernels_run():
+    code = """
+        import logging
+        logging.basicConfig(format="%(name)s %(message)s", stream=__import__("sys").stdout)
+        from tests.lowering_helpers import export, lower
+        from trt_et import TensorRTPartitioner
+        from trt_et.inspection import inspect_program
+        for name in ("mlp", "cnn", "vit"):
+            partitioner = TensorRTPartitioner(builder="reference")
+            method = inspect_program(lower(export(name), partitioner=partitioner))[0]
+            print(name, len(method.delegates), partitioner.report.left_out)
+    """
+    lines = run(code, hidden=True).splitlines()
+    said = [line for line in lines if line.startswith("trt_et.claims")]
+    assert len(said) == 1
+    assert "pip install" in said[0]
+    for name in ("mlp", "cnn", "vit"):
+        assert f"{name} 1 ()" in lines
