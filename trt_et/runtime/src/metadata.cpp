@@ -1,169 +1,16 @@
 // The metadata document of a blob: strict JSON with checked types, ranges and cross-references.
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "blob.h"
 #include "dtype.h"
+#include "strict_json.h"
 
 namespace trt_et {
 namespace {
 
-using Json = nlohmann::json;
-
-constexpr size_t kMaxDepth = 16;
-constexpr size_t kMaxRank = 16;
 constexpr int64_t kMaxDeviceId = 127;  // ExecuTorch keeps a device index in an int8.
-
-// Sees the parser's events: refuses duplicate keys and too deep a nesting, which the parser itself
-// lets through. Once something was refused the rest is discarded, not kept.
-class Strictness {
- public:
-  bool accept(Json::parse_event_t event, const Json& parsed) {
-    if (problem_ != nullptr) return false;
-    switch (event) {
-      case Json::parse_event_t::object_start:
-      case Json::parse_event_t::array_start:
-        keys_.emplace_back();
-        if (keys_.size() > kMaxDepth) problem_ = "is nested deeper than 16";
-        break;
-      case Json::parse_event_t::object_end:
-      case Json::parse_event_t::array_end:
-        if (!keys_.empty()) keys_.pop_back();
-        break;
-      case Json::parse_event_t::key:
-        if (!keys_.back().insert(parsed.get_ref<const std::string&>()).second) {
-          problem_ = "has the same key twice";
-        }
-        break;
-      case Json::parse_event_t::value:
-        break;
-    }
-    return problem_ == nullptr;
-  }
-
-  const char* problem() const { return problem_; }
-
- private:
-  std::vector<std::unordered_set<std::string>> keys_;
-  const char* problem_ = nullptr;
-};
-
-Status load_json(const char* text, size_t size, Json* document) {
-  // The parser skips a byte order mark; JSON has none, and the Python reader refuses it.
-  if (size >= 1 && static_cast<unsigned char>(text[0]) == 0xEF) {
-    return fail(Error::InvalidProgram,
-                "engine metadata is not JSON: it starts with a byte order mark");
-  }
-  Strictness strictness;
-  const auto callback = [&strictness](int, Json::parse_event_t event, Json& parsed) {
-    return strictness.accept(event, parsed);
-  };
-  *document = Json::parse(text, text + size, callback, /*allow_exceptions=*/false);
-  if (strictness.problem() != nullptr) {
-    return fail(Error::InvalidProgram, "engine metadata %s", strictness.problem());
-  }
-  if (document->is_discarded()) return fail(Error::InvalidProgram, "engine metadata is not JSON");
-  if (!document->is_object()) {
-    return fail(Error::InvalidProgram, "engine metadata is not a JSON object");
-  }
-  return {};
-}
-
-// Reads typed members of one object; the first problem sticks, so that calls can be chained.
-class Reader {
- public:
-  Reader(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
-    if (!object_.is_object()) refuse("is not an object");
-  }
-
-  void text(const char* key, std::string* out, bool required = false) {
-    const Json* value = find(key, required);
-    if (value == nullptr) return;
-    if (const auto* string = value->get_ptr<const std::string*>()) {
-      *out = *string;
-    } else {
-      refuse(std::string(key) + " is not a string");
-    }
-  }
-
-  void boolean(const char* key, bool* out, bool required = false) {
-    const Json* value = find(key, required);
-    if (value == nullptr) return;
-    if (const auto* boolean = value->get_ptr<const bool*>()) {
-      *out = *boolean;
-    } else {
-      refuse(std::string(key) + " is not a boolean");
-    }
-  }
-
-  const Json* list(const char* key, bool required = false) {
-    const Json* value = find(key, required);
-    if (value == nullptr) return nullptr;
-    if (!value->is_array()) {
-      refuse(std::string(key) + " is not a list");
-      return nullptr;
-    }
-    return value;
-  }
-
-  // Returns whether the key was there.
-  bool dims(const char* key, int64_t minimum, Dims* out) {
-    const Json* value = list(key);
-    if (value == nullptr) return false;
-    if (value->size() > kMaxRank) {
-      refuse(std::string(key) + " has more than 16 dimensions");
-      return true;
-    }
-    for (const Json& item : *value) {
-      int64_t size = 0;
-      if (!integer(item, &size) || size < minimum) {
-        refuse(std::string(key) + " has a dimension that is no size");
-        return true;
-      }
-      out->push_back(size);
-    }
-    return true;
-  }
-
-  static bool integer(const Json& value, int64_t* out) {
-    // Non-negative numbers are kept as unsigned ones; floats and booleans are other types.
-    if (const auto* natural = value.get_ptr<const Json::number_unsigned_t*>()) {
-      if (*natural > static_cast<uint64_t>(INT64_MAX)) return false;
-      *out = static_cast<int64_t>(*natural);
-      return true;
-    }
-    if (const auto* number = value.get_ptr<const Json::number_integer_t*>()) {
-      *out = *number;
-      return true;
-    }
-    return false;
-  }
-
-  void refuse(const std::string& why) {
-    if (status_.ok()) {
-      status_ = fail(Error::InvalidProgram, "%.60s: %.120s", where_.c_str(), why.c_str());
-    }
-  }
-
-  const Status& status() const { return status_; }
-
- private:
-  const Json* find(const char* key, bool required) {
-    if (!status_.ok()) return nullptr;
-    const auto found = object_.find(key);
-    if (found != object_.end()) return &*found;
-    if (required) refuse(std::string("has no ") + key);
-    return nullptr;
-  }
-
-  const Json& object_;
-  std::string where_;
-  Status status_;
-};
 
 bool is_permutation(const Dims& order, size_t rank) {
   if (order.size() != rank) return false;
@@ -175,7 +22,7 @@ bool is_permutation(const Dims& order, size_t rank) {
   return seen == (1u << rank) - 1;
 }
 
-void check_ranges(const Binding& binding, bool all_given, Reader& reader) {
+void check_ranges(const Binding& binding, bool all_given, JsonReader& reader) {
   const bool any =
       !binding.min_shape.empty() || !binding.opt_shape.empty() || !binding.max_shape.empty();
   const bool dynamic = binding.is_dynamic();
@@ -200,7 +47,7 @@ void check_ranges(const Binding& binding, bool all_given, Reader& reader) {
 }
 
 Status read_binding(const Json& entry, size_t index, Binding* binding) {
-  Reader reader(entry, "binding " + std::to_string(index));
+  JsonReader reader(entry, "binding " + std::to_string(index));
   reader.text("name", &binding->name, /*required=*/true);
   reader.text("dtype", &binding->dtype);
   if (!binding->dtype.empty() && !dtype_from_name(binding->dtype)) {
@@ -235,7 +82,7 @@ Status read_aliases(const Json& entries, Metadata* metadata) {
   for (const Binding& binding : metadata->bindings) is_input[binding.name] = binding.is_input;
   for (const Json& entry : entries) {
     Alias alias{"", "", "kv_cache_update"};
-    Reader reader(entry, "aliased_io");
+    JsonReader reader(entry, "aliased_io");
     reader.text("output", &alias.output, /*required=*/true);
     reader.text("input", &alias.input, /*required=*/true);
     reader.text("kind", &alias.kind);
@@ -265,7 +112,7 @@ void read_device_id(const Json& document, Metadata* metadata) {
   const auto found = document.find("device_id");
   if (found == document.end()) return;
   int64_t value = 0;
-  const bool usable = Reader::integer(*found, &value) && value >= 0 && value <= kMaxDeviceId;
+  const bool usable = json_integer(*found, &value) && value >= 0 && value <= kMaxDeviceId;
   metadata->device_id_state = usable ? DeviceIdState::present : DeviceIdState::unreadable;
   metadata->device_id = usable ? static_cast<int>(value) : 0;
 }
@@ -321,7 +168,7 @@ Json blob_json(const Blob& blob) {
 Status parse_metadata(const char* text, size_t size, Metadata* metadata) {
   Json document;
   TRT_ET_TRY(load_json(text, size, &document));
-  Reader reader(document, "engine metadata");
+  JsonReader reader(document, "engine metadata");
   const Json* bindings = reader.list("io_bindings", /*required=*/true);
   const Json* aliases = reader.list("aliased_io");
   const Json* capabilities = reader.list("compute_capabilities");

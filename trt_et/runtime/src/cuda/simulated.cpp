@@ -6,21 +6,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
+#include "sim_handles.h"
 #include "sim_memory.h"
-#include "sim_stream.h"
 
 namespace trt_et::cuda {
 namespace {
 
 thread_local int t_device = 0;
-
-struct SimEvent {
-  int device = 0;
-  SimMark mark;
-};
 
 struct Counters {
   std::atomic<uint64_t> mallocs{0}, frees{0}, launches{0}, synchronizations{0}, calls{0};
@@ -89,7 +83,7 @@ class SimulatedApi final : public Api {
   Status copy(void* to, const void* from, size_t size, CopyKind kind, Stream stream) override {
     TRT_ET_TRY(enter("copy"));
     std::shared_ptr<SimStream> queue;
-    TRT_ET_TRY(find_stream(stream, &queue));
+    TRT_ET_TRY(handles_.find_stream(stream, &queue));
     const int device = queue->device();
     const bool from_host = kind == CopyKind::host_to_device;
     const bool to_host = kind == CopyKind::device_to_host;
@@ -117,7 +111,7 @@ class SimulatedApi final : public Api {
                    Stream stream) override {
     TRT_ET_TRY(enter("copy_peer"));
     std::shared_ptr<SimStream> queue;
-    TRT_ET_TRY(find_stream(stream, &queue));
+    TRT_ET_TRY(handles_.find_stream(stream, &queue));
     TRT_ET_TRY(memory_.check(from, size, from_device, "source"));
     TRT_ET_TRY(memory_.check(to, size, to_device, "destination"));
     count_copy(kPeer, size);
@@ -132,20 +126,16 @@ class SimulatedApi final : public Api {
 
   Status create_stream(Stream* stream) override {
     TRT_ET_TRY(enter("create_stream"));
-    auto created = std::make_shared<SimStream>(t_device);
-    *stream = created.get();
-    const std::lock_guard<std::mutex> lock(mutex_);
-    streams_[*stream] = std::move(created);
+    *stream = handles_.add_stream(t_device);
     return {};
   }
 
   Status destroy_stream(Stream stream) override {
     Status failure = enter("destroy_stream");
     std::shared_ptr<SimStream> queue;
-    TRT_ET_TRY(find_stream(stream, &queue));
+    TRT_ET_TRY(handles_.find_stream(stream, &queue));
     Status status = queue->synchronize();
-    const std::lock_guard<std::mutex> lock(mutex_);
-    streams_.erase(stream);
+    handles_.remove_stream(stream);
     return failure.ok() ? status : failure;
   }
 
@@ -153,7 +143,7 @@ class SimulatedApi final : public Api {
     // Made to fail, it waits all the same: CUDA reports failed work here, not work left undone.
     Status failure = enter("synchronize_stream");
     std::shared_ptr<SimStream> queue;
-    TRT_ET_TRY(find_stream(stream, &queue));
+    TRT_ET_TRY(handles_.find_stream(stream, &queue));
     ++counters_.synchronizations;
     Status status = queue->synchronize();
     return failure.ok() ? status : failure;
@@ -161,44 +151,29 @@ class SimulatedApi final : public Api {
 
   Status create_event(Event* event) override {
     TRT_ET_TRY(enter("create_event"));
-    auto created = std::make_unique<SimEvent>();
-    created->device = t_device;
-    *event = created.get();
-    const std::lock_guard<std::mutex> lock(mutex_);
-    events_[*event] = std::move(created);
+    *event = handles_.add_event(t_device);
     return {};
   }
 
   Status destroy_event(Event event) override {
     Status failure = enter("destroy_event");
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (events_.erase(event) == 1) return failure;
-    return {Error::InvalidArgument, "not an event of a simulated GPU"};
+    TRT_ET_TRY(handles_.remove_event(event));
+    return failure;
   }
 
   Status record_event(Event event, Stream stream) override {
     TRT_ET_TRY(enter("record_event"));
     std::shared_ptr<SimStream> queue;
-    TRT_ET_TRY(find_stream(stream, &queue));
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = events_.find(event);
-    if (found == events_.end()) {
-      return {Error::InvalidArgument, "not an event of a simulated GPU"};
-    }
-    if (found->second->device != queue->device()) {
-      return fail(Error::InvalidArgument, "event of cuda:%d recorded on a stream of cuda:%d",
-                  found->second->device, queue->device());
-    }
-    found->second->mark = queue->mark();
-    return {};
+    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    return handles_.record(event, *queue);
   }
 
   Status wait_event(Stream stream, Event event) override {
     TRT_ET_TRY(enter("wait_event"));
     std::shared_ptr<SimStream> queue;
     SimMark mark;
-    TRT_ET_TRY(find_stream(stream, &queue));
-    TRT_ET_TRY(find_mark(event, &mark));
+    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    TRT_ET_TRY(handles_.find_mark(event, &mark));
     if (mark.stream == nullptr || mark.stream == queue) return {};
     queue->enqueue([mark] { return mark.stream->run_until(mark.position); });
     return {};
@@ -207,7 +182,7 @@ class SimulatedApi final : public Api {
   Status synchronize_event(Event event) override {
     Status failure = enter("synchronize_event");
     SimMark mark;
-    TRT_ET_TRY(find_mark(event, &mark));
+    TRT_ET_TRY(handles_.find_mark(event, &mark));
     ++counters_.synchronizations;
     Status status = mark.stream == nullptr ? Status{} : mark.stream->run_until(mark.position);
     return failure.ok() ? status : failure;
@@ -216,7 +191,7 @@ class SimulatedApi final : public Api {
   Status launch_host(Stream stream, HostFunction function) override {
     TRT_ET_TRY(enter("launch_host"));
     std::shared_ptr<SimStream> queue;
-    TRT_ET_TRY(find_stream(stream, &queue));
+    TRT_ET_TRY(handles_.find_stream(stream, &queue));
     if (queue->device() != t_device) {
       return fail(Error::InvalidArgument, "launch on a stream of cuda:%d while cuda:%d is current",
                   queue->device(), t_device);
@@ -270,26 +245,6 @@ class SimulatedApi final : public Api {
     return fail(Error::InvalidArgument, "%zu bytes at %p are no host memory", size, pointer);
   }
 
-  Status find_stream(Stream stream, std::shared_ptr<SimStream>* out) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = streams_.find(stream);
-    if (found == streams_.end()) {
-      return {Error::InvalidArgument, "not a stream of a simulated GPU"};
-    }
-    *out = found->second;
-    return {};
-  }
-
-  Status find_mark(Event event, SimMark* mark) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = events_.find(event);
-    if (found == events_.end()) {
-      return {Error::InvalidArgument, "not an event of a simulated GPU"};
-    }
-    *mark = found->second->mark;
-    return {};
-  }
-
   // std::function wants copyable captures, so the bytes are shared.
   static std::shared_ptr<std::vector<uint8_t>> snapshot(const void* from, size_t size) {
     const auto* bytes = static_cast<const uint8_t*>(from);
@@ -305,9 +260,7 @@ class SimulatedApi final : public Api {
   Counters counters_;
   std::atomic<uint64_t> fail_countdown_{0};
   SimMemory memory_;
-  std::mutex mutex_;
-  std::unordered_map<Stream, std::shared_ptr<SimStream>> streams_;
-  std::unordered_map<Event, std::unique_ptr<SimEvent>> events_;
+  SimHandles handles_;
 };
 
 std::atomic<SimulatedApi*> g_simulated{nullptr};

@@ -1,0 +1,61 @@
+#include "sim_handles.h"
+
+namespace trt_et::cuda {
+
+Stream SimHandles::add_stream(int device) {
+  auto created = std::make_shared<SimStream>(device);
+  const Stream handle = created.get();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  streams_[handle] = std::move(created);
+  return handle;
+}
+
+Status SimHandles::find_stream(Stream stream, std::shared_ptr<SimStream>* out) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = streams_.find(stream);
+  if (found == streams_.end()) return {Error::InvalidArgument, "not a stream of a simulated GPU"};
+  *out = found->second;
+  return {};
+}
+
+void SimHandles::remove_stream(Stream stream) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  streams_.erase(stream);
+}
+
+Event SimHandles::add_event(int device) {
+  auto created = std::make_unique<SimEvent>();
+  created->device = device;
+  const Event handle = created.get();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  events_[handle] = std::move(created);
+  return handle;
+}
+
+Status SimHandles::remove_event(Event event) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (events_.erase(event) == 1) return {};
+  return {Error::InvalidArgument, "not an event of a simulated GPU"};
+}
+
+Status SimHandles::record(Event event, SimStream& stream) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = events_.find(event);
+  if (found == events_.end()) return {Error::InvalidArgument, "not an event of a simulated GPU"};
+  if (found->second->device != stream.device()) {
+    return fail(Error::InvalidArgument, "event of cuda:%d recorded on a stream of cuda:%d",
+                found->second->device, stream.device());
+  }
+  found->second->mark = stream.mark();
+  return {};
+}
+
+Status SimHandles::find_mark(Event event, SimMark* mark) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = events_.find(event);
+  if (found == events_.end()) return {Error::InvalidArgument, "not an event of a simulated GPU"};
+  *mark = found->second->mark;
+  return {};
+}
+
+}  // namespace trt_et::cuda
