@@ -11,31 +11,30 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 NATIVE_SOURCES := CMakeLists.txt $(shell find trt_et/runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
 FORMATTED := $(filter %.cpp %.h,$(NATIVE_SOURCES))
-PACKAGES := $(VENV)/.packages
-NATIVE := $(VENV)/.native
+TOOLS := $(VENV)/.tools
+INSTALLED := $(VENV)/.installed
 
 .PHONY: demo test lint clean setup
 
-setup: $(NATIVE)
+setup: $(INSTALLED)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # executorch and the build tools first: the native part is compiled against the installed executorch.
-$(PACKAGES): pyproject.toml constraints.txt | $(BIN)/python
+$(TOOLS): constraints.txt | $(BIN)/python
 	$(PIP) install --quiet --constraint constraints.txt torch executorch \
 	  'scikit-build-core>=0.11' 'cmake>=3.28' ninja 'nlohmann-json<4'
+	touch $@
+
+$(INSTALLED): pyproject.toml $(TOOLS) $(NATIVE_SOURCES)
 	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[rtx,demo,dev]'
-	touch $(PACKAGES) $(NATIVE)
+	touch $@
 
-$(NATIVE): $(PACKAGES) $(NATIVE_SOURCES)
-	$(PIP) install --quiet --no-build-isolation --no-deps --editable .
-	touch $(NATIVE)
-
-demo: $(NATIVE)
+demo: $(INSTALLED)
 	$(BIN)/python examples/minilm.py
 
-lint: $(NATIVE)
+lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -7,20 +7,22 @@ builder makes a nested ExecuTorch program of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
 from executorch.exir.tensor import dim_order_from_stride
 from torch._export.verifier import Verifier
-from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, TensorArgument
+from torch.export import ExportedProgram, ModuleCallEntry
+from torch.export.graph_signature import ExportGraphSignature, InputKind, TensorArgument
 from torch.fx import Graph, GraphModule, Node
+from torch.utils._pytree import tree_flatten
 
 from trt_et.edge_dialect import to_aten
 from trt_et.engine_info import Binding
 from trt_et.errors import PartitionError
 from trt_et.shapes import shape_range
+from trt_et.sizes import replace_sizes
 
 __all__ = ["DTYPE_NAMES", "LoweredPartition", "lower_partition"]
 
@@ -88,7 +90,9 @@ def lower_partition(edge_program: ExportedProgram, partition: str) -> LoweredPar
         PartitionError: A boundary value is no tensor, or has a dtype that no engine takes.
     """
     graph, _ = to_aten(edge_program.graph)
-    users = set(edge_program.graph_signature.user_inputs)
+    users = {str(name) for name in edge_program.graph_signature.user_inputs}
+    sizes = replace_sizes(graph, users)
+    users -= sizes
     inputs = tuple(
         _contiguous_input(graph, node, partition)
         for node in list(graph.nodes)
@@ -101,10 +105,10 @@ def lower_partition(edge_program: ExportedProgram, partition: str) -> LoweredPar
     program = ExportedProgram(
         root=module,
         graph=graph,
-        graph_signature=_renamed_outputs(edge_program, graph),
+        graph_signature=_signature(edge_program, graph, sizes),
         state_dict=_dense(edge_program.state_dict),
         range_constraints=edge_program.range_constraints,
-        module_call_graph=edge_program.module_call_graph,
+        module_call_graph=_call_graph(edge_program, len(inputs)),
         example_inputs=None,
         constants=_dense(edge_program.constants),
         verifiers=[Verifier],
@@ -175,17 +179,30 @@ def _contiguous_outputs(graph: Graph, partition: str) -> tuple[Binding, ...]:
     return tuple(bindings)
 
 
-def _renamed_outputs(edge_program: ExportedProgram, graph: Graph) -> Any:  # noqa: ANN401
-    """The signature, its outputs named after the nodes that now produce them."""
-    from dataclasses import replace
-
+def _signature(
+    edge_program: ExportedProgram, graph: Graph, sizes: set[str]
+) -> ExportGraphSignature:
+    """The signature without the sizes, its outputs named after the nodes that now produce them."""
     signature = edge_program.graph_signature
     output = next(node for node in reversed(graph.nodes) if node.op == "output")
-    specs = [
-        replace(spec, arg=TensorArgument(name=node.name))
-        for spec, node in zip(signature.output_specs, output.args[0], strict=True)
-    ]
-    return replace(signature, output_specs=specs)
+    changed: ExportGraphSignature = replace(
+        signature,
+        input_specs=[spec for spec in signature.input_specs if spec.arg.name not in sizes],
+        output_specs=[
+            replace(spec, arg=TensorArgument(name=node.name))
+            for spec, node in zip(signature.output_specs, output.args[0], strict=True)
+        ],
+    )
+    return changed
+
+
+def _call_graph(edge_program: ExportedProgram, inputs: int) -> list[ModuleCallEntry]:
+    """The calling convention: ``inputs`` positional tensors."""
+    (entry, *others) = edge_program.module_call_graph
+    if entry.signature is None:
+        return [entry, *others]
+    in_spec = tree_flatten(((0,) * inputs, {}))[1]
+    return [replace(entry, signature=replace(entry.signature, in_spec=in_spec)), *others]
 
 
 def _boundary_tensor(node: Node, partition: str, what: str) -> torch.Tensor:
@@ -209,7 +226,11 @@ def _dim_order(value: torch.Tensor) -> tuple[int, ...] | None:
 
 
 def _binding(
-    name: str, value: torch.Tensor, order: tuple[int, ...] | None, *, is_input: bool
+    name: str,
+    value: torch.Tensor,
+    order: tuple[int, ...] | None,
+    *,
+    is_input: bool,
 ) -> Binding:
     sizes = [value.shape[dim] for dim in (order or range(value.dim()))]
     ranges = [shape_range(size) for size in sizes]

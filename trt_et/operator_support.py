@@ -11,16 +11,17 @@ from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Graph, Node
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from trt_et.edge_dialect import aten_target, qualified_name, to_aten
-from trt_et.shapes import is_static
+from trt_et.shapes import UnboundedDimension, shape_range
 
 __all__ = ["OperatorSupport", "Refusal", "is_compute", "kept_whole", "must_be_delegated"]
 
 Refusal = Callable[[Node], str | None]
 """Why a node of a plain ATen graph is not taken; None where it is."""
+
+_SIZES: Final = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 _DTYPES: Final = frozenset(
     {
@@ -130,6 +131,12 @@ class OperatorSupport(OperatorSupportBase):
         """Whether an engine can hold the node (the interface of torch.fx's partitioners)."""
         return node in self._supported
 
+    def refuse(self, nodes: Iterable[Node], reason: str) -> None:
+        """Take nodes out again, for a reason that only shows in the whole partition."""
+        for node in nodes:
+            self._supported.discard(node)
+            self.reasons[node] = reason
+
     def _reason(self, node: Node) -> str | None:
         if node.target is executorch_call_delegate:
             return "it is delegated already"
@@ -138,7 +145,7 @@ class OperatorSupport(OperatorSupportBase):
         target = aten_target(node)
         if isinstance(target, HigherOrderOperator):
             return "control flow stays on the CPU"
-        if not isinstance(target, OpOverload):
+        if not isinstance(target, OpOverload) or isinstance(node.meta.get("val"), _SIZES):
             return "it computes a size, not a tensor"
         if _operator_name(target) in self._excluded or str(target) in self._excluded:
             return "its operator is excluded by the caller"
@@ -193,18 +200,28 @@ def _used_results(node: Node) -> object:
 def _reason_for_value(value: object) -> str | None:
     if value is None:
         return None
+    if isinstance(value, torch.SymInt):
+        return _reason_for_sizes([value])
     if not isinstance(value, torch.Tensor):
-        return "it takes or returns a size that is not known at export"
+        return f"it takes or returns a {type(value).__name__}"
     if value.dtype not in _DTYPES:
         return f"TensorRT has no {value.dtype} tensors"
-    if free_unbacked_symbols(value):
-        return "its shape depends on data"
-    if not is_static(value):
-        return "its shape is dynamic; engines with dynamic shapes are not built yet"
-    if value.numel() == 0:
+    reason = _reason_for_sizes(value.shape)
+    if reason is not None:
+        return reason
+    if any(isinstance(size, int) and size == 0 for size in value.shape):
         return "a tensor without elements is left to the CPU"
     if value.layout is not torch.strided:
         return f"TensorRT has no {value.layout} tensors"
+    return None
+
+
+def _reason_for_sizes(sizes: Iterable[int | torch.SymInt]) -> str | None:
+    for size in sizes:
+        try:
+            shape_range(size)
+        except UnboundedDimension as error:
+            return str(error)
     return None
 
 

@@ -22,6 +22,7 @@ from trt_et.edge_dialect import qualified_name
 from trt_et.errors import OptionError
 from trt_et.operator_support import OperatorSupport, is_compute, kept_whole, must_be_delegated
 from trt_et.partition_specs import PartitionPlan, PartitionSpecs
+from trt_et.shapes import size_symbols, tensor_symbols
 from trt_et.target_device import explicit_device, parse_device
 
 __all__ = ["Partition", "PartitionReport", "TensorRTPartitioner"]
@@ -180,18 +181,35 @@ class TensorRTPartitioner(Partitioner):
             if reason is None:
                 kept.append(nodes)
             else:
-                support.reasons.update(dict.fromkeys(nodes, reason))
+                support.refuse(nodes, reason)
         return kept
 
 
 def _propose(program: ExportedProgram, support: OperatorSupport) -> list[list[Node]]:
     """Convex groups of supported nodes, and their nodes, in program order."""
     position = {node: index for index, node in enumerate(program.graph.nodes)}
-    proposed = CapabilityBasedPartitioner(
-        program.graph_module, support, allows_single_node_partition=True
-    ).propose_partitions()
-    groups = [sorted(group.nodes, key=position.__getitem__) for group in proposed]
-    return sorted(groups, key=lambda nodes: position[nodes[0]])
+    while True:
+        proposed = CapabilityBasedPartitioner(
+            program.graph_module, support, allows_single_node_partition=True
+        ).propose_partitions()
+        groups = [sorted(group.nodes, key=position.__getitem__) for group in proposed]
+        # An engine reads sizes off its input tensors; what needs another one cannot be in it.
+        lost = [node for nodes in groups for node in _without_sizes(nodes)]
+        if not lost:
+            return sorted(groups, key=lambda nodes: position[nodes[0]])
+        support.refuse(lost, "it needs a size that no tensor input of its partition has")
+
+
+def _without_sizes(nodes: list[Node]) -> list[Node]:
+    """The nodes of a partition that take a size which none of its input tensors shows."""
+    inside = set(nodes)
+    outside = {source for node in nodes for source in node.all_input_nodes} - inside
+    shown = frozenset().union(*(tensor_symbols(source.meta.get("val")) for source in outside))
+    return [
+        node
+        for node in nodes
+        if not all(size_symbols(source.meta.get("val")) <= shown for source in node.all_input_nodes)
+    ]
 
 
 def _report(
