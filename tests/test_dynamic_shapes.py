@@ -1,0 +1,81 @@
+"""Programs with dynamic shapes: ranges in the blob, sizes read off tensors, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from torch import nn
+from torch.export import Dim
+
+from tests.lowering_helpers import blobs, lower
+from tests.models import make
+from trt_et import TensorRTPartitioner
+from trt_et.engine_info import decode_blob
+from trt_et.inspection import inspect_program
+
+
+def export_with_batch(name: str, maximum: int = 8) -> torch.export.ExportedProgram:
+    model, (x,) = make(name)
+    x = torch.cat([x, x])
+    return torch.export.export(model, (x,), dynamic_shapes=({0: Dim("batch", max=maximum)},))
+
+
+@pytest.mark.parametrize("builder", ["reference", "tensorrt_rtx"])
+@pytest.mark.parametrize("name", ["mlp", "cnn", "vit"])
+def test_a_dynamic_batch_is_one_engine_with_the_exported_range(builder, name):
+    (blob,) = blobs(lower(export_with_batch(name), builder=builder))
+    info = decode_blob(blob).info
+    for binding in info.bindings:
+        assert binding.shape[0] == -1
+        assert -1 not in binding.shape[1:]
+        assert binding.min_shape == (1, *binding.shape[1:])
+        assert binding.max_shape == (8, *binding.shape[1:])
+
+
+def test_a_derived_dimension_has_the_derived_range():
+    class Flat(nn.Module):
+        def forward(self, x):
+            return (x * 2).reshape(-1)
+
+    program = torch.export.export(
+        Flat(), (torch.randn(4, 3),), dynamic_shapes=({0: Dim("n", max=10)},)
+    )
+    (blob,) = blobs(lower(program))
+    (output,) = decode_blob(blob).info.outputs
+    assert (output.shape, output.min_shape, output.max_shape) == ((-1,), (3,), (30,))
+
+
+def test_sizes_are_no_arguments_of_the_engine():
+    partitioner = TensorRTPartitioner(builder="reference")
+    (blob,) = blobs(lower(export_with_batch("vit"), partitioner=partitioner))
+    assert len(decode_blob(blob).info.inputs) == 1
+    assert all("size" in reason for _, _, reason in partitioner.report.left_out)
+
+
+def test_an_unbounded_dimension_is_named_and_left_to_the_cpu():
+    class Add(nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    program = torch.export.export(Add(), (torch.randn(4),), dynamic_shapes=({0: Dim.DYNAMIC},))
+    partitioner = TensorRTPartitioner(builder="reference")
+    to_edge_transform_and_lower(program, partitioner=[partitioner])
+    ((_, operator, reason),) = partitioner.report.left_out
+    assert operator == "aten::add.Tensor"
+    assert "no upper bound" in reason
+    assert "max=N" in reason
+
+
+def test_a_size_that_no_input_tensor_shows_stays_out():
+    class FromSize(nn.Module):
+        def forward(self, x):
+            return torch.cumsum(x, 0), torch.zeros(x.shape[0] * 2) + 1
+
+    program = torch.export.export(
+        FromSize(), (torch.randn(4),), dynamic_shapes=({0: Dim("n", max=10)},)
+    )
+    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=["aten.cumsum"])
+    (method,) = inspect_program(lower(program, partitioner=partitioner))
+    assert method.delegates == () or all(not d.problem for d in method.delegates)
+    assert any("no tensor input" in reason for _, _, reason in partitioner.report.left_out)
