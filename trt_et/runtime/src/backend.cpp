@@ -4,6 +4,7 @@
 #include <new>
 
 #include "delegate.h"
+#include "event_tracing.h"
 
 namespace trt_et {
 namespace {
@@ -43,17 +44,21 @@ bool TensorRTBackend::is_available() const {
          }) == Error::Ok;
 }
 
-Result<DelegateHandle*> TensorRTBackend::init(BackendInitContext&, FreeableBuffer* processed,
+Result<DelegateHandle*> TensorRTBackend::init(BackendInitContext& context,
+                                              FreeableBuffer* processed,
                                               ArrayRef<CompileSpec>) const {
   std::unique_ptr<Delegate> delegate;
+  const TraceScope scope(context.event_tracer());
+  const TraceEvent event("load");
   const Error error = run([&] { return Delegate::create(processed, &delegate); });
   if (error != Error::Ok) return error;
   return delegate.release();
 }
 
-Error TensorRTBackend::execute(BackendExecutionContext&, DelegateHandle* handle,
+Error TensorRTBackend::execute(BackendExecutionContext& context, DelegateHandle* handle,
                                Span<EValue*> args) const {
   if (handle == nullptr) return Error::DelegateInvalidHandle;
+  const TraceScope scope(context.event_tracer());
   return run([&] { return static_cast<Delegate*>(handle)->execute(args); });
 }
 

@@ -4,6 +4,7 @@
 
 #include <unordered_map>
 
+#include "event_tracing.h"
 #include "streams.h"
 
 namespace trt_et {
@@ -109,6 +110,7 @@ Status Delegate::execute(Span<EValue*> arguments) {
   }
   if (status.ok() && !wait) return {};
   // After a failure too: what is queued uses memory that the caller may free next.
+  const TraceEvent event("wait");
   Status drained = api_.synchronize_stream(stream);
   return status.ok() ? std::move(drained) : std::move(status);
 }
@@ -126,7 +128,10 @@ Status Delegate::run(Span<EValue*> arguments, cuda::Stream stream, bool* wait) {
   for (size_t i = input_count_; i < arguments_.size(); ++i) {
     TRT_ET_TRY(bind_output(arguments_[i], stream));
   }
-  TRT_ET_TRY(context_->enqueue(stream));
+  {
+    const TraceEvent event("enqueue");
+    TRT_ET_TRY(context_->enqueue(stream));
+  }
   bool late = false;
   for (size_t i = input_count_; i < arguments_.size(); ++i) late = late || arguments_[i].late;
   if (late) TRT_ET_TRY(api_.synchronize_stream(stream));

@@ -1,6 +1,7 @@
 // How a delegate's arguments reach the engine: in place where they are on its device, through
 // staging memory where they are on the host or on another GPU.
 #include "delegate.h"
+#include "event_tracing.h"
 #include "streams.h"
 
 namespace trt_et {
@@ -53,6 +54,7 @@ Status Delegate::bind_input(Argument& argument, cuda::Stream stream, bool* wait)
 }
 
 Status Delegate::copy_in(Argument& argument, size_t bytes, cuda::Stream stream, bool* wait) {
+  const TraceEvent event(argument.where.kind == MemoryKind::device ? "peer copy" : "h2d");
   TRT_ET_TRY(stage(argument, bytes));
   const void* from = argument.tensor->const_data_ptr();
   if (argument.where.kind != MemoryKind::device) {
@@ -120,7 +122,11 @@ Status Delegate::finish_output(Argument& argument, cuda::Stream stream, bool* wa
 
 Status Delegate::copy_out(Argument& argument, size_t bytes, cuda::Stream stream, bool* wait) {
   void* to = argument.tensor->mutable_data_ptr();
-  if (reachable(argument.where, device_)) {
+  const bool on_device = reachable(argument.where, device_);
+  const TraceEvent event(on_device                                   ? "d2d"
+                         : argument.where.kind == MemoryKind::device ? "peer copy"
+                                                                     : "d2h");
+  if (on_device) {
     return api_.copy(to, argument.address, bytes, CopyKind::device_to_device, stream);
   }
   if (argument.where.kind != MemoryKind::device) {

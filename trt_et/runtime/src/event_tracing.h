@@ -1,0 +1,34 @@
+// What a delegate does, as events of ExecuTorch's event tracer: readable in an ETDump.
+#pragma once
+
+#include <executorch/runtime/core/event_tracer.h>
+
+namespace trt_et {
+
+// Events of this thread go to `tracer`, which may be null, as long as the scope lives.
+class TraceScope {
+ public:
+  explicit TraceScope(executorch::runtime::EventTracer* tracer);
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+  ~TraceScope();
+
+ private:
+  executorch::runtime::EventTracer* const previous_;
+};
+
+// One event, from here to the end of the scope; nothing without a tracer. The times are the host's:
+// work that is queued on a stream runs later.
+class TraceEvent {
+ public:
+  explicit TraceEvent(const char* name);
+  TraceEvent(const TraceEvent&) = delete;
+  TraceEvent& operator=(const TraceEvent&) = delete;
+  ~TraceEvent();
+
+ private:
+  executorch::runtime::EventTracer* const tracer_;
+  executorch::runtime::EventTracerEntry entry_{};
+};
+
+}  // namespace trt_et
