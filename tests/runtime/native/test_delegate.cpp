@@ -69,9 +69,13 @@ void test_bad_calls(const Bytes& blob) {
   Owned x({2, 8}, in.data()), y({2, 4}, out.data());
   EValue number(int64_t{3});
   CHECK_FAILS(call(*delegate, {}), "1 inputs and 1 outputs, but the delegate got 0");
-  CHECK_FAILS(call(*delegate, {&x.value, &y.value, &y.value}), "got 3 arguments");
-  CHECK_FAILS(call(*delegate, {&number, &y.value}), "argument 0 (input '");
-  CHECK_FAILS(call(*delegate, {&x.value, &number}), "argument 1 (output '");
+  CHECK_FAILS(call(*delegate, {&x.value, &y.value, &y.value}), "got 3 tensors");
+  CHECK_FAILS(call(*delegate, {&number, &y.value}), "got 1 tensors");
+  CHECK_FAILS(call(*delegate, {&x.value, &number}), "got 1 tensors");
+  CHECK_OK(call(*delegate, {&number, &x.value, &number, &number, &y.value, &number}));
+  out.assign(out.size(), 0.0F);
+  EValue flag(true);
+  CHECK_FAILS(call(*delegate, {&flag, &y.value}), "argument 0 (input '");
   CHECK_FAILS(call(*delegate, {&x.value, nullptr}), "is not a tensor");
   Owned ints({2, 8}, in.data(), ScalarType::Int);
   CHECK_FAILS(call(*delegate, {&ints.value, &y.value}), "is int32, expected float32");

@@ -90,20 +90,34 @@ Status Delegate::join_stream(cuda::Stream stream) {
   return {};
 }
 
-Status Delegate::execute(Span<EValue*> arguments) {
-  if (arguments.size() != arguments_.size()) {
-    return fail(Error::InvalidArgument,
-                "engine has %zu inputs and %zu outputs, but the delegate got %zu arguments",
-                input_count_, arguments_.size() - input_count_, arguments.size());
+// The sizes of dynamic shapes come among the arguments as integers. The engine has no use for them:
+// it reads every size off an input tensor.
+Status Delegate::collect(Span<EValue*> values) {
+  size_t count = 0;
+  for (EValue* value : values) {
+    if (value != nullptr && value->isInt()) continue;
+    if (count < arguments_.size()) {
+      Argument& argument = arguments_[count];
+      TRT_ET_TRY(check_tensor(argument.expected, value, count, &argument.tensor));
+    }
+    ++count;
   }
+  if (count == arguments_.size()) return {};
+  return fail(Error::InvalidArgument,
+              "engine has %zu inputs and %zu outputs, but the delegate got %zu tensors",
+              input_count_, arguments_.size() - input_count_, count);
+}
+
+Status Delegate::execute(Span<EValue*> arguments) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  TRT_ET_TRY(collect(arguments));
   cuda::DeviceGuard guard(api_);
   TRT_ET_TRY(guard.enter(device_));
   cuda::Stream stream = nullptr;
   TRT_ET_TRY(thread_stream(api_, device_, &stream));
   TRT_ET_TRY(join_stream(stream));
   bool wait = false;
-  Status status = run(arguments, stream, &wait);
+  Status status = run(stream, &wait);
   if (status.ok()) {
     status = api_.record_event(done_, stream);
     has_run_ = has_run_ || status.ok();
@@ -115,10 +129,9 @@ Status Delegate::execute(Span<EValue*> arguments) {
   return status.ok() ? std::move(drained) : std::move(status);
 }
 
-Status Delegate::run(Span<EValue*> arguments, cuda::Stream stream, bool* wait) {
+Status Delegate::run(cuda::Stream stream, bool* wait) {
   for (size_t i = 0; i < arguments_.size(); ++i) {
     Argument& argument = arguments_[i];
-    TRT_ET_TRY(check_tensor(argument.expected, arguments[i], i, &argument.tensor));
     if (i < input_count_)
       TRT_ET_TRY(check_shape(argument.expected, *argument.tensor, &argument.shape));
   }

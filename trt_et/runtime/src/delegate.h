@@ -51,7 +51,8 @@ class Delegate {
   Status load(const Blob& blob);
   Status read_arguments(const Blob& blob);
   Status read_aliases(const Blob& blob);
-  Status run(executorch::runtime::Span<EValue*> arguments, cuda::Stream stream, bool* wait);
+  Status collect(executorch::runtime::Span<EValue*> values);
+  Status run(cuda::Stream stream, bool* wait);
   Status join_stream(cuda::Stream stream);
 
   // In delegate_io.cpp: the way of each argument to and from the engine.
