@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from native_blobs import patch_program
 
 Runner = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -50,10 +52,68 @@ def test_inputs_are_ones_and_as_large_as_allowed(programs: dict[str, Any], runne
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_timings(programs: dict[str, Any], runner: Runner) -> None:
+    def lines(*more: object) -> list[str]:
+        model = programs["mlp"].path
+        done = runner("--model_path", model, "--print_output=none", *more, cuda="simulated")
+        assert done.returncode == 0, done.stderr
+        return list(done.stdout.splitlines())
+
+    assert lines("--num_executions=5") == []
+    load, first, rest = lines("--num_executions=101", "--print_timings")
+    assert re.fullmatch(r"Load: \d+\.\d us", load)
+    assert re.fullmatch(r"First run: \d+\.\d us", first)
+    number = r"(\d+\.\d) us"
+    found = re.fullmatch(
+        f"Next 100 runs: p50 {number}, p90 {number}, p99 {number}, min {number}, max {number}", rest
+    )
+    assert found is not None, rest
+    p50, p90, p99, low, high = map(float, found.groups())
+    assert 0 < low <= p50 <= p90 <= p99 <= high
+    assert len(lines("--print_timings")) == 2
+
+
+def test_cuda_flag_goes_before_the_environment(programs: dict[str, Any], runner: Runner) -> None:
+    model = programs["mlp_on_1"].path
+    done = runner("--model_path", model, "--cuda=simulated:2", cuda="simulated:1")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "events"),
+    [
+        ("mlp", {"enqueue"}),  # ExecuTorch's own operators copy.
+        ("host", {"h2d", "enqueue", "d2h", "wait"}),
+        ("planned_on_host", {"h2d", "enqueue", "d2h", "wait"}),
+        ("moved", {"peer copy", "enqueue"}),
+    ],
+)
+def test_etdump_has_the_delegates_events(
+    programs: dict[str, Any], runner: Runner, tmp_path: Path, name: str, events: set[str]
+) -> None:
+    from executorch.devtools import Inspector
+
+    trace = tmp_path / "trace.etdump"
+    program = programs["mlp" if name == "moved" else name].path
+    if name == "moved":  # The blob says cuda:1, the program's memory is on cuda:0.
+        content = program.read_bytes()
+        program = tmp_path / "moved.pte"
+        program.write_bytes(patch_program(content, b'"device_id":0', b'"device_id":1'))
+    done = runner(
+        "--model_path", program, "--etdump_path", trace, "--num_executions=3", cuda="simulated:2"
+    )
+    assert done.returncode == 0, done.stderr
+    load, execute = Inspector(etdump_path=str(trace)).event_blocks
+    assert [event.name for event in load.events if event.is_delegated_op] == ["load"]
+    found = [event for event in execute.events if event.is_delegated_op]
+    assert {event.name for event in found} == events
+    assert {len(event.perf_data.raw) for event in found} == {3}
+
+
 def test_help(runner: Runner) -> None:
     done = runner("--help")
     assert done.returncode == 0
-    for flag in ("model_path", "inputs", "output_file", "num_executions", "method_name"):
+    for flag in ("model_path", "inputs", "output_file", "num_executions", "method_name", "cuda"):
         assert f"--{flag}" in done.stdout
 
 
@@ -71,6 +131,8 @@ def test_help(runner: Runner) -> None:
         (["--method_name=backward"], "no method 'backward'; its first is 'forward'"),
         (["--inputs=a.bin,b.bin"], "has 1 tensor input(s), --inputs names 2"),
         (["--inputs=/nowhere.bin"], "/nowhere.bin: No such file"),
+        (["--cuda=fake"], "TRT_ET_CUDA is 'fake'"),
+        (["--etdump_path=/nowhere/trace"], "etdump file /nowhere/trace: No such file"),
         (["--output_file=/nowhere/out"], "/nowhere/out-0.bin: No such file"),
     ],
 )

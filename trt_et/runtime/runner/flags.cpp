@@ -17,8 +17,12 @@ constexpr const char* kUsage =
     "  --method_name NAME      method to run (default: the program's first)\n"
     "  --num_executions N      number of runs (default: 1)\n"
     "  --print_output MODE     none, summary, or all (default: all)\n"
+    "  --print_timings         times to load, of the first run, and of the others\n"
+    "  --etdump_path FILE      write ExecuTorch's event trace, with the delegates' events\n"
+    "  --cuda MODE             real, or simulated:N, instead of the environment variable "
+    "TRT_ET_CUDA\n"
     "  --help                  show this\n"
-    "TRT_ET_CUDA=simulated:N runs reference engines on N simulated GPUs.\n";
+    "Simulated GPUs, on host memory, run reference engines.\n";
 
 enum Option {
   kModelPath = 1,
@@ -27,6 +31,9 @@ enum Option {
   kMethodName,
   kNumExecutions,
   kPrintOutput,
+  kPrintTimings,
+  kEtdumpPath,
+  kCuda,
   kHelp
 };
 
@@ -37,6 +44,9 @@ constexpr option kOptions[] = {
     {"method_name", required_argument, nullptr, kMethodName},
     {"num_executions", required_argument, nullptr, kNumExecutions},
     {"print_output", required_argument, nullptr, kPrintOutput},
+    {"print_timings", no_argument, nullptr, kPrintTimings},
+    {"etdump_path", required_argument, nullptr, kEtdumpPath},
+    {"cuda", required_argument, nullptr, kCuda},
     {"help", no_argument, nullptr, kHelp},
     {nullptr, 0, nullptr, 0},
 };
@@ -96,6 +106,15 @@ bool take(int code, Flags* flags) {
       return parse_count(optarg, &flags->num_executions);
     case kPrintOutput:
       return parse_print(optarg, &flags->print_output);
+    case kPrintTimings:
+      flags->print_timings = true;
+      return true;
+    case kEtdumpPath:
+      flags->etdump_path = optarg;
+      return true;
+    case kCuda:
+      flags->cuda = optarg;
+      return true;
     default:
       return false;  // getopt has said what it is.
   }

@@ -16,6 +16,9 @@ struct Flags {
   std::string method_name;
   uint32_t num_executions = 1;
   PrintOutput print_output = PrintOutput::all;
+  bool print_timings = false;
+  std::string etdump_path;
+  std::string cuda;
 };
 
 enum class Parsed { run, done, wrong };

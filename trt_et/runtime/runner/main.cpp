@@ -7,10 +7,12 @@
 #include <cstdio>
 #include <exception>
 
+#include "etdump.h"
 #include "flags.h"
 #include "inputs.h"
 #include "memory.h"
 #include "outputs.h"
+#include "timings.h"
 
 namespace trt_et::runner {
 namespace {
@@ -27,19 +29,29 @@ int fail(const char* what, Error error) {
   return 1;
 }
 
-int execute(Method& method, const MethodMemory& memory, const Flags& flags) {
+int execute(Method& method, const MethodMemory& memory, const Flags& flags, Timings& timings) {
   Inputs inputs;
   Outputs outputs;
   if (!inputs.prepare(method, flags.inputs) || !outputs.prepare(method)) return 1;
   for (uint32_t i = 0; i < flags.num_executions; ++i) {
     if (!inputs.set(method, memory)) return 1;
+    const auto start = Clock::now();
     const Error error = method.execute();
+    timings.ran(Clock::now() - start);
     if (error != Error::Ok) return fail("execution failed", error);
   }
-  return outputs.deliver(method, memory, flags.print_output, flags.output_file) ? 0 : 1;
+  if (!outputs.deliver(method, memory, flags.print_output, flags.output_file)) return 1;
+  if (flags.print_timings) timings.print();
+  return 0;
 }
 
 int run(const Flags& flags) {
+  if (!flags.cuda.empty() && trt_et_choose_cuda(flags.cuda.c_str()) != 0) {
+    return fail("--cuda is refused", Error::InvalidArgument);
+  }
+  const auto start = Clock::now();
+  Timings timings;
+  Etdump etdump(flags.etdump_path);
   auto loader =
       MmapDataLoader::from(flags.model_path.c_str(), MmapDataLoader::MlockConfig::NoMlock);
   if (!loader.ok()) {
@@ -65,9 +77,12 @@ int run(const Flags& flags) {
   MethodMemory memory;
   if (!memory.plan(*meta))
     return fail("planned memory cannot be had", Error::MemoryAllocationFailed);
-  auto method = program->load_method(name, &memory.manager());
+  auto method = program->load_method(name, &memory.manager(), etdump.tracer());
   if (!method.ok()) return fail("loading the method failed", method.error());
-  return execute(*method, memory, flags);
+  timings.loaded(Clock::now() - start);
+  const int result = execute(*method, memory, flags, timings);
+  // After a failure too: the trace shows how far it came.
+  return etdump.write() ? result : 1;
 }
 
 }  // namespace

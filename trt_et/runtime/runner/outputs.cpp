@@ -94,18 +94,18 @@ void print_value(const EValue& value, size_t index) {
   }
 }
 
-bool write_file(const std::string& path, const std::vector<uint8_t>& bytes) {
+}  // namespace
+
+bool write_file(const char* what, const std::string& path, const void* bytes, size_t size) {
   FILE* file = std::fopen(path.c_str(), "wb");
   const bool opened = file != nullptr;
-  const size_t written =
-      opened && !bytes.empty() ? std::fwrite(bytes.data(), 1, bytes.size(), file) : 0;
+  const size_t written = opened && size > 0 ? std::fwrite(bytes, 1, size, file) : 0;
   const bool closed = opened && std::fclose(file) == 0;
-  if (closed && written == bytes.size()) return true;
-  std::fprintf(stderr, "executor_runner: output file %s: %s\n", path.c_str(), std::strerror(errno));
+  if (closed && written == size) return true;
+  std::fprintf(stderr, "executor_runner: %s file %s: %s\n", what, path.c_str(),
+               std::strerror(errno));
   return false;
 }
-
-}  // namespace
 
 bool Outputs::prepare(Method& method) {
   const auto meta = method.method_meta();
@@ -135,7 +135,8 @@ bool Outputs::deliver(Method& method, const MethodMemory& memory, PrintOutput mo
     std::vector<uint8_t> bytes;
     if (!host_bytes(value.toTensor(), memory, i, &bytes)) return false;
     if (mode != PrintOutput::none) print_tensor(value.toTensor(), bytes, i, mode);
-    if (!base.empty() && !write_file(base + "-" + std::to_string(i) + ".bin", bytes)) return false;
+    const std::string path = base + "-" + std::to_string(i) + ".bin";
+    if (!base.empty() && !write_file("output", path, bytes.data(), bytes.size())) return false;
   }
   return true;
 }

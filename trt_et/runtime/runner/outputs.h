@@ -12,6 +12,9 @@
 
 namespace trt_et::runner {
 
+// False after a message on stderr, which calls it "<what> file".
+bool write_file(const char* what, const std::string& path, const void* bytes, size_t size);
+
 class Outputs {
  public:
   // Gives memory to outputs that the program did not plan.
