@@ -13,6 +13,7 @@ Neither importing this module nor :func:`load` imports torch or executorch's Pyt
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -37,6 +38,8 @@ __all__ = [
 
 _PLUGIN: Final = "lib/libtrt_et_backend.so"
 _RUNNER: Final = "bin/executor_runner"
+# Only in executorch's wheels for CUDA. The second needs the first.
+_STOCK_CUDA: Final = ("libexecutorch_extension_cuda.so", "libexecutorch_backend_cuda.so")
 _HOW_TO_BUILD: Final = "build it with: pip install . (in the trt-et source tree)"
 _CUDA_MODE: Final = re.compile(r"real|simulated(:([1-9]|1[0-6]))?")
 
@@ -194,6 +197,7 @@ def _open(path: Path, runtime: Path) -> ctypes.CDLL:
         # The library that executorch's Python extension links, loaded first: the plugin then binds
         # to that very copy, and registers in the runtime that Python uses or will use.
         ctypes.CDLL(str(runtime))
+        _open_stock_cuda(runtime.parent)
         library = ctypes.CDLL(str(path))
     except OSError as error:
         raise PluginError(f"{path.name} cannot be loaded: {error}; {_HOW_TO_BUILD}") from error
@@ -206,6 +210,17 @@ def _open(path: Path, runtime: Path) -> ctypes.CDLL:
     if not facts["backend"]:
         raise PluginError(f"the trt-et plugin did not register itself: {facts['problem']}")
     return library
+
+
+def _open_stock_cuda(folder: Path) -> None:
+    """Let ExecuTorch's own CUDA libraries register their allocator before the plugin looks.
+
+    ExecuTorch ends the process at a second CUDA allocator: were the plugin first, these libraries
+    would do that as soon as something loads them.
+    """
+    for name in _STOCK_CUDA:
+        with contextlib.suppress(OSError):  # Not in this wheel, or no driver: then it never loads.
+            ctypes.CDLL(str(folder / name))
 
 
 def _text(function: Any) -> str:  # noqa: ANN401

@@ -1,0 +1,80 @@
+"""ExecuTorch's own CUDA libraries beside the plugin; a stand-in takes their place."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import executorch
+import pytest
+from native_environment import environment
+
+PACKAGE = Path(next(iter(executorch.__path__)))
+SOURCE = Path(__file__).with_name("stock_cuda_allocator.cpp")
+BACKEND, EXTENSION = "libexecutorch_backend_cuda.so", "libexecutorch_extension_cuda.so"
+LOAD = """
+import ctypes, sys
+from pathlib import Path
+import trt_et.runtime
+
+runtime = Path(sys.argv[1], "libexecutorch.so")
+trt_et.runtime._check_executorch = lambda plugin: runtime
+trt_et.runtime.load("simulated")
+status = trt_et.runtime.status()
+assert status["backend"] and not status["problem"], status
+print(status["allocator"])
+sys.stdout.flush()
+if len(sys.argv) > 2:
+    ctypes.CDLL(str(runtime.with_name(sys.argv[2])))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "libexecutorch.so").symlink_to(PACKAGE / "lib" / "libexecutorch.so")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler for the stand-in: install g++")
+    library = tmp_path_factory.mktemp("stand_in") / "stand_in.so"
+    flags = ["-std=c++17", "-shared", "-fPIC", "-DC10_USING_CUSTOM_GENERATED_MACROS"]
+    include = PACKAGE / "include"
+    c10 = include / "executorch/runtime/core/portable_type/c10"
+    includes = ["-isystem", include, "-isystem", c10]
+    runtime = PACKAGE / "lib" / "libexecutorch.so"
+    command = [compiler, *flags, *includes, "-o", library, SOURCE, runtime]
+    subprocess.run(command, check=True, timeout=120)
+    return library
+
+
+def load(folder: Path, *later: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", LOAD, str(folder), *later]
+    env = environment(LD_LIBRARY_PATH=str(PACKAGE / "lib"))
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("name", [BACKEND, EXTENSION])
+def test_the_stock_allocator_comes_first(folder: Path, stand_in: Path, name: str) -> None:
+    (folder / name).symlink_to(stand_in)
+    done = load(folder, name)
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
+    assert "a CUDA allocator is registered already" in done.stderr
+
+
+def test_a_stock_library_that_does_not_load_is_left_out(folder: Path) -> None:
+    (folder / BACKEND).write_text("needs libcuda.so.1\n")
+    done = load(folder)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_the_other_order_would_end_the_process(folder: Path, stand_in: Path) -> None:
+    (folder / "later.so").symlink_to(stand_in)
+    done = load(folder, "later.so")
+    assert done.stdout == "True\n"
+    assert done.returncode < 0, "executorch takes a second allocator: opening it first is needless"
