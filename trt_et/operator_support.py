@@ -16,7 +16,14 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from trt_et.edge_dialect import aten_target, qualified_name, to_aten
 from trt_et.shapes import UnboundedDimension, shape_range
 
-__all__ = ["OperatorSupport", "Refusal", "is_compute", "kept_whole", "must_be_delegated"]
+__all__ = [
+    "KEPT_WHOLE",
+    "OperatorSupport",
+    "Refusal",
+    "is_compute",
+    "kept_whole",
+    "must_be_delegated",
+]
 
 Refusal = Callable[[Node], str | None]
 """Why a node of a plain ATen graph is not taken; None where it is."""
@@ -37,16 +44,15 @@ _DTYPES: Final = frozenset(
 aten = torch.ops.aten
 
 # What TensorRT has a layer for and the Edge dialect would take apart. matmul and the pooling
-# variants become fewer, larger layers; attention and linear keep their fused kernels.
-_KEPT_WHOLE: Final[tuple[OpOverload, ...]] = (
+# variants become fewer, larger layers; attention and linear keep their fused kernels. Not here,
+# because their converters fail (Torch-TensorRT 2.13): avg_pool1d, max_pool1d.
+KEPT_WHOLE: Final[tuple[OpOverload, ...]] = (
     aten.linear.default,
     aten.matmul.default,
     aten.scaled_dot_product_attention.default,
     aten.adaptive_avg_pool1d.default,
     aten.adaptive_avg_pool2d.default,
     aten.adaptive_avg_pool3d.default,
-    aten.avg_pool1d.default,
-    aten.max_pool1d.default,
     aten.max_pool2d.default,
     aten.max_pool3d.default,
     aten.hardsigmoid.default,
@@ -233,17 +239,17 @@ def kept_whole(
     An operator counts only if *every* node that calls it is supported: what is kept whole must be
     delegated, because ExecuTorch has no CPU kernel for most of these.
     """
-    candidates = {op for op in _KEPT_WHOLE if any(node.target is op for node in graph.nodes)}
+    candidates = {op for op in KEPT_WHOLE if any(node.target is op for node in graph.nodes)}
     if not candidates:
         return []
     support = OperatorSupport(graph, refusal, excluded, candidates)
     refused = {node.target for node in support.reasons}
-    return [op for op in _KEPT_WHOLE if op in candidates and op not in refused]
+    return [op for op in KEPT_WHOLE if op in candidates and op not in refused]
 
 
 def must_be_delegated(node: Node) -> bool:
     """Whether a node calls an operator that was kept whole, for which there may be no kernel."""
-    return aten_target(node) in _KEPT_WHOLE
+    return aten_target(node) in KEPT_WHOLE
 
 
 def is_compute(nodes: Iterable[Node]) -> bool:

@@ -15,7 +15,7 @@ import contextlib
 import io
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -288,11 +288,16 @@ class Network:
         return memoryview(host).cast("B")
 
 
-def build_network(request: BuildRequest, **options: Any) -> Network:  # noqa: ANN401
+def build_network(
+    request: BuildRequest,
+    rewrites: Sequence[Callable[[GraphModule], None]] = (),
+    **options: Any,  # noqa: ANN401
+) -> Network:
     """Fill a TensorRT network with one partition.
 
     Args:
         request: The partition; its placeholders become the network's inputs, by name.
+        rewrites: Applied to the plain ATen graph, constants as attributes, before it is converted.
         options: Fields of Torch-TensorRT's ``CompilationSettings``.
 
     Raises:
@@ -302,7 +307,7 @@ def build_network(request: BuildRequest, **options: Any) -> Network:  # noqa: AN
     with _without_gpu(), _quietly():
         options.setdefault("optimization_level", request.options.optimization_level)
         settings = _settings(**options)
-        module = _module_for_converters(request.lowered, settings)
+        module = _module_for_converters(request.lowered, rewrites, settings)
         interpreter = _interpret(module, request, settings)
         config = interpreter._populate_trt_builder_config()
     import tensorrt  # Torch-TensorRT's alias of the flavour that it uses.
@@ -358,7 +363,11 @@ def _input(binding: Binding) -> Any:  # noqa: ANN401
     return Input(shape=binding.shape, dtype=dtype)
 
 
-def _module_for_converters(lowered: LoweredPartition, settings: Any) -> GraphModule:  # noqa: ANN401
+def _module_for_converters(
+    lowered: LoweredPartition,
+    rewrites: Sequence[Callable[[GraphModule], None]],
+    settings: Any,  # noqa: ANN401
+) -> GraphModule:
     """The partition as Torch-TensorRT lowers it, its constants as attributes."""
     from torch_tensorrt.dynamo.lowering import post_lowering
 
@@ -367,6 +376,8 @@ def _module_for_converters(lowered: LoweredPartition, settings: Any) -> GraphMod
         if node.op == "call_function" and node.target in decomposed_operators():
             _inline_decomposition(module, node)
     module.recompile()
+    for rewrite in rewrites:
+        rewrite(module)
     lowered_module: GraphModule = post_lowering(module, settings)
     return lowered_module
 

@@ -7,6 +7,7 @@ from typing import Any
 from trt_et.builders.converters import Network, build_network
 from trt_et.builders.host import target_platform
 from trt_et.builders.protocol import BuildRequest
+from trt_et.builders.rewrites import add_bias_behind_split
 from trt_et.engine_info import EngineInfo, encode_blob
 from trt_et.errors import OptionError
 
@@ -24,7 +25,7 @@ class TensorRTRTXBuilder:
 
     def build(self, request: BuildRequest) -> bytes:
         """See :meth:`trt_et.builders.EngineBuilder.build`."""
-        network = build_network(request)
+        network = build_network(request, [add_bias_behind_split])
         capabilities = request.options.compute_capabilities
         _set_targets(network, capabilities)
         engine = network.serialize(request.partition)
