@@ -1,6 +1,9 @@
 # make demo     set everything up and run all-MiniLM-L6-v2 through TensorRT-RTX and reference engines
 # make test     set everything up, lint, and run the tests
 # make lint     ruff, mypy --strict, clang-format
+# make test-native       the C++ tests under the address and undefined-behaviour sanitizers, and 1 M
+#                        mutants of engine blobs; FUZZ_MUTANTS=n for another number
+# make test-native-tsan  the C++ tests under the thread sanitizer
 # make clean    remove what the others made
 #
 # Everything is installed into .venv; a second run finds it there.
@@ -12,9 +15,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 NATIVE_SOURCES := CMakeLists.txt $(shell find trt_et/runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
 FORMATTED := $(filter %.cpp %.h,$(NATIVE_SOURCES))
 TOOLS := $(VENV)/.tools
+comma := ,
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint clean setup
+# For the native tests: a reference engine, and one build a sanitizer.
+NATIVE_BLOB := build/native/blob
+FUZZ_MUTANTS ?= 1000000
+JOBS ?= 2
+
+.PHONY: demo test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -42,6 +51,26 @@ lint: $(INSTALLED)
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
+$(NATIVE_BLOB): $(INSTALLED) tests/runtime/native/make_blob.py tests/runtime/native_programs.py
+	$(BIN)/python tests/runtime/native/make_blob.py $@
+
+# $(call build-native,FOLDER,SANITIZERS)
+define build-native
+	$(BIN)/cmake -S . -B build/$(1) -G Ninja --log-level=WARNING \
+	  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python \
+	  -DTRT_ET_BUILD_TESTS=ON -DTRT_ET_SANITIZE=$(2)
+	$(BIN)/cmake --build build/$(1) --parallel $(JOBS) --target trt_et_native_tests
+endef
+
+test-native: $(INSTALLED) $(NATIVE_BLOB)
+	$(call build-native,asan,address$(comma)undefined)
+	TRT_ET_FUZZ_MUTANTS=$(FUZZ_MUTANTS) ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1 \
+	  UBSAN_OPTIONS=print_stacktrace=1 build/asan/tests/runtime/native/trt_et_native_tests $(NATIVE_BLOB)
+
+test-native-tsan: $(INSTALLED) $(NATIVE_BLOB)
+	$(call build-native,tsan,thread)
+	TSAN_OPTIONS=halt_on_error=1 build/tsan/tests/runtime/native/trt_et_native_tests $(NATIVE_BLOB)
 
 clean:
 	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,6 +9,7 @@
 int main(int argc, char** argv) {
   executorch::runtime::runtime_init();
   test_crc32c();
+  test_blob_fuzz();
   test_simulator();
   if (argc > 1) test_delegate(argv[1]);
   std::printf("native tests passed%s\n", argc > 1 ? "" : " (no blob given: delegate not tested)");

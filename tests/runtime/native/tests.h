@@ -1,5 +1,6 @@
 #pragma once
 
+void test_blob_fuzz();
 void test_crc32c();
 void test_simulator();
 void test_delegate(const char* blob_file);
