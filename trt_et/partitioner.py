@@ -3,59 +3,26 @@
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
+from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
-from executorch.exir.backend.utils import tag_constant_data
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
-from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
 from trt_et.backend import TensorRTBackend, check_no_conflict
 from trt_et.builders import BuildOptions, EngineBuilder, make_builder
 from trt_et.claims import refusal_for
-from trt_et.edge_dialect import qualified_name
 from trt_et.errors import OptionError
-from trt_et.operator_support import OperatorSupport, is_compute, kept_whole, must_be_delegated
+from trt_et.grouping import group_nodes, tag_constants
+from trt_et.operator_support import OperatorSupport, kept_whole
 from trt_et.partition_specs import PartitionPlan, PartitionSpecs
-from trt_et.shapes import size_symbols, tensor_symbols
+from trt_et.report import Partition, PartitionReport, describe_partition, make_report
 from trt_et.target_device import explicit_device, parse_device
 
 __all__ = ["Partition", "PartitionReport", "TensorRTPartitioner"]
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Partition:
-    """One part of a program that becomes one engine.
-
-    Attributes:
-        index: Its number, counted in program order.
-        name: ``tensorrt_<index>``.
-        operators: The operators that it holds, in program order.
-    """
-
-    index: int
-    name: str
-    operators: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class PartitionReport:
-    """What :meth:`TensorRTPartitioner.partition` decided.
-
-    Attributes:
-        partitions: The engines to be.
-        left_out: For every other operator call: node name, operator, and the reason.
-    """
-
-    partitions: tuple[Partition, ...]
-    left_out: tuple[tuple[str, str, str], ...]
 
 
 DeviceChoice = str | int | Callable[[Partition], str | int]
@@ -116,23 +83,30 @@ class TensorRTPartitioner(Partitioner):
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes of an Edge program that become engines; nothing is built yet."""
         check_no_conflict()
-        support = OperatorSupport(
-            exported_program.graph, refusal_for(self._builder), self._excluded
-        )
-        groups = self._worthwhile(_propose(exported_program, support), support)
-        partitions = []
         tags: dict[str, DelegationSpec] = {}
-        for index, nodes in enumerate(groups):
-            name = f"tensorrt_{index}"
-            found = Partition(index, name, tuple(qualified_name(node) for node in nodes))
+        for partition, nodes in self._plan(exported_program):
             for node in nodes:
-                node.meta["delegation_tag"] = name
-            tags[name] = DelegationSpec(TensorRTBackend.__name__, self._specs(found))
-            partitions.append(found)
-        tag_constant_data(exported_program)
-        self.report = _report(exported_program, partitions, support)
-        _log_report(self.report)
+                node.meta["delegation_tag"] = partition.name
+            tags[partition.name] = DelegationSpec(TensorRTBackend.__name__, self._specs(partition))
+        tag_constants(exported_program)
         return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
+
+    def explain(self, program: ExportedProgram) -> PartitionReport:
+        """What lowering this program would do: partitions, boundaries, reasons. Builds nothing.
+
+        Args:
+            program: As ``torch.export`` returns it; it is not changed.
+        """
+        planner = _Planner(self)
+        to_edge_transform_and_lower(program, partitioner=[planner])
+        return planner.report
+
+    def _plan(self, program: ExportedProgram) -> list[tuple[Partition, list[Node]]]:
+        support = OperatorSupport(program.graph, refusal_for(self._builder), self._excluded)
+        groups = group_nodes(program, support, self._min_block_size)
+        parts = [describe_partition(program, index, nodes) for index, nodes in enumerate(groups)]
+        self.report = make_report(program, parts, support)
+        return list(zip(parts, groups, strict=True))
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
@@ -169,73 +143,24 @@ class TensorRTPartitioner(Partitioner):
             # Verbatim: ExecuTorch judges the spec (b"cpu" keeps tensors on the host).
             return 0
 
-    def _worthwhile(self, groups: list[list[Node]], support: OperatorSupport) -> list[list[Node]]:
-        kept = []
-        for nodes in groups:
-            reason = None
-            if not any(must_be_delegated(node) for node in nodes):
-                if not is_compute(nodes):
-                    reason = "alone it only rearranges memory, which is no work for an engine"
-                elif len(nodes) < self._min_block_size:
-                    reason = f"its partition is smaller than min_block_size={self._min_block_size}"
-            if reason is None:
-                kept.append(nodes)
-            else:
-                support.refuse(nodes, reason)
-        return kept
 
+class _Planner(Partitioner):
+    """Goes through lowering with another partitioner's choices, and claims nothing itself."""
 
-def _propose(program: ExportedProgram, support: OperatorSupport) -> list[list[Node]]:
-    """Convex groups of supported nodes, and their nodes, in program order."""
-    position = {node: index for index, node in enumerate(program.graph.nodes)}
-    while True:
-        proposed = CapabilityBasedPartitioner(
-            program.graph_module, support, allows_single_node_partition=True
-        ).propose_partitions()
-        groups = [sorted(group.nodes, key=position.__getitem__) for group in proposed]
-        # An engine reads sizes off its input tensors; what needs another one cannot be in it.
-        lost = [node for nodes in groups for node in _without_sizes(nodes)]
-        if not lost:
-            return sorted(groups, key=lambda nodes: position[nodes[0]])
-        support.refuse(lost, "it needs a size that no tensor input of its partition has")
+    def __init__(self, planned: TensorRTPartitioner) -> None:
+        super().__init__()
+        self._planned = planned
+        self.report = PartitionReport((), ())
 
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        self._planned._plan(exported_program)
+        self.report = self._planned.report or self.report
+        return PartitionResult(tagged_exported_program=exported_program, partition_tags={})
 
-def _without_sizes(nodes: list[Node]) -> list[Node]:
-    """The nodes of a partition that take a size which none of its input tensors shows."""
-    inside = set(nodes)
-    outside = {source for node in nodes for source in node.all_input_nodes} - inside
-    shown = frozenset().union(*(tensor_symbols(source.meta.get("val")) for source in outside))
-    return [
-        node
-        for node in nodes
-        if not all(size_symbols(source.meta.get("val")) <= shown for source in node.all_input_nodes)
-    ]
+    def ops_to_not_decompose(
+        self, ep: ExportedProgram
+    ) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
+        return self._planned.ops_to_not_decompose(ep)
 
-
-def _report(
-    program: ExportedProgram, partitions: list[Partition], support: OperatorSupport
-) -> PartitionReport:
-    left_out = tuple(
-        (node.name, qualified_name(node), support.reasons[node])
-        for node in program.graph.nodes
-        if node in support.reasons
-    )
-    return PartitionReport(tuple(partitions), left_out)
-
-
-def _log_report(report: PartitionReport) -> None:
-    for name, operator, reason in report.left_out:
-        _log.debug("%s (%s) stays out: %s", name, operator, reason)
-    if report.partitions:
-        _log.info(
-            "%d partition(s) for TensorRT with %d operators; %d stay out",
-            len(report.partitions),
-            sum(len(partition.operators) for partition in report.partitions),
-            len(report.left_out),
-        )
-        return
-    reasons = dict.fromkeys(f"{op}: {why}" for _, op, why in report.left_out)
-    _log.warning(
-        "nothing in this program goes to TensorRT, and the .pte will hold no engine. %s",
-        "; ".join(list(reasons)[:5]) or "The program calls no operator",
-    )
+    def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
+        return self._planned.transform_for_pre_decomposition(exported_program)

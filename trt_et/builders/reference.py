@@ -7,9 +7,16 @@ so, and a real TensorRT runtime rejects it.
 
 from __future__ import annotations
 
+import logging
+from functools import cache
 from importlib.metadata import version
 
-from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge
+from executorch.exir import (
+    EdgeCompileConfig,
+    ExecutorchBackendConfig,
+    ExecutorchProgramManager,
+    to_edge,
+)
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
@@ -19,6 +26,8 @@ from trt_et.engine_info import REFERENCE_BUILDER, EngineInfo, encode_blob
 from trt_et.errors import BuilderError
 
 __all__ = ["ReferenceBuilder"]
+
+_log = logging.getLogger(__name__)
 
 
 class ReferenceBuilder:
@@ -36,9 +45,8 @@ class ReferenceBuilder:
             raise BuilderError("the reference builder takes no custom objects")
         _forget_pending_symbols(lowered.program)
         edge = to_edge(lowered.program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
-        engine = edge.to_executorch(
-            ExecutorchBackendConfig(enable_non_cpu_memory_planning=False)
-        ).buffer
+        nested = edge.to_executorch(ExecutorchBackendConfig(enable_non_cpu_memory_planning=False))
+        _warn_of_missing_kernels(nested, request.partition)
         info = EngineInfo(
             bindings=lowered.bindings,
             device_id=request.device_id,
@@ -47,7 +55,7 @@ class ReferenceBuilder:
             hardware_compatible=True,
             target_platform=target_platform(),
         )
-        return encode_blob(engine, info)
+        return encode_blob(nested.buffer, info)
 
 
 def _forget_pending_symbols(program: ExportedProgram) -> None:
@@ -62,3 +70,27 @@ def _forget_pending_symbols(program: ExportedProgram) -> None:
         if environment is not None:
             environment.pending_fresh_unbacked_symbols.clear()
             return
+
+
+@cache
+def _kernels() -> frozenset[str]:
+    from executorch.runtime import Runtime
+
+    return frozenset(Runtime.get().operator_registry.operator_names)
+
+
+def _warn_of_missing_kernels(nested: ExecutorchProgramManager, partition: str) -> None:
+    """Say which kernels the stock runtime lacks: TensorRT runs more than ExecuTorch's CPU does."""
+    needed = {
+        f"{operator.name}.{operator.overload}".rstrip(".")
+        for plan in nested.executorch_program.execution_plan
+        for operator in plan.operators
+    }
+    missing = sorted(needed - _kernels())
+    if missing:
+        _log.warning(
+            "partition %s: its reference engine needs %s, for which the stock ExecuTorch runtime "
+            "has no CPU kernel; it loads only where one is registered (TensorRT needs none)",
+            partition,
+            ", ".join(missing),
+        )

@@ -1,0 +1,73 @@
+"""Flows of this backend for ExecuTorch's backend test suite.
+
+``trt_reference`` lowers, runs on a simulated GPU in the stock runtime and compares with eager;
+``trt_rtx`` lowers and builds real TensorRT-RTX engines.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from executorch.backends.test.harness import Tester as TesterBase
+from executorch.backends.test.harness.stages import (
+    Partition,
+    StageType,
+    ToEdgeTransformAndLower,
+)
+from executorch.backends.test.suite.flow import TestFlow
+from executorch.exir import EdgeCompileConfig
+
+from trt_et import TensorRTPartitioner
+from trt_et.inspection import inspect_program
+
+
+class _Tester(TesterBase):
+    builder: str
+
+    def __init__(
+        self, module: torch.nn.Module, example_inputs: Any, dynamic_shapes: Any = None, **_: Any
+    ) -> None:
+        def lower(**options: Any) -> ToEdgeTransformAndLower:
+            return ToEdgeTransformAndLower(
+                default_partitioner_cls=lambda: TensorRTPartitioner(builder=self.builder),
+                edge_compile_config=EdgeCompileConfig(),
+                **options,
+            )
+
+        def partition() -> Partition:
+            return Partition(partitioner=TensorRTPartitioner(builder=self.builder))
+
+        stages = TesterBase.default_stage_classes() | {
+            StageType.PARTITION: partition,
+            StageType.TO_EDGE_TRANSFORM_AND_LOWER: lower,
+        }
+        super().__init__(module, example_inputs, stages, dynamic_shapes)
+
+
+class ReferenceTester(_Tester):
+    builder = "reference"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        import trt_et.runtime
+
+        trt_et.runtime.load(cuda="simulated:1")
+        super().__init__(*args, **kwargs)
+
+
+class RTXTester(_Tester):
+    builder = "tensorrt_rtx"
+
+    def run_method_and_compare_outputs(self, *_: Any, **__: Any) -> RTXTester:
+        """Check the engines instead: running them needs a GPU."""
+        (method,) = inspect_program(bytes(self.get_artifact()))
+        for delegate in method.delegates:
+            assert not delegate.problem, delegate.problem
+            assert delegate.engine_size > 0
+        return self
+
+
+FLOWS = [
+    TestFlow("trt_reference", backend="tensorrt", tester_factory=ReferenceTester),
+    TestFlow("trt_rtx", backend="tensorrt", tester_factory=RTXTester),
+]

@@ -1,0 +1,73 @@
+"""From supported nodes to partitions: convex, whole, and worth an engine."""
+
+from __future__ import annotations
+
+from executorch.exir.backend.utils import tag_constant_data
+from torch.export import ExportedProgram
+from torch.fx import Node
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+
+from trt_et.operator_support import OperatorSupport, is_compute, must_be_delegated
+from trt_et.shapes import size_symbols, tensor_symbols
+
+__all__ = ["group_nodes", "tag_constants"]
+
+
+def group_nodes(
+    program: ExportedProgram, support: OperatorSupport, min_block_size: int
+) -> list[list[Node]]:
+    """Convex groups of supported nodes, and their nodes, in program order.
+
+    Args:
+        program: Edge dialect; not changed.
+        support: What an engine can hold; what is dropped here is refused there, with the reason.
+        min_block_size: Smallest number of nodes worth an engine.
+    """
+    position = {node: index for index, node in enumerate(program.graph.nodes)}
+    while True:
+        proposed = CapabilityBasedPartitioner(
+            program.graph_module, support, allows_single_node_partition=True
+        ).propose_partitions()
+        groups = [sorted(group.nodes, key=position.__getitem__) for group in proposed]
+        # An engine reads sizes off its input tensors; what needs another one cannot be in it.
+        lost = [node for nodes in groups for node in _without_sizes(nodes)]
+        if not lost:
+            break
+        support.refuse(lost, "it needs a size that no tensor input of its partition has")
+    groups.sort(key=lambda nodes: position[nodes[0]])
+    return [nodes for nodes in groups if _is_worth_an_engine(nodes, support, min_block_size)]
+
+
+def tag_constants(program: ExportedProgram) -> None:
+    """Give weights the tag of the partition that uses them; never a buffer that changes."""
+    tag_constant_data(program)
+    signature = program.graph_signature
+    mutated = set(signature.buffers_to_mutate.values())
+    for node in program.graph.nodes:
+        # What counts as mutated has changed between releases of tag_constant_data.
+        if node.op == "placeholder" and signature.inputs_to_buffers.get(node.name) in mutated:
+            node.meta.pop("delegation_tag", None)
+
+
+def _without_sizes(nodes: list[Node]) -> list[Node]:
+    """The nodes of a partition that take a size which none of its input tensors shows."""
+    inside = set(nodes)
+    outside = {source for node in nodes for source in node.all_input_nodes} - inside
+    shown = frozenset().union(*(tensor_symbols(source.meta.get("val")) for source in outside))
+    return [
+        node
+        for node in nodes
+        if not all(size_symbols(source.meta.get("val")) <= shown for source in node.all_input_nodes)
+    ]
+
+
+def _is_worth_an_engine(nodes: list[Node], support: OperatorSupport, min_block_size: int) -> bool:
+    if any(must_be_delegated(node) for node in nodes):
+        return True
+    if not is_compute(nodes):
+        support.refuse(nodes, "alone it only rearranges memory, which is no work for an engine")
+        return False
+    if len(nodes) < min_block_size:
+        support.refuse(nodes, f"its partition is smaller than min_block_size={min_block_size}")
+        return False
+    return True
