@@ -4,6 +4,7 @@
 # make test-native       the C++ tests under the address and undefined-behaviour sanitizers, and 1 M
 #                        mutants of engine blobs; FUZZ_MUTANTS=n for another number
 # make test-native-tsan  the C++ tests under the thread sanitizer
+# make coverage ExecuTorch's backend test suite on this backend, XNNPACK and portable; docs/coverage.*
 # make clean    remove what the others made
 #
 # Everything is installed into .venv; a second run finds it there.
@@ -23,7 +24,7 @@ NATIVE_BLOB := build/native/blob
 FUZZ_MUTANTS ?= 1000000
 JOBS ?= 2
 
-.PHONY: demo test test-native test-native-tsan lint clean setup
+.PHONY: coverage demo test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -71,6 +72,16 @@ test-native: $(INSTALLED) $(NATIVE_BLOB)
 test-native-tsan: $(INSTALLED) $(NATIVE_BLOB)
 	$(call build-native,tsan,thread)
 	TSAN_OPTIONS=halt_on_error=1 build/tsan/tests/runtime/native/trt_et_native_tests $(NATIVE_BLOB)
+
+# About a quarter of an hour a flow on two cores.
+SUITE = $(shell $(BIN)/python -c "import importlib.util as u; print(*u.find_spec('executorch').submodule_search_locations)")/backends/test/suite
+coverage: $(INSTALLED)
+	mkdir -p build/coverage
+	for flow in trt_reference trt_rtx xnnpack portable; do \
+	  OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR) $(BIN)/python -m pytest -p tests.coverage.plugin -p no:cacheprovider \
+	    --numprocesses 2 --flows $$flow --results build/coverage/$$flow.json -q --no-header $(SUITE)/operators; \
+	done; true
+	$(BIN)/python -m tests.coverage.report build/coverage/*.json
 
 clean:
 	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

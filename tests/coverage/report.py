@@ -1,0 +1,72 @@
+"""docs/coverage.json and docs/coverage.md from the results of the suite's runs.
+
+python -m tests.coverage.report RESULTS.json [RESULTS.json ...]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def summarize(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures of one flow; skipped cases (no valid test for any backend) do not count."""
+    counted = [entry for entry in entries if entry["result"] != "SKIPPED"]
+    failed = [e for e in counted if not e["result"].startswith("SUCCESS")]
+    reasons = Counter(op for entry in counted for op in entry["undelegated_ops"])
+    return {
+        "cases": len(counted),
+        "skipped": len(entries) - len(counted),
+        "lowered": sum(entry["result"] != "LOWER_FAIL" for entry in counted),
+        "delegated": sum(entry["delegated"] for entry in counted),
+        "passed": len(counted) - len(failed),
+        "failed": [{"case": e["case"], "result": e["result"], "error": e["error"]} for e in failed],
+        "left_to_the_cpu": dict(reasons.most_common()),
+    }
+
+
+def main(paths: list[str]) -> None:
+    """Write both files."""
+    entries = [entry for path in paths for entry in json.loads(Path(path).read_text())]
+    flows = {
+        name: summarize([entry for entry in entries if entry["flow"] == name])
+        for name in sorted({entry["flow"] for entry in entries})
+    }
+    versions = {name: version(name) for name in ("executorch", "torch")}
+    document = {"versions": versions, "flows": flows}
+    (DOCS / "coverage.json").write_text(json.dumps(document, indent=2) + "\n")
+    (DOCS / "coverage.md").write_text(_markdown(versions, flows))
+
+
+def _markdown(versions: dict[str, str], flows: dict[str, Any]) -> str:
+    lines = [
+        "# Coverage",
+        "",
+        "ExecuTorch's own backend test suite (`executorch.backends.test.suite`, operators), run by",
+        f"`make coverage`; executorch {versions['executorch']}, torch {versions['torch']}.",
+        "",
+        "| flow | cases | lowered | delegated | passed | failed |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| `{name}` | {f['cases']} | {f['lowered']} | {f['delegated']} | {f['passed']} | "
+        f"{len(f['failed'])} |"
+        for name, f in flows.items()
+    ]
+    for name, figures in flows.items():
+        if figures["failed"]:
+            lines += ["", f"## Failures of `{name}`", ""]
+        for entry in figures["failed"]:
+            first = (entry["error"].splitlines() or [""])[0][:160]
+            lines.append(f"- `{entry['case']}`: {entry['result']}: {first}")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
