@@ -5,6 +5,7 @@
 #                        mutants of engine blobs; FUZZ_MUTANTS=n for another number
 # make test-native-tsan  the C++ tests under the thread sanitizer
 # make coverage ExecuTorch's backend test suite on this backend, XNNPACK and portable; docs/coverage.*
+# make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
 # make clean    remove what the others made
 #
 # Everything is installed into .venv; a second run finds it there.
@@ -24,7 +25,7 @@ NATIVE_BLOB := build/native/blob
 FUZZ_MUTANTS ?= 1000000
 JOBS ?= 2
 
-.PHONY: coverage demo test test-native test-native-tsan lint clean setup
+.PHONY: bench-runtime coverage demo test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -56,21 +57,21 @@ test: lint
 $(NATIVE_BLOB): $(INSTALLED) tests/runtime/native/make_blob.py tests/runtime/native_programs.py
 	$(BIN)/python tests/runtime/native/make_blob.py $@
 
-# $(call build-native,FOLDER,SANITIZERS)
+# $(call build-native,FOLDER,TARGET,OPTIONS)
 define build-native
-	$(BIN)/cmake -S . -B build/$(1) -G Ninja --log-level=WARNING \
-	  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python \
-	  -DTRT_ET_BUILD_TESTS=ON -DTRT_ET_SANITIZE=$(2)
-	$(BIN)/cmake --build build/$(1) --parallel $(JOBS) --target trt_et_native_tests
+	$(BIN)/cmake -S . -B build/$(1) -G Ninja --log-level=WARNING $(3) \
+	  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python
+	$(BIN)/cmake --build build/$(1) --parallel $(JOBS) --target $(2)
 endef
 
 test-native: $(INSTALLED) $(NATIVE_BLOB)
-	$(call build-native,asan,address$(comma)undefined)
+	$(call build-native,asan,trt_et_native_tests,-DTRT_ET_BUILD_TESTS=ON \
+	  -DTRT_ET_SANITIZE=address$(comma)undefined)
 	TRT_ET_FUZZ_MUTANTS=$(FUZZ_MUTANTS) ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1 \
 	  UBSAN_OPTIONS=print_stacktrace=1 build/asan/tests/runtime/native/trt_et_native_tests $(NATIVE_BLOB)
 
 test-native-tsan: $(INSTALLED) $(NATIVE_BLOB)
-	$(call build-native,tsan,thread)
+	$(call build-native,tsan,trt_et_native_tests,-DTRT_ET_BUILD_TESTS=ON -DTRT_ET_SANITIZE=thread)
 	TSAN_OPTIONS=halt_on_error=1 build/tsan/tests/runtime/native/trt_et_native_tests $(NATIVE_BLOB)
 
 # About a quarter of an hour a flow on two cores.
@@ -82,6 +83,10 @@ coverage: $(INSTALLED)
 	    --numprocesses 2 --flows $$flow --results build/coverage/$$flow.json -q --no-header $(SUITE)/operators; \
 	done; true
 	$(BIN)/python -m tests.coverage.report build/coverage/*.json
+
+bench-runtime: $(INSTALLED)
+	$(call build-native,bench,trt_et_bench,-DTRT_ET_BUILD_BENCHMARKS=ON)
+	$(BIN)/python benchmarks/runtime.py --binary build/bench/benchmarks/native/trt_et_bench
 
 clean:
 	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,87 @@
+#include "loaded_method.h"
+
+#include <executorch/runtime/core/device_allocator.h>
+#include <trt_et/runtime.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace trt_et::bench {
+
+using executorch::extension::MmapDataLoader;
+using executorch::runtime::Error;
+using executorch::runtime::EValue;
+using executorch::runtime::Program;
+using executorch::runtime::Tag;
+using executorch::runtime::etensor::DeviceType;
+using executorch::runtime::etensor::Tensor;
+using executorch::runtime::etensor::TensorImpl;
+
+void die(const std::string& what) {
+  std::fprintf(stderr, "trt_et_bench: %s: %s\n", what.c_str(), trt_et_last_error());
+  std::exit(1);
+}
+
+LoadedMethod::LoadedMethod(const std::string& path) {
+  auto loader = MmapDataLoader::from(path.c_str(), MmapDataLoader::MlockConfig::NoMlock);
+  if (!loader.ok()) die(path + " cannot be opened");
+  loader_.emplace(std::move(*loader));
+  auto program = Program::load(&*loader_, Program::Verification::Minimal);
+  if (!program.ok()) die(path + " is not a program");
+  program_.emplace(std::move(*program));
+  const char* name = *program_->get_method_name(0);
+  if (!memory_.plan(*program_->method_meta(name))) die(path + " gets no memory");
+  auto method = program_->load_method(name, &memory_.manager());
+  if (!method.ok()) die(path + " does not load");
+  method_.emplace(std::move(*method));
+}
+
+LoadedMethod::~LoadedMethod() {
+  method_.reset();
+  auto* allocator = executorch::runtime::get_device_allocator(DeviceType::CUDA);
+  for (void* pointer : device_) allocator->deallocate(pointer, 0);
+}
+
+void* LoadedMethod::memory_of(size_t bytes, bool on_device) {
+  host_.emplace_back(new uint8_t[bytes + 1]);
+  const std::vector<float> ones(bytes / sizeof(float), 1.0F);
+  std::memcpy(host_.back().get(), ones.data(), ones.size() * sizeof(float));
+  if (!on_device) return host_.back().get();
+  auto* allocator = executorch::runtime::get_device_allocator(DeviceType::CUDA);
+  auto pointer = allocator->allocate(bytes, 0);
+  if (!pointer.ok()) die("no device memory");
+  device_.push_back(*pointer);
+  if (allocator->copy_host_to_device(*pointer, host_.back().get(), bytes, 0) != Error::Ok) {
+    die("an input cannot be copied to its device");
+  }
+  return *pointer;
+}
+
+void LoadedMethod::bind(bool on_device) {
+  const auto meta = method_->method_meta();
+  for (size_t i = 0; i < method_->inputs_size(); ++i) {
+    if (*meta.input_tag(i) != Tag::Tensor) continue;
+    const auto info = *meta.input_tensor_meta(i);
+    std::vector<int32_t> sizes(info.sizes().begin(), info.sizes().end());
+    std::vector<uint8_t> order(info.dim_order().begin(), info.dim_order().end());
+    std::vector<int32_t> strides(sizes.size());
+    int32_t stride = 1;
+    for (size_t d = order.size(); d-- > 0; stride *= sizes[order[d]]) strides[order[d]] = stride;
+    TensorImpl impl(info.scalar_type(), static_cast<ssize_t>(sizes.size()), sizes.data(),
+                    memory_of(info.nbytes(), on_device), order.data(), strides.data());
+    if (method_->set_input(EValue(Tensor(&impl)), i) != Error::Ok) die("an input is refused");
+  }
+  for (size_t i = 0; i < method_->outputs_size(); ++i) {
+    const EValue& value = method_->get_output(i);
+    const auto info = meta.output_tensor_meta(i);
+    if (!value.isTensor() || !info.ok() || info->is_memory_planned()) continue;
+    (void)method_->set_output_data_ptr(memory_of(info->nbytes(), on_device), info->nbytes(), i);
+  }
+}
+
+void LoadedMethod::execute() {
+  if (method_->execute() != Error::Ok) die("a run failed");
+}
+
+}  // namespace trt_et::bench

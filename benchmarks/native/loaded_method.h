@@ -1,0 +1,43 @@
+// A method of a .pte, loaded and given inputs.
+#pragma once
+
+#include <executorch/extension/data_loader/mmap_data_loader.h>
+#include <executorch/runtime/executor/method.h>
+#include <executorch/runtime/executor/program.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "memory.h"
+
+namespace trt_et::bench {
+
+// Prints the reason and ends the process: a benchmark has nothing to go on with.
+[[noreturn]] void die(const std::string& what);
+
+class LoadedMethod {
+ public:
+  explicit LoadedMethod(const std::string& path);
+  ~LoadedMethod();
+
+  // Inputs of ones and outputs, on the host, or in memory of GPU 0 for a program without copies.
+  void bind(bool on_device);
+
+  void execute();
+
+  executorch::runtime::Method& method() { return *method_; }
+
+ private:
+  void* memory_of(size_t bytes, bool on_device);
+
+  std::optional<executorch::extension::MmapDataLoader> loader_;
+  std::optional<executorch::runtime::Program> program_;
+  runner::MethodMemory memory_;
+  std::optional<executorch::runtime::Method> method_;
+  std::vector<std::unique_ptr<uint8_t[]>> host_;
+  std::vector<void*> device_;
+};
+
+}  // namespace trt_et::bench

@@ -1,0 +1,206 @@
+// The measurements of benchmarks/runtime.py that are taken in C++, one a process, as "name value"
+// lines:
+//
+//   trt_et_bench load PROGRAM ENGINE ROUNDS     a .pte, and its only engine (a nested program)
+//   trt_et_bench counts PROGRAM host|device     of the simulated GPUs, for one steady call
+//   trt_et_bench threads PROGRAM NOOP ROUNDS    throughput of one and of two threads
+//   trt_et_bench share PROGRAM METHODS          GPU memory of several methods
+#include <dlfcn.h>
+#include <executorch/runtime/platform/runtime.h>
+#include <malloc.h>
+#include <trt_et/runtime.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "loaded_method.h"
+
+// The wheel has this library and not its header.
+namespace executorch::extension::threadpool {
+class ThreadPool {
+ public:
+  bool _unsafe_reset_threadpool(uint32_t threads);
+};
+ThreadPool* get_threadpool();
+}  // namespace executorch::extension::threadpool
+
+namespace trt_et::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void print(const char* name, double value) { std::printf("%s %.9g\n", name, value); }
+
+trt_et_sim_stats stats() {
+  trt_et_sim_stats found;
+  if (trt_et_stats(&found) != 0) die("no simulated GPUs");
+  return found;
+}
+
+uint64_t live_bytes() {
+  uint64_t sum = 0;
+  for (const uint64_t bytes : stats().live_bytes) sum += bytes;
+  return sum;
+}
+
+// Heap of this process without the simulated GPUs' memory, which is on it too.
+double host_heap() {
+  const auto info = mallinfo2();
+  return static_cast<double>(info.uordblks + info.hblkhd) - static_cast<double>(live_bytes());
+}
+
+struct Load {
+  double seconds = 0;
+  double kept = 0;
+};
+
+Load load(const std::string& path) {
+  const double before = host_heap();
+  const auto start = Clock::now();
+  LoadedMethod method(path);
+  const double time = seconds_since(start);
+  return {time, host_heap() - before};
+}
+
+int bench_load(const std::string& program, const std::string& engine, int rounds) {
+  (void)load(program), (void)load(engine);
+  std::vector<double> ours, bare, ours_kept, bare_kept;
+  for (int i = 0; i < rounds; ++i) {
+    const Load delegate = load(program), direct = load(engine);
+    ours.push_back(delegate.seconds), ours_kept.push_back(delegate.kept);
+    bare.push_back(direct.seconds), bare_kept.push_back(direct.kept);
+  }
+  print("delegate_seconds", median(ours)), print("bare_seconds", median(bare));
+  print("delegate_kept", median(ours_kept)), print("bare_kept", median(bare_kept));
+  return 0;
+}
+
+int bench_counts(const std::string& program, bool on_device) {
+  constexpr int kRuns = 100;
+  LoadedMethod method(program);
+  method.bind(on_device);
+  for (int i = 0; i < 20; ++i) method.execute();
+  const auto before = stats();
+  for (int i = 0; i < kRuns; ++i) method.execute();
+  const auto after = stats();
+#define TRT_ET_PRINT(field) print(#field, double(after.field - before.field) / kRuns)
+  TRT_ET_PRINT(calls), TRT_ET_PRINT(mallocs), TRT_ET_PRINT(frees), TRT_ET_PRINT(launches);
+  TRT_ET_PRINT(synchronizations);
+  TRT_ET_PRINT(copies_h2d), TRT_ET_PRINT(copies_d2h), TRT_ET_PRINT(copies_d2d);
+  TRT_ET_PRINT(bytes_h2d), TRT_ET_PRINT(bytes_d2h), TRT_ET_PRINT(bytes_peer);
+#undef TRT_ET_PRINT
+  return 0;
+}
+
+// Calls a second of `count` threads, each with a method of its own.
+double throughput(const std::string& path, int count) {
+  constexpr auto kTime = std::chrono::milliseconds(300);
+  std::atomic<int> ready{0};
+  std::atomic<bool> go{false}, stop{false};
+  std::vector<uint64_t> calls(static_cast<size_t>(count));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] {
+      LoadedMethod method(path);
+      method.bind(false);
+      for (int warm = 0; warm < 100; ++warm) method.execute();
+      ++ready;
+      while (!go) std::this_thread::yield();
+      uint64_t done = 0;
+      for (; !stop; ++done) method.execute();
+      calls[static_cast<size_t>(i)] = done;
+    });
+  }
+  while (ready != count) std::this_thread::yield();
+  const auto start = Clock::now();
+  go = true;
+  std::this_thread::sleep_for(kTime);
+  stop = true;
+  const double time = seconds_since(start);
+  for (std::thread& thread : threads) thread.join();
+  uint64_t sum = 0;
+  for (const uint64_t done : calls) sum += done;
+  return static_cast<double>(sum) / time;
+}
+
+int bench_threads(const std::string& program, const std::string& noop, int rounds) {
+  // The kernels must not take the second core.
+  executorch::extension::threadpool::get_threadpool()->_unsafe_reset_threadpool(1);
+  double one = 0, two = 0, noop_one = 0, noop_two = 0;
+  for (int i = 0; i < rounds; ++i) {
+    // The best of each: whatever else runs on this machine only takes away.
+    one = std::max(one, throughput(program, 1));
+    noop_one = std::max(noop_one, throughput(noop, 1));
+    two = std::max(two, throughput(program, 2));
+    noop_two = std::max(noop_two, throughput(noop, 2));
+  }
+  print("one_thread", one), print("two_threads", two);
+  print("noop_one_thread", noop_one), print("noop_two_threads", noop_two);
+  print("scaling", two / one), print("noop_scaling", noop_two / noop_one);
+  print("ratio", (two / one) / (noop_two / noop_one));
+  return 0;
+}
+
+// Counters that a build may not have yet.
+double counter(const char* name) {
+  using Counter = int (*)(const char*, uint64_t*);
+  const auto function = reinterpret_cast<Counter>(dlsym(RTLD_DEFAULT, "trt_et_counter"));
+  uint64_t value = 0;
+  return function != nullptr && function(name, &value) == 0 ? static_cast<double>(value) : -1;
+}
+
+int bench_share(const std::string& program, int count) {
+  std::vector<std::unique_ptr<LoadedMethod>> methods;
+  for (int i = 0; i < count; ++i) {
+    methods.push_back(std::make_unique<LoadedMethod>(program));
+    methods.back()->bind(false);
+    methods.back()->execute();
+    if (i == 0) {
+      print("bytes_of_one", static_cast<double>(live_bytes()));
+      print("engines_of_one", counter("engines"));
+    }
+  }
+  print("bytes", static_cast<double>(live_bytes()));
+  print("engines", counter("engines")), print("engine_loads", counter("engine_loads"));
+  methods.clear();
+  print("bytes_after", static_cast<double>(live_bytes()));
+  print("engines_after", counter("engines"));
+  return 0;
+}
+
+int run(const std::vector<std::string>& words) {
+  const auto is = [&](const char* name, size_t count) {
+    return words.size() == count + 1 && words[0] == name;
+  };
+  if (is("load", 3)) return bench_load(words[1], words[2], std::atoi(words[3].c_str()));
+  if (is("counts", 2)) return bench_counts(words[1], words[2] == "device");
+  if (is("threads", 3)) return bench_threads(words[1], words[2], std::atoi(words[3].c_str()));
+  if (is("share", 2)) return bench_share(words[1], std::atoi(words[2].c_str()));
+  std::fprintf(stderr, "trt_et_bench: see the head of benchmarks/native/main.cpp\n");
+  return 1;
+}
+
+}  // namespace
+}  // namespace trt_et::bench
+
+int main(int argc, char** argv) {
+  executorch::runtime::runtime_init();
+  trt_et_device_count();  // Chooses CUDA, so that its counters exist.
+  return trt_et::bench::run({argv + 1, argv + argc});
+}

@@ -1,0 +1,244 @@
+"""Measures the native runtime on simulated GPUs: P11 to P17 of the project's goals.
+
+``make bench-runtime`` builds the C++ part and runs this; the figures go to
+``benchmarks/results/runtime.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import runtime_programs as programs
+import torch
+
+Figure = dict[str, Any]
+GIB = 1 << 30
+CHECKSUM_SECONDS_PER_GIB = 0.06
+
+
+class Bench:
+    """Runs the C++ part, and keeps the programs that it is given."""
+
+    def __init__(self, binary: Path, folder: Path) -> None:
+        self.binary = binary
+        self.folder = folder
+
+    def __call__(self, *arguments: object) -> dict[str, float]:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("TRT_ET_")}
+        done = subprocess.run(
+            [str(self.binary), *map(str, arguments)],
+            env=environment | {"TRT_ET_CUDA": "simulated:1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise SystemExit(f"{arguments}: exit status {done.returncode}\n{done.stderr[-2000:]}")
+        lines = (line.split() for line in done.stdout.splitlines())
+        return {name: float(value) for name, value in lines}
+
+    def export(self, name: str, *arguments: Any, **options: Any) -> Path:
+        return programs.export(self.folder / f"{name}.pte", *arguments, **options)
+
+
+def figure(value: float | None, goal: float, ok: bool | None, how: str, **details: Any) -> Figure:
+    rounded = value if value is None else round(value, 4)
+    return {"value": rounded, "goal": goal, "ok": ok, "how": how} | (
+        {"details": details} if details else {}
+    )
+
+
+def load_time(bench: Bench) -> Figure:
+    """P11: what the delegate adds to mapping a file and loading its engine."""
+    details = {}
+    for name, width in {"small": 64, "large": 2048}.items():
+        program = bench.export(f"load_{name}", programs.Layers(4, width), (torch.ones(1, width),))
+        engine = programs.extract_engine(program)
+        found = bench("load", program, engine, 15 if width > 1000 else 100)
+        size = engine.stat().st_size
+        allowed = 1.05 * found["bare_seconds"] + CHECKSUM_SECONDS_PER_GIB * size / GIB
+        details[name] = {
+            "engine_bytes": size,
+            "delegate_us": round(found["delegate_seconds"] * 1e6, 1),
+            "bare_us": round(found["bare_seconds"] * 1e6, 1),
+            "allowed_us": round(allowed * 1e6, 1),
+            "host_bytes_kept_above_bare": round(found["delegate_kept"] - found["bare_kept"]),
+        }
+    large = details["large"]
+    value = large["delegate_us"] / large["allowed_us"]
+    kept = max(case["host_bytes_kept_above_bare"] for case in details.values())
+    return figure(
+        value,
+        1.0,
+        value <= 1.0 and kept <= 64 << 10,
+        "load of a .pte with one reference engine ('large') / (1.05 x bare + 0.06 s/GiB of "
+        "checksum); bare: mmap, Program::load and load_method of the engine's own program; medians "
+        "of interleaved loads of files in the page cache. Host bytes kept (mallinfo2, without the "
+        "simulated GPUs' memory) must be <= 65536 above bare's. How many IRuntimes: needs TensorRT",
+        **details,
+    )
+
+
+def calls(bench: Bench) -> Figure:
+    """P12: calls into CUDA, allocations and waits of one steady call."""
+    model, inputs, io = programs.Add(), (torch.ones(4, 8), torch.ones(4, 8)), 3
+    host = bench("counts", bench.export("add_host", model, inputs, where="host"), "host")
+    device = bench("counts", bench.export("add_dev", model, inputs, where="on_device"), "device")
+    over = max(host["calls"] - (io + 3), device["calls"] - 3)
+    clean = all(
+        case["mallocs"] == case["frees"] == 0 and case["synchronizations"] <= waits
+        for case, waits in ((host, 1), (device, 1))
+    )
+    return figure(
+        over,
+        0,
+        over <= 0 and clean,
+        "calls per steady Method::execute above what is allowed, the worse of host I/O (copies of "
+        "2 inputs and 1 output, + 3) and device I/O (3); every call of the access table counts, "
+        "the engine's own launch included; device allocations must be 0 and waits at most 1",
+        host_io=host,
+        device_io=device,
+    )
+
+
+def bytes_moved(bench: Bench) -> Figure:
+    """P14: bytes between host and device over the graph's own, for chains of engines."""
+    width, ratios, engines = 256, {}, {}
+    x = torch.ones(4, width)
+    own = 2 * x.numel() * 4
+    for layers in (1, 2, 4, 8):
+        name = f"chain_{layers}"
+        parts = programs.chain(1 if layers == 1 else 2)
+        program = bench.export(name, programs.Layers(layers, width), (x,), parts)
+        found = bench("counts", program, "host")
+        engines[name] = programs.count_engines(program)
+        ratios[name] = (found["bytes_h2d"] + found["bytes_d2h"]) / own
+    cache = bench.export("cache", programs.Cache(), (torch.ones(64, 256),))
+    found = bench("counts", cache, "host")
+    state_own = (64 * 256 + 256) * 4
+    state = found["bytes_h2d"] + found["bytes_d2h"] - state_own
+    ratios["cache"] = 1 + state / state_own
+    value = max(ratios.values())
+    return figure(
+        value,
+        1.0,
+        value <= 1.0,
+        "bytes copied between host and device per call / bytes of the graph's inputs and outputs, "
+        "the worst of chains of adjacent engines planned on one GPU, and of 'cache', whose engine "
+        "changes a buffer of 64 KiB that must not be copied",
+        ratios=ratios,
+        engines=engines,
+        state_bytes_per_call=state,
+    )
+
+
+def scaling(bench: Bench) -> Figure:
+    """P16: two C++ threads, each with its method, over one."""
+    x = torch.ones(16, 128)
+    model = programs.Layers(4, 128)
+    noop = bench.export("noop", model, (x,), [programs.NoopPartitioner()], where="host")
+    layers = bench.export("threads", model, (x,), where="host")
+    add = bench.export("threads_add", programs.Add(), (x, torch.ones(16, 128)), where="host")
+    found = bench("threads", add, noop, 15)
+    return figure(
+        found["ratio"],
+        0.95,
+        found["ratio"] >= 0.95,
+        "(calls/s of 2 threads / of 1) over the same of a no-op delegate, each the best of 15 "
+        "interleaved rounds of 0.3 s, one kernel thread. An engine of one addition on host I/O, the hardest "
+        "case: it shows every lock of the delegate and of the simulated GPUs; 'layers' is one with "
+        "work to do (4 linear layers of 128 at batch 16)",
+        **found,
+        layers=bench("threads", layers, noop, 5),
+    )
+
+
+def sharing(bench: Bench) -> Figure:
+    """P17: several methods that share a blob."""
+    count = 4
+    program = bench.export("share", programs.Layers(2, 256), (torch.ones(4, 256),), where="host")
+    found = bench("share", program, count)
+    counted = found["engines"] >= 0
+    contexts_flat = found["bytes"] <= count * found["bytes_of_one"]
+    clean = found["bytes_after"] == 0 and found["engines_after"] <= 0
+    return figure(
+        found["engines"] if counted else count,
+        1,
+        counted and found["engines"] == 1 and contexts_flat and clean,
+        f"engines loaded by {count} methods of one .pte at once"
+        + ("" if counted else " (not shared in this build)")
+        + "; simulated GPU memory must be at most that many methods' own, and all given back",
+        methods=count,
+        **found,
+    )
+
+
+def unmeasured(goal: float, what: str) -> Figure:
+    return figure(None, goal, None, f"not measured: no GPU ({what})")
+
+
+def machine() -> dict[str, Any]:
+    cpu = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return {
+        "cpu": cpu,
+        "cores": len(os.sched_getaffinity(0)),
+        "gpu": None,
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": metadata.version("torch"),
+        "executorch": metadata.version("executorch"),
+    }
+
+
+def main() -> None:
+    root = Path(__file__).parents[1]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--binary", type=Path, required=True, help="trt_et_bench")
+    parser.add_argument("--output", type=Path, default=root / "benchmarks/results/runtime.json")
+    arguments = parser.parse_args()
+    torch.manual_seed(0)
+    measured: dict[str, Callable[[Bench], Figure]] = {
+        "P11": load_time,
+        "P12": calls,
+        "P14": bytes_moved,
+        "P16": scaling,
+        "P17": sharing,
+    }
+    goals = {
+        "P13": unmeasured(2.0, "host time of the delegate over bare enqueueV3, in us"),
+        "P15": unmeasured(0.25, "enqueue with CUDA-graph replay / plain"),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(arguments.binary, Path(folder))
+        for name, measure in measured.items():
+            goals[name] = measure(bench)
+            state = "ok" if goals[name]["ok"] else "MISSED"
+            sys.stdout.write(
+                f"{name} {state} {goals[name]['value']} (goal {goals[name]['goal']})\n"
+            )
+    result = {
+        "machine": machine(),
+        "command": "make bench-runtime",
+        "goals": dict(sorted(goals.items())),
+    }
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

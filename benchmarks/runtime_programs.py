@@ -1,0 +1,121 @@
+"""The programs that benchmarks/runtime.py measures."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from executorch.exir.passes import MemoryPlanningPass
+from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
+
+from trt_et import TensorRTPartitioner
+from trt_et.engine_info import decode_blob
+from trt_et.inspection import inspect_program
+
+
+@final
+class NoopBackend(BackendDetails):
+    """Its delegate, in benchmarks/native, does nothing."""
+
+    @staticmethod
+    def preprocess(edge_program: Any, compile_specs: list[CompileSpec]) -> PreprocessResult:
+        return PreprocessResult(processed_bytes=b"nothing")
+
+
+class NoopPartitioner(Partitioner):
+    """One partition of everything."""
+
+    def partition(self, exported_program: Any) -> PartitionResult:
+        for node in exported_program.graph.nodes:
+            if node.op == "call_function":
+                node.meta["delegation_tag"] = "all"
+        specs = {"all": DelegationSpec("NoopBackend", [])}
+        return PartitionResult(exported_program, specs)
+
+
+class Layers(torch.nn.Module):
+    """Linear layers with ReLU between them."""
+
+    def __init__(self, count: int, width: int) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(count))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x
+
+
+class Add(torch.nn.Module):
+    """As little work as an engine can do."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y
+
+
+class Cache(torch.nn.Module):
+    """State that every call changes a little, as a key-value cache is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(64, 256))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.cache.add_(x)
+        return self.cache.sum(dim=0)
+
+
+def chain(engines: int) -> list[Partitioner]:
+    """Neighbouring engines: one partitioner takes the linear layers, the other the ReLUs."""
+    if engines == 1:
+        return [TensorRTPartitioner(builder="reference")]
+    return [
+        TensorRTPartitioner(builder="reference", excluded_ops=("aten.relu.default",)),
+        TensorRTPartitioner(builder="reference"),
+    ]
+
+
+def export(
+    path: Path,
+    module: torch.nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    partitioner: Collection[Partitioner] | None = None,
+    *,
+    where: str = "planned",
+) -> Path:
+    """Write a program: ``planned`` on the GPU, on the ``host``, or with its I/O ``on_device``."""
+    chosen = partitioner or [TensorRTPartitioner(builder="reference")]
+    program = torch.export.export(module.eval(), inputs)
+    manager = to_edge_transform_and_lower(program, partitioner=list(chosen))
+    planned = where == "planned"
+    config = ExecutorchBackendConfig(
+        enable_non_cpu_memory_planning=where != "host",
+        memory_planning_pass=MemoryPlanningPass(
+            alloc_graph_input=planned, alloc_graph_output=planned
+        ),
+        propagate_device_config=PropagateDeviceConfig(
+            skip_h2d_for_method_inputs=where == "on_device",
+            skip_d2h_for_method_outputs=where == "on_device",
+        ),
+    )
+    path.write_bytes(manager.to_executorch(config).buffer)
+    return path
+
+
+def extract_engine(program: Path) -> Path:
+    """The engine of a program's first delegate, which is a program too, as a file of its own."""
+    blob = inspect_program(program.read_bytes())[0].delegates[0].blob
+    path = program.with_suffix(".engine.pte")
+    path.write_bytes(decode_blob(blob).engine)
+    return path
+
+
+def count_engines(program: Path) -> int:
+    """Number of engines in a program."""
+    return len(inspect_program(program.read_bytes())[0].delegates)
