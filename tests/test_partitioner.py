@@ -143,6 +143,28 @@ def test_operators_are_excluded_by_overload_or_name(excluded):
     assert len(partitioner.report.partitions) == 2
 
 
+def test_nodes_are_excluded_by_name_or_by_function():
+    for excluded in ("aten_cumsum_default", lambda node: "cumsum" in node.name):
+        partitioner = reference(excluded_ops=[excluded])
+        lower(export("split"), partitioner=partitioner)
+        assert [op for _, op, _ in partitioner.report.left_out] == ["aten::cumsum.default"]
+
+
+def test_full_graph_lists_what_stays_out():
+    lower_case("vit", full_graph=True)
+    with pytest.raises(PartitionError, match=r"left out: .*cumsum.*excluded by the caller"):
+        lower_case("split", full_graph=True, excluded_ops=["aten.cumsum"])
+
+
+def test_settings_reach_torch_tensorrt():
+    plain = lower_case("mlp", builder="tensorrt_rtx")
+    assert lower_case("mlp", builder="tensorrt_rtx", settings={"disable_tf32": False}) == plain
+    with pytest.raises(OptionError, match="did you mean disable_tf32"):
+        lower_case("mlp", builder="tensorrt_rtx", settings={"disable_tf23": True})
+    with pytest.raises(OptionError, match="option of the partitioner"):
+        reference(settings={"device": "cuda:1"})
+
+
 def test_excluding_what_would_be_kept_whole_lets_it_be_decomposed():
     pte = lower_case("mlp", excluded_ops=[torch.ops.aten.linear.default])
     (method,) = inspect_program(pte)

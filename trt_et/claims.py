@@ -14,7 +14,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from trt_et.builders import EngineBuilder
+from trt_et.builders import BuildOptions, EngineBuilder
 from trt_et.builders.factory import installed_flavour
 from trt_et.engine_info import REFERENCE_BUILDER
 from trt_et.operator_support import Refusal
@@ -24,13 +24,17 @@ __all__ = ["refusal_for"]
 _log = logging.getLogger(__name__)
 
 
-def refusal_for(builder: EngineBuilder) -> Refusal:
-    """The function that says why a node of a plain ATen graph is not claimed for ``builder``."""
+def refusal_for(builder: EngineBuilder, options: BuildOptions) -> Refusal:
+    """The function that says why a node of a plain ATen graph is not claimed for ``builder``.
+
+    Raises:
+        OptionError: ``options`` has a setting that Torch-TensorRT does not know.
+    """
     if installed_flavour() is not None:
         from trt_et.builders import converters
 
         if builder.name != REFERENCE_BUILDER or converters.is_importable():
-            return converters.refusal
+            return converters.make_refusal(options)
     _say_once()
     return _kernel_refusal
 

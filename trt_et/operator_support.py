@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final
+from typing import Final, TypeGuard
 
 import torch
 from executorch.exir.delegate import executorch_call_delegate
@@ -27,6 +27,8 @@ __all__ = [
 
 Refusal = Callable[[Node], str | None]
 """Why a node of a plain ATen graph is not taken; None where it is."""
+
+Exclusion = OpOverload | str | Callable[[Node], bool]
 
 _SIZES: Final = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -104,8 +106,8 @@ class OperatorSupport(OperatorSupportBase):
     Args:
         graph: Edge dialect (or ATen); not changed.
         refusal: The vendor's word on nodes of the equivalent ATen graph.
-        excluded: Operators (overloads, or names such as ``"aten.add.Tensor"``) that the caller
-            keeps out.
+        excluded: What the caller keeps out: operators (overloads, or names such as
+            ``"aten.add.Tensor"``), names of nodes, or functions from a node to whether it is out.
         only: The operators to look at; None: all. Other nodes count as unsupported.
 
     Attributes:
@@ -116,12 +118,13 @@ class OperatorSupport(OperatorSupportBase):
         self,
         graph: Graph,
         refusal: Refusal,
-        excluded: Collection[OpOverload | str] = (),
+        excluded: Collection[Exclusion] = (),
         only: Collection[OpOverload] | None = None,
     ) -> None:
         self._equivalent: Mapping[Node, Node] = to_aten(graph).nodes
         self._refusal = refusal
-        self._excluded = {_operator_name(item) for item in excluded}
+        self._excluded = {_operator_name(item) for item in excluded if not _is_function(item)}
+        self._excluding = [item for item in excluded if _is_function(item)]
         self.reasons: dict[Node, str] = {}
         self._supported: set[Node] = set()
         for node in graph.nodes:
@@ -155,6 +158,8 @@ class OperatorSupport(OperatorSupportBase):
             return "it computes a size, not a tensor"
         if _operator_name(target) in self._excluded or str(target) in self._excluded:
             return "its operator is excluded by the caller"
+        if node.name in self._excluded or any(excludes(node) for excludes in self._excluding):
+            return "it is excluded by the caller"
         if _draws_random_numbers(node, target):
             # Torch-TensorRT's converters draw the numbers once, when the engine is built.
             return "it draws random numbers, which an engine would freeze"
@@ -232,7 +237,7 @@ def _reason_for_sizes(sizes: Iterable[int | torch.SymInt]) -> str | None:
 
 
 def kept_whole(
-    graph: Graph, refusal: Refusal, excluded: Collection[OpOverload | str] = ()
+    graph: Graph, refusal: Refusal, excluded: Collection[Exclusion] = ()
 ) -> list[OpOverload]:
     """The operators in an ATen graph that must not be decomposed, since an engine takes them whole.
 
@@ -261,7 +266,11 @@ def is_compute(nodes: Iterable[Node]) -> bool:
     )
 
 
-def _operator_name(item: OpOverload | str) -> str:
+def _is_function(item: object) -> TypeGuard[Callable[[Node], bool]]:
+    return callable(item) and not isinstance(item, OpOverload)
+
+
+def _operator_name(item: object) -> str:
     """``aten.add.Tensor`` for the overload, for that string, and for ``aten::add.Tensor``."""
     name = str(item).replace("::", ".")
     return name if name.count(".") > 1 or not name.startswith("aten.") else f"{name}.default"

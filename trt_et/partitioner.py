@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.backend.compile_spec_schema import CompileSpec
@@ -15,9 +16,9 @@ from torch.fx import Node
 from trt_et.backend import TensorRTBackend, check_no_conflict
 from trt_et.builders import BuildOptions, EngineBuilder, make_builder
 from trt_et.claims import refusal_for
-from trt_et.errors import OptionError
+from trt_et.errors import OptionError, PartitionError
 from trt_et.grouping import group_nodes, tag_constants
-from trt_et.operator_support import OperatorSupport, kept_whole
+from trt_et.operator_support import Exclusion, OperatorSupport, kept_whole
 from trt_et.partition_specs import PartitionPlan, PartitionSpecs
 from trt_et.report import Partition, PartitionReport, describe_partition, make_report
 from trt_et.target_device import explicit_device, parse_device
@@ -44,7 +45,11 @@ class TensorRTPartitioner(Partitioner):
         optimization_level: TensorRT's builder optimization level, 0 to 5.
         min_block_size: Smallest number of operators worth an engine. Partitions that hold an
             operator without a CPU kernel are built however small they are.
-        excluded_ops: Operators to leave to the CPU: overloads, or names like ``"aten.add.Tensor"``.
+        excluded_ops: What to leave to the CPU: operators (overloads, or names such as
+            ``"aten.add.Tensor"``), names of nodes, or functions from a node to a bool. They are
+            asked about the exported program's nodes and about the Edge program's.
+        full_graph: Refuse to lower a program of which anything stays out.
+        settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
 
     Attributes:
         report: What the last :meth:`partition` decided; None before.
@@ -64,7 +69,9 @@ class TensorRTPartitioner(Partitioner):
         compute_capabilities: Sequence[str] | None = None,
         optimization_level: int | None = None,
         min_block_size: int = 1,
-        excluded_ops: Collection[OpOverload | str] = (),
+        excluded_ops: Collection[Exclusion] = (),
+        full_graph: bool = False,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         check_no_conflict()
@@ -74,9 +81,10 @@ class TensorRTPartitioner(Partitioner):
             raise OptionError("excluded_ops is a collection of operators, not one string")
         self._compile_specs = list(compile_specs or ())
         self._builder = make_builder(builder)
-        self._options = BuildOptions.checked(compute_capabilities, optimization_level)
+        self._options = BuildOptions.checked(compute_capabilities, optimization_level, settings)
         self._min_block_size = min_block_size
         self._excluded = tuple(excluded_ops)
+        self._full_graph = full_graph
         self._device = self._checked_device(device)
         self.report: PartitionReport | None = None
 
@@ -84,7 +92,10 @@ class TensorRTPartitioner(Partitioner):
         """Tag the nodes of an Edge program that become engines; nothing is built yet."""
         check_no_conflict()
         tags: dict[str, DelegationSpec] = {}
-        for partition, nodes in self._plan(exported_program):
+        plan = self._plan(exported_program)
+        if self._full_graph and self.report is not None and self.report.left_out:
+            raise PartitionError(f"full_graph=True, but some operators stay out:\n{self.report}")
+        for partition, nodes in plan:
             for node in nodes:
                 node.meta["delegation_tag"] = partition.name
             tags[partition.name] = DelegationSpec(TensorRTBackend.__name__, self._specs(partition))
@@ -102,7 +113,9 @@ class TensorRTPartitioner(Partitioner):
         return planner.report
 
     def _plan(self, program: ExportedProgram) -> list[tuple[Partition, list[Node]]]:
-        support = OperatorSupport(program.graph, refusal_for(self._builder), self._excluded)
+        support = OperatorSupport(
+            program.graph, refusal_for(self._builder, self._options), self._excluded
+        )
         groups = group_nodes(program, support, self._min_block_size)
         parts = [describe_partition(program, index, nodes) for index, nodes in enumerate(groups)]
         self.report = make_report(program, parts, support)
@@ -112,7 +125,7 @@ class TensorRTPartitioner(Partitioner):
         self, ep: ExportedProgram
     ) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
         """The operators of this program that TensorRT takes whole, every one of their calls."""
-        return kept_whole(ep.graph, refusal_for(self._builder), self._excluded), None
+        return kept_whole(ep.graph, refusal_for(self._builder, self._options), self._excluded), None
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
         """The program with dictionaries of its own for its weights and constants.

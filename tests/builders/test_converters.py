@@ -132,4 +132,4 @@ def test_decompositions_count_as_support():
     mode = torch._subclasses.FakeTensorMode()
     x.meta["val"] = node.meta["val"] = mode.from_tensor(torch.randn(2, 3))
     assert torch.ops.aten._log_softmax.default in converters.decomposed_operators()
-    assert converters.refusal(node) is None
+    assert converters.make_refusal(BuildOptions())(node) is None

@@ -16,7 +16,8 @@ import io
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final
 from unittest import mock
@@ -27,12 +28,19 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, GraphModule, Node
 
-from trt_et.builders.protocol import BuildRequest
+from trt_et.builders.protocol import BuildOptions, BuildRequest
 from trt_et.engine_info import Binding
-from trt_et.errors import BuilderError
+from trt_et.errors import BuilderError, OptionError
 from trt_et.lowering import DTYPE_NAMES, LoweredPartition
 
-__all__ = ["Network", "build_network", "decomposed_operators", "is_importable", "refusal"]
+__all__ = [
+    "Network",
+    "build_network",
+    "convertible_operators",
+    "decomposed_operators",
+    "is_importable",
+    "make_refusal",
+]
 
 _DTYPES: Final = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 _log = logging.getLogger(__name__)
@@ -156,8 +164,16 @@ def _settings(**options: Any) -> Any:  # noqa: ANN401
     trt = _torch_tensorrt()
     from torch_tensorrt.dynamo._settings import CompilationSettings
 
-    options.setdefault("device", trt.Device(gpu_id=0))
-    return CompilationSettings(min_block_size=1, **options)
+    known = {field.name for field in fields(CompilationSettings)}
+    unknown = sorted(set(options) - known)
+    if unknown:
+        close = get_close_matches(unknown[0], known, n=3)
+        raise OptionError(
+            f"{unknown[0]!r} is no field of Torch-TensorRT's CompilationSettings"
+            + (f"; did you mean {' or '.join(close)}?" if close else "")
+        )
+    chosen = {"min_block_size": 1, "device": trt.Device(gpu_id=0), **options}
+    return CompilationSettings(**chosen)
 
 
 @cache
@@ -182,14 +198,24 @@ def convertible_operators() -> frozenset[Any]:
         return frozenset(_registry(_settings()).unique_targets())
 
 
-def refusal(node: Node) -> str | None:
-    """Why the converters do not take a node of a plain ATen graph; None where they do."""
+def make_refusal(options: BuildOptions) -> Callable[[Node], str | None]:
+    """The function that says why the converters do not take a node of a plain ATen graph.
+
+    Raises:
+        OptionError: A setting is unknown.
+    """
     with _without_gpu():
-        registry = _registry(_settings())
-        reason = _refusal(registry, node)
-        if reason is None or node.target not in decomposed_operators():
-            return reason
-        return _refusal_of_decomposition(registry, node)
+        settings = _settings(**options.settings)
+
+    def refusal(node: Node) -> str | None:
+        with _without_gpu():
+            registry = _registry(settings)
+            reason = _refusal(registry, node)
+            if reason is None or node.target not in decomposed_operators():
+                return reason
+            return _refusal_of_decomposition(registry, node)
+
+    return refusal
 
 
 def _refusal(registry: Any, node: Node) -> str | None:  # noqa: ANN401
@@ -291,22 +317,21 @@ class Network:
 def build_network(
     request: BuildRequest,
     rewrites: Sequence[Callable[[GraphModule], None]] = (),
-    **options: Any,  # noqa: ANN401
 ) -> Network:
     """Fill a TensorRT network with one partition.
 
     Args:
         request: The partition; its placeholders become the network's inputs, by name.
         rewrites: Applied to the plain ATen graph, constants as attributes, before it is converted.
-        options: Fields of Torch-TensorRT's ``CompilationSettings``.
 
     Raises:
+        OptionError: ``request.options.settings`` has an unknown field.
         BuilderError: A converter failed, or the network's inputs and outputs are not the
             partition's.
     """
     with _without_gpu(), _quietly():
-        options.setdefault("optimization_level", request.options.optimization_level)
-        settings = _settings(**options)
+        level = {"optimization_level": request.options.optimization_level}
+        settings = _settings(**level, **request.options.settings)
         module = _module_for_converters(request.lowered, rewrites, settings)
         interpreter = _interpret(module, request, settings)
         config = interpreter._populate_trt_builder_config()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from trt_et.errors import OptionError
 
@@ -25,16 +25,20 @@ class BuildOptions:
         compute_capabilities: Targets, such as ``("8.6", "8.9")``. Empty: the GPU at hand
             (``tensorrt``), or the library's default set, Ampere and later (``tensorrt_rtx``).
         optimization_level: TensorRT's builder optimization level, 0 to 5; None: its default.
+        settings: Further fields of Torch-TensorRT's ``CompilationSettings``, such as
+            ``{"disable_tf32": True}``.
     """
 
     compute_capabilities: tuple[str, ...] = ()
     optimization_level: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def checked(
         cls,
         compute_capabilities: Sequence[str] | None = None,
         optimization_level: int | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> BuildOptions:
         """Options from a caller's arguments.
 
@@ -56,7 +60,11 @@ class BuildOptions:
             type(optimization_level) is not int or not 0 <= optimization_level <= 5
         ):
             raise OptionError(f"optimization_level is {optimization_level!r}; expected 0..5")
-        return cls(tuple(compute_capabilities or ()), optimization_level)
+        given = dict(settings or {})
+        for name in ("device", "optimization_level", "torch_executed_ops"):
+            if name in given:
+                raise OptionError(f"setting {name!r} is an option of the partitioner itself")
+        return cls(tuple(compute_capabilities or ()), optimization_level, given)
 
 
 @dataclass(frozen=True)
