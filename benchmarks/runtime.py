@@ -158,8 +158,8 @@ def scaling(bench: Bench) -> Figure:
         ("not measured: something else had the second core, see noop_scaling. " if busy else "")
         + "(calls/s of 2 threads / of 1) over the same of a no-op delegate, each the best of 15 "
         "interleaved rounds of 0.3 s, one kernel thread. An engine of one addition on host I/O, "
-        "the hardest case: it shows every lock of the delegate and of the simulated GPUs; 'layers' is one with "
-        "work to do (4 linear layers of 128 at batch 16)",
+        "the hardest case: it shows every lock of the delegate and of the simulated GPUs; 'layers' "
+        "is one with work to do (4 linear layers of 128 at batch 16)",
         **found,
         layers=bench("threads", layers, noop, 5),
     )
