@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   test_crc32c();
   test_blob_fuzz();
   test_simulator();
+  test_tensorrt_leaf();
   if (argc > 1) test_delegate(argv[1]);
   std::printf("native tests passed%s\n", argc > 1 ? "" : " (no blob given: delegate not tested)");
   return 0;

@@ -3,4 +3,5 @@
 void test_blob_fuzz();
 void test_crc32c();
 void test_simulator();
+void test_tensorrt_leaf();
 void test_delegate(const char* blob_file);

@@ -2,12 +2,15 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "../include/trt_et/runtime.h"
 #include "backend.h"
 #include "blob.h"
 #include "cuda/simulated.h"
+#include "engine.h"
 #include "plugin.h"
+#include "streams.h"
 
 namespace trt_et {
 namespace {
@@ -79,6 +82,28 @@ int64_t trt_et_describe_blob(const void* blob, size_t size, char* out, size_t ca
 
 int trt_et_stats(trt_et_sim_stats* out) {
   return run<int>(-1, [&] { return out != nullptr && cuda::simulator_stats(out) ? 0 : -1; });
+}
+
+int trt_et_counter(const char* name, uint64_t* value) {
+  return run<int>(-1, [&] {
+    if (name == nullptr || value == nullptr) return -1;
+    if (std::string_view(name) == "engines") return *value = live_engines(), 0;
+    if (std::string_view(name) == "engine_loads") return *value = engine_loads(), 0;
+    return cuda::simulator_counter(name, value) ? 0 : -1;
+  });
+}
+
+int trt_et_use_stream(int device, void* stream) {
+  return run<int>(-1, [&] {
+    cuda::Api* api = nullptr;
+    Status status = cuda::access(&api);
+    if (status.ok()) status = use_stream(*api, device, stream);
+    return report(status) == Error::Ok ? 0 : -1;
+  });
+}
+
+int trt_et_add_provider(const trt_et_engine_provider* provider) {
+  return run<int>(-1, [&] { return report(add_provider(provider)) == Error::Ok ? 0 : -1; });
 }
 
 uint64_t trt_et_sim_fail_after(uint64_t n) { return cuda::simulator_fail_after(n); }

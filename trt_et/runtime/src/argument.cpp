@@ -54,13 +54,14 @@ Status Expectation::create(const Binding& binding, const trt_et_binding& describ
                   binding.name.c_str());
     }
     expectation->dtype = static_cast<ScalarType>(described.dtype);
-    expectation->any_shape = true;
-    return {};
+    expectation->take_shape_of(described);
+    if (expectation->any_shape) return {};
+  } else {
+    expectation->dtype = *dtype_from_name(binding.dtype);
+    expectation->dynamic = binding.is_dynamic();
+    expectation->min_shape = expectation->dynamic ? binding.min_shape : binding.shape;
+    expectation->max_shape = expectation->dynamic ? binding.max_shape : binding.shape;
   }
-  expectation->dtype = *dtype_from_name(binding.dtype);
-  expectation->dynamic = binding.is_dynamic();
-  expectation->min_shape = expectation->dynamic ? binding.min_shape : binding.shape;
-  expectation->max_shape = expectation->dynamic ? binding.max_shape : binding.shape;
   const bool fits = std::all_of(expectation->max_shape.begin(), expectation->max_shape.end(),
                                 [](int64_t size) { return size <= INT32_MAX; });
   if (!fits || !dense_bytes(expectation->dtype, expectation->max_shape.data(),
@@ -69,6 +70,18 @@ Status Expectation::create(const Binding& binding, const trt_et_binding& describ
                 binding.name.c_str(), expected_text(*expectation).c_str());
   }
   return {};
+}
+
+// Of an output, the engine knows dynamic dimensions only when it has its inputs.
+void Expectation::take_shape_of(const trt_et_binding& described) {
+  any_shape = described.rank < 0;
+  for (int32_t i = 0; i < described.rank; ++i) {
+    dynamic = dynamic || described.dims[i] < 0;
+    any_shape = any_shape || described.min_dims[i] < 0 || described.max_dims[i] < 0;
+  }
+  if (any_shape) return;
+  min_shape.assign(described.min_dims, described.min_dims + described.rank);
+  max_shape.assign(described.max_dims, described.max_dims + described.rank);
 }
 
 Status check_tensor(const Expectation& expected, EValue* value, size_t index, Tensor** tensor) {
@@ -82,7 +95,8 @@ Status check_tensor(const Expectation& expected, EValue* value, size_t index, Te
                 expected.name.c_str(), dtype_name(found.scalar_type()), dtype_name(expected.dtype));
   }
   if (found.dim() > TRT_ET_MAX_RANK ||
-      (!expected.any_shape && static_cast<size_t>(found.dim()) != expected.min_shape.size())) {
+      (!expected.any_shape && static_cast<size_t>(found.dim()) != expected.min_shape.size() &&
+       !(found.dim() == 0 && expected.is_one()))) {
     return fail(Error::InvalidArgument, "%s '%.60s' has rank %zd, expected %s", direction(expected),
                 expected.name.c_str(), found.dim(), expected_text(expected).c_str());
   }
@@ -101,6 +115,10 @@ Status check_tensor(const Expectation& expected, EValue* value, size_t index, Te
 }
 
 Status check_shape(const Expectation& expected, const Tensor& tensor, MemoryShape* shape) {
+  if (tensor.dim() == 0 && !expected.any_shape && expected.is_one()) {
+    *shape = MemoryShape{{1}, 1};
+    return {};
+  }
   shape->rank = static_cast<int32_t>(tensor.dim());
   const auto order = tensor.dim_order();
   bool fits = true;
@@ -123,7 +141,7 @@ Status check_shape(const Expectation& expected, const Tensor& tensor, MemoryShap
 Status resize_output(const Expectation& expected, const MemoryShape& shape, Tensor& tensor) {
   const auto rank = static_cast<size_t>(tensor.dim());
   int32_t sizes[TRT_ET_MAX_RANK] = {};
-  // TensorRT reports a 0-d output as [1].
+  // A 0-d output may be [1] to the engine.
   const bool scalar = rank == 0 && shape.rank == 1 && shape.dims[0] == 1;
   bool fits = scalar || static_cast<size_t>(shape.rank) == rank;
   for (size_t i = 0; fits && !scalar && i < rank; ++i) {

@@ -4,6 +4,7 @@
 #include <executorch/runtime/core/evalue.h>
 #include <executorch/runtime/core/exec_aten/exec_aten.h>
 
+#include <algorithm>
 #include <string>
 
 #include "../include/trt_et/engine_provider.h"
@@ -19,6 +20,11 @@ using executorch::runtime::etensor::Tensor;
 struct MemoryShape {
   int64_t dims[TRT_ET_MAX_RANK] = {};
   int32_t rank = 0;
+
+  bool operator==(const MemoryShape& other) const {
+    return rank == other.rank && std::equal(dims, dims + rank, other.dims);
+  }
+  bool operator!=(const MemoryShape& other) const { return !(*this == other); }
 };
 
 // The expectation of one argument, from the blob and, where that is silent, from the engine.
@@ -31,10 +37,15 @@ struct Expectation {
   std::optional<Dims> dim_order;
   bool dynamic = false;
   bool any_shape = false;  // neither the blob nor the engine says more
-  size_t max_bytes = 0;    // 0 where the shape is not known beforehand
+  // The engine has [1] where the program has a tensor without dimensions.
+  bool is_one() const { return min_shape.size() == 1 && max_shape[0] == 1; }
+  size_t max_bytes = 0;  // 0 where the shape is not known beforehand
 
   static Status create(const Binding& binding, const trt_et_binding& described,
                        Expectation* expectation);
+
+ private:
+  void take_shape_of(const trt_et_binding& described);
 };
 
 // Finds the tensor in a delegate's argument, and checks its dtype, rank and dim order.

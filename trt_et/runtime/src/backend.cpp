@@ -46,11 +46,15 @@ bool TensorRTBackend::is_available() const {
 
 Result<DelegateHandle*> TensorRTBackend::init(BackendInitContext& context,
                                               FreeableBuffer* processed,
-                                              ArrayRef<CompileSpec>) const {
+                                              ArrayRef<CompileSpec> compile_specs) const {
   std::unique_ptr<Delegate> delegate;
   const TraceScope scope(context.event_tracer());
   const TraceEvent event("load");
-  const Error error = run([&] { return Delegate::create(processed, &delegate); });
+  const Error error = run([&]() -> Status {
+    LoadOptions options;
+    TRT_ET_TRY(read_options(context, compile_specs, &options));
+    return Delegate::create(processed, options, &delegate);
+  });
   if (error != Error::Ok) return error;
   return delegate.release();
 }
@@ -60,6 +64,12 @@ Error TensorRTBackend::execute(BackendExecutionContext& context, DelegateHandle*
   if (handle == nullptr) return Error::DelegateInvalidHandle;
   const TraceScope scope(context.event_tracer());
   return run([&] { return static_cast<Delegate*>(handle)->execute(args); });
+}
+
+Error TensorRTBackend::set_option(
+    executorch::runtime::BackendOptionContext&,
+    const executorch::runtime::Span<executorch::runtime::BackendOption>& backend_options) {
+  return run([&] { return set_options({backend_options.data(), backend_options.size()}); });
 }
 
 void TensorRTBackend::destroy(DelegateHandle* handle) const {

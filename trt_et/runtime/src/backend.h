@@ -22,6 +22,12 @@ class TensorRTBackend final : public executorch::runtime::BackendInterface {
       executorch::runtime::DelegateHandle* handle,
       executorch::runtime::Span<executorch::runtime::EValue*> args) const override;
 
+  // "device", "cuda_graphs", "weight_streaming_budget": see options.h.
+  executorch::runtime::Error set_option(
+      executorch::runtime::BackendOptionContext& context,
+      const executorch::runtime::Span<executorch::runtime::BackendOption>& backend_options)
+      override;
+
   void destroy(executorch::runtime::DelegateHandle* handle) const override;
 };
 

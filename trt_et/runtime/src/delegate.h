@@ -13,53 +13,77 @@
 #include "cuda/cuda_api.h"
 #include "device_buffer.h"
 #include "engine.h"
+#include "graph_replay.h"
+#include "options.h"
 
 namespace trt_et {
 
 // Thread-safe: two threads that execute one delegate take turns. It owns no argument.
 class Delegate {
  public:
-  // Loads the engine of `processed` onto the device that its blob names. `processed` is freed here
-  // when the engine does not need its bytes any more; otherwise its owner must keep it.
-  static Status create(executorch::runtime::FreeableBuffer* processed,
+  // Loads the engine of `processed` onto the device that its blob (or the option) names.
+  // `processed` is freed here when the engine does not need its bytes any more; otherwise its owner
+  // must keep it.
+  static Status create(executorch::runtime::FreeableBuffer* processed, const LoadOptions& options,
                        std::unique_ptr<Delegate>* delegate);
   Delegate(const Delegate&) = delete;
   Delegate& operator=(const Delegate&) = delete;
   ~Delegate();
 
-  // Queues one run on this thread's stream of the device. Waits only for what the host reads.
+  // Queues one run on this thread's stream of the device. Waits only for what the host reads. Once
+  // shapes and addresses repeat themselves it allocates nothing and binds nothing.
   Status execute(executorch::runtime::Span<EValue*> arguments);
 
  private:
-  // An argument of the delegate, and where its memory is in this call.
+  // An argument of the delegate, and where its memory is.
   struct Argument {
     Expectation expected;
     size_t binding = 0;    // index in the blob's list
     int alias_of = -1;     // argument whose memory an aliased output takes
     DeviceBuffer staging;  // for memory that the engine cannot reach
+    MemoryShape shape;     // as the engine has it
 
     // This call's:
     Tensor* tensor = nullptr;
-    MemoryShape shape;
+    void* address = nullptr;  // what the engine is to be given
+    size_t capacity = 0;
+    bool late = false;  // the shape is known only after the run
+
+    // What CUDA said of a pointer, in which epoch of planned memory.
     cuda::PointerInfo where;
-    void* address = nullptr;  // what the engine is given
-    bool late = false;        // the shape is known only after the run
+    const void* known = nullptr;
+    uint64_t epoch = 0;
+    bool remembered = false;
+
+    // What the engine was given last.
+    void* bound = nullptr;
+    size_t bound_capacity = 0;
   };
 
-  Delegate(cuda::Api& api, int device) : api_(api), device_(device) {}
+  Delegate(cuda::Api& api, int device, const LoadOptions& options)
+      : api_(api), device_(device), replay_(api, options.cuda_graphs) {}
 
-  Status load(const Blob& blob);
+  // In delegate_load.cpp.
+  Status load(const Blob& blob, bool stage_all);
   Status read_arguments(const Blob& blob);
   Status read_aliases(const Blob& blob);
+  Status set_alias(size_t output, size_t input);
+
   Status collect(executorch::runtime::Span<EValue*> values);
-  Status run(cuda::Stream stream, bool* wait);
   Status join_stream(cuda::Stream stream);
+  Status run(cuda::Stream stream, bool* wait);
+  Status finish(Status status, cuda::Stream stream, bool wait);
+  Status set_shapes(cuda::Stream stream);
+  Status set_addresses();
+  Status drop_graph();
 
   // In delegate_io.cpp: the way of each argument to and from the engine.
+  Status find_output_shape(Argument& argument);
   Status locate(Argument& argument);
   Status stage(Argument& argument, size_t bytes);
-  Status bind_input(Argument& argument, cuda::Stream stream, bool* wait);
-  Status bind_output(Argument& argument, cuda::Stream stream);
+  bool usable_in_place(const Argument& argument) const;
+  Status place_input(Argument& argument, cuda::Stream stream, bool* wait);
+  Status place_output(Argument& argument);
   Status finish_output(Argument& argument, cuda::Stream stream, bool* wait);
   Status copy_in(Argument& argument, size_t bytes, cuda::Stream stream, bool* wait);
   Status copy_out(Argument& argument, size_t bytes, cuda::Stream stream, bool* wait);
@@ -67,13 +91,18 @@ class Delegate {
   cuda::Api& api_;
   const int device_;
   std::mutex mutex_;
-  std::unique_ptr<Engine> engine_;
+  std::shared_ptr<Engine> engine_;
   std::unique_ptr<Context> context_;
+  GraphReplay replay_;
   std::vector<Argument> arguments_;  // inputs, then outputs, as ExecuTorch passes them
   size_t input_count_ = 0;
-  // Behind the last run: for the next one on another thread's stream, and for the destructor.
+  size_t alignment_ = 1;   // of the addresses that the engine takes
+  bool prepared_ = false;  // the engine has the shapes of the arguments
+  bool late_ = false;      // an output's shape is known only after the run
+  // Behind the last run, unless it has been waited for: for the next one on another thread's
+  // stream, and for the destructor.
   cuda::Event done_ = nullptr;
-  bool has_run_ = false;
+  bool in_flight_ = false;
   cuda::Stream last_stream_ = nullptr;
 };
 

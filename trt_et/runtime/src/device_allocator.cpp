@@ -87,6 +87,7 @@ Status deallocate_on(void* pointer, int index) {
   // Nothing that is queued may still use it.
   Status pending = synchronize_device(*api, index);
   Status released = api->release(pointer);
+  cuda::next_memory_epoch();
   if (!status.ok()) return status;
   return pending.ok() ? released : pending;
 }

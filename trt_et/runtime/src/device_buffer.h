@@ -31,6 +31,7 @@ class DeviceBuffer {
 
   bool fits(size_t size) const { return pointer_ != nullptr && size <= size_; }
   void* data() const { return pointer_; }
+  size_t size() const { return size_; }
 
  private:
   void reset() {

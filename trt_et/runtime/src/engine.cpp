@@ -1,59 +1,136 @@
 #include "engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <tuple>
 
 #include "dtype.h"
 
 namespace trt_et {
 namespace {
 
+std::atomic<uint64_t> g_live{0}, g_loads{0};
+
 // Turns a provider's code and text into a Status.
 Status check(const trt_et_engine_provider& provider, int code, const char* what) {
   if (code == 0) return {};
   const char* text = provider.last_error();
   const auto error = static_cast<Error>(code);
-  if (text != nullptr && *text != '\0') return {error, text};
+  if (text != nullptr && *text != '\0') return fail(error, "%s", text);
   return fail(error, "%s engine: %s failed", provider.name, what);
 }
-
-}  // namespace
 
 trt_et_binding provider_binding(const Binding& binding) {
   trt_et_binding out{};
   out.name = binding.name.c_str();
   out.is_input = binding.is_input ? 1 : 0;
+  out.alias_of = -1;
   const auto dtype = dtype_from_name(binding.dtype);
   out.dtype = dtype ? static_cast<int32_t>(*dtype) : -1;
   // A foreign blob without a dtype has no shape either: its [] is not a 0-d tensor.
   out.rank = dtype ? static_cast<int32_t>(binding.shape.size()) : -1;
+  const bool dynamic = binding.is_dynamic();
+  const Dims& low = dynamic ? binding.min_shape : binding.shape;
+  const Dims& high = dynamic ? binding.max_shape : binding.shape;
   std::copy(binding.shape.begin(), binding.shape.end(), out.dims);
+  std::copy(low.begin(), low.end(), out.min_dims);
+  std::copy(high.begin(), high.end(), out.max_dims);
   return out;
 }
 
-Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob, int device,
-                    std::unique_ptr<Engine>* engine) {
-  std::vector<trt_et_binding> bindings;
-  for (const Binding& binding : blob.metadata.bindings) {
-    bindings.push_back(provider_binding(binding));
+// What makes two loads the same.
+using Key = std::tuple<const trt_et_engine_provider*, std::string, size_t, int, int64_t>;
+
+// One engine that is or was loaded; its lock is held while it is being loaded.
+struct Slot {
+  std::mutex loading;
+  std::weak_ptr<Engine> engine;
+};
+
+struct Shared {
+  std::mutex mutex;
+  std::map<Key, std::shared_ptr<Slot>> slots;
+
+  // A slot that somebody loads into is kept: its lock is taken, or will be.
+  static bool is_idle(const std::shared_ptr<Slot>& slot) {
+    if (slot.use_count() != 1) return false;
+    const std::unique_lock<std::mutex> lock(slot->loading, std::try_to_lock);
+    return lock.owns_lock() && slot->engine.expired();
   }
-  trt_et_engine_request request{};
-  std::memcpy(request.magic, blob.magic, sizeof request.magic);
-  request.builder = blob.metadata.builder.c_str();
-  request.library_version = blob.metadata.library_version.c_str();
-  request.device = device;
-  request.bytes = blob.engine;
-  request.size = blob.engine_size;
-  request.bindings = bindings.data();
-  request.binding_count = bindings.size();
-  TRT_ET_TRY(check(provider, provider.probe(&request), "probe"));
-  void* loaded = nullptr;
-  TRT_ET_TRY(check(provider, provider.load(&request, &loaded), "load"));
-  engine->reset(new Engine(provider, loaded));
-  return {};
+
+  std::shared_ptr<Slot> slot(const Key& key) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    for (auto it = slots.begin(); it != slots.end();) {
+      it = is_idle(it->second) ? slots.erase(it) : std::next(it);
+    }
+    std::shared_ptr<Slot>& found = slots[key];
+    if (found == nullptr) found = std::make_shared<Slot>();
+    return found;
+  }
+};
+
+Shared& shared() {
+  static auto* instance = new Shared;
+  return *instance;
 }
 
-Engine::~Engine() { provider_.free_engine(engine_); }
+}  // namespace
+
+uint64_t live_engines() { return g_live; }
+uint64_t engine_loads() { return g_loads; }
+
+trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptions& options,
+                                   std::vector<trt_et_binding>* bindings) {
+  const Metadata& metadata = blob.metadata;
+  bindings->clear();
+  for (const Binding& binding : metadata.bindings) bindings->push_back(provider_binding(binding));
+  trt_et_engine_request request{};
+  std::memcpy(request.magic, blob.magic, sizeof request.magic);
+  request.builder = metadata.builder.c_str();
+  request.library_version = metadata.library_version.c_str();
+  request.gpu_name = metadata.gpu_name.c_str();
+  request.device = device;
+  request.hardware_compatible = metadata.hardware_compatible ? 1 : 0;
+  request.bytes = blob.engine;
+  request.size = blob.engine_size;
+  request.bindings = bindings->data();
+  request.binding_count = bindings->size();
+  request.weight_streaming_budget = options.weight_streaming_budget.value_or(TRT_ET_NO_BUDGET);
+  return request;
+}
+
+Engine::Engine(const trt_et_engine_provider& provider, void* engine)
+    : provider_(provider), engine_(engine) {
+  ++g_live;
+  ++g_loads;
+}
+
+Engine::~Engine() {
+  provider_.free_engine(engine_);
+  --g_live;
+}
+
+Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob,
+                    const trt_et_engine_request& request, std::shared_ptr<Engine>* engine) {
+  const auto create = [&](std::shared_ptr<Engine>* created) -> Status {
+    void* loaded = nullptr;
+    TRT_ET_TRY(check(provider, provider.load(&request, &loaded), "load"));
+    created->reset(new Engine(provider, loaded));
+    return {};
+  };
+  if (blob.metadata.sha256.empty()) return create(engine);
+  const auto slot = shared().slot(Key(&provider, blob.metadata.sha256, blob.engine_size,
+                                      request.device, request.weight_streaming_budget));
+  const std::lock_guard<std::mutex> lock(slot->loading);
+  *engine = slot->engine.lock();
+  if (*engine != nullptr) return {};
+  TRT_ET_TRY(create(engine));
+  if (!(*engine)->keeps_bytes()) slot->engine = *engine;
+  return {};
+}
 
 Status Engine::describe(size_t index, trt_et_binding* out) const {
   return check(provider_, provider_.describe(engine_, index, out), "describe");
@@ -62,19 +139,29 @@ Status Engine::describe(size_t index, trt_et_binding* out) const {
 Status Context::create(const Engine& engine, std::unique_ptr<Context>* context) {
   void* created = nullptr;
   const trt_et_engine_provider& provider = engine.provider_;
-  TRT_ET_TRY(check(provider, provider.create_context(engine.engine_, &created), "create_context"));
+  TRT_ET_TRY(
+      check(provider, provider.create_context(engine.engine_, 0, &created), "create_context"));
   context->reset(new Context(provider, created));
   return {};
 }
 
 Context::~Context() { provider_.free_context(context_); }
 
-Status Context::bind(size_t index, void* address, const int64_t* dims, int32_t rank) {
-  return check(provider_, provider_.bind(context_, index, address, dims, rank), "bind");
+Status Context::set_input_shape(size_t index, const int64_t* dims, int32_t rank) {
+  return check(provider_, provider_.set_input_shape(context_, index, dims, rank),
+               "set_input_shape");
+}
+
+Status Context::prepare(void* stream) {
+  return check(provider_, provider_.prepare(context_, stream), "prepare");
 }
 
 Status Context::output_shape(size_t index, int64_t* dims, int32_t* rank) {
   return check(provider_, provider_.output_shape(context_, index, dims, rank), "output_shape");
+}
+
+Status Context::set_address(size_t index, void* address, size_t capacity) {
+  return check(provider_, provider_.set_address(context_, index, address, capacity), "set_address");
 }
 
 Status Context::enqueue(void* stream) {

@@ -7,27 +7,38 @@
 
 #include "../include/trt_et/engine_provider.h"
 #include "blob.h"
+#include "options.h"
 #include "status.h"
 
 namespace trt_et {
 
-// Finds the provider for an engine on this machine, or says why there is none.
-// Providers for TensorRT libraries are to be looked up here, by builder and version.
-Status find_provider(const Blob& blob, int device, const trt_et_engine_provider** provider);
+// Finds the provider for an engine on this machine, or says why there is none: by the blob's
+// builder and library version.
+Status find_provider(const Blob& blob, const trt_et_engine_request& request,
+                     const trt_et_engine_provider** provider);
+
+// See trt_et_add_provider.
+Status add_provider(const trt_et_engine_provider* provider);
 
 // The provider of reference engines, which is built in.
 const trt_et_engine_provider& reference_provider();
 
-// What a binding of a blob means to a provider.
-trt_et_binding provider_binding(const Binding& binding);
+// What is asked of a provider; `bindings` is filled, and must live as long as the request is used.
+trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptions& options,
+                                   std::vector<trt_et_binding>* bindings);
 
 class Engine {
  public:
-  static Status load(const trt_et_engine_provider& provider, const Blob& blob, int device,
-                     std::unique_ptr<Engine>* engine);
+  // Every delegate that loads the same engine onto the same GPU with the same options gets the same
+  // object: engines that their blob names by sha256, and that do not keep the blob's bytes. The
+  // last owner frees it. Thread-safe; the device must be current, there and in the destructor.
+  static Status load(const trt_et_engine_provider& provider, const Blob& blob,
+                     const trt_et_engine_request& request, std::shared_ptr<Engine>* engine);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   ~Engine();
+
+  const trt_et_engine_provider& provider() const { return provider_; }
 
   // Whether the blob's bytes must stay as long as this object.
   bool keeps_bytes() const { return provider_.keeps_bytes(engine_) != 0; }
@@ -36,12 +47,15 @@ class Engine {
 
  private:
   friend class Context;
-  Engine(const trt_et_engine_provider& provider, void* engine)
-      : provider_(provider), engine_(engine) {}
+  Engine(const trt_et_engine_provider& provider, void* engine);
 
   const trt_et_engine_provider& provider_;
   void* const engine_;
 };
+
+// Engines that are loaded now, and how often a provider has loaded one.
+uint64_t live_engines();
+uint64_t engine_loads();
 
 // Used by one thread at a time; must not outlive its engine.
 class Context {
@@ -51,9 +65,12 @@ class Context {
   Context& operator=(const Context&) = delete;
   ~Context();
 
-  Status bind(size_t index, void* address, const int64_t* dims, int32_t rank);
+  // The steps of engine_provider.h.
+  Status set_input_shape(size_t index, const int64_t* dims, int32_t rank);
+  Status prepare(void* stream);
   // A rank of -1: known only after the run.
   Status output_shape(size_t index, int64_t* dims, int32_t* rank);
+  Status set_address(size_t index, void* address, size_t capacity);
   Status enqueue(void* stream);
 
  private:

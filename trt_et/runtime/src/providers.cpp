@@ -1,6 +1,11 @@
 // Which provider loads an engine, and the refusals where none can.
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+
 #include "cuda/cuda_api.h"
 #include "engine.h"
+#include "provider_library.h"
 
 namespace trt_et {
 namespace {
@@ -13,6 +18,16 @@ std::string builder_of(const Blob& blob) {
   return name;
 }
 
+struct Added {
+  std::mutex mutex;
+  std::vector<const trt_et_engine_provider*> providers;
+};
+
+Added& added() {
+  static auto* instance = new Added;
+  return *instance;
+}
+
 Status find_reference(const cuda::Api& api, const trt_et_engine_provider** provider) {
   if (!api.simulated()) {
     return {Error::NotSupported,
@@ -23,22 +38,74 @@ Status find_reference(const cuda::Api& api, const trt_et_engine_provider** provi
   return {};
 }
 
-// The TensorRT libraries' providers will be found here by builder and library version.
-Status find_tensorrt(const cuda::Api& api, const Blob& blob) {
-  if (api.simulated()) {
+// Asks one provider. True when the search is over: it takes the engine, or refuses it for a reason
+// that the user must hear.
+bool ask(const trt_et_engine_provider& candidate, const trt_et_engine_request& request,
+         const trt_et_engine_provider** provider, Status* status) {
+  const auto error = static_cast<Error>(candidate.probe(&request));
+  if (error == Error::Ok) {
+    *provider = &candidate;
+    *status = Status{};
+    return true;
+  }
+  const char* text = candidate.last_error();
+  *status = fail(error, "%s", text == nullptr || *text == '\0' ? candidate.name : text);
+  return error != Error::NotFound;
+}
+
+Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine_request& request,
+                     const trt_et_engine_provider** provider) {
+  if (api.simulated() && !attach_double()) {
     return fail(Error::NotSupported,
                 "real %s engine cannot run on simulated GPUs; export with builder=\"reference\"",
                 blob.metadata.builder.empty() ? "TensorRT" : blob.metadata.builder.c_str());
   }
-  return fail(Error::NotSupported, "engine for %s: this build of trt-et has no TensorRT loader",
+  std::vector<const trt_et_engine_provider*> candidates;
+  {
+    Added& all = added();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    candidates = all.providers;
+  }
+  Status status;
+  for (const trt_et_engine_provider* candidate : candidates) {
+    if (ask(*candidate, request, provider, &status)) return status;
+  }
+  for (const std::string& name :
+       provider_libraries(blob.metadata.builder, blob.metadata.library_version)) {
+    const trt_et_engine_provider* candidate = nullptr;
+    const Status opened = open_provider_library(name, &candidate);
+    if (!opened.ok()) {
+      if (opened.error != Error::NotFound) return opened;
+    } else if (ask(*candidate, request, provider, &status)) {
+      return status;
+    }
+  }
+  if (!status.ok()) return status;
+  return fail(Error::NotSupported,
+              "engine for %s: this build of trt-et has no TensorRT loader for it (docs/native.md)",
               builder_of(blob).c_str());
 }
 
 }  // namespace
 
-Status find_provider(const Blob& blob, int device, const trt_et_engine_provider** provider) {
+Status add_provider(const trt_et_engine_provider* provider) {
+  if (provider == nullptr || provider->abi != TRT_ET_PROVIDER_ABI) {
+    return fail(Error::InvalidArgument, "provider is of ABI %u, expected %u",
+                provider == nullptr ? 0 : provider->abi, TRT_ET_PROVIDER_ABI);
+  }
+  Added& all = added();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  if (std::find(all.providers.begin(), all.providers.end(), provider) == all.providers.end()) {
+    all.providers.push_back(provider);
+  }
+  return {};
+}
+
+Status find_provider(const Blob& blob, const trt_et_engine_request& request,
+                     const trt_et_engine_provider** provider) {
   cuda::Api* api = nullptr;
   int count = 0;
+  const int device = request.device;
   const Status usable = cuda::usable_devices(&api, &count);
   if (!usable.ok()) {
     if (usable.error == Error::InvalidArgument) return usable;  // A bad TRT_ET_CUDA.
@@ -53,7 +120,8 @@ Status find_provider(const Blob& blob, int device, const trt_et_engine_provider*
     return fail(Error::NotFound, "engine is for cuda:%d but this machine has %d GPU(s)", device,
                 count);
   }
-  return blob.is_reference() ? find_reference(*api, provider) : find_tensorrt(*api, blob);
+  if (blob.is_reference()) return find_reference(*api, provider);
+  return find_tensorrt(*api, blob, request, provider);
 }
 
 }  // namespace trt_et

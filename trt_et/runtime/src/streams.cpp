@@ -70,9 +70,28 @@ ThreadStreams& this_threads_streams() {
   return *t_streams;
 }
 
+// Streams that this thread's caller wants used, by device; no destructor, for the same reason.
+constexpr int kMaxDevices = 128;
+thread_local cuda::Stream t_given[kMaxDevices] = {};
+
 }  // namespace
 
+Status use_stream(cuda::Api& api, int device, cuda::Stream stream) {
+  int count = 0;
+  TRT_ET_TRY(api.device_count(&count));
+  if (device < 0 || device >= count || device >= kMaxDevices) {
+    return fail(Error::InvalidArgument, "no stream for cuda:%d: this machine has %d GPU(s)", device,
+                count);
+  }
+  t_given[device] = stream;
+  return {};
+}
+
 Status thread_stream(cuda::Api& api, int device, cuda::Stream* stream) {
+  if (device < kMaxDevices && t_given[device] != nullptr) {
+    *stream = t_given[device];
+    return {};
+  }
   auto& streams = this_threads_streams().by_device;
   const auto index = static_cast<size_t>(device);
   if (index >= streams.size()) streams.resize(index + 1);

@@ -12,6 +12,9 @@ namespace trt_et {
 // This thread's stream of `device`, made at first use. The device must be current.
 Status thread_stream(cuda::Api& api, int device, cuda::Stream* stream);
 
+// See trt_et_use_stream.
+Status use_stream(cuda::Api& api, int device, cuda::Stream stream);
+
 // Waits for the streams that all threads have on `device`, as cudaFree does. A failure of another
 // thread's work is reported to the log and not returned: it is that thread's.
 Status synchronize_device(cuda::Api& api, int device);

@@ -3,8 +3,9 @@
 //
 // Every function returns 0 or an ExecuTorch error code (executorch/runtime/core/error.h), and then
 // last_error() gives its text on the same thread. Nothing may throw. A binding is always named by
-// its index in the request's list. Threads: an engine may be used by several threads; a context by
-// one at a time.
+// its index in the request's list. The engine's device is current in every call that gets an
+// engine or a context. Threads: an engine may be used by several threads; a context by one at a
+// time.
 #pragma once
 
 #include <stddef.h>
@@ -14,7 +15,7 @@
 extern "C" {
 #endif
 
-#define TRT_ET_PROVIDER_ABI 1
+#define TRT_ET_PROVIDER_ABI 2
 #define TRT_ET_MAX_RANK 16
 
 // One input or output. `dtype` is an ExecuTorch ScalarType, or -1 where it is not known. A
@@ -24,43 +25,94 @@ typedef struct trt_et_binding {
   int32_t is_input;
   int32_t dtype;
   int32_t rank;
+  int32_t alias_of;  // binding whose memory this output shares; -1: none
   int64_t dims[TRT_ET_MAX_RANK];
+  // What an input's dimensions may be, over all optimization profiles together. As dims where that
+  // is not dynamic.
+  int64_t min_dims[TRT_ET_MAX_RANK];
+  int64_t max_dims[TRT_ET_MAX_RANK];
 } trt_et_binding;
+
+#define TRT_ET_NO_BUDGET INT64_MIN
 
 // What is to be loaded. Everything in it is only valid during the call that it is given to, except
 // that the engine's bytes live as long as the engine when keeps_bytes() says so.
 typedef struct trt_et_engine_request {
   char magic[4];
-  const char* builder;
-  const char* library_version;
+  const char* builder;          // "" where a foreign blob does not say
+  const char* library_version;  // likewise
+  const char* gpu_name;
   int32_t device;
+  int32_t hardware_compatible;
   const void* bytes;
   size_t size;
   const trt_et_binding* bindings;
   size_t binding_count;
+  // Bytes of GPU memory for weights; -1: as TensorRT sees fit; TRT_ET_NO_BUDGET: not asked for.
+  int64_t weight_streaming_budget;
 } trt_et_engine_request;
 
+// Flags of a provider.
+#define TRT_ET_PROVIDER_GRAPHS 1u  // enqueue() may be captured into a CUDA graph
+
+// Flags of create_context().
+#define TRT_ET_CONTEXT_USER_MEMORY 1u  // its scratch memory comes through set_memory()
+
 typedef struct trt_et_engine_provider {
-  uint32_t abi;      // TRT_ET_PROVIDER_ABI
-  const char* name;  // for messages
-  // Whether it can load this engine on this machine. Looks at no engine byte.
+  uint32_t abi;        // TRT_ET_PROVIDER_ABI
+  uint32_t flags;      // TRT_ET_PROVIDER_*
+  uint32_t alignment;  // of every address that it is given
+  const char* name;    // for messages
+  // Whether it can load this engine on this machine. Looks at no engine byte. NotFound: its library
+  // is not here, and another provider may be asked.
   int (*probe)(const trt_et_engine_request* request);
   int (*load)(const trt_et_engine_request* request, void** engine);
   int (*keeps_bytes)(void* engine);
-  // What the engine itself says of a binding: dtype and dims.
+  // What the engine itself says of a binding.
   int (*describe)(void* engine, size_t index, trt_et_binding* out);
   void (*free_engine)(void* engine);
-  int (*create_context)(void* engine, void** context);
+  int (*create_context)(void* engine, uint32_t flags, void** context);
   void (*free_context)(void* context);
-  // Sets a binding's device address and shape. Of an output, `dims` is what the memory has room
-  // for.
-  int (*bind)(void* context, size_t index, void* address, const int64_t* dims, int32_t rank);
-  // Shape of an output for the bound inputs; rank -1: known only after the engine has run.
+
+  // The steps of a run, in this order; what has not changed since the last run is left out.
+  int (*set_input_shape)(void* context, size_t index, const int64_t* dims, int32_t rank);
+  // After a shape has changed: finds the optimization profile that fits, or refuses the shapes.
+  // Nothing of this run has been queued yet.
+  int (*prepare)(void* context, void* stream);
+  // Shape of an output for these inputs; rank -1: known only after the engine has run.
   int (*output_shape)(void* context, size_t index, int64_t* dims, int32_t* rank);
+  int (*set_address)(void* context, size_t index, void* address, size_t capacity);
   // Queues one run on a stream of the engine's device, with the bindings as they are now.
   int (*enqueue)(void* context, void* stream);
   const char* (*last_error)(void);
+
+  // Optional: null where a provider has no such thing.
+  // Bytes of scratch memory that a context with TRT_ET_CONTEXT_USER_MEMORY needs.
+  int (*memory_size)(void* engine, size_t* bytes);
+  int (*set_memory)(void* context, void* memory, size_t bytes);
+  // Reports every layer's time of the runs that follow, on the thread that enqueues, which then
+  // waits. A null `report` ends it.
+  int (*time_layers)(void* context, void (*report)(void* user, const char* layer, float ms),
+                     void* user);
 } trt_et_engine_provider;
+
+// Levels of trt_et_host.log.
+#define TRT_ET_LOG_ERROR 0
+#define TRT_ET_LOG_WARNING 1
+#define TRT_ET_LOG_INFO 2
+#define TRT_ET_LOG_DEBUG 3
+
+// What the plugin gives to a provider library when it opens it. Lives until the process ends.
+typedef struct trt_et_host {
+  uint32_t abi;  // TRT_ET_PROVIDER_ABI
+  void (*log)(int level, const char* text);
+  const char* site_packages;  // folder of the Python packages beside ExecuTorch's; "" if unknown
+} trt_et_host;
+
+// The one symbol of a provider library, libtrt_et_tensorrt_<major>.so: its table, or null when it
+// was made for another ABI. The NVIDIA driver has been asked before; TensorRT is not touched here.
+typedef const trt_et_engine_provider* (*trt_et_open_provider_function)(const trt_et_host* host);
+#define TRT_ET_OPEN_PROVIDER "trt_et_open_provider"
 
 #ifdef __cplusplus
 }

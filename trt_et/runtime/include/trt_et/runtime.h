@@ -70,6 +70,21 @@ typedef struct trt_et_sim_stats {
 // Returns 0, or -1 when no simulated GPUs are in use.
 TRT_ET_EXPORT int trt_et_stats(trt_et_sim_stats* out);
 
+// A counter that the structure does not have: "captures", "graph_launches", "double_calls" (of a
+// double of TensorRT), "live_graphs", "live_events", "engines" (loaded now), "engine_loads".
+// Returns 0, or -1 when there is no such.
+TRT_ET_EXPORT int trt_et_counter(const char* name, uint64_t* value);
+
+// From now on the calling thread's work on `device` goes to this stream instead of one of ours;
+// null: ours again. The caller keeps it until then, and waits for what it needs on the host.
+// Returns 0, or -1.
+TRT_ET_EXPORT int trt_et_use_stream(int device, void* stream);
+
+struct trt_et_engine_provider;
+// Adds a provider (engine_provider.h), which is asked before the libraries that trt-et finds by
+// itself. The table must live until the process ends. Returns 0, or -1 when it is of another ABI.
+TRT_ET_EXPORT int trt_et_add_provider(const struct trt_et_engine_provider* provider);
+
 // Makes the n-th simulated CUDA call from now (1: the next one) fail, once. 0 switches it off.
 // Returns what was left of the count before: 0 if that failure has happened. The environment
 // variable TRT_ET_SIM_FAIL_AFTER does the same from the start.

@@ -2,6 +2,7 @@
 
 #include <executorch/runtime/platform/log.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -114,6 +115,13 @@ Status usable_devices(Api** api, int* count) {
   if (*count < 1) return fail(Error::NotFound, "no CUDA device: the driver reports 0 GPUs");
   return {};
 }
+
+namespace {
+std::atomic<uint64_t> g_memory_epoch{0};
+}
+
+uint64_t memory_epoch() { return g_memory_epoch.load(std::memory_order_acquire); }
+void next_memory_epoch() { g_memory_epoch.fetch_add(1, std::memory_order_acq_rel); }
 
 Status DeviceGuard::enter(int device) {
   if (previous_ < 0) {

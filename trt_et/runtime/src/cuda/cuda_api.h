@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -16,6 +17,7 @@ namespace trt_et::cuda {
 
 using Stream = void*;
 using Event = void*;
+using Graph = void*;  // ready to be launched
 
 // Work for the host, run in a stream's order. It must not call CUDA. A failure fails the stream.
 using HostFunction = std::function<Status()>;
@@ -68,6 +70,15 @@ class Api {
   virtual Status synchronize_event(Event event) = 0;
 
   virtual Status launch_host(Stream stream, HostFunction function) = 0;
+
+  // What the calling thread queues on the stream between these two is recorded instead of run.
+  // Waiting, allocating and copying pageable memory are not possible meanwhile. NotSupported where
+  // CUDA has no graphs.
+  virtual Status begin_capture(Stream stream) = 0;
+  // Ends it, also after a failure in between, and then gives no graph.
+  virtual Status end_capture(Stream stream, Graph* graph) = 0;
+  virtual Status launch_graph(Graph graph, Stream stream) = 0;
+  virtual Status destroy_graph(Graph graph) = 0;
 };
 
 // Fixes the mode before the first use. Fails for an unknown mode, or when another one is in use.
@@ -82,6 +93,11 @@ std::string chosen_mode();
 
 // Number of devices of the chosen implementation; fails when that is none.
 Status usable_devices(Api** api, int* count);
+
+// Grows whenever ExecuTorch's planned memory is freed: what was known of a pointer before that may
+// have become wrong.
+uint64_t memory_epoch();
+void next_memory_epoch();
 
 // Restores the device that was current, on every way out.
 class DeviceGuard {

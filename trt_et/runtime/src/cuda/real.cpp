@@ -48,8 +48,16 @@ struct Functions {
   int (*cudaLaunchHostFunc)(Stream, void (*)(void*), void*);
   int (*cudaGetLastError)();
   const char* (*cudaGetErrorString)(int);
+  // Null where this CUDA has no graphs.
+  int (*cudaStreamBeginCapture)(Stream, int);
+  int (*cudaStreamEndCapture)(Stream, void**);
+  int (*cudaGraphInstantiateWithFlags)(Graph*, void*, unsigned long long);
+  int (*cudaGraphDestroy)(void*);
+  int (*cudaGraphLaunch)(Graph, Stream);
+  int (*cudaGraphExecDestroy)(Graph);
   int (*cuDeviceGet)(int*, int);
   int (*cuDeviceGetName)(char*, int, int);
+  bool has_graphs;
 };
 
 template <typename F>
@@ -74,6 +82,11 @@ Status find_functions(void* driver, void* runtime, Functions& f) {
       TRT_ET_FIND(runtime, cudaLaunchHostFunc) && TRT_ET_FIND(runtime, cudaGetLastError) &&
       TRT_ET_FIND(runtime, cudaGetErrorString) && TRT_ET_FIND(driver, cuDeviceGet) &&
       TRT_ET_FIND(driver, cuDeviceGetName);
+  f.has_graphs = TRT_ET_FIND(runtime, cudaStreamBeginCapture) &&
+                 TRT_ET_FIND(runtime, cudaStreamEndCapture) &&
+                 TRT_ET_FIND(runtime, cudaGraphInstantiateWithFlags) &&
+                 TRT_ET_FIND(runtime, cudaGraphDestroy) && TRT_ET_FIND(runtime, cudaGraphLaunch) &&
+                 TRT_ET_FIND(runtime, cudaGraphExecDestroy);
   if (found) return {};
   return {Error::NotFound, "the CUDA runtime or driver lacks functions that CUDA 12 and 13 have"};
 }
@@ -191,6 +204,30 @@ class RealApi final : public Api {
                      "cudaLaunchHostFunc"));
     (void)argument.release();  // run_host_function owns it now.
     return {};
+  }
+
+  Status begin_capture(Stream stream) override {
+    constexpr int kThreadLocal = 1;  // Other threads may allocate meanwhile.
+    if (!f_.has_graphs) return {Error::NotSupported, "this CUDA runtime has no graphs"};
+    return check(f_.cudaStreamBeginCapture(stream, kThreadLocal), "cudaStreamBeginCapture");
+  }
+
+  Status end_capture(Stream stream, Graph* graph) override {
+    void* captured = nullptr;
+    TRT_ET_TRY(check(f_.cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture"));
+    if (captured == nullptr) return {Error::Internal, "CUDA captured no graph"};
+    Status status =
+        check(f_.cudaGraphInstantiateWithFlags(graph, captured, 0), "cudaGraphInstantiate");
+    (void)f_.cudaGraphDestroy(captured);
+    return status;
+  }
+
+  Status launch_graph(Graph graph, Stream stream) override {
+    return check(f_.cudaGraphLaunch(graph, stream), "cudaGraphLaunch");
+  }
+
+  Status destroy_graph(Graph graph) override {
+    return check(f_.cudaGraphExecDestroy(graph), "cudaGraphExecDestroy");
   }
 
  private:

@@ -23,6 +23,41 @@ void SimHandles::remove_stream(Stream stream) {
   streams_.erase(stream);
 }
 
+Graph SimHandles::add_graph(std::shared_ptr<SimWork> work, int device) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const Graph handle = work.get();
+  graphs_[handle] = {device, std::move(work)};
+  return handle;
+}
+
+Status SimHandles::find_graph(Graph graph, int device, std::shared_ptr<SimWork>* work) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = graphs_.find(graph);
+  if (found == graphs_.end()) return {Error::InvalidArgument, "not a graph of a simulated GPU"};
+  if (found->second.first != device) {
+    return fail(Error::InvalidArgument, "graph of cuda:%d launched on cuda:%d", found->second.first,
+                device);
+  }
+  *work = found->second.second;
+  return {};
+}
+
+Status SimHandles::remove_graph(Graph graph) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (graphs_.erase(graph) == 1) return {};
+  return {Error::InvalidArgument, "not a graph of a simulated GPU"};
+}
+
+size_t SimHandles::live_graphs() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return graphs_.size();
+}
+
+size_t SimHandles::live_events() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return events_.size();
+}
+
 Event SimHandles::add_event(int device) {
   auto created = std::make_unique<SimEvent>();
   created->device = device;

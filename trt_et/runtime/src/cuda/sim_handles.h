@@ -15,6 +15,13 @@ class SimHandles {
   Status find_stream(Stream stream, std::shared_ptr<SimStream>* out);
   void remove_stream(Stream stream);
 
+  Graph add_graph(std::shared_ptr<SimWork> work, int device);
+  Status find_graph(Graph graph, int device, std::shared_ptr<SimWork>* work);
+  Status remove_graph(Graph graph);
+  // Of leaks: what has been made and not destroyed.
+  size_t live_graphs();
+  size_t live_events();
+
   Event add_event(int device);
   Status remove_event(Event event);
   // Makes the event stand behind what is queued on the stream now.
@@ -31,6 +38,7 @@ class SimHandles {
   std::mutex mutex_;
   std::unordered_map<Stream, std::shared_ptr<SimStream>> streams_;
   std::unordered_map<Event, std::unique_ptr<SimEvent>> events_;
+  std::unordered_map<Graph, std::pair<int, std::shared_ptr<SimWork>>> graphs_;
 };
 
 }  // namespace trt_et::cuda

@@ -4,8 +4,35 @@ namespace trt_et::cuda {
 
 void SimStream::enqueue(std::function<Status()> work) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (recorded_ != nullptr) {
+    recorded_->push_back(std::move(work));
+    return;
+  }
   queue_.push_back(std::move(work));
   ++enqueued_;
+}
+
+Status SimStream::begin_capture() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (recorded_ != nullptr) return {Error::InvalidState, "the stream is captured already"};
+  recorded_ = std::make_shared<SimWork>();
+  broken_ = false;
+  return {};
+}
+
+Status SimStream::end_capture(std::shared_ptr<SimWork>* work) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (recorded_ == nullptr) return {Error::InvalidState, "the stream is not captured"};
+  *work = std::move(recorded_);
+  recorded_ = nullptr;
+  if (broken_) return {Error::InvalidState, "something that cannot be captured was done meanwhile"};
+  return {};
+}
+
+bool SimStream::breaks_capture() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (recorded_ != nullptr) broken_ = true;
+  return recorded_ != nullptr;
 }
 
 SimMark SimStream::mark() {

@@ -9,12 +9,16 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "cuda_api.h"
 
 namespace trt_et::cuda {
 
 class SimStream;
+
+// Recorded work. A graph in a queue keeps it, so that destroying the handle is safe.
+using SimWork = std::vector<std::function<Status()>>;
 
 // A point in a stream's queue, as an event records it.
 struct SimMark {
@@ -28,8 +32,14 @@ class SimStream : public std::enable_shared_from_this<SimStream> {
 
   int device() const { return device_; }
 
-  // Appends work; it runs in order, later.
+  // Appends work; it runs in order, later. Or records it, between the next two.
   void enqueue(std::function<Status()> work);
+
+  Status begin_capture();
+  // What was recorded, or why there is none.
+  Status end_capture(std::shared_ptr<SimWork>* work);
+  // Whether this stream records now; what cannot be recorded breaks the capture for good.
+  bool breaks_capture();
 
   // The point behind everything that is queued now.
   SimMark mark();
@@ -54,6 +64,8 @@ class SimStream : public std::enable_shared_from_this<SimStream> {
   bool running_ = false;
   std::thread::id runner_;
   Status failure_;
+  std::shared_ptr<SimWork> recorded_;
+  bool broken_ = false;
 };
 
 }  // namespace trt_et::cuda

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "sim_handles.h"
@@ -15,9 +16,21 @@ namespace trt_et::cuda {
 namespace {
 
 thread_local int t_device = 0;
+thread_local int t_inside = 0;
+// The stream that this thread captures.
+thread_local SimStream* t_captured = nullptr;
+
+// The simulator's own heap allocations are not the delegate's.
+struct Inside {
+  Inside() { ++t_inside; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  ~Inside() { --t_inside; }
+};
 
 struct Counters {
   std::atomic<uint64_t> mallocs{0}, frees{0}, launches{0}, synchronizations{0}, calls{0};
+  std::atomic<uint64_t> captures{0}, graph_launches{0}, double_calls{0};
   std::atomic<uint64_t> copies[4] = {}, bytes[4] = {};  // by CopyKind, then peer
 };
 
@@ -60,6 +73,9 @@ class SimulatedApi final : public Api {
 
   Status allocate(size_t size, void** pointer) override {
     TRT_ET_TRY(enter("allocate"));
+    if (t_captured != nullptr && t_captured->breaks_capture()) {
+      return {Error::InvalidState, "allocation while a stream is captured"};
+    }
     TRT_ET_TRY(memory_.allocate(t_device, size, pointer));
     ++counters_.mallocs;
     return {};
@@ -81,6 +97,7 @@ class SimulatedApi final : public Api {
   }
 
   Status copy(void* to, const void* from, size_t size, CopyKind kind, Stream stream) override {
+    const Inside inside;
     TRT_ET_TRY(enter("copy"));
     std::shared_ptr<SimStream> queue;
     TRT_ET_TRY(handles_.find_stream(stream, &queue));
@@ -89,6 +106,9 @@ class SimulatedApi final : public Api {
     const bool to_host = kind == CopyKind::device_to_host;
     TRT_ET_TRY(from_host ? check_host(from, size) : memory_.check(from, size, device, "source"));
     TRT_ET_TRY(to_host ? check_host(to, size) : memory_.check(to, size, device, "destination"));
+    if ((from_host || to_host) && queue->breaks_capture()) {
+      return {Error::InvalidState, "copy of pageable memory while its stream is captured"};
+    }
     count_copy(static_cast<size_t>(kind), size);
     if (from_host) {
       queue->enqueue([this, to, size, device, bytes = snapshot(from, size)] {
@@ -109,6 +129,7 @@ class SimulatedApi final : public Api {
 
   Status copy_peer(void* to, int to_device, const void* from, int from_device, size_t size,
                    Stream stream) override {
+    const Inside inside;
     TRT_ET_TRY(enter("copy_peer"));
     std::shared_ptr<SimStream> queue;
     TRT_ET_TRY(handles_.find_stream(stream, &queue));
@@ -141,9 +162,13 @@ class SimulatedApi final : public Api {
 
   Status synchronize_stream(Stream stream) override {
     // Made to fail, it waits all the same: CUDA reports failed work here, not work left undone.
+    const Inside inside;
     Status failure = enter("synchronize_stream");
     std::shared_ptr<SimStream> queue;
     TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    if (queue->breaks_capture()) {
+      return {Error::InvalidState, "wait for a stream while it is captured"};
+    }
     ++counters_.synchronizations;
     Status status = queue->synchronize();
     return failure.ok() ? status : failure;
@@ -169,6 +194,7 @@ class SimulatedApi final : public Api {
   }
 
   Status wait_event(Stream stream, Event event) override {
+    const Inside inside;
     TRT_ET_TRY(enter("wait_event"));
     std::shared_ptr<SimStream> queue;
     SimMark mark;
@@ -180,6 +206,7 @@ class SimulatedApi final : public Api {
   }
 
   Status synchronize_event(Event event) override {
+    const Inside inside;
     Status failure = enter("synchronize_event");
     SimMark mark;
     TRT_ET_TRY(handles_.find_mark(event, &mark));
@@ -189,6 +216,7 @@ class SimulatedApi final : public Api {
   }
 
   Status launch_host(Stream stream, HostFunction function) override {
+    const Inside inside;
     TRT_ET_TRY(enter("launch_host"));
     std::shared_ptr<SimStream> queue;
     TRT_ET_TRY(handles_.find_stream(stream, &queue));
@@ -199,6 +227,74 @@ class SimulatedApi final : public Api {
     ++counters_.launches;
     queue->enqueue(std::move(function));
     return {};
+  }
+
+  Status begin_capture(Stream stream) override {
+    const Inside inside;
+    TRT_ET_TRY(enter("begin_capture"));
+    std::shared_ptr<SimStream> queue;
+    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    TRT_ET_TRY(queue->begin_capture());
+    t_captured = queue.get();
+    return {};
+  }
+
+  Status end_capture(Stream stream, Graph* graph) override {
+    const Inside inside;
+    Status failure = enter("end_capture");
+    std::shared_ptr<SimStream> queue;
+    std::shared_ptr<SimWork> work;
+    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    t_captured = nullptr;
+    TRT_ET_TRY(queue->end_capture(&work));
+    if (!failure.ok()) return failure;
+    ++counters_.captures;
+    *graph = handles_.add_graph(std::move(work), queue->device());
+    return {};
+  }
+
+  Status launch_graph(Graph graph, Stream stream) override {
+    const Inside inside;
+    TRT_ET_TRY(enter("launch_graph"));
+    std::shared_ptr<SimStream> queue;
+    std::shared_ptr<SimWork> work;
+    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    TRT_ET_TRY(handles_.find_graph(graph, queue->device(), &work));
+    ++counters_.graph_launches;
+    queue->enqueue([work] {
+      for (const auto& item : *work) TRT_ET_TRY(item());
+      return Status{};
+    });
+    return {};
+  }
+
+  Status destroy_graph(Graph graph) override {
+    Status failure = enter("destroy_graph");
+    TRT_ET_TRY(handles_.remove_graph(graph));
+    return failure;
+  }
+
+  // A call of a double of TensorRT: it may be made to fail like one of CUDA.
+  Status call_of_double(const char* what) {
+    ++counters_.double_calls;
+    return count_down(what, "TensorRT");
+  }
+
+  Status check_memory(const void* pointer, size_t size, int device) {
+    return memory_.check(pointer, size, device, "TensorRT's argument");
+  }
+
+  bool counter(std::string_view name, uint64_t* value) {
+    const std::pair<std::string_view, uint64_t> all[] = {
+        {"captures", counters_.captures},
+        {"graph_launches", counters_.graph_launches},
+        {"double_calls", counters_.double_calls},
+        {"live_graphs", handles_.live_graphs()},
+        {"live_events", handles_.live_events()}};
+    for (const auto& [known, found] : all) {
+      if (name == known) return *value = found, true;
+    }
+    return false;
   }
 
   uint64_t fail_after(uint64_t n) { return fail_countdown_.exchange(n); }
@@ -225,11 +321,15 @@ class SimulatedApi final : public Api {
  private:
   Status enter(const char* what) {
     ++counters_.calls;
+    return count_down(what, "CUDA");
+  }
+
+  Status count_down(const char* what, const char* whose) {
     uint64_t left = fail_countdown_.load();
     while (left != 0 && !fail_countdown_.compare_exchange_weak(left, left - 1)) {
     }
     if (left != 1) return {};
-    return fail(Error::Internal, "simulated failure of CUDA call %s", what);
+    return fail(Error::Internal, "simulated failure of %s call %s", whose, what);
   }
 
   Status check_device(int device) const {
@@ -265,6 +365,13 @@ class SimulatedApi final : public Api {
 
 std::atomic<SimulatedApi*> g_simulated{nullptr};
 
+thread_local std::string t_told;
+
+int told(Status status) {
+  if (!status.ok()) t_told = std::move(status.text);
+  return static_cast<int>(status.error);
+}
+
 }  // namespace
 
 Api* make_simulated_api(int devices) {
@@ -278,6 +385,36 @@ bool simulator_stats(trt_et_sim_stats* out) {
   if (api == nullptr) return false;
   api->stats(out);
   return true;
+}
+
+bool simulator_counter(const char* name, uint64_t* value) {
+  SimulatedApi* api = g_simulated;
+  return api != nullptr && api->counter(name, value);
+}
+
+bool inside_simulator() { return t_inside > 0; }
+
+const trt_et_sim_services& simulator_services() {
+  // Exceptions of a double end here: the heap is all that can fail in these.
+  static const trt_et_sim_services services = {
+      [](const char* what) { return told(g_simulated.load()->call_of_double(what)); },
+      [](int* device) { return told(g_simulated.load()->current_device(device)); },
+      [](size_t size, void** pointer) { return told(g_simulated.load()->allocate(size, pointer)); },
+      [](void* pointer) { return told(g_simulated.load()->release(pointer)); },
+      [](const void* pointer, size_t size, int device) {
+        return told(g_simulated.load()->check_memory(pointer, size, device));
+      },
+      [](void* stream, int (*run)(void*), void (*drop)(void*), void* argument) {
+        const Inside inside;
+        const std::shared_ptr<void> owned(argument, drop);
+        return told(g_simulated.load()->launch_host(stream, [run, owned]() -> Status {
+          const int code = run(owned.get());
+          if (code == 0) return {};
+          return fail(static_cast<Error>(code), "simulated TensorRT failed: %s", t_told.c_str());
+        }));
+      },
+      [](int change) { t_inside += change; }};
+  return services;
 }
 
 uint64_t simulator_fail_after(uint64_t n) {

@@ -123,7 +123,7 @@ Status NestedMethod::run(const std::vector<Memory>& inputs, std::vector<Memory>*
   const Error error = method_->execute();
   if (error != Error::Ok) return failed(error, "its nested program");
   for (size_t i = 0; i < program_->outputs().size(); ++i) {
-    TRT_ET_TRY(take_output(program_->outputs()[i], i, &(*outputs)[i]));
+    TRT_ET_TRY(take_output(i, &(*outputs)[i]));
   }
   return {};
 }
@@ -148,18 +148,16 @@ Status NestedMethod::set_input(const Slot& slot, const Memory& memory, size_t in
   return error == Error::Ok ? Status{} : failed(error, "setting an input");
 }
 
-Status NestedMethod::take_output(const Slot& slot, size_t index, Memory* memory) {
+Status NestedMethod::take_output(size_t index, Memory* memory) {
   const auto& value = method_->get_output(index);
   if (!value.isTensor()) {
     return fail(Error::InvalidProgram, "reference engine: output %zu is not a tensor", index);
   }
   const Tensor& tensor = value.toTensor();
-  size_t room = 0;
-  if (!dense_bytes(slot.dtype, memory->dims.data(), memory->dims.size(), &room) ||
-      tensor.nbytes() > room) {
+  if (tensor.nbytes() > memory->capacity) {
     return fail(Error::InvalidArgument,
                 "reference engine: output %zu has %zu bytes, there is room for %zu", index,
-                tensor.nbytes(), room);
+                tensor.nbytes(), memory->capacity);
   }
   if (tensor.nbytes() > 0) std::memcpy(memory->address, tensor.const_data_ptr(), tensor.nbytes());
   memory->dims.clear();

@@ -54,6 +54,7 @@ class NestedProgram {
 // Dense memory on the (simulated) device, with the shape of that memory.
 struct Memory {
   void* address = nullptr;
+  size_t capacity = 0;
   std::vector<int64_t> dims;
 };
 
@@ -62,15 +63,14 @@ class NestedMethod {
  public:
   static Status load(NestedProgram& program, std::unique_ptr<NestedMethod>* method);
 
-  // Runs on the inputs and writes the outputs, whose `dims` say how much room there is and become
-  // the shapes that were written.
+  // Runs on the inputs and writes the outputs, whose `dims` become the shapes that were written.
   Status run(const std::vector<Memory>& inputs, std::vector<Memory>* outputs);
 
  private:
   NestedMethod() = default;
   Status plan_memory(const executorch::runtime::MethodMeta& meta);
   Status set_input(const Slot& slot, const Memory& memory, size_t index);
-  Status take_output(const Slot& slot, size_t index, Memory* memory);
+  Status take_output(size_t index, Memory* memory);
 
   NestedProgram* program_ = nullptr;
   executorch::extension::MallocMemoryAllocator method_allocator_;

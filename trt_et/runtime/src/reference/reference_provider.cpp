@@ -133,14 +133,17 @@ int describe(void* engine, size_t index, trt_et_binding* out) {
     out->is_input = loaded.places[index].first ? 1 : 0;
     out->dtype = static_cast<int32_t>(slot.dtype);
     out->rank = static_cast<int32_t>(slot.sizes.size());
-    for (size_t i = 0; i < slot.sizes.size(); ++i) out->dims[i] = slot.sizes[slot.dim_order[i]];
+    out->alias_of = -1;
+    for (size_t i = 0; i < slot.sizes.size(); ++i) {
+      out->dims[i] = out->min_dims[i] = out->max_dims[i] = slot.sizes[slot.dim_order[i]];
+    }
     return {};
   });
 }
 
 void free_engine(void* engine) { delete static_cast<ReferenceEngine*>(engine); }
 
-int create_context(void* engine, void** context) {
+int create_context(void* engine, uint32_t, void** context) {
   return run([&]() -> Status {
     auto created = std::make_unique<ReferenceContext>();
     created->engine = static_cast<ReferenceEngine*>(engine);
@@ -155,16 +158,36 @@ int create_context(void* engine, void** context) {
 
 void free_context(void* context) { delete static_cast<ReferenceContext*>(context); }
 
-int bind(void* context, size_t index, void* address, const int64_t* dims, int32_t rank) {
+Status find_memory(ReferenceContext& context, size_t index, Memory** memory) {
+  TRT_ET_TRY(check_index(*context.engine, index));
+  const auto& [is_input, place] = context.engine->places[index];
+  *memory = is_input ? &context.inputs[place] : &context.outputs[place];
+  return {};
+}
+
+int set_input_shape(void* context, size_t index, const int64_t* dims, int32_t rank) {
   return run([&]() -> Status {
-    auto& bound = *static_cast<ReferenceContext*>(context);
-    TRT_ET_TRY(check_index(*bound.engine, index));
-    const auto& [is_input, place] = bound.engine->places[index];
-    Memory& memory = is_input ? bound.inputs[place] : bound.outputs[place];
-    memory.address = address;
-    memory.dims.assign(dims, dims + rank);
-    const std::lock_guard<std::mutex> lock(bound.mutex);
-    bound.ran = false;
+    Memory* memory = nullptr;
+    TRT_ET_TRY(find_memory(*static_cast<ReferenceContext*>(context), index, &memory));
+    memory->dims.assign(dims, dims + rank);
+    return {};
+  });
+}
+
+// Shapes come out of the run itself.
+int prepare(void* context, void*) {
+  auto& bound = *static_cast<ReferenceContext*>(context);
+  const std::lock_guard<std::mutex> lock(bound.mutex);
+  bound.ran = false;
+  return 0;
+}
+
+int set_address(void* context, size_t index, void* address, size_t capacity) {
+  return run([&]() -> Status {
+    Memory* memory = nullptr;
+    TRT_ET_TRY(find_memory(*static_cast<ReferenceContext*>(context), index, &memory));
+    memory->address = address;
+    memory->capacity = capacity;
     return {};
   });
 }
@@ -194,15 +217,16 @@ int enqueue(void* context, void* stream) {
       bound->ran = false;
     }
     // The bindings are copied: the next call may change them before this run happens.
-    return api->launch_host(
-        stream, [bound, inputs = bound->inputs, outputs = bound->outputs]() mutable -> Status {
-          TRT_ET_TRY(bound->method->run(inputs, &outputs));
-          const std::lock_guard<std::mutex> lock(bound->mutex);
-          for (size_t i = 0; i < outputs.size(); ++i)
-            bound->written[i] = std::move(outputs[i].dims);
-          bound->ran = true;
-          return {};
-        });
+    return api->launch_host(stream,
+                            [bound, inputs = bound->inputs, memory = bound->outputs]() -> Status {
+                              std::vector<Memory> outputs = memory;
+                              TRT_ET_TRY(bound->method->run(inputs, &outputs));
+                              const std::lock_guard<std::mutex> lock(bound->mutex);
+                              for (size_t i = 0; i < outputs.size(); ++i)
+                                bound->written[i] = std::move(outputs[i].dims);
+                              bound->ran = true;
+                              return {};
+                            });
   });
 }
 
@@ -211,9 +235,26 @@ const char* last_error() { return t_error.c_str(); }
 }  // namespace
 
 const trt_et_engine_provider& reference_provider() {
-  static const trt_et_engine_provider table = {
-      TRT_ET_PROVIDER_ABI, "reference",  probe, load,         keeps_bytes, describe,  free_engine,
-      create_context,      free_context, bind,  output_shape, enqueue,     last_error};
+  static const trt_et_engine_provider table = {TRT_ET_PROVIDER_ABI,
+                                               0,
+                                               1,
+                                               "reference",
+                                               probe,
+                                               load,
+                                               keeps_bytes,
+                                               describe,
+                                               free_engine,
+                                               create_context,
+                                               free_context,
+                                               set_input_shape,
+                                               prepare,
+                                               output_shape,
+                                               set_address,
+                                               enqueue,
+                                               last_error,
+                                               nullptr,
+                                               nullptr,
+                                               nullptr};
   return table;
 }
 

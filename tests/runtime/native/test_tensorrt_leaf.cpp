@@ -1,0 +1,489 @@
+// The delegate with the real leaf, compiled against the fake TensorRT, on simulated GPUs.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../../../trt_et/runtime/include/trt_et/runtime.h"
+#include "check.h"
+#include "crc32c.h"
+#include "cuda/simulated.h"
+#include "delegate.h"
+#include "device_allocator.h"
+#include "heap_count.h"
+#include "owned_tensor.h"
+#include "tests.h"
+
+using namespace trt_et;
+using executorch::runtime::FreeableBuffer;
+using executorch::runtime::Span;
+
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+void put(Bytes& out, size_t at, uint64_t value, size_t size) {
+  for (size_t i = 0; i < size; ++i) out[at + i] = static_cast<uint8_t>(value >> (8 * i));
+}
+
+// A blob around a plan (tests/runtime/tensorrt_fake/plan.h). With `ours`, a checksum and a sha256
+// that names it; else as Torch-TensorRT writes it.
+Bytes make_blob(const std::string& bindings, const std::string& plan, const std::string& more = "",
+                bool ours = true) {
+  std::string json = "{\"io_bindings\":[" + bindings + "]" + more;
+  if (ours) {
+    std::string name(64, '0');
+    std::snprintf(name.data(), 9, "%08x", crc32c(0, plan.data(), plan.size()));
+    name[8] = '0';
+    json +=
+        ",\"device_id\":0,\"builder\":\"tensorrt\",\"library_version\":\"11.7.3\",\"sha256\":\"" +
+        name + "\"";
+  }
+  json += "}";
+  const size_t engine_at = (32 + json.size() + 15) / 16 * 16;
+  Bytes blob(engine_at + plan.size());
+  const bool aliased = more.find("aliased_io") != std::string::npos;
+  std::memcpy(blob.data(), aliased ? "TR02" : "TR01", 4);
+  put(blob, 4, 32, 4);
+  put(blob, 8, json.size(), 4);
+  put(blob, 12, engine_at, 4);
+  put(blob, 16, plan.size(), 8);
+  blob[24] = 1;
+  blob[25] = ours ? 1 : 0;
+  std::memcpy(blob.data() + 32, json.data(), json.size());
+  std::memcpy(blob.data() + engine_at, plan.data(), plan.size());
+  if (ours) put(blob, 28, crc32c(0, blob.data(), blob.size()), 4);
+  return blob;
+}
+
+std::string binding(const char* name, const std::string& shape, bool is_input,
+                    const std::string& more = "") {
+  return std::string("{\"name\":\"") + name + "\",\"dtype\":\"float32\",\"shape\":[" + shape +
+         "],\"is_input\":" + (is_input ? "true" : "false") + more + "}";
+}
+
+std::string foreign(const char* name, bool is_input) {
+  return std::string("{\"name\":\"") + name +
+         "\",\"dtype\":\"\",\"shape\":[],\"is_input\":" + (is_input ? "true" : "false") + "}";
+}
+
+const std::string kDouble =
+    "fake\nweights 4096\nscratch 512\ninput x float32 2,8\noutput y float32 2,8\nscale y x 2\n";
+
+Bytes double_blob() {
+  return make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false), kDouble);
+}
+
+Status try_load(const Bytes& blob, std::unique_ptr<Delegate>* delegate,
+                const LoadOptions& options = {}) {
+  FreeableBuffer buffer(blob.data(), blob.size(), nullptr);
+  Status status = Delegate::create(&buffer, options, delegate);
+  CHECK(!status.ok() || buffer.data() == nullptr);  // The bytes are given back.
+  return status;
+}
+
+std::unique_ptr<Delegate> load(const Bytes& blob, const LoadOptions& options = {}) {
+  std::unique_ptr<Delegate> delegate;
+  CHECK_OK(try_load(blob, &delegate, options));
+  return delegate;
+}
+
+Status call(Delegate& delegate, std::vector<EValue*> values) {
+  return delegate.execute(Span<EValue*>(values.data(), values.size()));
+}
+
+uint64_t counter(const char* name) {
+  uint64_t value = 0;
+  CHECK(trt_et_counter(name, &value) == 0);
+  return value;
+}
+
+trt_et_sim_stats stats() {
+  trt_et_sim_stats out;
+  CHECK(cuda::simulator_stats(&out));
+  return out;
+}
+
+// Device memory with values, freed at the end.
+struct Device {
+  Device(size_t count, int index, float value) : device(index), values(count, value) {
+    auto memory = cuda_allocator().allocate(count * 4 + 512, static_cast<int8_t>(index), 16);
+    CHECK(memory.ok());
+    base = static_cast<uint8_t*>(*memory);
+    data = base;
+    write();
+  }
+  ~Device() { cuda_allocator().deallocate(base, static_cast<int8_t>(device)); }
+
+  void write() {
+    CHECK(cuda_allocator().copy_host_to_device(data, values.data(), values.size() * 4,
+                                               static_cast<int8_t>(device)) == Error::Ok);
+  }
+  float read(size_t at) {
+    CHECK(cuda_allocator().copy_device_to_host(values.data(), data, values.size() * 4,
+                                               static_cast<int8_t>(device)) == Error::Ok);
+    return values[at];
+  }
+
+  int device;
+  std::vector<float> values;
+  uint8_t* base = nullptr;
+  uint8_t* data = nullptr;
+};
+
+void test_steady_state() {
+  const auto delegate = load(double_blob());
+  Device in(16, 0, 3.0F), out(16, 0, 0.0F), other(16, 0, 5.0F);
+  OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data), z({2, 8}, other.data);
+  std::vector<EValue*> values = {&x.value, &y.value};
+  const Span<EValue*> arguments(values.data(), values.size());
+  for (int i = 0; i < 4; ++i) CHECK_OK(delegate->execute(arguments));
+  CHECK(out.read(7) == 6.0F);
+  CHECK(counter("live_graphs") == 1);
+  // On the device: a launch, an event, and the look at the current device. Nothing else.
+  const trt_et_sim_stats before = stats();
+  const uint64_t launches = counter("graph_launches"), calls = counter("double_calls");
+  {
+    const HeapCount heap;
+    for (int i = 0; i < 10; ++i) CHECK_OK(delegate->execute(arguments));
+    CHECK(heap.count() == 0);
+  }
+  trt_et_sim_stats after = stats();
+  CHECK(after.calls - before.calls == 30);
+  CHECK(after.synchronizations == before.synchronizations && after.mallocs == before.mallocs);
+  CHECK(counter("graph_launches") - launches == 10 && counter("double_calls") == calls);
+  // An address moves: the graph goes, and another comes.
+  values[0] = &z.value;
+  const uint64_t captures = counter("captures");
+  for (int i = 0; i < 4; ++i) {
+    CHECK_OK(delegate->execute(arguments));
+    CHECK(counter("live_graphs") == (i < 2 ? 0u : 1u));
+  }
+  CHECK(counter("captures") == captures + 1);
+  CHECK(out.read(3) == 10.0F);
+}
+
+void test_host_io() {
+  const auto delegate = load(double_blob());
+  std::vector<float> in(16, 1.5F), out(16, 0.0F);
+  OwnedTensor x({2, 8}, in.data()), y({2, 8}, out.data());
+  std::vector<EValue*> values = {&x.value, &y.value};
+  const Span<EValue*> arguments(values.data(), values.size());
+  for (int i = 0; i < 4; ++i) CHECK_OK(delegate->execute(arguments));
+  const trt_et_sim_stats before = stats();
+  in[5] = 4.0F;
+  {
+    const HeapCount heap;
+    CHECK_OK(delegate->execute(arguments));
+    CHECK(heap.count() == 0);
+  }
+  const trt_et_sim_stats after = stats();
+  CHECK(out[5] == 8.0F && out[4] == 3.0F);
+  CHECK(after.calls - before.calls == 1 + 1 + 3);  // I + O copies + 3
+  CHECK(after.synchronizations - before.synchronizations == 1);
+  CHECK(after.mallocs == before.mallocs);
+}
+
+// Without graphs, by option, the engine is queued plainly each time, with nothing bound anew.
+void test_graphs_off() {
+  LoadOptions options;
+  options.cuda_graphs = false;
+  const auto delegate = load(double_blob(), options);
+  Device in(16, 0, 3.0F), out(16, 0, 0.0F);
+  OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
+  CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  const uint64_t calls = counter("double_calls"), captures = counter("captures");
+  for (int i = 0; i < 5; ++i) CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  CHECK(counter("double_calls") == calls + 5 && counter("captures") == captures);
+  CHECK(out.read(0) == 6.0F);
+}
+
+// ExecuTorch plans at multiples of 16, TensorRT wants 256.
+void test_misaligned() {
+  const auto delegate = load(double_blob());
+  Device in(16, 0, 3.0F), out(16, 0, 0.0F);
+  in.data += 16;
+  out.data += 48;
+  in.write();
+  OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
+  for (int i = 0; i < 5; ++i) CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  const trt_et_sim_stats before = stats();
+  CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  const trt_et_sim_stats after = stats();
+  CHECK(after.copies_d2d - before.copies_d2d == 2);
+  CHECK(after.synchronizations == before.synchronizations);
+  CHECK(out.read(15) == 6.0F);
+}
+
+void test_other_gpu() {
+  LoadOptions options;
+  options.device = 1;
+  const auto delegate = load(double_blob(), options);
+  Device in(16, 0, 3.0F), out(16, 0, 0.0F);
+  OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
+  const trt_et_sim_stats before = stats();
+  for (int i = 0; i < 4; ++i) CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  CHECK(stats().copies_peer - before.copies_peer == 8);
+  CHECK(stats().synchronizations == before.synchronizations);
+  CHECK(out.read(9) == 6.0F);
+  options.device = 2;
+  std::unique_ptr<Delegate> none;
+  CHECK_FAILS(try_load(double_blob(), &none, options), "cuda:2 but this machine has 2 GPU(s)");
+  int device = -1;
+  cuda::Api* api = nullptr;
+  CHECK_OK(cuda::access(&api));
+  CHECK_OK(api->current_device(&device));
+  CHECK(device == 0);
+}
+
+void test_sharing() {
+  const Bytes blob = double_blob();
+  const uint64_t bytes = stats().live_bytes[0], loads = counter("engine_loads");
+  std::vector<std::unique_ptr<Delegate>> delegates;
+  for (int i = 0; i < 5; ++i) delegates.push_back(load(blob));
+  CHECK(counter("engines") == 1 && counter("engine_loads") == loads + 1);
+  CHECK(stats().live_bytes[0] - bytes == 4096 + 5 * 512);
+  LoadOptions elsewhere;
+  elsewhere.device = 1;
+  delegates.push_back(load(blob, elsewhere));
+  CHECK(counter("engines") == 2);
+  delegates.clear();
+  CHECK(counter("engines") == 0 && stats().live_bytes[0] == bytes);
+}
+
+const std::string kProfiles =
+    "fake\ninput x float32 -1,4\noutput y float32 -1,4\n"
+    "profile\nrange x 1,4 1,4 2,4\nprofile\nrange x 4,4 8,4 16,4\nshift y x 1\n";
+
+void test_profiles(bool ours) {
+  const std::string range = ",\"min_shape\":[1,4],\"opt_shape\":[8,4],\"max_shape\":[16,4]";
+  const Bytes blob =
+      ours ? make_blob(binding("x", "-1,4", true, range) + "," + binding("y", "-1,4", false, range),
+                       kProfiles)
+           : make_blob(foreign("x", true) + "," + foreign("y", false), kProfiles, "", false);
+  const auto delegate = load(blob);
+  std::vector<float> in(80, 1.0F), out(80, 0.0F);
+  for (const int32_t batch : {1, 2, 16, 4, 1, 1, 1, 1, 8}) {
+    OwnedTensor x({batch, 4}, in.data()), y({20, 4}, out.data());
+    std::fill(out.begin(), out.end(), 0.0F);
+    CHECK_OK(call(*delegate, {&x.value, &y.value}));
+    CHECK(y.value.toTensor().size(0) == batch);
+    CHECK(out[static_cast<size_t>(batch) * 4 - 1] == 2.0F);
+    CHECK(out[static_cast<size_t>(batch) * 4] == 0.0F);
+  }
+  OwnedTensor between({3, 4}, in.data()), large({17, 4}, in.data()), y({20, 4}, out.data());
+  const trt_et_sim_stats before = stats();
+  CHECK_FAILS(call(*delegate, {&between.value, &y.value}), "optimization profiles takes x[3, 4]");
+  CHECK(stats().launches == before.launches && stats().copies_h2d == before.copies_h2d);
+  CHECK_FAILS(call(*delegate, {&large.value, &y.value}), "[17, 4], expected [1, 4] to [16, 4]");
+  OwnedTensor x({4, 4}, in.data());
+  CHECK_OK(call(*delegate, {&x.value, &y.value}));
+}
+
+void test_aliases() {
+  // Upstream's TR02: an output in the memory of an input. The engine of a KV cache.
+  const std::string plan =
+      "fake\ninput new float32 4\ninput cache float32 4\n"
+      "output out float32 4\noutput next float32 4\nalias next cache\n"
+      "sum next cache new\nscale out next 10\n";
+  const Bytes blob =
+      make_blob(foreign("new", true) + "," + foreign("cache", true) + "," + foreign("out", false) +
+                    "," + foreign("next", false),
+                plan, ",\"aliased_io\":[{\"output\":\"next\",\"input\":\"cache\"}]", false);
+  const auto delegate = load(blob);
+  Device fresh(4, 0, 1.0F), cache(4, 0, 0.0F), out(4, 0, 0.0F), next(4, 0, 0.0F);
+  OwnedTensor a({4}, fresh.data), b({4}, cache.data), c({4}, out.data), d({4}, next.data);
+  // The output is the cache itself, then memory of its own, which gets a copy.
+  for (int i = 0; i < 4; ++i) CHECK_OK(call(*delegate, {&a.value, &b.value, &c.value, &b.value}));
+  CHECK(cache.read(2) == 4.0F && out.read(2) == 40.0F);
+  CHECK_OK(call(*delegate, {&a.value, &b.value, &c.value, &d.value}));
+  CHECK(next.read(1) == 5.0F && cache.read(1) == 5.0F);
+  std::vector<float> host_cache(4, 7.0F), host_next(4, 0.0F);
+  OwnedTensor e({4}, host_cache.data()), f({4}, host_next.data());
+  CHECK_OK(call(*delegate, {&a.value, &e.value, &c.value, &f.value}));
+  CHECK(host_next[0] == 8.0F);
+}
+
+void test_shapes_of_all_kinds() {
+  // 0-d to ExecuTorch and [1] to the engine, and nothing at all.
+  const auto scalar =
+      load(make_blob(foreign("x", true) + "," + foreign("y", false),
+                     "fake\ninput x float32 1\noutput y float32 1\nscale y x 2\n", "", false));
+  float in = 4.0F, out = 0.0F;
+  OwnedTensor x({}, &in), y({}, &out);
+  CHECK_OK(call(*scalar, {&x.value, &y.value}));
+  CHECK(out == 8.0F && y.value.toTensor().dim() == 0);
+  const auto zero_d = load(make_blob(binding("x", "", true) + "," + binding("y", "", false),
+                                     "fake\ninput x float32 -\noutput y float32 -\nshift y x 1\n"));
+  CHECK_OK(call(*zero_d, {&x.value, &y.value}));
+  CHECK(out == 5.0F);
+  const auto empty = load(make_blob(binding("x", "0,3", true) + "," + binding("y", "0,3", false),
+                                    "fake\ninput x float32 0,3\noutput y float32 0,3\nrelu y x\n"));
+  OwnedTensor nothing({0, 3}, nullptr), no_result({0, 3}, nullptr);
+  CHECK_OK(call(*empty, {&nothing.value, &no_result.value}));
+  // The shape is told after the run.
+  const std::string range = ",\"min_shape\":[1],\"opt_shape\":[4],\"max_shape\":[6]";
+  const auto late = load(make_blob(
+      binding("x", "-1", true, range) + "," + binding("y", "-1", false, range),
+      "fake\ninput x float32 -1\noutput y float32 -1\nlate y\nrange x 1 4 6\nscale y x 3\n"));
+  std::vector<float> from(6, 2.0F), to(6, 0.0F);
+  for (const int32_t size : {6, 3, 3, 5}) {
+    OwnedTensor a({size}, from.data()), b({6}, to.data());
+    std::fill(to.begin(), to.end(), 0.0F);
+    CHECK_OK(call(*late, {&a.value, &b.value}));
+    CHECK(b.value.toTensor().size(0) == size && to[static_cast<size_t>(size) - 1] == 6.0F);
+  }
+}
+
+void test_refusals() {
+  std::unique_ptr<Delegate> none;
+  const std::string io = binding("x", "2,8", true) + "," + binding("y", "2,8", false);
+  CHECK_FAILS(try_load(make_blob(io, "not an engine"), &none), "TensorRT 11.7.3 refuses");
+  CHECK_FAILS(
+      try_load(make_blob(foreign("x", true) + "," + foreign("z", false), kDouble, "", false),
+               &none),
+      "engine has no output 'z'");
+  CHECK_FAILS(try_load(make_blob(foreign("x", true), kDouble, "", false), &none),
+              "engine has 2 inputs and outputs, its blob names 1");
+  CHECK_FAILS(
+      try_load(make_blob(binding("x", "2,9", true) + "," + binding("y", "2,8", false), kDouble),
+               &none),
+      "disagree on 'x', which is [2, 8]");
+  CHECK_FAILS(try_load(make_blob(foreign("x", true) + "," + foreign("y", false),
+                                 "fake\ninput x fp8 2\noutput y float32 2\nrelu y x\n", "", false),
+                       &none),
+              "a dtype that ExecuTorch does not have");
+  CHECK_FAILS(
+      try_load(make_blob(io, kDouble,
+                         ",\"compute_capabilities\":[\"9.0\"],\"gpu_name\":\"NVIDIA H200\""),
+               &none),
+      "for compute capability 9.0 (NVIDIA H200), but cuda:0 is 0.0 (simulated GPU)");
+  LoadOptions options;
+  options.weight_streaming_budget = 5000;
+  CHECK_FAILS(try_load(double_blob(), &none, options), "refuses weight_streaming_budget 5000");
+  options.weight_streaming_budget = -1;
+  CHECK_OK(try_load(double_blob(), &none, options));
+}
+
+void test_one_stream_of_the_caller() {
+  const auto delegate = load(double_blob());
+  Device in(16, 0, 3.0F), out(16, 0, 0.0F);
+  OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
+  cuda::Api* api = nullptr;
+  CHECK_OK(cuda::access(&api));
+  CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  cuda::Stream stream = nullptr;
+  CHECK_OK(api->create_stream(&stream));
+  CHECK(trt_et_use_stream(0, stream) == 0);
+  CHECK(trt_et_use_stream(2, stream) == -1);
+  CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  CHECK_OK(api->synchronize_stream(stream));
+  CHECK(reinterpret_cast<float*>(out.data)[3] == 6.0F);
+  CHECK(trt_et_use_stream(0, nullptr) == 0);
+  CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  CHECK_OK(api->synchronize_stream(stream));
+  CHECK(out.read(3) == 6.0F);
+  CHECK_OK(api->destroy_stream(stream));
+}
+
+// Every call of CUDA and TensorRT fails in turn, in load, call, capture, change and unload.
+void test_faults() {
+  const Bytes blob = double_blob();
+  std::vector<float> host(16, 2.0F);
+  const auto everything = [&]() -> Status {
+    std::unique_ptr<Delegate> delegate;
+    TRT_ET_TRY(try_load(blob, &delegate));
+    std::vector<float> out(16, 0.0F);
+    OwnedTensor x({2, 8}, host.data()), y({2, 8}, out.data());
+    Status status;
+    for (int i = 0; i < 5; ++i) {
+      out.assign(16, 0.0F);
+      Status one = call(*delegate, {&x.value, &y.value});
+      CHECK(!one.ok() || out[15] == 4.0F);
+      if (!one.ok()) status = std::move(one);
+    }
+    return status;
+  };
+  CHECK_OK(everything());
+  const trt_et_sim_stats before = stats();
+  const uint64_t events = counter("live_events");
+  int failures = 0;
+  for (uint64_t n = 1;; ++n) {
+    (void)cuda::simulator_fail_after(n);
+    failures += everything().ok() ? 0 : 1;
+    const bool done = cuda::simulator_fail_after(0) > 0;
+    CHECK(counter("live_graphs") == 0 && counter("engines") == 0);
+    CHECK(stats().live_bytes[0] == before.live_bytes[0] && counter("live_events") == events);
+    CHECK_OK(everything());
+    if (done) break;
+  }
+  CHECK(failures > 30);
+}
+
+void test_cycles() {
+  const Bytes blob = double_blob();
+  std::vector<float> host(16, 2.0F), out(16);
+  OwnedTensor x({2, 8}, host.data()), y({2, 8}, out.data());
+  const trt_et_sim_stats before = stats();
+  const uint64_t events = counter("live_events");
+  for (int i = 0; i < 1000; ++i) {
+    const auto delegate = load(blob);
+    for (int run = 0; run < (i % 2 == 0 ? 1 : 4); ++run) {
+      CHECK_OK(call(*delegate, {&x.value, &y.value}));
+    }
+  }
+  CHECK(stats().live_bytes[0] == before.live_bytes[0]);
+  CHECK(stats().mallocs - before.mallocs == stats().frees - before.frees);
+  CHECK(counter("live_events") == events && counter("live_graphs") == 0);
+}
+
+void test_threads() {
+  constexpr int kThreads = 8, kCalls = 1000;
+  const Bytes blob = double_blob();
+  const auto shared = load(blob);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const auto own = load(blob);
+      std::vector<float> in(16, static_cast<float>(i)), out(16);
+      OwnedTensor x({2, 8}, in.data()), y({2, 8}, out.data());
+      for (int round = 0; round < kCalls; ++round) {
+        out[3] = -1.0F;
+        CHECK_OK(call(round % 16 == 0 ? *shared : *own, {&x.value, &y.value}));
+        CHECK(out[3] == 2.0F * static_cast<float>(i));
+        if (round % 250 == 0) (void)load(blob);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(counter("engines") == 1);
+}
+
+}  // namespace
+
+void test_tensorrt_leaf() {
+  CHECK(setenv("TRT_ET_PROVIDER_PATH", TRT_ET_FAKE_FOLDER, 1) == 0);
+  std::unique_ptr<Delegate> none;
+  CHECK_FAILS(try_load(double_blob(), &none), "cannot run on simulated GPUs");
+  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
+  test_steady_state();
+  test_host_io();
+  test_graphs_off();
+  test_misaligned();
+  test_other_gpu();
+  test_sharing();
+  test_profiles(true);
+  test_profiles(false);
+  test_aliases();
+  test_shapes_of_all_kinds();
+  test_refusals();
+  test_one_stream_of_the_caller();
+  test_faults();
+  test_cycles();
+  test_threads();
+  const trt_et_sim_stats end = stats();
+  CHECK(end.live_bytes[0] == 0 && end.live_bytes[1] == 0 && counter("engines") == 0);
+}

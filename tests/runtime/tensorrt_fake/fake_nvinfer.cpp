@@ -1,0 +1,335 @@
+// A fake TensorRT library on simulated GPUs, for tests: engines are plans (plan.h), runs are host
+// functions on a simulated stream. It is as strict as TensorRT is where that matters: addresses
+// are aligned to 256 bytes, shapes lie in the profile, memory is the device's.
+#include <cstring>
+#include <memory>
+
+#include "../../../trt_et/runtime/include/trt_et/simulated.h"
+#include "plan.h"
+
+namespace fake {
+namespace {
+
+using nvinfer1::Dims;
+using nvinfer1::ILogger;
+
+const trt_et_sim_services* g_services = nullptr;
+
+// Whether the next call may go on.
+bool call(const char* what, ILogger& logger) {
+  if (g_services == nullptr) std::abort();  // TensorRT without a driver is no better.
+  if (g_services->call(what) == 0) return true;
+  logger.log(ILogger::Severity::kERROR, (std::string("simulated failure of ") + what).c_str());
+  return false;
+}
+
+struct Inside {
+  Inside() { g_services->inside(1); }
+  ~Inside() { g_services->inside(-1); }
+};
+
+// Memory of the device that was current.
+class Memory {
+ public:
+  bool allocate(int64_t size) {
+    return size == 0 || g_services->allocate(static_cast<size_t>(size), &pointer_) == 0;
+  }
+  ~Memory() {
+    if (pointer_ != nullptr) (void)g_services->release(pointer_);
+  }
+
+ private:
+  void* pointer_ = nullptr;
+};
+
+size_t elements(const Dims& dims) {
+  size_t count = 1;
+  for (int i = 0; i < dims.nbDims; ++i) count *= static_cast<size_t>(dims.d[i]);
+  return count;
+}
+
+bool same_rank_within(const Dims& dims, const Dims& low, const Dims& high) {
+  bool fits = dims.nbDims == low.nbDims && dims.nbDims == high.nbDims;
+  for (int i = 0; fits && i < dims.nbDims; ++i) {
+    fits = dims.d[i] >= low.d[i] && dims.d[i] <= high.d[i];
+  }
+  return fits;
+}
+
+size_t element_size(nvinfer1::DataType type) { return type == nvinfer1::DataType::kINT64 ? 8 : 4; }
+
+// What one run needs, as it was when it was queued. Arithmetic is on float32.
+struct Run {
+  std::shared_ptr<const Plan> plan;
+  int device = 0;
+  std::vector<void*> addresses;
+  std::vector<size_t> counts;
+  std::vector<nvinfer1::IOutputAllocator*> late;
+  std::vector<Dims> shapes;
+
+  int check(size_t i) const {
+    return counts[i] == 0
+               ? 0
+               : g_services->check(addresses[i], counts[i] * element_size(plan->tensors[i].dtype),
+                                   device);
+  }
+
+  int operator()() {
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      if (late[i] != nullptr) {
+        addresses[i] = late[i]->reallocateOutput(plan->tensors[i].name.c_str(), addresses[i],
+                                                 counts[i] * 4, 256);
+        if (addresses[i] == nullptr) return 1;
+        late[i]->notifyShape(plan->tensors[i].name.c_str(), shapes[i]);
+      }
+      if (const int code = check(i)) return code;
+    }
+    for (const Layer& layer : plan->layers) apply(layer);
+    return 0;
+  }
+
+  void apply(const Layer& layer) {
+    auto* to = static_cast<float*>(addresses[layer.output]);
+    const auto* first = static_cast<const float*>(addresses[layer.first]);
+    const auto* second = static_cast<const float*>(addresses[layer.second]);
+    for (size_t i = 0; i < counts[layer.output]; ++i) {
+      const float x = first[counts[layer.first] == 1 ? 0 : i];
+      if (layer.kind == "scale") to[i] = x * layer.value;
+      if (layer.kind == "shift") to[i] = x + layer.value;
+      if (layer.kind == "sum") to[i] = x + second[counts[layer.second] == 1 ? 0 : i];
+      if (layer.kind == "relu") to[i] = x > 0 ? x : 0;
+    }
+  }
+};
+
+class Context final : public nvinfer1::IExecutionContext {
+ public:
+  Context(ILogger& logger, std::shared_ptr<const Plan> plan, int device)
+      : logger_(logger), plan_(std::move(plan)), device_(device) {
+    const size_t count = plan_->tensors.size();
+    addresses_.resize(count);
+    late_.resize(count);
+    for (const Tensor& tensor : plan_->tensors) shapes_.push_back(tensor.dims);
+  }
+
+  bool allocate(bool user_memory) { return user_memory || scratch_.allocate(plan_->scratch); }
+
+  bool setInputShape(const char* name, const Dims& dims) noexcept override {
+    if (!call("setInputShape", logger_)) return false;
+    const size_t i = plan_->find(name);
+    const auto& profile = plan_->profiles[static_cast<size_t>(profile_)];
+    const auto range = profile.find(name);
+    if (i == shapes_.size() || range == profile.end() ||
+        !same_rank_within(dims, range->second.low, range->second.high)) {
+      logger_.log(ILogger::Severity::kERROR, "setInputShape: dimensions are out of the profile");
+      return false;
+    }
+    shapes_[i] = dims;
+    return true;
+  }
+
+  int32_t inferShapes(int32_t, const char**) noexcept override {
+    if (!call("inferShapes", logger_)) return -1;
+    for (size_t i = 0; i < shapes_.size(); ++i) {
+      const Tensor& tensor = plan_->tensors[i];
+      if (tensor.is_input) {
+        if (elements_known(shapes_[i])) continue;
+        return 1;
+      }
+      for (int d = 0; d < shapes_[i].nbDims; ++d) {
+        if (tensor.dims.d[d] < 0) shapes_[i].d[d] = shapes_[0].d[d];
+      }
+    }
+    return 0;
+  }
+
+  Dims getTensorShape(const char* name) const noexcept override {
+    const size_t i = plan_->find(name);
+    if (i == shapes_.size()) return Dims{-1, {}};
+    return plan_->tensors[i].late ? plan_->tensors[i].dims : shapes_[i];
+  }
+
+  bool setOptimizationProfileAsync(int32_t profile, cudaStream_t) noexcept override {
+    if (!call("setOptimizationProfileAsync", logger_)) return false;
+    profile_ = profile;
+    for (size_t i = 0; i < shapes_.size(); ++i) shapes_[i] = plan_->tensors[i].dims;
+    return profile >= 0 && static_cast<size_t>(profile) < plan_->profiles.size();
+  }
+
+  bool setTensorAddress(const char* name, void* address) noexcept override {
+    if (!call("setTensorAddress", logger_)) return false;
+    const size_t i = plan_->find(name);
+    if (i == addresses_.size() || address == nullptr ||
+        reinterpret_cast<uintptr_t>(address) % 256 != 0) {
+      logger_.log(ILogger::Severity::kERROR, "setTensorAddress: not aligned to 256 bytes");
+      return false;
+    }
+    addresses_[i] = address;
+    return true;
+  }
+
+  bool setOutputAllocator(const char* name, nvinfer1::IOutputAllocator* late) noexcept override {
+    if (!call("setOutputAllocator", logger_)) return false;
+    late_[plan_->find(name)] = late;
+    return true;
+  }
+
+  void setDeviceMemoryV2(void*, int64_t) noexcept override {}
+  void setProfiler(nvinfer1::IProfiler* profiler) noexcept override { profiler_ = profiler; }
+  void setEnqueueEmitsProfile(bool) noexcept override {}
+
+  bool enqueueV3(cudaStream_t stream) noexcept override {
+    if (!call("enqueueV3", logger_)) return false;
+    const Inside inside;
+    auto run = std::make_unique<Run>();
+    run->plan = plan_;
+    run->device = device_;
+    run->addresses = addresses_;
+    run->late = late_;
+    run->shapes = shapes_;
+    for (size_t i = 0; i < shapes_.size(); ++i) {
+      if (!elements_known(shapes_[i]) || (addresses_[i] == nullptr && late_[i] == nullptr)) {
+        logger_.log(ILogger::Severity::kERROR, "enqueueV3: an address or a shape is not set");
+        return false;
+      }
+      run->counts.push_back(elements(shapes_[i]));
+    }
+    for (const Layer& layer : plan_->layers) {
+      if (profiler_ != nullptr) profiler_->reportLayerTime(layer.kind.c_str(), 0.5F);
+    }
+    return g_services->launch(
+               stream, [](void* argument) { return (*static_cast<Run*>(argument))(); },
+               [](void* argument) { delete static_cast<Run*>(argument); }, run.release()) == 0;
+  }
+
+ private:
+  static bool elements_known(const Dims& dims) {
+    for (int i = 0; i < dims.nbDims; ++i) {
+      if (dims.d[i] < 0) return false;
+    }
+    return true;
+  }
+
+  ILogger& logger_;
+  const std::shared_ptr<const Plan> plan_;
+  const int device_;
+  Memory scratch_;
+  int32_t profile_ = 0;
+  std::vector<Dims> shapes_;
+  std::vector<void*> addresses_;
+  std::vector<nvinfer1::IOutputAllocator*> late_;
+  nvinfer1::IProfiler* profiler_ = nullptr;
+};
+
+class Engine final : public nvinfer1::ICudaEngine {
+ public:
+  Engine(ILogger& logger, std::shared_ptr<const Plan> plan)
+      : logger_(logger), plan_(std::move(plan)) {}
+
+  bool allocate() {
+    return g_services->current_device(&device_) == 0 && weights_.allocate(plan_->weights);
+  }
+
+  int32_t getNbIOTensors() const noexcept override {
+    return static_cast<int32_t>(plan_->tensors.size());
+  }
+  nvinfer1::TensorIOMode getTensorIOMode(const char* name) const noexcept override {
+    const Tensor* tensor = find(name);
+    using Mode = nvinfer1::TensorIOMode;
+    return tensor == nullptr ? Mode::kNONE : tensor->is_input ? Mode::kINPUT : Mode::kOUTPUT;
+  }
+  nvinfer1::TensorLocation getTensorLocation(const char*) const noexcept override {
+    return nvinfer1::TensorLocation::kDEVICE;
+  }
+  nvinfer1::TensorFormat getTensorFormat(const char*) const noexcept override {
+    return nvinfer1::TensorFormat::kLINEAR;
+  }
+  nvinfer1::DataType getTensorDataType(const char* name) const noexcept override {
+    return find(name)->dtype;
+  }
+  Dims getTensorShape(const char* name) const noexcept override { return find(name)->dims; }
+  int32_t getNbOptimizationProfiles() const noexcept override {
+    return static_cast<int32_t>(plan_->profiles.size());
+  }
+  Dims getProfileShape(const char* name, int32_t profile,
+                       nvinfer1::OptProfileSelector which) const noexcept override {
+    const auto& ranges = plan_->profiles[static_cast<size_t>(profile)];
+    const auto found = ranges.find(name);
+    if (found == ranges.end()) return Dims{-1, {}};
+    return which == nvinfer1::OptProfileSelector::kMIN   ? found->second.low
+           : which == nvinfer1::OptProfileSelector::kMAX ? found->second.high
+                                                         : found->second.best;
+  }
+  const char* getAliasedInputTensor(const char* name) const noexcept override {
+    const Tensor* tensor = find(name);
+    return tensor == nullptr || tensor->alias.empty() ? nullptr : tensor->alias.c_str();
+  }
+  int64_t getDeviceMemorySizeV2() const noexcept override { return plan_->scratch; }
+  int64_t getStreamableWeightsSize() const noexcept override { return plan_->weights; }
+  bool setWeightStreamingBudgetV2(int64_t budget) noexcept override {
+    if (!call("setWeightStreamingBudgetV2", logger_)) return false;
+    if (budget <= plan_->weights) return true;
+    logger_.log(ILogger::Severity::kERROR, "setWeightStreamingBudgetV2: more than there is");
+    return false;
+  }
+  int64_t getWeightStreamingAutomaticBudget() const noexcept override { return 1; }
+
+  nvinfer1::IExecutionContext* createExecutionContext(
+      nvinfer1::ExecutionContextAllocationStrategy strategy) noexcept override {
+    if (!call("createExecutionContext", logger_)) return nullptr;
+    auto context = std::make_unique<Context>(logger_, plan_, device_);
+    using Strategy = nvinfer1::ExecutionContextAllocationStrategy;
+    if (context->allocate(strategy == Strategy::kUSER_MANAGED)) return context.release();
+    logger_.log(ILogger::Severity::kERROR, "createExecutionContext: out of memory");
+    return nullptr;
+  }
+
+ private:
+  const Tensor* find(const char* name) const {
+    const size_t i = plan_->find(name);
+    return i == plan_->tensors.size() ? nullptr : &plan_->tensors[i];
+  }
+
+  ILogger& logger_;
+  const std::shared_ptr<const Plan> plan_;
+  int device_ = 0;
+  Memory weights_;
+};
+
+class Runtime final : public nvinfer1::IRuntime {
+ public:
+  explicit Runtime(ILogger& logger) : logger_(logger) {}
+
+  nvinfer1::ICudaEngine* deserializeCudaEngine(const void* bytes, size_t size) noexcept override {
+    if (!call("deserializeCudaEngine", logger_)) return nullptr;
+    auto plan = std::make_shared<Plan>();
+    const std::string problem =
+        parse_plan(std::string(static_cast<const char*>(bytes), size), plan.get());
+    auto engine = std::make_unique<Engine>(logger_, plan);
+    if (problem.empty() && engine->allocate()) return engine.release();
+    logger_.log(ILogger::Severity::kERROR,
+                problem.empty() ? "deserializeCudaEngine: out of memory" : problem.c_str());
+    return nullptr;
+  }
+
+ private:
+  ILogger& logger_;
+};
+
+}  // namespace
+}  // namespace fake
+
+#define FAKE_EXPORT extern "C" __attribute__((visibility("default")))
+
+FAKE_EXPORT void trt_et_fake_tensorrt_attach(const trt_et_sim_services* services) {
+  fake::g_services = services;
+}
+
+FAKE_EXPORT int32_t getInferLibVersion() noexcept { return NV_TENSORRT_VERSION; }
+
+FAKE_EXPORT void* createInferRuntime_INTERNAL(void* logger, int32_t version) noexcept {
+  auto& log = *static_cast<nvinfer1::ILogger*>(logger);
+  if (version != NV_TENSORRT_VERSION || !fake::call("createInferRuntime", log)) return nullptr;
+  log.log(nvinfer1::ILogger::Severity::kINFO, "fake TensorRT started");
+  return static_cast<nvinfer1::IRuntime*>(new fake::Runtime(log));
+}

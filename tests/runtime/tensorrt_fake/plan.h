@@ -1,0 +1,60 @@
+// The fake's engine format: lines of words.
+//
+//   fake                           the magic word
+//   weights 1024                   bytes on the GPU for the engine
+//   scratch 256                    bytes on the GPU for each context
+//   input x float32 -1,8           name, dtype, shape; "-" for none
+//   output y float32 -1,8          of the shape of the first input where it is dynamic
+//   alias y x                      y is written into the memory of x
+//   late y                         the shape of y is told after the run
+//   profile                        a new optimization profile; there is one without this line
+//   range x 1,8 2,8 4,8            min, opt, max of an input in the last profile
+//   scale y x 2.5                  y = 2.5 * x, elementwise, in this order
+//   shift y x 1                    y = x + 1
+//   sum y x z                      y = x + z
+//   relu y x
+#pragma once
+
+#include <NvInferRuntime.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace fake {
+
+struct Tensor {
+  std::string name;
+  bool is_input = false;
+  bool late = false;
+  nvinfer1::DataType dtype = nvinfer1::DataType::kFLOAT;
+  nvinfer1::Dims dims{};
+  std::string alias;
+};
+
+struct Range {
+  nvinfer1::Dims low, best, high;
+};
+
+struct Layer {
+  std::string kind;
+  size_t output = 0;
+  size_t first = 0;
+  size_t second = 0;
+  float value = 0;
+};
+
+struct Plan {
+  int64_t weights = 1;
+  int64_t scratch = 1;
+  std::vector<Tensor> tensors;
+  std::vector<std::map<std::string, Range>> profiles;
+  std::vector<Layer> layers;
+
+  size_t find(const std::string& name) const;  // tensors.size() if there is none
+};
+
+// The reason why the text is no plan; empty when it is one.
+std::string parse_plan(const std::string& text, Plan* plan);
+
+}  // namespace fake

@@ -1,0 +1,51 @@
+#include "compatibility.h"
+
+#include <executorch/runtime/platform/log.h>
+
+#include <algorithm>
+
+namespace trt_et {
+namespace {
+
+constexpr int kAmpere = 8;
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text.substr(0, 60);
+}
+
+}  // namespace
+
+Status check_compatibility(cuda::Api& api, const Blob& blob, int device) {
+  const Metadata& metadata = blob.metadata;
+  const auto& targets = metadata.compute_capabilities;
+  cuda::DeviceInfo found;
+  TRT_ET_TRY(api.device_info(device, &found));
+  const std::string capability = std::to_string(found.major) + "." + std::to_string(found.minor);
+  const bool listed = std::find(targets.begin(), targets.end(), capability) != targets.end();
+  const bool rtx = metadata.builder == "tensorrt_rtx";
+  // Simulated GPUs have the capability 0.0: a double's engine names it, or nothing.
+  const bool ampere = found.major >= kAmpere || api.simulated();
+  bool fits = listed || targets.empty();
+  if (metadata.hardware_compatible) fits = listed || ampere;
+  if (rtx && targets.empty()) fits = ampere;
+  if (!fits) {
+    const std::string wanted =
+        targets.empty() || metadata.hardware_compatible ? "8.0 or later" : joined(targets);
+    return fail(Error::DelegateInvalidCompatibility,
+                "engine is for compute capability %s (%.40s), but cuda:%d is %s (%.40s)",
+                wanted.c_str(), metadata.gpu_name.empty() ? "any GPU" : metadata.gpu_name.c_str(),
+                device, capability.c_str(), found.name.c_str());
+  }
+  const bool same = metadata.gpu_name.empty() || metadata.gpu_name == found.name;
+  if (!same && !metadata.hardware_compatible && !rtx) {
+    ET_LOG(Info,
+           "TensorRTBackend: engine was built on a %.60s and runs on a %.60s of the same compute "
+           "capability; it may be slower than one that was built here",
+           metadata.gpu_name.c_str(), found.name.c_str());
+  }
+  return {};
+}
+
+}  // namespace trt_et

@@ -1,0 +1,52 @@
+#include "graph_replay.h"
+
+#include <executorch/runtime/platform/log.h>
+
+#include "event_tracing.h"
+
+namespace trt_et {
+namespace {
+
+constexpr int kWarmUpRuns = 2;
+
+}  // namespace
+
+void GraphReplay::drop() {
+  plain_runs_ = 0;
+  if (graph_ == nullptr) return;
+  (void)report(api_.destroy_graph(graph_));
+  graph_ = nullptr;
+}
+
+// Once begun, a capture is ended whatever happens, else the stream would be lost.
+Status GraphReplay::capture(Context& context, cuda::Stream stream) {
+  TRT_ET_TRY(api_.begin_capture(stream));
+  Status queued = context.enqueue(stream);
+  cuda::Graph graph = nullptr;
+  Status ended = api_.end_capture(stream, &graph);
+  if (queued.ok() && ended.ok()) {
+    graph_ = graph;
+    return {};
+  }
+  if (graph != nullptr) (void)api_.destroy_graph(graph);
+  return queued.ok() ? std::move(ended) : std::move(queued);
+}
+
+Status GraphReplay::run(Context& context, cuda::Stream stream) {
+  if (enabled_ && graph_ == nullptr && plain_runs_ >= kWarmUpRuns) {
+    const TraceEvent event("capture graph");
+    const Status captured = capture(context, stream);
+    if (!captured.ok()) {
+      enabled_ = false;
+      ET_LOG(Info, "TensorRTBackend: no CUDA graph for this engine, it runs plainly: %s",
+             captured.text.c_str());
+    }
+  }
+  const TraceEvent event(graph_ == nullptr ? "enqueue" : "launch graph");
+  if (graph_ != nullptr) return api_.launch_graph(graph_, stream);
+  TRT_ET_TRY(context.enqueue(stream));
+  if (plain_runs_ < kWarmUpRuns) ++plain_runs_;
+  return {};
+}
+
+}  // namespace trt_et

@@ -1,0 +1,38 @@
+// Runs of a context, through a CUDA graph once they repeat themselves.
+#pragma once
+
+#include "cuda/cuda_api.h"
+#include "engine.h"
+
+namespace trt_et {
+
+// Used under the lock of its delegate. The first runs with new bindings are plain (TensorRT sets
+// itself up in them), then one is captured, and the graph is launched from there on, until a shape
+// or an address changes. Where capturing fails, runs stay plain; the log says so once.
+class GraphReplay {
+ public:
+  GraphReplay(cuda::Api& api, bool enabled) : api_(api), enabled_(enabled) {}
+  GraphReplay(const GraphReplay&) = delete;
+  GraphReplay& operator=(const GraphReplay&) = delete;
+  // Nothing that was launched may be running any more.
+  ~GraphReplay() { drop(); }
+
+  // Whether a graph is there, so that a change of bindings has to wait for its last launch.
+  bool captured() const { return graph_ != nullptr; }
+
+  // The bindings have changed: the graph is wrong now. Nothing may be running.
+  void drop();
+  void disable() { enabled_ = false; }
+
+  Status run(Context& context, cuda::Stream stream);
+
+ private:
+  Status capture(Context& context, cuda::Stream stream);
+
+  cuda::Api& api_;
+  bool enabled_;
+  int plain_runs_ = 0;
+  cuda::Graph graph_ = nullptr;
+};
+
+}  // namespace trt_et

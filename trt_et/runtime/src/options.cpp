@@ -1,0 +1,151 @@
+#include "options.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+namespace trt_et {
+namespace {
+
+using executorch::runtime::ArrayRef;
+using executorch::runtime::BackendInitContext;
+using executorch::runtime::BackendOption;
+using executorch::runtime::CompileSpec;
+using executorch::runtime::OptionValue;
+using executorch::runtime::Span;
+
+struct Name {
+  const char* option;
+  const char* variable;
+};
+
+constexpr Name kDevice = {"device", "TRT_ET_DEVICE"};
+constexpr Name kGraphs = {"cuda_graphs", "TRT_ET_CUDA_GRAPHS"};
+constexpr Name kBudget = {"weight_streaming_budget", "TRT_ET_WEIGHT_STREAMING_BUDGET"};
+
+struct Settings {
+  std::mutex mutex;
+  std::map<std::string, std::string> values;
+};
+
+Settings& settings() {
+  static auto* instance = new Settings;
+  return *instance;
+}
+
+std::string text_of(const OptionValue& value) {
+  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "1" : "0";
+  if (const auto* number = std::get_if<int>(&value)) return std::to_string(*number);
+  const auto* text =
+      std::get_if<std::array<char, executorch::runtime::kMaxOptionValueLength>>(&value);
+  return text == nullptr ? "" : std::string(text->data(), strnlen(text->data(), text->size()));
+}
+
+// What the user says of one option; empty: nothing.
+std::string find(const Name& name, const BackendInitContext& context,
+                 ArrayRef<CompileSpec> compile_specs) {
+  for (const BackendOption& option : context.runtime_specs()) {
+    if (std::strcmp(option.key, name.option) == 0) return text_of(option.value);
+  }
+  {
+    Settings& all = settings();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    const auto found = all.values.find(name.option);
+    if (found != all.values.end() && !found->second.empty()) return found->second;
+  }
+  const char* value = std::getenv(name.variable);
+  if (value != nullptr && *value != '\0') return value;
+  for (const CompileSpec& spec : compile_specs) {
+    if (std::strcmp(spec.key, name.option) != 0) continue;
+    return std::string(static_cast<const char*>(spec.value.buffer), spec.value.nbytes);
+  }
+  return "";
+}
+
+bool parse_integer(const std::string& text, int64_t* value) {
+  char* end = nullptr;
+  errno = 0;
+  const long long parsed = std::strtoll(text.c_str(), &end, 10);
+  if (text.empty() || *end != '\0' || errno != 0) return false;
+  *value = parsed;
+  return true;
+}
+
+Status bad(const Name& name, const std::string& text, const char* expected) {
+  return fail(Error::InvalidArgument, "option %s (%s) is '%.40s'; expected %s", name.option,
+              name.variable, text.c_str(), expected);
+}
+
+Status read_device(const std::string& text, std::optional<int>* device) {
+  if (text.empty()) return {};
+  int64_t index = 0;
+  const bool prefixed = text.rfind("cuda:", 0) == 0;
+  if (!parse_integer(prefixed ? text.substr(5) : text, &index) || index < 0 || index > 127) {
+    return bad(kDevice, text, "a GPU such as 1 or cuda:1");
+  }
+  *device = static_cast<int>(index);
+  return {};
+}
+
+Status read_graphs(const std::string& text, bool* graphs) {
+  if (text.empty() || text == "1" || text == "on" || text == "true") return {};
+  if (text != "0" && text != "off" && text != "false") return bad(kGraphs, text, "0 or 1");
+  *graphs = false;
+  return {};
+}
+
+Status read_budget(const std::string& text, std::optional<int64_t>* budget) {
+  if (text.empty()) return {};
+  int64_t bytes = -1;
+  if (text != "auto" && (!parse_integer(text, &bytes) || bytes < -1)) {
+    return bad(kBudget, text, "a number of bytes, or auto");
+  }
+  *budget = bytes;
+  return {};
+}
+
+Status parse(const Name& name, const std::string& text, LoadOptions* options) {
+  if (&name == &kDevice) return read_device(text, &options->device);
+  if (&name == &kGraphs) return read_graphs(text, &options->cuda_graphs);
+  return read_budget(text, &options->weight_streaming_budget);
+}
+
+}  // namespace
+
+Status read_options(const BackendInitContext& context, ArrayRef<CompileSpec> compile_specs,
+                    LoadOptions* options) {
+  for (const Name* name : {&kDevice, &kGraphs, &kBudget}) {
+    TRT_ET_TRY(parse(*name, find(*name, context, compile_specs), options));
+  }
+  for (const CompileSpec& spec : compile_specs) {
+    if (std::strcmp(spec.key, "target_device") != 0) continue;
+    const std::string text(static_cast<const char*>(spec.value.buffer), spec.value.nbytes);
+    options->host_planned = text == "cpu";
+  }
+  return {};
+}
+
+Status set_options(Span<const BackendOption> backend_options) {
+  for (const BackendOption& option : backend_options) {
+    const Name* known = nullptr;
+    for (const Name* name : {&kDevice, &kGraphs, &kBudget}) {
+      if (std::strcmp(option.key, name->option) == 0) known = name;
+    }
+    if (known == nullptr) {
+      return fail(Error::NotFound,
+                  "no option '%.40s'; there are device, cuda_graphs and "
+                  "weight_streaming_budget",
+                  option.key);
+    }
+    LoadOptions checked;
+    TRT_ET_TRY(parse(*known, text_of(option.value), &checked));
+    Settings& all = settings();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    all.values[option.key] = text_of(option.value);
+  }
+  return {};
+}
+
+}  // namespace trt_et

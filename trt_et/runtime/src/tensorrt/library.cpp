@@ -1,0 +1,152 @@
+#include "library.h"
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <vector>
+
+namespace trt_et::tensorrt {
+namespace {
+
+// The lean library runs the engines that were built version-compatible, and nothing else.
+std::vector<std::string> library_names() {
+  const std::string major = std::to_string(kMajor);
+  if (kRtx) return {"libtensorrt_rtx.so." + major};
+  return {"libnvinfer.so." + major, "libnvinfer_lean.so." + major};
+}
+
+constexpr const char* kWheelFolders[] = {"tensorrt_libs", "tensorrt_rtx_libs", "tensorrt_lean_libs",
+                                         "nvidia/tensorrt/lib"};
+
+void* open_any(std::string* path) {
+  for (const std::string& name : library_names()) {
+    *path = name;
+    if (void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
+    const std::string packages = host().site_packages;
+    for (const char* folder : kWheelFolders) {
+      if (packages.empty()) break;
+      *path = packages + "/" + folder + "/" + name;
+      if (void* handle = dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
+    }
+  }
+  return nullptr;
+}
+
+Version version_of(int32_t number) {
+  // 8.6 counts in steps of 1000, what came after it in steps of 10000.
+  const int step = !kRtx && kMajor < 10 ? 1000 : 10000;
+  return {number / step, number % step / 100, number % 100};
+}
+
+Result read_library(void* handle, Library* library) {
+  using VersionFunction = int32_t (*)();
+  const auto version = reinterpret_cast<VersionFunction>(dlsym(handle, "getInferLibVersion"));
+  library->create_runtime = reinterpret_cast<decltype(library->create_runtime)>(
+      dlsym(handle, "createInferRuntime_INTERNAL"));
+  if (version == nullptr || library->create_runtime == nullptr) {
+    return fail(Error::NotFound, "not a TensorRT library: %.180s", library->path.c_str());
+  }
+  library->version = version_of(version());
+  if (library->version.major == kMajor) return {};
+  return fail(Error::NotFound, "TensorRT %s found, %d wanted: %.150s",
+              library->version.text().c_str(), kMajor, library->path.c_str());
+}
+
+Result find_library(Library* library) {
+  const char* named = std::getenv("TRT_ET_TENSORRT_LIBRARY");
+  void* handle = nullptr;
+  if (named != nullptr && *named != '\0') {
+    library->path = named;
+    handle = dlopen(named, RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+      return fail(Error::NotFound, "TRT_ET_TENSORRT_LIBRARY does not load: %.180s", dlerror());
+    }
+  } else {
+    handle = open_any(&library->path);
+  }
+  if (handle == nullptr) {
+    return fail(Error::NotFound,
+                "no TensorRT%s %d: %s not found; install it, or set TRT_ET_TENSORRT_LIBRARY",
+                kRtx ? "-RTX" : "", kMajor, library_names().front().c_str());
+  }
+  Result result = read_library(handle, library);
+  if (!result.ok()) dlclose(handle);
+  return result;
+}
+
+struct State {
+  std::mutex mutex;
+  bool opened = false;
+  Result result;
+  Library library;
+  Logger logger;
+  std::map<int, std::weak_ptr<Runtime>> runtimes;
+};
+
+// Never destroyed: TensorRT may log until the very end of the process.
+State& state() {
+  static auto* instance = new State;
+  return *instance;
+}
+
+}  // namespace
+
+std::string& Logger::last() {
+  static thread_local std::string text;
+  return text;
+}
+
+void Logger::log(Severity severity, const char* text) noexcept {
+  const int level = severity <= Severity::kERROR     ? TRT_ET_LOG_ERROR
+                    : severity == Severity::kWARNING ? TRT_ET_LOG_WARNING
+                    : severity == Severity::kINFO    ? TRT_ET_LOG_INFO
+                                                     : TRT_ET_LOG_DEBUG;
+  try {
+    if (level == TRT_ET_LOG_ERROR) last() = text;
+    host().log(level, text);
+  } catch (...) {  // No memory for the text: nothing is lost that could be said.
+  }
+}
+
+std::string Version::text() const {
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
+}
+
+bool Version::parse(const char* text, Version* version) {
+  return std::sscanf(text, "%d.%d.%d", &version->major, &version->minor, &version->patch) == 3;
+}
+
+Result open_library(const Library** library) {
+  State& all = state();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  if (!all.opened) {
+    all.result = find_library(&all.library);
+    all.opened = true;
+  }
+  *library = &all.library;
+  return all.result;
+}
+
+Result runtime_of(int device, std::shared_ptr<Runtime>* runtime) {
+  const Library* library = nullptr;
+  TRT_ET_LEAF_TRY(open_library(&library));
+  State& all = state();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  *runtime = all.runtimes[device].lock();
+  if (*runtime != nullptr) return {};
+  auto created = std::make_shared<Runtime>();
+  Logger::forget();
+  created->runtime.reset(
+      static_cast<nvinfer1::IRuntime*>(library->create_runtime(&all.logger, kHeaderVersion)));
+  if (created->runtime == nullptr) {
+    return fail(Error::Internal, "TensorRT %s does not start on cuda:%d: %.150s",
+                library->version.text().c_str(), device, Logger::last().c_str());
+  }
+  all.runtimes[device] = created;
+  *runtime = std::move(created);
+  return {};
+}
+
+}  // namespace trt_et::tensorrt

@@ -1,0 +1,179 @@
+#include "loaded_engine.h"
+
+#include <algorithm>
+
+namespace trt_et::tensorrt {
+namespace {
+
+using nvinfer1::Dims;
+using nvinfer1::OptProfileSelector;
+using nvinfer1::TensorIOMode;
+
+bool is_dynamic(const Dims& dims) {
+  return std::any_of(dims.d, dims.d + std::max(dims.nbDims, 0), [](auto size) { return size < 0; });
+}
+
+int32_t scalar_type_of(nvinfer1::DataType type) {
+  for (const DtypeName& known : kDtypes) {
+    if (known.type == type) return known.scalar_type;
+  }
+  return -1;
+}
+
+Result refused(const trt_et_engine_request& request, const Library& library) {
+  Version built;
+  const bool known = Version::parse(request.library_version, &built);
+  if (known && !(built == library.version)) {
+    return fail(Error::DelegateInvalidCompatibility,
+                "engine was built by TensorRT%s %s, this machine has %s: %.120s",
+                kRtx ? "-RTX" : "", built.text().c_str(), library.version.text().c_str(),
+                Logger::last().c_str());
+  }
+  return fail(Error::DelegateInvalidCompatibility, "TensorRT %s refuses the engine: %.160s",
+              library.version.text().c_str(),
+              Logger::last().empty() ? "it says no reason" : Logger::last().c_str());
+}
+
+}  // namespace
+
+std::string shape_text(const Dims& dims) {
+  std::string text = "[";
+  for (int i = 0; i < dims.nbDims; ++i) text += (i == 0 ? "" : ", ") + std::to_string(dims.d[i]);
+  return text + "]";
+}
+
+Result LoadedEngine::load(const trt_et_engine_request& request,
+                          std::unique_ptr<LoadedEngine>* engine) {
+  auto loaded = std::make_unique<LoadedEngine>();
+  TRT_ET_LEAF_TRY(runtime_of(request.device, &loaded->runtime_));
+  TRT_ET_LEAF_TRY(loaded->deserialize(request));
+  if (request.weight_streaming_budget != TRT_ET_NO_BUDGET) {
+    TRT_ET_LEAF_TRY(loaded->set_budget(request.weight_streaming_budget));
+  }
+  TRT_ET_LEAF_TRY(loaded->read_tensors(request));
+  *engine = std::move(loaded);
+  return {};
+}
+
+Result LoadedEngine::deserialize(const trt_et_engine_request& request) {
+  const Library* library = nullptr;
+  TRT_ET_LEAF_TRY(open_library(&library));
+  const std::lock_guard<std::mutex> lock(runtime_->mutex);
+  Logger::forget();
+  engine_.reset(runtime_->runtime->deserializeCudaEngine(request.bytes, request.size));
+  return engine_ == nullptr ? refused(request, *library) : Result{};
+}
+
+Result LoadedEngine::set_budget(int64_t budget) {
+  if (!kStreamsWeights) {
+    return fail(Error::NotSupported, "weight_streaming_budget needs TensorRT 10 or later");
+  }
+  if (streamable_weights(*engine_) <= 0) {
+    host().log(TRT_ET_LOG_INFO, "weight_streaming_budget: the engine was not built for streaming");
+    return {};
+  }
+  Logger::forget();
+  if (set_weight_budget(*engine_, budget)) return {};
+  return fail(Error::InvalidArgument, "TensorRT refuses weight_streaming_budget %lld: %.120s",
+              static_cast<long long>(budget), Logger::last().c_str());
+}
+
+Result LoadedEngine::read_tensors(const trt_et_engine_request& request) {
+  const int count = engine_->getNbIOTensors();
+  if (count < 0 || static_cast<size_t>(count) != request.binding_count) {
+    return fail(Error::InvalidProgram, "engine has %d inputs and outputs, its blob names %zu",
+                count, request.binding_count);
+  }
+  tensors_.resize(request.binding_count);
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    TRT_ET_LEAF_TRY(read_tensor(request.bindings[i], &tensors_[i]));
+  }
+  return {};
+}
+
+// The blob and the engine must agree: what the delegate checks of its arguments, it knows from the
+// blob.
+Result LoadedEngine::read_tensor(const trt_et_binding& binding, EngineTensor* tensor) const {
+  const char* name = binding.name;
+  const TensorIOMode mode = engine_->getTensorIOMode(name);
+  tensor->name = name;
+  tensor->is_input = mode == TensorIOMode::kINPUT;
+  if (mode == TensorIOMode::kNONE || tensor->is_input != (binding.is_input != 0)) {
+    return fail(Error::InvalidProgram, "engine has no %s '%.80s'",
+                binding.is_input != 0 ? "input" : "output", name);
+  }
+  if (engine_->getTensorLocation(name) != nvinfer1::TensorLocation::kDEVICE) {
+    return fail(Error::NotSupported, "'%.80s' is a shape on the host, which trt-et does not pass",
+                name);
+  }
+  if (engine_->getTensorFormat(name) != nvinfer1::TensorFormat::kLINEAR) {
+    return fail(Error::NotSupported, "'%.80s' wants a memory layout that is not linear", name);
+  }
+  tensor->scalar_type = scalar_type_of(engine_->getTensorDataType(name));
+  tensor->dims = engine_->getTensorShape(name);
+  tensor->dynamic = is_dynamic(tensor->dims);
+  if (tensor->scalar_type < 0 || tensor->dims.nbDims < 0) {
+    return fail(Error::NotSupported, "'%.80s' has a dtype that ExecuTorch does not have", name);
+  }
+  if (binding.dtype < 0) return {};
+  bool same = binding.dtype == tensor->scalar_type && binding.rank == tensor->dims.nbDims;
+  for (int i = 0; same && i < binding.rank; ++i) {
+    // A dimension that the blob fixes may be dynamic in the engine.
+    same = binding.dims[i] == tensor->dims.d[i] || (binding.dims[i] >= 0 && tensor->dims.d[i] < 0);
+  }
+  // A 0-d tensor may be [1] to the engine.
+  if (binding.dtype == tensor->scalar_type && binding.rank == 0) {
+    same = tensor->dims.nbDims == 0 || (tensor->dims.nbDims == 1 && tensor->dims.d[0] == 1);
+  }
+  if (same) return {};
+  return fail(Error::InvalidProgram,
+              "blob and engine disagree on '%.60s', which is %s to the engine", name,
+              shape_text(tensor->dims).c_str());
+}
+
+Dims LoadedEngine::profile_shape(const EngineTensor& tensor, int profile, bool largest) const {
+  return engine_->getProfileShape(tensor.name.c_str(), profile,
+                                  largest ? OptProfileSelector::kMAX : OptProfileSelector::kMIN);
+}
+
+Result LoadedEngine::describe(size_t index, trt_et_binding* out) const {
+  const EngineTensor* tensor = find(index);
+  if (tensor == nullptr) return fail(Error::InvalidArgument, "engine has no binding %zu", index);
+  *out = trt_et_binding{};
+  out->is_input = tensor->is_input ? 1 : 0;
+  out->dtype = tensor->scalar_type;
+  out->rank = tensor->dims.nbDims;
+  out->alias_of = -1;
+  for (int i = 0; i < out->rank; ++i) {
+    out->dims[i] = out->min_dims[i] = out->max_dims[i] = tensor->dims.d[i];
+  }
+  for (int p = 0; tensor->is_input && tensor->dynamic && p < profile_count(); ++p) {
+    const Dims low = profile_shape(*tensor, p, false), high = profile_shape(*tensor, p, true);
+    for (int i = 0; i < out->rank && i < low.nbDims && i < high.nbDims; ++i) {
+      out->min_dims[i] = p == 0 ? low.d[i] : std::min<int64_t>(out->min_dims[i], low.d[i]);
+      out->max_dims[i] = p == 0 ? high.d[i] : std::max<int64_t>(out->max_dims[i], high.d[i]);
+    }
+  }
+  const char* source = tensor->is_input ? nullptr : aliased_input(*engine_, tensor->name.c_str());
+  for (size_t i = 0; source != nullptr && i < tensors_.size(); ++i) {
+    if (tensors_[i].is_input && tensors_[i].name == source) out->alias_of = static_cast<int>(i);
+  }
+  return {};
+}
+
+Result LoadedEngine::create_context(bool user_memory,
+                                    std::unique_ptr<nvinfer1::IExecutionContext>* context) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Logger::forget();
+  context->reset(tensorrt::create_context(*engine_, user_memory));
+  if (*context != nullptr) return {};
+  return fail(Error::MemoryAllocationFailed, "TensorRT gives no execution context: %.150s",
+              Logger::last().c_str());
+}
+
+void LoadedEngine::free_context(std::unique_ptr<nvinfer1::IExecutionContext> context) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  context.reset();
+}
+
+}  // namespace trt_et::tensorrt

@@ -1,0 +1,52 @@
+// A deserialized engine, shared by its contexts.
+#pragma once
+
+#include <vector>
+
+#include "library.h"
+
+namespace trt_et::tensorrt {
+
+// One binding of the blob, as the engine has it.
+struct EngineTensor {
+  std::string name;
+  bool is_input = false;
+  bool dynamic = false;
+  int32_t scalar_type = -1;
+  nvinfer1::Dims dims{};
+};
+
+class LoadedEngine {
+ public:
+  static Result load(const trt_et_engine_request& request, std::unique_ptr<LoadedEngine>* engine);
+
+  const std::vector<EngineTensor>& tensors() const { return tensors_; }
+  const EngineTensor* find(size_t index) const {
+    return index < tensors_.size() ? &tensors_[index] : nullptr;
+  }
+  Result describe(size_t index, trt_et_binding* out) const;
+  int profile_count() const { return engine_->getNbOptimizationProfiles(); }
+  nvinfer1::Dims profile_shape(const EngineTensor& tensor, int profile, bool largest) const;
+  size_t memory_bytes() const { return memory_size(*engine_); }
+
+  // Contexts come and go one at a time: TensorRT does not promise more.
+  Result create_context(bool user_memory, std::unique_ptr<nvinfer1::IExecutionContext>* context);
+  void free_context(std::unique_ptr<nvinfer1::IExecutionContext> context);
+
+ private:
+  Result deserialize(const trt_et_engine_request& request);
+  Result set_budget(int64_t budget);
+  Result read_tensors(const trt_et_engine_request& request);
+  Result read_tensor(const trt_et_binding& binding, EngineTensor* tensor) const;
+
+  // In this order: an engine goes before its runtime.
+  std::shared_ptr<Runtime> runtime_;
+  std::unique_ptr<nvinfer1::ICudaEngine> engine_;
+  std::mutex mutex_;
+  std::vector<EngineTensor> tensors_;
+};
+
+// "[2, 3]", for messages.
+std::string shape_text(const nvinfer1::Dims& dims);
+
+}  // namespace trt_et::tensorrt

@@ -1,0 +1,52 @@
+// How this leaf says that something failed: an ExecuTorch code and a text. The leaf is a library of
+// its own, so it links nothing of ExecuTorch and has its own last error.
+#pragma once
+
+#include <executorch/runtime/core/error.h>
+
+#include <new>
+#include <string>
+
+#include "../../include/trt_et/engine_provider.h"
+
+namespace trt_et::tensorrt {
+
+using executorch::runtime::Error;
+
+struct [[nodiscard]] Result {
+  Error error = Error::Ok;
+  std::string text;
+
+  bool ok() const { return error == Error::Ok; }
+};
+
+Result fail(Error error, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// The text of the last failure of this thread.
+std::string& last_error();
+
+// The plugin's side; set before anything else happens.
+const trt_et_host& host();
+void set_host(const trt_et_host* host);
+
+// Nothing may throw through the table.
+template <typename F>
+int guarded(F&& function) noexcept {
+  try {
+    Result result = function();
+    if (!result.ok()) last_error() = std::move(result.text);
+    return static_cast<int>(result.error);
+  } catch (const std::bad_alloc&) {
+    return static_cast<int>(Error::MemoryAllocationFailed);
+  } catch (...) {
+    return static_cast<int>(Error::Internal);
+  }
+}
+
+}  // namespace trt_et::tensorrt
+
+#define TRT_ET_LEAF_TRY(expression)                           \
+  do {                                                        \
+    ::trt_et::tensorrt::Result trt_et_result_ = (expression); \
+    if (!trt_et_result_.ok()) return trt_et_result_;          \
+  } while (false)

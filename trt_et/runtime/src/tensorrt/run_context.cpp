@@ -1,0 +1,168 @@
+#include "run_context.h"
+
+#include <algorithm>
+
+namespace trt_et::tensorrt {
+
+using nvinfer1::Dims;
+
+Result RunContext::create(LoadedEngine& engine, bool user_memory,
+                          std::unique_ptr<RunContext>* context) {
+  std::unique_ptr<RunContext> created(new RunContext(engine));
+  for (const EngineTensor& tensor : engine.tensors()) {
+    created->late_.push_back(tensor.is_input ? nullptr : std::make_unique<LateOutput>());
+  }
+  TRT_ET_LEAF_TRY(engine.create_context(user_memory, &created->context_));
+  *context = std::move(created);
+  return {};
+}
+
+Result RunContext::set_input_shape(size_t index, const int64_t* dims, int32_t rank) {
+  const EngineTensor* tensor = engine_.find(index);
+  if (tensor == nullptr || !tensor->is_input) {
+    return fail(Error::InvalidArgument, "engine has no input %zu", index);
+  }
+  Dims shape{};
+  // A 0-d tensor may be [1] to the engine.
+  const bool scalar = rank == 0 && tensor->dims.nbDims == 1;
+  if (!scalar && rank != tensor->dims.nbDims) {
+    return fail(Error::InvalidArgument, "input '%.60s' has rank %d, expected %d",
+                tensor->name.c_str(), rank, tensor->dims.nbDims);
+  }
+  shape.nbDims = tensor->dims.nbDims;
+  if (scalar) shape.d[0] = 1;
+  for (int32_t i = 0; i < rank; ++i) shape.d[i] = static_cast<Extent>(dims[i]);
+  shapes_[index] = shape;
+  return {};
+}
+
+bool RunContext::fits(int profile) const {
+  for (size_t i = 0; i < shapes_.size(); ++i) {
+    const EngineTensor& tensor = engine_.tensors()[i];
+    if (!tensor.is_input || !tensor.dynamic) continue;
+    const Dims low = engine_.profile_shape(tensor, profile, false);
+    const Dims high = engine_.profile_shape(tensor, profile, true);
+    for (int d = 0; d < shapes_[i].nbDims; ++d) {
+      if (shapes_[i].d[d] < low.d[d] || shapes_[i].d[d] > high.d[d]) return false;
+    }
+  }
+  return true;
+}
+
+// The profile in use stays while it fits: to change it costs time. Otherwise the first that fits.
+Result RunContext::choose_profile(void* stream) {
+  if (fits(profile_)) return {};
+  const int count = engine_.profile_count();
+  int found = 0;
+  while (found < count && !fits(found)) ++found;
+  if (found == count) {
+    std::string shapes;
+    for (size_t i = 0; i < shapes_.size(); ++i) {
+      const EngineTensor& tensor = engine_.tensors()[i];
+      if (tensor.is_input && tensor.dynamic) {
+        shapes += " " + tensor.name.substr(0, 30) + shape_text(shapes_[i]);
+      }
+    }
+    return fail(Error::InvalidArgument, "none of the engine's %d optimization profiles takes%s",
+                count, shapes.c_str());
+  }
+  Logger::forget();
+  if (!context_->setOptimizationProfileAsync(found, static_cast<cudaStream_t>(stream))) {
+    return fail(Error::Internal, "TensorRT does not change to optimization profile %d: %.120s",
+                found, Logger::last().c_str());
+  }
+  profile_ = found;
+  return {};
+}
+
+Result RunContext::set_shapes() {
+  for (size_t i = 0; i < shapes_.size(); ++i) {
+    const EngineTensor& tensor = engine_.tensors()[i];
+    if (!tensor.is_input || !tensor.dynamic) continue;
+    if (!context_->setInputShape(tensor.name.c_str(), shapes_[i])) {
+      return fail(Error::InvalidArgument, "TensorRT refuses shape %s of input '%.60s': %.100s",
+                  shape_text(shapes_[i]).c_str(), tensor.name.c_str(), Logger::last().c_str());
+    }
+  }
+  if (context_->inferShapes(0, nullptr) == 0) return {};
+  return fail(Error::Internal, "TensorRT cannot infer the output shapes: %.150s",
+              Logger::last().c_str());
+}
+
+Result RunContext::find_late_outputs() {
+  for (size_t i = 0; i < shapes_.size(); ++i) {
+    const EngineTensor& tensor = engine_.tensors()[i];
+    if (tensor.is_input) continue;
+    const Dims shape = context_->getTensorShape(tensor.name.c_str());
+    const bool late = std::any_of(shape.d, shape.d + std::max(shape.nbDims, 0),
+                                  [](auto size) { return size < 0; });
+    late_[i]->told = false;
+    if (late == late_[i]->attached) continue;
+    late_[i]->attached = late;
+    if (!context_->setOutputAllocator(tensor.name.c_str(), late ? late_[i].get() : nullptr)) {
+      return fail(Error::Internal, "TensorRT takes no allocator for output '%.60s'",
+                  tensor.name.c_str());
+    }
+  }
+  return {};
+}
+
+Result RunContext::prepare(void* stream) {
+  Logger::forget();
+  TRT_ET_LEAF_TRY(choose_profile(stream));
+  TRT_ET_LEAF_TRY(set_shapes());
+  return find_late_outputs();
+}
+
+Result RunContext::output_shape(size_t index, int64_t* dims, int32_t* rank) {
+  const EngineTensor* tensor = engine_.find(index);
+  if (tensor == nullptr || tensor->is_input) {
+    return fail(Error::InvalidArgument, "engine has no output %zu", index);
+  }
+  const LateOutput& late = *late_[index];
+  const Dims shape = late.told ? late.shape : context_->getTensorShape(tensor->name.c_str());
+  if (shape.nbDims < 0 || shape.nbDims > TRT_ET_MAX_RANK) {
+    return fail(Error::Internal, "TensorRT does not know the shape of output '%.60s'",
+                tensor->name.c_str());
+  }
+  *rank = shape.nbDims;
+  for (int i = 0; i < shape.nbDims; ++i) {
+    dims[i] = shape.d[i];
+    if (shape.d[i] < 0) *rank = -1;
+  }
+  return {};
+}
+
+Result RunContext::set_address(size_t index, void* address, size_t capacity) {
+  const EngineTensor* tensor = engine_.find(index);
+  if (tensor == nullptr) return fail(Error::InvalidArgument, "engine has no binding %zu", index);
+  if (late_[index] != nullptr) {
+    late_[index]->address = address;
+    late_[index]->capacity = capacity;
+  }
+  Logger::forget();
+  if (context_->setTensorAddress(tensor->name.c_str(), address)) return {};
+  return fail(Error::InvalidArgument, "TensorRT refuses address %p of '%.60s': %.100s", address,
+              tensor->name.c_str(), Logger::last().c_str());
+}
+
+Result RunContext::enqueue(void* stream) {
+  Logger::forget();
+  if (context_->enqueueV3(static_cast<cudaStream_t>(stream))) return {};
+  return fail(Error::Internal, "TensorRT cannot queue the engine: %.160s", Logger::last().c_str());
+}
+
+Result RunContext::set_memory(void* memory, size_t bytes) {
+  tensorrt::set_memory(*context_, memory, bytes);
+  return {};
+}
+
+Result RunContext::time_layers(void (*report)(void*, const char*, float), void* user) {
+  times_.report = report;
+  times_.user = user;
+  context_->setProfiler(report == nullptr ? nullptr : &times_);
+  context_->setEnqueueEmitsProfile(true);
+  return {};
+}
+
+}  // namespace trt_et::tensorrt

@@ -1,0 +1,70 @@
+// One execution context: shapes, optimization profile, addresses, and runs.
+#pragma once
+
+#include <vector>
+
+#include "loaded_engine.h"
+
+namespace trt_et::tensorrt {
+
+// Takes the shape, and hands out the memory, of an output whose shape depends on the data.
+class LateOutput final : public nvinfer1::IOutputAllocator {
+ public:
+  void* reallocateOutput(const char*, void*, uint64_t size, uint64_t) noexcept override {
+    return size <= capacity ? address : nullptr;
+  }
+  void notifyShape(const char*, const nvinfer1::Dims& dims) noexcept override {
+    shape = dims;
+    told = true;
+  }
+
+  void* address = nullptr;
+  uint64_t capacity = 0;
+  nvinfer1::Dims shape{};
+  bool told = false;
+  bool attached = false;
+};
+
+class LayerTimes final : public nvinfer1::IProfiler {
+ public:
+  void reportLayerTime(const char* layer, float ms) noexcept override {
+    if (report != nullptr) report(user, layer, ms);
+  }
+
+  void (*report)(void* user, const char* layer, float ms) = nullptr;
+  void* user = nullptr;
+};
+
+class RunContext {
+ public:
+  static Result create(LoadedEngine& engine, bool user_memory,
+                       std::unique_ptr<RunContext>* context);
+  RunContext(const RunContext&) = delete;
+  RunContext& operator=(const RunContext&) = delete;
+  ~RunContext() { engine_.free_context(std::move(context_)); }
+
+  Result set_input_shape(size_t index, const int64_t* dims, int32_t rank);
+  Result prepare(void* stream);
+  Result output_shape(size_t index, int64_t* dims, int32_t* rank);
+  Result set_address(size_t index, void* address, size_t capacity);
+  Result enqueue(void* stream);
+  Result set_memory(void* memory, size_t bytes);
+  Result time_layers(void (*report)(void*, const char*, float), void* user);
+
+ private:
+  explicit RunContext(LoadedEngine& engine) : engine_(engine), shapes_(engine.tensors().size()) {}
+
+  bool fits(int profile) const;
+  Result choose_profile(void* stream);
+  Result set_shapes();
+  Result find_late_outputs();
+
+  LoadedEngine& engine_;
+  std::unique_ptr<nvinfer1::IExecutionContext> context_;
+  std::vector<nvinfer1::Dims> shapes_;             // of the inputs
+  std::vector<std::unique_ptr<LateOutput>> late_;  // null for the inputs
+  int profile_ = 0;
+  LayerTimes times_;
+};
+
+}  // namespace trt_et::tensorrt
