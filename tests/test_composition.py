@@ -1,0 +1,230 @@
+"""Programs that hold more than engines: state, control flow, other backends, ourselves twice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.exir import to_edge, to_edge_transform_and_lower
+from torch import nn
+from torch.nn import functional
+from torch.utils import _pytree as pytree
+
+from tests.models import make
+from trt_et import TensorRTPartitioner
+from trt_et.engine_info import parse_device_id
+from trt_et.inspection import inspect_program
+
+ROOT = str(Path(__file__).parents[1])
+RUN = """
+import sys, torch, trt_et.runtime
+trt_et.runtime.load(cuda="simulated:2")
+from executorch.runtime import Runtime
+calls = torch.load("calls")
+program = Runtime.get().load_program("model.pte")
+method = program.load_method("forward")
+torch.save([[t.clone() for t in method.execute(call)] for call in calls], "results")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_grad():
+    # With gradients on, to_executorch() itself refuses programs with mutated buffers.
+    with torch.no_grad():
+        yield
+
+
+def reference(**options):
+    return TensorRTPartitioner(builder="reference", **options)
+
+
+def run(folder: Path, pte: bytes, *calls: tuple) -> list[list[torch.Tensor]]:
+    """The outputs of successive calls of one loaded method."""
+    (folder / "model.pte").write_bytes(pte)
+    torch.save([pytree.tree_leaves(call) for call in calls], folder / "calls")
+    done = subprocess.run(
+        [sys.executable, "-c", RUN],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": ROOT},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    results: list[list[torch.Tensor]] = torch.load(folder / "results")
+    return results
+
+
+def check(folder: Path, pte: bytes, model: nn.Module, *calls: tuple) -> None:
+    found = run(folder, pte, *calls)
+    for outputs, call in zip(found, calls, strict=True):
+        for have, want in zip(outputs, pytree.tree_leaves(model(*call)), strict=True):
+            torch.testing.assert_close(have, want, atol=1e-4, rtol=1e-4)
+
+
+def lowered(program: torch.export.ExportedProgram, *partitioners) -> bytes:
+    manager = to_edge_transform_and_lower(program, partitioner=list(partitioners))
+    return bytes(manager.to_executorch().buffer)
+
+
+def backends(pte: bytes) -> list[str]:
+    return [delegate.backend_id for delegate in inspect_program(pte)[0].delegates]
+
+
+def test_state_lives_across_calls(tmp_path):
+    class Accumulator(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(3))
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x):
+            self.total.add_(self.linear(x))
+            return self.total * 2
+
+    torch.manual_seed(0)
+    model = Accumulator().eval()
+    calls = [(torch.randn(1, 3).squeeze(0),) for _ in range(4)]
+    pte = lowered(torch.export.export(model, calls[0]), reference())
+    model.total.zero_()
+    check(tmp_path, pte, model, *calls)
+
+
+class CachedAttention(nn.Module):
+    """One decoder layer: a token a call, keys and values kept in buffers."""
+
+    def __init__(self, length: int = 64, width: int = 16) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.register_buffer("keys", torch.zeros(1, length, width))
+        self.register_buffer("values", torch.zeros(1, length, width))
+        self.length = length
+
+    def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(x).split(16, dim=-1)
+        self.keys.index_copy_(1, position, k)
+        self.values.index_copy_(1, position, v)
+        seen = torch.arange(self.length).unsqueeze(0) <= position.unsqueeze(1)
+        return self.out(
+            functional.scaled_dot_product_attention(q, self.keys, self.values, attn_mask=seen)
+        )
+
+
+def test_a_kv_cache_decodes_64_tokens_like_eager(tmp_path):
+    torch.manual_seed(0)
+    model = CachedAttention().eval()
+    calls = [(torch.randn(1, 1, 16), torch.tensor([position])) for position in range(64)]
+    pte = lowered(torch.export.export(model, calls[0]), reference())
+    assert "TensorRTBackend" in backends(pte)
+    model.keys.zero_()
+    model.values.zero_()
+    check(tmp_path, pte, model, *calls)
+
+
+def test_control_flow_runs_around_engines(tmp_path):
+    class Branch(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x):
+            y = self.linear(x)
+            return torch.cond(
+                y.sum() > 0, lambda z: z.relu() * 2, lambda z: z.tanh() - 1, (y,)
+            ).sigmoid()
+
+    torch.manual_seed(0)
+    model = Branch().eval()
+    calls = [(torch.randn(2, 4),) for _ in range(4)]
+    pte = lowered(torch.export.export(model, calls[0]), reference())
+    assert backends(pte) == ["TensorRTBackend"] * 2
+    check(tmp_path, pte, model, *calls)
+
+
+@pytest.mark.parametrize("first", ["ours", "xnnpack"])
+def test_xnnpack_before_and_after_runs(tmp_path, first):
+    model, inputs = make("cnn")
+    ours = reference(excluded_ops=[torch.ops.aten.convolution.default])
+    order = [ours, XnnpackPartitioner()] if first == "ours" else [XnnpackPartitioner(), ours]
+    pte = lowered(torch.export.export(model, inputs), *order)
+    assert "XnnpackBackend" in backends(pte)
+    check(tmp_path, pte, model, inputs)
+
+
+def test_ourselves_twice_on_two_gpus(tmp_path):
+    model, inputs = make("mlp")
+    pte = lowered(
+        torch.export.export(model, inputs),
+        reference(device="cuda:0", excluded_ops=["aten.linear", "aten.addmm"]),
+        reference(device="cuda:1"),
+    )
+    (method,) = inspect_program(pte)
+    assert {parse_device_id(delegate.blob) for delegate in method.delegates} == {0, 1}
+    check(tmp_path, pte, model, inputs)
+
+
+def test_a_lowered_manager_is_lowered_further(tmp_path):
+    model, inputs = make("vit")
+    manager = to_edge(torch.export.export(model, inputs))
+    manager = manager.to_backend(reference(excluded_ops=["aten.gelu"]))
+    before = [n for n in manager.exported_program().graph.nodes if "delegate" in n.name]
+    manager = manager.to_backend(reference(device="cuda:1"))
+    pte = bytes(manager.to_executorch().buffer)
+    assert len(backends(pte)) > len(before) > 0
+    check(tmp_path, pte, model, inputs)
+
+
+def test_shared_weights_belong_to_each_partition_that_uses_them(tmp_path):
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+            self.scale = nn.Parameter(torch.randn(4))
+
+        def forward(self, x):
+            y = torch.cumsum(self.linear(x) * self.scale, 1)
+            return self.linear(y) + torch.cumsum(self.scale.expand(2, 4), 1)
+
+    torch.manual_seed(0)
+    model = Shared().eval()
+    inputs = (torch.randn(2, 4),)
+    pte = lowered(torch.export.export(model, inputs), reference(excluded_ops=["aten.cumsum"]))
+    check(tmp_path, pte, model, inputs)
+
+
+def test_shared_weights_keep_the_bytes_reproducible():
+    code = (
+        "import torch, hashlib; from tests.test_composition import *\n"
+        "class S(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.w = nn.ParameterList(torch.ones(4) * i for i in range(5))\n"
+        "    def forward(self, x):\n"
+        "        for w in self.w: x = x * w\n"
+        "        x = torch.cumsum(x, 0)\n"
+        "        for w in self.w: x = x + w\n"
+        "        return x\n"
+        "program = torch.export.export(S(), (torch.ones(4),))\n"
+        "pte = lowered(program, reference(excluded_ops=['aten.cumsum']))\n"
+        "print(hashlib.sha256(pte).hexdigest())"
+    )
+    seen = set()
+    for seed in ("1", "2", "3"):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={
+                **os.environ,
+                "PYTHONHASHSEED": seed,
+                "PYTHONPATH": ROOT,
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        seen.add(done.stdout.strip())
+    assert len(seen) == 1
