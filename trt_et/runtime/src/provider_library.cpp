@@ -131,6 +131,10 @@ Status open_provider_library(const std::string& name, const trt_et_engine_provid
 bool attach_double() {
   const char* named = std::getenv("TRT_ET_TENSORRT_LIBRARY");
   if (named == nullptr || *named == '\0') return false;
+  static std::mutex mutex;
+  static auto* attached = new std::string;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (*attached == named) return true;
   void* handle = dlopen(named, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) return false;
   const auto attach =
@@ -140,6 +144,7 @@ bool attach_double() {
     return false;
   }
   attach(&cuda::simulator_services());  // The handle stays: the double is in use from now on.
+  *attached = named;
   return true;
 }
 

@@ -1,0 +1,241 @@
+"""Programs with TensorRT blobs, through the real leaf and a fake TensorRT, on simulated GPUs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from native_blobs import pack
+from native_environment import ROOT, environment
+
+from trt_et.engine_info import EngineInfo, encode_blob
+
+Stock = Callable[..., dict[str, Any]]
+COMMON = "weights 1024\nscratch 256\n"
+
+
+@pytest.fixture(scope="module")
+def fake() -> dict[str, str]:
+    """The environment that makes a process use the fake TensorRT."""
+    named = os.environ.get("TRT_ET_FAKE_TENSORRT")
+    folder = Path(named or ROOT / "build/tests/tests/runtime/tensorrt_fake")
+    library = folder / "libfake_nvinfer.so"
+    if not library.is_file():
+        pytest.skip(
+            "the fake TensorRT is not built: cmake -S . -B build/tests -G Ninja "
+            "-DTRT_ET_BUILD_TESTS=ON && cmake --build build/tests --target trt_et_native_tests"
+        )
+    return {"TRT_ET_PROVIDER_PATH": str(folder), "TRT_ET_TENSORRT_LIBRARY": str(library)}
+
+
+class FakeBuilder:
+    """Builds an engine of the fake that computes 2 * x + 1, whatever the partition says.
+
+    ``upstream`` writes the blob as Torch-TensorRT does: no dtypes, shapes, checksum or builder.
+    """
+
+    name = "tensorrt"
+
+    def __init__(
+        self, *, upstream: bool = False, alias: bool = False, version: str = "11.7.3", **info: Any
+    ) -> None:
+        self.upstream = upstream
+        self.alias = alias
+        self.version = version
+        self.info = info
+
+    def plan(self, x: Any, y: Any) -> str:
+        def shape(dims: Any) -> str:
+            return ",".join(map(str, dims)) or "-"
+
+        lines = f"fake\n{COMMON}"
+        lines += f"input {x.name} float32 {shape(x.shape)}\n"
+        lines += f"output {y.name} float32 {shape(y.shape)}\n"
+        if self.alias:
+            lines += f"alias {y.name} {x.name}\n"
+        if x.is_dynamic:
+            lines += f"range {x.name} {shape(x.min_shape)} {shape(x.opt_shape)} "
+            lines += f"{shape(x.max_shape)}\n"
+        return lines + f"scale {y.name} {x.name} 2\nshift {y.name} {y.name} 1\n"
+
+    def build(self, request: Any) -> bytes:
+        x, y = request.lowered.bindings
+        plan = self.plan(x, y).encode()
+        if not self.upstream:
+            facts = {"builder": self.name, "library_version": self.version, **self.info}
+            info = EngineInfo(
+                bindings=request.lowered.bindings, device_id=request.device_id, **facts
+            )
+            return encode_blob(plan, info)
+        document = {
+            "io_bindings": [
+                {"name": b.name, "dtype": "", "shape": [], "is_input": b.is_input} for b in (x, y)
+            ],
+            "hardware_compatible": False,
+            "device_id": request.device_id,
+            "serialized_metadata": "",
+            "target_platform": "linux_x86_64",
+        }
+        if self.alias:
+            alias = {"output": y.name, "input": x.name, "kind": "kv_cache_update"}
+            document["aliased_io"] = [alias]
+        return pack(document, plan, magic=b"TR02" if self.alias else b"TR01", checksum=False)
+
+
+class Line(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2.0 + 1.0
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    sys.path.insert(0, str(Path(__file__).parent))
+    from native_programs import export
+
+    folder = tmp_path_factory.mktemp("lines")
+    x = torch.randn(3, 8)
+    batch = ({0: torch.export.Dim("batch", min=1, max=8)},)
+    dynamic = {"dynamic": batch, "run": (torch.randn(5, 8),)}
+    upstream = FakeBuilder(upstream=True)
+    aliased = FakeBuilder(upstream=True, alias=True)
+    cases: dict[str, dict[str, Any]] = {
+        "planned": {},
+        "on_2": {"device": "cuda:2"},
+        "host": {"host": True},
+        "host_on_2": {"host": True, "device": "cuda:2"},
+        "dynamic": dynamic,
+        "dynamic_host": {"host": True, **dynamic},
+        "upstream": {"builder": upstream},
+        "upstream_dynamic": {"builder": upstream, **dynamic},
+        "aliased": {"builder": aliased},
+        "aliased_host": {"builder": aliased, "host": True},
+        "other_gpu": {
+            "builder": FakeBuilder(compute_capabilities=("9.0",), gpu_name="NVIDIA H200")
+        },
+        "other_major": {"builder": FakeBuilder(version="10.9.0")},
+        "other_minor": {"builder": FakeBuilder(version="11.1.0")},
+    }
+    return {
+        name: export(folder, name, Line(), (x,), **({"builder": FakeBuilder()} | options))
+        for name, options in cases.items()
+    }
+
+
+RUNNABLE = [
+    "planned",
+    "on_2",
+    "host",
+    "host_on_2",
+    "dynamic",
+    "dynamic_host",
+    "upstream",
+    "upstream_dynamic",
+    "aliased",
+    "aliased_host",
+    "other_minor",
+]
+
+
+@pytest.fixture(scope="module")
+def results(lines: dict[str, Any], stock: Stock, fake: dict[str, str]) -> dict[str, Any]:
+    jobs = {
+        name: {"program": str(lines[name].path), "inputs": lines[name].inputs, "repeat": 6}
+        for name in [*RUNNABLE, "other_gpu", "other_major"]
+    }
+    facts = stock(*jobs.values(), TRT_ET_CUDA="simulated:4", **fake)
+    return facts | {"results": dict(zip(jobs, facts["results"], strict=True))}
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_blobs_run_in_the_stock_runtime(
+    lines: dict[str, Any], results: dict[str, Any], name: str
+) -> None:
+    result = results["results"][name]
+    assert "error" not in result, result
+    torch.testing.assert_close(result["outputs"], lines[name].outputs)
+
+
+def test_the_engine_is_on_its_gpu_and_nowhere_else(results: dict[str, Any]) -> None:
+    for name, gpu in (("planned", 0), ("on_2", 2), ("host_on_2", 2)):
+        live = results["results"][name]["loaded"]["live"][:4]
+        assert [size > 0 for size in live] == [index == gpu for index in range(4)], name
+
+
+def test_steady_calls_wait_once_and_allocate_nothing(results: dict[str, Any]) -> None:
+    for name in ("planned", "host", "dynamic", "aliased"):
+        before, after = (results["results"][name][key] for key in ("before", "after"))
+        assert after["synchronizations"] - before["synchronizations"] == 1, name
+        assert after["mallocs"] == before["mallocs"], name
+        assert after["copies_h2d"] - before["copies_h2d"] == 1, name
+        assert after["copies_d2h"] - before["copies_d2h"] == 1, name
+        assert after["copies_peer"] == before["copies_peer"], name
+
+
+def test_mismatches_name_both_sides(results: dict[str, Any]) -> None:
+    gpu = results["results"]["other_gpu"]
+    assert "compute capability 9.0 (NVIDIA H200), but cuda:0 is 0.0" in gpu["reason"]
+    assert gpu["error"].endswith("0x:30")  # DelegateInvalidCompatibility
+    assert "error" in results["results"]["other_major"]
+    assert "no TensorRT loader" in results["results"]["other_major"]["reason"]
+
+
+def test_nothing_is_left_behind(results: dict[str, Any]) -> None:
+    assert results["end"]["live"] == [0] * 16
+    assert results["end"]["mallocs"] == results["end"]["frees"]
+
+
+def run(program: Any, tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    import trt_et.runtime
+
+    inputs = ",".join(map(str, program.input_files()))
+    command = [trt_et.runtime.runner_path(), "--model_path", program.path, "--inputs", inputs]
+    done = subprocess.run(
+        [*map(str, command), "--output_file", str(tmp_path / "out"), "--num_executions=5"],
+        env=environment(TRT_ET_CUDA="simulated:4", **env),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode in (0, 1), (done.returncode, done.stderr)
+    return done
+
+
+@pytest.mark.parametrize("name", ["planned", "on_2", "host_on_2", "upstream", "aliased_host"])
+def test_blobs_run_in_executor_runner(
+    lines: dict[str, Any], fake: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    done = run(lines[name], tmp_path, **fake)
+    assert done.returncode == 0, done.stderr
+    assert "loaded a TensorRT engine" in done.stderr
+    found = np.fromfile(tmp_path / "out-0.bin", dtype=np.float32)
+    np.testing.assert_allclose(found, lines[name].outputs[0].numpy().flatten(), rtol=1e-6)
+
+
+def test_options_come_from_the_environment(
+    lines: dict[str, Any], fake: dict[str, str], tmp_path: Path
+) -> None:
+    moved = run(lines["planned"], tmp_path, TRT_ET_DEVICE="cuda:3", **fake)
+    assert moved.returncode == 0, moved.stderr
+    assert "loaded a TensorRT engine" in moved.stderr
+    assert "on cuda:3" in moved.stderr
+    refused = run(lines["planned"], tmp_path, TRT_ET_DEVICE="gpu", **fake)
+    assert "option device (TRT_ET_DEVICE) is 'gpu'" in refused.stderr
+    budget = run(lines["planned"], tmp_path, TRT_ET_WEIGHT_STREAMING_BUDGET="9999", **fake)
+    assert "refuses weight_streaming_budget 9999" in budget.stderr
+
+
+def test_without_its_library_or_its_leaf_an_engine_is_refused(
+    lines: dict[str, Any], fake: dict[str, str], tmp_path: Path
+) -> None:
+    none = run(lines["planned"], tmp_path, TRT_ET_PROVIDER_PATH=fake["TRT_ET_PROVIDER_PATH"])
+    assert "real tensorrt engine cannot run on simulated GPUs" in none.stderr
+    library = {"TRT_ET_TENSORRT_LIBRARY": fake["TRT_ET_TENSORRT_LIBRARY"]}
+    assert "no TensorRT loader" in run(lines["planned"], tmp_path, **library).stderr
