@@ -138,12 +138,13 @@ Result runtime_of(int device, std::shared_ptr<Runtime>* runtime) {
   if (*runtime != nullptr) return {};
   auto created = std::make_shared<Runtime>();
   Logger::forget();
-  created->runtime.reset(
-      static_cast<nvinfer1::IRuntime*>(library->create_runtime(&all.logger, kHeaderVersion)));
-  if (created->runtime == nullptr) {
-    return fail(Error::Internal, "TensorRT %s does not start on cuda:%d: %.150s",
+  void* started = library->create_runtime(&all.logger, kHeaderVersion);
+  // Where TensorRT cannot reach CUDA it says so, and returns a pointer that must not be touched.
+  if (started == nullptr || !Logger::last().empty()) {
+    return fail(Error::InvalidState, "TensorRT %s does not start on cuda:%d: %.150s",
                 library->version.text().c_str(), device, Logger::last().c_str());
   }
+  created->runtime.reset(static_cast<nvinfer1::IRuntime*>(started));
   all.runtimes[device] = created;
   *runtime = std::move(created);
   return {};
