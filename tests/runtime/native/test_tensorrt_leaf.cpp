@@ -368,6 +368,40 @@ void test_refusals() {
   CHECK_OK(try_load(double_blob(), &none, options));
 }
 
+// Two engines of a method take turns in one scratch memory, of the larger one's size.
+void test_shared_scratch() {
+  const int method = 0;
+  LoadOptions options;
+  options.shared_scratch = true;
+  options.method = &method;
+  const std::string large =
+      "fake\nscratch 2048\ninput x float32 2,8\noutput y float32 2,8\nshift y x 1\n";
+  const std::string io = binding("x", "2,8", true) + "," + binding("y", "2,8", false);
+  const uint64_t bytes = stats().live_bytes[0];
+  {
+    const auto first = load(double_blob(), options);
+    Device in(16, 0, 3.0F), middle(16, 0, 0.0F), out(16, 0, 0.0F);
+    OwnedTensor x({2, 8}, in.data), y({2, 8}, middle.data), z({2, 8}, out.data);
+    for (int i = 0; i < 4; ++i) CHECK_OK(call(*first, {&x.value, &y.value}));
+    const uint64_t before = stats().live_bytes[0];
+    const auto second = load(make_blob(io, large), options);  // The memory moves.
+    CHECK(stats().live_bytes[0] - before == 2048 - 512 + 1);
+    for (int i = 0; i < 5; ++i) {
+      CHECK_OK(call(*first, {&x.value, &y.value}));
+      CHECK_OK(call(*second, {&y.value, &z.value}));
+    }
+    CHECK(counter("live_graphs") == 2);
+    std::thread([&] {
+      CHECK_OK(call(*first, {&x.value, &y.value}));
+      CHECK_OK(call(*second, {&y.value, &z.value}));
+      CHECK(out.read(6) == 7.0F);
+    }).join();
+    CHECK_OK(call(*second, {&x.value, &z.value}));
+    CHECK(out.read(6) == 4.0F);
+  }
+  CHECK(stats().live_bytes[0] == bytes);
+}
+
 void test_one_stream_of_the_caller() {
   const auto delegate = load(double_blob());
   Device in(16, 0, 3.0F), out(16, 0, 0.0F);
@@ -390,12 +424,12 @@ void test_one_stream_of_the_caller() {
 }
 
 // Every call of CUDA and TensorRT fails in turn, in load, call, capture, change and unload.
-void test_faults() {
+void test_faults(const LoadOptions& options) {
   const Bytes blob = double_blob();
   std::vector<float> host(16, 2.0F);
   const auto everything = [&]() -> Status {
     std::unique_ptr<Delegate> delegate;
-    TRT_ET_TRY(try_load(blob, &delegate));
+    TRT_ET_TRY(try_load(blob, &delegate, options));
     std::vector<float> out(16, 0.0F);
     OwnedTensor x({2, 8}, host.data()), y({2, 8}, out.data());
     Status status;
@@ -480,8 +514,12 @@ void test_tensorrt_leaf() {
   test_aliases();
   test_shapes_of_all_kinds();
   test_refusals();
+  test_shared_scratch();
   test_one_stream_of_the_caller();
-  test_faults();
+  test_faults({});
+  LoadOptions scratch;
+  scratch.shared_scratch = true;
+  test_faults(scratch);
   test_cycles();
   test_threads();
   const trt_et_sim_stats end = stats();

@@ -66,6 +66,7 @@ struct Run {
   std::vector<size_t> counts;
   std::vector<nvinfer1::IOutputAllocator*> late;
   std::vector<Dims> shapes;
+  void* scratch = nullptr;
 
   int check(size_t i) const {
     return counts[i] == 0
@@ -75,6 +76,11 @@ struct Run {
   }
 
   int operator()() {
+    if (scratch != nullptr) {
+      const auto size = static_cast<size_t>(plan->scratch);
+      if (const int code = g_services->check(scratch, size, device)) return code;
+      std::memset(scratch, 0xEE, size);
+    }
     for (size_t i = 0; i < addresses.size(); ++i) {
       if (late[i] != nullptr) {
         addresses[i] = late[i]->reallocateOutput(plan->tensors[i].name.c_str(), addresses[i],
@@ -112,7 +118,10 @@ class Context final : public nvinfer1::IExecutionContext {
     for (const Tensor& tensor : plan_->tensors) shapes_.push_back(tensor.dims);
   }
 
-  bool allocate(bool user_memory) { return user_memory || scratch_.allocate(plan_->scratch); }
+  bool allocate(bool user_memory) {
+    needs_memory_ = user_memory;
+    return user_memory || scratch_.allocate(plan_->scratch);
+  }
 
   bool setInputShape(const char* name, const Dims& dims) noexcept override {
     if (!call("setInputShape", logger_)) return false;
@@ -174,7 +183,9 @@ class Context final : public nvinfer1::IExecutionContext {
     return true;
   }
 
-  void setDeviceMemoryV2(void*, int64_t) noexcept override {}
+  void setDeviceMemoryV2(void* memory, int64_t size) noexcept override {
+    user_memory_ = size >= plan_->scratch ? memory : nullptr;
+  }
   void setProfiler(nvinfer1::IProfiler* profiler) noexcept override { profiler_ = profiler; }
   void setEnqueueEmitsProfile(bool) noexcept override {}
 
@@ -187,6 +198,11 @@ class Context final : public nvinfer1::IExecutionContext {
     run->addresses = addresses_;
     run->late = late_;
     run->shapes = shapes_;
+    run->scratch = user_memory_;
+    if (needs_memory_ && user_memory_ == nullptr) {
+      logger_.log(ILogger::Severity::kERROR, "enqueueV3: no device memory is set");
+      return false;
+    }
     for (size_t i = 0; i < shapes_.size(); ++i) {
       if (!elements_known(shapes_[i]) || (addresses_[i] == nullptr && late_[i] == nullptr)) {
         logger_.log(ILogger::Severity::kERROR, "enqueueV3: an address or a shape is not set");
@@ -214,6 +230,8 @@ class Context final : public nvinfer1::IExecutionContext {
   const std::shared_ptr<const Plan> plan_;
   const int device_;
   Memory scratch_;
+  bool needs_memory_ = false;
+  void* user_memory_ = nullptr;
   int32_t profile_ = 0;
   std::vector<Dims> shapes_;
   std::vector<void*> addresses_;

@@ -17,6 +17,7 @@ Delegate::~Delegate() {
   replay_.drop();
   if (done_ != nullptr) (void)report(api_.destroy_event(done_));
   context_.reset();
+  scratch_.reset();
   engine_.reset();
 }
 
@@ -87,19 +88,30 @@ Status Delegate::run(cuda::Stream stream, bool* wait) {
   }
   for (size_t i = input_count_; i < arguments_.size(); ++i) TRT_ET_TRY(place_output(arguments_[i]));
   TRT_ET_TRY(set_addresses());
-  if (late_) {
-    {
-      const TraceEvent event("enqueue");
-      TRT_ET_TRY(context_->enqueue(stream));
-    }
-    TRT_ET_TRY(api_.synchronize_stream(stream));
-  } else {
-    TRT_ET_TRY(replay_.run(*context_, stream));
-  }
+  TRT_ET_TRY(scratch_ == nullptr ? enqueue(stream) : enqueue_with_scratch(stream));
+  if (late_) TRT_ET_TRY(api_.synchronize_stream(stream));
   for (size_t i = input_count_; i < arguments_.size(); ++i) {
     TRT_ET_TRY(finish_output(arguments_[i], stream, wait));
   }
   return {};
+}
+
+Status Delegate::enqueue(cuda::Stream stream) {
+  if (!late_) return replay_.run(*context_, stream);
+  const TraceEvent event("enqueue");
+  return context_->enqueue(stream);
+}
+
+Status Delegate::enqueue_with_scratch(cuda::Stream stream) {
+  Scratch::Use use(*scratch_);
+  TRT_ET_TRY(use.begin(stream));
+  if (use.memory() != scratch_memory_) {
+    TRT_ET_TRY(drop_graph());
+    TRT_ET_TRY(context_->set_memory(use.memory(), use.size()));
+    scratch_memory_ = use.memory();
+  }
+  TRT_ET_TRY(enqueue(stream));
+  return use.end(stream);
 }
 
 Status Delegate::set_shapes(cuda::Stream stream) {

@@ -15,6 +15,7 @@
 #include "engine.h"
 #include "graph_replay.h"
 #include "options.h"
+#include "scratch.h"
 
 namespace trt_et {
 
@@ -64,7 +65,8 @@ class Delegate {
       : api_(api), device_(device), replay_(api, options.cuda_graphs) {}
 
   // In delegate_load.cpp.
-  Status load(const Blob& blob, bool stage_all);
+  Status load(const Blob& blob, const LoadOptions& options);
+  Status create_context(const LoadOptions& options);
   Status read_arguments(const Blob& blob);
   Status read_aliases(const Blob& blob);
   Status set_alias(size_t output, size_t input);
@@ -76,6 +78,8 @@ class Delegate {
   Status set_shapes(cuda::Stream stream);
   Status set_addresses();
   Status drop_graph();
+  Status enqueue(cuda::Stream stream);
+  Status enqueue_with_scratch(cuda::Stream stream);
 
   // In delegate_io.cpp: the way of each argument to and from the engine.
   Status find_output_shape(Argument& argument);
@@ -94,7 +98,9 @@ class Delegate {
   std::shared_ptr<Engine> engine_;
   std::unique_ptr<Context> context_;
   GraphReplay replay_;
-  std::vector<Argument> arguments_;  // inputs, then outputs, as ExecuTorch passes them
+  std::shared_ptr<Scratch> scratch_;  // null: the context has its own
+  void* scratch_memory_ = nullptr;    // as the context has it
+  std::vector<Argument> arguments_;   // inputs, then outputs, as ExecuTorch passes them
   size_t input_count_ = 0;
   size_t alignment_ = 1;   // of the addresses that the engine takes
   bool prepared_ = false;  // the engine has the shapes of the arguments

@@ -43,7 +43,7 @@ Status Delegate::create(FreeableBuffer* processed, const LoadOptions& options,
   if (!blob.is_reference()) TRT_ET_TRY(check_compatibility(*api, blob, device));
   std::unique_ptr<Delegate> created(new Delegate(*api, device, options));
   TRT_ET_TRY(Engine::load(*provider, blob, request, &created->engine_));
-  TRT_ET_TRY(created->load(blob, options.host_planned));
+  TRT_ET_TRY(created->load(blob, options));
   ET_LOG(Info, "TensorRTBackend: loaded a %s engine of %zu bytes on cuda:%d%s", provider->name,
          blob.engine_size, device, blob.is_reference() ? " (simulated, CPU arithmetic)" : "");
   if (!created->engine_->keeps_bytes()) processed->Free();
@@ -51,15 +51,28 @@ Status Delegate::create(FreeableBuffer* processed, const LoadOptions& options,
   return {};
 }
 
-Status Delegate::load(const Blob& blob, bool stage_all) {
+// With memory of its own, or of the method's.
+Status Delegate::create_context(const LoadOptions& options) {
+  const trt_et_engine_provider& provider = engine_->provider();
+  const bool can_share = provider.memory_size != nullptr && provider.set_memory != nullptr;
+  if (options.shared_scratch && can_share) {
+    size_t bytes = 0;
+    TRT_ET_TRY(engine_->memory_size(&bytes));
+    scratch_ = Scratch::of(options.method, api_, device_);
+    TRT_ET_TRY(scratch_->reserve(bytes));
+  }
+  return Context::create(*engine_, scratch_ != nullptr, &context_);
+}
+
+Status Delegate::load(const Blob& blob, const LoadOptions& options) {
   const trt_et_engine_provider& provider = engine_->provider();
   alignment_ = provider.alignment == 0 ? 1 : provider.alignment;
   if ((provider.flags & TRT_ET_PROVIDER_GRAPHS) == 0) replay_.disable();
-  TRT_ET_TRY(Context::create(*engine_, &context_));
+  TRT_ET_TRY(create_context(options));
   TRT_ET_TRY(read_arguments(blob));
   TRT_ET_TRY(read_aliases(blob));
   for (Argument& argument : arguments_) {
-    if (stage_all && argument.expected.max_bytes > 0 && argument.alias_of < 0) {
+    if (options.host_planned && argument.expected.max_bytes > 0 && argument.alias_of < 0) {
       TRT_ET_TRY(stage(argument, argument.expected.max_bytes));
     }
   }

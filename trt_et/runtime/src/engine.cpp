@@ -136,11 +136,16 @@ Status Engine::describe(size_t index, trt_et_binding* out) const {
   return check(provider_, provider_.describe(engine_, index, out), "describe");
 }
 
-Status Context::create(const Engine& engine, std::unique_ptr<Context>* context) {
+Status Engine::memory_size(size_t* bytes) const {
+  return check(provider_, provider_.memory_size(engine_, bytes), "memory_size");
+}
+
+Status Context::create(const Engine& engine, bool user_memory, std::unique_ptr<Context>* context) {
+  const uint32_t flags = user_memory ? TRT_ET_CONTEXT_USER_MEMORY : 0;
   void* created = nullptr;
   const trt_et_engine_provider& provider = engine.provider_;
   TRT_ET_TRY(
-      check(provider, provider.create_context(engine.engine_, 0, &created), "create_context"));
+      check(provider, provider.create_context(engine.engine_, flags, &created), "create_context"));
   context->reset(new Context(provider, created));
   return {};
 }
@@ -162,6 +167,10 @@ Status Context::output_shape(size_t index, int64_t* dims, int32_t* rank) {
 
 Status Context::set_address(size_t index, void* address, size_t capacity) {
   return check(provider_, provider_.set_address(context_, index, address, capacity), "set_address");
+}
+
+Status Context::set_memory(void* memory, size_t bytes) {
+  return check(provider_, provider_.set_memory(context_, memory, bytes), "set_memory");
 }
 
 Status Context::enqueue(void* stream) {

@@ -43,6 +43,9 @@ class Engine {
   // Whether the blob's bytes must stay as long as this object.
   bool keeps_bytes() const { return provider_.keeps_bytes(engine_) != 0; }
 
+  // Bytes of scratch memory of a context; only where the provider can tell.
+  Status memory_size(size_t* bytes) const;
+
   Status describe(size_t index, trt_et_binding* out) const;
 
  private:
@@ -60,7 +63,7 @@ uint64_t engine_loads();
 // Used by one thread at a time; must not outlive its engine.
 class Context {
  public:
-  static Status create(const Engine& engine, std::unique_ptr<Context>* context);
+  static Status create(const Engine& engine, bool user_memory, std::unique_ptr<Context>* context);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   ~Context();
@@ -72,6 +75,8 @@ class Context {
   Status output_shape(size_t index, int64_t* dims, int32_t* rank);
   Status set_address(size_t index, void* address, size_t capacity);
   Status enqueue(void* stream);
+  // Only of a context with user_memory.
+  Status set_memory(void* memory, size_t bytes);
 
  private:
   Context(const trt_et_engine_provider& provider, void* context)

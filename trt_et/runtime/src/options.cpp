@@ -23,7 +23,10 @@ struct Name {
 
 constexpr Name kDevice = {"device", "TRT_ET_DEVICE"};
 constexpr Name kGraphs = {"cuda_graphs", "TRT_ET_CUDA_GRAPHS"};
+constexpr Name kScratch = {"shared_scratch", "TRT_ET_SHARED_SCRATCH"};
 constexpr Name kBudget = {"weight_streaming_budget", "TRT_ET_WEIGHT_STREAMING_BUDGET"};
+
+constexpr const Name* kAll[] = {&kDevice, &kGraphs, &kScratch, &kBudget};
 
 struct Settings {
   std::mutex mutex;
@@ -89,10 +92,11 @@ Status read_device(const std::string& text, std::optional<int>* device) {
   return {};
 }
 
-Status read_graphs(const std::string& text, bool* graphs) {
-  if (text.empty() || text == "1" || text == "on" || text == "true") return {};
-  if (text != "0" && text != "off" && text != "false") return bad(kGraphs, text, "0 or 1");
-  *graphs = false;
+Status read_switch(const Name& name, const std::string& text, bool* value) {
+  const bool on = text == "1" || text == "on" || text == "true";
+  const bool off = text == "0" || text == "off" || text == "false";
+  if (!text.empty() && !on && !off) return bad(name, text, "0 or 1");
+  if (!text.empty()) *value = on;
   return {};
 }
 
@@ -108,7 +112,8 @@ Status read_budget(const std::string& text, std::optional<int64_t>* budget) {
 
 Status parse(const Name& name, const std::string& text, LoadOptions* options) {
   if (&name == &kDevice) return read_device(text, &options->device);
-  if (&name == &kGraphs) return read_graphs(text, &options->cuda_graphs);
+  if (&name == &kGraphs) return read_switch(name, text, &options->cuda_graphs);
+  if (&name == &kScratch) return read_switch(name, text, &options->shared_scratch);
   return read_budget(text, &options->weight_streaming_budget);
 }
 
@@ -116,7 +121,8 @@ Status parse(const Name& name, const std::string& text, LoadOptions* options) {
 
 Status read_options(const BackendInitContext& context, ArrayRef<CompileSpec> compile_specs,
                     LoadOptions* options) {
-  for (const Name* name : {&kDevice, &kGraphs, &kBudget}) {
+  options->method = const_cast<BackendInitContext&>(context).get_runtime_allocator();
+  for (const Name* name : kAll) {
     TRT_ET_TRY(parse(*name, find(*name, context, compile_specs), options));
   }
   for (const CompileSpec& spec : compile_specs) {
@@ -130,12 +136,12 @@ Status read_options(const BackendInitContext& context, ArrayRef<CompileSpec> com
 Status set_options(Span<const BackendOption> backend_options) {
   for (const BackendOption& option : backend_options) {
     const Name* known = nullptr;
-    for (const Name* name : {&kDevice, &kGraphs, &kBudget}) {
+    for (const Name* name : kAll) {
       if (std::strcmp(option.key, name->option) == 0) known = name;
     }
     if (known == nullptr) {
       return fail(Error::NotFound,
-                  "no option '%.40s'; there are device, cuda_graphs and "
+                  "no option '%.40s'; there are device, cuda_graphs, shared_scratch and "
                   "weight_streaming_budget",
                   option.key);
     }

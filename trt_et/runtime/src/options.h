@@ -20,7 +20,11 @@ struct LoadOptions {
   bool cuda_graphs = true;
   // "weight_streaming_budget": bytes of GPU memory for weights, or "auto" (-1). TensorRT >= 10.
   std::optional<int64_t> weight_streaming_budget;
-  // Not an option: the program's compile spec plans the delegate's tensors on the host.
+  // "shared_scratch": true to let the engines of a method take turns in one scratch memory.
+  bool shared_scratch = false;
+  // Not options. What the delegates of a method have in common.
+  const void* method = nullptr;
+  // The program's compile spec plans the delegate's tensors on the host.
   bool host_planned = false;
 };
 

@@ -1,0 +1,60 @@
+#include "scratch.h"
+
+#include <map>
+#include <utility>
+
+namespace trt_et {
+namespace {
+
+struct All {
+  std::mutex mutex;
+  std::map<std::pair<const void*, int>, std::weak_ptr<Scratch>> by_owner;
+};
+
+All& all() {
+  static auto* instance = new All;
+  return *instance;
+}
+
+}  // namespace
+
+std::shared_ptr<Scratch> Scratch::of(const void* owner, cuda::Api& api, int device) {
+  All& known = all();
+  const std::lock_guard<std::mutex> lock(known.mutex);
+  for (auto it = known.by_owner.begin(); it != known.by_owner.end();) {
+    it = it->second.expired() ? known.by_owner.erase(it) : std::next(it);
+  }
+  std::weak_ptr<Scratch>& slot = known.by_owner[{owner, device}];
+  std::shared_ptr<Scratch> scratch = slot.lock();
+  if (scratch == nullptr) {
+    scratch = std::make_shared<Scratch>(api, device);
+    slot = scratch;
+  }
+  return scratch;
+}
+
+Scratch::~Scratch() {
+  if (used_ == nullptr) return;
+  // Its users have waited for their work before they went.
+  (void)report(api_.destroy_event(used_));
+}
+
+Status Scratch::reserve(size_t bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (used_ == nullptr) TRT_ET_TRY(api_.create_event(&used_));
+  if (buffer_.fits(bytes)) return {};
+  if (last_stream_ != nullptr) TRT_ET_TRY(api_.synchronize_event(used_));
+  return buffer_.reserve(api_, device_, bytes);
+}
+
+Status Scratch::Use::begin(cuda::Stream stream) {
+  const cuda::Stream last = std::exchange(scratch_.last_stream_, stream);
+  if (last == nullptr || last == stream) return {};
+  return scratch_.api_.wait_event(stream, scratch_.used_);
+}
+
+Status Scratch::Use::end(cuda::Stream stream) {
+  return scratch_.api_.record_event(scratch_.used_, stream);
+}
+
+}  // namespace trt_et
