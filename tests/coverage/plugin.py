@@ -76,11 +76,13 @@ class _Collector:
             found = [value for name, value in report.user_properties if name == "subtest"]
             self.entries.extend(found)
             if not found:
-                self._crashed(report)
+                # The case never got as far as a result: its process died, or it is no valid test.
+                self._without_result(report, "SKIPPED" if report.skipped else "CRASHED")
 
-    def _crashed(self, report: pytest.TestReport) -> None:
+    def _without_result(self, report: pytest.TestReport, result: str) -> None:
         flow = report.nodeid.partition("[")[2].partition("]")[0].partition("-")[0]
-        entry = {"flow": flow, "case": report.nodeid, "result": "CRASHED", "delegated": False}
+        case = report.nodeid.rpartition("::")[2]
+        entry = {"flow": flow, "case": case, "result": result, "delegated": False}
         self.entries.append(entry | {"undelegated_ops": {}, "error": str(report.longrepr)[:500]})
 
     def pytest_sessionfinish(self) -> None:

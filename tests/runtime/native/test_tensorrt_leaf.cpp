@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +21,14 @@
 using namespace trt_et;
 using executorch::runtime::FreeableBuffer;
 using executorch::runtime::Span;
+
+// In place of ExecuTorch's CUDA extension, which is found by this name.
+namespace executorch::extension::cuda {
+thread_local std::optional<void*> t_caller_stream;
+__attribute__((visibility("default"), used)) std::optional<void*> getCallerStream() {
+  return t_caller_stream;
+}
+}  // namespace executorch::extension::cuda
 
 namespace {
 
@@ -420,7 +429,39 @@ void test_one_stream_of_the_caller() {
   CHECK_OK(call(*delegate, {&x.value, &y.value}));
   CHECK_OK(api->synchronize_stream(stream));
   CHECK(out.read(3) == 6.0F);
+  // ExecuTorch's guard, for streams of this GPU only.
+  executorch::extension::cuda::t_caller_stream = stream;
+  in.values.assign(16, 4.0F);
+  in.write();
+  CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  CHECK_OK(api->synchronize_stream(stream));
+  CHECK(reinterpret_cast<float*>(out.data)[3] == 8.0F);
+  CHECK_OK(api->set_device(1));
+  cuda::Stream foreign = nullptr;
+  CHECK_OK(api->create_stream(&foreign));
+  CHECK_OK(api->set_device(0));
+  executorch::extension::cuda::t_caller_stream = foreign;
+  CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  executorch::extension::cuda::t_caller_stream = std::nullopt;
+  CHECK(out.read(3) == 8.0F);
+  CHECK_OK(api->destroy_stream(foreign));
   CHECK_OK(api->destroy_stream(stream));
+}
+
+// Several outputs on the host: one wait.
+void test_two_outputs() {
+  const auto delegate = load(make_blob(
+      foreign("x", true) + "," + foreign("y", false) + "," + foreign("z", false),
+      "fake\ninput x float32 4\noutput y float32 4\noutput z float32 4\nscale y x 2\nshift z x 1\n",
+      "", false));
+  std::vector<float> in(4, 3.0F), first(4), second(4);
+  OwnedTensor x({4}, in.data()), y({4}, first.data()), z({4}, second.data());
+  for (int i = 0; i < 4; ++i) {
+    const trt_et_sim_stats before = stats();
+    CHECK_OK(call(*delegate, {&x.value, &y.value, &z.value}));
+    CHECK(stats().synchronizations - before.synchronizations == 1);
+    CHECK(first[3] == 6.0F && second[3] == 4.0F);
+  }
 }
 
 // Every call of CUDA and TensorRT fails in turn, in load, call, capture, change and unload.
@@ -515,6 +556,7 @@ void test_tensorrt_leaf() {
   test_shapes_of_all_kinds();
   test_refusals();
   test_shared_scratch();
+  test_two_outputs();
   test_one_stream_of_the_caller();
   test_faults({});
   LoadOptions scratch;
