@@ -106,7 +106,7 @@ Status Delegate::enqueue_with_scratch(cuda::Stream stream) {
   Scratch::Use use(*scratch_);
   TRT_ET_TRY(use.begin(stream));
   if (use.memory() != scratch_memory_) {
-    TRT_ET_TRY(drop_graph());
+    TRT_ET_TRY(settle());
     TRT_ET_TRY(context_->set_memory(use.memory(), use.size()));
     scratch_memory_ = use.memory();
   }
@@ -126,7 +126,7 @@ Status Delegate::set_shapes(cuda::Stream stream) {
   }
   if (!changed && !late_) return {};
   prepared_ = false;
-  TRT_ET_TRY(drop_graph());
+  TRT_ET_TRY(settle());
   for (size_t i = 0; i < input_count_; ++i) {
     const Argument& argument = arguments_[i];
     TRT_ET_TRY(
@@ -147,7 +147,7 @@ Status Delegate::set_addresses() {
     if (argument.address == argument.bound && argument.capacity == argument.bound_capacity) {
       continue;
     }
-    TRT_ET_TRY(drop_graph());
+    TRT_ET_TRY(settle());
     argument.bound = nullptr;
     TRT_ET_TRY(context_->set_address(argument.binding, argument.address, argument.capacity));
     argument.bound = argument.address;
@@ -156,11 +156,11 @@ Status Delegate::set_addresses() {
   return {};
 }
 
-Status Delegate::drop_graph() {
-  if (replay_.captured() && in_flight_) {
-    TRT_ET_TRY(api_.synchronize_event(done_));
-    in_flight_ = false;
-  }
+// TensorRT forbids to change a context while a run of it is going on, and it is changed by the
+// host: so the host waits, where anything changes, for the run before.
+Status Delegate::settle() {
+  if (in_flight_) TRT_ET_TRY(api_.synchronize_event(done_));
+  in_flight_ = false;
   replay_.drop();
   return {};
 }

@@ -77,7 +77,7 @@ class Delegate {
   Status finish(Status status, cuda::Stream stream, bool wait);
   Status set_shapes(cuda::Stream stream);
   Status set_addresses();
-  Status drop_graph();
+  Status settle();
   Status enqueue(cuda::Stream stream);
   Status enqueue_with_scratch(cuda::Stream stream);
 

@@ -5,6 +5,7 @@
 
 #include "compatibility.h"
 #include "delegate.h"
+#include "streams.h"
 
 namespace trt_et {
 
@@ -38,6 +39,7 @@ Status Delegate::create(FreeableBuffer* processed, const LoadOptions& options,
   TRT_ET_TRY(find_provider(blob, request, &provider));
   cuda::Api* api = nullptr;
   TRT_ET_TRY(cuda::access(&api));
+  find_caller_streams();
   cuda::DeviceGuard guard(*api);
   TRT_ET_TRY(guard.enter(device));
   if (!blob.is_reference()) TRT_ET_TRY(check_compatibility(*api, blob, device));
@@ -67,7 +69,10 @@ Status Delegate::create_context(const LoadOptions& options) {
 Status Delegate::load(const Blob& blob, const LoadOptions& options) {
   const trt_et_engine_provider& provider = engine_->provider();
   alignment_ = provider.alignment == 0 ? 1 : provider.alignment;
-  if ((provider.flags & TRT_ET_PROVIDER_GRAPHS) == 0) replay_.disable();
+  // An engine that streams its weights waits in each run, which no graph can hold.
+  if ((provider.flags & TRT_ET_PROVIDER_GRAPHS) == 0 || options.weight_streaming_budget) {
+    replay_.disable();
+  }
   TRT_ET_TRY(create_context(options));
   TRT_ET_TRY(read_arguments(blob));
   TRT_ET_TRY(read_aliases(blob));

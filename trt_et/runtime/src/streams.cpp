@@ -1,8 +1,12 @@
 #include "streams.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace trt_et {
@@ -74,7 +78,29 @@ ThreadStreams& this_threads_streams() {
 constexpr int kMaxDevices = 128;
 thread_local cuda::Stream t_given[kMaxDevices] = {};
 
+// executorch::extension::cuda::getCallerStream(). ExecuTorch promises that its result crosses
+// library boundaries; a stream handle is a pointer.
+using GetCallerStream = std::optional<cuda::Stream> (*)();
+std::atomic<GetCallerStream> g_get_caller_stream{nullptr};
+
+// The stream of the innermost CallerStreamGuard of this thread, if it is of this device.
+Status guarded_stream(cuda::Api& api, int device, cuda::Stream* stream) {
+  const GetCallerStream get = g_get_caller_stream.load(std::memory_order_acquire);
+  const auto given = get == nullptr ? std::nullopt : get();
+  if (!given || *given == nullptr) return {};
+  int owner = 0;
+  TRT_ET_TRY(api.stream_device(*given, &owner));
+  if (owner == device) *stream = *given;
+  return {};
+}
+
 }  // namespace
+
+void find_caller_streams() {
+  if (g_get_caller_stream.load() != nullptr) return;
+  g_get_caller_stream = reinterpret_cast<GetCallerStream>(
+      dlsym(RTLD_DEFAULT, "_ZN10executorch9extension4cuda15getCallerStreamEv"));
+}
 
 Status use_stream(cuda::Api& api, int device, cuda::Stream stream) {
   int count = 0;
@@ -92,6 +118,9 @@ Status thread_stream(cuda::Api& api, int device, cuda::Stream* stream) {
     *stream = t_given[device];
     return {};
   }
+  *stream = nullptr;
+  TRT_ET_TRY(guarded_stream(api, device, stream));
+  if (*stream != nullptr) return {};
   auto& streams = this_threads_streams().by_device;
   const auto index = static_cast<size_t>(device);
   if (index >= streams.size()) streams.resize(index + 1);

@@ -12,6 +12,10 @@ namespace trt_et {
 // This thread's stream of `device`, made at first use. The device must be current.
 Status thread_stream(cuda::Api& api, int device, cuda::Stream* stream);
 
+// Looks for ExecuTorch's CUDA extension, whose CallerStreamGuard is honoured from then on. A
+// library that is loaded later is found the next time.
+void find_caller_streams();
+
 // See trt_et_use_stream.
 Status use_stream(cuda::Api& api, int device, cuda::Stream stream);
 

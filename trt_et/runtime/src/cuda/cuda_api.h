@@ -63,6 +63,9 @@ class Api {
   virtual Status destroy_stream(Stream stream) = 0;
   virtual Status synchronize_stream(Stream stream) = 0;
 
+  // Whose stream it is; any stream of CUDA's.
+  virtual Status stream_device(Stream stream, int* device) = 0;
+
   virtual Status create_event(Event* event) = 0;
   virtual Status destroy_event(Event event) = 0;
   virtual Status record_event(Event event, Stream stream) = 0;

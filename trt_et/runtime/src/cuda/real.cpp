@@ -48,6 +48,7 @@ struct Functions {
   int (*cudaLaunchHostFunc)(Stream, void (*)(void*), void*);
   int (*cudaGetLastError)();
   const char* (*cudaGetErrorString)(int);
+  int (*cudaStreamGetDevice)(Stream, int*);  // null before CUDA 12.8
   // Null where this CUDA has no graphs.
   int (*cudaStreamBeginCapture)(Stream, int);
   int (*cudaStreamEndCapture)(Stream, void**);
@@ -82,6 +83,7 @@ Status find_functions(void* driver, void* runtime, Functions& f) {
       TRT_ET_FIND(runtime, cudaLaunchHostFunc) && TRT_ET_FIND(runtime, cudaGetLastError) &&
       TRT_ET_FIND(runtime, cudaGetErrorString) && TRT_ET_FIND(driver, cuDeviceGet) &&
       TRT_ET_FIND(driver, cuDeviceGetName);
+  (void)TRT_ET_FIND(runtime, cudaStreamGetDevice);
   f.has_graphs = TRT_ET_FIND(runtime, cudaStreamBeginCapture) &&
                  TRT_ET_FIND(runtime, cudaStreamEndCapture) &&
                  TRT_ET_FIND(runtime, cudaGraphInstantiateWithFlags) &&
@@ -176,6 +178,12 @@ class RealApi final : public Api {
 
   Status synchronize_stream(Stream stream) override {
     return check(f_.cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  }
+
+  Status stream_device(Stream stream, int* device) override {
+    *device = 0;  // As ExecuTorch's own CUDA allocator takes it.
+    if (f_.cudaStreamGetDevice == nullptr) return {};
+    return check(f_.cudaStreamGetDevice(stream, device), "cudaStreamGetDevice");
   }
 
   Status create_event(Event* event) override {

@@ -174,6 +174,14 @@ class SimulatedApi final : public Api {
     return failure.ok() ? status : failure;
   }
 
+  Status stream_device(Stream stream, int* device) override {
+    TRT_ET_TRY(enter("stream_device"));
+    std::shared_ptr<SimStream> queue;
+    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    *device = queue->device();
+    return {};
+  }
+
   Status create_event(Event* event) override {
     TRT_ET_TRY(enter("create_event"));
     *event = handles_.add_event(t_device);
