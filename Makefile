@@ -85,8 +85,10 @@ coverage: $(INSTALLED)
 	$(BIN)/python -m tests.coverage.report build/coverage/*.json
 
 bench-runtime: $(INSTALLED)
-	$(call build-native,bench,trt_et_bench,-DTRT_ET_BUILD_BENCHMARKS=ON)
-	$(BIN)/python benchmarks/runtime.py --binary build/bench/benchmarks/native/trt_et_bench
+	$(call build-native,bench,trt_et_bench fake_nvinfer trt_et_tensorrt_11_fake, \
+	  -DTRT_ET_BUILD_BENCHMARKS=ON -DTRT_ET_BUILD_TESTS=ON)
+	$(BIN)/python benchmarks/runtime.py --binary build/bench/benchmarks/native/trt_et_bench \
+	  --fake build/bench/tests/runtime/tensorrt_fake
 
 clean:
 	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

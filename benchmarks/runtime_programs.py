@@ -15,7 +15,7 @@ from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 
 from trt_et import TensorRTPartitioner
-from trt_et.engine_info import decode_blob
+from trt_et.engine_info import EngineInfo, decode_blob, encode_blob
 from trt_et.inspection import inspect_program
 
 
@@ -37,6 +37,35 @@ class NoopPartitioner(Partitioner):
                 node.meta["delegation_tag"] = "all"
         specs = {"all": DelegationSpec("NoopBackend", [])}
         return PartitionResult(exported_program, specs)
+
+
+class FakeTensorRT:
+    """Engines for the tests' fake of TensorRT, with weights on the GPU."""
+
+    name = "tensorrt"
+    weights = 1 << 20
+
+    def build(self, request: Any) -> bytes:
+        x, y = request.lowered.bindings
+        shape = ",".join(map(str, x.shape))
+        plan = (
+            f"fake\nweights {self.weights}\nscratch 256\ninput {x.name} float32 {shape}\n"
+            f"output {y.name} float32 {shape}\nscale {y.name} {x.name} 2\n"
+        )
+        info = EngineInfo(
+            bindings=request.lowered.bindings,
+            device_id=request.device_id,
+            builder=self.name,
+            library_version="11.7.3",
+        )
+        return encode_blob(plan.encode(), info)
+
+
+class Twice(torch.nn.Module):
+    """What such an engine computes."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2.0
 
 
 class Layers(torch.nn.Module):
