@@ -60,16 +60,7 @@ Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine
                 "real %s engine cannot run on simulated GPUs; export with builder=\"reference\"",
                 blob.metadata.builder.empty() ? "TensorRT" : blob.metadata.builder.c_str());
   }
-  std::vector<const trt_et_engine_provider*> candidates;
-  {
-    Added& all = added();
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    candidates = all.providers;
-  }
   Status status;
-  for (const trt_et_engine_provider* candidate : candidates) {
-    if (ask(*candidate, request, provider, &status)) return status;
-  }
   for (const std::string& name :
        provider_libraries(blob.metadata.builder, blob.metadata.library_version)) {
     const trt_et_engine_provider* candidate = nullptr;
@@ -79,6 +70,15 @@ Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine
     } else if (ask(*candidate, request, provider, &status)) {
       return status;
     }
+  }
+  std::vector<const trt_et_engine_provider*> candidates;
+  {
+    Added& all = added();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    candidates = all.providers;
+  }
+  for (const trt_et_engine_provider* candidate : candidates) {
+    if (ask(*candidate, request, provider, &status)) return status;
   }
   if (!status.ok()) return status;
   return fail(Error::NotSupported,

@@ -81,8 +81,9 @@ TRT_ET_EXPORT int trt_et_counter(const char* name, uint64_t* value);
 TRT_ET_EXPORT int trt_et_use_stream(int device, void* stream);
 
 struct trt_et_engine_provider;
-// Adds a provider (engine_provider.h), which is asked before the libraries that trt-et finds by
-// itself. The table must live until the process ends. Returns 0, or -1 when it is of another ABI.
+// Adds a provider (engine_provider.h), which is asked when no provider library (docs/native.md)
+// takes an engine. The table must live until the process ends. Returns 0, or -1 when it is of
+// another ABI.
 TRT_ET_EXPORT int trt_et_add_provider(const struct trt_et_engine_provider* provider);
 
 // Makes the n-th simulated CUDA call from now (1: the next one) fail, once. 0 switches it off.
