@@ -197,6 +197,24 @@ def test_shared_weights_belong_to_each_partition_that_uses_them(tmp_path):
     check(tmp_path, pte, model, inputs)
 
 
+def test_outputs_that_are_inputs_weights_or_duplicates(tmp_path):
+    class Returns(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(3))
+            self.register_buffer("used", torch.arange(3.0))
+
+        def forward(self, x, unused):
+            y = (x * 2).relu() + self.used
+            return x, y, y, self.weight, self.used, y.view(-1)
+
+    model = Returns().eval()
+    inputs = (torch.randn(3), torch.randn(2))
+    pte = lowered(torch.export.export(model, inputs), reference())
+    assert backends(pte) == ["TensorRTBackend"]
+    check(tmp_path, pte, model, inputs)
+
+
 def test_shared_weights_keep_the_bytes_reproducible():
     code = (
         "import torch, hashlib; from tests.test_composition import *\n"

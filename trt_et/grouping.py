@@ -24,6 +24,7 @@ def group_nodes(
         min_block_size: Smallest number of nodes worth an engine.
     """
     position = {node: index for index, node in enumerate(program.graph.nodes)}
+    support.refuse(_users_of_returned_weights(program), "it uses a weight that is also returned")
     while True:
         proposed = CapabilityBasedPartitioner(
             program.graph_module, support, allows_single_node_partition=True
@@ -47,6 +48,25 @@ def tag_constants(program: ExportedProgram) -> None:
         # What counts as mutated has changed between releases of tag_constant_data.
         if node.op == "placeholder" and signature.inputs_to_buffers.get(node.name) in mutated:
             node.meta.pop("delegation_tag", None)
+
+
+def _users_of_returned_weights(program: ExportedProgram) -> list[Node]:
+    """The nodes that use a weight which the program returns as it is.
+
+    Such a weight cannot move into an engine, and ExecuTorch cannot hand one to a delegate on a
+    device (``_h2d_copy`` of a constant fails in ``to_executorch``).
+    """
+    signature = program.graph_signature
+    mutated = set(signature.buffers_to_mutate.values())
+    weights = [
+        node
+        for node in program.graph.nodes
+        if node.op == "placeholder"
+        and node.name not in signature.user_inputs
+        and signature.inputs_to_buffers.get(node.name) not in mutated
+        and any(user.op == "output" for user in node.users)
+    ]
+    return [user for node in weights for user in node.users if user.op == "call_function"]
 
 
 def _without_sizes(nodes: list[Node]) -> list[Node]:
