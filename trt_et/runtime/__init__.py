@@ -210,7 +210,7 @@ def _open(path: Path, runtime: Path) -> ctypes.CDLL:
     facts = json.loads(_text(library.trt_et_status))
     if not facts["backend"]:
         raise PluginError(f"the trt-et plugin did not register itself: {facts['problem']}")
-    python_provider.register(library, path.parent)
+    python_provider.register(library)
     return library
 
 

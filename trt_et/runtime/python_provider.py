@@ -16,11 +16,9 @@ import atexit
 import ctypes
 import importlib
 import itertools
-import os
 import threading
 from collections.abc import Callable
 from importlib import util
-from pathlib import Path
 from typing import Any, Final
 
 from trt_et.runtime.python_engine import Binding, Bindings, Code, Context, Engine, EngineFailure
@@ -116,9 +114,8 @@ class _Table(ctypes.Structure):
 class _Provider:
     """The functions behind the table. Handles are numbers: C never holds a Python object."""
 
-    def __init__(self, library: ctypes.CDLL, folder: Path) -> None:
+    def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
-        self._folder = folder
         self._lock = threading.Lock()
         self._flavours: dict[str, Bindings] = {}
         self._numbers = itertools.count(1)
@@ -168,7 +165,7 @@ class _Provider:
         facts = request.contents
         if bytes(facts.magic) == b"TRRF":
             raise EngineFailure(Code.NOT_FOUND, "reference engines have a provider of their own")
-        self._module_for(facts.builder, facts.library_version)
+        self._module_for(facts.builder)
         if self._simulated():
             raise EngineFailure(Code.NOT_FOUND, "real engines do not run on simulated GPUs")
         return 0
@@ -178,14 +175,12 @@ class _Provider:
         self._library.trt_et_status(text, len(text))
         return b'"cuda": "simulated' in text.value
 
-    def _module_for(self, builder: bytes, version: bytes) -> str:
-        """Name of the installed bindings for an engine that no native loader serves."""
+    def _module_for(self, builder: bytes) -> str:
+        """Name of the installed bindings for an engine; native loaders were asked before."""
         flavour = builder.decode(errors="replace") or "tensorrt"
         module = _MODULES.get(flavour)
         if module is None:
             raise EngineFailure(Code.NOT_FOUND, f"engine is of the builder '{flavour}'")
-        if native := _native_loader(self._folder, flavour, version.decode(errors="replace")):
-            raise EngineFailure(Code.NOT_FOUND, f"{native.name} loads this engine")
         if util.find_spec(module) is None:
             raise EngineFailure(
                 Code.NOT_FOUND,
@@ -195,7 +190,7 @@ class _Provider:
         return module
 
     def _bindings(self, request: _Request) -> Bindings:
-        name = self._module_for(request.builder, request.library_version)
+        name = self._module_for(request.builder)
         if self._library.trt_et_device_count() < 1:
             raise EngineFailure(Code.NOT_FOUND, f"{name} needs an NVIDIA driver and a GPU")
         with self._lock:
@@ -282,31 +277,17 @@ def _read_binding(facts: _BindingStruct) -> Binding:
     return Binding(facts.name.decode(), bool(facts.is_input), facts.dtype, shape)
 
 
-def _native_loader(folder: Path, flavour: str, version: str) -> Path | None:
-    """The library of trt-et that loads such an engine, where one was built."""
-    major = version.partition(".")[0]
-    pattern = f"libtrt_et_{flavour}_{major if major.isdecimal() else '*'}.so"
-    named = os.environ.get("TRT_ET_PROVIDER_PATH", "").split(":")
-    for place in [*map(Path, filter(None, named)), folder]:
-        for path in place.glob(pattern):
-            # "tensorrt_*" is not to match the other flavour's "tensorrt_rtx_1".
-            if path.stem.removeprefix(f"libtrt_et_{flavour}_").isdecimal():
-                return path
-    return None
-
-
 _registered: _Table | None = None
 _kept: list[object] = []
 
 
-def register(library: ctypes.CDLL, folder: Path) -> bool:
+def register(library: ctypes.CDLL) -> bool:
     """Offer the installed TensorRT bindings to the plugin, once in a process.
 
     Imports nothing of TensorRT.
 
     Args:
         library: The plugin.
-        folder: Where it is, and trt-et's native loaders beside it.
 
     Returns:
         Whether there are such bindings, and a plugin that takes this provider.
@@ -318,7 +299,7 @@ def register(library: ctypes.CDLL, folder: Path) -> bool:
         return False
     if not hasattr(library, "trt_et_add_provider"):
         return False
-    provider = _Provider(library, folder)
+    provider = _Provider(library)
     functions = {name: kind(provider.guard(name)) for name, kind in _FUNCTIONS.items()}
     table = _Table(abi=_ABI, flags=0, alignment=_ALIGNMENT, name=b"Python TensorRT", **functions)
     library.trt_et_add_provider.argtypes = [ctypes.POINTER(_Table)]
