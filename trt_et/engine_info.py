@@ -20,6 +20,7 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from trt_et.errors import BlobError, DeviceIdError
+from trt_et.strict_json import load_json
 
 __all__ = [
     "DTYPES",
@@ -62,7 +63,6 @@ _ALIGNMENT: Final = 16
 _CHECKSUM_NONE: Final = 0
 _CHECKSUM_CRC32C: Final = 1
 _MAX_METADATA: Final = 16 << 20
-_MAX_DEPTH: Final = 16
 _MAX_RANK: Final = 16
 _INT64_MAX: Final = 2**63 - 1
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -189,7 +189,7 @@ def encode_blob(engine: bytes | bytearray | memoryview, info: EngineInfo) -> byt
     info = replace(info, sha256=hashlib.sha256(view).hexdigest())
     _check_device_id(info.device_id)
     metadata = json.dumps(_metadata_of(info), separators=(",", ":"), ensure_ascii=False).encode()
-    _info_from(_load_json(metadata))  # What cannot be read back is not written.
+    _info_from(load_json(metadata))  # What cannot be read back is not written.
     end = _HEADER.size + len(metadata)
     engine_offset = -(-end // _ALIGNMENT) * _ALIGNMENT
     padding = bytes(engine_offset - end)
@@ -227,7 +227,7 @@ def decode_blob(blob: bytes | bytearray | memoryview, *, verify: bool = True) ->
         BlobError: It is truncated, corrupt, or not an engine blob.
     """
     container = _open(blob, verify=verify)
-    document = _load_json(bytes(container.metadata))
+    document = load_json(bytes(container.metadata))
     info = _info_from(document)
     if info.sha256 and not container.has_checksum:
         raise BlobError("engine blob has a sha256 but no checksum: its header is corrupt")
@@ -252,7 +252,7 @@ def parse_device_id(blob: bytes | bytearray | memoryview) -> int:
         DeviceIdError: The blob has no ``device_id`` at the top level of its metadata, or it is not
             an integer in that range.
     """
-    document = _load_json(bytes(_open(blob, verify=False).metadata))
+    document = load_json(bytes(_open(blob, verify=False).metadata))
     if "device_id" not in document:
         raise DeviceIdError("the engine blob's metadata has no device_id")
     value = document["device_id"]
@@ -487,57 +487,3 @@ def _check_device_id(value: int | None) -> None:
 def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."
-
-
-# JSON, as strict in Python as it is in C++.
-
-
-def _load_json(data: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(
-            data.decode("utf-8"),
-            object_pairs_hook=_unique_keys,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-        )
-        # A lone surrogate is valid to Python's parser and to no other.
-        json.dumps(document, ensure_ascii=False).encode("utf-8")
-    except (ValueError, RecursionError) as error:
-        raise BlobError(f"engine metadata is not strict JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise BlobError("engine metadata is not a JSON object")
-    if _depth(document) > _MAX_DEPTH:
-        raise BlobError(f"engine metadata is nested deeper than {_MAX_DEPTH}")
-    return document
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        raise ValueError("an object has the same key twice")
-    return document
-
-
-def _refuse_constant(text: str) -> None:
-    raise ValueError(f"{text} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError(f"{text} is out of range")
-    return value
-
-
-def _depth(value: object) -> int:
-    deepest, level = 0, [value]
-    while level:
-        children: list[object] = []
-        for item in level:
-            if isinstance(item, dict):
-                children.extend(item.values())
-            elif isinstance(item, list):
-                children.extend(item)
-        deepest += any(isinstance(item, dict | list) for item in level)
-        level = children
-    return deepest
