@@ -31,9 +31,9 @@ def refusal_for(builder: EngineBuilder, options: BuildOptions) -> Refusal:
         OptionError: ``options`` has a setting that Torch-TensorRT does not know.
     """
     if installed_flavour() is not None:
-        from trt_et.builders import converters
+        from trt_et.builders import converters, vendor
 
-        if builder.name != REFERENCE_BUILDER or converters.is_importable():
+        if builder.name != REFERENCE_BUILDER or vendor.is_importable():
             return converters.make_refusal(options)
     _say_once()
     return _kernel_refusal

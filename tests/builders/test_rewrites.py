@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.lowering_helpers import lower
-from trt_et.builders.converters import _unlift
+from trt_et.builders.network import unlift
 from trt_et.builders.rewrites import add_bias_behind_split
 from trt_et.lowering import lower_partition
 
@@ -46,7 +46,7 @@ CASES = [(p, s) for p in ("linear", "addmm", "matmul", "mm") for s in ("split", 
 
 def module_of(model: nn.Module, *inputs: torch.Tensor):
     program = torch.export.export(model.eval(), inputs).run_decompositions({})
-    return _unlift(lower_partition(program, "test").program)
+    return unlift(lower_partition(program, "test").program)
 
 
 @pytest.mark.parametrize(("product", "split"), CASES)

@@ -1,6 +1,6 @@
 """Torch-TensorRT's interpreter, made exact about a partition's outputs.
 
-Imported only where Torch-TensorRT is loaded already (see ``converters.py``).
+Imported only where Torch-TensorRT is loaded already (see ``network.py``).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from trt_et.builders.converters import build_network
 from trt_et.builders.host import target_platform
+from trt_et.builders.network import build_network
 from trt_et.builders.protocol import BuildRequest
 from trt_et.engine_info import EngineInfo, encode_blob
 from trt_et.errors import BuilderUnavailable, OptionError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trt_et.builders.converters import Network, build_network
 from trt_et.builders.host import target_platform
+from trt_et.builders.network import Network, build_network
 from trt_et.builders.protocol import BuildRequest
 from trt_et.builders.rewrites import add_bias_behind_split
 from trt_et.engine_info import EngineInfo, encode_blob

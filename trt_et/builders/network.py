@@ -1,0 +1,204 @@
+"""A partition as a TensorRT network, filled by Torch-TensorRT's converters.
+
+The one place that uses private parts of Torch-TensorRT (``TRTInterpreter``'s
+``_construct_trt_network_def`` and ``_populate_trt_builder_config``): its ``run()`` ends by
+deserializing the engine, which needs a GPU. ``tests/builders/test_converters.py`` fails loudly when
+a release changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import Graph, GraphModule, Node
+
+from trt_et.builders.converters import decompose, decomposed_operators, make_settings
+from trt_et.builders.protocol import BuildRequest
+from trt_et.builders.vendor import quietly, without_gpu
+from trt_et.engine_info import Binding
+from trt_et.errors import BuilderError
+from trt_et.lowering import DTYPE_NAMES, LoweredPartition
+
+__all__ = ["Network", "build_network", "unlift"]
+
+_DTYPES: Final = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+
+
+@dataclass
+class Network:
+    """A filled TensorRT network, ready to build.
+
+    Attributes:
+        trt: The TensorRT bindings (``tensorrt`` or ``tensorrt_rtx``).
+        builder: ``trt.Builder``.
+        network: ``trt.INetworkDefinition``.
+        config: ``trt.IBuilderConfig``.
+        interpreter: Owner of the weights' memory: keep it until the engine is built.
+    """
+
+    trt: Any
+    builder: Any
+    network: Any
+    config: Any
+    interpreter: Any
+
+    def serialize(self, partition: str) -> memoryview:
+        """Build the engine; the view owns its memory.
+
+        Raises:
+            BuilderError: TensorRT refused.
+        """
+        host = self.builder.build_serialized_network(self.network, self.config)
+        if host is None:
+            raise BuilderError(
+                f"TensorRT built no engine for partition {partition}; its log says why"
+            )
+        return memoryview(host).cast("B")
+
+
+def build_network(
+    request: BuildRequest,
+    rewrites: Sequence[Callable[[GraphModule], None]] = (),
+) -> Network:
+    """Fill a TensorRT network with one partition.
+
+    Args:
+        request: The partition; its placeholders become the network's inputs, by name.
+        rewrites: Applied to the plain ATen graph, constants as attributes, before it is converted.
+
+    Raises:
+        OptionError: ``request.options.settings`` has an unknown field.
+        BuilderError: A converter failed, or the network's inputs and outputs are not the
+            partition's.
+    """
+    with without_gpu(), quietly():
+        level = {"optimization_level": request.options.optimization_level}
+        settings = make_settings(**level, **request.options.settings)
+        module = _module_for_converters(request.lowered, rewrites, settings)
+        interpreter = _interpret(module, request, settings)
+        config = interpreter._populate_trt_builder_config()
+    import tensorrt  # Torch-TensorRT's alias of the flavour that it uses.
+
+    _check_names(interpreter, request)
+    return Network(tensorrt, interpreter.builder, interpreter.ctx.net, config, interpreter)
+
+
+def _interpret(module: GraphModule, request: BuildRequest, settings: Any) -> Any:  # noqa: ANN401
+    from trt_et.builders.interpreter import PartitionInterpreter
+
+    outputs = request.lowered.outputs
+    try:
+        interpreter = PartitionInterpreter(
+            module,
+            [_input(binding) for binding in request.lowered.inputs],
+            output_dtypes=[_DTYPES[binding.dtype] for binding in outputs],
+            compilation_settings=settings,
+        )
+        interpreter._construct_trt_network_def()
+    except Exception as error:
+        # Converters raise whatever they meet; the cause goes along.
+        node = getattr(locals().get("interpreter"), "_cur_node_name", None)
+        raise BuilderError(
+            f"Torch-TensorRT could not convert partition {request.partition}"
+            + (f" at node {node}" if node else "")
+            + f": {type(error).__name__}: {error}"
+        ) from error
+    return interpreter
+
+
+def _check_names(interpreter: Any, request: BuildRequest) -> None:  # noqa: ANN401
+    found = [*interpreter._input_names, *interpreter._output_names]
+    expected = [binding.name for binding in request.lowered.bindings]
+    if found != expected:
+        raise BuilderError(
+            f"partition {request.partition}: the network has the bindings {found}; "
+            f"expected {expected}"
+        )
+
+
+def _input(binding: Binding) -> Any:  # noqa: ANN401
+    from torch_tensorrt import Input
+
+    dtype = _DTYPES[binding.dtype]
+    if binding.is_dynamic:
+        return Input(
+            min_shape=binding.min_shape,
+            opt_shape=binding.opt_shape,
+            max_shape=binding.max_shape,
+            dtype=dtype,
+        )
+    return Input(shape=binding.shape, dtype=dtype)
+
+
+def _module_for_converters(
+    lowered: LoweredPartition,
+    rewrites: Sequence[Callable[[GraphModule], None]],
+    settings: Any,  # noqa: ANN401
+) -> GraphModule:
+    """The partition as Torch-TensorRT lowers it, its constants as attributes."""
+    from torch_tensorrt.dynamo.lowering import post_lowering
+
+    module = unlift(lowered.program)
+    for node in list(module.graph.nodes):
+        if node.op == "call_function" and node.target in decomposed_operators():
+            _inline_decomposition(module, node)
+    module.recompile()
+    for rewrite in rewrites:
+        rewrite(module)
+    lowered_module: GraphModule = post_lowering(module, settings)
+    return lowered_module
+
+
+def _inline_decomposition(module: GraphModule, node: Node) -> None:
+    parts = decompose(node)
+    if parts is None:
+        raise BuilderError(f"{node.target} at node {node.name} could not be decomposed")
+    decomposed, tensors = parts
+    inputs = iter(tensors)
+    new: dict[Node, Node] = {}
+    with module.graph.inserting_before(node):
+        for part in decomposed.graph.nodes:
+            if part.op == "placeholder":
+                new[part] = next(inputs)
+            elif part.op == "get_attr":
+                name = f"_constant_{node.name}_{part.target}"
+                module.register_buffer(name, getattr(decomposed, str(part.target)))
+                new[part] = module.graph.get_attr(name)
+            elif part.op == "call_function":
+                new[part] = module.graph.node_copy(part, lambda n: new[n])
+    output = next(part for part in decomposed.graph.nodes if part.op == "output")
+    result = output.args[0]
+    if isinstance(result, Node):
+        node.replace_all_uses_with(new[result])
+    else:
+        for user in list(node.users):
+            picked = result[user.args[1]]
+            user.replace_all_uses_with(new[picked])
+            module.graph.erase_node(user)
+    module.graph.erase_node(node)
+
+
+def unlift(program: ExportedProgram) -> GraphModule:
+    """A module that holds the lifted tensors themselves, without copies of them."""
+    values = LoweredPartition(program, (), ()).constants
+    root = torch.nn.Module()
+    graph = Graph()
+    nodes: dict[Node, Node] = {}
+    custom = [s for s in program.graph_signature.input_specs if s.kind is InputKind.CUSTOM_OBJ]
+    if custom:
+        raise BuilderError(f"custom object {custom[0].target} cannot go into an engine")
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in values:
+            name = f"_constant_{node.name}"
+            root.register_buffer(name, values[node.name].detach())
+            nodes[node] = graph.get_attr(name)
+            nodes[node].meta = dict(node.meta)
+        else:
+            nodes[node] = graph.node_copy(node, lambda n: nodes[n])
+    graph.lint()
+    return GraphModule(root, graph)
