@@ -204,8 +204,19 @@ def test_it_composes_with_xnnpack_before_and_after(first):
 
 
 def test_the_exported_program_can_be_lowered_again():
-    program = export("cnn")
+    class Positions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            # Not persistent, so export keeps it among the constants that lowering takes from.
+            self.register_buffer("positions", torch.arange(8).unsqueeze(0), persistent=False)
+            self.table = nn.Embedding(8, 4)
+
+        def forward(self, x):
+            return self.table(self.positions[:, :4]) + x
+
+    program = exported(Positions(), torch.randn(1, 4, 4))
     assert lower(program) == lower(program)
+    assert "positions" in program.constants
 
 
 class Failing:

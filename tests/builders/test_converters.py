@@ -98,19 +98,19 @@ def test_outputs_that_are_one_tensor_get_bindings_of_their_own():
     assert len(built.serialize("test")) > 0
 
 
-def test_weights_that_are_not_contiguous_are_kept_alive():
-    class Expanded(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = nn.Parameter(torch.randn(4, 1))
+def test_the_memory_that_tensorrt_reads_is_kept_where_a_weight_is_not_contiguous():
+    model, inputs = make("order")
+    context = network.build_network(request(model, *inputs)).interpreter.ctx
+    from torch_tensorrt.dynamo.conversion.converter_utils import to_trt_weights
 
-        def forward(self, x):
-            return x + self.weight.expand(4, 5).t().contiguous().t()
-
-    built = network.build_network(request(Expanded(), torch.randn(4, 5)))
-    held = built.interpreter.ctx.cpu_weights_reference_holder
-    assert held
-    assert all(weight.is_contiguous() for weight in held)
+    weight = torch.arange(4.0).unsqueeze(1).expand(4, 5)
+    values = weight.clone()
+    to_trt_weights(context, weight, "expanded", "CONSTANT", "CONSTANT")
+    held = context.cpu_weights_reference_holder[-1]
+    # to_trt_weights() gives TensorRT the address of value.contiguous(): the same memory only then.
+    assert held.is_contiguous()
+    assert held.contiguous().data_ptr() == held.data_ptr()
+    assert torch.equal(held, values)
 
 
 def test_an_unconvertible_node_is_named():
