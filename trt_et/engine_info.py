@@ -23,6 +23,7 @@ from trt_et.errors import BlobError, DeviceIdError
 from trt_et.strict_json import load_json
 
 __all__ = [
+    "CHECKSUM_SLICE",
     "DTYPES",
     "MAGIC",
     "MAGIC_ALIASED_IO",
@@ -35,6 +36,7 @@ __all__ = [
     "EngineInfo",
     "decode_blob",
     "encode_blob",
+    "encode_front",
     "parse_device_id",
 ]
 
@@ -62,6 +64,7 @@ _HEADER: Final = struct.Struct("<4sIIIQBBHI")
 _ALIGNMENT: Final = 16
 _CHECKSUM_NONE: Final = 0
 _CHECKSUM_CRC32C: Final = 1
+CHECKSUM_SLICE: Final = slice(_HEADER.size - 4, _HEADER.size)
 _MAX_METADATA: Final = 16 << 20
 _MAX_RANK: Final = 16
 _INT64_MAX: Final = 2**63 - 1
@@ -186,30 +189,41 @@ def encode_blob(engine: bytes | bytearray | memoryview, info: EngineInfo) -> byt
         BlobError: ``info`` cannot be written: a dtype, shape, device id or alias is impossible.
     """
     view = memoryview(engine).cast("B")
-    info = replace(info, sha256=hashlib.sha256(view).hexdigest())
+    front = encode_front(replace(info, sha256=hashlib.sha256(view).hexdigest()), len(view))
+    front[CHECKSUM_SLICE] = int(crc32c(view, crc32c(front))).to_bytes(4, "little")
+    return b"".join((front, view))
+
+
+def encode_front(info: EngineInfo, engine_size: int) -> bytearray:
+    """All of a blob that comes before its engine: header, metadata, padding.
+
+    Args:
+        info: The metadata, with the engine's ``sha256``.
+        engine_size: In bytes; the front's own size does not depend on it.
+
+    Returns:
+        The bytes; the checksum (:data:`CHECKSUM_SLICE`) is zero, as it counts in itself.
+
+    Raises:
+        BlobError: ``info`` cannot be written.
+    """
     _check_device_id(info.device_id)
     metadata = json.dumps(_metadata_of(info), separators=(",", ":"), ensure_ascii=False).encode()
     _info_from(load_json(metadata))  # What cannot be read back is not written.
     end = _HEADER.size + len(metadata)
     engine_offset = -(-end // _ALIGNMENT) * _ALIGNMENT
-    padding = bytes(engine_offset - end)
-    magic = MAGIC_REFERENCE if info.is_reference else MAGIC_ALIASED_IO if info.aliases else MAGIC
-
-    def header(checksum: int) -> bytes:
-        return _HEADER.pack(
-            magic,
-            _HEADER.size,
-            len(metadata),
-            engine_offset,
-            len(view),
-            1,
-            _CHECKSUM_CRC32C,
-            0,
-            checksum,
-        )
-
-    checksum = _crc32c(header(0) + metadata + padding, view)
-    return b"".join((header(checksum), metadata, padding, view))
+    header = _HEADER.pack(
+        MAGIC_REFERENCE if info.is_reference else MAGIC_ALIASED_IO if info.aliases else MAGIC,
+        _HEADER.size,
+        len(metadata),
+        engine_offset,
+        engine_size,
+        1,
+        _CHECKSUM_CRC32C,
+        0,
+        0,
+    )
+    return bytearray(b"".join((header, metadata, bytes(engine_offset - end))))
 
 
 def decode_blob(blob: bytes | bytearray | memoryview, *, verify: bool = True) -> EngineBlob:

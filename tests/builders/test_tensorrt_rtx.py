@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -60,3 +62,37 @@ def test_half_precision_models_keep_their_dtype(dtype):
     (blob,) = blobs(lower(program, builder="tensorrt_rtx"))
     info = decode_blob(blob).info
     assert {binding.dtype for binding in info.bindings} == {str(dtype).rpartition(".")[2]}
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_what_stops_the_stream_comes_out_of_the_build(error):
+    from tests.builders.test_converters import request
+    from tests.models import make
+    from trt_et.builders.network import build_network
+
+    model, inputs = make("order")
+    calls = []
+
+    def write(piece):
+        calls.append(len(piece))
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        build_network(request(model, *inputs)).serialize("test", write)
+    assert caught.value is error
+    assert len(calls) == 1
+
+
+def test_a_tensorrt_that_cannot_stream_hands_its_engine_over_whole():
+    from tests.builders.test_converters import request
+    from tests.models import make
+    from trt_et.builders.network import build_network
+
+    model, inputs = make("order")
+    streamed, whole = [], []
+    for pieces, trt in ((streamed, None), (whole, SimpleNamespace())):
+        network = build_network(request(model, *inputs))
+        network.trt = trt or network.trt
+        network.serialize("test", lambda piece, to=pieces: to.append(bytes(piece)) or len(piece))
+    assert len(whole) == 1
+    assert len(b"".join(streamed)) == len(whole[0])

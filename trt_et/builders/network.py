@@ -47,18 +47,44 @@ class Network:
     config: Any
     interpreter: Any
 
-    def serialize(self, partition: str) -> memoryview:
-        """Build the engine; the view owns its memory.
+    def serialize(self, partition: str, write: Callable[[bytes | memoryview], int]) -> None:
+        """Build the engine and hand its bytes over, in pieces where this TensorRT can stream.
+
+        Args:
+            partition: The partition's name, for messages.
+            write: Takes the pieces in order; what it raises ends the build and is raised here.
 
         Raises:
             BuilderError: TensorRT refused.
         """
-        host = self.builder.build_serialized_network(self.network, self.config)
-        if host is None:
+        if hasattr(self.trt, "IStreamWriter"):
+            built = self._stream(write)
+        else:
+            host = self.builder.build_serialized_network(self.network, self.config)
+            built = host is not None
+            if built:
+                write(memoryview(host).cast("B"))
+        if not built:
             raise BuilderError(
                 f"TensorRT built no engine for partition {partition}; its log says why"
             )
-        return memoryview(host).cast("B")
+
+    def _stream(self, write: Callable[[bytes | memoryview], int]) -> bool:
+        failures: list[BaseException] = []
+
+        class Writer(self.trt.IStreamWriter):  # type: ignore[name-defined]
+            def write(self, piece: bytes) -> int:
+                try:
+                    return 0 if failures else write(piece)
+                except BaseException as error:
+                    # Nothing may be thrown through TensorRT, Ctrl-C included.
+                    failures.append(error)
+                    return 0
+
+        built = self.builder.build_serialized_network_to_stream(self.network, self.config, Writer())
+        if failures:
+            raise failures[0]
+        return bool(built)
 
 
 def build_network(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from trt_et.blob_writer import BlobWriter
 from trt_et.builders.host import target_platform
 from trt_et.builders.network import build_network
 from trt_et.builders.protocol import BuildRequest
-from trt_et.engine_info import EngineInfo, encode_blob
+from trt_et.engine_info import EngineInfo
 from trt_et.errors import BuilderUnavailable, OptionError
 
 __all__ = ["TensorRTBuilder"]
@@ -36,14 +37,16 @@ class TensorRTBuilder:
             )
         with torch.cuda.device(request.device_id):
             network = build_network(request)
-            engine = network.serialize(request.partition)
-        info = EngineInfo(
-            bindings=request.lowered.bindings,
-            device_id=request.device_id,
-            builder=self.name,
-            library_version=str(network.trt.__version__),
-            compute_capabilities=(own,),
-            gpu_name=properties.name,
-            target_platform=target_platform(),
-        )
-        return encode_blob(engine, info)
+            info = EngineInfo(
+                bindings=request.lowered.bindings,
+                device_id=request.device_id,
+                builder=self.name,
+                library_version=str(network.trt.__version__),
+                compute_capabilities=(own,),
+                gpu_name=properties.name,
+                target_platform=target_platform(),
+            )
+            with BlobWriter(info) as writer:
+                network.serialize(request.partition, writer.write)
+                del network  # Its memory goes before the blob comes.
+                return writer.finish()

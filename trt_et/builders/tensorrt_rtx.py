@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from trt_et.blob_writer import BlobWriter
 from trt_et.builders.host import target_platform
 from trt_et.builders.network import Network, build_network
 from trt_et.builders.protocol import BuildRequest
 from trt_et.builders.rewrites import add_bias_behind_split
-from trt_et.engine_info import EngineInfo, encode_blob
+from trt_et.engine_info import EngineInfo
 from trt_et.errors import OptionError
 
 __all__ = ["TensorRTRTXBuilder"]
@@ -28,7 +29,6 @@ class TensorRTRTXBuilder:
         network = build_network(request, [add_bias_behind_split])
         capabilities = request.options.compute_capabilities
         _set_targets(network, capabilities)
-        engine = network.serialize(request.partition)
         info = EngineInfo(
             bindings=request.lowered.bindings,
             device_id=request.device_id,
@@ -38,7 +38,10 @@ class TensorRTRTXBuilder:
             hardware_compatible=True,
             target_platform=target_platform(),
         )
-        return encode_blob(engine, info)
+        with BlobWriter(info) as writer:
+            network.serialize(request.partition, writer.write)
+            del network  # Its memory goes before the blob comes.
+            return writer.finish()
 
 
 def _set_targets(network: Network, capabilities: tuple[str, ...]) -> None:
