@@ -7,7 +7,7 @@ builder makes a nested ExecuTorch program of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import torch
@@ -18,6 +18,7 @@ from torch.export.graph_signature import ExportGraphSignature, InputKind, Tensor
 from torch.fx import Graph, GraphModule, Node
 from torch.utils._pytree import tree_flatten
 
+from trt_et.canonical import canonical
 from trt_et.edge_dialect import to_aten
 from trt_et.engine_info import Binding
 from trt_et.errors import PartitionError
@@ -51,14 +52,17 @@ class LoweredPartition:
         program: ATen dialect; parameters, buffers and constants are lifted and hold real values.
             Its user inputs and outputs are contiguous: where the delegate's tensor is not, the
             program permutes it, and the binding has the ``dim_order``.
-        inputs: One binding for each user input, in the order of the delegate's arguments. Its name
-            is the placeholder's.
+            Its names say nothing of the program around it (``trt_et.canonical``).
+        inputs: One binding for each user input, in the order of the delegate's arguments, named
+            after its placeholder: ``input0``, ``input1``, ...
         outputs: One binding for each output, in order, named ``output0``, ``output1``, ...
+        names: For every node of the program's graph, its name in the Edge program.
     """
 
     program: ExportedProgram
     inputs: tuple[Binding, ...]
     outputs: tuple[Binding, ...]
+    names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def bindings(self) -> tuple[Binding, ...]:
@@ -93,33 +97,34 @@ def lower_partition(edge_program: ExportedProgram, partition: str) -> LoweredPar
     users = {str(name) for name in edge_program.graph_signature.user_inputs}
     sizes = replace_sizes(graph, users)
     users -= sizes
+    placeholders = [n for n in graph.nodes if n.op == "placeholder" and n.name in users]
     inputs = tuple(
-        _contiguous_input(graph, node, partition)
-        for node in list(graph.nodes)
-        if node.op == "placeholder" and node.name in users
+        _contiguous_input(graph, node, f"input{index}", partition)
+        for index, node in enumerate(placeholders)
     )
     outputs = _contiguous_outputs(graph, partition)
     _contiguous_constants(graph, users)
     graph.lint()
-    module = GraphModule(torch.nn.Module(), graph)
+    renamed = canonical(graph, _signature(edge_program, graph, sizes), users)
+    module = GraphModule(torch.nn.Module(), renamed.graph)
     program = ExportedProgram(
         root=module,
-        graph=graph,
-        graph_signature=_signature(edge_program, graph, sizes),
-        state_dict=_dense(edge_program.state_dict),
+        graph=renamed.graph,
+        graph_signature=renamed.signature,
+        state_dict=_dense(renamed.values(edge_program.state_dict)),
         range_constraints=edge_program.range_constraints,
         module_call_graph=_call_graph(edge_program, len(inputs)),
         example_inputs=None,
-        constants=_dense(edge_program.constants),
+        constants=_dense(renamed.values(edge_program.constants)),
         verifiers=[Verifier],
     )
-    return LoweredPartition(program, inputs, outputs)
+    return LoweredPartition(program, inputs, outputs, renamed.names)
 
 
-def _contiguous_input(graph: Graph, node: Node, partition: str) -> Binding:
+def _contiguous_input(graph: Graph, node: Node, name: str, partition: str) -> Binding:
     value = _boundary_tensor(node, partition, "input")
     order = _dim_order(value)
-    binding = _binding(node.name, value, order, is_input=True)
+    binding = _binding(name, value, order, is_input=True)
     if order is not None:
         with graph.inserting_after(node):
             inverse = [order.index(dim) for dim in range(len(order))]

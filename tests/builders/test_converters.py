@@ -76,9 +76,9 @@ def test_the_network_has_the_bindings_of_the_partition_in_order():
     model, inputs = make("order")
     built = network.build_network(request(model, *inputs))
     assert bindings(built) == [
-        ("a", (3,), "FLOAT"),
-        ("b", (3,), "FLOAT"),
-        ("c", (3,), "FLOAT"),
+        ("input0", (3,), "FLOAT"),
+        ("input1", (3,), "FLOAT"),
+        ("input2", (3,), "FLOAT"),
         ("output0", (3,), "FLOAT"),
         ("output1", (3,), "FLOAT"),
     ]
@@ -92,7 +92,7 @@ def test_outputs_that_are_one_tensor_get_bindings_of_their_own():
 
     built = network.build_network(request(Twice(), torch.randn(2, 3)))
     assert [name for name, _, _ in bindings(built)] == [
-        "x",
+        "input0",
         *(f"output{i}" for i in range(5)),
     ]
     pieces = []
@@ -115,13 +115,22 @@ def test_the_memory_that_tensorrt_reads_is_kept_where_a_weight_is_not_contiguous
     assert torch.equal(held, values)
 
 
-def test_an_unconvertible_node_is_named():
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_an_unconvertible_node_has_the_name_that_the_user_knows(decomposed, monkeypatch):
     class Unconvertible(nn.Module):
         def forward(self, x):
-            return torch.linalg.inv(x)
+            return (torch.sinc(x) if decomposed else torch.linalg.inv(x)).relu()
 
-    with pytest.raises(BuilderError, match=r"partition test at node .*linalg_inv"):
-        network.build_network(request(Unconvertible(), torch.eye(3)))
+    table = {torch.ops.aten.sinc.default: torch.linalg.inv} if decomposed else {}
+    for module in (converters, network):
+        monkeypatch.setattr(module, "decomposed_operators", lambda: table)
+    program = torch.export.export(Unconvertible(), (torch.eye(3),))
+    operator = next(node for node in program.graph.nodes if node.op == "call_function")
+    operator._rename("encoder_inverse")
+    with pytest.raises(BuilderError, match=r"partition test at node encoder_inverse: "):
+        network.build_network(
+            BuildRequest("test", lower_partition(program, "test"), 0, BuildOptions())
+        )
 
 
 def test_decompositions_count_as_support():

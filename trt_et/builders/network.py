@@ -26,6 +26,7 @@ from trt_et.lowering import DTYPE_NAMES, LoweredPartition
 
 __all__ = ["Network", "build_network", "unlift"]
 
+_DECOMPOSED_FROM: Final = "trt_et_decomposed_from"
 _DTYPES: Final = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
@@ -128,13 +129,18 @@ def _interpret(module: GraphModule, request: BuildRequest, settings: Any) -> Any
         interpreter._construct_trt_network_def()
     except Exception as error:
         # Converters raise whatever they meet; the cause goes along.
-        node = getattr(locals().get("interpreter"), "_cur_node_name", None)
+        node = getattr(locals().get("interpreter"), "_cur_node", None)
         raise BuilderError(
             f"Torch-TensorRT could not convert partition {request.partition}"
-            + (f" at node {node}" if node else "")
+            + (f" at node {_original_name(node, request.lowered)}" if node else "")
             + f": {type(error).__name__}: {error}"
         ) from error
     return interpreter
+
+
+def _original_name(node: Node, lowered: LoweredPartition) -> str:
+    """The name that a node, or the one that it was decomposed from, has in the user's program."""
+    return lowered.names.get(node.meta.get(_DECOMPOSED_FROM, node.name), node.name)
 
 
 def _check_names(interpreter: Any, request: BuildRequest) -> None:  # noqa: ANN401
@@ -197,6 +203,7 @@ def _inline_decomposition(module: GraphModule, node: Node) -> None:
                 new[part] = module.graph.get_attr(name)
             elif part.op == "call_function":
                 new[part] = module.graph.node_copy(part, lambda n: new[n])
+                new[part].meta[_DECOMPOSED_FROM] = node.name
     output = next(part for part in decomposed.graph.nodes if part.op == "output")
     result = output.args[0]
     if isinstance(result, Node):

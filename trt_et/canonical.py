@@ -1,0 +1,109 @@
+"""One set of names for all partitions, so that equal partitions become equal engines.
+
+Names in a partition's graph say where in the program it was cut out. They end up in the engine
+(bindings, layers), so two equal parts of a program would give engines that differ in nothing else,
+and ExecuTorch, which stores equal bytes once, would store both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export.graph_signature import ExportGraphSignature, InputSpec, OutputSpec
+from torch.fx import Graph, Node, map_arg
+from torch.utils._pytree import tree_map_only
+
+__all__ = ["Canonical", "canonical"]
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """A graph and its signature under canonical names.
+
+    Attributes:
+        graph: The same nodes in the same order. Of their ``meta`` only ``val`` is kept: the rest
+            says where they come from.
+        signature: Its signature.
+        names: Canonical node name to the node's name before.
+        targets: Canonical name of a constant to its target (its name in the model).
+    """
+
+    graph: Graph
+    signature: ExportGraphSignature
+    names: dict[str, str]
+    targets: dict[str, str]
+
+    def values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """A state dictionary or a dictionary of constants under the canonical names."""
+        return {new: _frozen(values[old]) for new, old in self.targets.items() if old in values}
+
+
+def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[str]) -> Canonical:
+    """Rename inputs ``input0``.., constants ``constant0``.., and nodes ``<operator>_<n>``.
+
+    Args:
+        graph: A partition in plain ATen; not changed.
+        signature: Its signature.
+        users: Names of the placeholders that are user inputs.
+    """
+    counts: Counter[str] = Counter()
+    new: dict[Node, Node] = {}
+    renamed = Graph()
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            base = "input" if node.name in users else "constant"
+            name = f"{base}{counts[base]}"
+        else:
+            base = _operator(node)
+            name = f"{base}_{counts[base]}"
+        counts[base] += 1
+        args, kwargs = map_arg((node.args, node.kwargs), new.__getitem__)
+        # A placeholder's target is its name; any other node's is what it calls.
+        target = name if node.op == "placeholder" else node.target
+        new[node] = renamed.create_node(node.op, target, args, kwargs, name)
+        if "val" in node.meta:
+            new[node].meta["val"] = tree_map_only(torch.Tensor, _frozen, node.meta["val"])
+    renamed.lint()
+    by_old = {old.name: node.name for old, node in new.items()}
+    targets: dict[str, str] = {}
+    for spec in signature.input_specs:
+        if spec.target is not None and spec.target not in targets.values():
+            targets[by_old[spec.arg.name]] = spec.target
+    by_target = {old: name for name, old in targets.items()}
+    changed = ExportGraphSignature(
+        input_specs=[_renamed(spec, by_old, by_target) for spec in signature.input_specs],
+        output_specs=[_renamed(spec, by_old, by_target) for spec in signature.output_specs],
+    )
+    names = {node.name: old.name for old, node in new.items()}
+    return Canonical(renamed, changed, names, targets)
+
+
+def _frozen(value: Any) -> Any:  # noqa: ANN401
+    """The same memory without gradients; whether it has them depends on what came before it."""
+    if isinstance(value, torch.nn.Parameter) and not isinstance(value, FakeTensor):
+        return torch.nn.Parameter(value.detach(), requires_grad=False)
+    if isinstance(value, torch.Tensor) and value.requires_grad:
+        return value.detach()
+    return value
+
+
+def _operator(node: Node) -> str:
+    """A word for what a node does: ``add`` for ``aten.add.Tensor``."""
+    if isinstance(node.target, OpOverload):
+        return str(node.target._schema.name).rpartition("::")[2]
+    return str(getattr(node.target, "__name__", node.target))
+
+
+def _renamed(
+    spec: InputSpec | OutputSpec, names: Mapping[str, str], targets: Mapping[str, str]
+) -> Any:  # noqa: ANN401
+    argument = str(getattr(spec.arg, "name", ""))
+    arg = replace(spec.arg, name=names[argument]) if argument in names else spec.arg
+    target = targets.get(spec.target, spec.target) if spec.target is not None else None
+    return replace(spec, arg=arg, target=target)
