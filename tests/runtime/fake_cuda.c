@@ -55,6 +55,11 @@ int cudaMemcpyAsync(void* to, const void* from, size_t n, int kind, void* s) {
   memcpy(to, from, n);
   return 0;
 }
+int cudaMemsetAsync(void* to, int value, size_t n, void* s) {
+  (void)s;
+  memset(to, value, n);
+  return 0;
+}
 int cudaMemcpyPeerAsync(void* to, int a, const void* from, int b, size_t n, void* s) {
   (void)a;
   (void)b;

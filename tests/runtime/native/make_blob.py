@@ -1,4 +1,8 @@
-"""Writes the blob that the native tests run: a reference engine, float32 [2, 8] to [2, 4]."""
+"""Writes the blobs that the native tests run, of reference engines.
+
+The named file: float32 [2, 8] to [2, 4]. Beside it, with "_state" behind the name: an engine of a
+buffer and of what is added to it, to the buffer before and after.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,23 @@ def main(target: Path) -> None:
     from native_blobs import HEADER
     from native_programs import Mlp, export
 
+    class State(torch.nn.Module):
+        def forward(
+            self, x: torch.Tensor, cache: torch.Tensor
+        ) -> tuple[torch.Tensor, torch.Tensor]:
+            before = cache.view(2, 8)
+            return (before + x).view(16), before
+
     torch.manual_seed(0)
-    with tempfile.TemporaryDirectory() as folder:
-        program = export(Path(folder), "mlp", Mlp(), (torch.randn(2, 8),)).path.read_bytes()
-    at = program.index(b"TRRF")
-    _, _, _, engine_at, engine_size, *_ = HEADER.unpack_from(program, at)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(program[at : at + engine_at + engine_size])
+    x = torch.randn(2, 8)
+    for suffix, module, inputs in (("_state", State(), (x, torch.zeros(16))), ("", Mlp(), (x,))):
+        with tempfile.TemporaryDirectory() as folder:
+            program = export(Path(folder), "program", module, inputs).path.read_bytes()
+        at = program.index(b"TRRF")
+        _, _, _, engine_at, engine_size, *_ = HEADER.unpack_from(program, at)
+        blob = program[at : at + engine_at + engine_size]
+        target.with_name(target.name + suffix).write_bytes(blob)
 
 
 if __name__ == "__main__":

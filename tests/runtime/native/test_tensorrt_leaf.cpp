@@ -8,18 +8,11 @@
 #include <thread>
 #include <vector>
 
-#include "../../../trt_et/runtime/include/trt_et/runtime.h"
-#include "check.h"
-#include "crc32c.h"
-#include "cuda/simulated.h"
-#include "delegate.h"
-#include "device_allocator.h"
 #include "heap_count.h"
-#include "owned_tensor.h"
+#include "leaf_support.h"
 #include "tests.h"
 
 using namespace trt_et;
-using executorch::runtime::FreeableBuffer;
 using executorch::runtime::Span;
 
 // In place of ExecuTorch's CUDA extension, which is found by this name.
@@ -32,116 +25,12 @@ __attribute__((visibility("default"), used)) std::optional<void*> getCallerStrea
 
 namespace {
 
-using Bytes = std::vector<uint8_t>;
-
-void put(Bytes& out, size_t at, uint64_t value, size_t size) {
-  for (size_t i = 0; i < size; ++i) out[at + i] = static_cast<uint8_t>(value >> (8 * i));
-}
-
-// A blob around a plan (tests/runtime/tensorrt_fake/plan.h). With `ours`, a checksum and a sha256
-// that names it; else as Torch-TensorRT writes it.
-Bytes make_blob(const std::string& bindings, const std::string& plan, const std::string& more = "",
-                bool ours = true) {
-  std::string json = "{\"io_bindings\":[" + bindings + "]" + more;
-  if (ours) {
-    std::string name(64, '0');
-    std::snprintf(name.data(), 9, "%08x", crc32c(0, plan.data(), plan.size()));
-    name[8] = '0';
-    json +=
-        ",\"device_id\":0,\"builder\":\"tensorrt\",\"library_version\":\"11.7.3\",\"sha256\":\"" +
-        name + "\"";
-  }
-  json += "}";
-  const size_t engine_at = (32 + json.size() + 15) / 16 * 16;
-  Bytes blob(engine_at + plan.size());
-  const bool aliased = more.find("aliased_io") != std::string::npos;
-  std::memcpy(blob.data(), aliased ? "TR02" : "TR01", 4);
-  put(blob, 4, 32, 4);
-  put(blob, 8, json.size(), 4);
-  put(blob, 12, engine_at, 4);
-  put(blob, 16, plan.size(), 8);
-  blob[24] = 1;
-  blob[25] = ours ? 1 : 0;
-  std::memcpy(blob.data() + 32, json.data(), json.size());
-  std::memcpy(blob.data() + engine_at, plan.data(), plan.size());
-  if (ours) put(blob, 28, crc32c(0, blob.data(), blob.size()), 4);
-  return blob;
-}
-
-std::string binding(const char* name, const std::string& shape, bool is_input,
-                    const std::string& more = "") {
-  return std::string("{\"name\":\"") + name + "\",\"dtype\":\"float32\",\"shape\":[" + shape +
-         "],\"is_input\":" + (is_input ? "true" : "false") + more + "}";
-}
-
-std::string foreign(const char* name, bool is_input) {
-  return std::string("{\"name\":\"") + name +
-         "\",\"dtype\":\"\",\"shape\":[],\"is_input\":" + (is_input ? "true" : "false") + "}";
-}
-
 const std::string kDouble =
     "fake\nweights 4096\nscratch 512\ninput x float32 2,8\noutput y float32 2,8\nscale y x 2\n";
 
 Bytes double_blob() {
   return make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false), kDouble);
 }
-
-Status try_load(const Bytes& blob, std::unique_ptr<Delegate>* delegate,
-                const LoadOptions& options = {}) {
-  FreeableBuffer buffer(blob.data(), blob.size(), nullptr);
-  Status status = Delegate::create(&buffer, options, delegate);
-  CHECK(!status.ok() || buffer.data() == nullptr);  // The bytes are given back.
-  return status;
-}
-
-std::unique_ptr<Delegate> load(const Bytes& blob, const LoadOptions& options = {}) {
-  std::unique_ptr<Delegate> delegate;
-  CHECK_OK(try_load(blob, &delegate, options));
-  return delegate;
-}
-
-Status call(Delegate& delegate, std::vector<EValue*> values) {
-  return delegate.execute(Span<EValue*>(values.data(), values.size()));
-}
-
-uint64_t counter(const char* name) {
-  uint64_t value = 0;
-  CHECK(trt_et_counter(name, &value) == 0);
-  return value;
-}
-
-trt_et_sim_stats stats() {
-  trt_et_sim_stats out;
-  CHECK(cuda::simulator_stats(&out));
-  return out;
-}
-
-// Device memory with values, freed at the end.
-struct Device {
-  Device(size_t count, int index, float value) : device(index), values(count, value) {
-    auto memory = cuda_allocator().allocate(count * 4 + 512, static_cast<int8_t>(index), 16);
-    CHECK(memory.ok());
-    base = static_cast<uint8_t*>(*memory);
-    data = base;
-    write();
-  }
-  ~Device() { cuda_allocator().deallocate(base, static_cast<int8_t>(device)); }
-
-  void write() {
-    CHECK(cuda_allocator().copy_host_to_device(data, values.data(), values.size() * 4,
-                                               static_cast<int8_t>(device)) == Error::Ok);
-  }
-  float read(size_t at) {
-    CHECK(cuda_allocator().copy_device_to_host(values.data(), data, values.size() * 4,
-                                               static_cast<int8_t>(device)) == Error::Ok);
-    return values[at];
-  }
-
-  int device;
-  std::vector<float> values;
-  uint8_t* base = nullptr;
-  uint8_t* data = nullptr;
-};
 
 void test_steady_state() {
   const auto delegate = load(double_blob());
@@ -210,21 +99,29 @@ void test_graphs_off() {
   CHECK(out.read(0) == 6.0F);
 }
 
-// ExecuTorch plans at multiples of 16, TensorRT wants 256.
-void test_misaligned() {
-  const auto delegate = load(double_blob());
-  Device in(16, 0, 3.0F), out(16, 0, 0.0F);
-  in.data += 16;
-  out.data += 48;
+// ExecuTorch plans at multiples of 16, TensorRT wants 256. The copies are part of the graph.
+void test_misaligned(bool graphs) {
+  LoadOptions options;
+  options.cuda_graphs = graphs;
+  const auto delegate = load(double_blob(), options);
+  Device in(16, 0, 3.0F), out(16, 0, 0.0F), other(16, 0, 4.0F);
+  for (Device* device : {&in, &out, &other}) device->data += 16;
   in.write();
-  OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
+  other.write();
+  OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data), z({2, 8}, other.data);
   for (int i = 0; i < 5; ++i) CHECK_OK(call(*delegate, {&x.value, &y.value}));
   const trt_et_sim_stats before = stats();
   CHECK_OK(call(*delegate, {&x.value, &y.value}));
   const trt_et_sim_stats after = stats();
-  CHECK(after.copies_d2d - before.copies_d2d == 2);
+  CHECK(after.copies_d2d - before.copies_d2d == (graphs ? 0u : 2u));
+  CHECK(after.calls - before.calls == (graphs ? 3u : 5u));
   CHECK(after.synchronizations == before.synchronizations);
   CHECK(out.read(15) == 6.0F);
+  // What is copied moves, what the engine is given does not.
+  for (int i = 0; i < 4; ++i) CHECK_OK(call(*delegate, {&z.value, &y.value}));
+  CHECK(out.read(15) == 8.0F);
+  CHECK_OK(call(*delegate, {&x.value, &z.value}));
+  CHECK(out.read(15) == 8.0F && other.read(15) == 6.0F);
 }
 
 void test_other_gpu() {
@@ -547,12 +444,14 @@ void test_tensorrt_leaf() {
   test_steady_state();
   test_host_io();
   test_graphs_off();
-  test_misaligned();
+  test_misaligned(true);
+  test_misaligned(false);
   test_other_gpu();
   test_sharing();
   test_profiles(true);
   test_profiles(false);
   test_aliases();
+  test_state();
   test_shapes_of_all_kinds();
   test_refusals();
   test_shared_scratch();

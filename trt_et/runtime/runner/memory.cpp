@@ -1,7 +1,6 @@
 #include "memory.h"
 
 #include <cstdio>
-#include <new>
 
 namespace trt_et::runner {
 
@@ -22,7 +21,8 @@ bool MethodMemory::plan(const executorch::runtime::MethodMeta& meta) {
     const auto bytes = static_cast<size_t>(*size);
     devices_.push_back(*device);
     if (device->is_cpu()) {
-      host_.emplace_back(new (std::nothrow) uint8_t[bytes + 1]);
+      // Zeros: state that a program keeps across calls begins with them.
+      host_.emplace_back(static_cast<uint8_t*>(std::calloc(bytes + 1, 1)));
       if (host_.back() == nullptr) {
         std::fprintf(stderr, "executor_runner: no memory for a planned buffer of %zu bytes\n",
                      bytes);

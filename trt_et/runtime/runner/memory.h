@@ -7,6 +7,7 @@
 #include <executorch/runtime/executor/memory_manager.h>
 #include <executorch/runtime/executor/method_meta.h>
 
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -26,9 +27,13 @@ class MethodMemory {
   const executorch::runtime::etensor::Device* device_of(const void* pointer) const;
 
  private:
+  struct Free {
+    void operator()(uint8_t* memory) const { std::free(memory); }
+  };
+
   executorch::extension::MallocMemoryAllocator method_allocator_;
   executorch::extension::MallocMemoryAllocator temp_allocator_;
-  std::vector<std::unique_ptr<uint8_t[]>> host_;
+  std::vector<std::unique_ptr<uint8_t, Free>> host_;
   std::vector<executorch::runtime::DeviceMemoryBuffer> device_;
   std::vector<executorch::runtime::Span<uint8_t>> spans_;
   std::vector<executorch::runtime::etensor::Device> devices_;

@@ -83,6 +83,7 @@ Status Delegate::finish(Status status, cuda::Stream stream, bool wait) {
 Status Delegate::run(cuda::Stream stream, bool* wait) {
   // Shapes first: what no optimization profile takes is refused before anything is queued.
   TRT_ET_TRY(set_shapes(stream));
+  moved_ = false;
   for (size_t i = 0; i < input_count_; ++i) {
     TRT_ET_TRY(place_input(arguments_[i], stream, wait));
   }
@@ -97,9 +98,20 @@ Status Delegate::run(cuda::Stream stream, bool* wait) {
 }
 
 Status Delegate::enqueue(cuda::Stream stream) {
-  if (!late_) return replay_.run(*context_, stream);
-  const TraceEvent event("enqueue");
-  return context_->enqueue(stream);
+  return late_ ? queue(stream) : replay_.run(stream);
+}
+
+// What a CUDA graph holds: the engine, and the copies on its device before and after.
+Status Delegate::queue(cuda::Stream stream) {
+  for (size_t i = 0; i < input_count_; ++i) TRT_ET_TRY(copy_near(arguments_[i], stream));
+  {
+    const TraceEvent event("enqueue");
+    TRT_ET_TRY(context_->enqueue(stream));
+  }
+  for (size_t i = input_count_; i < arguments_.size(); ++i) {
+    TRT_ET_TRY(copy_near(arguments_[i], stream));
+  }
+  return {};
 }
 
 Status Delegate::enqueue_with_scratch(cuda::Stream stream) {
@@ -144,6 +156,10 @@ Status Delegate::set_shapes(cuda::Stream stream) {
 
 Status Delegate::set_addresses() {
   for (Argument& argument : arguments_) {
+    if (!(argument.copied == argument.bound_copied)) {
+      if (replay_.captured()) TRT_ET_TRY(settle());
+      argument.bound_copied = argument.copied;
+    }
     if (argument.address == argument.bound && argument.capacity == argument.bound_capacity) {
       continue;
     }

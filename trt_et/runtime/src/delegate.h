@@ -36,6 +36,16 @@ class Delegate {
   Status execute(executorch::runtime::Span<EValue*> arguments);
 
  private:
+  // A tensor's memory; null: none.
+  struct Memory {
+    void* data = nullptr;
+    size_t bytes = 0;
+
+    bool operator==(const Memory& other) const {
+      return data == other.data && bytes == other.bytes;
+    }
+  };
+
   // An argument of the delegate, and where its memory is.
   struct Argument {
     Expectation expected;
@@ -49,6 +59,8 @@ class Delegate {
     void* address = nullptr;  // what the engine is to be given
     size_t capacity = 0;
     bool late = false;  // the shape is known only after the run
+    // Memory of the engine's device that is copied from or to staging memory, as part of the run.
+    Memory copied;
 
     // What CUDA said of a pointer, in which epoch of planned memory.
     cuda::PointerInfo where;
@@ -59,10 +71,18 @@ class Delegate {
     // What the engine was given last.
     void* bound = nullptr;
     size_t bound_capacity = 0;
+    Memory bound_copied;
+
+    // Of an output: where it was when it was last compared with the inputs, and whether it lies on
+    // one that the engine reads.
+    Memory compared;
+    bool overlaps = false;
   };
 
   Delegate(cuda::Api& api, int device, const LoadOptions& options)
-      : api_(api), device_(device), replay_(api, options.cuda_graphs) {}
+      : api_(api),
+        device_(device),
+        replay_(api, options.cuda_graphs, [this](cuda::Stream stream) { return queue(stream); }) {}
 
   // In delegate_load.cpp.
   Status load(const Blob& blob, const LoadOptions& options);
@@ -79,6 +99,7 @@ class Delegate {
   Status set_addresses();
   Status settle();
   Status enqueue(cuda::Stream stream);
+  Status queue(cuda::Stream stream);
   Status enqueue_with_scratch(cuda::Stream stream);
 
   // In delegate_io.cpp: the way of each argument to and from the engine.
@@ -86,9 +107,11 @@ class Delegate {
   Status locate(Argument& argument);
   Status stage(Argument& argument, size_t bytes);
   bool usable_in_place(const Argument& argument) const;
+  bool overlaps_input(Argument& output, size_t bytes) const;
   Status place_input(Argument& argument, cuda::Stream stream, bool* wait);
   Status place_output(Argument& argument);
   Status finish_output(Argument& argument, cuda::Stream stream, bool* wait);
+  Status copy_near(Argument& argument, cuda::Stream stream);
   Status copy_in(Argument& argument, size_t bytes, cuda::Stream stream, bool* wait);
   Status copy_out(Argument& argument, size_t bytes, cuda::Stream stream, bool* wait);
 
@@ -105,6 +128,7 @@ class Delegate {
   size_t alignment_ = 1;   // of the addresses that the engine takes
   bool prepared_ = false;  // the engine has the shapes of the arguments
   bool late_ = false;      // an output's shape is known only after the run
+  bool moved_ = false;     // this call gives the engine another input than the last one
   // Behind the last run, unless it has been waited for: for the next one on another thread's
   // stream, and for the destructor.
   cuda::Event done_ = nullptr;

@@ -54,23 +54,42 @@ bool Delegate::usable_in_place(const Argument& argument) const {
 
 Status Delegate::place_input(Argument& argument, cuda::Stream stream, bool* wait) {
   const size_t bytes = argument.tensor->nbytes();
-  // An engine wants an address even where there is nothing to read.
-  if (bytes == 0) return stage(argument, 0);
-  TRT_ET_TRY(locate(argument));
-  if (!usable_in_place(argument)) return copy_in(argument, bytes, stream, wait);
-  argument.address = argument.tensor->mutable_data_ptr();
-  argument.capacity = bytes;
+  argument.copied = {};
+  if (bytes == 0) {
+    // An engine wants an address even where there is nothing to read.
+    TRT_ET_TRY(stage(argument, 0));
+  } else {
+    TRT_ET_TRY(locate(argument));
+    if (usable_in_place(argument)) {
+      argument.address = argument.tensor->mutable_data_ptr();
+      argument.capacity = bytes;
+    } else {
+      TRT_ET_TRY(copy_in(argument, bytes, stream, wait));
+    }
+  }
+  moved_ =
+      moved_ || argument.address != argument.bound || argument.capacity != argument.bound_capacity;
   return {};
 }
 
+// Between a tensor and staging memory on the engine's own device.
+Status Delegate::copy_near(Argument& argument, cuda::Stream stream) {
+  const auto& [data, bytes] = argument.copied;
+  if (data == nullptr) return {};
+  const TraceEvent event("d2d");
+  const bool in = argument.expected.is_input;
+  return api_.copy(in ? argument.address : data, in ? data : argument.address, bytes,
+                   CopyKind::device_to_device, stream);
+}
+
 Status Delegate::copy_in(Argument& argument, size_t bytes, cuda::Stream stream, bool* wait) {
-  const bool near = reachable(argument.where, device_);
-  const TraceEvent event(near                                        ? "d2d"
-                         : argument.where.kind == MemoryKind::device ? "peer copy"
-                                                                     : "h2d");
   TRT_ET_TRY(stage(argument, bytes));
+  if (reachable(argument.where, device_)) {
+    argument.copied = {argument.tensor->mutable_data_ptr(), bytes};
+    return {};
+  }
+  const TraceEvent event(argument.where.kind == MemoryKind::device ? "peer copy" : "h2d");
   const void* from = argument.tensor->const_data_ptr();
-  if (near) return api_.copy(argument.address, from, bytes, CopyKind::device_to_device, stream);
   if (argument.where.kind != MemoryKind::device) {
     // Pinned memory is read after this call, when the planner may have reused it: wait at the end.
     // What was pageable when it was last looked at may have been pinned since.
@@ -107,21 +126,44 @@ Status Delegate::find_output_shape(Argument& argument) {
   return {};
 }
 
+// Whether an output lies on an input as the engine has it. A program that keeps state on the GPU
+// passes a buffer and the place of its new value as the same memory, and an engine may write an
+// output before it has read all of its inputs. Compared anew only when something moves.
+bool Delegate::overlaps_input(Argument& output, size_t bytes) const {
+  const Memory here{output.tensor->mutable_data_ptr(), bytes};
+  if (!moved_ && here == output.compared) return output.overlaps;
+  output.compared = here;
+  const auto begin = reinterpret_cast<uintptr_t>(here.data);
+  output.overlaps = std::any_of(
+      arguments_.begin(), arguments_.begin() + static_cast<std::ptrdiff_t>(input_count_),
+      [&](const Argument& input) {
+        const auto other = reinterpret_cast<uintptr_t>(input.address);
+        return begin < other ? other - begin < bytes : begin - other < input.capacity;
+      });
+  return output.overlaps;
+}
+
 Status Delegate::place_output(Argument& argument) {
+  argument.copied = {};
   // The tensor's room is only told by resizing it, so the engine gets memory of ours.
   if (argument.late) return stage(argument, argument.expected.max_bytes);
   TRT_ET_TRY(resize_output(argument.expected, argument.shape, *argument.tensor));
   const size_t bytes = argument.tensor->nbytes();
   if (bytes > 0) TRT_ET_TRY(locate(argument));
+  void* const data = argument.tensor->mutable_data_ptr();
   if (argument.alias_of >= 0) {
     const Argument& source = arguments_[static_cast<size_t>(argument.alias_of)];
     argument.address = source.address;
     argument.capacity = source.capacity;
-    return {};
+  } else if (bytes > 0 && usable_in_place(argument) && !overlaps_input(argument, bytes)) {
+    argument.address = data;
+    argument.capacity = bytes;
+  } else {
+    TRT_ET_TRY(stage(argument, bytes));
   }
-  if (bytes == 0 || !usable_in_place(argument)) return stage(argument, bytes);
-  argument.address = argument.tensor->mutable_data_ptr();
-  argument.capacity = bytes;
+  if (bytes > 0 && argument.address != data && reachable(argument.where, device_)) {
+    argument.copied = {data, bytes};
+  }
   return {};
 }
 
@@ -133,7 +175,8 @@ Status Delegate::finish_output(Argument& argument, cuda::Stream stream, bool* wa
     if (argument.tensor->nbytes() > 0) TRT_ET_TRY(locate(argument));
   }
   const size_t bytes = argument.tensor->nbytes();
-  if (bytes == 0 || argument.address == argument.tensor->const_data_ptr()) return {};
+  if (bytes == 0 || argument.copied.data != nullptr) return {};  // Part of the run.
+  if (argument.address == argument.tensor->const_data_ptr()) return {};
   return copy_out(argument, bytes, stream, wait);
 }
 

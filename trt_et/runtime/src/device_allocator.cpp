@@ -70,9 +70,18 @@ Status allocate_on(size_t nbytes, int index, size_t alignment, void** pointer) {
                 kMaxAlignment);
   }
   Entry entry;
+  cuda::Stream stream = nullptr;
   TRT_ET_TRY(entry.open(index));
+  TRT_ET_TRY(entry.stream(&stream));
   // A planned buffer may be empty, and its address is still used.
-  return entry.api().allocate(nbytes == 0 ? 1 : nbytes, pointer);
+  const size_t size = nbytes == 0 ? 1 : nbytes;
+  TRT_ET_TRY(entry.api().allocate(size, pointer));
+  // State that a program keeps in planned memory begins at zero, as it does in ExecuTorch's own
+  // memory on the host. Any thread may use it next, on its own stream: so it is waited for.
+  Status zeroed = entry.api().zero(*pointer, size, stream);
+  if (zeroed.ok()) zeroed = entry.api().synchronize_stream(stream);
+  if (!zeroed.ok()) (void)report(entry.api().release(*pointer));
+  return zeroed;
 }
 
 // Whatever fails on the way, the memory goes.

@@ -13,7 +13,8 @@ class CudaAllocator final : public executorch::runtime::DeviceAllocator {
   using DeviceType = executorch::runtime::etensor::DeviceType;
   using Error = executorch::runtime::Error;
 
-  // An index of -1 means the current device, as ExecuTorch's own CUDA allocator takes it.
+  // The memory is zeroed. An index of -1 means the current device, as ExecuTorch's own CUDA
+  // allocator takes it.
   executorch::runtime::Result<void*> allocate(size_t nbytes, DeviceIndex index,
                                               size_t alignment) override;
   void deallocate(void* ptr, DeviceIndex index) override;

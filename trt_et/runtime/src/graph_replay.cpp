@@ -19,9 +19,10 @@ void GraphReplay::drop() {
 }
 
 // Once begun, a capture is ended whatever happens, else the stream would be lost.
-Status GraphReplay::capture(Context& context, cuda::Stream stream) {
+Status GraphReplay::capture(cuda::Stream stream) {
+  const TraceScope untraced(nullptr);  // Nothing runs here.
   TRT_ET_TRY(api_.begin_capture(stream));
-  Status queued = context.enqueue(stream);
+  Status queued = queue_(stream);
   cuda::Graph graph = nullptr;
   Status ended = api_.end_capture(stream, &graph);
   if (queued.ok() && ended.ok()) {
@@ -32,19 +33,21 @@ Status GraphReplay::capture(Context& context, cuda::Stream stream) {
   return queued.ok() ? std::move(ended) : std::move(queued);
 }
 
-Status GraphReplay::run(Context& context, cuda::Stream stream) {
+Status GraphReplay::run(cuda::Stream stream) {
   if (enabled_ && graph_ == nullptr && plain_runs_ >= kWarmUpRuns) {
     const TraceEvent event("capture graph");
-    const Status captured = capture(context, stream);
+    const Status captured = capture(stream);
     if (!captured.ok()) {
       enabled_ = false;
       ET_LOG(Info, "TensorRTBackend: no CUDA graph for this engine, it runs plainly: %s",
              captured.text.c_str());
     }
   }
-  const TraceEvent event(graph_ == nullptr ? "enqueue" : "launch graph");
-  if (graph_ != nullptr) return api_.launch_graph(graph_, stream);
-  TRT_ET_TRY(context.enqueue(stream));
+  if (graph_ != nullptr) {
+    const TraceEvent event("launch graph");
+    return api_.launch_graph(graph_, stream);
+  }
+  TRT_ET_TRY(queue_(stream));
   if (plain_runs_ < kWarmUpRuns) ++plain_runs_;
   return {};
 }

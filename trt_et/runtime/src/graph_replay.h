@@ -1,8 +1,9 @@
-// Runs of a context, through a CUDA graph once they repeat themselves.
+// Runs of an engine, through a CUDA graph once they repeat themselves.
 #pragma once
 
+#include <functional>
+
 #include "cuda/cuda_api.h"
-#include "engine.h"
 
 namespace trt_et {
 
@@ -11,7 +12,11 @@ namespace trt_et {
 // or an address changes. Where capturing fails, runs stay plain; the log says so once.
 class GraphReplay {
  public:
-  GraphReplay(cuda::Api& api, bool enabled) : api_(api), enabled_(enabled) {}
+  // Queues one run plainly: the engine, and the copies on its device that belong to it.
+  using Queue = std::function<Status(cuda::Stream)>;
+
+  GraphReplay(cuda::Api& api, bool enabled, Queue queue)
+      : api_(api), enabled_(enabled), queue_(std::move(queue)) {}
   GraphReplay(const GraphReplay&) = delete;
   GraphReplay& operator=(const GraphReplay&) = delete;
   // Nothing that was launched may be running any more.
@@ -24,13 +29,14 @@ class GraphReplay {
   void drop();
   void disable() { enabled_ = false; }
 
-  Status run(Context& context, cuda::Stream stream);
+  Status run(cuda::Stream stream);
 
  private:
-  Status capture(Context& context, cuda::Stream stream);
+  Status capture(cuda::Stream stream);
 
   cuda::Api& api_;
   bool enabled_;
+  const Queue queue_;
   int plain_runs_ = 0;
   cuda::Graph graph_ = nullptr;
 };

@@ -56,6 +56,8 @@ class Api {
   // Pageable host memory is read before the call returns; pinned memory and a copy's destination
   // must stay until the stream has been synchronised.
   virtual Status copy(void* to, const void* from, size_t size, CopyKind kind, Stream stream) = 0;
+  // Writes zeros over memory of the stream's device.
+  virtual Status zero(void* to, size_t size, Stream stream) = 0;
   virtual Status copy_peer(void* to, int to_device, const void* from, int from_device, size_t size,
                            Stream stream) = 0;
 

@@ -36,6 +36,7 @@ struct Functions {
   int (*cudaFree)(void*);
   int (*cudaPointerGetAttributes)(PointerAttributes*, const void*);
   int (*cudaMemcpyAsync)(void*, const void*, size_t, int, Stream);
+  int (*cudaMemsetAsync)(void*, int, size_t, Stream);
   int (*cudaMemcpyPeerAsync)(void*, int, const void*, int, size_t, Stream);
   int (*cudaStreamCreateWithFlags)(Stream*, unsigned);
   int (*cudaStreamDestroy)(Stream);
@@ -75,7 +76,7 @@ Status find_functions(void* driver, void* runtime, Functions& f) {
       TRT_ET_FIND(runtime, cudaSetDevice) && TRT_ET_FIND(runtime, cudaDeviceGetAttribute) &&
       TRT_ET_FIND(runtime, cudaMalloc) && TRT_ET_FIND(runtime, cudaFree) &&
       TRT_ET_FIND(runtime, cudaPointerGetAttributes) && TRT_ET_FIND(runtime, cudaMemcpyAsync) &&
-      TRT_ET_FIND(runtime, cudaMemcpyPeerAsync) &&
+      TRT_ET_FIND(runtime, cudaMemsetAsync) && TRT_ET_FIND(runtime, cudaMemcpyPeerAsync) &&
       TRT_ET_FIND(runtime, cudaStreamCreateWithFlags) && TRT_ET_FIND(runtime, cudaStreamDestroy) &&
       TRT_ET_FIND(runtime, cudaStreamSynchronize) && TRT_ET_FIND(runtime, cudaStreamWaitEvent) &&
       TRT_ET_FIND(runtime, cudaEventCreateWithFlags) && TRT_ET_FIND(runtime, cudaEventDestroy) &&
@@ -160,6 +161,10 @@ class RealApi final : public Api {
     constexpr int kDefault = 4;  // CUDA finds the direction from the pointers itself.
     (void)kind;
     return check(f_.cudaMemcpyAsync(to, from, size, kDefault, stream), "cudaMemcpyAsync");
+  }
+
+  Status zero(void* to, size_t size, Stream stream) override {
+    return check(f_.cudaMemsetAsync(to, 0, size, stream), "cudaMemsetAsync");
   }
 
   Status copy_peer(void* to, int to_device, const void* from, int from_device, size_t size,

@@ -127,6 +127,21 @@ class SimulatedApi final : public Api {
     return {};
   }
 
+  Status zero(void* to, size_t size, Stream stream) override {
+    const Inside inside;
+    TRT_ET_TRY(enter("zero"));
+    std::shared_ptr<SimStream> queue;
+    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    const int device = queue->device();
+    TRT_ET_TRY(memory_.check(to, size, device, "destination"));
+    queue->enqueue([this, to, size, device] {
+      TRT_ET_TRY(memory_.check(to, size, device, "destination"));
+      std::memset(to, 0, size);
+      return Status{};
+    });
+    return {};
+  }
+
   Status copy_peer(void* to, int to_device, const void* from, int from_device, size_t size,
                    Stream stream) override {
     const Inside inside;

@@ -1,0 +1,52 @@
+// What the tests that drive delegates over the fake TensorRT have in common.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "../../../trt_et/runtime/include/trt_et/runtime.h"
+#include "check.h"
+#include "cuda/simulated.h"
+#include "delegate.h"
+#include "owned_tensor.h"
+
+namespace trt_et {
+
+using Bytes = std::vector<uint8_t>;
+
+// A blob around a plan (tests/runtime/tensorrt_fake/plan.h). With `ours`, a checksum and a sha256
+// that names it; else as Torch-TensorRT writes it.
+Bytes make_blob(const std::string& bindings, const std::string& plan, const std::string& more = "",
+                bool ours = true);
+
+// A float32 binding of a blob of ours, and one of Torch-TensorRT's.
+std::string binding(const char* name, const std::string& shape, bool is_input,
+                    const std::string& more = "");
+std::string foreign(const char* name, bool is_input);
+
+Status try_load(const Bytes& blob, std::unique_ptr<Delegate>* delegate,
+                const LoadOptions& options = {});
+std::unique_ptr<Delegate> load(const Bytes& blob, const LoadOptions& options = {});
+Status call(Delegate& delegate, std::vector<executorch::runtime::EValue*> values);
+
+// Of the simulated GPUs.
+uint64_t counter(const char* name);
+trt_et_sim_stats stats();
+
+// Planned memory of a GPU with values, freed at the end.
+struct Device {
+  Device(size_t count, int index, float value);
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device();
+
+  void write();
+  float read(size_t at);
+
+  int device;
+  std::vector<float> values;
+  uint8_t* base = nullptr;
+  uint8_t* data = nullptr;
+};
+
+}  // namespace trt_et

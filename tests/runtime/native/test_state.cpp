@@ -1,0 +1,159 @@
+// State that stays on the GPU: a buffer and the place of its new value are the same planned memory.
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "device_allocator.h"
+#include "heap_count.h"
+#include "leaf_support.h"
+#include "tests.h"
+
+using namespace trt_et;
+using executorch::runtime::FreeableBuffer;
+using executorch::runtime::Span;
+
+namespace {
+
+// An engine that writes the new state before it has read all of the old one.
+Bytes state_blob() {
+  return make_blob(binding("new", "8", true) + "," + binding("state", "8", true) + "," +
+                       binding("next", "8", false) + "," + binding("out", "8", false),
+                   "fake\ninput new float32 8\ninput state float32 8\noutput next float32 8\n"
+                   "output out float32 8\nsum next state new\nsum out state new\n");
+}
+
+uint64_t host_bytes(const trt_et_sim_stats& stats) { return stats.bytes_h2d + stats.bytes_d2h; }
+
+// Every call adds 1 to the state and returns the state after it.
+void test_in_place(bool graphs) {
+  LoadOptions options;
+  options.cuda_graphs = graphs;
+  const auto delegate = load(state_blob(), options);
+  Device one(8, 0, 1.0F), state(8, 0, 0.0F), out(8, 0, 0.0F);
+  OwnedTensor a({8}, one.data), b({8}, state.data), c({8}, out.data);
+  std::vector<EValue*> values = {&a.value, &b.value, &b.value, &c.value};
+  const Span<EValue*> arguments(values.data(), values.size());
+  for (int i = 1; i <= 5; ++i) {
+    CHECK_OK(delegate->execute(arguments));
+    CHECK(out.read(3) == static_cast<float>(i) && state.read(7) == static_cast<float>(i));
+  }
+  const trt_et_sim_stats before = stats();
+  {
+    const HeapCount heap;
+    for (int i = 0; i < 10; ++i) CHECK_OK(delegate->execute(arguments));
+    CHECK(heap.count() == 0);
+  }
+  const trt_et_sim_stats after = stats();
+  CHECK(after.calls - before.calls == (graphs ? 30u : 40u));
+  CHECK(after.copies_d2d - before.copies_d2d == (graphs ? 0u : 10u));
+  CHECK(host_bytes(after) == host_bytes(before) && after.mallocs == before.mallocs);
+  CHECK(after.synchronizations == before.synchronizations);
+  CHECK(out.read(0) == 15.0F && state.read(0) == 15.0F);
+}
+
+// The same delegate with its state elsewhere, and then partly on an input: what was found out about
+// one set of addresses is not believed of another.
+void test_moving_state() {
+  const auto delegate = load(state_blob());
+  Device one(8, 0, 1.0F), state(160, 0, 0.0F), other(8, 0, 5.0F), out(8, 0, 0.0F);
+  OwnedTensor a({8}, one.data), b({8}, state.data), c({8}, out.data), d({8}, other.data);
+  for (int i = 1; i <= 4; ++i) {
+    CHECK_OK(call(*delegate, {&a.value, &b.value, &d.value, &c.value}));
+    CHECK(out.read(2) == 1.0F && other.read(2) == 1.0F && state.read(2) == 0.0F);
+  }
+  for (int i = 1; i <= 4; ++i) {
+    CHECK_OK(call(*delegate, {&a.value, &d.value, &d.value, &c.value}));
+    CHECK(out.read(2) == 1.0F + static_cast<float>(i) && other.read(2) == out.read(2));
+  }
+  for (int i = 1; i <= 4; ++i) {
+    CHECK_OK(call(*delegate, {&a.value, &b.value, &b.value, &c.value}));
+    CHECK(out.read(2) == static_cast<float>(i) && state.read(2) == static_cast<float>(i));
+  }
+  // A longer output that begins before its input and ends in it, and one behind all of it.
+  const auto wide = load(make_blob(
+      binding("x", "8", true) + "," + binding("n", "1", true) + "," + binding("y", "72", false) +
+          "," + binding("z", "8", false),
+      "fake\ninput x float32 8\ninput n float32 1\noutput y float32 72\noutput z float32 8\n"
+      "scale y n 9\nscale z x 2\n"));
+  OwnedTensor n({1}, one.data), y({72}, state.data), x({8}, state.data + 256);
+  OwnedTensor behind({8}, state.data + 256 + 256), z({8}, out.data);
+  for (int i = 0; i < 4; ++i) {
+    state.values.assign(160, 3.0F);
+    state.write();
+    CHECK_OK(call(*wide, {&x.value, &n.value, &y.value, &z.value}));
+    CHECK(out.read(7) == 6.0F && state.read(71) == 9.0F && state.read(72) == 3.0F);
+    const trt_et_sim_stats before = stats();
+    CHECK_OK(call(*wide, {&behind.value, &n.value, &y.value, &z.value}));
+    CHECK(stats().copies_d2d == before.copies_d2d);
+  }
+}
+
+// Where the blob says that the engine works in place there is nothing to copy.
+void test_declared_alias() {
+  const auto delegate = load(
+      make_blob(foreign("new", true) + "," + foreign("cache", true) + "," + foreign("next", false),
+                "fake\ninput new float32 8\ninput cache float32 8\noutput next float32 8\n"
+                "alias next cache\nsum next cache new\n",
+                ",\"aliased_io\":[{\"output\":\"next\",\"input\":\"cache\"}]", false));
+  Device one(8, 0, 1.0F), cache(8, 0, 0.0F);
+  OwnedTensor a({8}, one.data), b({8}, cache.data);
+  const trt_et_sim_stats before = stats();
+  for (int i = 0; i < 5; ++i) CHECK_OK(call(*delegate, {&a.value, &b.value, &b.value}));
+  CHECK(stats().copies_d2d == before.copies_d2d && stats().mallocs == before.mallocs);
+  CHECK(cache.read(5) == 5.0F);
+}
+
+// Planned memory begins at zero, whatever was there.
+void test_planned_memory_is_zero() {
+  for (const size_t size : {size_t{1}, size_t{1000}, size_t{1} << 20}) {
+    for (int round = 0; round < 3; ++round) {
+      auto memory = cuda_allocator().allocate(size, 1, 16);
+      CHECK(memory.ok());
+      const auto* bytes = static_cast<const uint8_t*>(*memory);
+      CHECK(std::count(bytes, bytes + size, 0) == static_cast<std::ptrdiff_t>(size));
+      cuda_allocator().deallocate(*memory, 1);
+    }
+  }
+  // Where that fails there is no memory, and none is lost.
+  const trt_et_sim_stats before = stats();
+  for (uint64_t n = 1;; ++n) {
+    (void)cuda::simulator_fail_after(n);
+    auto memory = cuda_allocator().allocate(64, 0, 16);
+    const bool done = cuda::simulator_fail_after(0) > 0;
+    if (memory.ok()) cuda_allocator().deallocate(*memory, 0);
+    CHECK(stats().live_bytes[0] == before.live_bytes[0]);
+    if (done) break;
+  }
+}
+
+}  // namespace
+
+void test_state() {
+  test_in_place(true);
+  test_in_place(false);
+  test_moving_state();
+  test_declared_alias();
+  test_planned_memory_is_zero();
+}
+
+// A reference engine: (cache[16], x[2, 8]) to (cache as [2, 8], cache + x as [16]).
+void test_reference_state(const char* blob_file) {
+  std::ifstream file(blob_file, std::ios::binary);
+  const Bytes blob((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  CHECK(!blob.empty());
+  FreeableBuffer buffer(blob.data(), blob.size(), nullptr);
+  std::unique_ptr<Delegate> delegate;
+  CHECK_OK(Delegate::create(&buffer, {}, &delegate));
+  Device cache(16, 0, 0.0F), one(16, 0, 1.0F), old(16, 0, 0.0F);
+  OwnedTensor a({16}, cache.data), b({2, 8}, one.data), c({2, 8}, old.data);
+  CHECK_OK(call(*delegate, {&a.value, &b.value, &c.value, &a.value}));
+  const trt_et_sim_stats before = stats();
+  for (int i = 0; i < 9; ++i) {
+    CHECK_OK(call(*delegate, {&a.value, &b.value, &c.value, &a.value}));
+  }
+  const trt_et_sim_stats after = stats();
+  CHECK(host_bytes(after) == host_bytes(before) && after.mallocs == before.mallocs);
+  // As TensorRT would have it: the kernels' own order is not relied on.
+  CHECK(after.copies_d2d - before.copies_d2d == 9);
+  CHECK(cache.read(15) == 10.0F && old.read(15) == 9.0F);
+}
