@@ -1,20 +1,60 @@
+#include <cstdio>
+#include <cstring>
 #include <vector>
 
 #include "check.h"
 #include "crc32c.h"
 #include "tests.h"
 
+using namespace trt_et;
+
+namespace {
+
+// Bit by bit, from the polynomial: what all forms are held to.
+uint32_t from_the_definition(uint32_t crc, const uint8_t* data, size_t size) {
+  crc = ~crc;
+  for (size_t i = 0; i < size; ++i) {
+    crc ^= data[i];
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? 0x82F63B78u : 0);
+  }
+  return ~crc;
+}
+
+}  // namespace
+
 void test_crc32c() {
-  CHECK(trt_et::crc32c(0, "123456789", 9) == 0xE3069283u);
-  CHECK(trt_et::crc32c_portable(0, "123456789", 9) == 0xE3069283u);
+  // RFC 3720, B.4, and the usual check value.
+  uint8_t zeros[32] = {}, ones[32], rising[32];
+  std::memset(ones, 0xFF, sizeof ones);
+  for (uint8_t i = 0; i < 32; ++i) rising[i] = i;
   std::vector<uint8_t> bytes(40000);
   uint32_t state = 1;
   for (uint8_t& byte : bytes)
     byte = static_cast<uint8_t>((state = state * 1664525 + 1013904223) >> 24);
-  // All lengths around the block sizes, at every alignment.
-  for (size_t size = 0; size + 8 < bytes.size(); size += size < 300 ? 1 : 997) {
-    const size_t at = size % 8;
-    CHECK(trt_et::crc32c(7, bytes.data() + at, size) ==
-          trt_et::crc32c_portable(7, bytes.data() + at, size));
+  const std::vector<Crc32cForm>& forms = crc32c_forms();
+  CHECK(std::strcmp(forms.back().name, "portable") == 0);
+  for (const Crc32cForm& form : forms) {
+    std::printf("crc32c: %s\n", form.name);
+    CHECK(form.function(0, "123456789", 9) == 0xE3069283u);
+    CHECK(form.function(0, zeros, 32) == 0x8A9136AAu);
+    CHECK(form.function(0, ones, 32) == 0x62A8AB43u);
+    CHECK(form.function(0, rising, 32) == 0x46DD794Eu);
+    // All lengths up to three blocks of the widest form, at every alignment to a vector, and longer
+    // ones.
+    for (size_t size = 0; size + 64 < bytes.size(); size += size < 1600 ? 1 : 997) {
+      const size_t at = size * 7 % 64;
+      const uint32_t expected = from_the_definition(7, bytes.data() + at, size);
+      CHECK(form.function(7, bytes.data() + at, size) == expected);
+      // In two parts.
+      const size_t first = size * 5 / 9;
+      const uint32_t begun = form.function(7, bytes.data() + at, first);
+      CHECK(form.function(begun, bytes.data() + at + first, size - first) == expected);
+    }
+    for (size_t at = 0; at < 64; ++at) {
+      CHECK(form.function(0, bytes.data() + at, 1500) ==
+            from_the_definition(0, bytes.data() + at, 1500));
+    }
   }
+  CHECK(crc32c(9, bytes.data(), bytes.size()) ==
+        from_the_definition(9, bytes.data(), bytes.size()));
 }

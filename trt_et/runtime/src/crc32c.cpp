@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "crc32c_fold.h"
+
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #elif defined(__aarch64__) && defined(__linux__)
@@ -122,20 +124,48 @@ TRT_ET_CRC_TARGET uint32_t by_instruction(uint32_t crc, const uint8_t* p, size_t
   return crc;
 }
 
+template <Fold (*find)()>
+uint32_t by_folding(uint32_t crc, const uint8_t* p, size_t size) {
+  static const Fold fold = find();
+  if (size < kFoldedBytes) return by_instruction(crc, p, size);
+  uint8_t folded[kFoldedBytes];
+  const size_t done = fold(crc, p, size, folded);
+  return by_instruction(by_instruction(0, folded, sizeof folded), p + done, size - done);
+}
+
 #endif
+
+// Inside, a CRC is inverted.
+template <uint32_t (*form)(uint32_t, const uint8_t*, size_t)>
+uint32_t inverted(uint32_t crc, const void* data, size_t size) {
+  return ~form(~crc, static_cast<const uint8_t*>(data), size);
+}
+
+std::vector<Crc32cForm> find_forms() {
+  std::vector<Crc32cForm> forms;
+#if defined(__x86_64__) || (defined(__aarch64__) && defined(__linux__))
+  if (has_crc_instruction()) {
+    if (find_fold_512() != nullptr)
+      forms.push_back({"fold 512", inverted<by_folding<find_fold_512>>});
+    if (find_fold_256() != nullptr)
+      forms.push_back({"fold 256", inverted<by_folding<find_fold_256>>});
+    forms.push_back({"instruction", inverted<by_instruction>});
+  }
+#endif
+  forms.push_back({"portable", inverted<slice_by_8>});
+  return forms;
+}
 
 }  // namespace
 
-uint32_t crc32c_portable(uint32_t crc, const void* data, size_t size) {
-  return ~slice_by_8(~crc, static_cast<const uint8_t*>(data), size);
+const std::vector<Crc32cForm>& crc32c_forms() {
+  static const auto* forms = new std::vector<Crc32cForm>(find_forms());
+  return *forms;
 }
 
 uint32_t crc32c(uint32_t crc, const void* data, size_t size) {
-#if defined(__x86_64__) || (defined(__aarch64__) && defined(__linux__))
-  static const bool fast = has_crc_instruction();
-  if (fast) return ~by_instruction(~crc, static_cast<const uint8_t*>(data), size);
-#endif
-  return crc32c_portable(crc, data, size);
+  static const auto fastest = crc32c_forms().front().function;
+  return fastest(crc, data, size);
 }
 
 }  // namespace trt_et
