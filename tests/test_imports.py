@@ -37,6 +37,7 @@ def test_public_names():
         "BuilderError",
         "BuilderUnavailable",
         "DeviceIdError",
+        "EngineCache",
         "OptionError",
         "PartitionError",
         "PluginError",

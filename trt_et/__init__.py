@@ -31,6 +31,7 @@ from trt_et.errors import (
 
 if TYPE_CHECKING:
     from trt_et.backend import TensorRTBackend
+    from trt_et.engine_cache import EngineCache
     from trt_et.partitioner import TensorRTPartitioner
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ __all__ = [
     "BuilderError",
     "BuilderUnavailable",
     "DeviceIdError",
+    "EngineCache",
     "OptionError",
     "PartitionError",
     "PluginError",
@@ -62,4 +64,8 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
         from trt_et.backend import TensorRTBackend
 
         return TensorRTBackend
+    if name == "EngineCache":
+        from trt_et.engine_cache import EngineCache
+
+        return EngineCache
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

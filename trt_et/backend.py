@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from typing import final
 
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch.export import ExportedProgram
 
-from trt_et.builders import BuildOptions, BuildRequest, make_builder
-from trt_et.edge_dialect import qualified_name
-from trt_et.engine_info import EngineInfo, decode_blob
-from trt_et.errors import (
-    BackendConflictError,
-    BlobError,
-    BuilderError,
-    BuilderUnavailable,
-    OptionError,
-    PartitionError,
-)
-from trt_et.lowering import LoweredPartition, lower_partition
+from trt_et.builders import BuildOptions, make_builder
+from trt_et.builds import build_engines
+from trt_et.errors import BackendConflictError
 from trt_et.partition_specs import PartitionPlan, PartitionSpecs
-from trt_et.shapes import UnboundedDimension
 from trt_et.target_device import explicit_device, parse_device, resolve_target_device
 
 __all__ = ["TensorRTBackend", "check_no_conflict"]
-
-_log = logging.getLogger(__name__)
 
 
 @final
@@ -60,37 +47,42 @@ class TensorRTBackend(BackendDetails):
         Raises:
             PartitionError: The engine could not be built, or is not one for this partition.
         """
-        plan = _plan_of(compile_specs)
-        try:
-            lowered = lower_partition(edge_program, plan.name)
-            blob = plan.builder.build(
-                BuildRequest(plan.name, lowered, plan.device_id, plan.options)
-            )
-            info = _checked(blob, lowered)
-        except (BuilderUnavailable, OptionError):
-            raise
-        except PartitionError:
-            raise
-        except Exception as error:
-            # A builder may be anybody's: whatever it raises is reported with the partition.
-            raise PartitionError(
-                f"builder {plan.builder.name!r} failed on {_describe(plan, edge_program)}: "
-                f"{error if isinstance(error, _TOLD) else f'{type(error).__name__}: {error}'}"
-            ) from error
-        resolve_target_device(plan.name, blob, compile_specs)
-        _log.info(
-            "partition %s: %s engine for cuda:%s, %d bytes, %d inputs, %d outputs",
-            plan.name,
-            info.builder or "foreign",
-            info.device_id,
-            len(blob),
-            len(info.inputs),
-            len(info.outputs),
-        )
-        return PreprocessResult(processed_bytes=blob)
+        (result,) = _preprocess([(edge_program, compile_specs)])
+        return result
+
+    @classmethod
+    def preprocess_multimethod(
+        cls,
+        edge_programs: dict[str, list[ExportedProgram]],
+        compile_specs: dict[str, list[list[CompileSpec]]],
+    ) -> dict[str, list[PreprocessResult]]:
+        """Build the engines of all partitions of all methods, each distinct one once.
+
+        Args:
+            edge_programs: The partitions of each method, as for :meth:`preprocess`.
+            compile_specs: Their lists of compile specs.
+
+        Raises:
+            PartitionError: As for :meth:`preprocess`.
+        """
+        partitions = [
+            pair
+            for method, programs in edge_programs.items()
+            for pair in zip(programs, compile_specs[method], strict=True)
+        ]
+        results = iter(_preprocess(partitions))
+        return {method: [next(results) for _ in edge_programs[method]] for method in edge_programs}
 
 
-_TOLD = (BuilderError, BlobError, UnboundedDimension)
+def _preprocess(
+    partitions: list[tuple[ExportedProgram, list[CompileSpec]]],
+) -> list[PreprocessResult]:
+    plans = [_plan_of(specs) for _, specs in partitions]
+    programs = [program for program, _ in partitions]
+    engines = build_engines(list(zip(programs, plans, strict=True)))
+    for plan, engine, (_, specs) in zip(plans, engines, partitions, strict=True):
+        resolve_target_device(plan.name, engine.blob, specs)
+    return [PreprocessResult(processed_bytes=engine.blob) for engine in engines]
 
 
 def check_no_conflict() -> None:
@@ -122,34 +114,3 @@ def _plan_of(compile_specs: list[CompileSpec]) -> PartitionPlan:
     pinned = explicit_device(compile_specs)
     device_id = 0 if pinned is None else parse_device(pinned.decode(errors="replace"))
     return PartitionPlan("program", make_builder("auto"), device_id, BuildOptions())
-
-
-def _checked(blob: object, lowered: LoweredPartition) -> EngineInfo:
-    """The metadata of what a builder returned, if it is an engine for this partition."""
-    if not isinstance(blob, bytes):
-        raise BuilderError(f"it returned {type(blob).__name__}, not the bytes of an engine blob")
-    info = decode_blob(blob).info
-    for what, found, expected in (
-        ("inputs", info.inputs, lowered.inputs),
-        ("outputs", info.outputs, lowered.outputs),
-    ):
-        if len(found) != len(expected):
-            raise BuilderError(f"its engine has {len(found)} {what}; expected {len(expected)}")
-        for index, (have, want) in enumerate(zip(found, expected, strict=True)):
-            # A foreign blob names bindings only; what it does not say cannot be compared.
-            if (have.dtype and have.dtype != want.dtype) or (
-                have.dtype and have.shape != want.shape
-            ):
-                raise BuilderError(
-                    f"its engine's {what[:-1]} {index} ({have.name}) is {have.dtype} "
-                    f"{list(have.shape)}; expected {want.dtype} {list(want.shape)}"
-                )
-    return info
-
-
-def _describe(plan: PartitionPlan, program: ExportedProgram) -> str:
-    names = [qualified_name(n) for n in program.graph.nodes if n.op == "call_function"]
-    counted = {name: names.count(name) for name in dict.fromkeys(names)}
-    shown = [name if n == 1 else f"{name} x{n}" for name, n in list(counted.items())[:12]]
-    more = f" and {len(counted) - 12} more" if len(counted) > 12 else ""
-    return f"partition {plan.name} ({len(names)} nodes: {', '.join(shown)}{more})"

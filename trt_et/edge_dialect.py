@@ -60,6 +60,9 @@ def to_aten(source: Graph) -> AtenGraph:
     for node in source.nodes:
         if node.op != "call_function":
             nodes[node] = graph.node_copy(node, lambda n: nodes[n])
+            # Signatures know placeholders by name, and fx renames those that shadow a builtin
+            # (``input``, which is what torch.nn's own modules call theirs).
+            nodes[node].name = node.name
             continue
         value = _first_result(node)
         if value is not None and value in nodes:

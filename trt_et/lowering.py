@@ -57,12 +57,15 @@ class LoweredPartition:
             after its placeholder: ``input0``, ``input1``, ...
         outputs: One binding for each output, in order, named ``output0``, ``output1``, ...
         names: For every node of the program's graph, its name in the Edge program.
+        sources: The Edge program's own weights and constants, by the placeholder's name. They may
+            be laid out otherwise than :attr:`constants`, which are contiguous.
     """
 
     program: ExportedProgram
     inputs: tuple[Binding, ...]
     outputs: tuple[Binding, ...]
     names: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     @property
     def bindings(self) -> tuple[Binding, ...]:
@@ -106,19 +109,22 @@ def lower_partition(edge_program: ExportedProgram, partition: str) -> LoweredPar
     _contiguous_constants(graph, users)
     graph.lint()
     renamed = canonical(graph, _signature(edge_program, graph, sizes), users)
+    state = renamed.values(edge_program.state_dict)
+    constants = renamed.values(edge_program.constants)
+    tensors = {k: v for k, v in (state | constants).items() if isinstance(v, torch.Tensor)}
     module = GraphModule(torch.nn.Module(), renamed.graph)
     program = ExportedProgram(
         root=module,
         graph=renamed.graph,
         graph_signature=renamed.signature,
-        state_dict=_dense(renamed.values(edge_program.state_dict)),
+        state_dict=_dense(state),
         range_constraints=edge_program.range_constraints,
         module_call_graph=_call_graph(edge_program, len(inputs)),
         example_inputs=None,
-        constants=_dense(renamed.values(edge_program.constants)),
+        constants=_dense(constants),
         verifiers=[Verifier],
     )
-    return LoweredPartition(program, inputs, outputs, renamed.names)
+    return LoweredPartition(program, inputs, outputs, renamed.names, tensors)
 
 
 def _contiguous_input(graph: Graph, node: Node, name: str, partition: str) -> Binding:

@@ -14,7 +14,9 @@ from typing import Any
 
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 
+from trt_et.build_runner import BuildRunner
 from trt_et.builders.protocol import BuildOptions, EngineBuilder
+from trt_et.engine_cache import EngineCache
 
 __all__ = ["PartitionPlan", "PartitionSpecs"]
 
@@ -28,12 +30,16 @@ class PartitionPlan:
         builder: What builds its engine.
         device_id: The GPU to build for.
         options: What the caller asked of the engine.
+        cache: Where engines are kept; None: nowhere.
+        runner: Where the engine is built; None: in this process.
     """
 
     name: str
     builder: EngineBuilder
     device_id: int
     options: BuildOptions
+    cache: EngineCache | None = None
+    runner: BuildRunner | None = None
 
 
 class PartitionSpecs(list[CompileSpec]):

@@ -16,6 +16,7 @@ from torch.fx import Node
 from trt_et.backend import TensorRTBackend, check_no_conflict
 from trt_et.builders import BuildOptions, EngineBuilder, make_builder
 from trt_et.claims import refusal_for
+from trt_et.engine_cache import CacheChoice, choose_cache
 from trt_et.errors import OptionError, PartitionError
 from trt_et.grouping import group_nodes, tag_constants
 from trt_et.operator_support import Exclusion, OperatorSupport, kept_whole
@@ -50,6 +51,9 @@ class TensorRTPartitioner(Partitioner):
             asked about the exported program's nodes and about the Edge program's.
         full_graph: Refuse to lower a program of which anything stays out.
         settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
+        cache: Keep engines on disk, and take them from there: True (the user's cache folder), a
+            folder, or an :class:`trt_et.EngineCache`. None: what the environment variable
+            ``TRT_ET_CACHE`` says, by default no cache.
 
     Attributes:
         report: What the last :meth:`partition` decided; None before.
@@ -72,6 +76,7 @@ class TensorRTPartitioner(Partitioner):
         excluded_ops: Collection[Exclusion] = (),
         full_graph: bool = False,
         settings: Mapping[str, Any] | None = None,
+        cache: CacheChoice = None,
     ) -> None:
         super().__init__()
         check_no_conflict()
@@ -85,6 +90,7 @@ class TensorRTPartitioner(Partitioner):
         self._min_block_size = min_block_size
         self._excluded = tuple(excluded_ops)
         self._full_graph = full_graph
+        self._cache = choose_cache(cache)
         self._device = self._checked_device(device)
         self.report: PartitionReport | None = None
 
@@ -141,7 +147,13 @@ class TensorRTPartitioner(Partitioner):
 
     def _specs(self, partition: Partition) -> PartitionSpecs:
         device = self._device(partition) if callable(self._device) else self._device
-        plan = PartitionPlan(partition.name, self._builder, parse_device(device), self._options)
+        plan = PartitionPlan(
+            partition.name,
+            self._builder,
+            parse_device(device),
+            self._options,
+            cache=self._cache,
+        )
         return PartitionSpecs(self._compile_specs, plan)
 
     def _checked_device(self, device: DeviceChoice | None) -> DeviceChoice:

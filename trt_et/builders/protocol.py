@@ -86,7 +86,12 @@ class BuildRequest:
 
 @runtime_checkable
 class EngineBuilder(Protocol):
-    """Builds one engine for one partition."""
+    """Builds one engine for one partition.
+
+    A builder whose engines may be kept in the engine cache has a method more, ``fingerprint() ->
+    str``: everything besides the request that decides what :meth:`build` returns, such as library
+    versions, without importing those libraries. An empty string, or no such method: not cached.
+    """
 
     @property
     def name(self) -> str:

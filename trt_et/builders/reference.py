@@ -21,6 +21,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from trt_et.builders.host import target_platform
+from trt_et.builders.libraries import fingerprint_of
 from trt_et.builders.protocol import BuildRequest
 from trt_et.engine_info import REFERENCE_BUILDER, EngineInfo, encode_blob
 from trt_et.errors import BuilderError
@@ -34,6 +35,10 @@ class ReferenceBuilder:
     """Builds engines that ExecuTorch's CPU kernels run."""
 
     name = REFERENCE_BUILDER
+
+    def fingerprint(self) -> str:
+        """See :class:`trt_et.builders.EngineBuilder`."""
+        return fingerprint_of(tensorrt=False)
 
     def build(self, request: BuildRequest) -> bytes:
         """See :meth:`trt_et.builders.EngineBuilder.build`."""

@@ -6,6 +6,7 @@ import torch
 
 from trt_et.blob_writer import BlobWriter
 from trt_et.builders.host import target_platform
+from trt_et.builders.libraries import fingerprint_of, has_foreign_converters
 from trt_et.builders.network import build_network
 from trt_et.builders.protocol import BuildRequest
 from trt_et.engine_info import EngineInfo
@@ -18,6 +19,17 @@ class TensorRTBuilder:
     """Builds TensorRT engines, which TensorRT tunes on the very GPU that they are for."""
 
     name = "tensorrt"
+
+    def fingerprint(self) -> str:
+        """See :class:`trt_et.builders.EngineBuilder`; empty where no GPU is at hand.
+
+        TensorRT tunes an engine on its GPU, so each of them is named.
+        """
+        if has_foreign_converters() or not torch.cuda.is_available():
+            return ""
+        gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+        names = [f"cuda:{i} {gpu.name} {gpu.major}.{gpu.minor}" for i, gpu in enumerate(gpus)]
+        return fingerprint_of(*names, f"cuda {torch.version.cuda}", tensorrt=True)
 
     def build(self, request: BuildRequest) -> bytes:
         """See :meth:`trt_et.builders.EngineBuilder.build`."""

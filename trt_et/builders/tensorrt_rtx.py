@@ -6,6 +6,7 @@ from typing import Any
 
 from trt_et.blob_writer import BlobWriter
 from trt_et.builders.host import target_platform
+from trt_et.builders.libraries import fingerprint_of, has_foreign_converters
 from trt_et.builders.network import Network, build_network
 from trt_et.builders.protocol import BuildRequest
 from trt_et.builders.rewrites import add_bias_behind_split
@@ -23,6 +24,10 @@ class TensorRTRTXBuilder:
     """
 
     name = "tensorrt_rtx"
+
+    def fingerprint(self) -> str:
+        """See :class:`trt_et.builders.EngineBuilder`."""
+        return "" if has_foreign_converters() else fingerprint_of(tensorrt=True)
 
     def build(self, request: BuildRequest) -> bytes:
         """See :meth:`trt_et.builders.EngineBuilder.build`."""

@@ -1,0 +1,286 @@
+"""All engines of an export: each distinct one is built once, or taken from the cache.
+
+A partition is lowered, compared with those before it, looked up, and built, and only then the next
+one is lowered; what a builder needed is dropped as soon as its engine is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.export import ExportedProgram
+
+from trt_et.build_runner import BuildJob, BuildRunner, InThisProcess, explained
+from trt_et.builders.protocol import BuildRequest
+from trt_et.edge_dialect import qualified_name
+from trt_et.engine_cache import Claim, EngineCache
+from trt_et.engine_info import EngineInfo, decode_blob
+from trt_et.engine_key import WeightDigests, engine_key, fingerprint, memory_of, request_digest
+from trt_et.errors import BlobError, BuilderError
+from trt_et.lowering import LoweredPartition, lower_partition
+from trt_et.partition_specs import PartitionPlan
+
+__all__ = ["Engine", "build_engines"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Engine:
+    """An engine, and the partitions that share it.
+
+    Attributes:
+        partition: The first partition that needed it.
+        blob: Its blob.
+        info: The blob's metadata.
+        origin: ``"built"`` or ``"cached"``.
+    """
+
+    partition: str
+    blob: bytes
+    info: EngineInfo
+    origin: str
+
+
+def build_engines(partitions: Sequence[tuple[ExportedProgram, PartitionPlan]]) -> list[Engine]:
+    """The engine of every partition, in order; equal partitions share one.
+
+    Args:
+        partitions: Edge dialect, with real weights, and how to build them. They are not changed.
+
+    Raises:
+        PartitionError: An engine could not be built, or is not one for its partition.
+    """
+    session = _Session()
+    wanted = [_Wanted(program, plan) for program, plan in partitions]
+    try:
+        for runner, group in _by_runner(wanted):
+            session.build(runner, group)
+    finally:
+        session.close()
+    return [_engine_of(item) for item in wanted]
+
+
+@dataclass(eq=False)
+class _Wanted:
+    """A partition whose engine is wanted."""
+
+    program: ExportedProgram
+    plan: PartitionPlan
+    engine: Engine | None = None
+    same_as: _Wanted | None = None
+    weights: Mapping[str, torch.Tensor] | None = None
+
+    def explain(self, error: Exception) -> Exception:
+        return explained(error, self.plan.builder, _describe(self.plan, self.program))
+
+
+@dataclass(eq=False)
+class _Pending:
+    """An engine that is being built, or that another process is building."""
+
+    wanted: _Wanted
+    job: BuildJob
+    key: str = ""
+    claim: Claim | None = None
+
+
+class _Session:
+    """One export's builds: what was seen, what is being built, which claims are held."""
+
+    def __init__(self) -> None:
+        self._digests = WeightDigests()
+        self._seen: dict[tuple[int, str], list[_Wanted]] = {}
+        self._pending: dict[BuildJob, _Pending] = {}
+        self._elsewhere: list[_Pending] = []
+
+    def build(self, runner: BuildRunner, group: Iterable[_Wanted]) -> None:
+        """Build what has to be built of these partitions."""
+        self._run(runner, self._jobs(group))
+        # Only now, without a claim of our own: two processes that wait for each other's engine
+        # while they hold one would wait for ever.
+        while self._elsewhere:
+            self._run(runner, self._waited_for(self._elsewhere.pop(0)))
+
+    def close(self) -> None:
+        """Give all claims back."""
+        for pending in self._pending.values():
+            if pending.claim is not None:
+                pending.claim.release()
+        self._pending.clear()
+
+    def _run(self, runner: BuildRunner, jobs: Iterator[BuildJob]) -> None:
+        with contextlib.ExitStack() as stack:
+            results = runner.run(jobs)
+            if hasattr(results, "close"):
+                stack.callback(results.close)
+            for job, blob in results:
+                self._finish(self._pending.pop(job), blob)
+                del job, blob  # The next partition is lowered with this one's memory given back.
+        if self._pending:
+            raise BuilderError(
+                f"{type(runner).__name__} gave no engine for "
+                + ", ".join(pending.wanted.plan.name for pending in self._pending.values())
+            )
+
+    def _jobs(self, group: Iterable[_Wanted]) -> Iterator[BuildJob]:
+        for wanted in group:
+            try:
+                job = self._job(wanted)
+            except Exception as error:
+                # Lowering meets whatever users export; it is reported with the partition.
+                raise wanted.explain(error) from error
+            if job is not None:
+                yield job
+            del job
+
+    def _job(self, wanted: _Wanted) -> BuildJob | None:
+        """What has to be built for a partition; None where its engine is there, or on its way."""
+        plan = wanted.plan
+        lowered = lower_partition(wanted.program, plan.name)
+        request = BuildRequest(plan.name, lowered, plan.device_id, plan.options)
+        digest = request_digest(request)
+        if digest is not None and self._is_known(wanted, digest, lowered.sources):
+            return None
+        job = BuildJob(plan.builder, request, _describe(plan, wanted.program))
+        pending = _Pending(wanted, job)
+        who = fingerprint(plan.builder) if plan.cache is not None and digest is not None else ""
+        if plan.cache is not None and digest is not None and who:
+            weights = self._digests.of(lowered.sources)
+            pending.key = engine_key(plan.builder.name, who, digest, weights)
+            if self._load(pending, plan.cache):
+                return None
+            pending.claim = plan.cache.claim(pending.key, wait=False)
+            if pending.claim is None:
+                self._elsewhere.append(pending)
+                return None
+            if self._load(pending, plan.cache):  # Stored since we looked.
+                pending.claim.release()
+                return None
+        self._pending[job] = pending
+        return job
+
+    def _waited_for(self, pending: _Pending) -> Iterator[BuildJob]:
+        cache = pending.wanted.plan.cache
+        assert cache is not None
+        _log.info("partition %s: another process builds its engine", pending.wanted.plan.name)
+        pending.claim = cache.claim(pending.key, wait=True)
+        self._pending[pending.job] = pending
+        if self._load(pending, cache):
+            del self._pending[pending.job]
+            if pending.claim is not None:
+                pending.claim.release()
+            return
+        yield pending.job
+
+    def _is_known(self, wanted: _Wanted, digest: str, weights: Mapping[str, torch.Tensor]) -> bool:
+        """Whether an equal partition was seen; weights are read only where all else is equal."""
+        wanted.weights = weights
+        others = self._seen.setdefault((id(wanted.plan.builder), digest), [])
+        for other in others:
+            if other.weights is not None and self._equal(weights, other.weights):
+                wanted.same_as = other
+                wanted.weights = None
+                return True
+        others.append(wanted)
+        return False
+
+    def _equal(self, a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor]) -> bool:
+        if all(memory_of(a[name]) == memory_of(b[name]) for name in a):
+            return True
+        return self._digests.of(a) == self._digests.of(b)
+
+    def _load(self, pending: _Pending, cache: EngineCache) -> bool:
+        blob = cache.load(pending.key)
+        if blob is None:
+            return False
+        try:
+            # The cache has checked every byte.
+            info = _checked(blob, pending.job.request.lowered, verify=False)
+        except (BlobError, BuilderError) as error:
+            cache.discard(pending.key, str(error))
+            return False
+        self._set(pending.wanted, blob, info, "cached")
+        return True
+
+    def _finish(self, pending: _Pending, blob: bytes) -> None:
+        try:
+            info = _checked(blob, pending.job.request.lowered)
+        except Exception as error:
+            raise pending.job.failed(error) from error
+        else:
+            if pending.claim is not None and _is_of_this_machine(info, pending.job):
+                pending.claim.store(blob)
+            self._set(pending.wanted, blob, info, "built")
+        finally:
+            if pending.claim is not None:
+                pending.claim.release()
+
+    def _set(self, wanted: _Wanted, blob: bytes, info: EngineInfo, origin: str) -> None:
+        name = wanted.plan.name
+        wanted.engine = Engine(name, blob, info, origin)
+        _log.info(
+            "partition %s: %s engine for cuda:%s, %s, %d bytes, %d inputs, %d outputs",
+            name,
+            info.builder or "foreign",
+            info.device_id,
+            origin,
+            len(blob),
+            len(info.inputs),
+            len(info.outputs),
+        )
+
+
+def _by_runner(wanted: list[_Wanted]) -> list[tuple[BuildRunner, list[_Wanted]]]:
+    here = InThisProcess()
+    groups: dict[int, tuple[BuildRunner, list[_Wanted]]] = {}
+    for item in wanted:
+        runner = item.plan.runner or here
+        groups.setdefault(id(runner), (runner, []))[1].append(item)
+    return list(groups.values())
+
+
+def _engine_of(wanted: _Wanted) -> Engine:
+    found = wanted if wanted.same_as is None else wanted.same_as
+    assert found.engine is not None
+    return found.engine
+
+
+def _is_of_this_machine(info: EngineInfo, job: BuildJob) -> bool:
+    """Whether an engine fits what its key says: another machine may have another GPU."""
+    return not info.gpu_name or info.gpu_name in fingerprint(job.builder)
+
+
+def _checked(blob: object, lowered: LoweredPartition, *, verify: bool = True) -> EngineInfo:
+    """The metadata of what a builder returned, if it is an engine for this partition."""
+    if not isinstance(blob, bytes):
+        raise BuilderError(f"it returned {type(blob).__name__}, not the bytes of an engine blob")
+    info = decode_blob(blob, verify=verify).info
+    for what, found, expected in (
+        ("inputs", info.inputs, lowered.inputs),
+        ("outputs", info.outputs, lowered.outputs),
+    ):
+        if len(found) != len(expected):
+            raise BuilderError(f"its engine has {len(found)} {what}; expected {len(expected)}")
+        for index, (have, want) in enumerate(zip(found, expected, strict=True)):
+            # A foreign blob names bindings only; what it does not say cannot be compared.
+            if (have.dtype and have.dtype != want.dtype) or (
+                have.dtype and have.shape != want.shape
+            ):
+                raise BuilderError(
+                    f"its engine's {what[:-1]} {index} ({have.name}) is {have.dtype} "
+                    f"{list(have.shape)}; expected {want.dtype} {list(want.shape)}"
+                )
+    return info
+
+
+def _describe(plan: PartitionPlan, program: ExportedProgram) -> str:
+    names = [qualified_name(n) for n in program.graph.nodes if n.op == "call_function"]
+    counted = {name: names.count(name) for name in dict.fromkeys(names)}
+    shown = [name if n == 1 else f"{name} x{n}" for name, n in list(counted.items())[:12]]
+    more = f" and {len(counted) - 12} more" if len(counted) > 12 else ""
+    return f"partition {plan.name} ({len(names)} nodes: {', '.join(shown)}{more})"

@@ -1,0 +1,134 @@
+"""The key of an engine: equal keys, equal engines.
+
+A key covers what a builder is given (graph, weights, shapes, options, device) and what it is (its
+:meth:`fingerprint`). Weights count by content.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import logging
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import torch
+
+from trt_et.builders.protocol import BuildOptions, BuildRequest, EngineBuilder
+from trt_et.graph_text import NoText, SymbolNames, partition_text, value_text
+
+__all__ = ["WeightDigests", "engine_key", "fingerprint", "memory_of", "request_digest"]
+
+_VERSION: Final = "trt-et engine key 1"
+_CHUNK: Final = 16 << 20
+_log = logging.getLogger(__name__)
+
+
+def fingerprint(builder: EngineBuilder) -> str:
+    """What a builder says of itself for a key; empty where its engines must not be cached."""
+    ask = getattr(builder, "fingerprint", None)
+    return str(ask() or "") if callable(ask) else ""
+
+
+def request_digest(request: BuildRequest) -> str | None:
+    """A digest of all that a request says but its weights' contents; None where no text can say it.
+
+    Cheap: no weight is read.
+    """
+    try:
+        options = _options_text(request.options)
+        text = f"cuda:{request.device_id}\n{options}\n{partition_text(request.lowered)}"
+        return hashlib.sha256(text.encode()).hexdigest()
+    except NoText as error:
+        _log.debug("partition %s is not compared with others: %s", request.partition, error)
+        return None
+
+
+def engine_key(builder: str, who: str, request: str, weights: Mapping[str, str]) -> str:
+    """The key of an engine, 64 hex digits.
+
+    Args:
+        builder: The builder's name.
+        who: Its fingerprint.
+        request: What :func:`request_digest` says.
+        weights: The digest of each constant, by name.
+    """
+    digest = hashlib.sha256()
+    for part in (
+        _VERSION,
+        builder,
+        who,
+        request,
+        *(f"{k}={v}" for k, v in sorted(weights.items())),
+    ):
+        data = part.encode()
+        # With its length, so that no two lists of parts are the same bytes.
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+def _options_text(options: BuildOptions) -> str:
+    return value_text(vars(options), SymbolNames())
+
+
+class WeightDigests:
+    """Digests of tensors' contents; the same memory is read once.
+
+    The tensors must stay alive and unchanged for as long as this object is used.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], str] = {}
+
+    def of(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
+        """The SHA-256 of each tensor's dtype, shape and elements, by name."""
+        new = {memory_of(t): t for t in tensors.values() if memory_of(t) not in self._known}
+        if not new:
+            return {name: self._known[memory_of(tensor)] for name, tensor in tensors.items()}
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            # Chunks of all tensors side by side: hashing gives up the GIL, and one large tensor
+            # keeps every core busy too.
+            for memory, tensor in new.items():
+                self._known[memory] = _digest(tensor, pool)
+        return {name: self._known[memory_of(tensor)] for name, tensor in tensors.items()}
+
+
+def memory_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Where a tensor's elements are and how they are laid out; equal: the same elements."""
+    flags = (tensor.is_conj(), tensor.is_neg())
+    where = (str(tensor.device), tensor.data_ptr())
+    return (*where, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), flags)
+
+
+def _digest(tensor: torch.Tensor, pool: ThreadPoolExecutor) -> str:
+    head = f"{tensor.dtype} {list(tensor.shape)}"
+    if tensor.is_quantized:
+        head += f" {tensor.qscheme()} {_quantization(tensor)}"
+    digest = hashlib.sha256(head.encode())
+    # In the order of the dimensions whatever the strides are; a copy only where they differ.
+    dense = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    view = _bytes_of(dense)
+    chunks = [view[start : start + _CHUNK] for start in range(0, len(view), _CHUNK)]
+    for part in pool.map(lambda chunk: hashlib.sha256(chunk).digest(), chunks):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _quantization(tensor: torch.Tensor) -> str:
+    if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return f"{tensor.q_scale()!r} {tensor.q_zero_point()}"
+    scales, zeros = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
+    return f"{tensor.q_per_channel_axis()} {scales.tolist()} {zeros.tolist()}"
+
+
+def _bytes_of(dense: torch.Tensor) -> memoryview:
+    """The memory of a contiguous tensor, not copied; it must stay alive.
+
+    No dtype, rank or quantization that torch has is unknown to this, unlike to numpy.
+    """
+    size = dense.numel() * dense.element_size()
+    if not size:
+        return memoryview(b"")
+    return memoryview((ctypes.c_char * size).from_address(dense.data_ptr())).cast("B")
