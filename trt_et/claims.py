@@ -7,7 +7,9 @@ builder claim what ExecuTorch's CPU kernels run, and says so.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from functools import cache
 
 import torch
@@ -16,12 +18,36 @@ from torch.fx import Node
 
 from trt_et.builders import BuildOptions, EngineBuilder
 from trt_et.builders.factory import installed_flavour
+from trt_et.builders.libraries import fingerprint_of, has_foreign_converters
+from trt_et.claims_cache import ClaimsCache, Remembering
+from trt_et.engine_cache import EngineCache
 from trt_et.engine_info import REFERENCE_BUILDER
+from trt_et.graph_text import NoText, SymbolNames, value_text
 from trt_et.operator_support import Refusal
 
-__all__ = ["refusal_for"]
+__all__ = ["claims_for", "refusal_for"]
 
 _log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def claims_for(
+    builder: EngineBuilder, options: BuildOptions, cache: EngineCache | None
+) -> Iterator[Refusal]:
+    """:func:`refusal_for`, asking only what ``cache`` does not remember, and adding to it.
+
+    Raises:
+        OptionError: As :func:`refusal_for`.
+    """
+    fingerprint = _fingerprint(options) if cache is not None else ""
+    if cache is None or not fingerprint:
+        yield refusal_for(builder, options)
+        return
+    memory = ClaimsCache(cache.claims_folder, fingerprint)
+    asking = Remembering(memory, lambda: refusal_for(builder, options))
+    yield asking
+    if asking.asked and _uses_converters(builder):
+        memory.save()
 
 
 def refusal_for(builder: EngineBuilder, options: BuildOptions) -> Refusal:
@@ -30,13 +56,34 @@ def refusal_for(builder: EngineBuilder, options: BuildOptions) -> Refusal:
     Raises:
         OptionError: ``options`` has a setting that Torch-TensorRT does not know.
     """
-    if installed_flavour() is not None:
-        from trt_et.builders import converters, vendor
+    if _uses_converters(builder):
+        from trt_et.builders import converters
 
-        if builder.name != REFERENCE_BUILDER or vendor.is_importable():
-            return converters.make_refusal(options)
+        return converters.make_refusal(options)
     _say_once()
     return _kernel_refusal
+
+
+def _uses_converters(builder: EngineBuilder) -> bool:
+    """Whether Torch-TensorRT has the word; imports it."""
+    if installed_flavour() is None:
+        return False
+    from trt_et.builders import vendor
+
+    return builder.name != REFERENCE_BUILDER or vendor.is_importable()
+
+
+def _fingerprint(options: BuildOptions) -> str:
+    """What Torch-TensorRT's answers depend on; empty where they must not be remembered."""
+    if installed_flavour() is None or has_foreign_converters():
+        return ""
+    try:
+        settings = value_text(options.settings, SymbolNames())
+    except NoText:
+        return ""
+    # Some validators ask what the GPU can do.
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    return fingerprint_of(settings, gpu, tensorrt=True)
 
 
 @cache

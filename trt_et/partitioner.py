@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from trt_et.backend import TensorRTBackend, check_no_conflict
 from trt_et.builders import BuildOptions, EngineBuilder, make_builder
-from trt_et.claims import refusal_for
+from trt_et.claims import claims_for
 from trt_et.engine_cache import CacheChoice, choose_cache
 from trt_et.errors import OptionError, PartitionError
 from trt_et.grouping import group_nodes, tag_constants
@@ -119,9 +119,8 @@ class TensorRTPartitioner(Partitioner):
         return planner.report
 
     def _plan(self, program: ExportedProgram) -> list[tuple[Partition, list[Node]]]:
-        support = OperatorSupport(
-            program.graph, refusal_for(self._builder, self._options), self._excluded
-        )
+        with claims_for(self._builder, self._options, self._cache) as refusal:
+            support = OperatorSupport(program.graph, refusal, self._excluded)
         groups = group_nodes(program, support, self._min_block_size)
         parts = [describe_partition(program, index, nodes) for index, nodes in enumerate(groups)]
         self.report = make_report(program, parts, support)
@@ -131,7 +130,8 @@ class TensorRTPartitioner(Partitioner):
         self, ep: ExportedProgram
     ) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
         """The operators of this program that TensorRT takes whole, every one of their calls."""
-        return kept_whole(ep.graph, refusal_for(self._builder, self._options), self._excluded), None
+        with claims_for(self._builder, self._options, self._cache) as refusal:
+            return kept_whole(ep.graph, refusal, self._excluded), None
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
         """The program with dictionaries of its own for its weights and constants.
