@@ -142,7 +142,8 @@ class _Session:
         """What has to be built for a partition; None where its engine is there, or on its way."""
         plan = wanted.plan
         lowered = lower_partition(wanted.program, plan.name)
-        request = BuildRequest(plan.name, lowered, plan.device_id, plan.options)
+        timings = plan.cache.timings_folder if plan.cache is not None else None
+        request = BuildRequest(plan.name, lowered, plan.device_id, plan.options, timings)
         digest = request_digest(request)
         if digest is not None and self._is_known(wanted, digest, lowered.sources):
             return None

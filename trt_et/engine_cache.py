@@ -6,6 +6,7 @@
     <folder>/v1/partial/                   what is being written
     <folder>/v1/locks/                     one lock for every 4096th of the keys
     <folder>/v1/claims/                    which operators are taken (trt_et.claims_cache)
+    <folder>/v1/timings/                   TensorRT's timing caches
 
 An entry appears whole or not at all: it is written elsewhere, flushed to the disk, and moved into
 place. It is checked whenever it is read; what fails is thrown away and built again. Where the
@@ -116,6 +117,11 @@ class EngineCache:
         """Where it is remembered which operators are taken."""
         return self.folder / "v1" / "claims"
 
+    @property
+    def timings_folder(self) -> Path:
+        """Where TensorRT's timing caches are (``trt_et.builders.timing_cache``)."""
+        return self.folder / "v1" / "timings"
+
     def load(self, key: str) -> bytes | None:
         """The blob of that key, checked; None where there is none that is whole."""
         path = self._path(key)
@@ -190,7 +196,7 @@ class EngineCache:
     def clear(self) -> int:
         """Remove everything and return how many bytes that were."""
         freed = 0
-        for name in ("engines", "partial", "claims", "timing"):
+        for name in ("engines", "partial", "claims", "timings"):
             for path in self._folder(name).rglob("*"):
                 if path.is_file():
                     with contextlib.suppress(FileNotFoundError):

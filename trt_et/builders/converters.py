@@ -54,7 +54,13 @@ def make_settings(**options: Any) -> Any:  # noqa: ANN401
             f"{unknown[0]!r} is no field of Torch-TensorRT's CompilationSettings"
             + (f"; did you mean {' or '.join(close)}?" if close else "")
         )
-    chosen = {"min_block_size": 1, "device": trt.Device(gpu_id=0), **options}
+    # Its default timing cache is a file in /tmp that anybody may have written.
+    chosen = {
+        "min_block_size": 1,
+        "device": trt.Device(gpu_id=0),
+        "timing_cache_path": "",
+        **options,
+    }
     return CompilationSettings(**chosen)
 
 

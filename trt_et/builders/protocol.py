@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from trt_et.errors import OptionError
@@ -76,12 +77,14 @@ class BuildRequest:
         lowered: The partition in plain ATen, with its bindings.
         device_id: Index of the GPU that the engine is for.
         options: What the caller asked for.
+        timings: A folder where the builder may keep what it measures; None: none.
     """
 
     partition: str
     lowered: LoweredPartition
     device_id: int
     options: BuildOptions
+    timings: Path | None = None
 
 
 @runtime_checkable

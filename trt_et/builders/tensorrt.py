@@ -9,6 +9,7 @@ from trt_et.builders.host import target_platform
 from trt_et.builders.libraries import fingerprint_of, has_foreign_converters
 from trt_et.builders.network import build_network
 from trt_et.builders.protocol import BuildRequest
+from trt_et.builders.timing_cache import TimingCache
 from trt_et.engine_info import EngineInfo
 from trt_et.errors import BuilderUnavailable, OptionError
 
@@ -58,7 +59,17 @@ class TensorRTBuilder:
                 gpu_name=properties.name,
                 target_platform=target_platform(),
             )
+            timings = _timings(request, info)
+            timings.load(network.config)
             with BlobWriter(info) as writer:
                 network.serialize(request.partition, writer.write)
+                timings.save(network.config)
                 del network  # Its memory goes before the blob comes.
                 return writer.finish()
+
+
+def _timings(request: BuildRequest, info: EngineInfo) -> TimingCache:
+    """Our timing cache, unless the caller named Torch-TensorRT's own."""
+    folder = None if "timing_cache_path" in request.options.settings else request.timings
+    facts = (info.gpu_name, *info.compute_capabilities, info.library_version, info.target_platform)
+    return TimingCache(folder, "; ".join(facts))
