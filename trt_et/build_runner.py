@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -28,16 +28,16 @@ class BuildJob:
     Attributes:
         builder: What builds it.
         request: What to build.
-        description: The partition and its operators, in words.
+        describe: Says which partition it is, and its operators.
     """
 
     builder: EngineBuilder
     request: BuildRequest
-    description: str
+    describe: Callable[[], str]
 
     def failed(self, error: Exception) -> Exception:
         """What to raise (``from error``) where building raised ``error``."""
-        return explained(error, self.builder, self.description)
+        return explained(error, self.builder, self.describe())
 
 
 class BuildRunner(Protocol):

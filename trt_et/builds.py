@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch.export import ExportedProgram
@@ -147,7 +149,7 @@ class _Session:
         digest = request_digest(request)
         if digest is not None and self._is_known(wanted, digest, lowered.sources):
             return None
-        job = BuildJob(plan.builder, request, _describe(plan, wanted.program))
+        job = BuildJob(plan.builder, request, partial(_describe, plan, wanted.program))
         pending = _Pending(wanted, job)
         who = fingerprint(plan.builder) if plan.cache is not None and digest is not None else ""
         if plan.cache is not None and digest is not None and who:
@@ -281,7 +283,7 @@ def _checked(blob: object, lowered: LoweredPartition, *, verify: bool = True) ->
 
 def _describe(plan: PartitionPlan, program: ExportedProgram) -> str:
     names = [qualified_name(n) for n in program.graph.nodes if n.op == "call_function"]
-    counted = {name: names.count(name) for name in dict.fromkeys(names)}
+    counted = Counter(names)  # In order of appearance.
     shown = [name if n == 1 else f"{name} x{n}" for name, n in list(counted.items())[:12]]
     more = f" and {len(counted) - 12} more" if len(counted) > 12 else ""
     return f"partition {plan.name} ({len(names)} nodes: {', '.join(shown)}{more})"

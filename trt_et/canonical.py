@@ -71,11 +71,11 @@ def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[s
             new[node].meta["val"] = tree_map_only(torch.Tensor, _frozen, node.meta["val"])
     renamed.lint()
     by_old = {old.name: node.name for old, node in new.items()}
-    targets: dict[str, str] = {}
+    by_target: dict[str, str] = {}
     for spec in signature.input_specs:
-        if spec.target is not None and spec.target not in targets.values():
-            targets[by_old[spec.arg.name]] = spec.target
-    by_target = {old: name for name, old in targets.items()}
+        if spec.target is not None:
+            by_target.setdefault(spec.target, by_old[spec.arg.name])
+    targets = {name: old for old, name in by_target.items()}
     changed = ExportGraphSignature(
         input_specs=[_renamed(spec, by_old, by_target) for spec in signature.input_specs],
         output_specs=[_renamed(spec, by_old, by_target) for spec in signature.output_specs],

@@ -222,12 +222,12 @@ class EngineCache:
                 os.fsync(file.fileno())
             part.replace(path)
             _flush_folder(path.parent)
+            self._evict()
         except OSError as error:
             self._warn("written", error)
         finally:
             with contextlib.suppress(OSError):
                 part.unlink()
-        self._evict()
 
     def _evict(self) -> None:
         """Remove what was not used for longest until the rest fits.
