@@ -9,6 +9,7 @@ a release changes them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Graph, GraphModule, Node
 
 from trt_et.builders.converters import decompose, decomposed_operators, make_settings
+from trt_et.builders.monitor import BuildMonitor, interruptible
 from trt_et.builders.protocol import BuildRequest
 from trt_et.builders.vendor import quietly, without_gpu
 from trt_et.engine_info import Binding
@@ -48,27 +50,54 @@ class Network:
     config: Any
     interpreter: Any
 
-    def serialize(self, partition: str, write: Callable[[bytes | memoryview], int]) -> None:
+    def serialize(
+        self,
+        partition: str,
+        write: Callable[[bytes | memoryview], int],
+        monitor: BuildMonitor | None = None,
+        device: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
         """Build the engine and hand its bytes over, in pieces where this TensorRT can stream.
+
+        Ctrl-C, and ``monitor``, stop it at TensorRT's next step.
 
         Args:
             partition: The partition's name, for messages.
             write: Takes the pieces in order; what it raises ends the build and is raised here.
+            monitor: Follows the build.
+            device: Entered by the thread that builds; chooses its GPU.
 
         Raises:
             BuilderError: TensorRT refused.
+            BuildCancelled: The monitor stopped it.
         """
-        if hasattr(self.trt, "IStreamWriter"):
-            built = self._stream(write)
-        else:
-            host = self.builder.build_serialized_network(self.network, self.config)
-            built = host is not None
-            if built:
-                write(memoryview(host).cast("B"))
+        from trt_et.builders.tensorrt_monitor import TensorRTMonitor
+
+        monitor = monitor or BuildMonitor()
+        monitor.check()
+        listener = TensorRTMonitor(monitor)  # Kept until the build is over; TensorRT does not.
+        self.config.progress_monitor = listener
+        built = False
+
+        def build() -> None:
+            nonlocal built
+            with device():
+                built = self._build(write)
+
+        interruptible(build, monitor.cancel)
+        monitor.check()
         if not built:
             raise BuilderError(
                 f"TensorRT built no engine for partition {partition}; its log says why"
             )
+
+    def _build(self, write: Callable[[bytes | memoryview], int]) -> bool:
+        if hasattr(self.trt, "IStreamWriter"):
+            return self._stream(write)
+        host = self.builder.build_serialized_network(self.network, self.config)
+        if host is not None:
+            write(memoryview(host).cast("B"))
+        return host is not None
 
     def _stream(self, write: Callable[[bytes | memoryview], int]) -> bool:
         failures: list[BaseException] = []

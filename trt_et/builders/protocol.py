@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from trt_et.builders.monitor import BuildMonitor
 from trt_et.errors import OptionError
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class BuildRequest:
         device_id: Index of the GPU that the engine is for.
         options: What the caller asked for.
         timings: A folder where the builder may keep what it measures; None: none.
+        monitor: Where a builder may say how far it is, and sees whether it shall stop.
     """
 
     partition: str
@@ -85,6 +87,7 @@ class BuildRequest:
     device_id: int
     options: BuildOptions
     timings: Path | None = None
+    monitor: BuildMonitor = field(default_factory=BuildMonitor, compare=False, repr=False)
 
 
 @runtime_checkable

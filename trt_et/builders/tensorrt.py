@@ -62,7 +62,12 @@ class TensorRTBuilder:
             timings = _timings(request, info)
             timings.load(network.config)
             with BlobWriter(info) as writer:
-                network.serialize(request.partition, writer.write)
+                network.serialize(
+                    request.partition,
+                    writer.write,
+                    request.monitor,
+                    lambda: torch.cuda.device(request.device_id),
+                )
                 timings.save(network.config)
                 del network  # Its memory goes before the blob comes.
                 return writer.finish()

@@ -18,6 +18,7 @@ from unittest import mock
 
 import torch
 
+from trt_et.builders.tracing import TRACING
 from trt_et.errors import BuilderError
 
 __all__ = ["is_importable", "quietly", "torch_tensorrt", "without_gpu"]
@@ -36,11 +37,12 @@ class _DeclaredDevice:
 
 @contextlib.contextmanager
 def without_gpu() -> Iterator[None]:
-    """Answer Torch-TensorRT's questions about the GPU where there is none."""
-    if torch.cuda.is_available():
-        yield
-        return
+    """Answer Torch-TensorRT's questions about the GPU where there is none; one thread at a time."""
     with contextlib.ExitStack() as stack:
+        stack.enter_context(TRACING)
+        if torch.cuda.is_available():
+            yield
+            return
         device = _DeclaredDevice()
         answers: dict[str, Callable[..., Any]] = {
             "get_device_capability": lambda *_: (device.major, device.minor),
