@@ -22,7 +22,7 @@ def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_quick_start_of_the_readme_runs_and_agrees_with_eager(tmp_path):
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     done = python("-c", code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     numbers = [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", done.stdout)]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from executorch.exir import to_edge_transform_and_lower
+from executorch.exir import to_edge, to_edge_transform_and_lower
 from torch import nn
 from torch.export import Dim
 
 from tests.lowering_helpers import blobs, lower
 from tests.models import make
-from trt_et import TensorRTPartitioner
+from trt_et import OptionError, TensorRTPartitioner
+from trt_et.builders.network import build_network
+from trt_et.builders.tensorrt_rtx import TensorRTRTXBuilder
 from trt_et.engine_info import decode_blob
 from trt_et.inspection import inspect_program
 
@@ -79,3 +81,84 @@ def test_a_size_that_no_input_tensor_shows_stays_out():
     (method,) = inspect_program(lower(program, partitioner=partitioner))
     assert method.delegates == () or all(not d.problem for d in method.delegates)
     assert any("no tensor input" in reason for _, _, reason in partitioner.report.left_out)
+
+
+def two_profiles(name: str) -> list[dict]:
+    """One token at a time, or several."""
+    return [{name: {0: 1}}, {name: {0: (2, 4, 6)}}]
+
+
+def test_profiles_are_ranges_of_every_partition():
+    class Sums(nn.Module):
+        def forward(self, x):
+            return torch.cumsum(x * 2, 1) + x
+
+    program = torch.export.export(
+        Sums(), (torch.randn(4, 3),), dynamic_shapes=({0: Dim("n", max=8)},)
+    )
+    partitioner = TensorRTPartitioner(
+        builder="reference",
+        excluded_ops=["aten.cumsum"],
+        optimization_profiles=two_profiles("x"),
+    )
+    found = [decode_blob(blob).info for blob in blobs(lower(program, partitioner=partitioner))]
+    assert len(found) == 2
+    for binding in (binding for info in found for binding in info.bindings):
+        assert (binding.shape[0], binding.min_shape[0], binding.max_shape[0]) == (-1, 1, 6)
+        assert binding.opt_shape[0] == 1
+
+
+def test_an_engine_has_every_profile_that_was_asked_for():
+    seen = []
+
+    class Spy(TensorRTRTXBuilder):
+        def build(self, request):
+            seen.append((request.lowered.profiles, build_network(request).config))
+            return super().build(request)
+
+    lower(export_with_batch("mlp"), builder=Spy(), optimization_profiles=two_profiles("input_1"))
+    ((profiles, config),) = seen
+    assert profiles == (
+        {"input0": ((1, 16), (1, 16), (1, 16))},
+        {"input0": ((2, 16), (4, 16), (6, 16))},
+    )
+    assert config.num_optimization_profiles == 2
+
+
+def test_a_derived_size_follows_its_symbol_in_a_profile():
+    class Flat(nn.Module):
+        def forward(self, x):
+            return (x * 2).reshape(-1)
+
+    program = torch.export.export(
+        Flat(), (torch.randn(4, 3),), dynamic_shapes=({0: Dim("n", max=10)},)
+    )
+    (blob,) = blobs(lower(program, optimization_profiles=[{"x": {0: (2, 5, 7)}}]))
+    (output,) = decode_blob(blob).info.outputs
+    assert (output.min_shape, output.opt_shape, output.max_shape) == ((6,), (15,), (21,))
+
+
+@pytest.mark.parametrize(
+    ("profiles", "message"),
+    [
+        ([{"y": {0: 1}}], "tensor inputs are input_1"),
+        ([{"input_1": {1: 4}}], "always 16"),
+        ([{"input_1": {7: 4}}], "2 dimensions"),
+        ([{"input_1": {0: (1, 4, 9)}}], "exported for 1..8"),
+        ([{"input_1": {0: (4, 2, 8)}}], "smallest, best, largest"),
+        ([{"input_1": {0: 0}}], "smallest, best, largest"),
+        ([{"input_1": {0: True}}], "smallest, best, largest"),
+        ([{"input_1": {"0": 1}}], "no index"),
+        ([{"input_1": 3}], "expected a mapping"),
+        ({"input_1": {0: 1}}, "expected a sequence"),
+        ("input", "expected a sequence"),
+    ],
+)
+def test_an_impossible_profile_is_refused(profiles, message):
+    program = to_edge(export_with_batch("mlp")).exported_program()
+
+    def partition() -> None:
+        TensorRTPartitioner(builder="reference", optimization_profiles=profiles).partition(program)
+
+    with pytest.raises(OptionError, match=message):
+        partition()

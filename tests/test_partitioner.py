@@ -322,3 +322,34 @@ def test_a_builder_object_can_be_wrapped():
     builder = Counting()
     lower_case("split", builder=builder, excluded_ops=["aten.cumsum"])
     assert builder.built == 2
+
+
+@pytest.mark.parametrize(
+    "item",
+    ["aten.mul", "aten::mul", "aten.mul.Tensor", torch.ops.aten.mul, torch.ops.aten.mul.Tensor],
+    ids=str,
+)
+def test_an_operator_is_excluded_by_packet_overload_and_name(item):
+    class Sums(nn.Module):
+        def forward(self, x):
+            return (x + 1) * x - 2
+
+    program = torch.export.export(Sums(), (torch.randn(3),))
+    report = TensorRTPartitioner(builder="reference", excluded_ops=[item]).explain(program)
+    assert [operator for _, operator, _ in report.left_out] == ["aten::mul.Tensor"]
+
+
+def test_an_aten_operator_is_excluded_where_edge_calls_it_by_another_name():
+    class Views(nn.Module):
+        def forward(self, x):
+            return (x + 1).view(3, 2) * 2
+
+    program = torch.export.export(Views(), (torch.randn(2, 3),))
+    report = TensorRTPartitioner(builder="reference", excluded_ops=["aten.view"]).explain(program)
+    assert [operator for _, operator, _ in report.left_out] == ["aten::view_copy.default"]
+
+
+@pytest.mark.parametrize("item", ["aten.mull", "aten.mul.Tensro", "nonsense.op"])
+def test_an_operator_that_does_not_exist_is_refused(item):
+    with pytest.raises(OptionError, match=item):
+        TensorRTPartitioner(builder="reference", excluded_ops=[item])

@@ -77,7 +77,7 @@ def _dynamic():
 CASES = {"mlp": _mlp, "cnn": _cnn, "constants": _constants, "dynamic": _dynamic}
 
 
-def request_for(case: str, builder: str = "reference") -> BuildRequest:
+def request_for(case: str, builder: str = "reference", **options) -> BuildRequest:
     """The request that the backend makes for a model of one partition."""
     model, inputs, dynamic_shapes = CASES[case]()
     program = torch.export.export(model, inputs, dynamic_shapes=dynamic_shapes)
@@ -90,8 +90,9 @@ def request_for(case: str, builder: str = "reference") -> BuildRequest:
             found.append(request)
             raise BuilderError("that was all")
 
+    partitioner = TensorRTPartitioner(builder=Keep(), **options)
     with pytest.raises(PartitionError, match="that was all"):
-        to_edge_transform_and_lower(program, partitioner=[TensorRTPartitioner(builder=Keep())])
+        to_edge_transform_and_lower(program, partitioner=[partitioner])
     return found[0]
 
 
@@ -202,6 +203,13 @@ def test_symbols_and_node_names_survive(tmp_path):
     assert [(node.name, str(node.args)) for node in again.graph.nodes] == [
         (node.name, str(node.args)) for node in request.lowered.program.graph.nodes
     ]
+
+
+def test_optimization_profiles_survive(tmp_path):
+    request = request_for("dynamic", optimization_profiles=[{"x": {0: 1}}, {"x": {0: (2, 3, 8)}}])
+    again = unpack_request(packed(request, tmp_path)).lowered
+    assert again.profiles == request.lowered.profiles
+    assert again.profiles[1] == {"input0": ((2, 8), (3, 8), (8, 8))}
 
 
 class Failing:

@@ -21,7 +21,7 @@ from torch.fx import Graph, GraphModule, Node
 from trt_et.builders.converters import decompose, decomposed_operators, make_settings
 from trt_et.builders.monitor import BuildMonitor, interruptible
 from trt_et.builders.protocol import BuildRequest
-from trt_et.builders.vendor import quietly, without_gpu
+from trt_et.builders.vendor import logged_errors, quietly, without_gpu
 from trt_et.engine_info import Binding
 from trt_et.errors import BuilderError
 from trt_et.lowering import DTYPE_NAMES, LoweredPartition
@@ -84,11 +84,13 @@ class Network:
             with device():
                 built = self._build(write)
 
-        interruptible(build, monitor.cancel)
+        with logged_errors() as errors:
+            interruptible(build, monitor.cancel)
         monitor.check()
         if not built:
             raise BuilderError(
-                f"TensorRT built no engine for partition {partition}; its log says why"
+                f"TensorRT built no engine for partition {partition}: "
+                + (errors[0] if errors else "it does not say why")
             )
 
     def _build(self, write: Callable[[bytes | memoryview], int]) -> bool:
@@ -156,6 +158,8 @@ def _interpret(module: GraphModule, request: BuildRequest, settings: Any) -> Any
             compilation_settings=settings,
         )
         interpreter._construct_trt_network_def()
+        if request.lowered.profiles:
+            interpreter.optimization_profiles = _profiles(interpreter.builder, request.lowered)
     except Exception as error:
         # Converters raise whatever they meet; the cause goes along.
         node = getattr(locals().get("interpreter"), "_cur_node", None)
@@ -165,6 +169,16 @@ def _interpret(module: GraphModule, request: BuildRequest, settings: Any) -> Any
             + f": {type(error).__name__}: {error}"
         ) from error
     return interpreter
+
+
+def _profiles(builder: Any, lowered: LoweredPartition) -> list[Any]:  # noqa: ANN401
+    profiles = []
+    for shapes in lowered.profiles:
+        profile = builder.create_optimization_profile()
+        for name, (low, opt, high) in shapes.items():
+            profile.set_shape(name, low, opt, high)
+        profiles.append(profile)
+    return profiles
 
 
 def _original_name(node: Node, lowered: LoweredPartition) -> str:

@@ -33,7 +33,7 @@ from trt_et.builders.protocol import BuildOptions, BuildRequest, EngineBuilder
 from trt_et.builders.weights_file import StoredTensor, WeightsWriter, read_weights
 from trt_et.engine_info import Binding
 from trt_et.errors import BuilderError
-from trt_et.lowering import LoweredPartition
+from trt_et.lowering import LoweredPartition, ProfileShapes
 
 __all__ = ["BuildResult", "PortableRequest", "build_portable", "pack_request", "unpack_request"]
 
@@ -61,6 +61,7 @@ class PortableRequest:
         inputs: See :class:`trt_et.lowering.LoweredPartition`.
         outputs: Likewise.
         names: Likewise.
+        profiles: Likewise.
         weights: The file that holds the weights.
         state: The program's state dictionary in that file.
         constants: Its other constants.
@@ -78,6 +79,7 @@ class PortableRequest:
     inputs: tuple[Binding, ...] = field(repr=False)
     outputs: tuple[Binding, ...] = field(repr=False)
     names: Mapping[str, str] = field(repr=False)
+    profiles: tuple[ProfileShapes, ...] = field(repr=False)
     weights: str
     state: Mapping[str, StoredTensor] = field(repr=False)
     constants: Mapping[str, StoredTensor] = field(repr=False)
@@ -149,6 +151,7 @@ def pack_request(
         inputs=request.lowered.inputs,
         outputs=request.lowered.outputs,
         names=dict(request.lowered.names),
+        profiles=request.lowered.profiles,
         weights=str(weights.path),
         state=state,
         constants=constants,
@@ -170,7 +173,9 @@ def unpack_request(request: PortableRequest) -> BuildRequest:
     program = _with_nodes(torch.export.load(io.BytesIO(request.program)), request)
     program._state_dict = read_weights(Path(request.weights), request.state)
     program._constants = {**read_weights(Path(request.weights), request.constants)}
-    lowered = LoweredPartition(program, request.inputs, request.outputs, request.names)
+    lowered = LoweredPartition(
+        program, request.inputs, request.outputs, request.names, profiles=request.profiles
+    )
     return BuildRequest(
         request.partition,
         lowered,

@@ -57,6 +57,7 @@ class TensorRTBuilder:
                 library_version=str(network.trt.__version__),
                 compute_capabilities=(own,),
                 gpu_name=properties.name,
+                hardware_compatible=bool(request.options.settings.get("hardware_compatible")),
                 target_platform=target_platform(),
             )
             timings = _timings(request, info)
