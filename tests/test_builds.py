@@ -83,6 +83,19 @@ def test_weights_are_read_only_where_all_else_is_equal(monkeypatch):
         build_engines([(program(), plan(builder)), (other_weights(), plan(builder))])
 
 
+def test_partitions_are_looked_up_not_compared_one_by_one(monkeypatch):
+    asked = []
+    of = WeightDigests.of
+    monkeypatch.setattr(
+        WeightDigests, "of", lambda self, tensors: asked.append(tensors) or of(self, tensors)
+    )
+    builder = CheapBuilder()
+    programs = [export(nn.Linear(4, 4), X) for _ in range(12)]
+    build_engines([(p, plan(builder)) for p in [*programs, programs[3]]])
+    assert len(builder.built) == 12
+    assert len(asked) == 12
+
+
 def test_one_partition_after_the_other_is_in_memory():
     import gc
     import weakref
@@ -168,31 +181,20 @@ def test_two_processes_that_need_each_others_engines_do_not_wait_for_ever(tmp_pa
     cache = EngineCache(tmp_path)
     log = tmp_path / "log"
 
-    class Patient:
-        """Takes its second job when the other process has taken its first."""
+    class Slow(CheapBuilder):
+        def build(self, request):
+            time.sleep(0.3)
+            return super().build(request)
 
-        def run(self, jobs):
-            taken = []
-            for job in jobs:
-                taken.append(job)
-                if len(taken) == 1:
-                    barrier.wait(30)
-            for job in taken:
-                yield job, job.builder.build(job.request)
-
-    barrier = fork.Barrier(2)
-
-    def both(order):
+    def both(order, runner):
         programs = [program(), other_weights()][::order]
-        runner = Patient()
-        build_engines([(p, plan(CheapBuilder(log), cache, runner=runner)) for p in programs])
+        build_engines([(p, plan(Slow(log), cache, runner=runner)) for p in programs])
 
-    children = [fork.Process(target=both, args=(order,)) for order in (1, -1)]
+    children = [fork.Process(target=both, args=(order, Reversed())) for order in (1, -1)]
     for child in children:
         child.start()
     for child in children:
         child.join(60)
-        child.kill()
     assert [child.exitcode for child in children] == [0, 0]
     assert len(log.read_text().split()) == 2
 

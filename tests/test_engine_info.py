@@ -39,7 +39,7 @@ METADATA = (
     b'{"name":"output0","dtype":"float16","shape":[1,3],"is_input":false}],'
     b'"hardware_compatible":false,"device_id":2,"serialized_metadata":"",'
     b'"target_platform":"linux_x86_64","builder":"tensorrt_rtx","library_version":"1.5.0.114",'
-    b'"compute_capabilities":["8.6","12.0"],"gpu_name":"","sha256":"'
+    b'"compute_capabilities":["8.6","12.0"],"sha256":"'
     + hashlib.sha256(ENGINE).hexdigest().encode()
     + b'"}'
 )
@@ -69,13 +69,13 @@ def document(**changes: object) -> bytes:
 
 
 def test_the_bytes_are_exactly_these():
-    header = struct.pack("<4sIIIQ", b"TR01", 32, len(METADATA), 464, 37)
+    header = struct.pack("<4sIIIQ", b"TR01", 32, len(METADATA), 448, 37)
     blob = encode_blob(ENGINE, INFO)
-    assert len(METADATA) == 429
+    assert len(METADATA) == 415
     assert blob[:28] == header + b"\x01\x01\x00\x00"
-    assert blob[32:461] == METADATA
-    assert blob[461:464] == bytes(3)
-    assert blob[464:] == ENGINE
+    assert blob[32:447] == METADATA
+    assert blob[447:448] == bytes(1)
+    assert blob[448:] == ENGINE
     assert struct.unpack("<I", blob[28:32])[0] == crc32c(blob[:28] + bytes(4) + blob[32:])
 
 

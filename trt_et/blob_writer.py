@@ -60,6 +60,10 @@ class BlobWriter:
             BuilderError: The temporary file cannot hold it.
         """
         with _storing():
+            if self._start + self._size + len(piece) > _IN_MEMORY:
+                # Left to itself, the file would hold the piece in memory first; TensorRT's are
+                # 64 MiB, and come when it needs most.
+                self._file.rollover()
             self._file.write(piece)
         self._digest.update(piece)
         self._size += len(piece)

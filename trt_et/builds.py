@@ -75,7 +75,6 @@ class _Wanted:
     plan: PartitionPlan
     engine: Engine | None = None
     same_as: _Wanted | None = None
-    weights: Mapping[str, torch.Tensor] | None = None
 
     def explain(self, error: Exception) -> Exception:
         return explained(error, self.plan.builder, _describe(self.plan, self.program))
@@ -91,12 +90,44 @@ class _Pending:
     claim: Claim | None = None
 
 
+class _Alike:
+    """Partitions that are equal but for their weights, which are looked up and never compared."""
+
+    def __init__(self, digests: WeightDigests) -> None:
+        self._digests = digests
+        self._alive: list[Mapping[str, torch.Tensor]] = []
+        self._by_memory: dict[object, _Wanted] = {}
+        self._by_content: dict[object, _Wanted] = {}
+        self._unread: tuple[_Wanted, Mapping[str, torch.Tensor]] | None = None
+
+    def find_or_add(self, wanted: _Wanted, weights: Mapping[str, torch.Tensor]) -> _Wanted | None:
+        """The partition that had these weights before; None where this one is the first."""
+        memory = tuple(sorted((name, str(memory_of(tensor))) for name, tensor in weights.items()))
+        if not self._by_memory:
+            self._unread = (wanted, weights)
+            other = wanted
+        elif memory in self._by_memory:
+            return self._by_memory[memory]
+        else:
+            if self._unread is not None:
+                first, its_weights = self._unread
+                self._by_content[self._content(its_weights)] = first
+                self._unread = None
+            other = self._by_content.setdefault(self._content(weights), wanted)
+        self._alive.append(weights)  # Or its memory could become another's.
+        self._by_memory[memory] = other
+        return None if other is wanted else other
+
+    def _content(self, weights: Mapping[str, torch.Tensor]) -> object:
+        return tuple(sorted(self._digests.of(weights).items()))
+
+
 class _Session:
     """One export's builds: what was seen, what is being built, which claims are held."""
 
     def __init__(self) -> None:
         self._digests = WeightDigests()
-        self._seen: dict[tuple[int, str], list[_Wanted]] = {}
+        self._seen: dict[tuple[int, str], _Alike] = {}
         self._pending: dict[BuildJob, _Pending] = {}
         self._elsewhere: list[_Pending] = []
 
@@ -143,7 +174,7 @@ class _Session:
     def _job(self, wanted: _Wanted) -> BuildJob | None:
         """What has to be built for a partition; None where its engine is there, or on its way."""
         plan = wanted.plan
-        lowered = lower_partition(wanted.program, plan.name, plan.profiles)
+        lowered = lower_partition(wanted.program, plan.name)
         timings = plan.cache.timings_folder if plan.cache is not None else None
         request = BuildRequest(plan.name, lowered, plan.device_id, plan.options, timings)
         digest = request_digest(request)
@@ -182,20 +213,9 @@ class _Session:
 
     def _is_known(self, wanted: _Wanted, digest: str, weights: Mapping[str, torch.Tensor]) -> bool:
         """Whether an equal partition was seen; weights are read only where all else is equal."""
-        wanted.weights = weights
-        others = self._seen.setdefault((id(wanted.plan.builder), digest), [])
-        for other in others:
-            if other.weights is not None and self._equal(weights, other.weights):
-                wanted.same_as = other
-                wanted.weights = None
-                return True
-        others.append(wanted)
-        return False
-
-    def _equal(self, a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor]) -> bool:
-        if all(memory_of(a[name]) == memory_of(b[name]) for name in a):
-            return True
-        return self._digests.of(a) == self._digests.of(b)
+        alike = self._seen.setdefault((id(wanted.plan.builder), digest), _Alike(self._digests))
+        wanted.same_as = alike.find_or_add(wanted, weights)
+        return wanted.same_as is not None
 
     def _load(self, pending: _Pending, cache: EngineCache) -> bool:
         blob = cache.load(pending.key)

@@ -345,12 +345,15 @@ def _metadata_of(info: EngineInfo) -> dict[str, Any]:
         document["device_id"] = info.device_id
     document["serialized_metadata"] = info.serialized_metadata
     document["target_platform"] = info.target_platform
-    document["builder"] = info.builder
-    document["library_version"] = info.library_version
-    document["compute_capabilities"] = list(info.compute_capabilities)
-    document["gpu_name"] = info.gpu_name
-    document["sha256"] = info.sha256
-    return document
+    # Torch-TensorRT's reader gets all of its own keys; of ours, those that say something.
+    ours = {
+        "builder": info.builder,
+        "library_version": info.library_version,
+        "compute_capabilities": list(info.compute_capabilities),
+        "gpu_name": info.gpu_name,
+        "sha256": info.sha256,
+    }
+    return document | {key: value for key, value in ours.items() if value}
 
 
 def _binding_document(binding: Binding) -> dict[str, Any]:
