@@ -6,6 +6,8 @@
 # make test-native-tsan  the C++ tests under the thread sanitizer
 # make coverage ExecuTorch's backend test suite on this backend, XNNPACK and portable; docs/coverage.*
 # make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
+# make bench-aot         what exporting costs, next to its peers: benchmarks/results/aot.json; half an
+#                        hour on two cores. QUICK=1: small models, build/aot-quick.json
 # make clean    remove what the others made
 #
 # Everything is installed into .venv; a second run finds it there.
@@ -25,7 +27,7 @@ NATIVE_BLOB := build/native/blob
 FUZZ_MUTANTS ?= 1000000
 JOBS ?= 2
 
-.PHONY: bench-runtime coverage demo test test-native test-native-tsan lint clean setup
+.PHONY: bench-aot bench-runtime coverage demo test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -89,6 +91,9 @@ bench-runtime: $(INSTALLED)
 	  -DTRT_ET_BUILD_BENCHMARKS=ON -DTRT_ET_BUILD_TESTS=ON)
 	$(BIN)/python benchmarks/runtime.py --binary build/bench/benchmarks/native/trt_et_bench \
 	  --fake build/bench/tests/runtime/tensorrt_fake
+
+bench-aot: $(INSTALLED)
+	$(BIN)/python -m benchmarks.aot $(if $(QUICK),--quick)
 
 clean:
 	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

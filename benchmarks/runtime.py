@@ -9,19 +9,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import runtime_programs as programs
 import torch
+from figures import Figure, figure, machine
 
-Figure = dict[str, Any]
 GIB = 1 << 30
 CHECKSUM_SECONDS_PER_GIB = 0.06
 
@@ -54,13 +52,6 @@ class Bench:
 
     def export(self, name: str, *arguments: Any, **options: Any) -> Path:
         return programs.export(self.folder / f"{name}.pte", *arguments, **options)
-
-
-def figure(value: float | None, goal: float, ok: bool | None, how: str, **details: Any) -> Figure:
-    rounded = value if value is None else round(value, 4)
-    return {"value": rounded, "goal": goal, "ok": ok, "how": how} | (
-        {"details": details} if details else {}
-    )
 
 
 def load_time(bench: Bench) -> Figure:
@@ -197,24 +188,6 @@ def sharing(bench: Bench) -> Figure:
 
 def unmeasured(goal: float, what: str) -> Figure:
     return figure(None, goal, None, f"not measured: no GPU ({what})")
-
-
-def machine() -> dict[str, Any]:
-    cpu = platform.processor() or platform.machine()
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        cpu = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
-    return {
-        "cpu": cpu,
-        "cores": len(os.sched_getaffinity(0)),
-        "gpu": None,
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "torch": metadata.version("torch"),
-        "executorch": metadata.version("executorch"),
-    }
 
 
 def main() -> None:

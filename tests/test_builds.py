@@ -181,20 +181,31 @@ def test_two_processes_that_need_each_others_engines_do_not_wait_for_ever(tmp_pa
     cache = EngineCache(tmp_path)
     log = tmp_path / "log"
 
-    class Slow(CheapBuilder):
-        def build(self, request):
-            time.sleep(0.3)
-            return super().build(request)
+    class Patient:
+        """Takes its second job when the other process has taken its first."""
 
-    def both(order, runner):
+        def run(self, jobs):
+            taken = []
+            for job in jobs:
+                taken.append(job)
+                if len(taken) == 1:
+                    barrier.wait(30)
+            for job in taken:
+                yield job, job.builder.build(job.request)
+
+    barrier = fork.Barrier(2)
+
+    def both(order):
         programs = [program(), other_weights()][::order]
-        build_engines([(p, plan(Slow(log), cache, runner=runner)) for p in programs])
+        runner = Patient()
+        build_engines([(p, plan(CheapBuilder(log), cache, runner=runner)) for p in programs])
 
-    children = [fork.Process(target=both, args=(order, Reversed())) for order in (1, -1)]
+    children = [fork.Process(target=both, args=(order,)) for order in (1, -1)]
     for child in children:
         child.start()
     for child in children:
         child.join(60)
+        child.kill()
     assert [child.exitcode for child in children] == [0, 0]
     assert len(log.read_text().split()) == 2
 

@@ -15,6 +15,7 @@ that needs them, when it builds.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from trt_et.errors import (
@@ -32,6 +33,7 @@ from trt_et.errors import (
 if TYPE_CHECKING:
     from trt_et.backend import TensorRTBackend
     from trt_et.engine_cache import EngineCache
+    from trt_et.memory_planning import TensorRTMemoryPlanningPass
     from trt_et.partitioner import TensorRTPartitioner
 
 __version__ = "0.1.0"
@@ -47,25 +49,24 @@ __all__ = [
     "PartitionError",
     "PluginError",
     "TensorRTBackend",
+    "TensorRTMemoryPlanningPass",
     "TensorRTPartitioner",
     "TrtEtError",
     "__version__",
 ]
 
 
+# The partitioner needs torch and executorch.exir (seconds to import); a process that only runs
+# programs needs neither, and ``trt_et.runtime`` and ``trt_et.engine_info`` work without them.
+_LAZY = {
+    "EngineCache": "trt_et.engine_cache",
+    "TensorRTBackend": "trt_et.backend",
+    "TensorRTMemoryPlanningPass": "trt_et.memory_planning",
+    "TensorRTPartitioner": "trt_et.partitioner",
+}
+
+
 def __getattr__(name: str) -> Any:  # noqa: ANN401
-    # The partitioner needs torch and executorch.exir (seconds to import); a process that only runs
-    # programs needs neither, and ``trt_et.runtime`` and ``trt_et.engine_info`` work without them.
-    if name == "TensorRTPartitioner":
-        from trt_et.partitioner import TensorRTPartitioner
-
-        return TensorRTPartitioner
-    if name == "TensorRTBackend":
-        from trt_et.backend import TensorRTBackend
-
-        return TensorRTBackend
-    if name == "EngineCache":
-        from trt_et.engine_cache import EngineCache
-
-        return EngineCache
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

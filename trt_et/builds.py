@@ -174,7 +174,7 @@ class _Session:
     def _job(self, wanted: _Wanted) -> BuildJob | None:
         """What has to be built for a partition; None where its engine is there, or on its way."""
         plan = wanted.plan
-        lowered = lower_partition(wanted.program, plan.name)
+        lowered = lower_partition(wanted.program, plan.name, plan.profiles)
         timings = plan.cache.timings_folder if plan.cache is not None else None
         request = BuildRequest(plan.name, lowered, plan.device_id, plan.options, timings)
         digest = request_digest(request)

@@ -14,10 +14,8 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import ExportGraphSignature, InputSpec, OutputSpec
 from torch.fx import Graph, Node, map_arg
-from torch.utils._pytree import tree_map_only
 
 __all__ = ["Canonical", "canonical"]
 
@@ -68,7 +66,7 @@ def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[s
         target = name if node.op == "placeholder" else node.target
         new[node] = renamed.create_node(node.op, target, args, kwargs, name)
         if "val" in node.meta:
-            new[node].meta["val"] = tree_map_only(torch.Tensor, _frozen, node.meta["val"])
+            new[node].meta["val"] = node.meta["val"]
     renamed.lint()
     by_old = {old.name: node.name for old, node in new.items()}
     by_target: dict[str, str] = {}
@@ -85,11 +83,9 @@ def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[s
 
 
 def _frozen(value: Any) -> Any:  # noqa: ANN401
-    """The same memory without gradients; whether it has them depends on what came before it."""
-    if isinstance(value, torch.nn.Parameter) and not isinstance(value, FakeTensor):
+    """The same memory without gradients, which a builder that traces would carry on and write."""
+    if isinstance(value, torch.nn.Parameter):
         return torch.nn.Parameter(value.detach(), requires_grad=False)
-    if isinstance(value, torch.Tensor) and value.requires_grad:
-        return value.detach()
     return value
 
 

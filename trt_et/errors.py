@@ -7,6 +7,7 @@
     │   └── DeviceIdError         its device_id is missing or unreadable
     ├── BuilderError              an engine could not be built
     │   ├── BuilderUnavailable    the builder's packages or hardware are missing
+    │   ├── BuildCancelled        a build was stopped before it was done
     │   └── PartitionError        one partition failed; names it and its operators
     ├── BackendConflictError      another ``TensorRTBackend`` class is registered
     ├── OptionError               an option's value is wrong (also a ``ValueError``)
@@ -20,6 +21,7 @@ from __future__ import annotations
 __all__ = [
     "BackendConflictError",
     "BlobError",
+    "BuildCancelled",
     "BuilderError",
     "BuilderUnavailable",
     "DeviceIdError",
@@ -48,6 +50,10 @@ class BuilderError(TrtEtError):
 
 class BuilderUnavailable(BuilderError):
     """A builder cannot run here: a package or a GPU is missing."""
+
+
+class BuildCancelled(BuilderError):
+    """A build was asked to stop, and did."""
 
 
 class PartitionError(BuilderError):

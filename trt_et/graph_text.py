@@ -71,6 +71,7 @@ def partition_text(lowered: LoweredPartition) -> str:
         if spec.target is not None
     }
     lines = [repr(binding) for binding in lowered.bindings]
+    lines.append(value_text(lowered.profiles, symbols))
     for node in program.graph.nodes:
         value = value_text(node.meta.get("val"), symbols)
         call = value_text((node.args, dict(node.kwargs)), symbols)

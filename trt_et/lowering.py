@@ -6,7 +6,7 @@ builder makes a nested ExecuTorch program of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -22,10 +22,11 @@ from trt_et.canonical import canonical
 from trt_et.edge_dialect import to_aten
 from trt_et.engine_info import Binding
 from trt_et.errors import PartitionError
+from trt_et.profiles import OptimizationProfile
 from trt_et.shapes import shape_range
 from trt_et.sizes import replace_sizes
 
-__all__ = ["DTYPE_NAMES", "LoweredPartition", "lower_partition"]
+__all__ = ["DTYPE_NAMES", "LoweredPartition", "ProfileShapes", "lower_partition"]
 
 DTYPE_NAMES: Final[dict[torch.dtype, str]] = {
     torch.float32: "float32",
@@ -44,6 +45,11 @@ DTYPE_NAMES: Final[dict[torch.dtype, str]] = {
 _CONTIGUOUS: Final[dict[str, Any]] = {"memory_format": torch.contiguous_format}
 
 
+_Shape = tuple[int, ...]
+ProfileShapes = Mapping[str, tuple[_Shape, _Shape, _Shape]]
+"""Smallest, best tuned and largest shape of dynamic inputs, by name."""
+
+
 @dataclass(frozen=True)
 class LoweredPartition:
     """A partition that a builder can turn into an engine.
@@ -59,6 +65,8 @@ class LoweredPartition:
         names: For every node of the program's graph, its name in the Edge program.
         sources: The Edge program's own weights and constants, by the placeholder's name. They may
             be laid out otherwise than :attr:`constants`, which are contiguous.
+        profiles: The optimization profiles that were asked for: smallest, best tuned and largest
+            shape of every dynamic input, by name. Empty: one, of the bindings' ranges.
     """
 
     program: ExportedProgram
@@ -66,6 +74,7 @@ class LoweredPartition:
     outputs: tuple[Binding, ...]
     names: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    profiles: tuple[ProfileShapes, ...] = ()
 
     @property
     def bindings(self) -> tuple[Binding, ...]:
@@ -86,12 +95,17 @@ class LoweredPartition:
         return found
 
 
-def lower_partition(edge_program: ExportedProgram, partition: str) -> LoweredPartition:
+def lower_partition(
+    edge_program: ExportedProgram,
+    partition: str,
+    profiles: Sequence[OptimizationProfile] = (),
+) -> LoweredPartition:
     """Turn a partition of an Edge program into a plain ATen program.
 
     Args:
         edge_program: The partition, as ``BackendDetails.preprocess`` gets it; it is not changed.
         partition: Its name, for messages.
+        profiles: Ranges to tune an engine for; none: one profile, of the exported ranges.
 
     Raises:
         PartitionError: A boundary value is no tensor, or has a dtype that no engine takes.
@@ -102,10 +116,10 @@ def lower_partition(edge_program: ExportedProgram, partition: str) -> LoweredPar
     users -= sizes
     placeholders = [n for n in graph.nodes if n.op == "placeholder" and n.name in users]
     inputs = tuple(
-        _contiguous_input(graph, node, f"input{index}", partition)
+        _contiguous_input(graph, node, f"input{index}", partition, profiles)
         for index, node in enumerate(placeholders)
     )
-    outputs = _contiguous_outputs(graph, partition)
+    outputs = _contiguous_outputs(graph, partition, profiles)
     _contiguous_constants(graph, users)
     graph.lint()
     renamed = canonical(graph, _signature(edge_program, graph, sizes), users)
@@ -124,13 +138,27 @@ def lower_partition(edge_program: ExportedProgram, partition: str) -> LoweredPar
         constants=_dense(constants),
         verifiers=[Verifier],
     )
-    return LoweredPartition(program, inputs, outputs, renamed.names, tensors)
+    shapes = {
+        binding.name: node.meta["val"].shape
+        for binding, node in zip(inputs, placeholders, strict=True)
+        if binding.is_dynamic
+    }
+    tuned = tuple(
+        {name: _shapes(sizes, profile) for name, sizes in shapes.items()} for profile in profiles
+    )
+    return LoweredPartition(program, inputs, outputs, renamed.names, tensors, tuned)
 
 
-def _contiguous_input(graph: Graph, node: Node, name: str, partition: str) -> Binding:
+def _contiguous_input(
+    graph: Graph,
+    node: Node,
+    name: str,
+    partition: str,
+    profiles: Sequence[OptimizationProfile],
+) -> Binding:
     value = _boundary_tensor(node, partition, "input")
     order = _dim_order(value)
-    binding = _binding(name, value, order, is_input=True)
+    binding = _binding(name, value, order, profiles, is_input=True)
     if order is not None:
         with graph.inserting_after(node):
             inverse = [order.index(dim) for dim in range(len(order))]
@@ -165,7 +193,9 @@ def _dense_value(value: Any) -> Any:  # noqa: ANN401
     return dense
 
 
-def _contiguous_outputs(graph: Graph, partition: str) -> tuple[Binding, ...]:
+def _contiguous_outputs(
+    graph: Graph, partition: str, profiles: Sequence[OptimizationProfile]
+) -> tuple[Binding, ...]:
     output = next(node for node in reversed(graph.nodes) if node.op == "output")
     results: Sequence[object] = output.args[0]
     bindings, args = [], []
@@ -177,7 +207,7 @@ def _contiguous_outputs(graph: Graph, partition: str) -> tuple[Binding, ...]:
             )
         value = _boundary_tensor(result, partition, "output")
         order = _dim_order(value)
-        bindings.append(_binding(f"output{index}", value, order, is_input=False))
+        bindings.append(_binding(f"output{index}", value, order, profiles, is_input=False))
         if order is not None:
             with graph.inserting_before(output):
                 view = graph.call_function(torch.ops.aten.permute.default, (result, list(order)))
@@ -240,20 +270,31 @@ def _binding(
     name: str,
     value: torch.Tensor,
     order: tuple[int, ...] | None,
+    profiles: Sequence[OptimizationProfile],
     *,
     is_input: bool,
 ) -> Binding:
     sizes = [value.shape[dim] for dim in (order or range(value.dim()))]
-    ranges = [shape_range(size) for size in sizes]
-    shape = tuple(low if low == high else -1 for low, _, high in ranges)
-    dynamic = -1 in shape
-    return Binding(
-        name=name,
-        dtype=DTYPE_NAMES[value.dtype],
-        shape=shape,
-        is_input=is_input,
-        min_shape=tuple(low for low, _, _ in ranges) if dynamic else None,
-        opt_shape=tuple(opt for _, opt, _ in ranges) if dynamic else None,
-        max_shape=tuple(high for _, _, high in ranges) if dynamic else None,
-        dim_order=order,
+    low, opt, high = _shapes(sizes)
+    shape = tuple(small if small == large else -1 for small, large in zip(low, high, strict=True))
+    binding = Binding(name, DTYPE_NAMES[value.dtype], shape, is_input, dim_order=order)
+    if -1 not in shape:
+        return binding
+    if profiles:
+        lows, opts, highs = zip(*(_shapes(sizes, profile) for profile in profiles), strict=True)
+        low = tuple(min(each) for each in zip(*lows, strict=True))
+        high = tuple(max(each) for each in zip(*highs, strict=True))
+        opt = opts[0]
+    return replace(binding, min_shape=low, opt_shape=opt, max_shape=high)
+
+
+def _shapes(
+    sizes: Iterable[int | torch.SymInt], profile: OptimizationProfile | None = None
+) -> tuple[_Shape, _Shape, _Shape]:
+    """Smallest, best tuned and largest shape."""
+    ranges = [shape_range(size, profile.symbols if profile else None) for size in sizes]
+    return (
+        tuple(low for low, _, _ in ranges),
+        tuple(opt for _, opt, _ in ranges),
+        tuple(high for _, _, high in ranges),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, TypeGuard
+from typing import Final
 
 import torch
 from executorch.exir.delegate import executorch_call_delegate
@@ -14,6 +14,7 @@ from torch.fx import Graph, Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from trt_et.edge_dialect import aten_target, qualified_name, to_aten
+from trt_et.exclusions import Exclusions
 from trt_et.shapes import UnboundedDimension, shape_range
 
 __all__ = [
@@ -27,8 +28,6 @@ __all__ = [
 
 Refusal = Callable[[Node], str | None]
 """Why a node of a plain ATen graph is not taken; None where it is."""
-
-Exclusion = OpOverload | str | Callable[[Node], bool]
 
 _SIZES: Final = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -106,8 +105,7 @@ class OperatorSupport(OperatorSupportBase):
     Args:
         graph: Edge dialect (or ATen); not changed.
         refusal: The vendor's word on nodes of the equivalent ATen graph.
-        excluded: What the caller keeps out: operators (overloads, or names such as
-            ``"aten.add.Tensor"``), names of nodes, or functions from a node to whether it is out.
+        exclusions: What the caller keeps out.
         only: The operators to look at; None: all. Other nodes count as unsupported.
 
     Attributes:
@@ -118,13 +116,12 @@ class OperatorSupport(OperatorSupportBase):
         self,
         graph: Graph,
         refusal: Refusal,
-        excluded: Collection[Exclusion] = (),
+        exclusions: Exclusions | None = None,
         only: Collection[OpOverload] | None = None,
     ) -> None:
         self._equivalent: Mapping[Node, Node] = to_aten(graph).nodes
         self._refusal = refusal
-        self._excluded = {_operator_name(item) for item in excluded if not _is_function(item)}
-        self._excluding = [item for item in excluded if _is_function(item)]
+        self._exclusions = exclusions or Exclusions()
         self.reasons: dict[Node, str] = {}
         self._supported: set[Node] = set()
         for node in graph.nodes:
@@ -156,10 +153,9 @@ class OperatorSupport(OperatorSupportBase):
             return "control flow stays on the CPU"
         if not isinstance(target, OpOverload) or isinstance(node.meta.get("val"), _SIZES):
             return "it computes a size, not a tensor"
-        if _operator_name(target) in self._excluded or str(target) in self._excluded:
-            return "its operator is excluded by the caller"
-        if node.name in self._excluded or any(excludes(node) for excludes in self._excluding):
-            return "it is excluded by the caller"
+        excluded = self._exclusions.reason(node, target)
+        if excluded is not None:
+            return excluded
         if _draws_random_numbers(node, target):
             # Torch-TensorRT's converters draw the numbers once, when the engine is built.
             return "it draws random numbers, which an engine would freeze"
@@ -237,7 +233,7 @@ def _reason_for_sizes(sizes: Iterable[int | torch.SymInt]) -> str | None:
 
 
 def kept_whole(
-    graph: Graph, refusal: Refusal, excluded: Collection[Exclusion] = ()
+    graph: Graph, refusal: Refusal, exclusions: Exclusions | None = None
 ) -> list[OpOverload]:
     """The operators in an ATen graph that must not be decomposed, since an engine takes them whole.
 
@@ -247,7 +243,7 @@ def kept_whole(
     candidates = {op for op in KEPT_WHOLE if any(node.target is op for node in graph.nodes)}
     if not candidates:
         return []
-    support = OperatorSupport(graph, refusal, excluded, candidates)
+    support = OperatorSupport(graph, refusal, exclusions, candidates)
     refused = {node.target for node in support.reasons}
     return [op for op in KEPT_WHOLE if op in candidates and op not in refused]
 
@@ -264,16 +260,6 @@ def is_compute(nodes: Iterable[Node]) -> bool:
         and qualified_name(node).rpartition(".")[0] not in _VIEWS
         for node in nodes
     )
-
-
-def _is_function(item: object) -> TypeGuard[Callable[[Node], bool]]:
-    return callable(item) and not isinstance(item, OpOverload)
-
-
-def _operator_name(item: object) -> str:
-    """``aten.add.Tensor`` for the overload, for that string, and for ``aten::add.Tensor``."""
-    name = str(item).replace("::", ".")
-    return name if name.count(".") > 1 or not name.startswith("aten.") else f"{name}.default"
 
 
 def _flatten(values: Iterable[object]) -> Iterable[object]:

@@ -17,6 +17,7 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from trt_et.build_runner import BuildRunner
 from trt_et.builders.protocol import BuildOptions, EngineBuilder
 from trt_et.engine_cache import EngineCache
+from trt_et.profiles import OptimizationProfile
 
 __all__ = ["PartitionPlan", "PartitionSpecs"]
 
@@ -32,6 +33,7 @@ class PartitionPlan:
         options: What the caller asked of the engine.
         cache: Where engines are kept; None: nowhere.
         runner: Where the engine is built; None: in this process.
+        profiles: Ranges of the program's symbols to tune the engine for.
     """
 
     name: str
@@ -40,6 +42,7 @@ class PartitionPlan:
     options: BuildOptions
     cache: EngineCache | None = None
     runner: BuildRunner | None = None
+    profiles: tuple[OptimizationProfile, ...] = ()
 
 
 class PartitionSpecs(list[CompileSpec]):

@@ -18,9 +18,16 @@ from trt_et.builders import BuildOptions, EngineBuilder, make_builder
 from trt_et.claims import claims_for
 from trt_et.engine_cache import CacheChoice, choose_cache
 from trt_et.errors import OptionError, PartitionError
+from trt_et.exclusions import Exclusion, Exclusions
 from trt_et.grouping import group_nodes, tag_constants
-from trt_et.operator_support import Exclusion, OperatorSupport, kept_whole
+from trt_et.operator_support import OperatorSupport, kept_whole
 from trt_et.partition_specs import PartitionPlan, PartitionSpecs
+from trt_et.profiles import (
+    OptimizationProfile,
+    ProfileOption,
+    check_profiles,
+    resolve_profiles,
+)
 from trt_et.report import Partition, PartitionReport, describe_partition, make_report
 from trt_et.target_device import explicit_device, parse_device
 
@@ -46,10 +53,20 @@ class TensorRTPartitioner(Partitioner):
         optimization_level: TensorRT's builder optimization level, 0 to 5.
         min_block_size: Smallest number of operators worth an engine. Partitions that hold an
             operator without a CPU kernel are built however small they are.
-        excluded_ops: What to leave to the CPU: operators (overloads, or names such as
-            ``"aten.add.Tensor"``), names of nodes, or functions from a node to a bool. They are
-            asked about the exported program's nodes and about the Edge program's.
+        excluded_ops: What to leave to the CPU: operators (overloads, packets, or names such as
+            ``"aten.mul"`` and ``"aten.mul.Tensor"``), names of nodes, or functions from a node to a
+            bool. They are asked about the exported program's nodes and about the Edge program's.
         full_graph: Refuse to lower a program of which anything stays out.
+        optimization_profiles: Ranges of dynamic dimensions to tune engines for, each a mapping from
+            the name of an input to its dimensions: ``[{"tokens": {1: 1}}, {"tokens": {1: (2, 64,
+            512)}}]`` for one token, and for 2 to 512, best at 64. At run time the first that fits
+            is used. None: one profile, of the exported ranges, best at the exported sizes.
+        workspace_size: Bytes of scratch memory that TensorRT may use; None: all.
+        hardware_compatible: Engines for all GPUs from Ampere on (TensorRT-RTX's always are).
+        version_compatible: Engines that later TensorRT versions run too, also its lean runtime.
+        refittable: Engines whose weights TensorRT's refitter can replace.
+        weight_streaming: Engines that may keep weights in host memory (the compile spec and load
+            option ``weight_streaming_budget`` says how much).
         settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
         cache: Keep engines on disk, and take them from there: True (the user's cache folder), a
             folder, or an :class:`trt_et.EngineCache`. None: what the environment variable
@@ -75,6 +92,12 @@ class TensorRTPartitioner(Partitioner):
         min_block_size: int = 1,
         excluded_ops: Collection[Exclusion] = (),
         full_graph: bool = False,
+        optimization_profiles: Sequence[ProfileOption] = (),
+        workspace_size: int | None = None,
+        hardware_compatible: bool = False,
+        version_compatible: bool = False,
+        refittable: bool = False,
+        weight_streaming: bool = False,
         settings: Mapping[str, Any] | None = None,
         cache: CacheChoice = None,
     ) -> None:
@@ -82,13 +105,21 @@ class TensorRTPartitioner(Partitioner):
         check_no_conflict()
         if type(min_block_size) is not int or min_block_size < 1:
             raise OptionError(f"min_block_size is {min_block_size!r}; expected an integer >= 1")
-        if isinstance(excluded_ops, str):
-            raise OptionError("excluded_ops is a collection of operators, not one string")
         self._compile_specs = list(compile_specs or ())
         self._builder = make_builder(builder)
-        self._options = BuildOptions.checked(compute_capabilities, optimization_level, settings)
+        self._options = BuildOptions.checked(
+            compute_capabilities,
+            optimization_level,
+            settings,
+            workspace_size=workspace_size,
+            hardware_compatible=hardware_compatible,
+            version_compatible=version_compatible,
+            refittable=refittable,
+            weight_streaming=weight_streaming,
+        )
+        self._profiles = check_profiles(optimization_profiles)
         self._min_block_size = min_block_size
-        self._excluded = tuple(excluded_ops)
+        self._exclusions = Exclusions(excluded_ops)
         self._full_graph = full_graph
         self._cache = choose_cache(cache)
         self._device = self._checked_device(device)
@@ -101,10 +132,12 @@ class TensorRTPartitioner(Partitioner):
         plan = self._plan(exported_program)
         if self._full_graph and self.report is not None and self.report.left_out:
             raise PartitionError(f"full_graph=True, but some operators stay out:\n{self.report}")
+        profiles = resolve_profiles(exported_program, self._profiles)
         for partition, nodes in plan:
             for node in nodes:
                 node.meta["delegation_tag"] = partition.name
-            tags[partition.name] = DelegationSpec(TensorRTBackend.__name__, self._specs(partition))
+            specs = self._specs(partition, profiles)
+            tags[partition.name] = DelegationSpec(TensorRTBackend.__name__, specs)
         tag_constants(exported_program)
         return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
 
@@ -120,7 +153,7 @@ class TensorRTPartitioner(Partitioner):
 
     def _plan(self, program: ExportedProgram) -> list[tuple[Partition, list[Node]]]:
         with claims_for(self._builder, self._options, self._cache) as refusal:
-            support = OperatorSupport(program.graph, refusal, self._excluded)
+            support = OperatorSupport(program.graph, refusal, self._exclusions)
         groups = group_nodes(program, support, self._min_block_size)
         parts = [describe_partition(program, index, nodes) for index, nodes in enumerate(groups)]
         self.report = make_report(program, parts, support)
@@ -131,7 +164,7 @@ class TensorRTPartitioner(Partitioner):
     ) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
         """The operators of this program that TensorRT takes whole, every one of their calls."""
         with claims_for(self._builder, self._options, self._cache) as refusal:
-            return kept_whole(ep.graph, refusal, self._excluded), None
+            return kept_whole(ep.graph, refusal, self._exclusions), None
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
         """The program with dictionaries of its own for its weights and constants.
@@ -145,7 +178,9 @@ class TensorRTPartitioner(Partitioner):
         own._constants = dict(exported_program.constants)
         return own
 
-    def _specs(self, partition: Partition) -> PartitionSpecs:
+    def _specs(
+        self, partition: Partition, profiles: tuple[OptimizationProfile, ...]
+    ) -> PartitionSpecs:
         device = self._device(partition) if callable(self._device) else self._device
         plan = PartitionPlan(
             partition.name,
@@ -153,6 +188,7 @@ class TensorRTPartitioner(Partitioner):
             parse_device(device),
             self._options,
             cache=self._cache,
+            profiles=profiles,
         )
         return PartitionSpecs(self._compile_specs, plan)
 

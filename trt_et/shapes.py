@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
@@ -15,8 +17,14 @@ class UnboundedDimension(ValueError):
     """A dimension has no upper bound that an engine or a memory plan could use."""
 
 
-def shape_range(size: int | torch.SymInt) -> tuple[int, int, int]:
-    """Smallest, exported (hinted) and largest value of one dimension.
+def shape_range(
+    size: int | torch.SymInt, symbols: Mapping[str, tuple[int, int, int]] | None = None
+) -> tuple[int, int, int]:
+    """Smallest, best tuned (the exported one, unless told otherwise) and largest value of a size.
+
+    Args:
+        size: A dimension.
+        symbols: Ranges to use instead of the recorded ones: smallest, best tuned, largest.
 
     Export assumes while it traces that a dynamic size is at least 2, and the Edge dialect keeps
     that as the range even where the caller said 1; what was traced holds for 1 as well.
@@ -31,15 +39,26 @@ def shape_range(size: int | torch.SymInt) -> tuple[int, int, int]:
         symbol: ValueRanges(1, known.upper) if known.lower == _TRACED_MINIMUM else known
         for symbol, known in size.node.shape_env.var_to_range.items()
     }
+    best = int(size.node.hint) if size.node.has_hint() else None
+    chosen = {
+        symbol: (symbols or {})[str(symbol)]
+        for symbol in expression.free_symbols
+        if str(symbol) in (symbols or {})
+    }
+    if chosen:
+        ranges |= {symbol: ValueRanges(low, high) for symbol, (low, _, high) in chosen.items()}
+        known = dict(size.node.shape_env.backed_var_to_val)
+        known |= {symbol: middle for symbol, (_, middle, _) in chosen.items()}
+        best = int(expression.subs(known))
     bounds = bound_sympy(expression, ranges)
-    if not size.node.has_hint():
+    if best is None:
         raise UnboundedDimension(f"its dimension {expression} depends on data")
     if not bounds.upper.is_Integer or int(bounds.upper) >= _UNBOUNDED:
         raise UnboundedDimension(
             f"its dimension {expression} has no upper bound; export with Dim(..., max=N)"
         )
     low, high = int(bounds.lower), int(bounds.upper)
-    return low, min(max(int(size.node.hint), low), high), high
+    return low, min(max(best, low), high), high
 
 
 def size_symbols(value: object) -> frozenset[str]:

@@ -9,6 +9,7 @@ a release changes them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,8 +19,9 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Graph, GraphModule, Node
 
 from trt_et.builders.converters import decompose, decomposed_operators, make_settings
+from trt_et.builders.monitor import BuildMonitor, interruptible
 from trt_et.builders.protocol import BuildRequest
-from trt_et.builders.vendor import quietly, without_gpu
+from trt_et.builders.vendor import logged_errors, quietly, without_gpu
 from trt_et.engine_info import Binding
 from trt_et.errors import BuilderError
 from trt_et.lowering import DTYPE_NAMES, LoweredPartition
@@ -48,27 +50,56 @@ class Network:
     config: Any
     interpreter: Any
 
-    def serialize(self, partition: str, write: Callable[[bytes | memoryview], int]) -> None:
+    def serialize(
+        self,
+        partition: str,
+        write: Callable[[bytes | memoryview], int],
+        monitor: BuildMonitor | None = None,
+        device: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
         """Build the engine and hand its bytes over, in pieces where this TensorRT can stream.
+
+        Ctrl-C, and ``monitor``, stop it at TensorRT's next step.
 
         Args:
             partition: The partition's name, for messages.
             write: Takes the pieces in order; what it raises ends the build and is raised here.
+            monitor: Follows the build.
+            device: Entered by the thread that builds; chooses its GPU.
 
         Raises:
             BuilderError: TensorRT refused.
+            BuildCancelled: The monitor stopped it.
         """
-        if hasattr(self.trt, "IStreamWriter"):
-            built = self._stream(write)
-        else:
-            host = self.builder.build_serialized_network(self.network, self.config)
-            built = host is not None
-            if built:
-                write(memoryview(host).cast("B"))
+        from trt_et.builders.tensorrt_monitor import TensorRTMonitor
+
+        monitor = monitor or BuildMonitor()
+        monitor.check()
+        listener = TensorRTMonitor(monitor)  # Kept until the build is over; TensorRT does not.
+        self.config.progress_monitor = listener
+        built = False
+
+        def build() -> None:
+            nonlocal built
+            with device():
+                built = self._build(write)
+
+        with logged_errors() as errors:
+            interruptible(build, monitor.cancel)
+        monitor.check()
         if not built:
             raise BuilderError(
-                f"TensorRT built no engine for partition {partition}; its log says why"
+                f"TensorRT built no engine for partition {partition}: "
+                + (errors[0] if errors else "it does not say why")
             )
+
+    def _build(self, write: Callable[[bytes | memoryview], int]) -> bool:
+        if hasattr(self.trt, "IStreamWriter"):
+            return self._stream(write)
+        host = self.builder.build_serialized_network(self.network, self.config)
+        if host is not None:
+            write(memoryview(host).cast("B"))
+        return host is not None
 
     def _stream(self, write: Callable[[bytes | memoryview], int]) -> bool:
         failures: list[BaseException] = []
@@ -127,6 +158,8 @@ def _interpret(module: GraphModule, request: BuildRequest, settings: Any) -> Any
             compilation_settings=settings,
         )
         interpreter._construct_trt_network_def()
+        if request.lowered.profiles:
+            interpreter.optimization_profiles = _profiles(interpreter.builder, request.lowered)
     except Exception as error:
         # Converters raise whatever they meet; the cause goes along.
         node = getattr(locals().get("interpreter"), "_cur_node", None)
@@ -136,6 +169,16 @@ def _interpret(module: GraphModule, request: BuildRequest, settings: Any) -> Any
             + f": {type(error).__name__}: {error}"
         ) from error
     return interpreter
+
+
+def _profiles(builder: Any, lowered: LoweredPartition) -> list[Any]:  # noqa: ANN401
+    profiles = []
+    for shapes in lowered.profiles:
+        profile = builder.create_optimization_profile()
+        for name, (low, opt, high) in shapes.items():
+            profile.set_shape(name, low, opt, high)
+        profiles.append(profile)
+    return profiles
 
 
 def _original_name(node: Node, lowered: LoweredPartition) -> str:

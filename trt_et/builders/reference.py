@@ -23,6 +23,7 @@ from torch.export.graph_signature import InputKind
 from trt_et.builders.host import target_platform
 from trt_et.builders.libraries import fingerprint_of
 from trt_et.builders.protocol import BuildRequest
+from trt_et.builders.tracing import TRACING
 from trt_et.engine_info import REFERENCE_BUILDER, EngineInfo, encode_blob
 from trt_et.errors import BuilderError
 
@@ -48,9 +49,9 @@ class ReferenceBuilder:
             for spec in lowered.program.graph_signature.input_specs
         ):
             raise BuilderError("the reference builder takes no custom objects")
-        _forget_pending_symbols(lowered.program)
-        edge = to_edge(lowered.program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
-        nested = edge.to_executorch(ExecutorchBackendConfig(enable_non_cpu_memory_planning=False))
+        with TRACING:
+            nested = _nested_program(lowered.program)
+        request.monitor.check()
         _warn_of_missing_kernels(nested, request.partition)
         info = EngineInfo(
             bindings=lowered.bindings,
@@ -61,6 +62,12 @@ class ReferenceBuilder:
             target_platform=target_platform(),
         )
         return encode_blob(nested.buffer, info)
+
+
+def _nested_program(program: ExportedProgram) -> ExecutorchProgramManager:
+    _forget_pending_symbols(program)
+    edge = to_edge(program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
+    return edge.to_executorch(ExecutorchBackendConfig(enable_non_cpu_memory_planning=False))
 
 
 def _forget_pending_symbols(program: ExportedProgram) -> None:

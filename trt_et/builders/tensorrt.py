@@ -57,12 +57,18 @@ class TensorRTBuilder:
                 library_version=str(network.trt.__version__),
                 compute_capabilities=(own,),
                 gpu_name=properties.name,
+                hardware_compatible=bool(request.options.settings.get("hardware_compatible")),
                 target_platform=target_platform(),
             )
             timings = _timings(request, info)
             timings.load(network.config)
             with BlobWriter(info) as writer:
-                network.serialize(request.partition, writer.write)
+                network.serialize(
+                    request.partition,
+                    writer.write,
+                    request.monitor,
+                    lambda: torch.cuda.device(request.device_id),
+                )
                 timings.save(network.config)
                 del network  # Its memory goes before the blob comes.
                 return writer.finish()

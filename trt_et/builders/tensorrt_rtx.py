@@ -44,7 +44,7 @@ class TensorRTRTXBuilder:
             target_platform=target_platform(),
         )
         with BlobWriter(info) as writer:
-            network.serialize(request.partition, writer.write)
+            network.serialize(request.partition, writer.write, request.monitor)
             del network  # Its memory goes before the blob comes.
             return writer.finish()
 

@@ -18,9 +18,10 @@ from unittest import mock
 
 import torch
 
+from trt_et.builders.tracing import TRACING
 from trt_et.errors import BuilderError
 
-__all__ = ["is_importable", "quietly", "torch_tensorrt", "without_gpu"]
+__all__ = ["is_importable", "logged_errors", "quietly", "torch_tensorrt", "without_gpu"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,11 +37,12 @@ class _DeclaredDevice:
 
 @contextlib.contextmanager
 def without_gpu() -> Iterator[None]:
-    """Answer Torch-TensorRT's questions about the GPU where there is none."""
-    if torch.cuda.is_available():
-        yield
-        return
+    """Answer Torch-TensorRT's questions about the GPU where there is none; one thread at a time."""
     with contextlib.ExitStack() as stack:
+        stack.enter_context(TRACING)
+        if torch.cuda.is_available():
+            yield
+            return
         device = _DeclaredDevice()
         answers: dict[str, Callable[..., Any]] = {
             "get_device_capability": lambda *_: (device.major, device.minor),
@@ -85,6 +87,24 @@ def quietly() -> Iterator[None]:
         yield
     finally:
         log.removeFilter(wanted)
+
+
+@contextlib.contextmanager
+def logged_errors() -> Iterator[list[str]]:
+    """The errors that TensorRT logs meanwhile, through the logger that Torch-TensorRT gives it."""
+    messages: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            messages.append(record.getMessage())
+
+    collector = Collector(logging.ERROR)
+    log = logging.getLogger("torch_tensorrt [TensorRT Conversion Context]")
+    log.addHandler(collector)
+    try:
+        yield messages
+    finally:
+        log.removeHandler(collector)
 
 
 @cache

@@ -1,0 +1,280 @@
+"""P1 to P10: what is measured, and what it is divided by."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.aot.processes import Result, Task, compare, interleave, run
+from benchmarks.figures import Figure, figure
+
+__all__ = ["Plan", "measure"]
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to measure.
+
+    Attributes:
+        millions: Parameters of the models, in millions.
+        engine_mebibytes: Size of the engine whose way to the file is measured.
+        partitions: Numbers of partitions: few, and many.
+        rounds: Runs of each task that is timed.
+    """
+
+    millions: float = 100
+    engine_mebibytes: int = 512
+    partitions: tuple[int, int] = (16, 64)
+    rounds: int = 3
+
+
+Found = Iterator[tuple[str, Figure]]
+
+
+def measure(plan: Plan, only: Collection[str] = ()) -> Found:
+    """Each goal's name and figure, as they are found; ``only``: of the groups with one of these."""
+    groups: dict[tuple[str, ...], Callable[[Plan], Found]] = {
+        ("P1", "P7"): _memory_and_weights,
+        ("P2",): _stage,
+        ("P3", "P4"): _lowering,
+        ("P5", "P6"): _partitions,
+        ("P8",): _cached,
+        ("P10",): _imports,
+    }
+    for names, group in groups.items():
+        if not only or set(only) & set(names):
+            yield from group(plan)
+
+
+def _export(model: str, size: float, backend: str, **more: Any) -> Task:
+    return "export", {"model": model, "size": size, "backend": backend} | more
+
+
+def _bare(model: str, size: float) -> Task:
+    return "bare", {"model": model, "size": size}
+
+
+def _ratios(a: Result, *others: Result) -> dict[str, float]:
+    """Of wall time, and of processor time, which a busy machine disturbs less."""
+    return {
+        key: round(a[key] / sum(other[key] for other in others), 4)
+        for key in ("seconds", "cpu_seconds")
+    }
+
+
+def _memory_and_weights(plan: Plan) -> Found:
+    tasks = {"export": _export("mlp", plan.millions, "rtx"), "bare": _bare("mlp", plan.millions)}
+    found = interleave(tasks, 1)
+    export, bare = found["export"], found["bare"]
+    weights = export["weights_bytes"]
+    value = export["peak_bytes"] / bare["peak_bytes"]
+    yield (
+        "P1",
+        figure(
+            value,
+            1.05,
+            value <= 1.05,
+            f"peak resident set above the imports' of building and exporting an MLP of "
+            f"{plan.millions} M fp32 parameters with TensorRT-RTX, in a process of its own / the "
+            "same of Torch-TensorRT's lowering and converters with the engine streamed to a file, "
+            "without ExecuTorch; both hold the model. in_weights: the same in units of its weights",
+            in_weights={name: round(r["peak_bytes"] / weights, 3) for name, r in found.items()},
+            **{f"{name}_peak_bytes": result["peak_bytes"] for name, result in found.items()},
+        ),
+    )
+    twins = run(_export("twins", 0, "rtx"))
+    limit = bare["engine_bytes"] / weights
+    stored = {
+        "one_engine": export["engine_bytes"] / weights,
+        "twins": twins["engine_bytes"] / twins["weights_bytes"],
+    }
+    value = max(stored.values()) / limit
+    yield (
+        "P7",
+        figure(
+            value,
+            1.0,
+            round(value, 3) <= 1.0 and twins["stored_engines"] == 1,
+            "(engine bytes in the .pte / bytes of unique weights) / the bare builder's, the worse "
+            "of one engine and of 'twins', one block called twice with a CPU operator between, "
+            "which is two partitions and one engine; ok to three decimals. Weights that "
+            "partitions share which are not equal are in each one's engine",
+            per_weight=stored | {"bare": limit},
+            twins_partitions=twins["partitions"],
+            twins_stored_engines=twins["stored_engines"],
+        ),
+    )
+
+
+def _stage(plan: Plan) -> Found:
+    size = plan.engine_mebibytes * MIB
+    tasks: dict[str, Task] = {
+        name: ("stage", {"engine_bytes": size, "vendor": name == "torch_tensorrt"})
+        for name in ("trt_et", "torch_tensorrt")
+    }
+    found = interleave(tasks, 1)
+    value = found["trt_et"]["peak_bytes"] / found["torch_tensorrt"]["peak_bytes"]
+    yield (
+        "P2",
+        figure(
+            value,
+            0.30,
+            value <= 0.30,
+            f"peak resident set, above that after a tiny run, of bringing an engine of "
+            f"{plan.engine_mebibytes} MiB into a .pte file (write_to_file): our partitioner with a "
+            "builder that only hands out bytes / Torch-TensorRT's partitioner and backend on its "
+            "program with that engine. Torch-TensorRT 2.13 runs here without its C++ runtime, and "
+            "with bytes(storage), 2 s/MiB, replaced by one copy",
+            peak_per_engine_byte={
+                name: round(r["peak_bytes"] / size, 3) for name, r in found.items()
+            },
+        ),
+    )
+
+
+def _lowering(plan: Plan) -> Found:
+    model, size = "vit", plan.millions
+    tasks = {name: _export(model, size, name) for name in ("rtx", "noop", "xnnpack", "idle")}
+    tasks["bare"] = _bare(model, size)
+    found = compare(tasks, plan.rounds)
+    seconds = {name: {k: r[k] for k in ("seconds", "cpu_seconds")} for name, r in found.items()}
+    ratios = _ratios(found["rtx"], found["bare"], found["noop"])
+    what = f"ViT blocks of {size} M parameters, from the exported program to the written file"
+    yield (
+        "P3",
+        figure(
+            ratios["seconds"],
+            1.05,
+            ratios["seconds"] <= 1.05,
+            f"{what}: time with TensorRT-RTX / (bare build as in P1 + time with a backend that "
+            "does nothing), medians of interleaved runs in one process",
+            ratio_of_processor_time=ratios["cpu_seconds"],
+            times=seconds,
+        ),
+    )
+    ratios = _ratios(found["rtx"], found["xnnpack"])
+    yield (
+        "P4",
+        figure(
+            ratios["seconds"],
+            0.6,
+            ratios["seconds"] <= 0.6,
+            f"{what}: time with TensorRT-RTX, engine build included / time with XnnpackPartitioner",
+            ratio_of_processor_time=ratios["cpu_seconds"],
+            without_the_build=_ratios(found["idle"], found["xnnpack"]),
+        ),
+    )
+
+
+def _partitions(plan: Plan) -> Found:
+    few, many = plan.partitions
+    tasks = {
+        f"{name}{count}": _export("chain", count, name)
+        for count in plan.partitions
+        for name in ("idle", "noop")
+    }
+    found = compare(tasks, plan.rounds)
+    details = {}
+    for count in (few, many):
+        result = found[f"idle{count}"]
+        over = result["pte_bytes"] - result["engine_bytes"]
+        without = found[f"noop{count}"]["pte_bytes"]
+        details[str(count)] = {
+            "bytes_over_engines": over,
+            "allowed": 4096 + 512 * count,
+            "per_partition": round(over / count),
+            "per_partition_with_a_noop_backend": round(without / count),
+        }
+    value = max(case["bytes_over_engines"] / case["allowed"] for case in details.values())
+    yield (
+        "P5",
+        figure(
+            value,
+            1.0,
+            value <= 1.0,
+            "(.pte bytes - engine bytes) / (4 KiB + 512 B per partition), the worst of chains of "
+            "engines with a CPU operator between them: that operator, the copies to and from the "
+            "device, and the engine's metadata count",
+            **details,
+        ),
+    )
+    slopes = {
+        key: {
+            name: (found[f"{name}{many}"][key] - found[f"{name}{few}"][key]) / (many - few)
+            for name in ("idle", "noop")
+        }
+        for key in ("seconds", "cpu_seconds")
+    }
+    ratios = {key: slope["idle"] / slope["noop"] for key, slope in slopes.items()}
+    yield (
+        "P6",
+        figure(
+            ratios["seconds"],
+            1.3,
+            ratios["seconds"] <= 1.3,
+            f"export time per partition, the slope from {few} to {many} partitions, with a builder "
+            "that does nothing / the same with a backend that does nothing, of the same nodes",
+            ratio_of_processor_time=round(ratios["cpu_seconds"], 4),
+            milliseconds_per_partition={
+                key: {name: round(1000 * value, 1) for name, value in slope.items()}
+                for key, slope in slopes.items()
+            },
+        ),
+    )
+
+
+def _cached(plan: Plan) -> Found:
+    with tempfile.TemporaryDirectory() as folder:
+        warm = _export("mlp", plan.millions, "rtx", options={"cache": folder})
+        cold = run(warm)
+        found = compare(
+            {"cached": warm, "noop": _export("mlp", plan.millions, "noop")}, plan.rounds
+        )
+    ratios = _ratios(found["cached"], found["noop"])
+    hashing = run(("hashing", {"mebibytes": 512}))
+    yield (
+        "P8",
+        figure(
+            ratios["seconds"],
+            1.15,
+            ratios["seconds"] <= 1.15 and hashing["seconds"] <= 0.6,
+            f"time from the exported program to the file, MLP of {plan.millions} M parameters, "
+            "with its engine in the cache (built by another process) / with a backend that does "
+            "nothing, whose file holds no weights; key hashing must take <= 0.6 s/GiB",
+            ratio_of_processor_time=ratios["cpu_seconds"],
+            hashing_seconds_per_gib=round(hashing["seconds"], 3),
+            cold_seconds=round(cold["seconds"], 3),
+            **{f"{name}_seconds": result["seconds"] for name, result in found.items()},
+        ),
+    )
+
+
+def _imports(plan: Plan) -> Found:
+    statements = {
+        "ours": "from trt_et import TensorRTPartitioner; TensorRTPartitioner(builder='reference')",
+        "executorch": "import executorch.exir",
+        "package": "import trt_et",
+    }
+    tasks: dict[str, Task] = {
+        name: ("imports", {"statement": statement}) for name, statement in statements.items()
+    }
+    found = interleave(tasks, plan.rounds)
+    ratios = _ratios(found["ours"], found["executorch"])
+    yield (
+        "P10",
+        figure(
+            ratios["seconds"],
+            1.05,
+            ratios["seconds"] <= 1.05 and not found["ours"]["tensorrt"],
+            "time to import and make a TensorRTPartitioner, which imports executorch.exir / to "
+            "import executorch.exir, each in fresh processes; TensorRT must not be imported by it",
+            ratio_of_processor_time=ratios["cpu_seconds"],
+            tensorrt_imported=found["ours"]["tensorrt"],
+            **{f"{name}_seconds": result["seconds"] for name, result in found.items()},
+        ),
+    )

@@ -1,0 +1,205 @@
+"""One measurement, in a process of its own: ``-m benchmarks.aot.tasks NAME JSON RESULT-FILE``.
+
+Peak memory is that of the resident set above what the imports hold: the kernel's own high-water
+mark, reset (``/proc/self/clear_refs``) when everything is imported.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Result = dict[str, Any]
+
+
+def _resident(key: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+
+class Peak:
+    """Bytes that the resident set rose to above where it was."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        self._before = _resident("VmRSS:")
+        Path("/proc/self/clear_refs").write_text("5")
+
+    @property
+    def bytes(self) -> int:
+        return _resident("VmHWM:") - self._before
+
+
+class Clock:
+    """Wall and processor time since it was made; the latter with all threads and children."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), self._processor()
+
+    @staticmethod
+    def _processor() -> float:
+        uses = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        return sum(use.ru_utime + use.ru_stime for use in uses)
+
+    def read(self) -> Result:
+        return {
+            "seconds": time.perf_counter() - self._wall,
+            "cpu_seconds": self._processor() - self._cpu,
+        }
+
+
+def export(
+    model: str,
+    size: float,
+    backend: str,
+    engine_bytes: int = 1024,
+    options: dict[str, Any] | None = None,
+) -> Result:
+    """A model's way to a ``.pte``; the clock runs from the exported program to the written file."""
+    import torch
+    from executorch.exir import to_edge_transform_and_lower
+
+    from benchmarks.aot.models import MODELS
+    from benchmarks.aot.peers import make_partitioner
+
+    partitioner = make_partitioner(backend, engine_bytes, options or {})
+    if backend == "rtx":
+        from trt_et.builders.vendor import torch_tensorrt
+
+        torch_tensorrt()
+    peak = Peak()
+    torch.manual_seed(0)
+    module, inputs = MODELS[model](size)
+    weights = sum(p.nbytes for p in module.parameters())
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        path = Path(folder) / "program.pte"
+        program = torch.export.export(module, inputs)
+        clock = Clock()
+        manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
+        finished = manager.to_executorch()
+        with path.open("wb") as file:
+            finished.write_to_file(file)
+        result = clock.read() | {"peak_bytes": peak.bytes, "weights_bytes": weights}
+        return result | {"pte_bytes": path.stat().st_size} | _engines(path, backend)
+
+
+def _engines(path: Path, backend: str) -> Result:
+    if backend not in ("idle", "rtx"):
+        return {}
+    from trt_et.engine_info import decode_blob
+    from trt_et.inspection import inspect_program
+
+    (method,) = inspect_program(path.read_bytes())
+    engines = [decode_blob(delegate.blob) for delegate in method.delegates]
+    stored = {engine.info.sha256: len(engine.engine) for engine in engines}
+    return {
+        "partitions": len(engines),
+        "stored_engines": len(stored),
+        "engine_bytes": sum(stored.values()),
+        "engine_bytes_of_partitions": sum(len(engine.engine) for engine in engines),
+    }
+
+
+def bare(model: str, size: float) -> Result:
+    """The same engine without ExecuTorch; the clock runs from the exported program."""
+    import executorch.exir  # noqa: F401  # What the export holds as well.
+    import torch
+
+    import trt_et.partitioner  # noqa: F401
+    from benchmarks.aot.models import MODELS
+    from benchmarks.aot.peers import bare_build
+    from trt_et.builders.vendor import torch_tensorrt
+
+    torch_tensorrt()
+    peak = Peak()
+    module, inputs = MODELS[model](size)
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        path = Path(folder) / "engine"
+        program = torch.export.export(module, inputs)
+        clock = Clock()
+        bare_build(program, path)
+        return clock.read() | {"peak_bytes": peak.bytes, "engine_bytes": path.stat().st_size}
+
+
+def stage(engine_bytes: int, vendor: bool) -> Result:
+    """From an engine to a ``.pte``: ours, or with Torch-TensorRT's partitioner and backend."""
+    import torch
+    from executorch.exir import to_edge_transform_and_lower
+
+    from benchmarks.aot.models import tiny
+    from benchmarks.aot.peers import make_partitioner, quick_bytes, vendor_stage
+
+    def write(path: Path, size: int) -> None:
+        if vendor:
+            program, partitioner, config = vendor_stage(size)
+        else:
+            program, config = torch.export.export(*tiny()), None
+            partitioner = make_partitioner("idle", size, {})
+        manager = to_edge_transform_and_lower(
+            program, partitioner=[partitioner], compile_config=config
+        )
+        finished = manager.to_executorch()
+        with path.open("wb") as file:
+            finished.write_to_file(file)
+        if path.stat().st_size < size:
+            raise SystemExit("the engine is not in the program")
+
+    with tempfile.TemporaryDirectory() as folder, quick_bytes():
+        path = Path(folder) / "program.pte"
+        write(path, 1 << 20)  # What is imported and kept on the way is not counted.
+        peak, clock = Peak(), Clock()
+        write(path, engine_bytes)
+        return clock.read() | {"peak_bytes": peak.bytes, "pte_bytes": path.stat().st_size}
+
+
+def hashing(mebibytes: int) -> Result:
+    """How long the cache's key takes per GiB of weights."""
+    import torch
+
+    from trt_et.engine_key import WeightDigests
+
+    weights = {"weight": torch.zeros(mebibytes << 20, dtype=torch.uint8)}
+    clock = Clock()
+    WeightDigests().of(weights)
+    return {key: value * 1024 / mebibytes for key, value in clock.read().items()}
+
+
+def imports(statement: str) -> Result:
+    """How long an import takes, and whether it brings TensorRT along."""
+    clock = Clock()
+    exec(statement, {})
+    result = clock.read()
+    return result | {"tensorrt": any(name.startswith("tensorrt") for name in sys.modules)}
+
+
+def times(tasks: dict[str, tuple[str, Result]], rounds: int) -> Result:
+    """Several tasks in this one process, in turn, ``rounds`` times after one that does not count.
+
+    Only their times mean something here, not their peaks.
+    """
+    found: dict[str, list[Result]] = {name: [] for name in tasks}
+    for turn in range(rounds + 1):
+        for name, (task, arguments) in tasks.items():
+            small = {"size": 1} if turn == 0 else {}
+            result = TASKS[task](**(arguments | small))
+            if turn:
+                found[name].append(result)
+            gc.collect()
+    return found
+
+
+TASKS: dict[str, Callable[..., Result]] = {
+    task.__name__: task for task in (export, bare, stage, hashing, imports, times)
+}
+
+if __name__ == "__main__":
+    name, arguments, result_file = sys.argv[1:]
+    found = TASKS[name](**json.loads(arguments))
+    Path(result_file).write_text(json.dumps(found))
