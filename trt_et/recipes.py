@@ -1,0 +1,102 @@
+"""TensorRT among ``executorch.export``'s recipes; importing this module registers them.
+
+::
+
+    from executorch.export import ExportRecipe, export
+    from trt_et.recipes import TensorRTRecipeType
+
+    recipe = ExportRecipe.get_recipe(TensorRTRecipeType.DEFAULT, device="cuda:1")
+    session = export(model, [inputs], export_recipe=recipe)
+    session.save_to_pte("model.pte")
+
+The recipes keep a model's own dtypes: TensorRT 11 and TensorRT-RTX are strongly typed, so precision
+is the model's, not a flag of the builder.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, Final
+
+from executorch.exir import ExecutorchBackendConfig
+from executorch.export import (
+    BackendRecipeProvider,
+    ExportRecipe,
+    LoweringRecipe,
+    RecipeType,
+    recipe_registry,
+)
+
+from trt_et.errors import OptionError
+from trt_et.memory_planning import TensorRTMemoryPlanningPass
+from trt_et.partitioner import TensorRTPartitioner
+
+__all__ = ["TensorRTRecipeProvider", "TensorRTRecipeType"]
+
+
+class TensorRTRecipeType(RecipeType):
+    """The recipes, by builder."""
+
+    DEFAULT = "tensorrt_default"
+    TENSORRT = "tensorrt"
+    TENSORRT_RTX = "tensorrt_rtx"
+    REFERENCE = "tensorrt_reference"
+
+    @classmethod
+    def get_backend_name(cls) -> str:
+        """The name that the provider is registered under."""
+        return "tensorrt"
+
+
+_BUILDERS: Final = {
+    TensorRTRecipeType.DEFAULT: "auto",
+    TensorRTRecipeType.TENSORRT: "tensorrt",
+    TensorRTRecipeType.TENSORRT_RTX: "tensorrt_rtx",
+    TensorRTRecipeType.REFERENCE: "reference",
+}
+_OPTIONS: Final = frozenset(inspect.signature(TensorRTPartitioner).parameters) - {"builder"}
+
+
+class TensorRTRecipeProvider(BackendRecipeProvider):
+    """Makes the recipes: our partitioner, and memory planning that keeps state on the GPU."""
+
+    @property
+    def backend_name(self) -> str:
+        """``"tensorrt"``."""
+        return TensorRTRecipeType.get_backend_name()
+
+    def get_supported_recipes(self) -> Sequence[RecipeType]:
+        """All of :class:`TensorRTRecipeType`."""
+        return list(TensorRTRecipeType)
+
+    def create_recipe(self, recipe_type: RecipeType, **kwargs: Any) -> ExportRecipe | None:  # noqa: ANN401
+        """The recipe; None for a type of another backend.
+
+        Args:
+            recipe_type: One of :class:`TensorRTRecipeType`.
+            kwargs: Options of :class:`trt_et.TensorRTPartitioner`, but ``builder``.
+
+        Raises:
+            OptionError: An option is unknown, or has an impossible value.
+            BuilderUnavailable: The builder's packages are not installed.
+        """
+        if not isinstance(recipe_type, TensorRTRecipeType):
+            return None
+        unknown = sorted(set(kwargs) - _OPTIONS)
+        if unknown:
+            raise OptionError(
+                f"recipe {recipe_type.value!r} has no option {unknown[0]!r}; it has those of "
+                f"TensorRTPartitioner: {', '.join(sorted(_OPTIONS))}"
+            )
+        partitioner = TensorRTPartitioner(builder=_BUILDERS[recipe_type], **kwargs)
+        return ExportRecipe(
+            name=recipe_type.value,
+            lowering_recipe=LoweringRecipe(partitioners=[partitioner]),
+            executorch_backend_config=ExecutorchBackendConfig(
+                memory_planning_pass=TensorRTMemoryPlanningPass()
+            ),
+        )
+
+
+recipe_registry.register_backend_recipe_provider(TensorRTRecipeProvider())
