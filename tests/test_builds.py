@@ -30,6 +30,19 @@ def other_weights():
     return export(model, X)
 
 
+class Long(nn.Module):
+    """Two of them differ only where nobody looks at a glance."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        weight = torch.zeros(1000)
+        weight[at] = 1
+        self.weight = nn.Parameter(weight)
+
+    def forward(self, x):
+        return x * self.weight
+
+
 def test_equal_partitions_are_built_once_and_share_their_bytes():
     builder = CheapBuilder()
     partitions = [
@@ -79,8 +92,18 @@ def test_weights_are_read_only_where_all_else_is_equal(monkeypatch):
         ]
     )
     assert len(builder.built) == 2
+    # Weights that differ at a glance need not be read either, only those that look the same.
+    build_engines([(program(), plan(builder)), (other_weights(), plan(builder))])
     with pytest.raises(PartitionError, match="weights were read"):
-        build_engines([(program(), plan(builder)), (other_weights(), plan(builder))])
+        build_engines([(program(), plan(builder)), (export(Two(), X), plan(builder))])
+
+
+def test_weights_that_differ_in_the_middle_only_are_different_engines():
+    builder = CheapBuilder()
+    programs = [export(Long(at), torch.ones(1000)) for at in (500, 501, 500, 502, 501)]
+    engines = build_engines([(p, plan(builder, name=str(i))) for i, p in enumerate(programs)])
+    assert builder.built == ["0", "1", "3"]
+    assert [engine.partition for engine in engines] == ["0", "1", "0", "3", "1"]
 
 
 def test_partitions_are_looked_up_not_compared_one_by_one(monkeypatch):
@@ -90,7 +113,7 @@ def test_partitions_are_looked_up_not_compared_one_by_one(monkeypatch):
         WeightDigests, "of", lambda self, tensors: asked.append(tensors) or of(self, tensors)
     )
     builder = CheapBuilder()
-    programs = [export(nn.Linear(4, 4), X) for _ in range(12)]
+    programs = [export(Long(500 + i), torch.ones(1000)) for i in range(12)]
     build_engines([(p, plan(builder)) for p in [*programs, programs[3]]])
     assert len(builder.built) == 12
     assert len(asked) == 12

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.cache_helpers import CheapBuilder, build, program
+from tests.lowering_helpers import lower
+from trt_et.claims_cache import ClaimsCache
 from trt_et.engine_cache import DEFAULT_MAX_BYTES, EngineCache, choose_cache, parse_size
 from trt_et.engine_info import Binding, EngineInfo, encode_blob
 from trt_et.errors import OptionError
@@ -152,6 +154,20 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path):
     assert [entry.key for entry in cache.entries()] == [KEYS[3], KEYS[0], KEYS[2]]
 
 
+def test_the_folder_is_not_looked_through_for_every_engine(tmp_path, monkeypatch):
+    blob = blob_of()
+    cache = EngineCache(tmp_path, max_bytes=1000 * len(blob))
+    looked = []
+    real = EngineCache.entries
+    monkeypatch.setattr(EngineCache, "entries", lambda self: looked.append(1) or real(self))
+    for key in KEYS:
+        store(cache, key, blob)
+    assert len(looked) == 1
+    for index in range(30):
+        store(cache, f"{index:064x}", blob)
+    assert len(looked) == 2
+
+
 def test_an_entry_that_is_being_read_can_be_read_to_its_end(tmp_path):
     blob = blob_of(100_000)
     cache = EngineCache(tmp_path, max_bytes=len(blob) + HEADER)
@@ -206,7 +222,15 @@ def test_a_folder_that_cannot_be_made_is_a_warning(tmp_path, caplog):
     assert "TRT_ET_CACHE" in record.getMessage()
 
 
-def test_a_build_process_killed_at_any_moment_leaves_a_valid_cache(cache):
+def build_and_remember(builder, cache, device) -> None:
+    build(builder, cache, device=device)
+    answers = ClaimsCache(cache.claims_folder, "versions")
+    for index in range(3000):
+        answers[f"{device} {index}"] = "a reason"
+    answers.save()
+
+
+def test_a_build_process_killed_at_any_moment_leaves_a_valid_cache(cache, caplog):
     """50 times: SIGKILL somewhere in a build, then the cache is valid and the next build works."""
     program()
     builder = CheapBuilder(repeat=20_000)  # 3 MiB, so that writing it takes a while.
@@ -216,7 +240,7 @@ def test_a_build_process_killed_at_any_moment_leaves_a_valid_cache(cache):
     random.seed(5)
     killed = found = 0
     for device in range(50):
-        child = fork.Process(target=build, args=(builder, cache), kwargs={"device": device})
+        child = fork.Process(target=build_and_remember, args=(builder, cache, device))
         child.start()
         time.sleep(random.uniform(0, 1.5 * duration))
         os.kill(child.pid, signal.SIGKILL)
@@ -224,13 +248,16 @@ def test_a_build_process_killed_at_any_moment_leaves_a_valid_cache(cache):
         killed += child.exitcode == -signal.SIGKILL
         assert [reason for _, reason in cache.verify()] == []
         assert list((cache.folder / "v1" / "partial").iterdir()) == []
+        assert len(ClaimsCache(cache.claims_folder, "versions")) in (0, 3000)
+        shutil.rmtree(cache.claims_folder, ignore_errors=True)
         engine = build(builder, cache, device=device)
         found += engine.origin == "cached"
         assert len(engine.blob) in range(len(expected) - 8, len(expected) + 8)
         assert build(builder, cache, device=device).blob == engine.blob
     assert killed > 10
+    assert "corrupt" not in caplog.text
     assert len(cache.entries()) == 51
-    assert cache.load(cache.entries()[-1].key) is not None
+    assert len(lower(program(), builder="reference", cache=cache)) > 0
 
 
 def test_what_a_living_process_is_writing_is_not_swept_away(cache):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import fields, replace
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from torch import nn
 
 from tests.cache_helpers import Two, export, program, request
 from trt_et.builders import BuildOptions
-from trt_et.engine_key import WeightDigests, engine_key, fingerprint, request_digest
+from trt_et.engine_key import WeightDigests, engine_key, fingerprint, glance, request_digest
 
 DTYPES = [
     torch.float32,
@@ -75,14 +76,43 @@ def test_the_order_of_elements_counts_and_not_the_layout():
 
 
 def test_a_weight_of_several_pieces_is_read_to_its_end():
-    tensor = torch.zeros(40 << 20, dtype=torch.uint8)
-    before = digest_of(tensor)
-    found = {before}
-    for at in (0, (16 << 20) - 1, 16 << 20, (40 << 20) - 1):
-        changed = tensor.clone()
-        changed[at] = 1
-        found.add(digest_of(changed))
-    assert len(found) == 5
+    for size in (10 << 20, 70 << 20):
+        tensor = torch.zeros(size, dtype=torch.uint8)
+        found = {digest_of(tensor)}
+        for at in (0, (4 << 20) - 1, 4 << 20, size - 1):
+            tensor[at] = 1
+            found.add(digest_of(tensor))
+        assert len(found) == 5
+
+
+def test_many_weights_at_once_have_the_digests_that_they_have_alone():
+    tensors = {f"w{i}": torch.full((1 << 20,), float(i)) for i in range(6)}
+    tensors["large"] = torch.zeros(70 << 20, dtype=torch.uint8)
+    tensors["transposed"] = torch.arange(6.0).reshape(2, 3).t()
+    assert WeightDigests().of(tensors) == {name: digest_of(t) for name, t in tensors.items()}
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.tensor(1.5),
+        torch.arange(7),
+        torch.arange(24.0).reshape(1, 2, 3, 4).to(memory_format=torch.channels_last),
+        torch.zeros(0, 3),
+        torch.zeros(3, 0),
+        torch.ones(2, 3).to(torch.float8_e4m3fn),
+        torch.quantize_per_tensor(torch.ones(2, 3), 0.1, 0, torch.qint8),
+        torch.tensor([1 + 2j]).conj(),
+    ],
+    ids=lambda tensor: f"{tensor.dtype}{list(tensor.shape)}",
+)
+def test_equal_tensors_look_equal_whatever_their_layout(tensor):
+    same = tensor.clone(memory_format=torch.contiguous_format)
+    assert glance({"w": tensor}) == glance({"w": same})
+    if tensor.dtype == torch.float32 and tensor.numel() > 1:
+        other = same.clone()
+        other.view(-1)[-1] += 1
+        assert glance({"w": other}) != glance({"w": same})
 
 
 def test_quantized_weights_count_with_their_scale():
@@ -101,7 +131,7 @@ def test_the_same_memory_is_read_once(monkeypatch):
     reads = []
     real = trt_et.engine_key._digest
     monkeypatch.setattr(
-        trt_et.engine_key, "_digest", lambda t, pool: reads.append(t) or real(t, pool)
+        trt_et.engine_key, "_digest", lambda t, over: reads.append(t) or real(t, over)
     )
     digests = WeightDigests()
     tensor = torch.randn(4, 4)

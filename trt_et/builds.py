@@ -21,7 +21,14 @@ from trt_et.builders.protocol import BuildRequest
 from trt_et.edge_dialect import qualified_name
 from trt_et.engine_cache import Claim, EngineCache
 from trt_et.engine_info import EngineInfo, decode_blob
-from trt_et.engine_key import WeightDigests, engine_key, fingerprint, memory_of, request_digest
+from trt_et.engine_key import (
+    WeightDigests,
+    engine_key,
+    fingerprint,
+    glance,
+    memory_of,
+    request_digest,
+)
 from trt_et.errors import BlobError, BuilderError
 from trt_et.lowering import LoweredPartition, lower_partition
 from trt_et.partition_specs import PartitionPlan
@@ -91,7 +98,7 @@ class _Pending:
 
 
 class _Alike:
-    """Partitions that are equal but for their weights, which are looked up and never compared."""
+    """Partitions that look equal; their weights are looked up, never compared in pairs."""
 
     def __init__(self, digests: WeightDigests) -> None:
         self._digests = digests
@@ -127,7 +134,7 @@ class _Session:
 
     def __init__(self) -> None:
         self._digests = WeightDigests()
-        self._seen: dict[tuple[int, str], _Alike] = {}
+        self._seen: dict[tuple[object, ...], _Alike] = {}
         self._pending: dict[BuildJob, _Pending] = {}
         self._elsewhere: list[_Pending] = []
 
@@ -213,7 +220,8 @@ class _Session:
 
     def _is_known(self, wanted: _Wanted, digest: str, weights: Mapping[str, torch.Tensor]) -> bool:
         """Whether an equal partition was seen; weights are read only where all else is equal."""
-        alike = self._seen.setdefault((id(wanted.plan.builder), digest), _Alike(self._digests))
+        kind = (id(wanted.plan.builder), digest, glance(weights))
+        alike = self._seen.setdefault(kind, _Alike(self._digests))
         wanted.same_as = alike.find_or_add(wanted, weights)
         return wanted.same_as is not None
 

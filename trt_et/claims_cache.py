@@ -43,6 +43,9 @@ class ClaimsCache:
         self._answers: dict[str, str | None] = _read(self._path)
         self._new: dict[str, str | None] = {}
 
+    def __len__(self) -> int:
+        return len(self._answers)
+
     def __contains__(self, signature: str) -> bool:
         return signature in self._answers
 

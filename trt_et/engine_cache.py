@@ -108,6 +108,7 @@ class EngineCache:
         self.folder = Path(folder).expanduser() if folder else user_cache_path("trt-et")
         self.max_bytes = max_bytes
         self._warned = False
+        self._unseen = max_bytes  # Bytes stored since the folder was looked through.
 
     def __repr__(self) -> str:
         return f"EngineCache({str(self.folder)!r}, max_bytes={self.max_bytes})"
@@ -220,9 +221,11 @@ class EngineCache:
                 file.write(blob)
                 file.flush()
                 os.fsync(file.fileno())
+            # Should the new name not survive a power failure, the engine is built again.
             part.replace(path)
-            _flush_folder(path.parent)
-            self._evict()
+            self._unseen += _START + len(blob)
+            if self._unseen > self.max_bytes // 32:
+                self._evict()
         except OSError as error:
             self._warn("written", error)
         finally:
@@ -232,11 +235,15 @@ class EngineCache:
     def _evict(self) -> None:
         """Remove what was not used for longest until the rest fits.
 
+        Looking through the folder takes time, so this is done once for every 32nd of its size that
+        is stored, and by an object that stores for the first time.
+
         A file that another process is reading stays readable for it after it is removed.
         """
         with self._alone("evict") as alone:
             if not alone:
                 return
+            self._unseen = 0
             entries = self.entries()
             total = sum(entry.size for entry in entries)
             while total > self.max_bytes and entries:
@@ -383,13 +390,3 @@ def _read(path: Path, key: str) -> bytes:
             raise BlobError(f"the cache entry holds {len(blob)} bytes of a blob of {size}")
         raise BlobError("the cache entry is corrupt: its checksum is wrong")
     return blob
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make sure that a new name survives a power failure; Windows has no way to ask for it."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

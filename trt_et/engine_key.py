@@ -10,7 +10,7 @@ import ctypes
 import hashlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -19,10 +19,12 @@ import torch
 from trt_et.builders.protocol import BuildOptions, BuildRequest, EngineBuilder
 from trt_et.graph_text import NoText, SymbolNames, partition_text, value_text
 
-__all__ = ["WeightDigests", "engine_key", "fingerprint", "memory_of", "request_digest"]
+__all__ = ["WeightDigests", "engine_key", "fingerprint", "glance", "memory_of", "request_digest"]
 
 _VERSION: Final = "trt-et engine key 1"
-_CHUNK: Final = 16 << 20
+_CHUNK: Final = 4 << 20
+_LARGE: Final = 64 << 20
+_GLANCE: Final = 64
 _log = logging.getLogger(__name__)
 
 
@@ -85,14 +87,32 @@ class WeightDigests:
     def of(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
         """The SHA-256 of each tensor's dtype, shape and elements, by name."""
         new = {memory_of(t): t for t in tensors.values() if memory_of(t) not in self._known}
-        if not new:
-            return {name: self._known[memory_of(tensor)] for name, tensor in tensors.items()}
-        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            # Chunks of all tensors side by side: hashing gives up the GIL, and one large tensor
-            # keeps every core busy too.
-            for memory, tensor in new.items():
-                self._known[memory] = _digest(tensor, pool)
+        large = {memory: t for memory, t in new.items() if t.nbytes > _LARGE}
+        small = {memory: t for memory, t in new.items() if t.nbytes <= _LARGE}
+        if sum(tensor.nbytes for tensor in new.values()) <= _CHUNK:
+            self._known.update({memory: _digest(t, map) for memory, t in new.items()})
+        else:
+            # Hashing gives up the GIL: several tensors at once, and pieces of a large one at once.
+            with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+                digests = pool.map(lambda tensor: _digest(tensor, map), small.values())
+                self._known.update(zip(small, digests, strict=True))
+                for memory, tensor in large.items():
+                    self._known[memory] = _digest(tensor, pool.map)
         return {name: self._known[memory_of(tensor)] for name, tensor in tensors.items()}
+
+
+def glance(tensors: Mapping[str, torch.Tensor]) -> bytes:
+    """A few elements of each tensor: what differs here differs, and nearly always it does."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        first = last = tensors[name].detach()
+        while first.dim() > 1 and first.numel() and not first.is_quantized:
+            first, last = first[0], last[-1]
+        if first.dim() < 2:
+            for part in (first.reshape(-1)[:_GLANCE], last.reshape(-1)[-_GLANCE:]):
+                dense = part.resolve_conj().resolve_neg().cpu().contiguous()
+                digest.update(_bytes_of(dense))
+    return digest.digest()
 
 
 def memory_of(tensor: torch.Tensor) -> tuple[Any, ...]:
@@ -102,7 +122,7 @@ def memory_of(tensor: torch.Tensor) -> tuple[Any, ...]:
     return (*where, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), flags)
 
 
-def _digest(tensor: torch.Tensor, pool: ThreadPoolExecutor) -> str:
+def _digest(tensor: torch.Tensor, map_: Callable[..., Iterable[bytes]]) -> str:
     head = f"{tensor.dtype} {list(tensor.shape)}"
     if tensor.is_quantized:
         head += f" {tensor.qscheme()} {_quantization(tensor)}"
@@ -111,7 +131,7 @@ def _digest(tensor: torch.Tensor, pool: ThreadPoolExecutor) -> str:
     dense = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
     view = _bytes_of(dense)
     chunks = [view[start : start + _CHUNK] for start in range(0, len(view), _CHUNK)]
-    for part in pool.map(lambda chunk: hashlib.sha256(chunk).digest(), chunks):
+    for part in map_(lambda chunk: hashlib.sha256(chunk).digest(), chunks):
         digest.update(part)
     return digest.hexdigest()
 
