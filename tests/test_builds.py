@@ -271,6 +271,20 @@ def test_a_builder_that_cannot_say_what_it_is_builds_every_time(tmp_path):
     assert EngineCache(tmp_path).entries() == []
 
 
+def test_a_builder_that_inherits_its_fingerprint_has_engines_of_its_own(tmp_path):
+    class Larger(CheapBuilder):
+        def build(self, request):
+            self.repeat = 2
+            return super().build(request)
+
+    cache = EngineCache(tmp_path)
+    plain = build(CheapBuilder(), cache)
+    larger = build(Larger(), cache)
+    assert larger.origin == "built"
+    assert len(larger.blob) > len(plain.blob)
+    assert [build(b, cache).origin for b in (CheapBuilder(), Larger())] == ["cached", "cached"]
+
+
 def test_an_engine_built_on_a_gpu_that_is_not_here_is_not_kept(tmp_path):
     from dataclasses import replace
 

@@ -79,7 +79,8 @@ def cache_verify(folder: _Folder = None) -> None:
     """Check every engine in the cache and remove what is corrupt; exit with 1 if anything was."""
     cache = _cache(folder)
     console = Console(soft_wrap=True)
-    bad = cache.verify()
+    with _told():
+        bad = cache.verify()
     for entry, reason in bad:
         console.print(f"removed {entry.key[:12]}: {reason}", highlight=False, markup=False)
     console.print(f"{len(cache.entries())} engines are whole, {len(bad)} were not", highlight=False)
@@ -90,7 +91,8 @@ def cache_verify(folder: _Folder = None) -> None:
 @cache_app.command("clear")
 def cache_clear(folder: _Folder = None) -> None:
     """Remove everything from the cache."""
-    freed = _cache(folder).clear()
+    with _told():
+        freed = _cache(folder).clear()
     Console(soft_wrap=True).print(f"removed {_bytes(freed)}", highlight=False)
 
 
@@ -160,7 +162,7 @@ def _cache(folder: Path | None) -> EngineCache:
 def _told() -> Iterator[None]:
     try:
         yield
-    except TrtEtError as error:
+    except (TrtEtError, OSError) as error:
         Console(stderr=True, soft_wrap=True).print(f"trt-et: {error}", markup=False)
         raise typer.Exit(1) from error
 

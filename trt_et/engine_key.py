@@ -31,7 +31,10 @@ _log = logging.getLogger(__name__)
 def fingerprint(builder: EngineBuilder) -> str:
     """What a builder says of itself for a key; empty where its engines must not be cached."""
     ask = getattr(builder, "fingerprint", None)
-    return str(ask() or "") if callable(ask) else ""
+    said = str(ask() or "") if callable(ask) else ""
+    # The class as well: who inherits a fingerprint may build something else.
+    kind = type(builder)
+    return f"{kind.__module__}.{kind.__qualname__}: {said}" if said else ""
 
 
 def request_digest(request: BuildRequest) -> str | None:
