@@ -31,6 +31,9 @@ struct Choice {
   Status status;
 };
 
+// The implementation, once it is chosen and works: every run asks for it.
+std::atomic<Api*> g_ready{nullptr};
+
 Choice& choice() {
   static auto* instance = new Choice;
   return *instance;
@@ -96,10 +99,13 @@ Status choose(const char* mode) {
 }
 
 Status access(Api** api) {
+  *api = g_ready.load(std::memory_order_acquire);
+  if (*api != nullptr) return {};
   Choice& chosen = choice();
   const std::lock_guard<std::mutex> lock(chosen.mutex);
   if (!chosen.made) make_choice(chosen);
   *api = chosen.api;
+  if (chosen.status.ok()) g_ready.store(chosen.api, std::memory_order_release);
   return chosen.status;
 }
 

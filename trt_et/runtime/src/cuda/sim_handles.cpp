@@ -5,13 +5,13 @@ namespace trt_et::cuda {
 Stream SimHandles::add_stream(int device) {
   auto created = std::make_shared<SimStream>(device);
   const Stream handle = created.get();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::unique_lock<SimLock> lock(lock_);
   streams_[handle] = std::move(created);
   return handle;
 }
 
 Status SimHandles::find_stream(Stream stream, std::shared_ptr<SimStream>* out) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::shared_lock<SimLock> lock(lock_);
   const auto found = streams_.find(stream);
   if (found == streams_.end()) return {Error::InvalidArgument, "not a stream of a simulated GPU"};
   *out = found->second;
@@ -19,19 +19,19 @@ Status SimHandles::find_stream(Stream stream, std::shared_ptr<SimStream>* out) {
 }
 
 void SimHandles::remove_stream(Stream stream) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::unique_lock<SimLock> lock(lock_);
   streams_.erase(stream);
 }
 
 Graph SimHandles::add_graph(std::shared_ptr<SimWork> work, int device) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::unique_lock<SimLock> lock(lock_);
   const Graph handle = work.get();
   graphs_[handle] = {device, std::move(work)};
   return handle;
 }
 
 Status SimHandles::find_graph(Graph graph, int device, std::shared_ptr<SimWork>* work) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::shared_lock<SimLock> lock(lock_);
   const auto found = graphs_.find(graph);
   if (found == graphs_.end()) return {Error::InvalidArgument, "not a graph of a simulated GPU"};
   if (found->second.first != device) {
@@ -43,52 +43,53 @@ Status SimHandles::find_graph(Graph graph, int device, std::shared_ptr<SimWork>*
 }
 
 Status SimHandles::remove_graph(Graph graph) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::unique_lock<SimLock> lock(lock_);
   if (graphs_.erase(graph) == 1) return {};
   return {Error::InvalidArgument, "not a graph of a simulated GPU"};
 }
 
 size_t SimHandles::live_graphs() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::shared_lock<SimLock> lock(lock_);
   return graphs_.size();
 }
 
 size_t SimHandles::live_events() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::shared_lock<SimLock> lock(lock_);
   return events_.size();
 }
 
 Event SimHandles::add_event(int device) {
-  auto created = std::make_unique<SimEvent>();
-  created->device = device;
+  auto created = std::make_unique<SimEvent>(device);
   const Event handle = created.get();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::unique_lock<SimLock> lock(lock_);
   events_[handle] = std::move(created);
   return handle;
 }
 
 Status SimHandles::remove_event(Event event) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::unique_lock<SimLock> lock(lock_);
   if (events_.erase(event) == 1) return {};
   return {Error::InvalidArgument, "not an event of a simulated GPU"};
 }
 
 Status SimHandles::record(Event event, SimStream& stream) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::shared_lock<SimLock> lock(lock_);
   const auto found = events_.find(event);
   if (found == events_.end()) return {Error::InvalidArgument, "not an event of a simulated GPU"};
   if (found->second->device != stream.device()) {
     return fail(Error::InvalidArgument, "event of cuda:%d recorded on a stream of cuda:%d",
                 found->second->device, stream.device());
   }
+  const std::lock_guard<std::mutex> one(found->second->mutex);
   found->second->mark = stream.mark();
   return {};
 }
 
 Status SimHandles::find_mark(Event event, SimMark* mark) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::shared_lock<SimLock> lock(lock_);
   const auto found = events_.find(event);
   if (found == events_.end()) return {Error::InvalidArgument, "not an event of a simulated GPU"};
+  const std::lock_guard<std::mutex> one(found->second->mutex);
   *mark = found->second->mark;
   return {};
 }

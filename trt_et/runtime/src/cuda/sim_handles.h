@@ -3,9 +3,11 @@
 
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <unordered_map>
 
 #include "sim_stream.h"
+#include "sim_threads.h"
 
 namespace trt_et::cuda {
 
@@ -31,11 +33,14 @@ class SimHandles {
 
  private:
   struct SimEvent {
-    int device = 0;
+    explicit SimEvent(int index) : device(index) {}
+    const int device;
+    std::mutex mutex;  // of the mark
     SimMark mark;
   };
 
-  std::mutex mutex_;
+  // Shared: what there is; unique: to add and to remove.
+  SimLock lock_;
   std::unordered_map<Stream, std::shared_ptr<SimStream>> streams_;
   std::unordered_map<Event, std::unique_ptr<SimEvent>> events_;
   std::unordered_map<Graph, std::pair<int, std::shared_ptr<SimWork>>> graphs_;

@@ -29,14 +29,14 @@ Status SimMemory::allocate(int device, size_t size, void** pointer) {
   }
   std::memset(memory.get(), kPoison, rounded);
   *pointer = memory.get();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::unique_lock<SimLock> lock(lock_);
   live_[address(*pointer)] = Allocation{std::move(memory), wanted, device};
   live_bytes_[static_cast<size_t>(device)] += wanted;
   return {};
 }
 
 Status SimMemory::release(void* pointer, int* device) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::unique_lock<SimLock> lock(lock_);
   const auto found = live_.find(address(pointer));
   if (found == live_.end()) {
     const bool twice = freed_.count(address(pointer)) != 0;
@@ -64,7 +64,7 @@ void SimMemory::quarantine(Map::iterator freed) {
   }
 }
 
-SimMemory::Map::iterator SimMemory::holder(Map& map, const void* pointer) {
+SimMemory::Map::const_iterator SimMemory::holder(const Map& map, const void* pointer) {
   auto next = map.upper_bound(address(pointer));
   if (next == map.begin()) return map.end();
   --next;
@@ -72,7 +72,7 @@ SimMemory::Map::iterator SimMemory::holder(Map& map, const void* pointer) {
 }
 
 Status SimMemory::find(const void* pointer, PointerInfo* info) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::shared_lock<SimLock> lock(lock_);
   const auto found = holder(live_, pointer);
   if (found != live_.end()) {
     *info = PointerInfo{MemoryKind::device, found->second.device};
@@ -86,7 +86,7 @@ Status SimMemory::find(const void* pointer, PointerInfo* info) {
 }
 
 Status SimMemory::check(const void* pointer, size_t size, int device, const char* what) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::shared_lock<SimLock> lock(lock_);
   const auto found = holder(live_, pointer);
   if (found == live_.end()) {
     const bool freed = holder(freed_, pointer) != freed_.end();
@@ -106,7 +106,7 @@ Status SimMemory::check(const void* pointer, size_t size, int device, const char
 }
 
 uint64_t SimMemory::live_bytes(int device) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::shared_lock<SimLock> lock(lock_);
   return live_bytes_[static_cast<size_t>(device)];
 }
 

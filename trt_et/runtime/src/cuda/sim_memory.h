@@ -7,9 +7,10 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
+#include <shared_mutex>
 
 #include "cuda_api.h"
+#include "sim_threads.h"
 
 namespace trt_et::cuda {
 
@@ -39,10 +40,10 @@ class SimMemory {
   };
   using Map = std::map<uintptr_t, Allocation>;
 
-  static Map::iterator holder(Map& map, const void* pointer);
+  static Map::const_iterator holder(const Map& map, const void* pointer);
   void quarantine(Map::iterator freed);
 
-  std::mutex mutex_;
+  SimLock lock_;
   Map live_;
   // Freed memory is kept for a while, so that a use after free is told as one, and its address is
   // not handed out again at once.

@@ -11,6 +11,7 @@
 
 #include "sim_handles.h"
 #include "sim_memory.h"
+#include "sim_threads.h"
 
 namespace trt_et::cuda {
 namespace {
@@ -28,10 +29,18 @@ struct Inside {
   ~Inside() { --t_inside; }
 };
 
-struct Counters {
-  std::atomic<uint64_t> mallocs{0}, frees{0}, launches{0}, synchronizations{0}, calls{0};
-  std::atomic<uint64_t> captures{0}, graph_launches{0}, double_calls{0};
-  std::atomic<uint64_t> copies[4] = {}, bytes[4] = {};  // by CopyKind, then peer
+enum Count : size_t {
+  kMallocs,
+  kFrees,
+  kLaunches,
+  kSynchronizations,
+  kCalls,
+  kCaptures,
+  kGraphLaunches,
+  kDoubleCalls,
+  kCopies,  // by CopyKind, then peer
+  kBytes = kCopies + 4,
+  kCounts = kBytes + 4
 };
 
 constexpr size_t kPeer = 3;
@@ -77,7 +86,7 @@ class SimulatedApi final : public Api {
       return {Error::InvalidState, "allocation while a stream is captured"};
     }
     TRT_ET_TRY(memory_.allocate(t_device, size, pointer));
-    ++counters_.mallocs;
+    counters_.add(kMallocs);
     return {};
   }
 
@@ -87,7 +96,7 @@ class SimulatedApi final : public Api {
     if (pointer == nullptr) return failure;
     int device = 0;
     TRT_ET_TRY(memory_.release(pointer, &device));
-    ++counters_.frees;
+    counters_.add(kFrees);
     return failure;
   }
 
@@ -184,7 +193,7 @@ class SimulatedApi final : public Api {
     if (queue->breaks_capture()) {
       return {Error::InvalidState, "wait for a stream while it is captured"};
     }
-    ++counters_.synchronizations;
+    counters_.add(kSynchronizations);
     Status status = queue->synchronize();
     return failure.ok() ? status : failure;
   }
@@ -233,7 +242,7 @@ class SimulatedApi final : public Api {
     Status failure = enter("synchronize_event");
     SimMark mark;
     TRT_ET_TRY(handles_.find_mark(event, &mark));
-    ++counters_.synchronizations;
+    counters_.add(kSynchronizations);
     Status status = mark.stream == nullptr ? Status{} : mark.stream->run_until(mark.position);
     return failure.ok() ? status : failure;
   }
@@ -247,7 +256,7 @@ class SimulatedApi final : public Api {
       return fail(Error::InvalidArgument, "launch on a stream of cuda:%d while cuda:%d is current",
                   queue->device(), t_device);
     }
-    ++counters_.launches;
+    counters_.add(kLaunches);
     queue->enqueue(std::move(function));
     return {};
   }
@@ -271,7 +280,7 @@ class SimulatedApi final : public Api {
     t_captured = nullptr;
     TRT_ET_TRY(queue->end_capture(&work));
     if (!failure.ok()) return failure;
-    ++counters_.captures;
+    counters_.add(kCaptures);
     *graph = handles_.add_graph(std::move(work), queue->device());
     return {};
   }
@@ -283,7 +292,7 @@ class SimulatedApi final : public Api {
     std::shared_ptr<SimWork> work;
     TRT_ET_TRY(handles_.find_stream(stream, &queue));
     TRT_ET_TRY(handles_.find_graph(graph, queue->device(), &work));
-    ++counters_.graph_launches;
+    counters_.add(kGraphLaunches);
     queue->enqueue([work] {
       for (const auto& item : *work) TRT_ET_TRY(item());
       return Status{};
@@ -299,7 +308,7 @@ class SimulatedApi final : public Api {
 
   // A call of a double of TensorRT: it may be made to fail like one of CUDA.
   Status call_of_double(const char* what) {
-    ++counters_.double_calls;
+    counters_.add(kDoubleCalls);
     return count_down(what, "TensorRT");
   }
 
@@ -309,9 +318,9 @@ class SimulatedApi final : public Api {
 
   bool counter(std::string_view name, uint64_t* value) {
     const std::pair<std::string_view, uint64_t> all[] = {
-        {"captures", counters_.captures},
-        {"graph_launches", counters_.graph_launches},
-        {"double_calls", counters_.double_calls},
+        {"captures", counters_.sum(kCaptures)},
+        {"graph_launches", counters_.sum(kGraphLaunches)},
+        {"double_calls", counters_.sum(kDoubleCalls)},
         {"live_graphs", handles_.live_graphs()},
         {"live_events", handles_.live_events()}};
     for (const auto& [known, found] : all) {
@@ -324,17 +333,17 @@ class SimulatedApi final : public Api {
 
   void stats(trt_et_sim_stats* out) {
     *out = trt_et_sim_stats{};
-    out->mallocs = counters_.mallocs;
-    out->frees = counters_.frees;
-    out->launches = counters_.launches;
-    out->synchronizations = counters_.synchronizations;
-    out->calls = counters_.calls;
+    out->mallocs = counters_.sum(kMallocs);
+    out->frees = counters_.sum(kFrees);
+    out->launches = counters_.sum(kLaunches);
+    out->synchronizations = counters_.sum(kSynchronizations);
+    out->calls = counters_.sum(kCalls);
     uint64_t* const copies[] = {&out->copies_h2d, &out->copies_d2h, &out->copies_d2d,
                                 &out->copies_peer};
     uint64_t* const bytes[] = {&out->bytes_h2d, &out->bytes_d2h, &out->bytes_d2d, &out->bytes_peer};
     for (size_t kind = 0; kind < 4; ++kind) {
-      *copies[kind] = counters_.copies[kind];
-      *bytes[kind] = counters_.bytes[kind];
+      *copies[kind] = counters_.sum(kCopies + kind);
+      *bytes[kind] = counters_.sum(kBytes + kind);
     }
     for (int device = 0; device < devices_; ++device) {
       out->live_bytes[device] = memory_.live_bytes(device);
@@ -343,7 +352,7 @@ class SimulatedApi final : public Api {
 
  private:
   Status enter(const char* what) {
-    ++counters_.calls;
+    counters_.add(kCalls);
     return count_down(what, "CUDA");
   }
 
@@ -375,13 +384,13 @@ class SimulatedApi final : public Api {
   }
 
   void count_copy(size_t kind, size_t size) {
-    ++counters_.copies[kind];
-    counters_.bytes[kind] += size;
+    counters_.add(kCopies + kind);
+    counters_.add(kBytes + kind, size);
   }
 
   const int devices_;
-  Counters counters_;
-  std::atomic<uint64_t> fail_countdown_{0};
+  SimCounters<kCounts> counters_;
+  alignas(kCacheLine) std::atomic<uint64_t> fail_countdown_{0};
   SimMemory memory_;
   SimHandles handles_;
 };
