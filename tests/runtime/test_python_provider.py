@@ -123,6 +123,8 @@ def facts(tmp_path_factory: pytest.TempPathFactory, cuda: Path) -> dict[str, Any
     batches = [X, X.repeat(2, 1), X[:1], X.repeat(4, 1), X]
     jobs = {
         "slow": job(fixed.variant(plain, "slow", {"seconds": 1}), X),
+        # Its engine is the first instruction: ExecuTorch itself refuses inputs after that.
+        "slow_run": job(make("slow_run", Builder({"run_seconds": 1}), host=True).path, X),
         "plain": job(plain.path, X, X + 1, X),
         "host": job(make("host", Builder(), host=True).path, X, X * 3),
         "profiles": job(profiles.path, *batches),
@@ -187,6 +189,14 @@ def test_a_second_thread_is_refused(facts: dict[str, Any]) -> None:
     check(found["after"], X)
 
 
+def test_a_second_thread_at_the_same_method_is_refused(facts: dict[str, Any]) -> None:
+    # Waiting, with the GIL, for the thread that is inside and needs it, would never end.
+    found = facts["method"]
+    check(found["first"], X)
+    assert "another thread is executing this method" in found["meanwhile"]["reason"]
+    check(found["after"], X)
+
+
 def test_the_structures_are_those_of_the_header(tmp_path: Path) -> None:
     from trt_et.runtime import python_provider as provider
 
@@ -199,8 +209,8 @@ def test_the_structures_are_those_of_the_header(tmp_path: Path) -> None:
         "trt_et_engine_provider": provider._Table,
     }
     lines = ['#include "trt_et/engine_provider.h"', "#include <stdio.h>", "int main(void) {"]
-    expected = [provider._ABI, provider._MAX_RANK, provider._USER_MEMORY]
-    names = ["PROVIDER_ABI", "MAX_RANK", "CONTEXT_USER_MEMORY"]
+    expected = [provider._ABI, provider._MAX_RANK, provider._USER_MEMORY, provider._NO_WAIT]
+    names = ["PROVIDER_ABI", "MAX_RANK", "CONTEXT_USER_MEMORY", "PROVIDER_NO_WAIT"]
     lines += [f'printf("%d\\n", (int)TRT_ET_{name});' for name in names]
     for struct, mirror in pairs.items():
         lines.append(f'printf("%d\\n", (int)sizeof({struct}));')

@@ -209,13 +209,16 @@ def test_nothing_is_left_behind(results: dict[str, Any]) -> None:
     assert results["end"]["mallocs"] == results["end"]["frees"]
 
 
-def run(program: Any, tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
+def run(
+    program: Any, tmp_path: Path, *flags: object, **env: str
+) -> subprocess.CompletedProcess[str]:
     import trt_et.runtime
 
     inputs = ",".join(map(str, program.input_files()))
     command = [trt_et.runtime.runner_path(), "--model_path", program.path, "--inputs", inputs]
+    command += ["--output_file", tmp_path / "out", "--num_executions=5", *flags]
     done = subprocess.run(
-        [*map(str, command), "--output_file", str(tmp_path / "out"), "--num_executions=5"],
+        [*map(str, command)],
         env=environment(TRT_ET_CUDA="simulated:4", **env),
         capture_output=True,
         text=True,
@@ -257,3 +260,56 @@ def test_without_its_library_or_its_leaf_an_engine_is_refused(
     assert "real tensorrt engine cannot run on simulated GPUs" in none.stderr
     library = {"TRT_ET_TENSORRT_LIBRARY": fake["TRT_ET_TENSORRT_LIBRARY"]}
     assert "no TensorRT loader" in run(lines["planned"], tmp_path, **library).stderr
+
+
+def test_options_come_from_flags(
+    lines: dict[str, Any], fake: dict[str, str], tmp_path: Path
+) -> None:
+    # Before the environment.
+    moved = run(lines["planned"], tmp_path, "--device=cuda:3", TRT_ET_DEVICE="0", **fake)
+    assert moved.returncode == 0, moved.stderr
+    assert "on cuda:3" in moved.stderr
+    flags = ["--cuda_graphs=off", "--shared_scratch", "1", "--weight_streaming_budget=auto"]
+    plain = run(lines["planned"], tmp_path, *flags, **fake)
+    assert plain.returncode == 0, plain.stderr
+    refused = {
+        "--device=gpu": "option device (TRT_ET_DEVICE) is 'gpu'",
+        "--cuda_graphs=yes": "option cuda_graphs (TRT_ET_CUDA_GRAPHS) is 'yes'",
+        "--shared_scratch=2": "option shared_scratch (TRT_ET_SHARED_SCRATCH) is '2'",
+        "--weight_streaming_budget=9999": "refuses weight_streaming_budget 9999",
+        f"--device={'1' * 256}": "--device has 256 characters, at most 255 are taken",
+        "--time_layers": "--time_layers needs --etdump_path",
+    }
+    for flag, text in refused.items():
+        done = run(lines["planned"], tmp_path, flag, **fake)
+        assert (done.returncode, text in done.stderr) == (1, True), (flag, done.stderr)
+
+
+@pytest.mark.parametrize("by", ["flag", "environment"])
+def test_times_of_layers_are_in_the_trace(
+    lines: dict[str, Any], fake: dict[str, str], tmp_path: Path, by: str
+) -> None:
+    from executorch.devtools import Inspector
+
+    trace = tmp_path / "trace.etdump"
+    flags = ["--etdump_path", trace, *(["--time_layers"] if by == "flag" else [])]
+    more = {} if by == "flag" else {"TRT_ET_TIME_LAYERS": "1"}
+    done = run(lines["host"], tmp_path, *flags, **more, **fake)
+    assert done.returncode == 0, done.stderr
+    _, execute = Inspector(etdump_path=str(trace)).event_blocks
+    events = {event.name: event for event in execute.events if event.is_delegated_op}
+    # The fake's layers take half a millisecond each, in all of the 5 runs: no graph hides one.
+    for layer in ("scale", "shift"):
+        assert events[layer].perf_data.raw == pytest.approx([0.5] * 5, rel=1e-3)
+    assert set(events) == {"h2d", "enqueue", "scale", "shift", "d2h", "wait"}
+
+
+def test_reference_engines_have_no_times_of_layers(tmp_path: Path) -> None:
+    sys.path.insert(0, str(Path(__file__).parent))
+    from native_programs import export
+
+    program = export(tmp_path, "reference", Line(), (torch.randn(3, 8),))
+    flags = ["--etdump_path", tmp_path / "trace.etdump", "--time_layers"]
+    done = run(program, tmp_path, *flags)
+    assert done.returncode == 0, done.stderr
+    assert "a reference engine does not tell the times of its layers" in done.stderr

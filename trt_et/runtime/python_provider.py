@@ -28,6 +28,7 @@ __all__ = ["register"]
 _ABI: Final = 2
 _MAX_RANK: Final = 16
 _ALIGNMENT: Final = 256  # IExecutionContext.set_tensor_address asks for it.
+_NO_WAIT: Final = 2
 _USER_MEMORY: Final = 1
 _NO_BUDGET: Final = -(1 << 63)
 _MODULES: Final = {"tensorrt": "tensorrt", "tensorrt_rtx": "tensorrt_rtx"}
@@ -301,7 +302,9 @@ def register(library: ctypes.CDLL) -> bool:
         return False
     provider = _Provider(library)
     functions = {name: kind(provider.guard(name)) for name, kind in _FUNCTIONS.items()}
-    table = _Table(abi=_ABI, flags=0, alignment=_ALIGNMENT, name=b"Python TensorRT", **functions)
+    table = _Table(
+        abi=_ABI, flags=_NO_WAIT, alignment=_ALIGNMENT, name=b"Python TensorRT", **functions
+    )
     library.trt_et_add_provider.argtypes = [ctypes.POINTER(_Table)]
     if library.trt_et_add_provider(ctypes.byref(table)) != 0:
         return False

@@ -21,6 +21,12 @@ constexpr const char* kUsage =
     "  --etdump_path FILE      write ExecuTorch's event trace, with the delegates' events\n"
     "  --cuda MODE             real, or simulated:N, instead of the environment variable "
     "TRT_ET_CUDA\n"
+    "  --device N              GPU to load every engine onto, instead of the one in its blob\n"
+    "  --cuda_graphs 0|1       whether engines run through CUDA graphs (default: 1)\n"
+    "  --shared_scratch 0|1    whether the method's engines share scratch memory (default: 0)\n"
+    "  --weight_streaming_budget BYTES\n"
+    "                          GPU memory for weights, or auto\n"
+    "  --time_layers           trace the time of every layer; needs --etdump_path\n"
     "  --help                  show this\n"
     "Simulated GPUs, on host memory, run reference engines.\n";
 
@@ -34,6 +40,8 @@ enum Option {
   kPrintTimings,
   kEtdumpPath,
   kCuda,
+  kTimeLayers,
+  kLoadOption,
   kHelp
 };
 
@@ -47,6 +55,12 @@ constexpr option kOptions[] = {
     {"print_timings", no_argument, nullptr, kPrintTimings},
     {"etdump_path", required_argument, nullptr, kEtdumpPath},
     {"cuda", required_argument, nullptr, kCuda},
+    {"time_layers", no_argument, nullptr, kTimeLayers},
+    // Of the backend, which says what it takes.
+    {"device", required_argument, nullptr, kLoadOption},
+    {"cuda_graphs", required_argument, nullptr, kLoadOption},
+    {"shared_scratch", required_argument, nullptr, kLoadOption},
+    {"weight_streaming_budget", required_argument, nullptr, kLoadOption},
     {"help", no_argument, nullptr, kHelp},
     {nullptr, 0, nullptr, 0},
 };
@@ -88,7 +102,7 @@ bool parse_print(const char* text, PrintOutput* mode) {
   return false;
 }
 
-bool take(int code, Flags* flags) {
+bool take(int code, const char* name, Flags* flags) {
   switch (code) {
     case kModelPath:
       flags->model_path = optarg;
@@ -115,6 +129,12 @@ bool take(int code, Flags* flags) {
     case kCuda:
       flags->cuda = optarg;
       return true;
+    case kTimeLayers:
+      flags->options.emplace_back("time_layers", "1");
+      return true;
+    case kLoadOption:
+      flags->options.emplace_back(name, optarg);
+      return true;
     default:
       return false;  // getopt has said what it is.
   }
@@ -123,12 +143,13 @@ bool take(int code, Flags* flags) {
 }  // namespace
 
 Parsed parse_flags(int argc, char** argv, Flags* flags) {
-  for (int code; (code = getopt_long_only(argc, argv, "", kOptions, nullptr)) != -1;) {
+  int index = 0;
+  for (int code; (code = getopt_long_only(argc, argv, "", kOptions, &index)) != -1;) {
     if (code == kHelp) {
       std::fputs(kUsage, stdout);
       return Parsed::done;
     }
-    if (!take(code, flags)) {
+    if (!take(code, kOptions[index].name, flags)) {
       std::fputs("try executor_runner --help\n", stderr);
       return Parsed::wrong;
     }
@@ -136,6 +157,11 @@ Parsed parse_flags(int argc, char** argv, Flags* flags) {
   if (optind < argc) {
     std::fprintf(stderr, "executor_runner: unexpected argument '%s'\ntry executor_runner --help\n",
                  argv[optind]);
+    return Parsed::wrong;
+  }
+  for (const auto& [name, value] : flags->options) {
+    if (name != "time_layers" || !flags->etdump_path.empty()) continue;
+    std::fputs("executor_runner: --time_layers needs --etdump_path, where the times go\n", stderr);
     return Parsed::wrong;
   }
   return Parsed::run;

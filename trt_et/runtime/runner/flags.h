@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trt_et::runner {
@@ -19,6 +20,8 @@ struct Flags {
   bool print_timings = false;
   std::string etdump_path;
   std::string cuda;
+  // Load options of the backend, as they were given: name and value.
+  std::vector<std::pair<std::string, std::string>> options;
 };
 
 enum class Parsed { run, done, wrong };

@@ -10,6 +10,7 @@
 #include "etdump.h"
 #include "flags.h"
 #include "inputs.h"
+#include "load_options.h"
 #include "memory.h"
 #include "outputs.h"
 #include "timings.h"
@@ -77,7 +78,10 @@ int run(const Flags& flags) {
   MethodMemory memory;
   if (!memory.plan(*meta))
     return fail("planned memory cannot be had", Error::MemoryAllocationFailed);
-  auto method = program->load_method(name, &memory.manager(), etdump.tracer());
+  LoadOptionsMap options;
+  if (!options.fill(flags.options)) return 1;
+  auto method =
+      program->load_method(name, &memory.manager(), etdump.tracer(), nullptr, &options.map());
   if (!method.ok()) return fail("loading the method failed", method.error());
   timings.loaded(Clock::now() - start);
   const int result = execute(*method, memory, flags, timings);

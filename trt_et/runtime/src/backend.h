@@ -22,7 +22,7 @@ class TensorRTBackend final : public executorch::runtime::BackendInterface {
       executorch::runtime::DelegateHandle* handle,
       executorch::runtime::Span<executorch::runtime::EValue*> args) const override;
 
-  // "device", "cuda_graphs", "weight_streaming_budget": see options.h.
+  // The options of options.h.
   executorch::runtime::Error set_option(
       executorch::runtime::BackendOptionContext& context,
       const executorch::runtime::Span<executorch::runtime::BackendOption>& backend_options)

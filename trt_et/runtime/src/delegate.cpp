@@ -47,7 +47,15 @@ Status Delegate::collect(Span<EValue*> values) {
 }
 
 Status Delegate::execute(Span<EValue*> arguments) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    if (engine_->no_wait()) {
+      return {Error::InvalidState,
+              "another thread is executing this method: with TensorRT's Python bindings, one at a "
+              "time"};
+    }
+    lock.lock();
+  }
   TRT_ET_TRY(collect(arguments));
   cuda::DeviceGuard guard(api_);
   TRT_ET_TRY(guard.enter(device_));
@@ -106,6 +114,7 @@ Status Delegate::queue(cuda::Stream stream) {
   for (size_t i = 0; i < input_count_; ++i) TRT_ET_TRY(copy_near(arguments_[i], stream));
   {
     const TraceEvent event("enqueue");
+    layers_.begin();
     TRT_ET_TRY(context_->enqueue(stream));
   }
   for (size_t i = input_count_; i < arguments_.size(); ++i) {

@@ -13,13 +13,15 @@
 #include "cuda/cuda_api.h"
 #include "device_buffer.h"
 #include "engine.h"
+#include "event_tracing.h"
 #include "graph_replay.h"
 #include "options.h"
 #include "scratch.h"
 
 namespace trt_et {
 
-// Thread-safe: two threads that execute one delegate take turns. It owns no argument.
+// Thread-safe: two threads that execute one delegate take turns, or the second is refused where
+// that could last for ever (TRT_ET_PROVIDER_NO_WAIT). It owns no argument.
 class Delegate {
  public:
   // Loads the engine of `processed` onto the device that its blob (or the option) names.
@@ -87,6 +89,7 @@ class Delegate {
   // In delegate_load.cpp.
   Status load(const Blob& blob, const LoadOptions& options);
   Status create_context(const LoadOptions& options);
+  Status time_layers();
   Status read_arguments(const Blob& blob);
   Status read_aliases(const Blob& blob);
   Status set_alias(size_t output, size_t input);
@@ -120,6 +123,7 @@ class Delegate {
   std::mutex mutex_;
   std::shared_ptr<Engine> engine_;
   std::unique_ptr<Context> context_;
+  LayerEvents layers_;
   GraphReplay replay_;
   std::shared_ptr<Scratch> scratch_;  // null: the context has its own
   void* scratch_memory_ = nullptr;    // as the context has it

@@ -63,7 +63,18 @@ Status Delegate::create_context(const LoadOptions& options) {
     scratch_ = Scratch::of(options.method, api_, device_);
     TRT_ET_TRY(scratch_->reserve(bytes));
   }
-  return Context::create(*engine_, scratch_ != nullptr, &context_);
+  TRT_ET_TRY(Context::create(*engine_, scratch_ != nullptr, &context_));
+  return options.time_layers ? time_layers() : Status{};
+}
+
+Status Delegate::time_layers() {
+  if (!context_->can_time_layers()) {
+    ET_LOG(Info, "TensorRTBackend: time_layers: a %s engine does not tell the times of its layers",
+           engine_->provider().name);
+    return {};
+  }
+  replay_.disable();  // A graph's launch reports nothing.
+  return context_->time_layers(LayerEvents::report, &layers_);
 }
 
 Status Delegate::load(const Blob& blob, const LoadOptions& options) {

@@ -124,7 +124,13 @@ Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob,
   if (blob.metadata.sha256.empty()) return create(engine);
   const auto slot = shared().slot(Key(&provider, blob.metadata.sha256, blob.engine_size,
                                       request.device, request.weight_streaming_budget));
-  const std::lock_guard<std::mutex> lock(slot->loading);
+  std::unique_lock<std::mutex> lock(slot->loading, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    if ((provider.flags & TRT_ET_PROVIDER_NO_WAIT) != 0) {
+      return {Error::InvalidState, "another thread is loading this engine: try again"};
+    }
+    lock.lock();
+  }
   *engine = slot->engine.lock();
   if (*engine != nullptr) return {};
   TRT_ET_TRY(create(engine));
@@ -171,6 +177,10 @@ Status Context::set_address(size_t index, void* address, size_t capacity) {
 
 Status Context::set_memory(void* memory, size_t bytes) {
   return check(provider_, provider_.set_memory(context_, memory, bytes), "set_memory");
+}
+
+Status Context::time_layers(void (*report)(void*, const char*, float), void* user) {
+  return check(provider_, provider_.time_layers(context_, report, user), "time_layers");
 }
 
 Status Context::enqueue(void* stream) {

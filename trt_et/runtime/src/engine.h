@@ -43,6 +43,9 @@ class Engine {
   // Whether the blob's bytes must stay as long as this object.
   bool keeps_bytes() const { return provider_.keeps_bytes(engine_) != 0; }
 
+  // Whether nobody may wait for a call of another thread.
+  bool no_wait() const { return (provider_.flags & TRT_ET_PROVIDER_NO_WAIT) != 0; }
+
   // Bytes of scratch memory of a context; only where the provider can tell.
   Status memory_size(size_t* bytes) const;
 
@@ -75,6 +78,9 @@ class Context {
   Status output_shape(size_t index, int64_t* dims, int32_t* rank);
   Status set_address(size_t index, void* address, size_t capacity);
   Status enqueue(void* stream);
+  // Whether it can report the times of its layers; see engine_provider.h.
+  bool can_time_layers() const { return provider_.time_layers != nullptr; }
+  Status time_layers(void (*report)(void* user, const char* layer, float ms), void* user);
   // Only of a context with user_memory.
   Status set_memory(void* memory, size_t bytes);
 

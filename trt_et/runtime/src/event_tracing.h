@@ -31,4 +31,16 @@ class TraceEvent {
   executorch::runtime::EventTracerEntry entry_{};
 };
 
+// The layers of an engine, as events of one run: told one after another when the run is over, they
+// stand behind each other in the trace from the time when it was queued.
+class LayerEvents {
+ public:
+  void begin();
+  // Gets a LayerEvents; for trt_et_engine_provider.time_layers.
+  static void report(void* events, const char* layer, float ms);
+
+ private:
+  et_timestamp_t next_ = 0;
+};
+
 }  // namespace trt_et

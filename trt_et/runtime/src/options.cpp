@@ -26,7 +26,9 @@ constexpr Name kGraphs = {"cuda_graphs", "TRT_ET_CUDA_GRAPHS"};
 constexpr Name kScratch = {"shared_scratch", "TRT_ET_SHARED_SCRATCH"};
 constexpr Name kBudget = {"weight_streaming_budget", "TRT_ET_WEIGHT_STREAMING_BUDGET"};
 
-constexpr const Name* kAll[] = {&kDevice, &kGraphs, &kScratch, &kBudget};
+constexpr Name kLayers = {"time_layers", "TRT_ET_TIME_LAYERS"};
+
+constexpr const Name* kAll[] = {&kDevice, &kGraphs, &kScratch, &kBudget, &kLayers};
 
 struct Settings {
   std::mutex mutex;
@@ -114,6 +116,7 @@ Status parse(const Name& name, const std::string& text, LoadOptions* options) {
   if (&name == &kDevice) return read_device(text, &options->device);
   if (&name == &kGraphs) return read_switch(name, text, &options->cuda_graphs);
   if (&name == &kScratch) return read_switch(name, text, &options->shared_scratch);
+  if (&name == &kLayers) return read_switch(name, text, &options->time_layers);
   return read_budget(text, &options->weight_streaming_budget);
 }
 
@@ -141,8 +144,8 @@ Status set_options(Span<const BackendOption> backend_options) {
     }
     if (known == nullptr) {
       return fail(Error::NotFound,
-                  "no option '%.40s'; there are device, cuda_graphs, shared_scratch and "
-                  "weight_streaming_budget",
+                  "no option '%.40s'; there are device, cuda_graphs, shared_scratch, "
+                  "weight_streaming_budget and time_layers",
                   option.key);
     }
     LoadOptions checked;

@@ -22,6 +22,8 @@ struct LoadOptions {
   std::optional<int64_t> weight_streaming_budget;
   // "shared_scratch": true to let the engines of a method take turns in one scratch memory.
   bool shared_scratch = false;
+  // "time_layers": true to trace every layer's time. Each run then waits for itself, and is plain.
+  bool time_layers = false;
   // Not options. What the delegates of a method have in common.
   const void* method = nullptr;
   // The program's compile spec plans the delegate's tensors on the host.

@@ -54,6 +54,9 @@ typedef struct trt_et_engine_request {
 
 // Flags of a provider.
 #define TRT_ET_PROVIDER_GRAPHS 1u  // enqueue() may be captured into a CUDA graph
+// A thread that waits for another's call may hold what that call needs to end (Python's GIL): what
+// would have to wait is refused instead.
+#define TRT_ET_PROVIDER_NO_WAIT 2u
 
 // Flags of create_context().
 #define TRT_ET_CONTEXT_USER_MEMORY 1u  // its scratch memory comes through set_memory()
