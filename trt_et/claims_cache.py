@@ -6,21 +6,17 @@ with an answer for each kind of call. It is read once for a partitioning and wri
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
 import operator
-import os
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from crc32c import crc32c
-from filelock import FileLock
 from torch.fx import Node, map_arg
 
+from trt_et.checked_file import locked, read_checked, write_checked
 from trt_et.graph_text import NoText, SymbolNames, target_text, value_text
 from trt_et.operator_support import Refusal
 
@@ -59,20 +55,16 @@ class ClaimsCache:
         """Add what is new to the file. Whatever the disk says, this does not raise."""
         if not self._new:
             return
-        part = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(self._path.with_suffix(".lock")):
+            with locked(self._path):
                 # Others may have added theirs meanwhile.
                 answers = {**_read(self._path), **self._new}
-                _write(part, answers if len(answers) <= _LIMIT else self._new)
-                part.replace(self._path)
+                kept = answers if len(answers) <= _LIMIT else self._new
+                text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+                write_checked(self._path, text.encode())
             self._new.clear()
         except (OSError, NotImplementedError) as error:
             _log.debug("answers about operators are not remembered in %s: %s", self._path, error)
-        finally:
-            with contextlib.suppress(OSError):
-                part.unlink()
 
 
 class Remembering:
@@ -137,22 +129,7 @@ def _use(user: Node) -> str:
 
 def _read(path: Path) -> dict[str, str | None]:
     try:
-        checksum, _, text = path.read_bytes().partition(b"\n")
-        if checksum != b"%08x" % crc32c(text):
-            _log.warning("remembered answers in %s are corrupt and asked for again", path)
-            return {}
-        answers: dict[str, str | None] = json.loads(text)
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        _log.debug("answers in %s cannot be read: %s", path, error)
+        answers: dict[str, str | None] = json.loads(read_checked(path) or b"{}")
+    except ValueError:  # Whole, but of another version of this package.
         return {}
     return answers
-
-
-def _write(path: Path, answers: dict[str, str | None]) -> None:
-    text = json.dumps(answers, sort_keys=True, separators=(",", ":")).encode()
-    with path.open("xb") as file:
-        file.write(b"%08x\n" % crc32c(text) + text)
-        file.flush()
-        os.fsync(file.fileno())

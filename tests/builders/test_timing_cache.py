@@ -90,7 +90,7 @@ def test_damaged_timings_are_measured_again(tmp_path, damage, caplog):
 
 
 def test_timings_that_tensorrt_refuses_are_measured_again(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("trt_et.builders.timing_cache._read", lambda path: b"mismatch")
+    monkeypatch.setattr("trt_et.builders.timing_cache.read_checked", lambda path: b"mismatch")
     assert measured(TimingCache(tmp_path, "a GPU")) == {}
     assert "starts anew" in caplog.text
 

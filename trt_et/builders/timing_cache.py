@@ -8,16 +8,12 @@ nothing ahead of time and has none.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
-import os
-import secrets
 from pathlib import Path
 from typing import Any
 
-from crc32c import crc32c
-from filelock import FileLock
+from trt_et.checked_file import locked, read_checked, write_checked
 
 __all__ = ["TimingCache"]
 
@@ -41,7 +37,7 @@ class TimingCache:
         """Give TensorRT's builder config what is known; an empty one where nothing is."""
         if self._path is None:
             return
-        self._loaded = _read(self._path)
+        self._loaded = read_checked(self._path)
         known = config.create_timing_cache(self._loaded)
         if known is None or not config.set_timing_cache(known, False):
             _log.warning("TensorRT does not take the timings in %s; it starts anew", self._path)
@@ -53,39 +49,15 @@ class TimingCache:
         timings = config.get_timing_cache() if self._path is not None else None
         if self._path is None or timings is None:
             return
-        part = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(self._path.with_suffix(".lock")):
-                there = _read(self._path)
+            with locked(self._path):
+                there = read_checked(self._path)
                 if there and there != self._loaded:  # Another process was here.
                     others = config.create_timing_cache(there)
                     if others is not None:
                         timings.combine(others, False)
                 data = bytes(memoryview(timings.serialize()))
-                if data == there:
-                    return
-                with part.open("xb") as file:
-                    file.write(b"%08x\n" % crc32c(data) + data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                part.replace(self._path)
+                if data != there:
+                    write_checked(self._path, data)
         except (OSError, NotImplementedError) as error:
             _log.warning("TensorRT's timings cannot be kept in %s: %s", self._path, error)
-        finally:
-            with contextlib.suppress(OSError):
-                part.unlink()
-
-
-def _read(path: Path) -> bytes:
-    try:
-        checksum, _, data = path.read_bytes().partition(b"\n")
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        _log.warning("TensorRT's timings in %s cannot be read: %s", path, error)
-        return b""
-    if checksum != b"%08x" % crc32c(data):
-        _log.warning("TensorRT's timings in %s are corrupt and measured again", path)
-        return b""
-    return data
