@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -32,6 +32,7 @@ from trt_et.engine_key import (
 from trt_et.errors import BlobError, BuilderError
 from trt_et.lowering import LoweredPartition, lower_partition
 from trt_et.partition_specs import PartitionPlan
+from trt_et.progress import ProgressOption, ProgressSession
 
 __all__ = ["Engine", "build_engines"]
 
@@ -65,12 +66,17 @@ def build_engines(partitions: Sequence[tuple[ExportedProgram, PartitionPlan]]) -
         PartitionError: An engine could not be built, or is not one for its partition.
     """
     session = _Session()
-    wanted = [_Wanted(program, plan) for program, plan in partitions]
-    try:
+    with contextlib.ExitStack() as stack:
+        progress = _sessions([plan.progress for _, plan in partitions])
+        for told in dict.fromkeys(progress):
+            stack.enter_context(told)
+        stack.callback(session.close)
+        wanted = [
+            _Wanted(program, plan, told)
+            for (program, plan), told in zip(partitions, progress, strict=True)
+        ]
         for runner, group in _by_runner(wanted):
             session.build(runner, group)
-    finally:
-        session.close()
     return [_engine_of(item) for item in wanted]
 
 
@@ -80,8 +86,10 @@ class _Wanted:
 
     program: ExportedProgram
     plan: PartitionPlan
+    progress: ProgressSession
     engine: Engine | None = None
     same_as: _Wanted | None = None
+    equals: list[_Wanted] = field(default_factory=list)
 
     def explain(self, error: Exception) -> Exception:
         return explained(error, self.plan.builder, _describe(self.plan, self.program))
@@ -183,7 +191,8 @@ class _Session:
         plan = wanted.plan
         lowered = lower_partition(wanted.program, plan.name, plan.profiles)
         timings = plan.cache.timings_folder if plan.cache is not None else None
-        request = BuildRequest(plan.name, lowered, plan.device_id, plan.options, timings)
+        monitor = wanted.progress.monitor(plan.name)
+        request = BuildRequest(plan.name, lowered, plan.device_id, plan.options, timings, monitor)
         digest = request_digest(request)
         if digest is not None and self._is_known(wanted, digest, lowered.sources):
             return None
@@ -222,8 +231,14 @@ class _Session:
         """Whether an equal partition was seen; weights are read only where all else is equal."""
         kind = (id(wanted.plan.builder), digest, glance(weights))
         alike = self._seen.setdefault(kind, _Alike(self._digests))
-        wanted.same_as = alike.find_or_add(wanted, weights)
-        return wanted.same_as is not None
+        other = wanted.same_as = alike.find_or_add(wanted, weights)
+        if other is None:
+            return False
+        if other.engine is None:
+            other.equals.append(wanted)
+        else:
+            wanted.progress.engine_done(wanted.plan.name)
+        return True
 
     def _load(self, pending: _Pending, cache: EngineCache) -> bool:
         blob = cache.load(pending.key)
@@ -264,6 +279,15 @@ class _Session:
             len(info.inputs),
             len(info.outputs),
         )
+        for item in (wanted, *wanted.equals):
+            item.progress.engine_done(item.plan.name)
+
+
+def _sessions(options: Sequence[ProgressOption]) -> list[ProgressSession]:
+    """A session for each partition; those with the same option share one."""
+    totals = Counter(options)
+    sessions = {option: ProgressSession(option, total) for option, total in totals.items()}
+    return [sessions[option] for option in options]
 
 
 def _by_runner(wanted: list[_Wanted]) -> list[tuple[BuildRunner, list[_Wanted]]]:

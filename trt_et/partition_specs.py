@@ -18,6 +18,7 @@ from trt_et.build_runner import BuildRunner
 from trt_et.builders.protocol import BuildOptions, EngineBuilder
 from trt_et.engine_cache import EngineCache
 from trt_et.profiles import OptimizationProfile
+from trt_et.progress import ProgressOption
 
 __all__ = ["PartitionPlan", "PartitionSpecs"]
 
@@ -34,6 +35,7 @@ class PartitionPlan:
         cache: Where engines are kept; None: nowhere.
         runner: Where the engine is built; None: in this process.
         profiles: Ranges of the program's symbols to tune the engine for.
+        progress: Who is told how far it is; see :class:`trt_et.progress.ProgressSession`.
     """
 
     name: str
@@ -43,6 +45,7 @@ class PartitionPlan:
     cache: EngineCache | None = None
     runner: BuildRunner | None = None
     profiles: tuple[OptimizationProfile, ...] = ()
+    progress: ProgressOption = False
 
 
 class PartitionSpecs(list[CompileSpec]):

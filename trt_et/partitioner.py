@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 from executorch.exir import to_edge_transform_and_lower
@@ -19,6 +21,7 @@ from trt_et.claims import claims_for
 from trt_et.engine_cache import CacheChoice, choose_cache
 from trt_et.errors import OptionError, PartitionError
 from trt_et.exclusions import Exclusion, Exclusions
+from trt_et.executors import make_runner
 from trt_et.grouping import group_nodes, tag_constants
 from trt_et.operator_support import OperatorSupport, kept_whole
 from trt_et.partition_specs import PartitionPlan, PartitionSpecs
@@ -28,6 +31,7 @@ from trt_et.profiles import (
     check_profiles,
     resolve_profiles,
 )
+from trt_et.progress import ProgressOption, checked_progress
 from trt_et.report import Partition, PartitionReport, describe_partition, make_report
 from trt_et.target_device import explicit_device, parse_device
 
@@ -68,6 +72,13 @@ class TensorRTPartitioner(Partitioner):
         weight_streaming: Engines that may keep weights in host memory (the compile spec and load
             option ``weight_streaming_budget`` says how much).
         settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
+        executor: Where engines are built, all at once: a ``concurrent.futures.Executor`` such as
+            ``ProcessPoolExecutor``, ``ThreadPoolExecutor``, or Dask's ``Client.get_executor()``.
+            None: in this process, one after the other.
+        scratch: Folder for the files that go to other processes and back; machines that build for
+            this one must see it too. None: where temporary files go.
+        progress: True: progress bars, where standard error is a terminal. False: none. Or a
+            function that gets every :class:`trt_et.progress.ProgressEvent`.
         cache: Keep engines on disk, and take them from there: True (the user's cache folder), a
             folder, or an :class:`trt_et.EngineCache`. None: what the environment variable
             ``TRT_ET_CACHE`` says, by default no cache.
@@ -99,6 +110,9 @@ class TensorRTPartitioner(Partitioner):
         refittable: bool = False,
         weight_streaming: bool = False,
         settings: Mapping[str, Any] | None = None,
+        executor: Executor | None = None,
+        scratch: str | os.PathLike[str] | None = None,
+        progress: ProgressOption = True,
         cache: CacheChoice = None,
     ) -> None:
         super().__init__()
@@ -121,6 +135,8 @@ class TensorRTPartitioner(Partitioner):
         self._min_block_size = min_block_size
         self._exclusions = Exclusions(excluded_ops)
         self._full_graph = full_graph
+        self._runner = make_runner(executor, scratch)
+        self._progress = checked_progress(progress)
         self._cache = choose_cache(cache)
         self._device = self._checked_device(device)
         self.report: PartitionReport | None = None
@@ -189,6 +205,8 @@ class TensorRTPartitioner(Partitioner):
             self._options,
             cache=self._cache,
             profiles=profiles,
+            runner=self._runner,
+            progress=self._progress,
         )
         return PartitionSpecs(self._compile_specs, plan)
 

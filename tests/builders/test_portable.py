@@ -6,6 +6,7 @@ import hashlib
 import pickle
 import subprocess
 import sys
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from torch.export import Dim
 
 from tests.models import make
 from trt_et import TensorRTPartitioner
-from trt_et.builders import BuildRequest, make_builder
+from trt_et.builders import BuildOptions, BuildRequest, make_builder
 from trt_et.builders.portable import build_portable, pack_request, unpack_request
 from trt_et.builders.weights_file import WeightsWriter, read_weights
 from trt_et.errors import BuilderError, PartitionError
@@ -210,6 +211,22 @@ def test_optimization_profiles_survive(tmp_path):
     again = unpack_request(packed(request, tmp_path)).lowered
     assert again.profiles == request.lowered.profiles
     assert again.profiles[1] == {"input0": ((2, 8), (3, 8), (8, 8))}
+
+
+def test_all_that_a_builder_is_given_travels(tmp_path):
+    request = request_for("dynamic")
+    profiles = ({"input0": ((1, 8), (2, 8), (4, 8))}, {"input0": ((5, 8), (6, 8), (8, 8))})
+    lowered = replace(request.lowered, profiles=profiles, names={"input0": "x"})
+    options = BuildOptions(("8.9",), 3, {"disable_tf32": True})
+    request = BuildRequest("part", lowered, 7, options, tmp_path / "timings")
+    again = unpack_request(pickle.loads(pickle.dumps(packed(request, tmp_path))))
+    # Of these, the program is compared above; the monitor is the worker's own.
+    for item in fields(BuildRequest):
+        if item.name not in ("lowered", "monitor"):
+            assert getattr(again, item.name) == getattr(request, item.name), item.name
+    for item in fields(lowered):
+        if item.name not in ("program", "sources"):  # Sources are what builds are compared by.
+            assert getattr(again.lowered, item.name) == getattr(lowered, item.name), item.name
 
 
 class Failing:
