@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Any
 
 from executorch.exir._serialize._program import deserialize_pte_binary
@@ -27,7 +28,7 @@ class DelegateInfo:
         engine: Facts of its engine; None for other backends, and where the blob is unreadable.
         engine_size: Bytes of the engine itself; 0 where there is none.
         problem: Why the blob is unreadable; empty where it is fine.
-        blob: Its bytes.
+        blob: Its bytes; a view of the file's where that is no ``bytes`` object.
     """
 
     backend_id: str
@@ -36,7 +37,7 @@ class DelegateInfo:
     engine: EngineInfo | None
     engine_size: int
     problem: str
-    blob: bytes
+    blob: bytes | memoryview
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,14 @@ class MethodInfo:
     devices: tuple[DeviceUse, ...]
 
 
-def inspect_program(pte: bytes) -> tuple[MethodInfo, ...]:
+def inspect_program(pte: bytes | memoryview | mmap) -> tuple[MethodInfo, ...]:
     """Read a ``.pte`` with ExecuTorch's own deserializer.
 
     Args:
-        pte: The file's bytes.
+        pte: The file's bytes. Of a mapped file or another view, engines are not copied.
     """
-    program: Program = deserialize_pte_binary(pte).program
+    data: Any = pte if isinstance(pte, bytes) else memoryview(pte)
+    program: Program = deserialize_pte_binary(data).program
     return tuple(_method(program, plan) for plan in program.execution_plan)
 
 
@@ -73,7 +75,8 @@ def _method(program: Program, plan: ExecutionPlan) -> MethodInfo:
     for delegate in plan.delegates:
         if delegate.processed.location is not DataLocation.INLINE:
             raise BlobError("a delegate's data was not restored by ExecuTorch's deserializer")
-        blob = bytes(program.backend_delegate_data[delegate.processed.index].data)
+        data = program.backend_delegate_data[delegate.processed.index].data
+        blob = data if isinstance(data, memoryview) else bytes(data)
         specs = tuple((spec.key, bytes(spec.value)) for spec in delegate.compile_specs)
         engine, size, problem = None, 0, ""
         if delegate.id == BACKEND_ID:
