@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -103,7 +105,7 @@ def inspect_file(
     """Say what a .pte holds: methods, engines, GPUs, what stays on the CPU."""
     with _told():
         try:
-            data = file.read_bytes()
+            data = _mapped(file)
         except OSError as error:
             raise BlobError(f"{file} cannot be read: {error.strerror}") from error
         if data[4:6] != b"ET":
@@ -114,6 +116,13 @@ def inspect_file(
     console = Console(soft_wrap=True)
     for method in methods:
         _show(console, method)
+
+
+def _mapped(file: Path) -> mmap | bytes:
+    """A file's bytes; engines may be larger than memory."""
+    with file.open("rb") as opened:
+        empty = not os.fstat(opened.fileno()).st_size
+        return b"" if empty else mmap(opened.fileno(), 0, access=ACCESS_READ)
 
 
 def _show(console: Console, method: MethodInfo) -> None:
