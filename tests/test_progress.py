@@ -18,11 +18,12 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def terminal(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Terminal())
+def show_terminal(monkeypatch) -> Terminal:
+    """Called in the test itself: between its set-up and it, pytest puts its own stderr back."""
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    return sys.stderr
+    return terminal
 
 
 def test_a_function_gets_the_steps_of_a_real_build():
@@ -93,7 +94,8 @@ def test_a_function_may_stop_the_export():
         lower_case("order", builder="tensorrt_rtx", progress=fail)
 
 
-def test_bars_on_a_terminal(terminal):
+def test_bars_on_a_terminal(monkeypatch):
+    terminal = show_terminal(monkeypatch)
     lower_case("order", builder="tensorrt_rtx")
     shown = terminal.getvalue()
     assert "engines 0/1" in shown
@@ -101,7 +103,8 @@ def test_bars_on_a_terminal(terminal):
     assert "tensorrt_0" in shown
 
 
-def test_no_bars_if_so_asked_or_elsewhere(terminal, monkeypatch):
+def test_no_bars_if_so_asked_or_elsewhere(monkeypatch):
+    terminal = show_terminal(monkeypatch)
     lower_case("order", progress=False)
     assert terminal.getvalue() == ""
     monkeypatch.setattr(sys, "stderr", io.StringIO())
