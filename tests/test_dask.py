@@ -23,9 +23,8 @@ def test_a_cluster_gives_the_bytes_of_a_serial_export(tmp_path):
         executor = client.get_executor()
         scratch = tmp_path / "scratch"
         scratch.mkdir()
-        for builder in ("reference", "tensorrt_rtx"):
-            ours = export(executor=executor, scratch=scratch, builder=builder)
-            assert ours == export(builder=builder)
+        # Real engines in other processes: tests/test_executors.py; importing TensorRT takes long.
+        assert export(executor=executor, scratch=scratch) == export()
         with pytest.raises(PartitionError, match=r"failed on partition tensorrt_1 .*out of luck"):
             export(executor=executor, scratch=scratch, builder=Named("tensorrt_1"))
         assert list(scratch.iterdir()) == []
