@@ -285,9 +285,10 @@ class _Session:
 
 def _sessions(options: Sequence[ProgressOption]) -> list[ProgressSession]:
     """A session for each partition; those with the same option share one."""
-    totals = Counter(options)
-    sessions = {option: ProgressSession(option, total) for option, total in totals.items()}
-    return [sessions[option] for option in options]
+    totals = Counter(map(id, options))
+    distinct = {id(option): option for option in options}
+    sessions = {key: ProgressSession(distinct[key], total) for key, total in totals.items()}
+    return [sessions[id(option)] for option in options]
 
 
 def _by_runner(wanted: list[_Wanted]) -> list[tuple[BuildRunner, list[_Wanted]]]:
