@@ -7,7 +7,7 @@
 # make coverage ExecuTorch's backend test suite on this backend, XNNPACK and portable; docs/coverage.*
 # make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
 # make bench-aot         what exporting costs, next to its peers: benchmarks/results/aot.json; half an
-#                        hour on two cores. QUICK=1: small models, build/aot-quick.json
+#                        hour on two cores. QUICK=1: small models, build/aot-quick.json; ONLY="P1 P2": these
 # make clean    remove what the others made
 #
 # Everything is installed into .venv; a second run finds it there.
@@ -93,7 +93,7 @@ bench-runtime: $(INSTALLED)
 	  --fake build/bench/tests/runtime/tensorrt_fake
 
 bench-aot: $(INSTALLED)
-	$(BIN)/python -m benchmarks.aot $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.aot $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 clean:
 	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

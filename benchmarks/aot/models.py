@@ -66,6 +66,22 @@ def chain(count: float) -> Example:
     return Chain(int(count)).eval(), (torch.randn(4, 64),)
 
 
+class Pair(nn.Module):
+    """Two MLPs with a sine between them: two partitions of one size, and of different weights."""
+
+    def __init__(self, millions: float) -> None:
+        super().__init__()
+        self.first, self.second = (mlp(millions / 2)[0] for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.sin(self.first(x)))
+
+
+def pair(millions: float) -> Example:
+    """A program of two engines."""
+    return Pair(millions).eval(), (torch.randn(4, _WIDTH),)
+
+
 class Twins(nn.Module):
     """The same block twice, with the same weights."""
 
@@ -94,4 +110,11 @@ def tiny(_: float = 0) -> Example:
     return Tiny().eval(), (torch.randn(4, 8),)
 
 
-MODELS = {"mlp": mlp, "vit": vit, "chain": chain, "twins": twins, "tiny": tiny}
+MODELS = {
+    "mlp": mlp,
+    "vit": vit,
+    "chain": chain,
+    "pair": pair,
+    "twins": twins,
+    "tiny": tiny,
+}

@@ -39,11 +39,20 @@ class NoopBackend(BackendDetails):
 
     @staticmethod
     def preprocess(edge_program: Any, compile_specs: list[CompileSpec]) -> PreprocessResult:
-        return PreprocessResult(processed_bytes=b"nothing")
+        (size,) = (int(spec.value) for spec in compile_specs)
+        return PreprocessResult(processed_bytes=bytes(size))
 
 
 class NoopPartitioner(Partitioner):
-    """Everything but sines, grouped as ExecuTorch's own partitioners do it."""
+    """Everything but sines, grouped as ExecuTorch's own partitioners do it.
+
+    Args:
+        size: Bytes of each partition's payload.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._specs = [CompileSpec("size", str(size).encode())]
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         def supported(_: Any, node: Node) -> bool:
@@ -59,7 +68,7 @@ class NoopPartitioner(Partitioner):
             tag = f"noop_{group.id}"
             for node in group.nodes:
                 node.meta["delegation_tag"] = tag
-            tags[tag] = DelegationSpec(NoopBackend.__name__, [])
+            tags[tag] = DelegationSpec(NoopBackend.__name__, self._specs)
         tag_constant_data(exported_program)
         return PartitionResult(exported_program, tags)
 
@@ -184,7 +193,7 @@ def vendor_stage(size: int) -> tuple[ExportedProgram, Partitioner, Any]:
 def make_partitioner(backend: str, engine_bytes: int, options: dict[str, Any]) -> Partitioner:
     """``noop``, ``xnnpack``, ``idle`` (ours, with a builder that does no work), or ``rtx``."""
     if backend == "noop":
-        return NoopPartitioner()
+        return NoopPartitioner(engine_bytes)
     if backend == "xnnpack":
         from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import gc
 import json
+import multiprocessing
 import resource
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,32 @@ def bare(model: str, size: float) -> Result:
         return clock.read() | {"peak_bytes": peak.bytes, "engine_bytes": path.stat().st_size}
 
 
+def workers(count: int, size: float) -> Result:
+    """A pair of engines, built by warm worker processes; the clock runs as in :func:`export`."""
+    import torch
+    from executorch.exir import to_edge_transform_and_lower
+
+    from benchmarks.aot.models import MODELS
+    from benchmarks.aot.peers import make_partitioner
+
+    torch.manual_seed(0)
+    module, inputs = MODELS["pair"](size)
+    context = multiprocessing.get_context("spawn")
+    with (
+        ProcessPoolExecutor(count, mp_context=context) as pool,
+        tempfile.TemporaryFile() as file,
+        torch.no_grad(),
+    ):
+        for future in [pool.submit(bare, "mlp", 1) for _ in range(count)]:
+            future.result()
+        program = torch.export.export(module, inputs)
+        partitioner = make_partitioner("rtx", 0, {"executor": pool})
+        clock = Clock()
+        manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
+        manager.to_executorch().write_to_file(file)
+        return clock.read() | {"engines": len(partitioner.report.partitions)}
+
+
 def stage(engine_bytes: int, vendor: bool) -> Result:
     """From an engine to a ``.pte``: ours, or with Torch-TensorRT's partitioner and backend."""
     import torch
@@ -196,7 +224,7 @@ def times(tasks: dict[str, tuple[str, Result]], rounds: int) -> Result:
 
 
 TASKS: dict[str, Callable[..., Result]] = {
-    task.__name__: task for task in (export, bare, stage, hashing, imports, times)
+    task.__name__: task for task in (export, bare, workers, stage, hashing, imports, times)
 }
 
 if __name__ == "__main__":
