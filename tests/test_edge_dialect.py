@@ -91,3 +91,23 @@ def test_ceil_mode_that_changes_nothing_is_no_obstacle(size, claimed):
     partitioner = TensorRTPartitioner(builder="reference")
     lower(torch.export.export(model, (torch.randn(1, 2, size, size),)), partitioner=partitioner)
     assert bool(partitioner.report.partitions) == claimed
+
+
+def test_every_tensor_has_the_metadata_that_validators_read():
+    edge = to_edge(torch.export.export(*make("mlp"))).exported_program()
+    for node in to_aten(edge.graph).graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            assert node.meta["tensor_meta"].dtype is value.dtype
+            assert node.meta["tensor_meta"].shape == value.shape
+
+
+@pytest.mark.parametrize(
+    "sort", [lambda x: x.sort().values, lambda x: x.sort(dim=0, descending=True).indices]
+)
+def test_sorting_is_claimed_whatever_arguments_are_left_out(sort):
+    partitioner = TensorRTPartitioner(builder="reference")
+    program = torch.export.export(Lambda(sort), (torch.randn(3, 4),))
+    lower(program, partitioner=partitioner)
+    (partition,) = partitioner.report.partitions
+    assert "aten::sort.default" in partition.operators

@@ -16,8 +16,16 @@ import torch
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
+from torch.fx.passes.shape_prop import TensorMetadata
 
-__all__ = ["AtenGraph", "AtenTarget", "aten_target", "qualified_name", "to_aten"]
+__all__ = [
+    "AtenGraph",
+    "AtenTarget",
+    "aten_target",
+    "describe_value",
+    "qualified_name",
+    "to_aten",
+]
 
 AtenTarget = OpOverload | Callable[..., Any]
 _Call = tuple[AtenTarget, tuple[Any, ...], dict[str, Any]]
@@ -63,6 +71,7 @@ def to_aten(source: Graph) -> AtenGraph:
             # Signatures know placeholders by name, and fx renames those that shadow a builtin
             # (``input``, which is what torch.nn's own modules call theirs).
             nodes[node].name = node.name
+            describe_value(nodes[node])
             continue
         value = _first_result(node)
         if value is not None and value in nodes:
@@ -76,9 +85,19 @@ def to_aten(source: Graph) -> AtenGraph:
         new.meta = dict(node.meta)
         if _is_pooling_without_indices(node):
             new.meta["val"] = node.meta["val"][0]
+        describe_value(new)
         nodes[node] = new
     graph.lint()
     return AtenGraph(graph, nodes)
+
+
+def describe_value(node: Node) -> None:
+    """Some of Torch-TensorRT's validators read ``meta["tensor_meta"]``, and refuse without it."""
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor):
+        node.meta["tensor_meta"] = TensorMetadata(
+            value.shape, value.dtype, False, value.stride(), None, False, {}
+        )
 
 
 def _equivalent(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
@@ -193,6 +212,13 @@ def _pair(value: Any, default: Any) -> tuple[int, int]:  # noqa: ANN401
     return (numbers[0], numbers[-1])
 
 
+def _sort(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
+    # Torch-TensorRT's validator and converter take both arguments for given.
+    dim = args[1] if len(args) > 1 else kwargs.get("dim", -1)
+    descending = args[2] if len(args) > 2 else kwargs.get("descending", False)
+    return aten.sort.default, (args[0], dim, descending), {}
+
+
 def _is_pooling_without_indices(node: Node) -> bool:
     return aten_target(node) is aten.max_pool2d_with_indices.default and all(
         user.target is operator.getitem and user.args[1] == 0 for user in node.users
@@ -223,6 +249,7 @@ _RULES: dict[str, Callable[[Node, tuple[Any, ...], dict[str, Any]], _Call | None
     "aten::bitwise_xor.Tensor": _logical(aten.logical_xor.default),
     "aten::bitwise_not.default": _logical(aten.logical_not.default),
     "aten::full_like.default": _full_like,
+    "aten::sort.default": _sort,
     "aten::max_pool2d.default": _whole_max_pool,
     "aten::max_pool2d_with_indices.default": _max_pool,
 }

@@ -144,3 +144,16 @@ def test_decompositions_count_as_support():
     x.meta["val"] = node.meta["val"] = mode.from_tensor(torch.randn(2, 3))
     assert torch.ops.aten._log_softmax.default in converters.decomposed_operators()
     assert converters.make_refusal(BuildOptions())(node) is None
+
+
+def test_a_validator_that_stumbles_is_a_refusal(monkeypatch):
+    class Registry:
+        def get(self, node):
+            raise IndexError("tuple index out of range")
+
+        def get_unvalidated(self, target):
+            return object()
+
+    monkeypatch.setattr(converters, "_registry", lambda settings: Registry())
+    node = torch.fx.Graph().call_function(torch.ops.aten.sort.default, ())
+    assert "do not take these arguments" in converters.make_refusal(BuildOptions())(node)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import trt_et.runtime
 from tests.lowering_helpers import blobs, lower, lower_case
 from trt_et.engine_info import MAGIC_REFERENCE, decode_blob
 
@@ -26,14 +27,11 @@ def test_the_engine_is_a_program_of_its_own_and_marked_as_reference():
 
 
 def test_kernels_that_the_stock_runtime_lacks_are_named(caplog):
-    class Pool(nn.Module):
-        def forward(self, x):
-            return functional.avg_pool3d(x, 2)
-
+    model, x = nn.EmbeddingBag(5, 4, mode="sum"), torch.tensor([[1, 2], [0, 4]])
     with caplog.at_level(logging.WARNING, "trt_et"):
-        lower(torch.export.export(Pool(), (torch.randn(1, 1, 4, 4, 4),)))
+        lower(torch.export.export(model, (x,)))
     (record,) = caplog.records
-    assert "aten::avg_pool3d.out" in record.getMessage()
+    assert "aten::_embedding_bag.out" in record.getMessage()
     assert "tensorrt_0" in record.getMessage()
 
 
@@ -42,3 +40,20 @@ def test_supported_models_need_no_other_kernel(name, caplog):
     with caplog.at_level(logging.WARNING, "trt_et"):
         lower_case(name)
     assert caplog.records == []
+
+
+def test_constants_of_two_decompositions_are_kept_apart():
+    """hardswish is taken apart for the program, hardsigmoid for its engine: both lift constants."""
+    from executorch.runtime import Runtime
+
+    class Model(nn.Module):
+        def forward(self, x):
+            y = functional.hardswish(x) * 0.3 + functional.hardswish(x - 1)
+            return y * functional.hardsigmoid(x) - functional.hardsigmoid(y)
+
+    torch.manual_seed(0)
+    x = torch.randn(3, 5)
+    trt_et.runtime.load(cuda="simulated:1")
+    pte = lower(torch.export.export(Model(), (x,)))
+    (found,) = Runtime.get().load_program(pte).load_method("forward").execute([x])
+    torch.testing.assert_close(found, Model()(x))

@@ -16,7 +16,9 @@ import pytest
 from executorch.backends.test.suite import flow as suite_flow
 
 from tests.coverage.flows import FLOWS
+from tests.torch_speed import collect_operators_once
 
+collect_operators_once()
 _stock_flows = suite_flow.all_flows
 
 

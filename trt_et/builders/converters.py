@@ -107,7 +107,12 @@ def make_refusal(options: BuildOptions) -> Callable[[Node], str | None]:
 
 
 def _refusal(registry: Any, node: Node) -> str | None:  # noqa: ANN401
-    found = registry.get(node)
+    try:
+        found = registry.get(node)
+    except Exception as error:
+        # A validator that stumbles (over arguments left to their defaults, say) takes nothing.
+        _log.debug("the validator of %s failed on %s: %s", node.target, node, error)
+        found = None
     if found is None:
         known = registry.get_unvalidated(node.target) is not None
         return (

@@ -22,6 +22,7 @@ from trt_et.builders.converters import decompose, decomposed_operators, make_set
 from trt_et.builders.monitor import BuildMonitor, interruptible
 from trt_et.builders.protocol import BuildRequest
 from trt_et.builders.vendor import logged_errors, quietly, without_gpu
+from trt_et.edge_dialect import describe_value
 from trt_et.engine_info import Binding
 from trt_et.errors import BuilderError
 from trt_et.lowering import DTYPE_NAMES, LoweredPartition
@@ -225,6 +226,8 @@ def _module_for_converters(
     module.recompile()
     for rewrite in rewrites:
         rewrite(module)
+    for node in module.graph.nodes:
+        describe_value(node)
     lowered_module: GraphModule = post_lowering(module, settings)
     return lowered_module
 

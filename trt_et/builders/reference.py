@@ -23,6 +23,7 @@ from torch.export.graph_signature import InputKind
 from trt_et.builders.host import target_platform
 from trt_et.builders.libraries import fingerprint_of
 from trt_et.builders.protocol import BuildRequest
+from trt_et.builders.reference_kernels import within_kernels
 from trt_et.builders.tracing import TRACING
 from trt_et.engine_info import REFERENCE_BUILDER, EngineInfo, encode_blob
 from trt_et.errors import BuilderError
@@ -66,6 +67,7 @@ class ReferenceBuilder:
 
 def _nested_program(program: ExportedProgram) -> ExecutorchProgramManager:
     _forget_pending_symbols(program)
+    program = within_kernels(program)
     edge = to_edge(program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
     return edge.to_executorch(ExecutorchBackendConfig(enable_non_cpu_memory_planning=False))
 

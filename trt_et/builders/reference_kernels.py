@@ -1,0 +1,165 @@
+"""What TensorRT runs and ExecuTorch's CPU kernels do not, in terms of what they do.
+
+Three-dimensional pooling and convolution, slice by slice, and sorting by ``topk``. Only the
+reference builder needs this: its engines stand in for TensorRT's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
+from torch.nn import functional
+
+__all__ = ["within_kernels"]
+
+aten = torch.ops.aten
+
+_Sizes = int | Sequence[int]
+
+
+def within_kernels(program: ExportedProgram) -> ExportedProgram:
+    """The program, with the operators of this file taken apart; itself where it has none of them.
+
+    Args:
+        program: Plain ATen; not changed.
+    """
+    used = {node.target for node in program.graph.nodes if _lacks_kernel(node)}
+    return program.run_decompositions({op: _PARTS[op] for op in used}) if used else program
+
+
+def _lacks_kernel(node: torch.fx.Node) -> bool:
+    if node.op != "call_function" or node.target not in _PARTS:
+        return False
+    return node.target is not aten.convolution.default or _is_plain_conv3d(*_arguments(node))
+
+
+def _arguments(node: torch.fx.Node) -> tuple[Any, ...]:
+    return (node.args[0].meta["val"], *node.args[1:])  # type: ignore[union-attr]
+
+
+def _is_plain_conv3d(x: Tensor, *args: Any) -> bool:  # noqa: ANN401
+    return x.dim() == 5 and not args[5]
+
+
+def _triple(value: _Sizes) -> tuple[int, int, int]:
+    numbers = [value] if isinstance(value, int) else list(value)
+    numbers = numbers * 3 if len(numbers) == 1 else numbers
+    return (numbers[0], numbers[1], numbers[2])
+
+
+def _planes_then_depth(
+    x: Tensor, pool: Callable[[Tensor, Callable[[Sequence[int]], list[int]]], Tensor]
+) -> Tensor:
+    """Pool height and width, then depth: a window's maximum and its mean are both separable."""
+    batched = x if x.dim() == 5 else x.unsqueeze(0)
+    n, c, d, h, w = batched.shape
+    y = pool(batched.reshape(n, c * d, h, w), lambda sizes: list(sizes[1:3]))
+    h, w = y.shape[-2:]
+    y = pool(y.reshape(n, c, d, h * w), lambda sizes: [sizes[0], sizes[3]])
+    y = y.reshape(n, c, -1, h, w)
+    return y if x.dim() == 5 else y.squeeze(0)
+
+
+def _max_pool3d(
+    x: Tensor,
+    kernel_size: _Sizes,
+    stride: _Sizes = (),
+    padding: _Sizes = 0,
+    dilation: _Sizes = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    kernel, pad, spread = _triple(kernel_size), _triple(padding), _triple(dilation)
+    step = _triple(stride) if stride else kernel
+    return _planes_then_depth(
+        x,
+        lambda y, of: functional.max_pool2d(
+            y, of((*kernel, 1)), of((*step, 1)), of((*pad, 0)), of((*spread, 1)), ceil_mode
+        ),
+    )
+
+
+def _avg_pool3d(
+    x: Tensor,
+    kernel_size: _Sizes,
+    stride: _Sizes = (),
+    padding: _Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    kernel, pad = _triple(kernel_size), _triple(padding)
+    step = _triple(stride) if stride else kernel
+    # With a divisor of one's own, both steps are sums.
+    divisors = (None, None) if divisor_override is None else (1, 1)
+    given = iter(divisors)
+    y = _planes_then_depth(
+        x,
+        lambda y, of: functional.avg_pool2d(
+            y,
+            of((*kernel, 1)),
+            of((*step, 1)),
+            of((*pad, 0)),
+            ceil_mode,
+            count_include_pad,
+            next(given),
+        ),
+    )
+    return y if divisor_override is None else y / divisor_override
+
+
+def _adaptive_avg_pool3d(x: Tensor, output_size: _Sizes) -> Tensor:
+    depth, *planes = _triple(output_size)
+    return _planes_then_depth(
+        x, lambda y, of: aten.adaptive_avg_pool2d.default(y, of((depth, *planes, y.shape[-1])))
+    )
+
+
+def _convolution(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Any:  # noqa: ANN401
+    if not _is_plain_conv3d(x, weight, bias, stride, padding, dilation, transposed):
+        return NotImplemented
+    step, pad, spread = _triple(stride), _triple(padding), _triple(dilation)
+    deep = functional.pad(x, [0, 0, 0, 0, pad[0], pad[0]])
+    taps = weight.shape[2]
+    depth = (deep.shape[2] - spread[0] * (taps - 1) - 1) // step[0] + 1
+    total: Tensor | None = None
+    for tap in range(taps):
+        start = tap * spread[0]
+        part = deep[:, :, start : start + (depth - 1) * step[0] + 1 : step[0]]
+        planes = part.permute(0, 2, 1, 3, 4).reshape(-1, x.shape[1], *x.shape[3:])
+        y = functional.conv2d(
+            planes, weight[:, :, tap], None, step[1:], pad[1:], spread[1:], groups
+        )
+        total = y if total is None else total + y
+    if total is None:
+        raise ValueError("a convolution has at least one tap")
+    result = total.reshape(x.shape[0], depth, *total.shape[1:]).permute(0, 2, 1, 3, 4)
+    return result if bias is None else result + bias.reshape(1, -1, 1, 1, 1)
+
+
+def _sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    return torch.topk(x, x.shape[dim], dim, descending, True)
+
+
+_PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
+    aten.max_pool3d.default: _max_pool3d,
+    aten.adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
+    aten._adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
+    aten.avg_pool3d.default: _avg_pool3d,
+    aten.convolution.default: _convolution,
+    aten.sort.default: _sort,
+}
