@@ -1,7 +1,7 @@
 """What TensorRT runs and ExecuTorch's CPU kernels do not, in terms of what they do.
 
-Three-dimensional pooling and convolution, slice by slice, and sorting by ``topk``. Only the
-reference builder needs this: its engines stand in for TensorRT's.
+Three-dimensional pooling and convolution, slice by slice, sorting by ``topk``, bags of
+embeddings by a matrix. Only the reference builder needs this: its engines stand in for TensorRT's.
 """
 
 from __future__ import annotations
@@ -155,6 +155,41 @@ def _sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, T
     return torch.topk(x, x.shape[dim], dim, descending, True)
 
 
+def _embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    starts = offsets[:-1] if include_last_offset else offsets
+    position = torch.arange(indices.shape[0], dtype=starts.dtype)
+    bag = (starts.unsqueeze(0) <= position.unsqueeze(1)).sum(1) - 1
+    member = bag.unsqueeze(0) == torch.arange(starts.shape[0]).unsqueeze(1)
+    if padding_idx >= 0:
+        member = member & (indices != padding_idx)
+    rows = weight[indices]
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    count = member.sum(1, keepdim=True)
+    if mode == _MAXIMUM:
+        others = torch.where(member.unsqueeze(2), rows.unsqueeze(0), float("-inf"))
+        result = torch.where(count > 0, others.amax(1), 0.0)
+    else:
+        result = member.to(rows.dtype) @ rows
+        if mode == _MEAN:
+            result = result / count.clamp(min=1)
+    # Training reads the other three; an engine has the first alone.
+    return result, bag, count.squeeze(1), count.squeeze(1)
+
+
+_MEAN: Final = 1
+_MAXIMUM: Final = 2
+
 _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.max_pool3d.default: _max_pool3d,
     aten.adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
@@ -162,4 +197,5 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.avg_pool3d.default: _avg_pool3d,
     aten.convolution.default: _convolution,
     aten.sort.default: _sort,
+    aten._embedding_bag.default: _embedding_bag,
 }
