@@ -5,6 +5,7 @@
 #                        mutants of engine blobs; FUZZ_MUTANTS=n for another number
 # make test-native-tsan  the C++ tests under the thread sanitizer
 # make coverage ExecuTorch's backend test suite on this backend, XNNPACK and portable; docs/coverage.*
+# make zoo      every model of tests/zoo, not only those that CI takes
 # make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
 # make bench-aot         what exporting costs, next to its peers: benchmarks/results/aot.json; half an
 #                        hour on two cores. QUICK=1: small models, build/aot-quick.json; ONLY="P1 P2": these
@@ -27,7 +28,7 @@ NATIVE_BLOB := build/native/blob
 FUZZ_MUTANTS ?= 1000000
 JOBS ?= 2
 
-.PHONY: bench-aot bench-runtime coverage demo test test-native test-native-tsan lint clean setup
+.PHONY: zoo bench-aot bench-runtime coverage demo test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -55,6 +56,9 @@ lint: $(INSTALLED)
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
+zoo: $(INSTALLED)
+	TRT_ET_ZOO=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 tests/zoo
 
 $(NATIVE_BLOB): $(INSTALLED) tests/runtime/native/make_blob.py tests/runtime/native_programs.py
 	$(BIN)/python tests/runtime/native/make_blob.py $@

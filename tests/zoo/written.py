@@ -123,7 +123,7 @@ class Lstm(nn.Module):
 
 
 def lstm() -> Case:
-    return Case(Lstm(nn.LSTM, bidirectional=True), (torch.randn(2, 5, 8),))
+    return Case(Lstm(nn.LSTM, bidirectional=True), (torch.randn(2, 3, 8),))
 
 
 def gru() -> Case:
