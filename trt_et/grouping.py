@@ -40,11 +40,19 @@ def group_nodes(
 
 
 def tag_constants(program: ExportedProgram) -> None:
-    """Give weights the tag of the partition that uses them; never a buffer that changes."""
+    """Give weights the tag of the partition that uses them; never a buffer that changes.
+
+    A weight that nothing uses goes with the first partition, whose engine leaves it out: otherwise
+    the program would carry it along.
+    """
     tag_constant_data(program)
     signature = program.graph_signature
     mutated = set(signature.buffers_to_mutate.values())
+    tags = [n.meta["delegation_tag"] for n in program.graph.nodes if "delegation_tag" in n.meta]
+    inputs = set(signature.user_inputs)
     for node in program.graph.nodes:
+        if node.op == "placeholder" and not node.users and node.name not in inputs and tags:
+            node.meta["delegation_tag"] = tags[0]
         # What counts as mutated has changed between releases of tag_constant_data.
         if node.op == "placeholder" and signature.inputs_to_buffers.get(node.name) in mutated:
             node.meta.pop("delegation_tag", None)

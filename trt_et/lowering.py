@@ -114,6 +114,7 @@ def lower_partition(
     users = {str(name) for name in edge_program.graph_signature.user_inputs}
     sizes = replace_sizes(graph, users)
     users -= sizes
+    dropped = sizes | _drop_unused_constants(graph, users)
     placeholders = [n for n in graph.nodes if n.op == "placeholder" and n.name in users]
     inputs = tuple(
         _contiguous_input(graph, node, f"input{index}", partition, profiles)
@@ -122,7 +123,7 @@ def lower_partition(
     outputs = _contiguous_outputs(graph, partition, profiles)
     _contiguous_constants(graph, users)
     graph.lint()
-    renamed = canonical(graph, _signature(edge_program, graph, sizes), users)
+    renamed = canonical(graph, _signature(edge_program, graph, dropped), users)
     state = renamed.values(edge_program.state_dict)
     constants = renamed.values(edge_program.constants)
     tensors = {k: v for k, v in (state | constants).items() if isinstance(v, torch.Tensor)}
@@ -170,6 +171,18 @@ def _contiguous_input(
         node.replace_all_uses_with(dense, delete_user_cb=lambda user: user is not view)
         node.meta = {**node.meta, "val": value.permute(order)}
     return binding
+
+
+def _drop_unused_constants(graph: Graph, users: set[str]) -> set[str]:
+    """A weight that nothing uses comes with the first partition, to leave the program with it."""
+    unused = [
+        node
+        for node in graph.nodes
+        if node.op == "placeholder" and node.name not in users and not node.users
+    ]
+    for node in unused:
+        graph.erase_node(node)
+    return {node.name for node in unused}
 
 
 def _contiguous_constants(graph: Graph, users: set[str]) -> None:
@@ -221,14 +234,14 @@ def _contiguous_outputs(
 
 
 def _signature(
-    edge_program: ExportedProgram, graph: Graph, sizes: set[str]
+    edge_program: ExportedProgram, graph: Graph, dropped: set[str]
 ) -> ExportGraphSignature:
-    """The signature without the sizes, its outputs named after the nodes that now produce them."""
+    """The signature without what was dropped; its outputs named after what now produces them."""
     signature = edge_program.graph_signature
     output = next(node for node in reversed(graph.nodes) if node.op == "output")
     changed: ExportGraphSignature = replace(
         signature,
-        input_specs=[spec for spec in signature.input_specs if spec.arg.name not in sizes],
+        input_specs=[spec for spec in signature.input_specs if spec.arg.name not in dropped],
         output_specs=[
             replace(spec, arg=TensorArgument(name=node.name))
             for spec, node in zip(signature.output_specs, output.args[0], strict=True)

@@ -1,6 +1,8 @@
 """docs/coverage.json and docs/coverage.md from the results of the suite's runs.
 
 python -m tests.coverage.report RESULTS.json [RESULTS.json ...]
+
+A case that is in several files counts as in the last of them.
 """
 
 from __future__ import annotations
@@ -31,13 +33,18 @@ def summarize(entries: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def latest(entries: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The entries of each flow; of a case that ran again, the last one."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for entry in entries:
+        found.setdefault(entry["flow"], {})[entry["case"]] = entry
+    return {flow: list(found[flow].values()) for flow in sorted(found)}
+
+
 def main(paths: list[str]) -> None:
     """Write both files."""
     entries = [entry for path in paths for entry in json.loads(Path(path).read_text())]
-    flows = {
-        name: summarize([entry for entry in entries if entry["flow"] == name])
-        for name in sorted({entry["flow"] for entry in entries})
-    }
+    flows = {name: summarize(found) for name, found in latest(entries).items()}
     versions = {name: version(name) for name in ("executorch", "torch")}
     document = {"versions": versions, "flows": flows}
     (DOCS / "coverage.json").write_text(json.dumps(document, indent=2) + "\n")

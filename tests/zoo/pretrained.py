@@ -516,7 +516,7 @@ MODELS: dict[str, Callable[[], Case]] = {
     "phi3": _causal("Phi3", pad_token_id=0),
     "opt": _causal("OPT", ffn_dim=64, word_embed_proj_dim=32),
     "gpt_neox": _causal("GPTNeoX"),
-    "bloom": _causal("Bloom", n_layer=2, n_head=4),
+    "bloom": _causal("Bloom", n_layer=1, n_head=4, attn_implementation="eager"),
     "falcon": _causal("Falcon"),
     "mamba": mamba,
 }

@@ -1,0 +1,52 @@
+"""A fixed part of ExecuTorch's backend test suite; ``make coverage`` runs all of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from executorch.backends.test import suite
+
+from tests.coverage import report
+from trt_et.builders.factory import installed_flavour
+
+ROOT = Path(__file__).parents[2]
+OPERATORS = ("add", "avgpool3d", "conv2d", "embedding_bag", "hardswish", "upsample_bilinear2d")
+FLOWS = ["trt_reference"] + (["trt_rtx"] if installed_flavour() == "tensorrt_rtx" else [])
+
+
+@pytest.fixture(scope="module")
+def entries(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("suite")
+    operators = Path(str(suite.__file__)).parent / "operators"
+    command = [sys.executable, "-m", "pytest", "-p", "tests.coverage.plugin", "-q"]
+    command += ["-p", "no:cacheprovider", "--rootdir", str(folder), "--flows", ",".join(FLOWS)]
+    command += ["--results", str(folder / "results.json"), "-k", "dtype and float32"]
+    done = subprocess.run(
+        [*command, *(str(operators / f"test_{name}.py") for name in OPERATORS)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    return json.loads((folder / "results.json").read_text())
+
+
+def test_every_case_is_delegated_and_right(entries):
+    found = {(e["flow"], e["case"].partition("[")[0]): e for e in entries}
+    wanted = {(flow, f"test_{name}_dtype") for flow in FLOWS for name in OPERATORS}
+    assert found.keys() == wanted
+    for entry in entries:
+        assert entry["result"] == "SUCCESS", entry
+        assert entry["delegated"], entry
+
+
+def test_a_case_that_ran_again_counts_once(entries):
+    worse = [{**entries[0], "result": "PTE_RUN_FAIL"}]
+    figures = report.summarize(report.latest([*worse, *entries])["trt_reference"])
+    assert figures["cases"] == figures["passed"] == len(OPERATORS)
