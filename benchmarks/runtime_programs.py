@@ -11,10 +11,9 @@ from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
-from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 
-from trt_et import TensorRTPartitioner
+from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.engine_info import EngineInfo, decode_blob, encode_blob
 from trt_et.inspection import inspect_program
 
@@ -125,7 +124,7 @@ def export(
     planned = where == "planned"
     config = ExecutorchBackendConfig(
         enable_non_cpu_memory_planning=where != "host",
-        memory_planning_pass=MemoryPlanningPass(
+        memory_planning_pass=TensorRTMemoryPlanningPass(
             alloc_graph_input=planned, alloc_graph_output=planned
         ),
         propagate_device_config=PropagateDeviceConfig(
