@@ -23,7 +23,6 @@ class Case:
             is always ``inputs``.
         partitions: How many engines it takes, at most.
         left: The operators that stay out of them, sizes apart.
-        unbuilt: Why TensorRT-RTX does not build it yet; empty where it does.
         strict: Whether the model can only be exported so.
         atol: Absolute and relative tolerance of the comparison with eager.
     """
@@ -34,6 +33,5 @@ class Case:
     calls: tuple[tuple[torch.Tensor, ...], ...] = ()
     partitions: int = 1
     left: tuple[str, ...] = ()
-    unbuilt: str = ""
     strict: bool = False
     atol: float = 1e-4

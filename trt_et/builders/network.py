@@ -21,6 +21,7 @@ from torch.fx import Graph, GraphModule, Node
 from trt_et.builders.converters import decompose, decomposed_operators, make_settings
 from trt_et.builders.monitor import BuildMonitor, interruptible
 from trt_et.builders.protocol import BuildRequest
+from trt_et.builders.reshapes import state_known_sizes
 from trt_et.builders.vendor import logged_errors, quietly, without_gpu
 from trt_et.edge_dialect import describe_value
 from trt_et.engine_info import Binding
@@ -128,7 +129,8 @@ def build_network(
 
     Args:
         request: The partition; its placeholders become the network's inputs, by name.
-        rewrites: Applied to the plain ATen graph, constants as attributes, before it is converted.
+        rewrites: Applied to the plain ATen graph, constants as attributes, before it is converted,
+            behind those that any TensorRT wants.
 
     Raises:
         OptionError: ``request.options.settings`` has an unknown field.
@@ -224,7 +226,7 @@ def _module_for_converters(
         if node.op == "call_function" and node.target in decomposed_operators():
             _inline_decomposition(module, node)
     module.recompile()
-    for rewrite in rewrites:
+    for rewrite in (state_known_sizes, *rewrites):
         rewrite(module)
     for node in module.graph.nodes:
         describe_value(node)

@@ -1,0 +1,44 @@
+"""Reshapes that say every size that is known."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch.fx import GraphModule
+
+__all__ = ["state_known_sizes"]
+
+aten = torch.ops.aten
+
+_RESHAPES: Final = (aten.reshape.default, aten.view.default, aten._unsafe_view.default)
+
+
+def state_known_sizes(module: GraphModule) -> None:
+    """Write known sizes into reshapes, and ``-1`` for the only one that is dynamic.
+
+    A model that says ``x.view(1, length, -1, 8)`` with a dynamic length leaves two sizes to be
+    computed at run time, one of which is always the same. TensorRT then knows neither, and refuses
+    what follows (attention: "query number of heads must be divisible by key/value number of
+    heads"). Export recorded which sizes are known.
+
+    Args:
+        module: Plain ATen, with ``val`` metadata; changed in place.
+    """
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        if node.target not in _RESHAPES or not isinstance(value, torch.Tensor):
+            continue
+        sizes: tuple[int | torch.SymInt, ...] = tuple(value.shape)
+        dynamic = [index for index, size in enumerate(sizes) if not isinstance(size, int)]
+        if len(dynamic) == 1:
+            stated = [size if isinstance(size, int) else -1 for size in sizes]
+        else:
+            said = node.args[1]
+            stated = [
+                size if isinstance(size, int) else given
+                for size, given in zip(sizes, said, strict=True)
+            ]
+        node.args = (node.args[0], stated, *node.args[2:])
+    module.graph.eliminate_dead_code()
+    module.recompile()
