@@ -126,10 +126,26 @@ def test_known_sizes_are_stated_and_the_result_is_the_same(sizes):
     ).run_decompositions({})
     module = unlift(program)
     state_known_sizes(module)
-    (view,) = (node for node in module.graph.nodes if node.target == torch.ops.aten.view.default)
+    (view,) = (node for node in module.graph.nodes if node.target == torch.ops.aten.reshape.default)
     assert view.args[1][0 if sizes == "one" else 3] == (-1 if sizes == "one" else 4)
     assert [size for size in view.args[1] if isinstance(size, int) and size > 0] == (
         [4, 4] if sizes == "one" else [2, 4]
     )
     x = torch.randn(5, 2 if sizes == "one" else 7, 8)
     torch.testing.assert_close(module(x)[0], Views()(x))
+
+
+def test_a_repeated_constant_is_built():
+    """``repeat`` becomes a view of a clone of a permuted constant, and the clone is dropped."""
+
+    class Repeated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("table", torch.randn(1, 16, 2, 4))
+
+        def forward(self, x):
+            heads = (self.table * 2).permute(0, 2, 1, 3).contiguous().view(-1, 16, 4)
+            return x * heads.repeat(4, 1, 1)
+
+    program = torch.export.export(Repeated(), (torch.randn(8, 16, 4),))
+    lower(program, builder="tensorrt_rtx")

@@ -1,4 +1,4 @@
-"""Reshapes that say every size that is known."""
+"""Views and reshapes as TensorRT wants them: reshapes that say every size that is known."""
 
 from __future__ import annotations
 
@@ -39,6 +39,9 @@ def state_known_sizes(module: GraphModule) -> None:
                 size if isinstance(size, int) else given
                 for size, given in zip(sizes, said, strict=True)
             ]
-        node.args = (node.args[0], stated, *node.args[2:])
+        # Torch-TensorRT runs what depends on constants alone, behind a pass that drops clones: a
+        # view of the clone of a permuted constant is none of the permuted constant.
+        node.target = aten.reshape.default
+        node.args = (node.args[0], stated)
     module.graph.eliminate_dead_code()
     module.recompile()
