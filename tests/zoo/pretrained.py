@@ -443,7 +443,8 @@ def conformer() -> Case:
 def _causal(name: str, **more: Any) -> Callable[[], Case]:
     def case() -> Case:
         config = getattr(tf, f"{name}Config")(**{**_TEXT, "num_key_value_heads": 2, **more})
-        model = getattr(tf, f"{name}ForCausalLM")(config)
+        # The text half of a model of several kinds names its configuration only.
+        model = getattr(tf, f"{name.removesuffix('Text')}ForCausalLM")(config)
         length = Dim("length", min=2, max=60)
         return Case(
             Decoder(model), (_tokens(1, 12),), ({1: length},), ((_tokens(1, 37),),), **_MASKED
