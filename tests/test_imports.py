@@ -42,6 +42,7 @@ def test_public_names():
         "PartitionError",
         "PluginError",
         "TensorRTBackend",
+        "TensorRTMemoryPlanningPass",
         "TensorRTPartitioner",
         "TrtEtError",
         "__version__",
