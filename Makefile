@@ -9,6 +9,7 @@
 # make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
 # make bench-aot         what exporting costs, next to its peers: benchmarks/results/aot.json; half an
 #                        hour on two cores. QUICK=1: small models, build/aot-quick.json; ONLY="P1 P2": these
+# make gpu-kit  programs, inputs and eager's outputs for scripts/gpu_check (docs/gpu.md)
 # make clean    remove what the others made
 #
 # Everything is installed into .venv; a second run finds it there.
@@ -28,7 +29,7 @@ NATIVE_BLOB := build/native/blob
 FUZZ_MUTANTS ?= 1000000
 JOBS ?= 2
 
-.PHONY: zoo bench-aot bench-runtime coverage demo test test-native test-native-tsan lint clean setup
+.PHONY: zoo bench-aot bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -98,6 +99,9 @@ bench-runtime: $(INSTALLED)
 
 bench-aot: $(INSTALLED)
 	$(BIN)/python -m benchmarks.aot $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
+
+gpu-kit: $(INSTALLED)
+	PYTHONPATH=$(CURDIR) $(BIN)/python scripts/gpu/make_kit.py build/gpu_kit
 
 clean:
 	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
