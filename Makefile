@@ -56,7 +56,7 @@ lint: $(INSTALLED)
 	$(BIN)/clang-format --dry-run --Werror $(FORMATTED)
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 zoo: $(INSTALLED)
 	TRT_ET_ZOO=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 tests/zoo
