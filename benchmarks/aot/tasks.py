@@ -12,11 +12,14 @@ import multiprocessing
 import resource
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 Result = dict[str, Any]
 
@@ -37,6 +40,35 @@ class Peak:
     @property
     def bytes(self) -> int:
         return _resident("VmHWM:") - self._before
+
+
+class TreePeak:
+    """The same of this process and its children together, a page that they share counted once.
+
+    Sampled (the sum of proportional set sizes), since the kernel keeps no mark of it.
+    """
+
+    def __init__(self) -> None:
+        gc.collect()
+        self._before = self._most = self._now()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample)
+        self._thread.start()
+
+    @staticmethod
+    def _now() -> int:
+        this = psutil.Process()
+        tree = [this, *this.children(recursive=True)]
+        return sum(process.memory_full_info().pss for process in tree)
+
+    def _sample(self) -> None:
+        while not self._stop.wait(0.02):
+            self._most = max(self._most, self._now())
+
+    def finish(self) -> int:
+        self._stop.set()
+        self._thread.join()
+        return self._most - self._before
 
 
 class Clock:
@@ -130,16 +162,21 @@ def bare(model: str, size: float) -> Result:
         return clock.read() | {"peak_bytes": peak.bytes, "engine_bytes": path.stat().st_size}
 
 
-def workers(count: int, size: float) -> Result:
-    """A pair of engines, built by warm worker processes; the clock runs as in :func:`export`."""
+def workers(count: int, size: float, memory: bool = False) -> Result:
+    """A pair of engines, built by warm worker processes; the clock runs as in :func:`export`.
+
+    Args:
+        count: Processes.
+        size: As of :func:`export`'s ``pair``.
+        memory: Measure ``peak_bytes`` of all processes together too, the model counted as there;
+            sampling it disturbs the times.
+    """
     import torch
     from executorch.exir import to_edge_transform_and_lower
 
     from benchmarks.aot.models import MODELS
     from benchmarks.aot.peers import make_partitioner
 
-    torch.manual_seed(0)
-    module, inputs = MODELS["pair"](size)
     context = multiprocessing.get_context("spawn")
     with (
         ProcessPoolExecutor(count, mp_context=context) as pool,
@@ -148,12 +185,16 @@ def workers(count: int, size: float) -> Result:
     ):
         for future in [pool.submit(bare, "mlp", 1) for _ in range(count)]:
             future.result()
+        peak = TreePeak() if memory else None
+        torch.manual_seed(0)
+        module, inputs = MODELS["pair"](size)
         program = torch.export.export(module, inputs)
         partitioner = make_partitioner("rtx", 0, {"executor": pool})
         clock = Clock()
         manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
         manager.to_executorch().write_to_file(file)
-        return clock.read() | {"engines": len(partitioner.report.partitions)}
+        result = clock.read() | {"engines": len(partitioner.report.partitions)}
+        return result if peak is None else result | {"peak_bytes": peak.finish()}
 
 
 def stage(engine_bytes: int, vendor: bool) -> Result:
