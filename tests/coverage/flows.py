@@ -21,6 +21,14 @@ from executorch.exir import EdgeCompileConfig
 from trt_et import TensorRTPartitioner
 from trt_et.inspection import inspect_program
 
+MADE: list[TensorRTPartitioner] = []
+"""Partitioners since somebody last cleared this: their reports say why operators stay out."""
+
+
+def _partitioner(builder: str) -> TensorRTPartitioner:
+    MADE.append(TensorRTPartitioner(builder=builder))
+    return MADE[-1]
+
 
 class _Tester(TesterBase):
     builder: str
@@ -30,14 +38,14 @@ class _Tester(TesterBase):
     ) -> None:
         def lower(**options: Any) -> ToEdgeTransformAndLower:
             return ToEdgeTransformAndLower(
-                default_partitioner_cls=lambda: TensorRTPartitioner(builder=self.builder),
+                default_partitioner_cls=lambda: _partitioner(self.builder),
                 # As the other flows have it: some cases hold operators outside the core set.
                 edge_compile_config=EdgeCompileConfig(_check_ir_validity=False),
                 **options,
             )
 
         def partition() -> Partition:
-            return Partition(partitioner=TensorRTPartitioner(builder=self.builder))
+            return Partition(partitioner=_partitioner(self.builder))
 
         stages = TesterBase.default_stage_classes() | {
             StageType.PARTITION: partition,

@@ -9,14 +9,18 @@ is after this plugin.
 from __future__ import annotations
 
 import json
+import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from executorch.backends.test.suite import flow as suite_flow
 
-from tests.coverage.flows import FLOWS
+from tests.coverage.flows import FLOWS, MADE
 from tests.torch_speed import collect_operators_once
+from trt_et.builders.vendor import torch_tensorrt
+from trt_et.report import PartitionReport
 
 collect_operators_once()
 _stock_flows = suite_flow.all_flows
@@ -56,16 +60,38 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     runner = getattr(item, "funcargs", {}).get("test_runner")
     if call.when != "call" or runner is None:
         return
-    for record in runner._results:
+    reports = [partitioner.report for partitioner in MADE]
+    MADE.clear()
+    single = len(reports) == len(runner._results)  # A report a result, in order.
+    for index, record in enumerate(runner._results):
         entry = {
             "flow": record.flow,
             "case": f"{record.name}#{record.subtest_index}",
             "result": record.result.name,
             "delegated": bool(record.is_delegated()),
             "undelegated_ops": dict(record.undelegated_op_counts or {}),
+            "reasons": _reasons(reports[index : index + 1] if single else reports),
             "error": str(record.error)[:500] if record.error else "",
         }
         item.user_properties.append(("subtest", entry))
+
+
+def _reasons(reports: list[PartitionReport | None]) -> list[tuple[str, str, bool]]:
+    """Operator, why it stays on the CPU, and whether Torch-TensorRT has any converter of it."""
+    return [
+        (operator, why, re.sub(r"(_with_indices|_copy)?\.", ".", operator) in _converted())
+        for report in reports
+        if report is not None
+        for _, operator, why in report.left_out
+    ]
+
+
+@cache
+def _converted() -> frozenset[str]:
+    torch_tensorrt()
+    from torch_tensorrt.dynamo.conversion._ConverterRegistry import DYNAMO_ATEN_CONVERTERS
+
+    return frozenset(str(target).replace(".", "::", 1) for target in DYNAMO_ATEN_CONVERTERS)
 
 
 class _Collector:
@@ -85,7 +111,8 @@ class _Collector:
         flow = report.nodeid.partition("[")[2].partition("]")[0].partition("-")[0]
         case = report.nodeid.rpartition("::")[2]
         entry = {"flow": flow, "case": case, "result": result, "delegated": False}
-        self.entries.append(entry | {"undelegated_ops": {}, "error": str(report.longrepr)[:500]})
+        entry |= {"undelegated_ops": {}, "reasons": [], "error": str(report.longrepr)[:500]}
+        self.entries.append(entry)
 
     def pytest_sessionfinish(self) -> None:
         if self.path:

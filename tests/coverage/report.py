@@ -2,7 +2,8 @@
 
 python -m tests.coverage.report RESULTS.json [RESULTS.json ...]
 
-A case that is in several files counts as in the last of them.
+A case that is in several files counts as in the last of them. Flows that are in none keep their
+figures.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ def summarize(entries: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures of one flow; skipped cases (no valid test for any backend) do not count."""
     counted = [entry for entry in entries if entry["result"] != "SKIPPED"]
     failed = [e for e in counted if not e["result"].startswith("SUCCESS")]
-    reasons = Counter(op for entry in counted for op in entry["undelegated_ops"])
+    names = Counter(op for entry in counted for op in entry["undelegated_ops"])
+    reasons = Counter((op, why) for e in counted for op, why, _ in e.get("reasons", ()))
     return {
         "cases": len(counted),
         "skipped": len(entries) - len(counted),
@@ -29,8 +31,29 @@ def summarize(entries: list[dict[str, Any]]) -> dict[str, Any]:
         "delegated": sum(entry["delegated"] for entry in counted),
         "passed": len(counted) - len(failed),
         "failed": [{"case": e["case"], "result": e["result"], "error": e["error"]} for e in failed],
-        "left_to_the_cpu": dict(reasons.most_common()),
-    }
+        "left_to_the_cpu": dict(names.most_common()),
+        "reasons": [[op, why, count] for (op, why), count in reasons.most_common()],
+    } | _undelegated(counted)
+
+
+def _undelegated(counted: list[dict[str, Any]]) -> dict[str, Any]:
+    """Cases of which nothing is delegated, by what their operators are; ours only."""
+    if not any(entry.get("reasons") for entry in counted):
+        return {}
+    kinds: Counter[str] = Counter()
+    for entry in counted:
+        reasons = [reason for reason in entry["reasons"] if reason[0] != "getitem"]
+        if entry["delegated"] or not reasons:
+            continue
+        if any(not converted for *_, converted in reasons):
+            kinds["operators without a converter"] += 1
+        elif all("rearranges memory" in why for _, why, _ in reasons):
+            kinds["views alone"] += 1
+        elif all("do not take" in why or "rearranges memory" in why for _, why, _ in reasons):
+            kinds["converters that refuse the arguments"] += 1
+        else:
+            kinds["converters that were not used"] += 1
+    return {"undelegated": dict(kinds)}
 
 
 def latest(entries: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -46,6 +69,9 @@ def main(paths: list[str]) -> None:
     entries = [entry for path in paths for entry in json.loads(Path(path).read_text())]
     flows = {name: summarize(found) for name, found in latest(entries).items()}
     versions = {name: version(name) for name in ("executorch", "torch")}
+    before = json.loads((DOCS / "coverage.json").read_text())
+    if before["versions"] == versions:
+        flows = dict(sorted((before["flows"] | flows).items()))
     document = {"versions": versions, "flows": flows}
     (DOCS / "coverage.json").write_text(json.dumps(document, indent=2) + "\n")
     (DOCS / "coverage.md").write_text(_markdown(versions, flows))
@@ -67,6 +93,12 @@ def _markdown(versions: dict[str, str], flows: dict[str, Any]) -> str:
         for name, f in flows.items()
     ]
     for name, figures in flows.items():
+        if figures.get("undelegated"):
+            lines += ["", f"## Cases that `{name}` leaves to the CPU", ""]
+            lines += [f"- {count} of {kind}" for kind, count in figures["undelegated"].items()]
+        if figures.get("reasons"):
+            lines += ["", "| operator | why | times |", "|---|---|---|"]
+            lines += [f"| `{op}` | {why} | {count} |" for op, why, count in figures["reasons"]]
         if figures["failed"]:
             lines += ["", f"## Failures of `{name}`", ""]
         for entry in figures["failed"]:
