@@ -1,4 +1,4 @@
-"""Programs that hold more than engines: state, control flow, other backends, ourselves twice."""
+"""Programs that hold more than engines: state, other backends, ourselves twice."""
 
 from __future__ import annotations
 
@@ -16,20 +16,12 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from tests.models import make
+from tests.stock_process import run
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import parse_device_id
 from trt_et.inspection import inspect_program
 
 ROOT = str(Path(__file__).parents[1])
-RUN = """
-import sys, torch, trt_et.runtime
-trt_et.runtime.load(cuda="simulated:2")
-from executorch.runtime import Runtime
-calls = torch.load("calls")
-program = Runtime.get().load_program("model.pte")
-method = program.load_method("forward")
-torch.save([[t.clone() for t in method.execute(call)] for call in calls], "results")
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -41,22 +33,6 @@ def _no_grad():
 
 def reference(**options):
     return TensorRTPartitioner(builder="reference", **options)
-
-
-def run(folder: Path, pte: bytes, *calls: tuple) -> list[list[torch.Tensor]]:
-    """The outputs of successive calls of one loaded method."""
-    (folder / "model.pte").write_bytes(pte)
-    torch.save([pytree.tree_leaves(call) for call in calls], folder / "calls")
-    done = subprocess.run(
-        [sys.executable, "-c", RUN],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": ROOT},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    results: list[list[torch.Tensor]] = torch.load(folder / "results")
-    return results
 
 
 def check(folder: Path, pte: bytes, model: nn.Module, *calls: tuple) -> None:
@@ -123,26 +99,6 @@ def test_a_kv_cache_decodes_64_tokens_like_eager(tmp_path):
     assert "TensorRTBackend" in backends(pte)
     model.keys.zero_()
     model.values.zero_()
-    check(tmp_path, pte, model, *calls)
-
-
-def test_control_flow_runs_around_engines(tmp_path):
-    class Branch(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = nn.Linear(4, 4)
-
-        def forward(self, x):
-            y = self.linear(x)
-            return torch.cond(
-                y.sum() > 0, lambda z: z.relu() * 2, lambda z: z.tanh() - 1, (y,)
-            ).sigmoid()
-
-    torch.manual_seed(0)
-    model = Branch().eval()
-    calls = [(torch.randn(2, 4),) for _ in range(4)]
-    pte = lowered(torch.export.export(model, calls[0]), reference())
-    assert backends(pte) == ["TensorRTBackend"] * 2
     check(tmp_path, pte, model, *calls)
 
 

@@ -20,8 +20,9 @@ class Exclusions:
 
     Args:
         items: Overloads; packets (``torch.ops.aten.mul``: all of its overloads); either of them by
-            name (``"aten.mul.Tensor"``, ``"aten::mul"``); names of nodes, which hold no dot; or
-            functions from a node to whether it is out.
+            name (``"aten.mul.Tensor"``, ``"aten::mul"``); names of nodes, which hold no dot (of
+            those in a branch also with its path: ``"cond/true/aten_mul_tensor"``); or functions
+            from a node to whether it is out.
 
     Raises:
         OptionError: An item is none of these, or names an operator that does not exist.
@@ -46,17 +47,19 @@ class Exclusions:
                     "or of a node, or a function from a node to a bool"
                 )
 
-    def reason(self, node: Node, operator: OpOverload) -> str | None:
+    def reason(self, node: Node, operator: OpOverload, path: str) -> str | None:
         """Why the caller keeps a node out; None where it does not.
 
         Args:
             node: The node, in whichever dialect it stands.
+            path: Its name with the branch that it stands in, as :meth:`Place.name_of` has it.
             operator: The overload that it calls. ``aten.view`` also names the ``aten.view_copy``
                 that the Edge dialect calls instead.
         """
         if not self._operators.isdisjoint(_names(operator)):
             return "its operator is excluded by the caller"
-        if node.name in self._nodes or any(excludes(node) for excludes in self._functions):
+        named = node.name in self._nodes or path in self._nodes
+        if named or any(excludes(node) for excludes in self._functions):
             return "it is excluded by the caller"
         return None
 

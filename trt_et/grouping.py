@@ -16,25 +16,35 @@ __all__ = ["group_nodes", "tag_constants"]
 def group_nodes(
     program: ExportedProgram, support: OperatorSupport, min_block_size: int
 ) -> list[list[Node]]:
-    """Convex groups of supported nodes, and their nodes, in program order.
+    """Convex groups of supported nodes of one graph, and their nodes, in program order.
 
     Args:
         program: Edge dialect; not changed.
-        support: What an engine can hold; what is dropped here is refused there, with the reason.
+        support: What an engine can hold of one of its graphs; what is dropped here is refused
+            there, with the reason.
         min_block_size: Smallest number of nodes worth an engine.
     """
-    position = {node: index for index, node in enumerate(program.graph.nodes)}
-    support.refuse(_users_of_returned_weights(program), "it uses a weight that is also returned")
+    module = support.place.module
+    position = {node: index for index, node in enumerate(module.graph.nodes)}
+    if module is program.graph_module:
+        returned = _users_of_returned_weights(program)
+        support.refuse(returned, "it uses a weight that is also returned")
     while True:
         proposed = CapabilityBasedPartitioner(
-            program.graph_module, support, allows_single_node_partition=True
+            module, support, allows_single_node_partition=True
         ).propose_partitions()
         groups = [sorted(group.nodes, key=position.__getitem__) for group in proposed]
         # An engine reads sizes off its input tensors; what needs another one cannot be in it.
         lost = [node for nodes in groups for node in _without_sizes(nodes)]
+        support.refuse(lost, "it needs a size that no tensor input of its partition has")
+        if module is program.graph_module:
+            torn = _in_lists_of_several_groups(program, groups)
+            support.refuse(
+                torn, "a weight in its list of tensors is in another such list elsewhere"
+            )
+            lost += torn
         if not lost:
             break
-        support.refuse(lost, "it needs a size that no tensor input of its partition has")
     groups.sort(key=lambda nodes: position[nodes[0]])
     return [nodes for nodes in groups if _is_worth_an_engine(nodes, support, min_block_size)]
 
@@ -53,6 +63,7 @@ def tag_constants(program: ExportedProgram) -> None:
     for node in program.graph.nodes:
         if node.op == "placeholder" and not node.users and node.name not in inputs and tags:
             node.meta["delegation_tag"] = tags[0]
+        _let_lists_keep_it(node)
         # What counts as mutated has changed between releases of tag_constant_data.
         if node.op == "placeholder" and signature.inputs_to_buffers.get(node.name) in mutated:
             node.meta.pop("delegation_tag", None)
@@ -75,6 +86,39 @@ def _users_of_returned_weights(program: ExportedProgram) -> list[Node]:
         and any(user.op == "output" for user in node.users)
     ]
     return [user for node in weights for user in node.users if user.op == "call_function"]
+
+
+def _in_lists_of_several_groups(program: ExportedProgram, groups: list[list[Node]]) -> list[Node]:
+    """The nodes of groups that have a weight in a list which ExecuTorch cannot give a copy.
+
+    It copies a weight for each partition, but lists (``cat``, operands of control flow) keep the
+    original (``duplicate_constant_node``): all lists that hold a weight must be in one partition,
+    or all outside.
+    """
+    group_of = {node: index for index, nodes in enumerate(groups) for node in nodes}
+    inputs = set(program.graph_signature.user_inputs)
+    torn = []
+    for weight in program.graph.nodes:
+        if weight.op == "placeholder" and weight.name not in inputs:
+            users = [user for user in weight.users if _has_in_a_list(user, weight)]
+            if len({group_of.get(user) for user in users}) > 1:
+                torn += [user for user in users if user in group_of]
+    return torn
+
+
+def _let_lists_keep_it(weight: Node) -> None:
+    """Put the users that have a weight in a list before its other users.
+
+    ExecuTorch leaves the original to the first user, and gives a copy to each of the others.
+    """
+    for user in list(weight.users):
+        if not _has_in_a_list(user, weight):
+            weight.users[user] = weight.users.pop(user)
+
+
+def _has_in_a_list(user: Node, argument: Node) -> bool:
+    lists = [each for each in (*user.args, *user.kwargs.values()) if isinstance(each, list | tuple)]
+    return any(argument is element for each in lists for element in each)
 
 
 def _without_sizes(nodes: list[Node]) -> list[Node]:

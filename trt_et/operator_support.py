@@ -10,9 +10,10 @@ import torch
 from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch._ops import HigherOrderOperator, OpOverload
-from torch.fx import Graph, Node
+from torch.fx import GraphModule, Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
+from trt_et.control_flow import Place, places
 from trt_et.edge_dialect import aten_target, qualified_name, to_aten
 from trt_et.exclusions import Exclusions
 from trt_et.shapes import UnboundedDimension, shape_range
@@ -103,28 +104,30 @@ class OperatorSupport(OperatorSupportBase):
     """The nodes of one graph that an engine can hold.
 
     Args:
-        graph: Edge dialect (or ATen); not changed.
+        place: The graph, in the Edge dialect (or ATen); not changed.
         refusal: The vendor's word on nodes of the equivalent ATen graph.
         exclusions: What the caller keeps out.
         only: The operators to look at; None: all. Other nodes count as unsupported.
 
     Attributes:
+        place: The graph.
         reasons: For every ``call_function`` node that stays out, why.
     """
 
     def __init__(
         self,
-        graph: Graph,
+        place: Place,
         refusal: Refusal,
         exclusions: Exclusions | None = None,
         only: Collection[OpOverload] | None = None,
     ) -> None:
-        self._equivalent: Mapping[Node, Node] = to_aten(graph).nodes
+        self.place = place
+        self._equivalent: Mapping[Node, Node] = to_aten(place.graph).nodes
         self._refusal = refusal
         self._exclusions = exclusions or Exclusions()
         self.reasons: dict[Node, str] = {}
         self._supported: set[Node] = set()
-        for node in graph.nodes:
+        for node in place.graph.nodes:
             if node.op != "call_function" or (only is not None and node.target not in only):
                 continue
             reason = self._reason(node)
@@ -151,9 +154,11 @@ class OperatorSupport(OperatorSupportBase):
         target = aten_target(node)
         if isinstance(target, HigherOrderOperator):
             return "control flow stays on the CPU"
+        if self.place.obstacle is not None:
+            return self.place.obstacle
         if not isinstance(target, OpOverload) or isinstance(node.meta.get("val"), _SIZES):
             return "it computes a size, not a tensor"
-        excluded = self._exclusions.reason(node, target)
+        excluded = self._exclusions.reason(node, target, self.place.name_of(node))
         if excluded is not None:
             return excluded
         if _draws_random_numbers(node, target):
@@ -173,7 +178,7 @@ class OperatorSupport(OperatorSupportBase):
     def _reason_for_values(self, node: Node) -> str | None:
         values = [_used_results(node)]
         for argument in node.all_input_nodes:
-            if argument.op == "get_attr":
+            if argument.op == "get_attr" and not isinstance(argument.meta.get("val"), torch.Tensor):
                 return f"its argument {argument.name} is a submodule"
             values.append(argument.meta.get("val"))
         for value in _flatten(values):
@@ -233,19 +238,23 @@ def _reason_for_sizes(sizes: Iterable[int | torch.SymInt]) -> str | None:
 
 
 def kept_whole(
-    graph: Graph, refusal: Refusal, exclusions: Exclusions | None = None
+    module: GraphModule, refusal: Refusal, exclusions: Exclusions | None = None
 ) -> list[OpOverload]:
-    """The operators in an ATen graph that must not be decomposed, since an engine takes them whole.
+    """The operators of an ATen program that must not be decomposed: an engine takes them whole.
 
     An operator counts only if *every* node that calls it is supported: what is kept whole must be
-    delegated, because ExecuTorch has no CPU kernel for most of these.
+    delegated, because ExecuTorch has no CPU kernel for most of these. Nodes in branches and bodies
+    of control flow count too.
     """
-    candidates = {op for op in KEPT_WHOLE if any(node.target is op for node in graph.nodes)}
-    if not candidates:
-        return []
-    support = OperatorSupport(graph, refusal, exclusions, candidates)
-    refused = {node.target for node in support.reasons}
-    return [op for op in KEPT_WHOLE if op in candidates and op not in refused]
+    called: set[OpOverload] = set()
+    refused: set[object] = set()
+    for place in places(module):
+        here = {op for op in KEPT_WHOLE if any(node.target is op for node in place.graph.nodes)}
+        if here:
+            called |= here
+            support = OperatorSupport(place, refusal, exclusions, here)
+            refused |= {node.target for node in support.reasons}
+    return [op for op in KEPT_WHOLE if op in called and op not in refused]
 
 
 def must_be_delegated(node: Node) -> bool:

@@ -18,6 +18,7 @@ from torch.fx import Node
 from trt_et.backend import TensorRTBackend, check_no_conflict
 from trt_et.builders import BuildOptions, EngineBuilder, make_builder
 from trt_et.claims import claims_for
+from trt_et.control_flow import in_program_order, places
 from trt_et.engine_cache import CacheChoice, choose_cache
 from trt_et.errors import OptionError, PartitionError
 from trt_et.exclusions import Exclusion, Exclusions
@@ -58,8 +59,9 @@ class TensorRTPartitioner(Partitioner):
         min_block_size: Smallest number of operators worth an engine. Partitions that hold an
             operator without a CPU kernel are built however small they are.
         excluded_ops: What to leave to the CPU: operators (overloads, packets, or names such as
-            ``"aten.mul"`` and ``"aten.mul.Tensor"``), names of nodes, or functions from a node to a
-            bool. They are asked about the exported program's nodes and about the Edge program's.
+            ``"aten.mul"`` and ``"aten.mul.Tensor"``), names of nodes (in a branch also with its
+            path: ``"cond/true/aten_mul_tensor"``), or functions from a node to a bool. They are
+            asked about the exported program's nodes and about the Edge program's.
         full_graph: Refuse to lower a program of which anything stays out.
         optimization_profiles: Ranges of dynamic dimensions to tune engines for, each a mapping from
             the name of an input to its dimensions: ``[{"tokens": {1: 1}}, {"tokens": {1: (2, 64,
@@ -144,6 +146,7 @@ class TensorRTPartitioner(Partitioner):
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes of an Edge program that become engines; nothing is built yet."""
         check_no_conflict()
+        _forget_tags(exported_program)
         tags: dict[str, DelegationSpec] = {}
         plan = self._plan(exported_program)
         if self._full_graph and self.report is not None and self.report.left_out:
@@ -169,18 +172,28 @@ class TensorRTPartitioner(Partitioner):
 
     def _plan(self, program: ExportedProgram) -> list[tuple[Partition, list[Node]]]:
         with claims_for(self._builder, self._options, self._cache) as refusal:
-            support = OperatorSupport(program.graph, refusal, self._exclusions)
-        groups = group_nodes(program, support, self._min_block_size)
-        parts = [describe_partition(program, index, nodes) for index, nodes in enumerate(groups)]
-        self.report = make_report(program, parts, support)
-        return list(zip(parts, groups, strict=True))
+            supports = [
+                OperatorSupport(place, refusal, self._exclusions)
+                for place in places(program.graph_module)
+            ]
+        groups = in_program_order(
+            (support.place, nodes)
+            for support in supports
+            for nodes in group_nodes(program, support, self._min_block_size)
+        )
+        parts = [
+            describe_partition(program, place, index, nodes)
+            for index, (place, nodes) in enumerate(groups)
+        ]
+        self.report = make_report(parts, supports)
+        return [(part, nodes) for part, (_, nodes) in zip(parts, groups, strict=True)]
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
         """The operators of this program that TensorRT takes whole, every one of their calls."""
         with claims_for(self._builder, self._options, self._cache) as refusal:
-            return kept_whole(ep.graph, refusal, self._exclusions), None
+            return kept_whole(ep.graph_module, refusal, self._exclusions), None
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
         """The program with dictionaries of its own for its weights and constants.
@@ -221,6 +234,17 @@ class TensorRTPartitioner(Partitioner):
         except OptionError:
             # Verbatim: ExecuTorch judges the spec (b"cpu" keeps tensors on the host).
             return 0
+
+
+def _forget_tags(program: ExportedProgram) -> None:
+    """Drop what an earlier partitioner left in branches.
+
+    ExecuTorch takes tags off the program's own graph only, and a tag of ours that stays on the
+    results of a delegate in a branch would be taken for a new one.
+    """
+    for place in places(program.graph_module):
+        for node in place.graph.nodes:
+            node.meta.pop("delegation_tag", None)
 
 
 class _Planner(Partitioner):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from trt_et.control_flow import Place
 from trt_et.edge_dialect import qualified_name
 from trt_et.operator_support import OperatorSupport
 from trt_et.shapes import shape_range
@@ -41,12 +43,15 @@ class Partition:
 
     Attributes:
         index: Its number, counted in program order.
-        name: ``tensorrt_<index>``.
+        name: ``tensorrt_<index>``, and in a branch also which: ``tensorrt_1_cond_true``.
         operators: The operators that it holds, in program order.
-        nodes: Their nodes' names.
-        inputs: The tensors that enter it; weights are part of it.
+        nodes: Their nodes' names; in a branch behind its path: ``cond/true/aten_relu_default``.
+        inputs: The tensors that enter it. Weights are part of it, but not in a branch, where they
+            are arguments like any other.
         outputs: The tensors that leave it.
         constant_bytes: Bytes of its weights.
+        place: The branch or body that it is in, such as ``cond/true`` or ``map_impl/body``; empty
+            in the program's own graph.
     """
 
     index: int
@@ -56,6 +61,7 @@ class Partition:
     inputs: tuple[BoundaryTensor, ...]
     outputs: tuple[BoundaryTensor, ...]
     constant_bytes: int
+    place: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,8 @@ class PartitionReport:
 
     Attributes:
         partitions: The engines to be.
-        left_out: For every other operator call: node name, operator, and the reason.
+        left_out: For every other operator call: node name (in a branch behind its path), operator,
+            and the reason.
     """
 
     partitions: tuple[Partition, ...]
@@ -84,31 +91,36 @@ class PartitionReport:
         return "\n".join(lines)
 
 
-def describe_partition(program: ExportedProgram, index: int, nodes: list[Node]) -> Partition:
-    """The facts of one group of nodes."""
+def describe_partition(
+    program: ExportedProgram, place: Place, index: int, nodes: list[Node]
+) -> Partition:
+    """The facts of one group of nodes of one graph of a program."""
     inside = set(nodes)
     sources = dict.fromkeys(s for node in nodes for s in node.all_input_nodes if s not in inside)
-    constants = _constants(program)
+    # A branch's placeholders are called like the weights that they are given.
+    constants = set() if place.path else _constants(program)
     return Partition(
         index=index,
-        name=f"tensorrt_{index}",
+        name="_".join(["tensorrt", str(index), *filter(None, place.path.split("/"))]),
         operators=tuple(qualified_name(node) for node in nodes),
-        nodes=tuple(node.name for node in nodes),
+        nodes=tuple(place.name_of(node) for node in nodes),
         inputs=tuple(t for s in sources if s.name not in constants for t in _tensors(s)),
         outputs=tuple(
             t for node in nodes if any(u not in inside for u in node.users) for t in _tensors(node)
         ),
         constant_bytes=sum(t.nbytes for s in sources if s.name in constants for t in _tensors(s)),
+        place=place.path,
     )
 
 
 def make_report(
-    program: ExportedProgram, partitions: list[Partition], support: OperatorSupport
+    partitions: list[Partition], supports: Iterable[OperatorSupport]
 ) -> PartitionReport:
     """Sum up, and log: a summary (INFO), each reason (DEBUG), a warning if nothing is claimed."""
     left_out = tuple(
-        (node.name, qualified_name(node), support.reasons[node])
-        for node in program.graph.nodes
+        (support.place.name_of(node), qualified_name(node), support.reasons[node])
+        for support in supports
+        for node in support.place.graph.nodes
         if node in support.reasons
     )
     report = PartitionReport(tuple(partitions), left_out)

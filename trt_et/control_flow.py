@@ -1,0 +1,100 @@
+"""The graphs of a program: its own, and those of the branches and bodies of its control flow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from executorch.exir.graph_module import get_control_flow_submodules
+from torch._ops import HigherOrderOperator
+from torch.fx import Graph, GraphModule, Node
+
+__all__ = ["Place", "in_program_order", "places"]
+
+_ROLES: Final = {
+    ("cond", 1): "true",
+    ("cond", 2): "false",
+    ("map_impl", 0): "body",
+    ("scan", 0): "body",
+    ("while_loop", 0): "condition",
+    ("while_loop", 1): "body",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """One graph of a program.
+
+    Attributes:
+        path: Where it stands: empty for the program's own graph, else the node that calls it and
+            the part that it is: ``cond/true``, ``map_impl/body``, ``cond/false/cond_1/true``.
+        module: Its module.
+        order: Sorts the graphs of a program, and with a node's position behind it their nodes, as
+            they stand in the program.
+        obstacle: Why no node of it can go into an engine; None where they can.
+    """
+
+    path: str
+    module: GraphModule
+    order: tuple[int, ...] = ()
+    obstacle: str | None = None
+
+    @property
+    def graph(self) -> Graph:
+        """The module's graph."""
+        return self.module.graph
+
+    def name_of(self, node: Node) -> str:
+        """The node's name, which another graph may have too, behind the path."""
+        return f"{self.path}/{node.name}" if self.path else node.name
+
+
+def places(module: GraphModule) -> list[Place]:
+    """All graphs below a program's module, itself first, each once."""
+    found: dict[int, Place] = {}
+    _collect(Place("", module), found)
+    return list(found.values())
+
+
+def in_program_order(groups: Iterable[tuple[Place, list[Node]]]) -> list[tuple[Place, list[Node]]]:
+    """Groups of nodes, each of one graph, by where their first node stands in the program."""
+    positions: dict[int, dict[Node, int]] = {}
+
+    def key(group: tuple[Place, list[Node]]) -> tuple[int, ...]:
+        place, nodes = group
+        if id(place.module) not in positions:
+            positions[id(place.module)] = {n: i for i, n in enumerate(place.graph.nodes)}
+        return (*place.order, positions[id(place.module)][nodes[0]])
+
+    return sorted(groups, key=key)
+
+
+def _collect(place: Place, found: dict[int, Place]) -> None:
+    if id(place.module) in found:
+        return
+    found[id(place.module)] = place
+    lowered = {id(module) for _, module, _ in get_control_flow_submodules(place.module)}
+    for position, node in enumerate(place.graph.nodes):
+        if not isinstance(node.target, HigherOrderOperator):
+            continue
+        for index, argument in enumerate(node.args):
+            module = _submodule(place.module, argument)
+            if module is None:
+                continue
+            operator = str(node.target)
+            role = _ROLES.get((operator, index), f"argument{index}")
+            obstacle = place.obstacle
+            if obstacle is None and id(module) not in lowered:
+                obstacle = f"ExecuTorch lowers nothing inside of {operator}"
+            path = f"{place.name_of(node)}/{role}"
+            _collect(Place(path, module, (*place.order, position, index), obstacle), found)
+
+
+def _submodule(owner: GraphModule, argument: object) -> GraphModule | None:
+    if not isinstance(argument, Node) or argument.op != "get_attr":
+        return None
+    found: object = owner
+    for part in str(argument.target).split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, GraphModule) else None
