@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.lowering_helpers import blobs, lower_case
+from tests.lowering_helpers import blobs, lower, lower_case
 from trt_et import BuilderUnavailable, OptionError
 from trt_et.builders.factory import installed_flavour
 from trt_et.engine_info import decode_blob
@@ -25,6 +25,24 @@ def test_a_supported_model_is_one_engine(name):
     assert decoded.info.builder == "tensorrt_rtx"
     assert decoded.info.library_version.startswith("1.")
     assert len(decoded.engine) > 10_000
+
+
+def test_sizes_that_depend_on_data_elsewhere_do_not_disturb_a_build():
+    class Checked(torch.nn.Module):
+        """A constant that Torch-TensorRT folds, beside a size that only the data tell."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.places = torch.nn.Embedding(16, 8)
+
+        def forward(self, x, ids):
+            torch._check((ids != 0).sum(1).max().item() <= 16)
+            return (x + self.places(torch.arange(16).unsqueeze(0)).expand_as(x)).relu()
+
+    inputs = (torch.randn(2, 16, 8), torch.randint(0, 3, (2, 16)))
+    with torch.no_grad():
+        program = torch.export.export(Checked(), inputs)
+        assert blobs(lower(program, builder="tensorrt_rtx"))
 
 
 def test_auto_takes_it():
@@ -54,7 +72,6 @@ def test_the_other_flavour_is_unavailable_and_says_what_to_install():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_models_keep_their_dtype(dtype):
-    from tests.lowering_helpers import lower
     from tests.models import make
 
     model, (x,) = make("mlp")

@@ -22,6 +22,7 @@ from trt_et.builders.converters import decompose, decomposed_operators, make_set
 from trt_et.builders.monitor import BuildMonitor, interruptible
 from trt_et.builders.protocol import BuildRequest
 from trt_et.builders.reshapes import state_known_sizes
+from trt_et.builders.tracing import forget_pending_symbols
 from trt_et.builders.vendor import logged_errors, quietly, without_gpu
 from trt_et.edge_dialect import describe_value
 from trt_et.engine_info import Binding
@@ -221,6 +222,7 @@ def _module_for_converters(
     """The partition as Torch-TensorRT lowers it, its constants as attributes."""
     from torch_tensorrt.dynamo.lowering import post_lowering
 
+    forget_pending_symbols(lowered.program)
     module = unlift(lowered.program)
     for node in list(module.graph.nodes):
         if node.op == "call_function" and node.target in decomposed_operators():

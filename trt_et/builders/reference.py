@@ -24,7 +24,7 @@ from trt_et.builders.host import target_platform
 from trt_et.builders.libraries import fingerprint_of
 from trt_et.builders.protocol import BuildRequest
 from trt_et.builders.reference_kernels import within_kernels
-from trt_et.builders.tracing import TRACING
+from trt_et.builders.tracing import TRACING, forget_pending_symbols
 from trt_et.engine_info import REFERENCE_BUILDER, EngineInfo, encode_blob
 from trt_et.errors import BuilderError
 
@@ -66,24 +66,10 @@ class ReferenceBuilder:
 
 
 def _nested_program(program: ExportedProgram) -> ExecutorchProgramManager:
-    _forget_pending_symbols(program)
+    forget_pending_symbols(program)
     program = within_kernels(program)
     edge = to_edge(program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
     return edge.to_executorch(ExecutorchBackendConfig(enable_non_cpu_memory_planning=False))
-
-
-def _forget_pending_symbols(program: ExportedProgram) -> None:
-    """Drop the data-dependent sizes that other parts of the whole program left behind.
-
-    A partition has none of its own, but it shares its fake mode with the program that it was cut
-    out of, and tracing it again would ask where those sizes went.
-    """
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        environment = getattr(getattr(value, "fake_mode", None), "shape_env", None)
-        if environment is not None:
-            environment.pending_fresh_unbacked_symbols.clear()
-            return
 
 
 @cache
