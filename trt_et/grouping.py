@@ -7,7 +7,9 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
+from trt_et.edge_dialect import aten_target
 from trt_et.operator_support import OperatorSupport, is_compute, must_be_delegated
+from trt_et.quantization import is_quantization
 from trt_et.shapes import size_symbols, tensor_symbols
 
 __all__ = ["group_nodes", "tag_constants"]
@@ -37,6 +39,9 @@ def group_nodes(
         # An engine reads sizes off its input tensors; what needs another one cannot be in it.
         lost = [node for nodes in groups for node in _without_sizes(nodes)]
         support.refuse(lost, "it needs a size that no tensor input of its partition has")
+        alone = [node for nodes in groups for node in _quantizing_alone(nodes)]
+        support.refuse(alone, "nothing that it quantizes or dequantizes for is in an engine")
+        lost += alone
         if module is program.graph_module:
             torn = _in_lists_of_several_groups(program, groups)
             support.refuse(
@@ -133,11 +138,26 @@ def _without_sizes(nodes: list[Node]) -> list[Node]:
     ]
 
 
+def _quantizing_alone(nodes: list[Node]) -> list[Node]:
+    """The quantize and dequantize nodes that meet nothing else of their partition.
+
+    The weight of an operator that stays out, say: an engine would return it, in float.
+    """
+    inside = set(nodes)
+    return [
+        node
+        for node in nodes
+        if is_quantization(aten_target(node))
+        and inside.isdisjoint(node.all_input_nodes)
+        and inside.isdisjoint(node.users)
+    ]
+
+
 def _is_worth_an_engine(nodes: list[Node], support: OperatorSupport, min_block_size: int) -> bool:
     if any(must_be_delegated(node) for node in nodes):
         return True
     if not is_compute(nodes):
-        support.refuse(nodes, "alone it only rearranges memory, which is no work for an engine")
+        support.refuse(nodes, "alone it only rearranges or quantizes, no work for an engine")
         return False
     if len(nodes) < min_block_size:
         support.refuse(nodes, f"its partition is smaller than min_block_size={min_block_size}")

@@ -16,6 +16,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from trt_et.control_flow import Place, places
 from trt_et.edge_dialect import aten_target, qualified_name, to_aten
 from trt_et.exclusions import Exclusions
+from trt_et.quantization import QUANTIZED_DTYPES, is_quantization, quantization_refusal
 from trt_et.shapes import UnboundedDimension, shape_range
 
 __all__ = [
@@ -42,6 +43,9 @@ _DTYPES: Final = frozenset(
         torch.bool,
     }
 )
+
+# Scales may be float64, which they are not in the engine.
+_QUANTIZATION_DTYPES: Final = QUANTIZED_DTYPES | {torch.float64}
 
 aten = torch.ops.aten
 
@@ -77,7 +81,7 @@ KEPT_WHOLE: Final[tuple[OpOverload, ...]] = (
     aten.grid_sampler.default,
 )
 
-# Nodes that only rename or rearrange: alone, they are no work for an engine.
+# Nodes that only rename, rearrange or quantize: alone, they are no work for an engine.
 _VIEWS: Final = frozenset(
     {
         "aten::alias_copy",
@@ -96,6 +100,10 @@ _VIEWS: Final = frozenset(
         "aten::unsqueeze_copy",
         "aten::view_copy",
         "dim_order_ops::_clone_dim_order",
+        "quantized_decomposed::dequantize_per_channel",
+        "quantized_decomposed::dequantize_per_tensor",
+        "quantized_decomposed::quantize_per_channel",
+        "quantized_decomposed::quantize_per_tensor",
     }
 )
 
@@ -164,6 +172,9 @@ class OperatorSupport(OperatorSupportBase):
         if _draws_random_numbers(node, target):
             # Torch-TensorRT's converters draw the numbers once, when the engine is built.
             return "it draws random numbers, which an engine would freeze"
+        if is_quantization(target):
+            refused = quantization_refusal(self._equivalent[node])
+            return refused or self._reason_for_values(node, _DTYPES | _QUANTIZATION_DTYPES)
         return self._reason_for_values(node) or self._refusal(self._equivalent[node])
 
     def _reason_for_getitem(self, node: Node) -> str | None:
@@ -175,14 +186,16 @@ class OperatorSupport(OperatorSupportBase):
                 return None
         return "what it picks from is not claimed"
 
-    def _reason_for_values(self, node: Node) -> str | None:
+    def _reason_for_values(
+        self, node: Node, dtypes: frozenset[torch.dtype] = _DTYPES
+    ) -> str | None:
         values = [_used_results(node)]
         for argument in node.all_input_nodes:
             if argument.op == "get_attr" and not isinstance(argument.meta.get("val"), torch.Tensor):
                 return f"its argument {argument.name} is a submodule"
             values.append(argument.meta.get("val"))
         for value in _flatten(values):
-            reason = _reason_for_value(value)
+            reason = _reason_for_value(value, dtypes)
             if reason is not None:
                 return reason
         return None
@@ -209,14 +222,16 @@ def _used_results(node: Node) -> object:
     return [value[index] for index in picked if isinstance(index, int)]
 
 
-def _reason_for_value(value: object) -> str | None:
+def _reason_for_value(value: object, dtypes: frozenset[torch.dtype]) -> str | None:
     if value is None:
         return None
     if isinstance(value, torch.SymInt):
         return _reason_for_sizes([value])
     if not isinstance(value, torch.Tensor):
         return f"it takes or returns a {type(value).__name__}"
-    if value.dtype not in _DTYPES:
+    if value.dtype not in dtypes:
+        if value.dtype in QUANTIZED_DTYPES:
+            return f"TensorRT quantizes to {value.dtype}, but does not compute with it"
         return f"TensorRT has no {value.dtype} tensors"
     reason = _reason_for_sizes(value.shape)
     if reason is not None:
@@ -263,7 +278,7 @@ def must_be_delegated(node: Node) -> bool:
 
 
 def is_compute(nodes: Iterable[Node]) -> bool:
-    """Whether the nodes do more than rename and rearrange tensors."""
+    """Whether the nodes do more than rename, rearrange and quantize tensors."""
     return any(
         node.target is not operator.getitem
         and qualified_name(node).rpartition(".")[0] not in _VIEWS

@@ -8,9 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.fx.node import _get_qualified_name
 from torch_tensorrt.dynamo.conversion._ConversionContext import ConversionContext
 from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter
 from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
+
+from trt_et.builders.quantize_layers import add_quantize_layer
+from trt_et.quantization import is_quantize_layer
 
 __all__ = ["PartitionInterpreter"]
 
@@ -42,6 +46,21 @@ class PartitionInterpreter(TRTInterpreter):
         super().__init__(*args, **kwargs)
         plain: ConversionContext = self.__dict__["ctx"]
         self.ctx: Any = _KeepingContext(plain.net, self.compilation_settings)
+
+    def validate_conversion(self) -> set[str]:
+        """Return the operators without a converter; the base class warns of them."""
+        missing: set[str] = super().validate_conversion()
+        return missing - {
+            f"{node.op} {_get_qualified_name(node.target)}"
+            for node in self.module.graph.nodes
+            if is_quantize_layer(node.target)
+        }
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+        """Convert one operator; those that quantize by converters of our own."""
+        if is_quantize_layer(target):
+            return add_quantize_layer(self.ctx, self.__dict__["_cur_node"], args, kwargs)
+        return super().call_function(target, args, kwargs)
 
     def output(self, target: str, args: Any, kwargs: Any) -> list[Any]:  # noqa: ANN401
         """Mark the outputs, each through an identity layer where it must be a tensor of its own."""

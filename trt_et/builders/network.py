@@ -222,6 +222,8 @@ def _module_for_converters(
     """The partition as Torch-TensorRT lowers it, its constants as attributes."""
     from torch_tensorrt.dynamo.lowering import post_lowering
 
+    from trt_et.builders.quantize_layers import weights_stay_quantized
+
     forget_pending_symbols(lowered.program)
     module = unlift(lowered.program)
     for node in list(module.graph.nodes):
@@ -232,7 +234,8 @@ def _module_for_converters(
         rewrite(module)
     for node in module.graph.nodes:
         describe_value(node)
-    lowered_module: GraphModule = post_lowering(module, settings)
+    with weights_stay_quantized():
+        lowered_module: GraphModule = post_lowering(module, settings)
     return lowered_module
 
 

@@ -15,6 +15,9 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.nn import functional
 
+from trt_et.builders.reference_quantization import QUANTIZATION_PARTS
+from trt_et.quantization import is_quantize_layer
+
 __all__ = ["within_kernels"]
 
 aten = torch.ops.aten
@@ -29,10 +32,16 @@ def within_kernels(program: ExportedProgram) -> ExportedProgram:
         program: Plain ATen; not changed.
     """
     used = {node.target for node in program.graph.nodes if _lacks_kernel(node)}
-    return program.run_decompositions({op: _PARTS[op] for op in used}) if used else program
+    return program.run_decompositions({op: _part(op) for op in used}) if used else program
+
+
+def _part(op: OpOverload) -> Callable[..., Any]:
+    return QUANTIZATION_PARTS[op._schema.name] if is_quantize_layer(op) else _PARTS[op]
 
 
 def _lacks_kernel(node: torch.fx.Node) -> bool:
+    if is_quantize_layer(node.target):
+        return True
     if node.op != "call_function" or node.target not in _PARTS:
         return False
     return node.target is not aten.convolution.default or _is_plain_conv3d(*_arguments(node))

@@ -8,11 +8,22 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-__all__ = ["add_bias_behind_split"]
+from trt_et.quantization import is_quantize_layer, named_arguments
+
+__all__ = ["add_bias_behind_split", "dequantize_before_convolution"]
 
 aten = torch.ops.aten
 
 _RESHAPES = (aten.reshape.default, aten.view.default, aten.clone.default)
+_PRODUCTS = (
+    aten.linear.default,
+    aten.mm.default,
+    aten.addmm.default,
+    aten.bmm.default,
+    aten.baddbmm.default,
+    aten.matmul.default,
+    aten.scaled_dot_product_attention.default,
+)
 
 
 def add_bias_behind_split(module: GraphModule) -> None:
@@ -131,3 +142,67 @@ def _add(module: GraphModule, part: Node, bias: torch.Tensor) -> None:
     biased.meta = dict(part.meta)
     constant.meta = {"val": bias}
     part.replace_all_uses_with(biased, delete_user_cb=lambda user: user is not biased)
+
+
+def dequantize_before_convolution(module: GraphModule) -> None:
+    """Multiply by the scale, instead of a layer that does, where a convolution takes the result.
+
+    TensorRT-RTX 1.5 makes an int8 convolution of one behind a dequantize layer, and has none:
+    "MyelinCheckException: cudnn_impl.cpp:89: CHECK(dtype == myelinTypeFloat || ...)". What only
+    moves numbers does not keep the two apart, so all that is on the way is looked through. The
+    convolution is computed in float; its weights stay int8.
+
+    Args:
+        module: Plain ATen, constants as attributes; changed in place.
+    """
+    for node in list(module.graph.nodes):
+        if _is_activation_dequantize(node) and _reaches_convolution(node):
+            _compute(module, node)
+    module.recompile()
+
+
+def _is_activation_dequantize(node: Node) -> bool:
+    if not is_quantize_layer(node.target) or "dequantize_per_tensor" not in str(node.target):
+        return False
+    source = node.args[0]
+    return isinstance(source, Node) and source.op != "get_attr"
+
+
+def _reaches_convolution(node: Node) -> bool:
+    seen: set[Node] = set()
+    ahead = [node]
+    while ahead:
+        current = ahead.pop()
+        for user in current.users:
+            if user.target is aten.convolution.default and user.args[0] is current:
+                return True
+            if user not in seen and user.target not in _PRODUCTS and not _quantizes(user):
+                seen.add(user)
+                ahead.append(user)
+    return False
+
+
+def _quantizes(node: Node) -> bool:
+    return is_quantize_layer(node.target) and "dequantize" not in str(node.target)
+
+
+def _compute(module: GraphModule, node: Node) -> None:
+    arguments = named_arguments(node)
+    value = node.meta["val"]
+    calls: list[tuple[Any, Any, dict[str, Any]]] = [
+        (aten._to_copy.default, None, {"dtype": torch.float32}),
+        (aten.sub.Tensor, arguments["zero_point"], {}),
+        (aten.mul.Tensor, arguments["scale"], {}),
+    ]
+    if arguments["zero_point"] == 0:
+        del calls[1]
+    if value.dtype is not torch.float32:
+        calls.append((aten._to_copy.default, None, {"dtype": value.dtype}))
+    result = arguments["input"]
+    with module.graph.inserting_before(node):
+        for target, number, keywords in calls:
+            args = (result,) if number is None else (result, number)
+            result = module.graph.call_function(target, args, keywords)
+            result.meta = {**node.meta, "val": value.to(keywords.get("dtype", torch.float32))}
+    node.replace_all_uses_with(result)
+    module.graph.erase_node(node)

@@ -9,7 +9,7 @@ from trt_et.builders.host import target_platform
 from trt_et.builders.libraries import fingerprint_of, has_foreign_converters
 from trt_et.builders.network import Network, build_network
 from trt_et.builders.protocol import BuildRequest
-from trt_et.builders.rewrites import add_bias_behind_split
+from trt_et.builders.rewrites import add_bias_behind_split, dequantize_before_convolution
 from trt_et.engine_info import EngineInfo
 from trt_et.errors import OptionError
 
@@ -31,7 +31,7 @@ class TensorRTRTXBuilder:
 
     def build(self, request: BuildRequest) -> bytes:
         """See :meth:`trt_et.builders.EngineBuilder.build`."""
-        network = build_network(request, [add_bias_behind_split])
+        network = build_network(request, [add_bias_behind_split, dequantize_before_convolution])
         capabilities = request.options.compute_capabilities
         _set_targets(network, capabilities)
         info = EngineInfo(
