@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge, to_edge_transform_and_lower
 from torch import nn
 from torch.nn import functional
@@ -100,16 +99,6 @@ def test_a_kv_cache_decodes_64_tokens_like_eager(tmp_path):
     model.keys.zero_()
     model.values.zero_()
     check(tmp_path, pte, model, *calls)
-
-
-@pytest.mark.parametrize("first", ["ours", "xnnpack"])
-def test_xnnpack_before_and_after_runs(tmp_path, first):
-    model, inputs = make("cnn")
-    ours = reference(excluded_ops=[torch.ops.aten.convolution.default])
-    order = [ours, XnnpackPartitioner()] if first == "ours" else [XnnpackPartitioner(), ours]
-    pte = lowered(torch.export.export(model, inputs), *order)
-    assert "XnnpackBackend" in backends(pte)
-    check(tmp_path, pte, model, inputs)
 
 
 def test_ourselves_twice_on_two_gpus(tmp_path):
