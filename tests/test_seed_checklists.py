@@ -284,13 +284,17 @@ class TestComposition:
     def test_delegate_calls_and_their_getitems_are_never_claimed_again(self):
         """existing delegate calls and their getitems are never claimed again"""
         program = after_another_delegate()
-        TensorRTPartitioner(builder="reference").partition(program)
+        partitioner = TensorRTPartitioner(builder="reference")
+        partitioner.partition(program)
         (call,) = calls(program)
         (result,) = call.users
         tagged = [n.name for n in program.graph.nodes if "delegation_tag" in n.meta]
         assert "aten_addmm_default" in tagged
         assert call.name not in tagged
         assert result.name not in tagged
+        reasons = {name: why for name, _, why in partitioner.report.left_out}
+        assert reasons[call.name] == "it is delegated already"
+        assert reasons[result.name] == "it is an output of an existing delegate"
 
     def test_a_constant_of_a_prior_delegate_stays_untagged(self):
         """a constant used only by a prior delegate stays untagged"""
