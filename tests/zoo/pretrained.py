@@ -34,10 +34,6 @@ _VISION: dict[str, Any] = {
 }
 
 
-# The mask of a causal model without a cache is made with cumsum, which TensorRT-RTX does not have.
-_MASKED: dict[str, Any] = {"partitions": 3, "left": ("aten::cumsum.default",)}
-
-
 def _tokens(*size: int) -> torch.Tensor:
     return torch.randint(3, VOCABULARY, size)
 
@@ -119,7 +115,6 @@ def roberta() -> Case:
     return Case(
         Fields(tf.RobertaForTokenClassification(config), ("input_ids",), ("logits",)),
         (_tokens(2, 12),),
-        **_MASKED,
     )
 
 
@@ -154,7 +149,6 @@ def llama_prefill() -> Case:
         (_tokens(1, 12),),
         ({1: length},),
         ((_tokens(1, 7),), (_tokens(1, 60),)),
-        **_MASKED,
     )
 
 
@@ -245,7 +239,6 @@ def whisper() -> Case:
     return Case(
         Fields(tf.WhisperModel(config), keys, ("last_hidden_state",)),
         (torch.randn(1, 16, 100), _tokens(1, 6)),
-        **_MASKED,
     )
 
 
@@ -290,7 +283,6 @@ def gpt2() -> Case:
         (_tokens(1, 12),),
         ({1: length},),
         ((_tokens(1, 40),),),
-        **_MASKED,
     )
 
 
@@ -446,9 +438,7 @@ def _causal(name: str, **more: Any) -> Callable[[], Case]:
         # The text half of a model of several kinds names its configuration only.
         model = getattr(tf, f"{name.removesuffix('Text')}ForCausalLM")(config)
         length = Dim("length", min=2, max=60)
-        return Case(
-            Decoder(model), (_tokens(1, 12),), ({1: length},), ((_tokens(1, 37),),), **_MASKED
-        )
+        return Case(Decoder(model), (_tokens(1, 12),), ({1: length},), ((_tokens(1, 37),),))
 
     return case
 

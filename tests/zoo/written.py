@@ -658,7 +658,7 @@ class Sampler(nn.Module):
 
 
 def sampler() -> Case:
-    return Case(Sampler(), (torch.randn(2, 20),), partitions=2, left=("aten::cumsum.default",))
+    return Case(Sampler(), (torch.randn(2, 20),))
 
 
 MODELS: dict[str, Callable[[], Case]] = {

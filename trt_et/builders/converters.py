@@ -21,6 +21,7 @@ __all__ = [
     "convertible_operators",
     "decompose",
     "decomposed_operators",
+    "has_own_converter",
     "make_refusal",
     "make_settings",
 ]
@@ -86,6 +87,16 @@ def convertible_operators() -> frozenset[Any]:
         return frozenset(_registry(make_settings()).unique_targets())
 
 
+def has_own_converter(target: object) -> bool:
+    """Whether a converter of this package takes the operator, in place of Torch-TensorRT's."""
+    if target is not torch.ops.aten.cumsum.default:
+        return False
+    torch_tensorrt()
+    from trt_et.builders.cumulative_layers import has_cumulative_layer
+
+    return has_cumulative_layer()
+
+
 def make_refusal(options: BuildOptions) -> Callable[[Node], str | None]:
     """The function that says why the converters do not take a node of a plain ATen graph.
 
@@ -97,6 +108,8 @@ def make_refusal(options: BuildOptions) -> Callable[[Node], str | None]:
 
     def refusal(node: Node) -> str | None:
         with without_gpu():
+            if has_own_converter(node.target):
+                return None
             registry = _registry(settings)
             reason = _refusal(registry, node)
             if reason is None or node.target not in decomposed_operators():

@@ -5,6 +5,7 @@ Imported only where Torch-TensorRT is loaded already (see ``network.py``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,10 +14,18 @@ from torch_tensorrt.dynamo.conversion._ConversionContext import ConversionContex
 from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter
 from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 
+from trt_et.builders.converters import has_own_converter
+from trt_et.builders.cumulative_layers import add_cumulative_sum
 from trt_et.builders.quantize_layers import add_quantize_layer
 from trt_et.quantization import is_quantize_layer
 
 __all__ = ["PartitionInterpreter"]
+
+
+def _own_converter(target: Any) -> Callable[..., Any] | None:  # noqa: ANN401
+    if is_quantize_layer(target):
+        return add_quantize_layer
+    return add_cumulative_sum if has_own_converter(target) else None
 
 
 class _KeepingContext(ConversionContext):
@@ -53,13 +62,14 @@ class PartitionInterpreter(TRTInterpreter):
         return missing - {
             f"{node.op} {_get_qualified_name(node.target)}"
             for node in self.module.graph.nodes
-            if is_quantize_layer(node.target)
+            if _own_converter(node.target) is not None
         }
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
-        """Convert one operator; those that quantize by converters of our own."""
-        if is_quantize_layer(target):
-            return add_quantize_layer(self.ctx, self.__dict__["_cur_node"], args, kwargs)
+        """Convert one operator; some by converters of our own."""
+        own = _own_converter(target)
+        if own is not None:
+            return own(self.ctx, self.__dict__["_cur_node"], args, kwargs)
         return super().call_function(target, args, kwargs)
 
     def output(self, target: str, args: Any, kwargs: Any) -> list[Any]:  # noqa: ANN401
