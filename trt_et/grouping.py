@@ -50,8 +50,8 @@ def group_nodes(
             lost += torn
         if not lost:
             break
-    groups.sort(key=lambda nodes: position[nodes[0]])
-    return [nodes for nodes in groups if _is_worth_an_engine(nodes, support, min_block_size)]
+    worthy = [nodes for nodes in groups if _is_worth_an_engine(nodes, support, min_block_size)]
+    return sorted([*worthy, *support.prebuilt.values()], key=lambda nodes: position[nodes[0]])
 
 
 def tag_constants(program: ExportedProgram) -> None:

@@ -16,6 +16,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from trt_et.control_flow import Place, places
 from trt_et.edge_dialect import aten_target, qualified_name, to_aten
 from trt_et.exclusions import Exclusions
+from trt_et.prebuilt import is_prebuilt
 from trt_et.quantization import QUANTIZED_DTYPES, is_quantization, quantization_refusal
 from trt_et.shapes import UnboundedDimension, shape_range
 
@@ -120,6 +121,8 @@ class OperatorSupport(OperatorSupportBase):
     Attributes:
         place: The graph.
         reasons: For every ``call_function`` node that stays out, why.
+        prebuilt: The engines that the program holds already, each with the nodes that pick its
+            results; they count as unsupported, since nothing else can be in such an engine.
     """
 
     def __init__(
@@ -134,9 +137,16 @@ class OperatorSupport(OperatorSupportBase):
         self._refusal = refusal
         self._exclusions = exclusions or Exclusions()
         self.reasons: dict[Node, str] = {}
+        self.prebuilt: dict[Node, list[Node]] = {}
         self._supported: set[Node] = set()
         for node in place.graph.nodes:
             if node.op != "call_function" or (only is not None and node.target not in only):
+                continue
+            if is_prebuilt(aten_target(node)):
+                self.prebuilt[node] = [node]
+                continue
+            if node.target is operator.getitem and node.args[0] in self.prebuilt:
+                self.prebuilt[node.args[0]].append(node)
                 continue
             reason = self._reason(node)
             if reason is None:

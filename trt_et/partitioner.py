@@ -17,6 +17,7 @@ from torch.fx import Node
 
 from trt_et.backend import TensorRTBackend, check_no_conflict
 from trt_et.builders import BuildOptions, EngineBuilder, make_builder
+from trt_et.builders.prebuilt import PrebuiltBuilder
 from trt_et.claims import claims_for
 from trt_et.control_flow import in_program_order, places
 from trt_et.engine_cache import CacheChoice, choose_cache
@@ -26,6 +27,7 @@ from trt_et.executors import make_runner
 from trt_et.grouping import group_nodes, tag_constants
 from trt_et.operator_support import OperatorSupport, kept_whole
 from trt_et.partition_specs import PartitionPlan, PartitionSpecs
+from trt_et.prebuilt import PREBUILT_NAME, take_engines
 from trt_et.profiles import (
     OptimizationProfile,
     ProfileOption,
@@ -196,16 +198,19 @@ class TensorRTPartitioner(Partitioner):
             return kept_whole(ep.graph_module, refusal, self._exclusions), None
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
-        """The program with dictionaries of its own for its weights and constants.
+        """The program with dictionaries of its own for its weights and constants, to be lowered.
 
         Lowering removes from them what a delegate consumes (``_unsafe_adjust_original_program``),
         and decomposition shares them with the caller's program, which could then be lowered only
-        once.
+        once. Engines that Torch-TensorRT has put into it become constants.
+
+        Raises:
+            PartitionError: Such an engine cannot be taken.
         """
         own = copy.copy(exported_program)
         own._state_dict = dict(exported_program.state_dict)
         own._constants = dict(exported_program.constants)
-        return own
+        return take_engines(own)
 
     def _specs(
         self, partition: Partition, profiles: tuple[OptimizationProfile, ...]
@@ -213,7 +218,7 @@ class TensorRTPartitioner(Partitioner):
         device = self._device(partition) if callable(self._device) else self._device
         plan = PartitionPlan(
             partition.name,
-            self._builder,
+            PrebuiltBuilder() if PREBUILT_NAME in partition.operators else self._builder,
             parse_device(device),
             self._options,
             cache=self._cache,
