@@ -67,9 +67,45 @@ def test_a_fused_projection_builds(product, split):
     lower(program, builder="tensorrt_rtx")
 
 
+class SelectedProjection(nn.Module):
+    """Attention of a vision transformer: one biased product, its parts selected by index."""
+
+    def __init__(self, product: str, permuted: bool) -> None:
+        super().__init__()
+        self.linear = nn.Linear(32, 96)
+        self.product = product
+        self.permuted = permuted
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight, bias = self.linear.weight, self.linear.bias
+        y = self.linear(x) if self.product == "linear" else x @ weight.t() + bias
+        y = y.reshape(1, 17, 3, 4, 8)
+        if self.permuted:
+            y = y.permute(2, 0, 3, 1, 4)
+            q, k, v = y[0], y[1], y[2]
+        else:
+            q, k, v = (y[:, :, i].permute(0, 2, 1, 3) for i in range(3))
+        y = ((q @ k.transpose(-1, -2)) * 0.3).softmax(-1) @ v
+        return y.permute(0, 2, 1, 3).reshape(1, 17, 32)
+
+
+@pytest.mark.parametrize("permuted", [True, False])
+@pytest.mark.parametrize("product", ["linear", "matmul"])
+def test_a_bias_behind_a_selection_gives_the_same_values_and_builds(product, permuted):
+    torch.manual_seed(0)
+    model, x = SelectedProjection(product, permuted), torch.randn(1, 17, 32)
+    module = module_of(model, x)
+    add_bias_behind_split(module)
+    assert [n for n in module.graph.nodes if "_bias_" in str(n.target)]
+    torch.testing.assert_close(module(x)[0], model(x), atol=1e-6, rtol=1e-5)
+    lower(torch.export.export(model.eval(), (x,)), builder="tensorrt_rtx")
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        lambda y: y.reshape(1, 16, 4, 8).permute(2, 0, 1, 3),  # Heads: nothing is selected.
+        lambda y: y.reshape(1, 4, 4, 32)[0],  # Another axis.
         lambda y: (y[..., :8], y),  # The whole is used as well.
         lambda y: y.split(16, dim=1),  # Another axis.
         lambda y: y[..., ::2],  # A step.

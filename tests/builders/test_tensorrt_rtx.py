@@ -45,6 +45,23 @@ def test_sizes_that_depend_on_data_elsewhere_do_not_disturb_a_build():
         assert blobs(lower(program, builder="tensorrt_rtx"))
 
 
+def test_attention_with_constant_queries_is_built():
+    class Learned(torch.nn.Module):
+        """The first attention of a decoder whose queries are learned: nothing in it is an input."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.queries = torch.nn.Parameter(torch.randn(1, 4, 6, 8))
+
+        def forward(self, x):
+            attention = torch.nn.functional.scaled_dot_product_attention
+            y = attention(self.queries, self.queries * 2, self.queries)
+            return attention(y, x, x)
+
+    program = torch.export.export(Learned().eval(), (torch.randn(1, 4, 6, 8),))
+    assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
+
+
 def test_auto_takes_it():
     (blob,) = blobs(lower_case("mlp", builder="auto"))
     assert decode_blob(blob).info.builder == "tensorrt_rtx"

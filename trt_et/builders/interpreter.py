@@ -67,9 +67,18 @@ class PartitionInterpreter(TRTInterpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
         """Convert one operator; some by converters of our own."""
+        node = self.__dict__["_cur_node"]
         own = _own_converter(target)
         if own is not None:
-            return own(self.ctx, self.__dict__["_cur_node"], args, kwargs)
+            return own(self.ctx, node, args, kwargs)
+        if target is torch.ops.aten.scaled_dot_product_attention.default:
+            # Its converter hands the layer whatever it gets, constants too (first queries of DETR).
+            args = [
+                get_trt_tensor(self.ctx, arg, f"{node.name}_argument{index}")
+                if isinstance(arg, torch.Tensor)
+                else arg
+                for index, arg in enumerate(args)
+            ]
         return super().call_function(target, args, kwargs)
 
     def output(self, target: str, args: Any, kwargs: Any) -> list[Any]:  # noqa: ANN401

@@ -30,9 +30,10 @@ def add_bias_behind_split(module: GraphModule) -> None:
     """Split first, then add the bias, where a biased product is only ever split by its last axis.
 
     TensorRT-RTX 1.5 fails to build the fused projection of queries, keys and values that most
-    decoders have (``linear(x).split(n, -1)``, heads, attention): "MyelinCheckException: logical
-    memory size (384) should be equal to non-opaque payload size (4608)". It folds the sliced bias
-    wrongly. The same sums in this order build, with the same single product.
+    decoders have (``linear(x).split(n, -1)``, heads, attention), and some vision transformers
+    (``linear(x).reshape(b, n, 3, heads, -1).permute(2, 0, 3, 1, 4)[0]``): "MyelinCheckException:
+    logical memory size (384) should be equal to non-opaque payload size (4608)". It folds the
+    sliced bias wrongly. The same sums in this order build, with the same single product.
 
     Args:
         module: Plain ATen, constants as attributes; changed in place.
@@ -41,12 +42,11 @@ def add_bias_behind_split(module: GraphModule) -> None:
         bias = _bias(module, node)
         if bias is None:
             continue
-        parts = list(_parts(node, int(bias.shape[0])))
-        if not parts or None in parts:
-            continue
-        _remove_bias(module, node)
-        for part, start, end in (part for part in parts if part is not None):
-            _add(module, part, bias[start:end].clone())
+        parts = _split(node, bias) or _selected(node, bias)
+        if parts:
+            _remove_bias(module, node)
+        for part, piece in parts:
+            _add(module, part, piece)
     module.graph.eliminate_dead_code()
     module.recompile()
 
@@ -97,6 +97,38 @@ def _parts(node: Node, width: int) -> Iterator[tuple[Node, int, int] | None]:
                 yield user, low, high
                 continue
         yield None
+
+
+def _split(node: Node, bias: torch.Tensor) -> list[tuple[Node, torch.Tensor]]:
+    """The slices of a node's last axis, with their parts of the bias; none if it has other uses."""
+    parts = list(_parts(node, int(bias.shape[0])))
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
+        return []
+    return [(part, bias[start:end].clone()) for part, start, end in found]
+
+
+def _selected(node: Node, bias: torch.Tensor) -> list[tuple[Node, torch.Tensor]]:
+    """The reshapes that split a node's last axis for one index of it, with the bias in that shape.
+
+    None if the node has other uses.
+    """
+    leading = list(node.meta["val"].shape[:-1])
+    found = []
+    for user in node.users:
+        value = user.meta.get("val")
+        if user.target not in _RESHAPES or not isinstance(value, torch.Tensor):
+            return []
+        trailing = list(value.shape[len(leading) :])
+        if list(value.shape[: len(leading)]) != leading or len(trailing) < 2:
+            return []
+        if not all(isinstance(size, int) for size in trailing):
+            return []
+        moved = [u for u in user.users if u.target is aten.permute.default] or [user]
+        if not any(u.target is aten.select.int for place in moved for u in place.users):
+            return []
+        found.append((user, bias.reshape(trailing)))
+    return found
 
 
 def _is_last(user: Node, index: int, node: Node) -> bool:
