@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from executorch.runtime import Runtime
 from torch.nn import functional
 
+import trt_et.runtime
+from tests.lowering_helpers import blobs, lower
 from trt_et.builders import reference_kernels as kernels
 
 DEEP = (2, 4, 9, 8, 7)
@@ -95,3 +98,25 @@ def test_a_program_that_needs_none_of_it_stays_as_it_is(x):
 
     program = torch.export.export(Flat(), (x[:, :, 0],)).run_decompositions({})
     assert kernels.within_kernels(program) is program
+
+
+@pytest.mark.parametrize("pad", [(0, 0, 1, -1), (-2, 1), (0, -3, -1, -1, 2, 0)])
+def test_negative_padding_runs_like_eager(pad):
+    _runs_like_eager(lambda x: functional.pad(x * 2, pad, value=0.5), torch.randn(3, 4, 5))
+
+
+@pytest.mark.parametrize("x", [torch.tensor(3.0), torch.tensor(3)])
+def test_a_sum_of_one_number_runs_like_eager(x):
+    _runs_like_eager(lambda x: torch.cumsum(x, 0), x)
+
+
+def _runs_like_eager(function, x):
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    trt_et.runtime.load(cuda="simulated:1")
+    pte = lower(torch.export.export(Model(), (x,)), builder="reference")
+    assert len(blobs(pte)) == 1
+    (found,) = Runtime.get().load_program(pte).load_method("forward").execute([x])
+    torch.testing.assert_close(found, function(x))

@@ -1,7 +1,8 @@
 """What TensorRT runs and ExecuTorch's CPU kernels do not, in terms of what they do.
 
 Three-dimensional pooling and convolution, slice by slice, sorting by ``topk``, bags of
-embeddings by a matrix. Only the reference builder needs this: its engines stand in for TensorRT's.
+embeddings by a matrix, negative padding, sums of a single number. Only the reference builder needs
+this: its engines stand in for TensorRT's.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def _lacks_kernel(node: torch.fx.Node) -> bool:
         return True
     if node.op != "call_function" or node.target not in _PARTS:
         return False
-    return node.target is not aten.convolution.default or _is_plain_conv3d(*_arguments(node))
+    applies = _ONLY_WHERE.get(node.target)
+    return applies is None or applies(*_arguments(node))
 
 
 def _arguments(node: torch.fx.Node) -> tuple[Any, ...]:
@@ -160,6 +162,42 @@ def _convolution(
     return result if bias is None else result + bias.reshape(1, -1, 1, 1, 1)
 
 
+def _crops(_: Tensor, pad: Sequence[int], *__: object) -> bool:
+    return any(size < 0 for size in pad)
+
+
+def _pad(x: Tensor, pad: Sequence[int], value: float = 0) -> Any:  # noqa: ANN401
+    """A negative padding takes away; the kernel only adds."""
+    if not _crops(x, pad):
+        return NotImplemented
+    for index in range(len(pad) // 2):
+        low, high = (max(-size, 0) for size in pad[2 * index : 2 * index + 2])
+        dim = x.dim() - 1 - index
+        x = x.narrow(dim, low, x.shape[dim] - low - high)
+    return functional.pad(x, [max(size, 0) for size in pad], value=value)
+
+
+def _crops_plainly(_: Tensor, pad: Sequence[int], mode: str = "constant", *__: object) -> bool:
+    return mode == "constant" and any(size < 0 for size in pad)
+
+
+def _pad_by_mode(
+    x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Any:  # noqa: ANN401
+    return _pad(x, pad, value or 0) if mode == "constant" else NotImplemented
+
+
+def _is_number(x: Tensor, *_: object) -> bool:
+    return x.dim() == 0
+
+
+def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:  # noqa: ANN401
+    if not _is_number(x):
+        return NotImplemented
+    summed = x.dtype if x.dtype.is_floating_point else torch.int64
+    return x.to(dtype or summed) + 0
+
+
 def _sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
     return torch.topk(x, x.shape[dim], dim, descending, True)
 
@@ -207,4 +245,14 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.convolution.default: _convolution,
     aten.sort.default: _sort,
     aten._embedding_bag.default: _embedding_bag,
+    aten.constant_pad_nd.default: _pad,
+    aten.pad.default: _pad_by_mode,
+    aten.cumsum.default: _cumsum,
+}
+# Where the kernel takes some calls.
+_ONLY_WHERE: Final[dict[object, Callable[..., bool]]] = {
+    aten.convolution.default: _is_plain_conv3d,
+    aten.constant_pad_nd.default: _crops,
+    aten.pad.default: _crops_plainly,
+    aten.cumsum.default: _is_number,
 }
