@@ -13,6 +13,7 @@ from tests.lowering_helpers import export, lower
 from trt_et import PartitionError, TensorRTPartitioner
 from trt_et.builders.factory import installed_flavour
 from trt_et.builders.reference import ReferenceBuilder
+from trt_et.engine_info import Binding, EngineInfo, encode_blob
 from trt_et.inspection import inspect_program
 
 SPLIT = {"excluded_ops": ["aten.cumsum"]}
@@ -43,6 +44,11 @@ class FailsOnTheSecond:
         (b"TR01" + bytes(100), "outside the blob of 104"),
         (b"", "blob"),
         (7, "int"),
+        # A whole engine, of another partition.
+        (
+            encode_blob(b"e", EngineInfo((Binding("input0", "float32", (1,), True),))),
+            "inputs; expected 2",
+        ),
     ],
 )
 def test_one_failing_partition_of_two_is_named_and_the_program_stays_as_it_was(result, text):

@@ -265,6 +265,21 @@ def test_a_build_process_killed_at_any_moment_leaves_a_valid_cache(cache, caplog
     assert len(lower(program(), builder="reference", cache=cache)) > 0
 
 
+def test_an_entry_gets_its_name_when_it_is_whole(cache, monkeypatch):
+    """Or a reader could meet half of one; renaming is what file systems do at once."""
+    blob, renamed = blob_of(100_000), []
+    real = Path.replace
+
+    def replace(part, target):
+        renamed.append((part.stat().st_size, Path(target).exists()))
+        return real(part, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    store(cache, KEYS[0], blob)
+    assert renamed == [(HEADER + len(blob), False)]
+    assert cache.load(KEYS[0]) == blob
+
+
 def test_what_a_living_process_is_writing_is_not_swept_away(cache):
     partial = cache.folder / "v1" / "partial"
     with cache.claim(KEYS[0], wait=True):

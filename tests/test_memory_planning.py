@@ -6,10 +6,14 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
+from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 from torch import nn
@@ -50,6 +54,11 @@ def no_gradients():
         yield
 
 
+class Planned(NamedTuple):
+    pte: bytes
+    homes: dict[str, tuple[str, int]]
+
+
 class State(nn.Module):
     """A running sum, and what a subclass makes of it."""
 
@@ -62,7 +71,14 @@ class State(nn.Module):
         return self.total * 2
 
 
-def export(model: nn.Module, planning: MemoryPlanningPass | None = None, **options) -> bytes:
+def planned(
+    model: nn.Module,
+    planning: MemoryPlanningPass | None = None,
+    *,
+    emit_mutable_buffer_names: bool = False,
+    **options,
+) -> Planned:
+    """The program, and on which device each of the model's buffers is planned."""
     partitioner = options.pop("partitioner", None) or [
         TensorRTPartitioner(builder="reference", **options)
     ]
@@ -70,8 +86,18 @@ def export(model: nn.Module, planning: MemoryPlanningPass | None = None, **optio
     for value in model.buffers():
         value.zero_()  # As ExecuTorch starts.
     manager = to_edge_transform_and_lower(program, partitioner=partitioner)
-    config = ExecutorchBackendConfig(memory_planning_pass=planning or TensorRTMemoryPlanningPass())
-    return bytes(manager.to_executorch(config).buffer)
+    config = ExecutorchBackendConfig(
+        memory_planning_pass=planning or TensorRTMemoryPlanningPass(),
+        emit_mutable_buffer_names=emit_mutable_buffer_names,
+    )
+    done = manager.to_executorch(config)
+    specs = {
+        node.name.removeprefix("b_"): node.meta["spec"]
+        for node in done.exported_program().graph.nodes
+        if node.op == "placeholder" and node.name.startswith("b_")
+    }
+    homes = {name: (spec.device.name, spec.device_index) for name, spec in specs.items()}
+    return Planned(bytes(done.buffer), homes)
 
 
 def run(folder: Path, **programs: bytes) -> dict[str, list[tuple[list[torch.Tensor], dict]]]:
@@ -93,6 +119,7 @@ def run(folder: Path, **programs: bytes) -> dict[str, list[tuple[list[torch.Tens
 @dataclass
 class Program:
     pte: bytes
+    homes: dict[str, tuple[str, int]]
     model: nn.Module
     calls: list[tuple[list[torch.Tensor], dict[str, int]]]
 
@@ -158,6 +185,28 @@ class OnTwoGpus(State):
         return y
 
 
+class ReadOnAnotherGpu(State):
+    """Another GPU's engine reads the old value before the new one is made."""
+
+    def forward(self, x):
+        y = self.total * 3
+        self.total.copy_(self.total + x + y)
+        return y
+
+
+class OfAnotherLayout(nn.Module):
+    """Its new value is laid out in memory otherwise than the buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(1, 1, 2, 3).expand(1, 2, 2, 3).clone())
+
+    def forward(self, x):
+        new = (self.total + x).to(memory_format=torch.channels_last)
+        self.total.copy_(new)
+        return x + 1
+
+
 MODELS: dict[str, type[State]] = {
     "moved": State,
     "stock": State,
@@ -167,16 +216,17 @@ MODELS: dict[str, type[State]] = {
     "written_by_cpu": WrittenByCpu,
     "written_only": WrittenWithoutBeingRead,
     "on_two_gpus": OnTwoGpus,
+    "read_on_another_gpu": ReadOnAnotherGpu,
 }
+TWO_GPUS = [
+    TensorRTPartitioner(builder="reference", excluded_ops=["aten.mul"], device=0),
+    TensorRTPartitioner(builder="reference", device=1),
+]
 OPTIONS: dict[str, dict] = {
     "moved": {"device": "cuda:1"},
     "stock": {"planning": MemoryPlanningPass()},
-    "on_two_gpus": {
-        "partitioner": [
-            TensorRTPartitioner(builder="reference", excluded_ops=["aten.mul"], device=0),
-            TensorRTPartitioner(builder="reference", device=1),
-        ]
-    },
+    "on_two_gpus": {"partitioner": TWO_GPUS},
+    "read_on_another_gpu": {"partitioner": TWO_GPUS},
 }
 
 
@@ -184,12 +234,13 @@ OPTIONS: dict[str, dict] = {
 def programs(tmp_path_factory) -> dict[str, Program]:
     with torch.no_grad():
         models = {name: make() for name, make in MODELS.items()}
-        ptes = {
-            name: export(model, **OPTIONS.get(name, {"excluded_ops": ["aten.cumsum"]}))
+        plans = {
+            name: planned(model, **OPTIONS.get(name, {"excluded_ops": ["aten.cumsum"]}))
             for name, model in models.items()
         }
+        ptes = {name: plan.pte for name, plan in plans.items()}
         found = run(tmp_path_factory.mktemp("state"), **ptes)
-    return {name: Program(ptes[name], models[name], found[name]) for name in MODELS}
+    return {name: Program(*plans[name], models[name], found[name]) for name in MODELS}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -202,6 +253,7 @@ def test_state_stays_on_its_gpu_between_calls(programs):
     assert moved.copied == {"bytes_h2d": X.nbytes, "bytes_d2h": X.nbytes}
     assert planned_devices(moved.pte) == {("CUDA", 1)}
     assert delegate_tensor_devices(moved.pte) == [{("CUDA", 1)}]
+    assert moved.homes == {"total": ("CUDA", 1)}
 
 
 def test_executorch_alone_copies_state_at_every_call(programs):
@@ -211,11 +263,52 @@ def test_executorch_alone_copies_state_at_every_call(programs):
 
 def test_several_buffers_move(programs):
     assert programs["two"].copied["bytes_h2d"] == X.nbytes
+    assert set(programs["two"].homes.values()) == {("CUDA", 0)}
 
 
-@pytest.mark.parametrize("name", ["read_by_cpu", "read_later", "on_two_gpus"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "read_by_cpu",
+        "read_later",
+        "written_by_cpu",
+        "written_only",
+        "on_two_gpus",
+        "read_on_another_gpu",
+    ],
+)
 def test_state_that_must_not_be_written_in_place_stays_on_the_host(programs, name):
-    assert programs[name].copied["bytes_h2d"] >= X.nbytes + STATE_BYTES
+    assert programs[name].homes == {"total": ("CPU", 0)}
+
+
+def test_state_of_another_layout_than_its_new_value_stays_on_the_host():
+    found = planned(OfAnotherLayout(), excluded_ops=["aten.cumsum"])
+    assert delegate_tensor_devices(found.pte) == [{("CUDA", 0)}]
+    assert found.homes == {"total": ("CPU", 0)}
+
+
+def test_state_that_the_caller_allocates_is_left_alone():
+    planning = TensorRTMemoryPlanningPass(alloc_mutable_buffers=False)
+    found = planned(State(), planning, emit_mutable_buffer_names=True)
+    assert found.homes == {"total": ("CPU", 0)}
+
+
+def test_state_that_another_backend_writes_stays_where_executorch_plans_it():
+    """Only of our own delegate is it known that outputs may be written over inputs."""
+
+    class OnGpu(Partitioner):
+        def partition(self, exported_program) -> PartitionResult:
+            for node in exported_program.graph.nodes:
+                if "aten.add.Tensor" in str(node.target):
+                    node.meta["delegation_tag"] = "other"
+            specs = [CompileSpec("target_device", b"cuda:0")]
+            return PartitionResult(
+                exported_program, {"other": DelegationSpec(XnnpackBackend.__name__, specs)}
+            )
+
+    found = planned(State(), partitioner=[OnGpu()])
+    assert delegate_tensor_devices(found.pte) == [{("CUDA", 0)}]
+    assert found.homes == {"total": ("CPU", 0)}
 
 
 def test_state_with_an_initial_value_stays_where_executorch_loads_it():
