@@ -263,9 +263,10 @@ def _cached(plan: Plan) -> Found:
 def _workers(plan: Plan) -> Found:
     count, busy = 2, os.getloadavg()[0]
     how = (
-        f"(time of a program of two engines with {plan.millions / 2} M parameters each / its time "
-        f"with {count} warm worker processes) / the same speed-up of {count} independent processes "
-        "that export one engine each, all with TensorRT-RTX; medians. memory: the peak of all "
+        f"(time of a program of two engines, ViT blocks of {plan.millions / 2} M parameters each / "
+        f"its time with {count} warm worker processes) / the same speed-up of {count} independent "
+        "processes that export one engine each, all with TensorRT-RTX; medians. ExecuTorch's "
+        "lowering, the larger part, is one process's in the former. memory: the peak of all "
         f"processes together, shared pages once / {count} times that of one such process, at most 1"
     )
     cores = len(os.sched_getaffinity(0))
@@ -273,7 +274,7 @@ def _workers(plan: Plan) -> Found:
         why = f"not measured: {cores} cores with a load average of {busy:.1f} before it began. "
         yield "P9", figure(None, 0.85, None, why + how)
         return
-    single = _export("mlp", plan.millions / 2, "rtx")
+    single = _export("vit", plan.millions / 2, "rtx")
     tasks: dict[str, Task] = {
         "serial": _export("pair", plan.millions, "rtx"),
         "workers": ("workers", {"count": count, "size": plan.millions}),

@@ -67,19 +67,20 @@ def chain(count: float) -> Example:
 
 
 class Pair(nn.Module):
-    """Two MLPs with a sine between them: two partitions of one size, and of different weights."""
+    """Two halves with a sine between them: two partitions of one size, and of different weights."""
 
-    def __init__(self, millions: float) -> None:
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
         super().__init__()
-        self.first, self.second = (mlp(millions / 2)[0] for _ in range(2))
+        self.first, self.second = first, second
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.second(torch.sin(self.first(x)))
 
 
 def pair(millions: float) -> Example:
-    """A program of two engines."""
-    return Pair(millions).eval(), (torch.randn(4, _WIDTH),)
+    """A program of two engines, of blocks of a vision transformer."""
+    (first, inputs), (second, _) = vit(millions / 2), vit(millions / 2)
+    return Pair(first, second).eval(), inputs
 
 
 class Twins(nn.Module):
