@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.aot import curves
-from benchmarks.aot.goals import Plan, measure
+from benchmarks.aot.goals import WHY_MISSED, Plan, measure
 from benchmarks.aot.processes import ROOT
 from benchmarks.figures import Figure, machine
 
@@ -35,6 +35,8 @@ def table(goals: dict[str, Figure]) -> Table:
 
 def _measure(plan: Plan, only: list[str]) -> Iterator[tuple[str, Figure]]:
     for goal, found in measure(plan, only):
+        if found["ok"] is False and goal in WHY_MISSED:
+            found["why"] = WHY_MISSED[goal]
         # What else ran meanwhile: with more than there are cores, times say little.
         yield goal, found | {"load_average": round(os.getloadavg()[0], 1)}
 
@@ -79,6 +81,9 @@ def main() -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=2) + "\n")
     console.print(table(result["goals"]))
+    for goal, found in result["goals"].items():
+        if "why" in found:
+            console.print(f"{goal}: {found['why']}")
     console.print(f"written to {output}")
 
 

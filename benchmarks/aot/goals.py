@@ -12,11 +12,24 @@ from typing import Any
 from benchmarks.aot.processes import Result, Task, compare, interleave, run, together
 from benchmarks.figures import Figure, figure
 
-__all__ = ["Plan", "measure"]
+__all__ = ["WHY_MISSED", "Plan", "measure"]
 
 GIB = 1 << 30
 MIB = 1 << 20
 PAYLOAD = 1024
+
+
+WHY_MISSED = {
+    "P5": "Of some 1,000 bytes a partition 330 are ExecuTorch's with a backend that does nothing, "
+    "280 its copies to and from the device and their tensors, which a CPU operator between "
+    "partitions brings, and 370 the blob's header and metadata in Torch-TensorRT's form",
+    "P8": "The time above a backend that stores nothing is ExecuTorch's, for the engine's bytes: "
+    "its SHA-256 of them, and the file; see against_noop_of_that_size",
+    "P9": "Workers are sent programs and weights through files, and engines come back through "
+    "files with a checksum; see docs/next.md",
+    "P10": "A tenth of a second: this package's modules, and the registration of one operator",
+}
+"""Said with a goal that is missed."""
 
 
 @dataclass(frozen=True)
@@ -263,40 +276,57 @@ def _cached(plan: Plan) -> Found:
 def _workers(plan: Plan) -> Found:
     count, busy = 2, os.getloadavg()[0]
     how = (
-        f"(time of a program of two engines, ViT blocks of {plan.millions / 2} M parameters each / "
-        f"its time with {count} warm worker processes) / the same speed-up of {count} independent "
-        "processes that export one engine each, all with TensorRT-RTX; medians. ExecuTorch's "
-        "lowering, the larger part, is one process's in the former. memory: the peak of all "
-        f"processes together, shared pages once / {count} times that of one such process, at most 1"
+        f"builds of a program of two engines, ViT blocks of {plan.millions / 2} M parameters each, "
+        "with TensorRT-RTX, which is the time above that of a builder that does nothing: (one "
+        f"after the other / with {count} warm worker processes) / the speed-up of {count} bare "
+        "builds of one such engine in independent processes; medians. exports: the same of whole "
+        "exports, of which ExecuTorch's lowering, the larger part, stays in one process. memory: "
+        f"the peak of all processes together, shared pages once / {count} times that of an export "
+        "of one such engine, at most 1"
     )
     cores = len(os.sched_getaffinity(0))
     if busy > cores / 2 or cores < count:
         why = f"not measured: {cores} cores with a load average of {busy:.1f} before it began. "
         yield "P9", figure(None, 0.85, None, why + how)
         return
-    single = _export("vit", plan.millions / 2, "rtx")
+    half = plan.millions / 2
     tasks: dict[str, Task] = {
         "serial": _export("pair", plan.millions, "rtx"),
         "workers": ("workers", {"count": count, "size": plan.millions}),
-        "single": single,
+        "no_builds": _export("pair", plan.millions, "idle"),
+        "single": _export("vit", half, "rtx"),
+        "bare": _bare("vit", half),
     }
     found = interleave(tasks, plan.rounds)
-    beside = [r["seconds"] for _ in range(plan.rounds) for r in together(single, count)]
+    seconds = {name: result["seconds"] for name, result in found.items()}
+    for name in ("single", "bare"):
+        beside = [r["seconds"] for _ in range(plan.rounds) for r in together(tasks[name], count)]
+        seconds[f"{name}_beside_another"] = statistics.median(beside)
+
+    def independent(name: str) -> float:
+        return count * seconds[name] / seconds[f"{name}_beside_another"]
+
+    lowering = seconds["no_builds"]
+    builds = (seconds["serial"] - lowering) / (seconds["workers"] - lowering)
+    exports = seconds["serial"] / seconds["workers"]
+    value = builds / independent("bare")
     peak = run(("workers", {"count": count, "size": plan.millions, "memory": True}))["peak_bytes"]
     memory = peak / (count * found["single"]["peak_bytes"])
-    seconds = {name: result["seconds"] for name, result in found.items()}
-    seconds["single_beside_another"] = statistics.median(beside)
-    ours = seconds["serial"] / seconds["workers"]
-    theirs = count * seconds["single"] / seconds["single_beside_another"]
     yield (
         "P9",
         figure(
-            ours / theirs,
+            value,
             0.85,
-            ours / theirs >= 0.85 and memory <= 1,
+            value >= 0.85 and memory <= 1,
             how,
             memory=round(memory, 3),
-            speed_up={"workers": round(ours, 3), "independent_processes": round(theirs, 3)},
+            exports=round(exports / independent("single"), 3),
+            speed_up={
+                "builds": round(builds, 3),
+                "exports": round(exports, 3),
+                "independent_builds": round(independent("bare"), 3),
+                "independent_exports": round(independent("single"), 3),
+            },
             seconds=seconds,
         ),
     )
