@@ -255,7 +255,9 @@ def test_all_operators_in_branches_go_to_engines_and_run_like_eager(tmp_path, na
     partitioner = reference(device="cuda:1")
     pte = lowered(program, partitioner)
     left = {operator for _, operator, _ in partitioner.report.left_out}
-    assert left <= {"cond", "map_impl", "scan", "getitem", "aten::sym_size.int"}
+    # The copy is of a constant, for an operand of control flow: no work for an engine.
+    copy = "dim_order_ops::_clone_dim_order.default"
+    assert left <= {"cond", "map_impl", "scan", "getitem", "aten::sym_size.int", copy}
     assert [part.place for part in partitioner.report.partitions] == CASES[name][2]
     assert target_devices(pte) == [[b"cuda:1"]] * len(CASES[name][2])
     check(tmp_path, pte, model, calls)

@@ -122,6 +122,17 @@ def test_views_alone_are_no_partition():
     assert "rearranges" in partitioner.report.left_out[0][2]
 
 
+def test_views_beside_an_engine_are_not_in_it():
+    model = Lambda(lambda x, y: (x.permute(1, 0), torch.relu(y).permute(1, 0)))
+    partitioner = reference()
+    lower(exported(model, torch.randn(2, 3), torch.randn(2, 3)), partitioner=partitioner)
+    (part,) = partitioner.report.partitions
+    assert part.operators == ("aten::relu.default", "aten::permute_copy.default")
+    assert len(part.inputs) == len(part.outputs) == 1
+    ((_, operator, why),) = partitioner.report.left_out
+    assert (operator, "rearranges" in why) == ("aten::permute_copy.default", True)
+
+
 def test_min_block_size_drops_small_partitions():
     partitioner = reference(min_block_size=3)
     model = Lambda(lambda x: torch.cumsum(x * 2, 0))

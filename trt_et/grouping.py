@@ -5,8 +5,8 @@ from __future__ import annotations
 from executorch.exir.backend.utils import tag_constant_data
 from torch.export import ExportedProgram
 from torch.fx import Node
-from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
+from trt_et.convex_groups import connected, convex_groups
 from trt_et.edge_dialect import aten_target
 from trt_et.operator_support import OperatorSupport, is_compute, must_be_delegated
 from trt_et.quantization import is_quantization
@@ -32,16 +32,16 @@ def group_nodes(
         returned = _users_of_returned_weights(program)
         support.refuse(returned, "it uses a weight that is also returned")
     while True:
-        proposed = CapabilityBasedPartitioner(
-            module, support, allows_single_node_partition=True
-        ).propose_partitions()
-        groups = [sorted(group.nodes, key=position.__getitem__) for group in proposed]
+        groups = convex_groups(module.graph, support.is_supported)
         # An engine reads sizes off its input tensors; what needs another one cannot be in it.
         lost = [node for nodes in groups for node in _without_sizes(nodes)]
         support.refuse(lost, "it needs a size that no tensor input of its partition has")
         alone = [node for nodes in groups for node in _quantizing_alone(nodes)]
         support.refuse(alone, "nothing that it quantizes or dequantizes for is in an engine")
-        lost += alone
+        known = set(alone)
+        idle = [node for nodes in groups for node in _islands(nodes) if node not in known]
+        support.refuse(idle, "alone it only rearranges or quantizes, no work for an engine")
+        lost += alone + idle
         if module is program.graph_module:
             torn = _in_lists_of_several_groups(program, groups)
             support.refuse(
@@ -153,12 +153,14 @@ def _quantizing_alone(nodes: list[Node]) -> list[Node]:
     ]
 
 
+def _islands(nodes: list[Node]) -> list[Node]:
+    """The nodes whose part of a partition computes nothing."""
+    return [node for part in connected(nodes) if not is_compute(part) for node in part]
+
+
 def _is_worth_an_engine(nodes: list[Node], support: OperatorSupport, min_block_size: int) -> bool:
     if any(must_be_delegated(node) for node in nodes):
         return True
-    if not is_compute(nodes):
-        support.refuse(nodes, "alone it only rearranges or quantizes, no work for an engine")
-        return False
     if len(nodes) < min_block_size:
         support.refuse(nodes, f"its partition is smaller than min_block_size={min_block_size}")
         return False

@@ -11,7 +11,6 @@ from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import GraphModule, Node
-from torch.fx.passes.operator_support import OperatorSupportBase
 
 from trt_et.control_flow import Place, places
 from trt_et.edge_dialect import aten_target, qualified_name, to_aten
@@ -107,9 +106,10 @@ _VIEWS: Final = frozenset(
         "quantized_decomposed::quantize_per_tensor",
     }
 )
+_NOT_CLAIMED: Final = "what it picks from is not claimed"
 
 
-class OperatorSupport(OperatorSupportBase):
+class OperatorSupport:
     """The nodes of one graph that an engine can hold.
 
     Args:
@@ -154,8 +154,8 @@ class OperatorSupport(OperatorSupportBase):
             else:
                 self.reasons[node] = reason
 
-    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
-        """Whether an engine can hold the node (the interface of torch.fx's partitioners)."""
+    def is_supported(self, node: Node) -> bool:
+        """Whether an engine can hold the node."""
         return node in self._supported
 
     def refuse(self, nodes: Iterable[Node], reason: str) -> None:
@@ -163,6 +163,8 @@ class OperatorSupport(OperatorSupportBase):
         for node in nodes:
             self._supported.discard(node)
             self.reasons[node] = reason
+            picks = [user for user in node.users if user.target is operator.getitem]
+            self.refuse(picks, _NOT_CLAIMED)
 
     def _reason(self, node: Node) -> str | None:
         if node.target is executorch_call_delegate:
@@ -194,7 +196,7 @@ class OperatorSupport(OperatorSupportBase):
                 return "it is an output of an existing delegate"
             if producer in self._supported:
                 return None
-        return "what it picks from is not claimed"
+        return _NOT_CLAIMED
 
     def _reason_for_values(
         self, node: Node, dtypes: frozenset[torch.dtype] = _DTYPES

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from benchmarks.aot.processes import Result, Task, compare, run
+from benchmarks.aot.processes import Result, compare, run
 
 __all__ = ["by_cache", "by_parameters", "by_partitions", "by_workers", "fit"]
 
@@ -53,20 +53,24 @@ def by_cache(sizes: Sequence[float]) -> dict[str, Any]:
 
 def by_workers(sizes: Sequence[float]) -> dict[str, Any]:
     """A program of two engines, built in this process, by one worker process, and by two."""
-    points: dict[str, list[Result]] = {}
+    points: dict[str, list[Result]] = {"here": [], "1_worker": [], "2_workers": []}
     for size in sizes:
-        tasks: dict[str, Task] = {
-            "serial": ("export", {"model": "pair", "size": size, "backend": "rtx"}),
-            "1_worker": ("workers", {"count": 1, "size": size}),
-            "2_workers": ("workers", {"count": 2, "size": size}),
-        }
-        for name, task in tasks.items():
-            points.setdefault(name, []).append(run(task))
-    return _curves("millions_of_parameters", sizes, points, _TIMES)
+        for count in (1, 2):
+            found = run(("workers", {"count": count, "size": size, "rounds": 1}))
+            points[f"{count}_worker{'s' * (count > 1)}"].append(_builds_and_export(found, "beside"))
+        points["here"].append(_builds_and_export(found, "alone"))
+    return _curves("millions_of_parameters", sizes, points, ("builds", "exports"))
+
+
+def _builds_and_export(found: Result, how: str) -> Result:
+    return {key: found[f"{key}_{how}"] for key in ("builds", "exports")}
 
 
 def by_partitions(counts: Sequence[int]) -> dict[str, Any]:
-    """Chains of small partitions: ours without a build, a backend that does nothing, XNNPACK's."""
+    """Chains of small partitions: ours without a build, a backend that does nothing, XNNPACK's.
+
+    ``ours`` is what happens in this package alone, in the first of the three.
+    """
     backends = ("idle", "noop", "xnnpack")
     tasks = {
         f"{backend} {count}": ("export", {"model": "chain", "size": count, "backend": backend})
@@ -75,11 +79,9 @@ def by_partitions(counts: Sequence[int]) -> dict[str, Any]:
     }
     found = compare(tasks, 1)
     points = {backend: [found[f"{backend} {count}"] for count in counts] for backend in backends}
-    points["ours_above_noop"] = [
-        {key: ours[key] - noop[key] for key in (*_TIMES, "pte_bytes")}
-        for ours, noop in zip(points["idle"], points["noop"], strict=True)
-    ]
-    return _curves("partitions", counts, points, (*_TIMES, "pte_bytes"))
+    curves = _curves("partitions", counts, points, (*_TIMES, "pte_bytes"))
+    own = {"ours": points["idle"]}
+    return curves | _curves("partitions", counts, own, ("own_cpu_seconds",))
 
 
 def _curves(

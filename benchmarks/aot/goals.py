@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.aot.processes import Result, Task, compare, interleave, run, together
+from benchmarks.aot.processes import Result, Task, compare, interleave, run
 from benchmarks.figures import Figure, figure
 
 __all__ = ["WHY_MISSED", "Plan", "measure"]
@@ -279,42 +278,28 @@ def _cached(plan: Plan) -> Found:
 def _workers(plan: Plan) -> Found:
     count, busy = 2, psutil.cpu_percent(interval=3)
     how = (
-        f"builds of a program of two engines, ViT blocks of {plan.millions / 2} M parameters each, "
-        "with TensorRT-RTX, which is the time above that of a builder that does nothing: (one "
-        f"after the other / with {count} warm worker processes) / the speed-up of {count} bare "
-        "builds of one such engine in independent processes; medians. exports: the same of whole "
-        "exports, of which ExecuTorch's lowering, the larger part, stays in one process. memory: "
-        f"the peak of all processes together, shared pages once / {count} times that of an export "
-        "of one such engine, at most 1"
+        f"the engines of a program of two, ViT blocks of {plan.millions / 2} M parameters each, "
+        f"with TensorRT-RTX: (one after the other here / by {count} warm worker processes) / the "
+        f"speed-up of {count} bare builds of one such engine in those processes; medians, all in "
+        "turn. exports: the speed-up of whole exports, of which ExecuTorch's lowering stays in one "
+        "process. memory: the peak of all processes together, shared pages once / "
+        f"{count} times that of an export of one such engine, at most 1"
     )
     cores = len(os.sched_getaffinity(0))
     if busy > _IDLE or cores < count:
         why = f"not measured: {cores} cores, busy to {busy:.0f} % before it began. "
         yield "P9", figure(None, 0.85, None, why + how)
         return
-    half = plan.millions / 2
-    tasks: dict[str, Task] = {
-        "serial": _export("pair", plan.millions, "rtx"),
-        "workers": ("workers", {"count": count, "size": plan.millions}),
-        "no_builds": _export("pair", plan.millions, "idle"),
-        "single": _export("vit", half, "rtx"),
-        "bare": _bare("vit", half),
+    size = plan.millions
+    seconds = run(("workers", {"count": count, "size": size, "rounds": plan.rounds}))
+    speed_up = {
+        "builds": seconds["builds_alone"] / seconds["builds_beside"],
+        "exports": seconds["exports_alone"] / seconds["exports_beside"],
+        "bare": count * seconds["bare_alone"] / seconds["bare_beside"],
     }
-    found = interleave(tasks, plan.rounds)
-    seconds = {name: result["seconds"] for name, result in found.items()}
-    for name in ("single", "bare"):
-        beside = [r["seconds"] for _ in range(plan.rounds) for r in together(tasks[name], count)]
-        seconds[f"{name}_beside_another"] = statistics.median(beside)
-
-    def independent(name: str) -> float:
-        return count * seconds[name] / seconds[f"{name}_beside_another"]
-
-    lowering = seconds["no_builds"]
-    builds = (seconds["serial"] - lowering) / (seconds["workers"] - lowering)
-    exports = seconds["serial"] / seconds["workers"]
-    value = builds / independent("bare")
-    peak = run(("workers", {"count": count, "size": plan.millions, "memory": True}))["peak_bytes"]
-    memory = peak / (count * found["single"]["peak_bytes"])
+    value = speed_up["builds"] / speed_up["bare"]
+    peak = run(("workers_memory", {"count": count, "size": size}))["peak_bytes"]
+    memory = peak / (count * run(_export("vit", size / 2, "rtx"))["peak_bytes"])
     yield (
         "P9",
         figure(
@@ -323,14 +308,8 @@ def _workers(plan: Plan) -> Found:
             value >= 0.85 and memory <= 1,
             how,
             memory=round(memory, 3),
-            exports=round(exports / independent("single"), 3),
-            speed_up={
-                "builds": round(builds, 3),
-                "exports": round(exports, 3),
-                "independent_builds": round(independent("bare"), 3),
-                "independent_exports": round(independent("single"), 3),
-            },
-            seconds=seconds,
+            speed_up={name: round(times, 3) for name, times in speed_up.items()},
+            seconds={name: round(each, 4) for name, each in seconds.items()},
         ),
     )
 

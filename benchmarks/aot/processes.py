@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +44,6 @@ def run(task: Task) -> Result:
             raise SystemExit(f"{name} {arguments}: {done.returncode}\n{done.stderr[-3000:]}")
         found: Result = json.loads(Path(result.name).read_text())
         return found
-
-
-def together(task: Task, count: int) -> list[Result]:
-    """The same measurement in so many processes at once."""
-    with ThreadPoolExecutor(count) as threads:
-        return list(threads.map(run, [task] * count))
 
 
 def compare(tasks: Mapping[str, Task], rounds: int) -> dict[str, Result]:

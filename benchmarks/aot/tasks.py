@@ -6,18 +6,21 @@ mark, reset (``/proc/self/clear_refs``) when everything is imported.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import multiprocessing
 import resource
+import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from unittest import mock
 
 import psutil
 
@@ -115,13 +118,44 @@ def export(
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         path = Path(folder) / "program.pte"
         program = torch.export.export(module, inputs)
-        clock = Clock()
-        manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
-        finished = manager.to_executorch()
-        with path.open("wb") as file:
-            finished.write_to_file(file)
-        result = clock.read() | {"peak_bytes": peak.bytes, "weights_bytes": weights}
+        with _own_share() as own:
+            clock = Clock()
+            manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
+            finished = manager.to_executorch()
+            with path.open("wb") as file:
+                finished.write_to_file(file)
+            result = clock.read() | own
+        result |= {"peak_bytes": peak.bytes, "weights_bytes": weights}
         return result | {"pte_bytes": path.stat().st_size} | _engines(path, backend)
+
+
+@contextlib.contextmanager
+def _own_share() -> Iterator[Result]:
+    """Sums up the processor time in what ExecuTorch calls of ours, builds included."""
+    from trt_et.backend import TensorRTBackend
+    from trt_et.partitioner import TensorRTPartitioner
+
+    share = {"own_cpu_seconds": 0.0}
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            clock = Clock()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                share["own_cpu_seconds"] += clock.read()["cpu_seconds"]
+
+        return call
+
+    with contextlib.ExitStack() as stack:
+        for owner, name in (
+            (TensorRTPartitioner, "partition"),
+            (TensorRTPartitioner, "ops_to_not_decompose"),
+            (TensorRTBackend, "preprocess_multimethod"),
+        ):
+            patched = counted(getattr(owner, name))
+            stack.enter_context(mock.patch.object(owner, name, patched))
+        yield share
 
 
 def _engines(path: Path, backend: str) -> Result:
@@ -162,39 +196,83 @@ def bare(model: str, size: float) -> Result:
         return clock.read() | {"peak_bytes": peak.bytes, "engine_bytes": path.stat().st_size}
 
 
-def workers(count: int, size: float, memory: bool = False) -> Result:
-    """A pair of engines, built by warm worker processes; the clock runs as in :func:`export`.
+def workers(count: int, size: float, rounds: int) -> Result:
+    """A program of two engines, built here and by warm worker processes, in turn.
 
-    Args:
-        count: Processes.
-        size: As of :func:`export`'s ``pair``.
-        memory: Measure ``peak_bytes`` of all processes together too, the model counted as there;
-            sampling it disturbs the times.
+    Beside it, bare builds of one such engine in those processes: one alone, then ``count`` at once.
+
+    Returns:
+        Medians over the rounds, in seconds: ``builds_*`` of the engines only, ``exports_*`` of the
+        way to the ``.pte``, ``bare_*`` of one bare build. ``*_alone``: one after the other.
     """
+    found: dict[str, list[float]] = {}
+
+    def note(name: str, seconds: float) -> None:
+        found.setdefault(name, []).append(seconds)
+
+    with _warm_pool(count) as pool, tempfile.TemporaryFile() as file:
+        for turn in range(rounds + 1):
+            seen = note if turn else (lambda _name, _seconds: None)
+            now = size if turn else 1
+            for how, executor in (("alone", None), ("beside", pool)):
+                clock = Clock()
+                seen(f"builds_{how}", _export_pair(now, executor, file))
+                seen(f"exports_{how}", clock.read()["seconds"])
+                gc.collect()
+            for how, several in (("alone", 1), ("beside", count)):
+                futures = [pool.submit(bare, "vit", now / 2) for _ in range(several)]
+                for future in futures:
+                    seen(f"bare_{how}", future.result()["seconds"])
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def workers_memory(count: int, size: float) -> Result:
+    """``peak_bytes`` of all processes together while ``count`` workers build two engines."""
+    with _warm_pool(count) as pool, tempfile.TemporaryFile() as file:
+        peak = TreePeak()
+        _export_pair(size, pool, file)
+        return {"peak_bytes": peak.finish()}
+
+
+@contextlib.contextmanager
+def _warm_pool(count: int) -> Iterator[Executor]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, mp_context=context) as pool:
+        for future in [pool.submit(bare, "mlp", 1) for _ in range(count)]:
+            future.result()
+        yield pool
+
+
+def _export_pair(size: float, executor: Executor | None, file: IO[bytes]) -> float:
+    """Export a model of two engines, and say how long the engines took."""
     import torch
     from executorch.exir import to_edge_transform_and_lower
 
+    import trt_et.backend
     from benchmarks.aot.models import MODELS
     from benchmarks.aot.peers import make_partitioner
 
-    context = multiprocessing.get_context("spawn")
-    with (
-        ProcessPoolExecutor(count, mp_context=context) as pool,
-        tempfile.TemporaryFile() as file,
-        torch.no_grad(),
-    ):
-        for future in [pool.submit(bare, "mlp", 1) for _ in range(count)]:
-            future.result()
-        peak = TreePeak() if memory else None
-        torch.manual_seed(0)
-        module, inputs = MODELS["pair"](size)
-        program = torch.export.export(module, inputs)
-        partitioner = make_partitioner("rtx", 0, {"executor": pool})
+    seconds = 0.0
+    build_engines = trt_et.backend.build_engines
+
+    def timed(partitions: Any) -> Any:
+        nonlocal seconds
         clock = Clock()
+        engines = build_engines(partitions)
+        seconds = clock.read()["seconds"]
+        if len({engine.info.sha256 for engine in engines}) != 2:
+            raise SystemExit(f"{len(engines)} engines; two different ones were expected")
+        return engines
+
+    torch.manual_seed(0)
+    module, inputs = MODELS["pair"](size)
+    with torch.no_grad(), mock.patch.object(trt_et.backend, "build_engines", timed):
+        program = torch.export.export(module, inputs)
+        partitioner = make_partitioner("rtx", 0, {"executor": executor})
         manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
+        file.seek(0)
         manager.to_executorch().write_to_file(file)
-        result = clock.read() | {"engines": len(partitioner.report.partitions)}
-        return result if peak is None else result | {"peak_bytes": peak.finish()}
+    return seconds
 
 
 def stage(engine_bytes: int, vendor: bool) -> Result:
@@ -265,7 +343,8 @@ def times(tasks: dict[str, tuple[str, Result]], rounds: int) -> Result:
 
 
 TASKS: dict[str, Callable[..., Result]] = {
-    task.__name__: task for task in (export, bare, workers, stage, hashing, imports, times)
+    task.__name__: task
+    for task in (export, bare, workers, workers_memory, stage, hashing, imports, times)
 }
 
 if __name__ == "__main__":
