@@ -27,8 +27,9 @@ WHY_MISSED = {
     "partitions brings, and 370 the blob's header and metadata in Torch-TensorRT's form",
     "P8": "The time above a backend that stores nothing is ExecuTorch's, for the engine's bytes: "
     "its SHA-256 of them, and the file; see against_noop_of_that_size",
-    "P9": "The parent writes each request's weights into a file and saves its program before the "
-    "next one, so that builds begin late, and engines come back through files; see docs/next.md",
+    "P9": "Each build costs a second more in a worker: torch.export.save and load, weights into a "
+    "file, one request after the other, and the engine back; the file is a second copy of the "
+    "weights; see docs/next.md",
     "P10": "A tenth of a second: this package's modules, and the registration of one operator",
 }
 """Said with a goal that is missed."""
