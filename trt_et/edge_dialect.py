@@ -18,6 +18,8 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 from torch.fx.passes.shape_prop import TensorMetadata
 
+from trt_et.fake_quantize import FAKE_QUANTIZE, FOREIGN_NAME
+
 __all__ = [
     "AtenGraph",
     "AtenTarget",
@@ -219,6 +221,10 @@ def _sort(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | 
     return aten.sort.default, (args[0], dim, descending), {}
 
 
+def _fake_quantize(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+    return FAKE_QUANTIZE, args, kwargs
+
+
 def _is_pooling_without_indices(node: Node) -> bool:
     return aten_target(node) is aten.max_pool2d_with_indices.default and all(
         user.target is operator.getitem and user.args[1] == 0 for user in node.users
@@ -252,4 +258,5 @@ _RULES: dict[str, Callable[[Node, tuple[Any, ...], dict[str, Any]], _Call | None
     "aten::sort.default": _sort,
     "aten::max_pool2d.default": _whole_max_pool,
     "aten::max_pool2d_with_indices.default": _max_pool,
+    f"{FOREIGN_NAME}.default": _fake_quantize,
 }

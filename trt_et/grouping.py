@@ -9,6 +9,7 @@ from torch.fx import Node
 from trt_et.convex_groups import connected, convex_groups
 from trt_et.edge_dialect import aten_target
 from trt_et.operator_support import OperatorSupport, is_compute, must_be_delegated
+from trt_et.program_constants import constant_names
 from trt_et.quantization import is_quantization
 from trt_et.shapes import size_symbols, tensor_symbols
 
@@ -36,12 +37,14 @@ def group_nodes(
         # An engine reads sizes off its input tensors; what needs another one cannot be in it.
         lost = [node for nodes in groups for node in _without_sizes(nodes)]
         support.refuse(lost, "it needs a size that no tensor input of its partition has")
-        alone = [node for nodes in groups for node in _quantizing_alone(nodes)]
+        alone = [node for nodes in groups for node in _quantizing_alone(nodes, support)]
         support.refuse(alone, "nothing that it quantizes or dequantizes for is in an engine")
         known = set(alone)
         idle = [node for nodes in groups for node in _islands(nodes) if node not in known]
         support.refuse(idle, "alone it only rearranges or quantizes, no work for an engine")
-        lost += alone + idle
+        apart = [node for nodes in groups for node in support.cut_off_from_weights(nodes)]
+        support.refuse(apart, "its weight, which TensorRT must know, is not in its engine alone")
+        lost += alone + idle + apart
         if module is program.graph_module:
             torn = _in_lists_of_several_groups(program, groups)
             support.refuse(
@@ -80,15 +83,11 @@ def _users_of_returned_weights(program: ExportedProgram) -> list[Node]:
     Such a weight cannot move into an engine, and ExecuTorch cannot hand one to a delegate on a
     device (``_h2d_copy`` of a constant fails in ``to_executorch``).
     """
-    signature = program.graph_signature
-    mutated = set(signature.buffers_to_mutate.values())
+    constants = constant_names(program)
     weights = [
         node
         for node in program.graph.nodes
-        if node.op == "placeholder"
-        and node.name not in signature.user_inputs
-        and signature.inputs_to_buffers.get(node.name) not in mutated
-        and any(user.op == "output" for user in node.users)
+        if node.name in constants and any(user.op == "output" for user in node.users)
     ]
     return [user for node in weights for user in node.users if user.op == "call_function"]
 
@@ -138,7 +137,7 @@ def _without_sizes(nodes: list[Node]) -> list[Node]:
     ]
 
 
-def _quantizing_alone(nodes: list[Node]) -> list[Node]:
+def _quantizing_alone(nodes: list[Node], support: OperatorSupport) -> list[Node]:
     """The quantize and dequantize nodes that meet nothing else of their partition.
 
     The weight of an operator that stays out, say: an engine would return it, in float.
@@ -147,9 +146,12 @@ def _quantizing_alone(nodes: list[Node]) -> list[Node]:
     return [
         node
         for node in nodes
-        if is_quantization(aten_target(node))
-        and inside.isdisjoint(node.all_input_nodes)
-        and inside.isdisjoint(node.users)
+        if inside.isdisjoint(node.users)
+        and not must_be_delegated(node)
+        and (
+            support.is_cast_of_weight(node)
+            or (is_quantization(aten_target(node)) and inside.isdisjoint(node.all_input_nodes))
+        )
     ]
 
 

@@ -16,7 +16,16 @@ from trt_et.control_flow import Place, places
 from trt_et.edge_dialect import aten_target, qualified_name, to_aten
 from trt_et.exclusions import Exclusions
 from trt_et.prebuilt import is_prebuilt
-from trt_et.quantization import QUANTIZED_DTYPES, is_quantization, quantization_refusal
+from trt_et.quantization import (
+    QUANTIZED_DTYPES,
+    constant_source,
+    is_fake_quantize,
+    is_quantization,
+    is_weight_cast,
+    moves_numbers,
+    quantization_refusal,
+    scale_arguments,
+)
 from trt_et.shapes import UnboundedDimension, shape_range
 
 __all__ = [
@@ -117,6 +126,7 @@ class OperatorSupport:
         refusal: The vendor's word on nodes of the equivalent ATen graph.
         exclusions: What the caller keeps out.
         only: The operators to look at; None: all. Other nodes count as unsupported.
+        constants: The names of the graph's placeholders whose values never change.
 
     Attributes:
         place: The graph.
@@ -131,8 +141,10 @@ class OperatorSupport:
         refusal: Refusal,
         exclusions: Exclusions | None = None,
         only: Collection[OpOverload] | None = None,
+        constants: Collection[str] = (),
     ) -> None:
         self.place = place
+        self._constants = frozenset(constants)
         self._equivalent: Mapping[Node, Node] = to_aten(place.graph).nodes
         self._refusal = refusal
         self._exclusions = exclusions or Exclusions()
@@ -157,6 +169,40 @@ class OperatorSupport:
     def is_supported(self, node: Node) -> bool:
         """Whether an engine can hold the node."""
         return node in self._supported
+
+    def is_cast_of_weight(self, node: Node) -> bool:
+        """Whether a node makes floats of an int8 weight."""
+        return is_weight_cast(self._equivalent[node])
+
+    def cut_off_from_weights(self, nodes: Collection[Node]) -> list[Node]:
+        """The nodes of a partition that need a weight's values, where it does not reach them.
+
+        The weight may be reshaped on its way; that must be in the partition too, and an int8 weight
+        must not leave it: TensorRT has such tensors between quantize layers only.
+        """
+        inside = {self._equivalent[node] for node in nodes}
+        return [
+            node
+            for node in nodes
+            if not all(
+                _is_within(value, inside) for value in self._needed_values(self._equivalent[node])
+            )
+            or (self._is_int8_weight(node) and not set(nodes).issuperset(node.users))
+        ]
+
+    def _needed_values(self, node: Node) -> list[object]:
+        if is_weight_cast(node):
+            return [node.args[0]]
+        return list(scale_arguments(node).values()) if is_quantization(node.target) else []
+
+    def _is_int8_weight(self, node: Node) -> bool:
+        plain = self._equivalent[node]
+        value = plain.meta.get("val")
+        return (
+            moves_numbers(plain)
+            and isinstance(value, torch.Tensor)
+            and value.dtype in QUANTIZED_DTYPES
+        )
 
     def refuse(self, nodes: Iterable[Node], reason: str) -> None:
         """Take nodes out again, for a reason that only shows in the whole partition."""
@@ -184,10 +230,28 @@ class OperatorSupport:
         if _draws_random_numbers(node, target):
             # Torch-TensorRT's converters draw the numbers once, when the engine is built.
             return "it draws random numbers, which an engine would freeze"
+        plain = self._equivalent[node]
         if is_quantization(target):
-            refused = quantization_refusal(self._equivalent[node])
+            refused = quantization_refusal(plain) or self._reason_for_scales(plain)
             return refused or self._reason_for_values(node, _DTYPES | _QUANTIZATION_DTYPES)
-        return self._reason_for_values(node) or self._refusal(self._equivalent[node])
+        if not self._is_constant(plain.args[0] if plain.args else None):
+            return self._reason_for_values(node) or self._refusal(plain)
+        # Weights that are int8: an engine keeps them so, up to where they become floats.
+        if is_weight_cast(plain):
+            return self._reason_for_values(node, _DTYPES | QUANTIZED_DTYPES)
+        dtypes = _DTYPES | QUANTIZED_DTYPES if moves_numbers(plain) else _DTYPES
+        return self._reason_for_values(node, dtypes) or self._refusal(plain)
+
+    def _is_constant(self, value: object) -> bool:
+        """Whether the numbers of a value are those of a weight."""
+        source = constant_source(value)
+        return source is not None and source.op == "placeholder" and source.name in self._constants
+
+    def _reason_for_scales(self, node: Node) -> str | None:
+        for name, value in scale_arguments(node).items():
+            if not self._is_constant(value):
+                return f"its {name} come from outside of its graph; TensorRT's are fixed"
+        return None
 
     def _reason_for_getitem(self, node: Node) -> str | None:
         producer = node.args[0]
@@ -211,6 +275,15 @@ class OperatorSupport:
             if reason is not None:
                 return reason
         return None
+
+
+def _is_within(value: object, inside: Collection[Node]) -> bool:
+    """Whether all that is between a weight and its use is among these nodes."""
+    while isinstance(value, Node) and moves_numbers(value):
+        if value not in inside:
+            return False
+        value = value.args[0]
+    return True
 
 
 def _draws_random_numbers(node: Node, target: OpOverload) -> bool:
@@ -285,8 +358,9 @@ def kept_whole(
 
 
 def must_be_delegated(node: Node) -> bool:
-    """Whether a node calls an operator that was kept whole, for which there may be no kernel."""
-    return aten_target(node) in KEPT_WHOLE
+    """Whether there may be no kernel for a node: it was kept whole, or it is another tool's."""
+    target = aten_target(node)
+    return target in KEPT_WHOLE or is_fake_quantize(target)
 
 
 def is_compute(nodes: Iterable[Node]) -> bool:

@@ -24,6 +24,7 @@ from trt_et.engine_cache import CacheChoice, choose_cache
 from trt_et.errors import OptionError, PartitionError
 from trt_et.exclusions import Exclusion, Exclusions
 from trt_et.executors import make_runner
+from trt_et.foreign_quantization import take_quantizers
 from trt_et.grouping import group_nodes, tag_constants
 from trt_et.operator_support import OperatorSupport, kept_whole
 from trt_et.partition_specs import PartitionPlan, PartitionSpecs
@@ -34,9 +35,9 @@ from trt_et.profiles import (
     check_profiles,
     resolve_profiles,
 )
+from trt_et.program_constants import constant_names
 from trt_et.progress import ProgressOption, checked_progress
 from trt_et.report import Partition, PartitionReport, describe_partition, make_report
-from trt_et.state_updates import StateUpdate, state_updates
 from trt_et.target_device import explicit_device, parse_device
 
 __all__ = ["Partition", "PartitionReport", "TensorRTPartitioner"]
@@ -76,8 +77,6 @@ class TensorRTPartitioner(Partitioner):
         refittable: Engines whose weights TensorRT's refitter can replace.
         weight_streaming: Engines that may keep weights in host memory (the compile spec and load
             option ``weight_streaming_budget`` says how much).
-        state_in_place: Let engines write a KV cache in its place, where TensorRT can and the
-            program allows it (README, "State"). False: they read the whole and write the whole.
         settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
         executor: Where engines are built, all at once: a ``concurrent.futures.Executor`` such as
             ``ProcessPoolExecutor``, ``ThreadPoolExecutor``, or Dask's ``Client.get_executor()``.
@@ -116,7 +115,6 @@ class TensorRTPartitioner(Partitioner):
         version_compatible: bool = False,
         refittable: bool = False,
         weight_streaming: bool = False,
-        state_in_place: bool = True,
         settings: Mapping[str, Any] | None = None,
         executor: Executor | None = None,
         scratch: str | os.PathLike[str] | None = None,
@@ -139,9 +137,6 @@ class TensorRTPartitioner(Partitioner):
             refittable=refittable,
             weight_streaming=weight_streaming,
         )
-        if type(state_in_place) is not bool:
-            raise OptionError(f"state_in_place is {state_in_place!r}; expected True or False")
-        self._state_in_place = state_in_place
         self._profiles = check_profiles(optimization_profiles)
         self._min_block_size = min_block_size
         self._exclusions = Exclusions(excluded_ops)
@@ -161,11 +156,10 @@ class TensorRTPartitioner(Partitioner):
         if self._full_graph and self.report is not None and self.report.left_out:
             raise PartitionError(f"full_graph=True, but some operators stay out:\n{self.report}")
         profiles = resolve_profiles(exported_program, self._profiles)
-        writable = self._state_updates(exported_program, plan)
-        for (partition, nodes), updates in zip(plan, writable, strict=True):
+        for partition, nodes in plan:
             for node in nodes:
                 node.meta["delegation_tag"] = partition.name
-            specs = self._specs(partition, profiles, updates)
+            specs = self._specs(partition, profiles)
             tags[partition.name] = DelegationSpec(TensorRTBackend.__name__, specs)
         tag_constants(exported_program)
         return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
@@ -180,17 +174,15 @@ class TensorRTPartitioner(Partitioner):
         to_edge_transform_and_lower(program, partitioner=[planner])
         return planner.report
 
-    def _state_updates(
-        self, program: ExportedProgram, plan: Sequence[tuple[Partition, list[Node]]]
-    ) -> list[tuple[StateUpdate, ...]]:
-        if not self._state_in_place:
-            return [()] * len(plan)
-        return state_updates(program, [nodes for _, nodes in plan])
-
     def _plan(self, program: ExportedProgram) -> list[tuple[Partition, list[Node]]]:
         with claims_for(self._builder, self._options, self._cache) as refusal:
             supports = [
-                OperatorSupport(place, refusal, self._exclusions)
+                OperatorSupport(
+                    place,
+                    refusal,
+                    self._exclusions,
+                    constants=() if place.path else constant_names(program),
+                )
                 for place in places(program.graph_module)
             ]
         groups = in_program_order(
@@ -217,7 +209,8 @@ class TensorRTPartitioner(Partitioner):
 
         Lowering removes from them what a delegate consumes (``_unsafe_adjust_original_program``),
         and decomposition shares them with the caller's program, which could then be lowered only
-        once. Engines that Torch-TensorRT has put into it become constants.
+        once. Engines that Torch-TensorRT has put into it become constants, and what quantizes in
+        ways that neither an engine nor ExecuTorch's kernels have is computed in floats.
 
         Raises:
             PartitionError: Such an engine cannot be taken.
@@ -225,13 +218,10 @@ class TensorRTPartitioner(Partitioner):
         own = copy.copy(exported_program)
         own._state_dict = dict(exported_program.state_dict)
         own._constants = dict(exported_program.constants)
-        return take_engines(own)
+        return take_quantizers(take_engines(own), self._exclusions, self._options)
 
     def _specs(
-        self,
-        partition: Partition,
-        profiles: tuple[OptimizationProfile, ...],
-        updates: tuple[StateUpdate, ...],
+        self, partition: Partition, profiles: tuple[OptimizationProfile, ...]
     ) -> PartitionSpecs:
         device = self._device(partition) if callable(self._device) else self._device
         plan = PartitionPlan(
@@ -241,7 +231,6 @@ class TensorRTPartitioner(Partitioner):
             self._options,
             cache=self._cache,
             profiles=profiles,
-            updates=updates,
             runner=self._runner,
             progress=self._progress,
         )

@@ -19,10 +19,11 @@ from typing import Any, Final
 import torch
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
+from torch.export.graph_signature import InputKind, InputSpec
 from torch.fx import Graph, GraphModule, Node
 
 from trt_et.errors import PartitionError
+from trt_et.program_constants import add_constant
 
 __all__ = ["PREBUILT_NAME", "PrebuiltEngine", "is_prebuilt", "take_engines"]
 
@@ -112,7 +113,7 @@ def take_engines(program: ExportedProgram) -> ExportedProgram:
         info, engine = _read(node.name, fields)
         target = _TARGET.format(index)
         constants[target] = engine
-        _replace(graph, node, _add_constant(graph, specs, target, engine), info)
+        _replace(graph, node, add_constant(graph, specs, target, engine), info)
     dropped = _drop_objects(graph, specs)
     signature = _with_inputs(
         program.graph_signature, [spec for spec in specs if spec.arg.name not in dropped]
@@ -233,25 +234,6 @@ def _replace(graph: Graph, node: Node, engine: Node, info: PrebuiltEngine) -> No
         if user.target is operator.getitem:
             user.meta["val"] = results[int(user.args[1])]  # type: ignore[arg-type]
     graph.erase_node(node)
-
-
-def _add_constant(graph: Graph, specs: list[InputSpec], target: str, engine: torch.Tensor) -> Node:
-    """A constant behind all others, as exported programs have them."""
-    position = next(
-        (i for i, spec in enumerate(specs) if spec.kind is InputKind.USER_INPUT), len(specs)
-    )
-    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    before = placeholders[position] if position < len(placeholders) else None
-    anchor = before or next(node for node in graph.nodes if node.op != "placeholder")
-    with graph.inserting_before(anchor):
-        node = graph.placeholder(f"c{target}")
-    node.name = f"c{target}"
-    modes = [getattr(n.meta.get("val"), "fake_mode", None) for n in graph.nodes]
-    mode = next((mode for mode in modes if mode is not None), None)
-    node.meta["val"] = engine if mode is None else mode.from_tensor(engine, static_shapes=True)
-    spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(name=node.name), target)
-    specs.insert(position, spec)
-    return node
 
 
 def _drop_objects(graph: Graph, specs: list[InputSpec]) -> set[str]:

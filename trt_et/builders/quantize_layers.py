@@ -18,10 +18,12 @@ from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 from torch_tensorrt.dynamo.lowering.passes import constant_folding
 
 from trt_et.errors import BuilderError
-from trt_et.quantization import is_quantize_layer, named_arguments
+from trt_et.fake_quantize import FP8_LIMIT
+from trt_et.quantization import is_fake_quantize, is_quantize_layer, named_arguments
 
-__all__ = ["add_quantize_layer", "weights_stay_quantized"]
+__all__ = ["add_fp8_layers", "add_quantize_layer", "weights_stay_quantized"]
 
+_ZERO: Final = 2.0**-24  # What modelopt takes for zero.
 _LIMITS: Final = (-128, 127)  # What TensorRT's layer clamps to.
 
 
@@ -35,7 +37,11 @@ def weights_stay_quantized() -> Iterator[None]:
     plain = folder.is_impure
 
     def is_impure(self: Any, node: Node) -> bool:  # noqa: ANN401
-        return bool(plain(self, node)) or _is_symmetric_dequantize(self.module, node)
+        return (
+            bool(plain(self, node))
+            or is_fake_quantize(node.target)
+            or _is_symmetric_dequantize(self.module, node)
+        )
 
     with mock.patch.object(folder, "is_impure", is_impure):
         yield
@@ -76,6 +82,41 @@ def add_quantize_layer(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # 
     if "dequantize" in str(node.target):
         return layers.dequantize(given["input"], node.meta["val"].dtype)
     return layers.quantize(given["input"], (given["quant_min"], given["quant_max"]))
+
+
+def add_fp8_layers(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layers that quantize to fp8 (e4m3) and dequantize again; weights stay fp8 in between.
+
+    Args:
+        ctx: Torch-TensorRT's ``ConversionContext``.
+        node: A call of ``trt_et::fake_quantize``.
+        args: Its arguments, tensors as TensorRT's or as constants.
+        kwargs: Likewise.
+
+    Returns:
+        TensorRT's tensor.
+
+    Raises:
+        BuilderError: The scale is no constant.
+    """
+    given = dict(zip((a.name for a in node.target._schema.arguments), args, strict=False))  # type: ignore[union-attr]
+    amax = (given | kwargs)["amax"]
+    if not isinstance(amax, torch.Tensor) or amax.numel() != 1:
+        raise BuilderError(
+            f"the amax of {node.name} is no single constant; TensorRT needs one for fp8. Exclude "
+            "the node (excluded_ops=...)"
+        )
+    largest = amax.detach().to(torch.float32).reshape(())
+    scale = (largest if largest > _ZERO else torch.ones(())) / FP8_LIMIT
+    value = get_trt_tensor(ctx, scale, f"{node.name}_scale", dtype=torch.float32)
+    source = get_trt_tensor(ctx, (given | kwargs)["input"], f"{node.name}_input")
+    quantize = ctx.net.add_quantize(source, value, trt.fp8)
+    quantize.name = f"{node.name}_quantize"
+    dequantize = ctx.net.add_dequantize(
+        quantize.get_output(0), value, _TYPES[node.meta["val"].dtype]
+    )
+    dequantize.name = f"{node.name}_dequantize"
+    return dequantize.get_output(0)
 
 
 class _Layers:

@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.nn import functional
 
 from trt_et.builders.reference_quantization import QUANTIZATION_PARTS
-from trt_et.quantization import is_quantize_layer
+from trt_et.quantization import is_fake_quantize, is_quantize_layer
 
 __all__ = ["within_kernels"]
 
@@ -37,11 +37,11 @@ def within_kernels(program: ExportedProgram) -> ExportedProgram:
 
 
 def _part(op: OpOverload) -> Callable[..., Any]:
-    return QUANTIZATION_PARTS[op._schema.name] if is_quantize_layer(op) else _PARTS[op]
+    return QUANTIZATION_PARTS.get(op._schema.name) or _PARTS[op]
 
 
 def _lacks_kernel(node: torch.fx.Node) -> bool:
-    if is_quantize_layer(node.target):
+    if is_quantize_layer(node.target) or is_fake_quantize(node.target):
         return True
     if node.op != "call_function" or node.target not in _PARTS:
         return False

@@ -11,6 +11,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from trt_et.fake_quantize import FAKE_QUANTIZE, fake_quantize
+
 __all__ = ["QUANTIZATION_PARTS"]
 
 
@@ -78,5 +80,6 @@ QUANTIZATION_PARTS: Final[dict[str, Callable[..., Any]]] = {
     "quantized_decomposed::quantize_per_channel": _quantize_per_channel,
     "quantized_decomposed::dequantize_per_tensor": _dequantize,
     "quantized_decomposed::dequantize_per_channel": _dequantize_per_channel,
+    FAKE_QUANTIZE._schema.name: fake_quantize,
 }
 """What each operator is made of, by its name."""

@@ -6,13 +6,13 @@ from typing import Any
 
 from trt_et.blob_writer import BlobWriter
 from trt_et.builders.host import target_platform
-from trt_et.builders.in_place import built_in_place_or_not
 from trt_et.builders.libraries import fingerprint_of, has_foreign_converters
 from trt_et.builders.network import Network, build_network
 from trt_et.builders.protocol import BuildRequest
 from trt_et.builders.rewrites import add_bias_behind_split, dequantize_before_convolution
 from trt_et.engine_info import EngineInfo
 from trt_et.errors import OptionError
+from trt_et.quantization import FP8_CAPABILITY, is_fp8
 
 __all__ = ["TensorRTRTXBuilder"]
 
@@ -32,11 +32,11 @@ class TensorRTRTXBuilder:
 
     def build(self, request: BuildRequest) -> bytes:
         """See :meth:`trt_et.builders.EngineBuilder.build`."""
-        return built_in_place_or_not(self._build, request)
-
-    def _build(self, request: BuildRequest) -> bytes:
         network = build_network(request, [add_bias_behind_split, dequantize_before_convolution])
         capabilities = request.options.compute_capabilities
+        if not capabilities and any(map(is_fp8, request.lowered.program.graph.nodes)):
+            # Left to itself the library drops what is older, and the blob would promise it.
+            capabilities = _targets_with_fp8(network)
         _set_targets(network, capabilities)
         info = EngineInfo(
             bindings=request.lowered.bindings,
@@ -46,7 +46,6 @@ class TensorRTRTXBuilder:
             compute_capabilities=capabilities,
             hardware_compatible=True,
             target_platform=target_platform(),
-            aliases=network.aliases,
         )
         with BlobWriter(info) as writer:
             network.serialize(request.partition, writer.write, request.monitor)
@@ -54,10 +53,20 @@ class TensorRTRTXBuilder:
             return writer.finish()
 
 
+def _targets_with_fp8(network: Network) -> tuple[str, ...]:
+    known = [(int(n[2:-1]), int(n[-1])) for n in dir(_kinds(network)) if n.startswith("SM")]
+    new_enough = sorted(target for target in known if target >= FP8_CAPABILITY)
+    return tuple(f"{major}.{minor}" for major, minor in new_enough)
+
+
+def _kinds(network: Network) -> Any:  # noqa: ANN401
+    return network.trt.ComputeCapability
+
+
 def _set_targets(network: Network, capabilities: tuple[str, ...]) -> None:
     if not capabilities:
         return
-    kinds: Any = network.trt.ComputeCapability
+    kinds = _kinds(network)
     network.config.num_compute_capabilities = len(capabilities)
     for index, capability in enumerate(capabilities):
         name = "SM" + capability.replace(".", "")

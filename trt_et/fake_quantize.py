@@ -1,0 +1,87 @@
+"""An operator that quantizes and dequantizes at once, as NVIDIA's modelopt leaves it in programs.
+
+``tensorrt::quantize_op`` exists only where modelopt is imported, and computes int8 only on a GPU.
+Inside of a partition it is called ``trt_et::fake_quantize``, which has the same arguments, is there
+wherever this package is (in a worker process, say), and computes the same numbers anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+__all__ = ["FAKE_QUANTIZE", "FOREIGN_NAME", "FP8_LIMIT", "fake_quantize", "limits"]
+
+FOREIGN_NAME: Final = "tensorrt::quantize_op"
+"""What modelopt calls it."""
+
+FP8_LIMIT: Final = 448.0
+"""The largest number of e4m3."""
+
+_TINY: Final = 2.0**-24  # What modelopt takes for zero.
+_FP8_NORMAL: Final = 2.0**-6  # The smallest number of e4m3 with all of its bits.
+_DROPPED_BITS: Final = 20  # A float32 has so many more than e4m3.
+# Added to a small number, this leaves multiples of 2**-9, the smallest number of e4m3.
+_FP8_SUBNORMAL: Final = 1.5 * 2.0**14
+
+
+def limits(num_bits: int, exponent_bits: int, unsigned: bool, narrow: bool) -> tuple[float, float]:
+    """The smallest and the largest number that is quantized to."""
+    if exponent_bits:
+        return -FP8_LIMIT, FP8_LIMIT
+    high = 2.0 ** (num_bits - 1 + unsigned) - 1
+    return (0.0 if unsigned else -high if narrow else -high - 1), high
+
+
+def fake_quantize(
+    x: Tensor,
+    amax: Tensor,
+    num_bits: int = 8,
+    exponent_bits: int = 0,
+    unsigned: bool = False,
+    narrow_range: bool = True,
+) -> Tensor:
+    """Round numbers to those that int8 or fp8 has, in float arithmetic that any kernels have.
+
+    Args:
+        x: The numbers.
+        amax: The largest magnitude, one for all of ``x`` or of a shape that broadcasts to it.
+        num_bits: Of a quantized number.
+        exponent_bits: How many of them are its exponent: 0, or 4 for e4m3.
+        unsigned: Whether there are no negative ones.
+        narrow_range: Whether the smallest one is left out, so that they are symmetric.
+    """
+    low, high = limits(num_bits, exponent_bits, unsigned, narrow_range)
+    wide, largest = x.to(torch.float32), amax.to(torch.float32)
+    is_zero = largest <= _TINY
+    scale = high / torch.where(is_zero, 1.0, largest)
+    if exponent_bits:
+        rounded = _rounded_to_fp8(torch.clamp(wide * scale, low, high))
+        return (rounded * (1 / scale)).to(x.dtype)
+    rounded = torch.clamp(torch.round(wide * torch.where(is_zero, 0.0, scale)), low, high)
+    return (rounded / scale).to(x.dtype)
+
+
+def _rounded_to_fp8(x: Tensor) -> Tensor:
+    """The nearest numbers of e4m3, halves to even ones, in float32: the same as a cast and back.
+
+    Veltkamp's splitting keeps the first four of a number's bits.
+    """
+    lifted = x * (2.0**_DROPPED_BITS + 1)
+    normal = lifted - (lifted - x)
+    subnormal = (x + _FP8_SUBNORMAL) - _FP8_SUBNORMAL
+    return torch.where(torch.abs(x) < _FP8_NORMAL, subnormal, normal)
+
+
+torch.library.define(
+    "trt_et::fake_quantize",
+    "(Tensor input, Tensor amax, int num_bits, int exponent_bits, bool unsigned, "
+    "bool narrow_range) -> Tensor",
+)
+torch.library.impl("trt_et::fake_quantize", "CompositeExplicitAutograd", fake_quantize)
+
+FAKE_QUANTIZE: Final[OpOverload] = torch.ops.trt_et.fake_quantize.default
+"""The operator of this package."""
