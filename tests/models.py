@@ -108,6 +108,29 @@ class Order(nn.Module):
         return b / 4 - late, late + 1
 
 
+class CachedAttention(nn.Module):
+    """One step of a decoder, whose keys and values TensorRT can write in place.
+
+    The same call gives the same result each time: it writes the same rows again.
+    """
+
+    def __init__(self, heads: int = 2, length: int = 16, width: int = 8) -> None:
+        super().__init__()
+        self.project = nn.Linear(heads * width, 3 * heads * width)
+        self.register_buffer("keys", torch.zeros(1, heads, length, width))
+        self.register_buffer("values", torch.zeros(1, heads, length, width))
+        # ExecuTorch finishes no program that mutates buffers where gradients are on.
+        self.requires_grad_(requires_grad=False)
+
+    def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        _, heads, length, width = self.keys.shape
+        q, k, v = self.project(x).reshape(1, 1, 3, heads, width).permute(2, 0, 3, 1, 4)
+        self.keys.index_copy_(2, position, k)
+        self.values.index_copy_(2, position, v)
+        seen = torch.arange(length) <= position
+        return functional.scaled_dot_product_attention(q, self.keys, self.values, seen[None])
+
+
 class Unsupported(nn.Module):
     """Nothing in it is for TensorRT."""
 
@@ -125,6 +148,7 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "outputs": lambda: (Outputs(), (torch.randn(2, 3), torch.tensor(1.5))),
     "order": lambda: (Order(), (torch.randn(3), torch.randn(3), torch.randn(3))),
+    "cached": lambda: (CachedAttention(), (torch.randn(1, 1, 16), torch.tensor([3]))),
     "split": lambda: (Split(), (torch.randn(2, 4), torch.randn(2, 4))),
 }
 

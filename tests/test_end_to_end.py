@@ -23,7 +23,7 @@ for case in sys.argv[2:]:
     method = program.load_method("forward")
     torch.save([method.execute(torch.load(case + ".inputs")) for _ in range(3)], case + ".outputs")
 """
-CASES = ["mlp", "cnn", "vit", "channels_last", "outputs", "order", "split"]
+CASES = ["mlp", "cnn", "vit", "channels_last", "outputs", "order", "split", "cached"]
 
 
 def as_tuple(outputs) -> tuple[torch.Tensor, ...]:

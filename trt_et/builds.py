@@ -189,7 +189,7 @@ class _Session:
     def _job(self, wanted: _Wanted) -> BuildJob | None:
         """What has to be built for a partition; None where its engine is there, or on its way."""
         plan = wanted.plan
-        lowered = lower_partition(wanted.program, plan.name, plan.profiles)
+        lowered = lower_partition(wanted.program, plan.name, plan.profiles, plan.updates)
         timings = plan.cache.timings_folder if plan.cache is not None else None
         monitor = wanted.progress.monitor(plan.name)
         request = BuildRequest(plan.name, lowered, plan.device_id, plan.options, timings, monitor)
@@ -270,7 +270,7 @@ class _Session:
         name = wanted.plan.name
         wanted.engine = Engine(name, blob, info, origin)
         _log.info(
-            "partition %s: %s engine for cuda:%s, %s, %d bytes, %d inputs, %d outputs",
+            "partition %s: %s engine for cuda:%s, %s, %d bytes, %d inputs, %d outputs, %d in place",
             name,
             info.builder or "foreign",
             info.device_id,
@@ -278,6 +278,7 @@ class _Session:
             len(blob),
             len(info.inputs),
             len(info.outputs),
+            len(info.aliases),
         )
         for item in (wanted, *wanted.equals):
             item.progress.engine_done(item.plan.name)

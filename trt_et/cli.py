@@ -147,12 +147,15 @@ def _show_delegate(console: Console, index: int, delegate: DelegateInfo) -> None
     elif delegate.problem:
         line += f", unreadable: {delegate.problem}"
     console.print(line, highlight=False, markup=False)
+    places = {a.output: a.input for a in delegate.engine.aliases} if delegate.engine else {}
     for binding in delegate.engine.bindings if delegate.engine else ():
         kind = "in " if binding.is_input else "out"
         text = f"    {kind} {binding.name}: {binding.dtype} {list(binding.shape)}"
         if binding.is_dynamic:
             ranges = zip(binding.min_shape or (), binding.max_shape or (), strict=True)
             text += " (" + " x ".join(f"{low}..{high}" for low, high in ranges) + ")"
+        if binding.name in places:
+            text += f", written into {places[binding.name]}"
         console.print(text, highlight=False, markup=False)
 
 

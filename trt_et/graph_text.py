@@ -72,6 +72,7 @@ def partition_text(lowered: LoweredPartition) -> str:
     }
     lines = [repr(binding) for binding in lowered.bindings]
     lines.append(value_text(lowered.profiles, symbols))
+    lines += [repr(update) for update in lowered.updates]
     for node in program.graph.nodes:
         value = value_text(node.meta.get("val"), symbols)
         call = value_text((node.args, dict(node.kwargs)), symbols)

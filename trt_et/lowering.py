@@ -25,6 +25,7 @@ from trt_et.errors import PartitionError
 from trt_et.profiles import OptimizationProfile
 from trt_et.shapes import shape_range
 from trt_et.sizes import replace_sizes
+from trt_et.state_updates import StateUpdate
 
 __all__ = ["DTYPE_NAMES", "LoweredPartition", "ProfileShapes", "lower_partition"]
 
@@ -67,6 +68,8 @@ class LoweredPartition:
             be laid out otherwise than :attr:`constants`, which are contiguous.
         profiles: The optimization profiles that were asked for: smallest, best tuned and largest
             shape of every dynamic input, by name. Empty: one, of the bindings' ranges.
+        updates: The outputs that may be written into an input's memory: nothing else in the
+            program needs what was there. By the bindings' names.
     """
 
     program: ExportedProgram
@@ -75,6 +78,7 @@ class LoweredPartition:
     names: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, torch.Tensor] = field(default_factory=dict)
     profiles: tuple[ProfileShapes, ...] = ()
+    updates: tuple[StateUpdate, ...] = ()
 
     @property
     def bindings(self) -> tuple[Binding, ...]:
@@ -99,6 +103,7 @@ def lower_partition(
     edge_program: ExportedProgram,
     partition: str,
     profiles: Sequence[OptimizationProfile] = (),
+    updates: Sequence[StateUpdate] = (),
 ) -> LoweredPartition:
     """Turn a partition of an Edge program into a plain ATen program.
 
@@ -106,6 +111,7 @@ def lower_partition(
         edge_program: The partition, as ``BackendDetails.preprocess`` gets it; it is not changed.
         partition: Its name, for messages.
         profiles: Ranges to tune an engine for; none: one profile, of the exported ranges.
+        updates: The buffers that may be written in place, by the Edge program's names.
 
     Raises:
         PartitionError: A boundary value is no tensor, or has a dtype that no engine takes.
@@ -120,6 +126,7 @@ def lower_partition(
         _contiguous_input(graph, node, f"input{index}", partition, profiles)
         for index, node in enumerate(placeholders)
     )
+    writable = _bindings_of(updates, placeholders, graph.output_node())
     outputs = _contiguous_outputs(graph, partition, profiles)
     _contiguous_constants(graph, users)
     graph.lint()
@@ -147,7 +154,25 @@ def lower_partition(
     tuned = tuple(
         {name: _shapes(sizes, profile) for name, sizes in shapes.items()} for profile in profiles
     )
-    return LoweredPartition(program, inputs, outputs, renamed.names, tensors, tuned)
+    return LoweredPartition(program, inputs, outputs, renamed.names, tensors, tuned, writable)
+
+
+def _bindings_of(
+    updates: Sequence[StateUpdate], placeholders: Sequence[Node], output: Node
+) -> tuple[StateUpdate, ...]:
+    """Updates by the bindings' names, of those whose input and output the partition has."""
+    inputs = {node.name: f"input{index}" for index, node in enumerate(placeholders)}
+    results: Sequence[Any] = output.args[0]  # type: ignore[assignment]
+    outputs = {
+        result.name: f"output{index}"
+        for index, result in enumerate(results)
+        if isinstance(result, Node)
+    }
+    return tuple(
+        replace(update, buffer=inputs[update.buffer], value=outputs[update.value])
+        for update in updates
+        if update.buffer in inputs and update.value in outputs
+    )
 
 
 def _contiguous_input(

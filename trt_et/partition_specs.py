@@ -19,6 +19,7 @@ from trt_et.builders.protocol import BuildOptions, EngineBuilder
 from trt_et.engine_cache import EngineCache
 from trt_et.profiles import OptimizationProfile
 from trt_et.progress import ProgressOption
+from trt_et.state_updates import StateUpdate
 
 __all__ = ["PartitionPlan", "PartitionSpecs"]
 
@@ -35,6 +36,7 @@ class PartitionPlan:
         cache: Where engines are kept; None: nowhere.
         runner: Where the engine is built; None: in this process.
         profiles: Ranges of the program's symbols to tune the engine for.
+        updates: The buffers that the engine may write in place.
         progress: Who is told how far it is; see :class:`trt_et.progress.ProgressSession`.
     """
 
@@ -45,6 +47,7 @@ class PartitionPlan:
     cache: EngineCache | None = None
     runner: BuildRunner | None = None
     profiles: tuple[OptimizationProfile, ...] = ()
+    updates: tuple[StateUpdate, ...] = ()
     progress: ProgressOption = False
 
 

@@ -38,6 +38,7 @@ from trt_et.profiles import (
 from trt_et.program_constants import constant_names
 from trt_et.progress import ProgressOption, checked_progress
 from trt_et.report import Partition, PartitionReport, describe_partition, make_report
+from trt_et.state_updates import StateUpdate, state_updates
 from trt_et.target_device import explicit_device, parse_device
 
 __all__ = ["Partition", "PartitionReport", "TensorRTPartitioner"]
@@ -77,6 +78,8 @@ class TensorRTPartitioner(Partitioner):
         refittable: Engines whose weights TensorRT's refitter can replace.
         weight_streaming: Engines that may keep weights in host memory (the compile spec and load
             option ``weight_streaming_budget`` says how much).
+        state_in_place: Let engines write a KV cache in its place, where TensorRT can and the
+            program allows it (README, "State"). False: they read the whole and write the whole.
         settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
         executor: Where engines are built, all at once: a ``concurrent.futures.Executor`` such as
             ``ProcessPoolExecutor``, ``ThreadPoolExecutor``, or Dask's ``Client.get_executor()``.
@@ -115,6 +118,7 @@ class TensorRTPartitioner(Partitioner):
         version_compatible: bool = False,
         refittable: bool = False,
         weight_streaming: bool = False,
+        state_in_place: bool = True,
         settings: Mapping[str, Any] | None = None,
         executor: Executor | None = None,
         scratch: str | os.PathLike[str] | None = None,
@@ -137,6 +141,9 @@ class TensorRTPartitioner(Partitioner):
             refittable=refittable,
             weight_streaming=weight_streaming,
         )
+        if type(state_in_place) is not bool:
+            raise OptionError(f"state_in_place is {state_in_place!r}; expected True or False")
+        self._state_in_place = state_in_place
         self._profiles = check_profiles(optimization_profiles)
         self._min_block_size = min_block_size
         self._exclusions = Exclusions(excluded_ops)
@@ -156,10 +163,11 @@ class TensorRTPartitioner(Partitioner):
         if self._full_graph and self.report is not None and self.report.left_out:
             raise PartitionError(f"full_graph=True, but some operators stay out:\n{self.report}")
         profiles = resolve_profiles(exported_program, self._profiles)
-        for partition, nodes in plan:
+        writable = self._state_updates(exported_program, plan)
+        for (partition, nodes), updates in zip(plan, writable, strict=True):
             for node in nodes:
                 node.meta["delegation_tag"] = partition.name
-            specs = self._specs(partition, profiles)
+            specs = self._specs(partition, profiles, updates)
             tags[partition.name] = DelegationSpec(TensorRTBackend.__name__, specs)
         tag_constants(exported_program)
         return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
@@ -173,6 +181,13 @@ class TensorRTPartitioner(Partitioner):
         planner = _Planner(self)
         to_edge_transform_and_lower(program, partitioner=[planner])
         return planner.report
+
+    def _state_updates(
+        self, program: ExportedProgram, plan: Sequence[tuple[Partition, list[Node]]]
+    ) -> list[tuple[StateUpdate, ...]]:
+        if not self._state_in_place:
+            return [()] * len(plan)
+        return state_updates(program, [nodes for _, nodes in plan])
 
     def _plan(self, program: ExportedProgram) -> list[tuple[Partition, list[Node]]]:
         with claims_for(self._builder, self._options, self._cache) as refusal:
@@ -221,7 +236,10 @@ class TensorRTPartitioner(Partitioner):
         return take_quantizers(take_engines(own), self._exclusions, self._options)
 
     def _specs(
-        self, partition: Partition, profiles: tuple[OptimizationProfile, ...]
+        self,
+        partition: Partition,
+        profiles: tuple[OptimizationProfile, ...],
+        updates: tuple[StateUpdate, ...],
     ) -> PartitionSpecs:
         device = self._device(partition) if callable(self._device) else self._device
         plan = PartitionPlan(
@@ -231,6 +249,7 @@ class TensorRTPartitioner(Partitioner):
             self._options,
             cache=self._cache,
             profiles=profiles,
+            updates=updates,
             runner=self._runner,
             progress=self._progress,
         )

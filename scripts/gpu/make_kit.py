@@ -18,7 +18,7 @@ from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from tests.models import make
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 
-MODELS = ("mlp", "cnn", "vit", "channels_last", "outputs", "order")
+MODELS = ("mlp", "cnn", "vit", "channels_last", "outputs", "order", "cached")
 
 
 def main(folder: Path) -> None:

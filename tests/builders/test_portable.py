@@ -15,6 +15,7 @@ from executorch.exir import to_edge_transform_and_lower
 from torch import nn
 from torch.export import Dim
 
+from tests.cache_models import SHAPE, Cache
 from tests.models import make
 from trt_et import TensorRTPartitioner
 from trt_et.builders import BuildOptions, BuildRequest, make_builder
@@ -75,7 +76,22 @@ def _dynamic():
     return Dynamic().eval(), (torch.randn(2, 8),), (sizes,)
 
 
-CASES = {"mlp": _mlp, "cnn": _cnn, "constants": _constants, "dynamic": _dynamic}
+def _cache():
+    """What may be written in place has to be said elsewhere too."""
+
+    def write(cache, position, rows):
+        cache.index_copy_(2, position, rows)
+
+    return Cache(write), (torch.tensor([5]), torch.randn(SHAPE)[:, :, :1]), None
+
+
+CASES = {
+    "mlp": _mlp,
+    "cnn": _cnn,
+    "constants": _constants,
+    "dynamic": _dynamic,
+    "cache": _cache,
+}
 
 
 def request_for(case: str, builder: str = "reference", **options) -> BuildRequest:
@@ -112,6 +128,7 @@ def test_the_engine_is_the_one_built_in_this_process(case, builder, tmp_path):
     assert (tmp_path / "engine").read_bytes() == here
     assert result.size == len(here)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["engine", "weights"]
+    assert (here[:4] == b"TR02") == ((case, builder) == ("cache", "tensorrt_rtx"))
 
 
 SCRIPT = """

@@ -8,7 +8,7 @@ import torch
 from tests.models import make
 from tests.test_end_to_end import as_tuple, run_runner, run_stock, write_case
 
-NAMES = ["mlp", "cnn", "vit", "channels_last", "outputs", "order"]
+NAMES = ["mlp", "cnn", "vit", "channels_last", "outputs", "order", "cached"]
 
 
 pytestmark = [

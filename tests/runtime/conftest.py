@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from native_environment import environment
+from native_environment import ROOT, environment
 
 HERE = Path(__file__).parent
 
@@ -83,3 +85,33 @@ def runner() -> Callable[..., subprocess.CompletedProcess[str]]:
         return done
 
     return run
+
+
+def _build_fake_tensorrt() -> Path:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    cmake = shutil.which("cmake", path=path)
+    if cmake is None:
+        pytest.skip("no cmake to build the fake TensorRT: pip install cmake ninja")
+    folder = ROOT / "build/fake"
+    options = ["-G", "Ninja", "-DTRT_ET_BUILD_TESTS=ON", f"-DPython3_EXECUTABLE={sys.executable}"]
+    targets = ["--target", "fake_nvinfer", "trt_et_tensorrt_11_fake"]
+    for command in (["-S", ROOT, "-B", folder, *options], ["--build", folder, *targets]):
+        done = subprocess.run(
+            [cmake, *map(str, command)],
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "tests/runtime/tensorrt_fake"
+
+
+@pytest.fixture(scope="session")
+def fake_tensorrt() -> dict[str, str]:
+    """The environment that makes a process use the fake TensorRT, which is built where needed."""
+    named = os.environ.get("TRT_ET_FAKE_TENSORRT")
+    folder = Path(named or _build_fake_tensorrt())
+    library = folder / "libfake_nvinfer.so"
+    return {"TRT_ET_PROVIDER_PATH": str(folder), "TRT_ET_TENSORRT_LIBRARY": str(library)}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,42 +12,12 @@ import numpy as np
 import pytest
 import torch
 from native_blobs import pack
-from native_environment import ROOT, environment
+from native_environment import environment
 
 from trt_et.engine_info import EngineInfo, encode_blob
 
 Stock = Callable[..., dict[str, Any]]
 COMMON = "weights 1024\nscratch 256\n"
-
-
-def build() -> Path:
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    cmake = shutil.which("cmake", path=path)
-    if cmake is None:
-        pytest.skip("no cmake to build the fake TensorRT: pip install cmake ninja")
-    folder = ROOT / "build/fake"
-    options = ["-G", "Ninja", "-DTRT_ET_BUILD_TESTS=ON", f"-DPython3_EXECUTABLE={sys.executable}"]
-    targets = ["--target", "fake_nvinfer", "trt_et_tensorrt_11_fake"]
-    for command in (["-S", ROOT, "-B", folder, *options], ["--build", folder, *targets]):
-        done = subprocess.run(
-            [cmake, *map(str, command)],
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "tests/runtime/tensorrt_fake"
-
-
-@pytest.fixture(scope="module")
-def fake() -> dict[str, str]:
-    """The environment that makes a process use the fake TensorRT, which is built where needed."""
-    named = os.environ.get("TRT_ET_FAKE_TENSORRT")
-    folder = Path(named or build())
-    library = folder / "libfake_nvinfer.so"
-    return {"TRT_ET_PROVIDER_PATH": str(folder), "TRT_ET_TENSORRT_LIBRARY": str(library)}
 
 
 class FakeBuilder:
@@ -161,12 +129,12 @@ RUNNABLE = [
 
 
 @pytest.fixture(scope="module")
-def results(lines: dict[str, Any], stock: Stock, fake: dict[str, str]) -> dict[str, Any]:
+def results(lines: dict[str, Any], stock: Stock, fake_tensorrt: dict[str, str]) -> dict[str, Any]:
     jobs = {
         name: {"program": str(lines[name].path), "inputs": lines[name].inputs, "repeat": 6}
         for name in [*RUNNABLE, "other_gpu", "other_major"]
     }
-    facts = stock(*jobs.values(), TRT_ET_CUDA="simulated:4", **fake)
+    facts = stock(*jobs.values(), TRT_ET_CUDA="simulated:4", **fake_tensorrt)
     return facts | {"results": dict(zip(jobs, facts["results"], strict=True))}
 
 
@@ -231,9 +199,9 @@ def run(
 
 @pytest.mark.parametrize("name", ["planned", "on_2", "host_on_2", "upstream", "aliased_host"])
 def test_blobs_run_in_executor_runner(
-    lines: dict[str, Any], fake: dict[str, str], tmp_path: Path, name: str
+    lines: dict[str, Any], fake_tensorrt: dict[str, str], tmp_path: Path, name: str
 ) -> None:
-    done = run(lines[name], tmp_path, **fake)
+    done = run(lines[name], tmp_path, **fake_tensorrt)
     assert done.returncode == 0, done.stderr
     assert "loaded a TensorRT engine" in done.stderr
     found = np.fromfile(tmp_path / "out-0.bin", dtype=np.float32)
@@ -241,36 +209,38 @@ def test_blobs_run_in_executor_runner(
 
 
 def test_options_come_from_the_environment(
-    lines: dict[str, Any], fake: dict[str, str], tmp_path: Path
+    lines: dict[str, Any], fake_tensorrt: dict[str, str], tmp_path: Path
 ) -> None:
-    moved = run(lines["planned"], tmp_path, TRT_ET_DEVICE="cuda:3", **fake)
+    moved = run(lines["planned"], tmp_path, TRT_ET_DEVICE="cuda:3", **fake_tensorrt)
     assert moved.returncode == 0, moved.stderr
     assert "loaded a TensorRT engine" in moved.stderr
     assert "on cuda:3" in moved.stderr
-    refused = run(lines["planned"], tmp_path, TRT_ET_DEVICE="gpu", **fake)
+    refused = run(lines["planned"], tmp_path, TRT_ET_DEVICE="gpu", **fake_tensorrt)
     assert "option device (TRT_ET_DEVICE) is 'gpu'" in refused.stderr
-    budget = run(lines["planned"], tmp_path, TRT_ET_WEIGHT_STREAMING_BUDGET="9999", **fake)
+    budget = run(lines["planned"], tmp_path, TRT_ET_WEIGHT_STREAMING_BUDGET="9999", **fake_tensorrt)
     assert "refuses weight_streaming_budget 9999" in budget.stderr
 
 
 def test_without_its_library_or_its_leaf_an_engine_is_refused(
-    lines: dict[str, Any], fake: dict[str, str], tmp_path: Path
+    lines: dict[str, Any], fake_tensorrt: dict[str, str], tmp_path: Path
 ) -> None:
-    none = run(lines["planned"], tmp_path, TRT_ET_PROVIDER_PATH=fake["TRT_ET_PROVIDER_PATH"])
+    none = run(
+        lines["planned"], tmp_path, TRT_ET_PROVIDER_PATH=fake_tensorrt["TRT_ET_PROVIDER_PATH"]
+    )
     assert "real tensorrt engine cannot run on simulated GPUs" in none.stderr
-    library = {"TRT_ET_TENSORRT_LIBRARY": fake["TRT_ET_TENSORRT_LIBRARY"]}
+    library = {"TRT_ET_TENSORRT_LIBRARY": fake_tensorrt["TRT_ET_TENSORRT_LIBRARY"]}
     assert "no TensorRT loader" in run(lines["planned"], tmp_path, **library).stderr
 
 
 def test_options_come_from_flags(
-    lines: dict[str, Any], fake: dict[str, str], tmp_path: Path
+    lines: dict[str, Any], fake_tensorrt: dict[str, str], tmp_path: Path
 ) -> None:
     # Before the environment.
-    moved = run(lines["planned"], tmp_path, "--device=cuda:3", TRT_ET_DEVICE="0", **fake)
+    moved = run(lines["planned"], tmp_path, "--device=cuda:3", TRT_ET_DEVICE="0", **fake_tensorrt)
     assert moved.returncode == 0, moved.stderr
     assert "on cuda:3" in moved.stderr
     flags = ["--cuda_graphs=off", "--shared_scratch", "1", "--weight_streaming_budget=auto"]
-    plain = run(lines["planned"], tmp_path, *flags, **fake)
+    plain = run(lines["planned"], tmp_path, *flags, **fake_tensorrt)
     assert plain.returncode == 0, plain.stderr
     refused = {
         "--device=gpu": "option device (TRT_ET_DEVICE) is 'gpu'",
@@ -281,20 +251,20 @@ def test_options_come_from_flags(
         "--time_layers": "--time_layers needs --etdump_path",
     }
     for flag, text in refused.items():
-        done = run(lines["planned"], tmp_path, flag, **fake)
+        done = run(lines["planned"], tmp_path, flag, **fake_tensorrt)
         assert (done.returncode, text in done.stderr) == (1, True), (flag, done.stderr)
 
 
 @pytest.mark.parametrize("by", ["flag", "environment"])
 def test_times_of_layers_are_in_the_trace(
-    lines: dict[str, Any], fake: dict[str, str], tmp_path: Path, by: str
+    lines: dict[str, Any], fake_tensorrt: dict[str, str], tmp_path: Path, by: str
 ) -> None:
     from executorch.devtools import Inspector
 
     trace = tmp_path / "trace.etdump"
     flags = ["--etdump_path", trace, *(["--time_layers"] if by == "flag" else [])]
     more = {} if by == "flag" else {"TRT_ET_TIME_LAYERS": "1"}
-    done = run(lines["host"], tmp_path, *flags, **more, **fake)
+    done = run(lines["host"], tmp_path, *flags, **more, **fake_tensorrt)
     assert done.returncode == 0, done.stderr
     _, execute = Inspector(etdump_path=str(trace)).event_blocks
     events = {event.name: event for event in execute.events if event.is_delegated_op}

@@ -14,6 +14,8 @@ from torch_tensorrt.dynamo.conversion._ConversionContext import ConversionContex
 from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter
 from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 
+from trt_et.builders.cache_update_layers import add_cache_update
+from trt_et.builders.cache_updates import write_rows
 from trt_et.builders.converters import has_own_converter
 from trt_et.builders.cumulative_layers import add_cumulative_sum
 from trt_et.builders.quantize_layers import add_fp8_layers, add_quantize_layer
@@ -25,6 +27,8 @@ __all__ = ["PartitionInterpreter"]
 def _own_converter(target: Any) -> Callable[..., Any] | None:  # noqa: ANN401
     if is_quantize_layer(target):
         return add_quantize_layer
+    if target is write_rows:
+        return add_cache_update
     if is_fake_quantize(target):
         return add_fp8_layers
     return add_cumulative_sum if has_own_converter(target) else None

@@ -18,7 +18,9 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, GraphModule, Node
 
+from trt_et.builders.cache_updates import update_in_place
 from trt_et.builders.converters import decompose, decomposed_operators, make_settings
+from trt_et.builders.index_puts import state_written_values
 from trt_et.builders.monitor import BuildMonitor, interruptible
 from trt_et.builders.protocol import BuildRequest
 from trt_et.builders.quantize_rewrites import keep_weights_int8, split_fake_quantize
@@ -26,7 +28,7 @@ from trt_et.builders.reshapes import state_known_sizes
 from trt_et.builders.tracing import forget_pending_symbols
 from trt_et.builders.vendor import logged_errors, quietly, without_gpu
 from trt_et.edge_dialect import describe_value
-from trt_et.engine_info import Binding
+from trt_et.engine_info import Alias, Binding
 from trt_et.errors import BuilderError
 from trt_et.lowering import DTYPE_NAMES, LoweredPartition
 
@@ -46,6 +48,7 @@ class Network:
         network: ``trt.INetworkDefinition``.
         config: ``trt.IBuilderConfig``.
         interpreter: Owner of the weights' memory: keep it until the engine is built.
+        aliases: The outputs that it writes into an input's memory.
     """
 
     trt: Any
@@ -53,6 +56,7 @@ class Network:
     network: Any
     config: Any
     interpreter: Any
+    aliases: tuple[Alias, ...] = ()
 
     def serialize(
         self,
@@ -142,13 +146,16 @@ def build_network(
     with without_gpu(), quietly():
         level = {"optimization_level": request.options.optimization_level}
         settings = make_settings(**level, **request.options.settings)
-        module = _module_for_converters(request.lowered, rewrites, settings)
+        module, aliases = _module_for_converters(request.lowered, rewrites, settings)
         interpreter = _interpret(module, request, settings)
         config = interpreter._populate_trt_builder_config()
     import tensorrt  # Torch-TensorRT's alias of the flavour that it uses.
 
+    from trt_et.builders.cache_update_layers import check_cache_updates
+
     _check_names(interpreter, request)
-    return Network(tensorrt, interpreter.builder, interpreter.ctx.net, config, interpreter)
+    check_cache_updates(interpreter.ctx.net, aliases)
+    return Network(tensorrt, interpreter.builder, interpreter.ctx.net, config, interpreter, aliases)
 
 
 def _interpret(module: GraphModule, request: BuildRequest, settings: Any) -> Any:  # noqa: ANN401
@@ -219,14 +226,20 @@ def _module_for_converters(
     lowered: LoweredPartition,
     rewrites: Sequence[Callable[[GraphModule], None]],
     settings: Any,  # noqa: ANN401
-) -> GraphModule:
-    """The partition as Torch-TensorRT lowers it, its constants as attributes."""
+) -> tuple[GraphModule, tuple[Alias, ...]]:
+    """The partition as Torch-TensorRT lowers it, its constants as attributes.
+
+    Also the outputs that it writes into an input's memory.
+    """
     from torch_tensorrt.dynamo.lowering import post_lowering
 
+    from trt_et.builders.cache_update_layers import has_cache_update_layer
     from trt_et.builders.quantize_layers import weights_stay_quantized
 
     forget_pending_symbols(lowered.program)
     module = unlift(lowered.program)
+    state_written_values(module)
+    aliases = update_in_place(module, lowered.updates) if has_cache_update_layer() else ()
     for node in list(module.graph.nodes):
         if node.op == "call_function" and node.target in decomposed_operators():
             _inline_decomposition(module, node)
@@ -237,7 +250,7 @@ def _module_for_converters(
         describe_value(node)
     with weights_stay_quantized():
         lowered_module: GraphModule = post_lowering(module, settings)
-    return lowered_module
+    return lowered_module, aliases
 
 
 def _inline_decomposition(module: GraphModule, node: Node) -> None:

@@ -34,6 +34,7 @@ from trt_et.builders.weights_file import StoredTensor, WeightsWriter, read_weigh
 from trt_et.engine_info import Binding
 from trt_et.errors import BuilderError
 from trt_et.lowering import LoweredPartition, ProfileShapes
+from trt_et.state_updates import StateUpdate
 
 __all__ = ["BuildResult", "PortableRequest", "build_portable", "pack_request", "unpack_request"]
 
@@ -62,6 +63,7 @@ class PortableRequest:
         outputs: Likewise.
         names: Likewise.
         profiles: Likewise.
+        updates: Likewise.
         weights: The file that holds the weights.
         state: The program's state dictionary in that file.
         constants: Its other constants.
@@ -80,6 +82,7 @@ class PortableRequest:
     outputs: tuple[Binding, ...] = field(repr=False)
     names: Mapping[str, str] = field(repr=False)
     profiles: tuple[ProfileShapes, ...] = field(repr=False)
+    updates: tuple[StateUpdate, ...] = field(repr=False)
     weights: str
     state: Mapping[str, StoredTensor] = field(repr=False)
     constants: Mapping[str, StoredTensor] = field(repr=False)
@@ -152,6 +155,7 @@ def pack_request(
         outputs=request.lowered.outputs,
         names=dict(request.lowered.names),
         profiles=request.lowered.profiles,
+        updates=request.lowered.updates,
         weights=str(weights.path),
         state=state,
         constants=constants,
@@ -174,7 +178,12 @@ def unpack_request(request: PortableRequest) -> BuildRequest:
     program._state_dict = read_weights(Path(request.weights), request.state)
     program._constants = {**read_weights(Path(request.weights), request.constants)}
     lowered = LoweredPartition(
-        program, request.inputs, request.outputs, request.names, profiles=request.profiles
+        program,
+        request.inputs,
+        request.outputs,
+        request.names,
+        profiles=request.profiles,
+        updates=request.updates,
     )
     return BuildRequest(
         request.partition,

@@ -6,6 +6,7 @@ import torch
 
 from trt_et.blob_writer import BlobWriter
 from trt_et.builders.host import target_platform
+from trt_et.builders.in_place import built_in_place_or_not
 from trt_et.builders.libraries import fingerprint_of, has_foreign_converters
 from trt_et.builders.network import build_network
 from trt_et.builders.protocol import BuildRequest
@@ -48,6 +49,9 @@ class TensorRTBuilder:
             raise OptionError(
                 f"TensorRT builds for the GPU at hand ({own}), not for {', '.join(wanted)}"
             )
+        return built_in_place_or_not(lambda asked: self._build(asked, own), request)
+
+    def _build(self, request: BuildRequest, own: str) -> bytes:
         with torch.cuda.device(request.device_id):
             network = build_network(request)
             info = EngineInfo(
@@ -56,9 +60,10 @@ class TensorRTBuilder:
                 builder=self.name,
                 library_version=str(network.trt.__version__),
                 compute_capabilities=(own,),
-                gpu_name=properties.name,
+                gpu_name=torch.cuda.get_device_properties(request.device_id).name,
                 hardware_compatible=bool(request.options.settings.get("hardware_compatible")),
                 target_platform=target_platform(),
+                aliases=network.aliases,
             )
             timings = _timings(request, info)
             timings.load(network.config)

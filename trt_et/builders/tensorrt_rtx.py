@@ -6,6 +6,7 @@ from typing import Any
 
 from trt_et.blob_writer import BlobWriter
 from trt_et.builders.host import target_platform
+from trt_et.builders.in_place import built_in_place_or_not
 from trt_et.builders.libraries import fingerprint_of, has_foreign_converters
 from trt_et.builders.network import Network, build_network
 from trt_et.builders.protocol import BuildRequest
@@ -32,6 +33,9 @@ class TensorRTRTXBuilder:
 
     def build(self, request: BuildRequest) -> bytes:
         """See :meth:`trt_et.builders.EngineBuilder.build`."""
+        return built_in_place_or_not(self._build, request)
+
+    def _build(self, request: BuildRequest) -> bytes:
         network = build_network(request, [add_bias_behind_split, dequantize_before_convolution])
         capabilities = request.options.compute_capabilities
         if not capabilities and any(map(is_fp8, request.lowered.program.graph.nodes)):
@@ -46,6 +50,7 @@ class TensorRTRTXBuilder:
             compute_capabilities=capabilities,
             hardware_compatible=True,
             target_platform=target_platform(),
+            aliases=network.aliases,
         )
         with BlobWriter(info) as writer:
             network.serialize(request.partition, writer.write, request.monitor)

@@ -90,8 +90,30 @@ struct Run {
       }
       if (const int code = check(i)) return code;
     }
-    for (const Layer& layer : plan->layers) apply(layer);
+    for (const Tensor& tensor : plan->tensors) {
+      // TensorRT demands it of whoever runs the engine.
+      if (!tensor.alias.empty() &&
+          addresses[plan->find(tensor.name)] != addresses[plan->find(tensor.alias)]) {
+        return 1;
+      }
+    }
+    for (const Layer& layer : plan->layers) {
+      layer.kind == "write" ? write(layer) : apply(layer);
+    }
     return 0;
+  }
+
+  void write(const Layer& layer) {
+    const Dims &cache = shapes[layer.output], &rows = shapes[layer.first];
+    const int64_t at = *static_cast<const int64_t*>(addresses[layer.second]);
+    const int64_t length = cache.d[2], count = rows.d[2], width = cache.d[3];
+    if (at < 0 || at + count > length) return;
+    auto* to = static_cast<float*>(addresses[layer.output]);
+    const auto* from = static_cast<const float*>(addresses[layer.first]);
+    for (int64_t head = 0; head < cache.d[0] * cache.d[1]; ++head) {
+      std::memcpy(to + (head * length + at) * width, from + head * count * width,
+                  static_cast<size_t>(count * width) * sizeof(float));
+    }
   }
 
   void apply(const Layer& layer) {

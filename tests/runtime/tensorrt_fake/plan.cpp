@@ -58,7 +58,7 @@ bool parse_line(const std::string& line, Plan* plan) {
   }
   if (first == plan->tensors.size()) return false;
   Layer layer{kind, output, first, first, 0};
-  if (kind == "sum") layer.second = plan->find(c);
+  if (kind == "sum" || kind == "write") layer.second = plan->find(c);
   if (kind == "scale" || kind == "shift") layer.value = std::stof(c);
   plan->layers.push_back(layer);
   return layer.second < plan->tensors.size();

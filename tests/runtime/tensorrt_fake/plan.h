@@ -13,6 +13,8 @@
 //   shift y x 1                    y = x + 1
 //   sum y x z                      y = x + z
 //   relu y x
+//   write y x at                   rows x [b,h,n,w] into y [b,h,s,w], which has the memory of its
+//                                  alias, from row at[0] (int64) on; none where they do not fit
 #pragma once
 
 #include <NvInferRuntime.h>

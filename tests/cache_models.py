@@ -1,0 +1,63 @@
+"""Models with KV caches: what may be updated in place, and what must not be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from trt_et import TensorRTPartitioner
+from trt_et.builders import BuildRequest
+from trt_et.builders.reference import ReferenceBuilder
+
+BATCH, HEADS, LENGTH, WIDTH = 2, 3, 8, 4
+SHAPE = (BATCH, HEADS, LENGTH, WIDTH)
+
+
+class Cache(nn.Module):
+    """Writes rows with a function of (cache, position, rows), and returns what reads the cache."""
+
+    def __init__(
+        self,
+        write: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any],
+        shape: tuple[int, ...] = SHAPE,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.write = write
+        count = torch.Size(shape).numel()
+        self.register_buffer("cache", torch.arange(count).reshape(shape).to(dtype))
+
+    def forward(self, position: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        self.write(self.cache, position, rows)
+        return self.cache * 2
+
+
+class Recorder:
+    """The reference builder; keeps what it was asked for."""
+
+    name = "recorder"
+
+    def __init__(self) -> None:
+        self.requests: list[BuildRequest] = []
+
+    def build(self, request: BuildRequest) -> bytes:
+        self.requests.append(request)
+        return ReferenceBuilder().build(request)
+
+
+def recorded(
+    model: nn.Module, inputs: tuple[torch.Tensor, ...], **options: Any
+) -> tuple[list[BuildRequest], bytes]:
+    """What is asked of a builder for a model, and the program that it makes."""
+    from executorch.exir import to_edge_transform_and_lower
+
+    recorder = Recorder()
+    dynamic, strict = options.pop("dynamic_shapes", None), options.pop("strict", False)
+    with torch.no_grad():
+        program = torch.export.export(model.eval(), inputs, dynamic_shapes=dynamic, strict=strict)
+        partitioner = TensorRTPartitioner(builder=recorder, progress=False, **options)
+        manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
+        return recorder.requests, bytes(manager.to_executorch().buffer)

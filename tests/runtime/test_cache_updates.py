@@ -1,0 +1,132 @@
+"""A KV cache that an engine writes in place: through the native runtime, call after call.
+
+The engine is the fake's, which demands what TensorRT does: that the new value has the memory of the
+old one. What it computes is taken from the partition, as builders recognise it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.passes import MemoryPlanningPass
+
+from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
+from trt_et.builders.cache_updates import update_in_place
+from trt_et.builders.network import unlift
+from trt_et.engine_info import EngineInfo, encode_blob
+
+SHAPE = (1, 2, 16, 8)
+CALLS = [(torch.tensor([at]), torch.randn(1, 2, 1, 8)) for at in (3, 4, 15, 4, 0, 7)]
+
+
+class Cached(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(SHAPE))
+
+    def forward(self, position: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        self.cache.index_copy_(2, position, rows)
+        return self.cache * 2
+
+
+class ReadOnTheCpu(Cached):
+    """The new value leaves the engine twice: into the buffer, and to an operator on the CPU."""
+
+    def forward(self, position: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        super().forward(position, rows)
+        return torch.sinh(self.cache)
+
+
+class CacheBuilder:
+    """Builds an engine of the fake that writes rows into the cache, and may return twice that."""
+
+    name = "tensorrt"
+
+    def build(self, request: Any) -> bytes:
+        lowered = request.lowered
+        module = unlift(lowered.program)
+        aliases = update_in_place(module, lowered.updates)
+        text = "fake\nweights 1024\nscratch 256\n"
+        for binding in lowered.bindings:
+            kind = "input" if binding.is_input else "output"
+            text += f"{kind} {binding.name} {binding.dtype} {','.join(map(str, binding.shape))}\n"
+        (alias,) = aliases
+        rows = next(b.name for b in lowered.inputs if b.dtype == "float32" and b.shape[2] == 1)
+        position = next(b.name for b in lowered.inputs if b.dtype == "int64")
+        text += f"alias {alias.output} {alias.input}\n"
+        text += f"write {alias.output} {rows} {position}\n"
+        for binding in lowered.outputs:
+            if binding.name != alias.output:
+                text += f"scale {binding.name} {alias.output} 2\n"
+        info = EngineInfo(lowered.bindings, request.device_id, self.name, "11.7.3", aliases=aliases)
+        return encode_blob(text.encode(), info)
+
+
+def export(model: torch.nn.Module, planning: MemoryPlanningPass, *, host: bool = False) -> bytes:
+    specs = [CompileSpec("target_device", b"cpu")] if host else []
+    with torch.no_grad():
+        manager = to_edge_transform_and_lower(
+            torch.export.export(model, CALLS[0]),
+            partitioner=[
+                TensorRTPartitioner(specs, builder=CacheBuilder(), excluded_ops=["aten.sinh"])
+            ],
+        )
+        return bytes(
+            manager.to_executorch(
+                ExecutorchBackendConfig(
+                    memory_planning_pass=planning, enable_non_cpu_memory_planning=not host
+                )
+            ).buffer
+        )
+
+
+@pytest.fixture(scope="module")
+def results(
+    tmp_path_factory: pytest.TempPathFactory,
+    stock: Callable[..., dict[str, Any]],
+    fake_tensorrt: dict[str, str],
+) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("caches")
+    programs = {
+        "on the GPU": export(Cached(), TensorRTMemoryPlanningPass()),
+        "copied": export(Cached(), MemoryPlanningPass()),
+        "on the host": export(Cached(), MemoryPlanningPass(), host=True),
+        "read on the CPU": export(ReadOnTheCpu(), TensorRTMemoryPlanningPass()),
+        "read on the CPU, copied": export(ReadOnTheCpu(), MemoryPlanningPass()),
+    }
+    jobs = []
+    for index, pte in enumerate(programs.values()):
+        path = folder / f"{index}.pte"
+        path.write_bytes(pte)
+        jobs.append({"program": str(path), "calls": CALLS})
+    facts = stock(*jobs, TRT_ET_CUDA="simulated:2", **fake_tensorrt)
+    return dict(zip(programs, facts["results"], strict=True))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["on the GPU", "copied", "on the host", "read on the CPU", "read on the CPU, copied"],
+)
+def test_every_call_sees_the_rows_of_those_before(results: dict[str, Any], name: str) -> None:
+    result = results[name]
+    assert "error" not in result, result
+    model = ReadOnTheCpu() if "CPU" in name else Cached()
+    for call, (found,) in zip(CALLS, result["every"], strict=True):
+        torch.testing.assert_close(found, model(*call))
+
+
+def test_nothing_of_a_cache_on_its_gpu_is_copied(results: dict[str, Any]) -> None:
+    def copied(name: str) -> dict[str, int]:
+        before, after = results[name]["before"], results[name]["after"]
+        return {key: after[key] - before[key] for key in ("bytes_h2d", "bytes_d2h", "bytes_d2d")}
+
+    position, rows = CALLS[0]
+    given = position.nbytes + rows.nbytes
+    cache = torch.zeros(SHAPE).nbytes
+    assert copied("on the GPU") == {"bytes_h2d": given, "bytes_d2h": cache, "bytes_d2d": 0}
+    assert copied("copied")["bytes_h2d"] == given + cache

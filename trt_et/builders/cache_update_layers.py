@@ -1,0 +1,79 @@
+"""Updates of KV caches as TensorRT's own layer, which works in place.
+
+Imported only where Torch-TensorRT is loaded already (see ``network.py``), which has no converter
+that makes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import tensorrt as trt
+from torch.fx import Node
+from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
+
+from trt_et.engine_info import Alias
+from trt_et.errors import BuilderError
+
+__all__ = ["add_cache_update", "check_cache_updates", "has_cache_update_layer"]
+
+
+def has_cache_update_layer() -> bool:
+    """Whether this TensorRT has the layer: 10.15 or later, and TensorRT-RTX 1.5."""
+    return hasattr(trt.INetworkDefinition, "add_kv_cache_update")
+
+
+def add_cache_update(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layer of one ``write_rows`` (``cache_updates.py``).
+
+    Args:
+        ctx: Torch-TensorRT's ``ConversionContext``.
+        node: The call.
+        args: The cache, an input of the network; the rows; the first position in each batch, int32.
+        kwargs: Nothing.
+
+    Returns:
+        TensorRT's tensor, which has the cache's memory.
+
+    Raises:
+        BuilderError: TensorRT refuses.
+    """
+    cache, rows, starts = (
+        get_trt_tensor(ctx, argument, f"{node.name}_{what}")
+        for what, argument in zip(("cache", "rows", "starts"), args, strict=True)
+    )
+    layer = ctx.net.add_kv_cache_update(cache, rows, starts, trt.KVCacheMode.LINEAR)
+    if layer is None:
+        raise BuilderError(f"TensorRT {trt.__version__} makes no cache update of {node.name}")
+    layer.name = f"cache_update_{node.name}"
+    return layer.get_output(0)
+
+
+def check_cache_updates(network: Any, aliases: Collection[Alias]) -> None:  # noqa: ANN401
+    """Make sure that a network writes those inputs in place that it says, and no others.
+
+    A release of Torch-TensorRT that makes such layers by itself does not know whether the program
+    needs the old value.
+
+    Args:
+        network: ``trt.INetworkDefinition``.
+        aliases: What is said of it.
+
+    Raises:
+        BuilderError: They differ.
+    """
+    if not has_cache_update_layer():
+        return
+    layers = (network.get_layer(index) for index in range(network.num_layers))
+    found = {
+        (layer.get_output(0).name, layer.get_input(0).name)
+        for layer in layers
+        if layer.type == trt.LayerType.KV_CACHE_UPDATE
+    }
+    said = {(alias.output, alias.input) for alias in aliases}
+    if found != said:
+        raise BuilderError(
+            f"the network updates {sorted(found)} in place; expected {sorted(said)}. Is "
+            "Torch-TensorRT newer than this package knows?"
+        )

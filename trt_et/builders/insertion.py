@@ -1,0 +1,28 @@
+"""Calls put into a graph, with what they give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+__all__ = ["insert_call"]
+
+
+def insert_call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:  # noqa: ANN401
+    """Insert a call in front of a node, its ``val`` computed from those of its arguments.
+
+    Args:
+        before: A node whose value is a fake tensor.
+        target: The operator.
+        args: Its arguments.
+        kwargs: Likewise; no nodes.
+    """
+    graph = before.graph
+    with graph.inserting_before(before):
+        node = graph.call_function(target, args, kwargs)
+    with before.meta["val"].fake_mode:
+        values = torch.fx.map_arg(args, lambda argument: argument.meta["val"])
+        node.meta["val"] = target(*values, **kwargs)
+    return node

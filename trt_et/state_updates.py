@@ -1,0 +1,69 @@
+"""Which mutated buffers one partition may write in place, as far as the whole program can tell.
+
+An engine that updates a buffer in place (a KV cache) destroys its old value. That is right only
+where nothing else reads the old value: no other partition, whenever it runs, no operator on the
+CPU, no branch, and not the caller. Whether the partition itself can do it is the builder's matter
+(``trt_et/builders/cache_updates.py``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
+from torch.fx import Node
+
+__all__ = ["StateUpdate", "state_updates"]
+
+
+@dataclass(frozen=True)
+class StateUpdate:
+    """A buffer whose old value only one partition reads, and the output that is its new value.
+
+    Attributes:
+        buffer: The input: a placeholder's name in the program, a binding's in a partition.
+        value: The output: a node's name in the program, a binding's in a partition.
+        counts_from_zero: Whether eager takes no negative positions. ``index_copy`` refuses them,
+            ``index_put``, which it has become in the Edge dialect, counts them from the end.
+    """
+
+    buffer: str
+    value: str
+    counts_from_zero: bool = False
+
+
+def state_updates(
+    program: ExportedProgram, partitions: Sequence[Collection[Node]]
+) -> list[tuple[StateUpdate, ...]]:
+    """The buffers of a program that each of its partitions may write in place.
+
+    Args:
+        program: Edge dialect; not changed.
+        partitions: The nodes of each. One in a branch gets none: a buffer is an argument there.
+    """
+    home = {node: index for index, nodes in enumerate(partitions) for node in nodes}
+    signature = program.graph_signature
+    by_name = {node.name: node for node in program.graph.nodes}
+    names = {target: name for name, target in signature.inputs_to_buffers.items()}
+    uses = Counter(str(getattr(spec.arg, "name", "")) for spec in signature.output_specs)
+    found: list[list[StateUpdate]] = [[] for _ in partitions]
+    for spec in signature.output_specs:
+        if spec.kind is not OutputKind.BUFFER_MUTATION:
+            continue
+        buffer = by_name.get(names.get(str(spec.target), ""))
+        value = by_name.get(spec.arg.name)
+        if (
+            buffer is not None
+            and value in home
+            # Once: two buffers with one new value, or one that is also returned, are left alone.
+            and uses[spec.arg.name] == 1
+            and buffer.users
+            and all(home.get(user) == home[value] for user in buffer.users)
+        ):
+            # By name: where lowering copies a graph, this is a copy of the operator.
+            copied = str(value.meta.get("original_aten")) == "aten.index_copy.default"
+            found[home[value]].append(StateUpdate(buffer.name, value.name, copied))
+    return [tuple(updates) for updates in found]
