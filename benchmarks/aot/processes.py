@@ -15,6 +15,12 @@ from typing import Any
 Result = dict[str, Any]
 Task = tuple[str, dict[str, Any]]
 ROOT = Path(__file__).parents[2]
+# Bytecode is kept, as that of an installed package is.
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "PYTHONWARNINGS": "ignore",
+    "PYTHONDONTWRITEBYTECODE": "",
+}
 
 
 def run(task: Task) -> Result:
@@ -35,7 +41,7 @@ def run(task: Task) -> Result:
                 result.name,
             ],
             cwd=ROOT,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"},
+            env=os.environ | _ENVIRONMENT,
             capture_output=True,
             text=True,
             check=False,
