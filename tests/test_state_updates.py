@@ -16,6 +16,7 @@ from trt_et import TensorRTPartitioner
 from trt_et.builders.cache_updates import update_in_place
 from trt_et.builders.network import unlift
 from trt_et.errors import OptionError
+from trt_et.state_updates import state_updates
 
 SHAPE = (1, 2, 8, 4)
 ONE, ROWS = torch.tensor([5]), torch.randn(1, 2, 1, 4)
@@ -196,6 +197,17 @@ def test_a_buffer_that_something_else_needs_is_not_written_in_place(model):
 @pytest.mark.parametrize("model", [OfTheCaller(), ArgumentWrittenInPlace()])
 def test_what_the_caller_passes_is_not_written_in_place(model):
     assert updates(model, ONE, torch.zeros(SHAPE)) == 0
+
+
+def test_an_argument_with_the_name_of_a_buffer_is_not_taken_for_it():
+    class SameName(Base):
+        def forward(self, position, cache):
+            write(cache, position, self.cache[:, :, :1])
+            return cache * 2
+
+    program = torch.export.export(SameName(), (ONE, torch.zeros(SHAPE))).run_decompositions({})
+    nodes = [node for node in program.graph.nodes if node.op == "call_function"]
+    assert state_updates(program, [nodes]) == [()]
 
 
 def test_positions_of_index_put_may_count_from_the_end():

@@ -242,8 +242,12 @@ def put_masked(cache, position, new):
     cache[:, :, torch.arange(LENGTH) == 3] = new
 
 
-def put_at_heads(cache, position, new):
-    cache[:, position[0:1] * 0 + 1, position] = new[:, 0]
+def put_at_head(cache, position, new):
+    cache[:, position * 0 + 1, position] = new[:, 0]
+
+
+def put_columns(cache, position, new):
+    cache[:, :, :, position] = new
 
 
 def copy_heads(cache, position, new):
@@ -302,6 +306,8 @@ NOT_A_RUN = {
     "a sum of runs": (put_sum_of_runs, ONE, rows(3)),
     "a run with a factor": (put_scaled_start, torch.tensor([1]), rows(3)),
     "a mask": (put_masked, ONE, rows()),
+    "positions of one head": (put_at_head, ONE, rows()),
+    "positions of columns": (put_columns, ONE - 3, COLUMN),
     "positions of heads": (copy_heads, ONE, LONG),
     "positions of batches": (copy_batches, ONE, LONG),
     "a slice of the last dimension": (slice_columns, ONE, COLUMN),
@@ -351,13 +357,18 @@ def test_positions_ahead_of_heads_are_left_as_they_are():
     assert aliases(requests) == []
 
 
-def test_rows_that_are_added_to_what_is_there_are_not_written_in_place():
-    """Torch-TensorRT's converter refuses them, so no partition has any; another might."""
+@pytest.mark.parametrize("case", ["added to what is there", "two indices"])
+def test_calls_that_no_partition_has_today_are_not_written_in_place(case):
+    """Torch-TensorRT's converter refuses the one, torch the other's rows; another might not."""
     (request,), _ = recorded(Cache(put), (ONE, rows()))
     module = unlift(request.lowered.program)
-    (node,) = (n for n in module.graph.nodes if n.target is aten.index_put.default)
-    node.args = (*node.args[:3], True)
     state_written_values(module)
+    (node,) = (n for n in module.graph.nodes if n.target is aten.index_put.default)
+    cache, (*_, index), values = node.args
+    node.args = {
+        "added to what is there": (cache, [None, None, index], values, True),
+        "two indices": (cache, [None, index, index], values),
+    }[case]
     assert update_in_place(module, request.lowered.updates) == ()
 
 
@@ -478,7 +489,7 @@ def test_what_a_user_did_is_not_tried_again(monkeypatch, error):
     assert len(tried) == 1
 
 
-def test_a_layer_that_nobody_asked_for_is_an_error():
+def test_a_layer_that_nobody_asked_for_is_an_error(monkeypatch):
     """A later Torch-TensorRT may make the layer by itself, whoever needs the old value."""
     (request,), _ = recorded(Cache(put), (ONE, rows()))
     made = network.build_network(request)
@@ -488,6 +499,14 @@ def test_a_layer_that_nobody_asked_for_is_an_error():
     for wrong in ((), (Alias("output1", made.aliases[0].input),)):
         with pytest.raises(BuilderError, match="in place; expected"):
             check_cache_updates(made.network, wrong)
+
+    def silently(module, updates):
+        update_in_place(module, updates)
+        return ()
+
+    monkeypatch.setattr(network, "update_in_place", silently)
+    with pytest.raises(BuilderError, match="in place; expected"):
+        network.build_network(request)
 
 
 # What is between the layer and the file.

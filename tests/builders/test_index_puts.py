@@ -8,6 +8,7 @@ from torch import nn
 from torch.export import Dim
 
 from tests.builders.test_rewrites import module_of
+from tests.cache_models import Cache
 from tests.lowering_helpers import blobs, lower
 from trt_et.builders.index_puts import state_written_values
 from trt_et.builders.network import unlift
@@ -62,6 +63,17 @@ def test_an_engine_is_built(case):
     dim, index, values = CASES[case]
     program = torch.export.export(Put(dim), (X, index, values))
     assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
+
+
+def test_a_cache_of_one_batch_is_built():
+    """``cache[:, :, position] = rows``, whose batch of 1 export drops: "Cannot broadcast"."""
+
+    def put(cache, position, rows):
+        cache[:, :, position] = rows
+
+    inputs = (ONE, torch.randn(1, 3, 1, 4))
+    program = torch.export.export(Cache(put, (1, 3, 8, 4)), inputs)
+    assert len(blobs(lower(program, builder="tensorrt_rtx", state_in_place=False))) == 1
 
 
 def test_other_calls_are_left_as_they_are():
