@@ -64,6 +64,11 @@ def test_a_channel_of_zeros_stays_zeros():
     assert torch.equal(fake_quantize(x * 0, amax[0], 8, 4), x * 0)
 
 
+def test_int_numbers_are_zeros_where_the_largest_one_was_zero():
+    found = fake_quantize(torch.tensor([1.0, -3.0]), torch.tensor(0.0), 8, 0, False, False)
+    assert torch.equal(found, torch.zeros(2))
+
+
 def test_the_operator_computes_it():
     x, amax = torch.randn(10), torch.tensor(2.0)
     assert torch.equal(FAKE_QUANTIZE(x, amax, 8, 4, False, False), fake_quantize(x, amax, 8, 4))

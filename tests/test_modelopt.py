@@ -70,6 +70,18 @@ class Dynamic(nn.Module):
         return self.linear(self.quantizer(x))
 
 
+class Once(nn.Module):
+    """One quantizer and a sum."""
+
+    def __init__(self, *how: int) -> None:
+        super().__init__()
+        self.how = how
+        self.register_buffer("amax", torch.ones(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.tensorrt.quantize_op(x, self.amax, *self.how) + 1
+
+
 def expected_of_chosen(x: torch.Tensor) -> torch.Tensor:
     return expected_fp8(x, torch.tensor(2.0)) * 2
 
@@ -118,6 +130,7 @@ def test_it_is_one_partition(name, kind):
     assert not report.left_out
     (partition,) = report.partitions
     assert OPERATOR in partition.operators
+    assert "aten::alias_copy.default" not in partition.operators  # Of detach().
     assert all(tensor.dtype is torch.float32 for tensor in partition.inputs + partition.outputs)
 
 
@@ -127,6 +140,12 @@ def test_it_is_one_partition(name, kind):
 def test_tensorrt_rtx_builds_it(name, kind):
     (blob,) = blobs(lower(program(name, KINDS[kind]), builder="tensorrt_rtx"))
     assert decode_blob(blob).info.builder == "tensorrt_rtx"
+
+
+@needs_rtx
+def test_tensorrt_rtx_builds_a_branch_where_the_range_is_an_input():
+    found = exported(Chosen(), (torch.full((3,), 0.3),))
+    assert len(blobs(lower(found, builder="tensorrt_rtx"))) == 3  # The condition has one too.
 
 
 @needs_rtx
@@ -189,6 +208,11 @@ def test_targets_without_fp8_get_float_engines():
     assert len(blobs(lower(program("mlp", FP8), **options))) == 1
 
 
+def test_an_operator_that_no_kernel_has_is_in_an_engine_however_small():
+    found = exported(Once(8, 4, False, False), (torch.rand(4),))
+    assert len(blobs(lower(found, min_block_size=1000))) == 1
+
+
 def refusals(caplog, found: torch.export.ExportedProgram, **options) -> str:
     with caplog.at_level(logging.WARNING, logger="trt_et"):
         TensorRTPartitioner(builder="reference", **options).explain(found)
@@ -221,15 +245,7 @@ def test_it_says_why_an_operator_is_computed_in_floats(caplog, case, reason):
     ],
 )
 def test_what_tensorrt_has_no_layer_for(caplog, arguments, reason):
-    class Once(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("amax", torch.ones(()))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.ops.tensorrt.quantize_op(x, self.amax, *arguments) + 1
-
-    text = refusals(caplog, exported(Once(), (torch.rand(4),)))
+    text = refusals(caplog, exported(Once(*arguments), (torch.rand(4),)))
     assert reason in text
     assert bool(text) == bool(reason)
 

@@ -51,13 +51,60 @@ def program(name: str, width: int = 64) -> torch.export.ExportedProgram:
         return torch.export.export(model, inputs)
 
 
-# A name, and options of the partitioner.
-CASES = {name: (name, {}) for name in CONFIGS} | {
-    "product excluded": ("int8 weights", {"excluded_ops": ["aten.mm"]}),
+class Shared(nn.Module):
+    """An int8 weight that is also summed up, which stays on the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.inputs = (torch.randn(4, 16),)
+        self.register_buffer("weight", torch.randint(-127, 127, (8, 16), dtype=torch.int8))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        weight = self.weight.t()
+        return x @ weight.to(torch.float32), weight.sum(0)
+
+
+class Returned(nn.Module):
+    """Returns what it quantizes."""
+
+    inputs = (torch.linspace(-1, 1, 64).reshape(4, 16),)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale, zero = torch.ops.torchao.choose_qparams_affine(
+            x, "SYMMETRIC", [1, x.shape[1]], torch.int8, -128, 127, 1e-7, None, torch.int8, True
+        )
+        return torch.ops.torchao.quantize_affine(
+            x, [1, x.shape[1]], scale, zero, torch.int8, -128, 127
+        )
+
+
+class Wrapping(Returned):
+    """Computes with int8 numbers, which begin anew behind 127."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (super().forward(x) + 100).to(torch.float32) * 2
+
+
+def excludes_casts(node: torch.fx.Node) -> bool:
+    return "_to_dim_order_copy" in str(node.target)
+
+
+# A model and its inputs, options of the partitioner, and how far it may be from eager.
+CASES = {
+    # A scale that differs in its last bit moves a number that is half way to the next one.
+    **{name: (lambda name=name: made(name), {}, 0.01) for name in DYNAMIC},
+    **{name: (lambda name=name: made(name), {}, 1e-5) for name in WEIGHTS_ONLY},
+    "product excluded": (lambda: made("int8 weights"), {"excluded_ops": ["aten.mm"]}, 1e-5),
     "cast excluded": (
-        "int4 weights in groups",
-        {"excluded_ops": [lambda node: "_to_dim_order_copy" in str(node.target)]},
+        lambda: made("int4 weights in groups"),
+        {"excluded_ops": [excludes_casts]},
+        1e-5,
     ),
+    **{
+        model.__name__: (lambda model=model: (model(), model().inputs), {}, limit)
+        for model, limit in ((Shared, 1e-5), (Returned, 1), (Wrapping, 2))
+    },
 }
 
 
@@ -65,11 +112,15 @@ CASES = {name: (name, {}) for name in CONFIGS} | {
 def folder(tmp_path_factory) -> Path:
     """Every case, lowered, and run in one process of the stock runtime."""
     folder = tmp_path_factory.mktemp("torchao")
-    for case, (name, options) in CASES.items():
-        model, inputs = made(name)
-        (folder / f"{case}.pte").write_bytes(lower(program(name), **options))
+    for case, (make, options, _) in CASES.items():
+        model, inputs = make()
+        with torch.no_grad():
+            pte = lower(torch.export.export(model, inputs), **options)
+            expected = model(*inputs)
+        (folder / f"{case}.pte").write_bytes(pte)
         torch.save(list(inputs), folder / f"{case}.inputs")
-        torch.save(model(*inputs).detach(), folder / f"{case}.expected")
+        results = list(expected) if isinstance(expected, tuple) else [expected]
+        torch.save(results, folder / f"{case}.expected")
     run_stock(folder, "simulated:1", *CASES)
     return folder
 
@@ -77,10 +128,11 @@ def folder(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("case", CASES)
 def test_it_runs_like_eager(folder, case):
     expected = torch.load(folder / f"{case}.expected")
-    # A scale that differs in its last bit moves a number that is half way to the next one.
-    tolerance = 0.01 if case in DYNAMIC else 1e-5
-    for (found,) in torch.load(folder / f"{case}.outputs"):
-        torch.testing.assert_close(found, expected, atol=tolerance, rtol=1e-5)
+    limit = CASES[case][2]
+    for found in torch.load(folder / f"{case}.outputs"):
+        assert [tensor.dtype for tensor in found] == [tensor.dtype for tensor in expected]
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one.double(), other.double(), atol=limit, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", WEIGHTS_ONLY)
@@ -91,7 +143,7 @@ def test_quantized_weights_are_in_one_engine(name):
 
 
 @needs_rtx
-@pytest.mark.parametrize("name", WEIGHTS_ONLY)
+@pytest.mark.parametrize("name", CONFIGS)
 def test_tensorrt_rtx_builds_it(name):
     assert blobs(lower(program(name), builder="tensorrt_rtx"))
 
@@ -121,35 +173,21 @@ def test_the_int8_weight_of_an_operator_that_stays_out_stays_out():
     assert "aten::permute_copy.default" in reasons
 
 
-class Shared(nn.Module):
-    """An int8 weight that is also summed up, which stays on the CPU."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.register_buffer("weight", torch.randint(-127, 127, (8, 16), dtype=torch.int8))
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        weight = self.weight.t()
-        return x @ weight.to(torch.float32), weight.sum(0)
-
-
-@pytest.mark.parametrize("builder", ["reference", pytest.param("tensorrt_rtx", marks=needs_rtx)])
-def test_an_int8_weight_leaves_no_engine(tmp_path, builder):
-    x = (torch.randn(4, 16),)
-    pte = lower(torch.export.export(Shared(), x), builder=builder)
+@needs_rtx
+def test_an_int8_weight_leaves_no_engine():
+    model = Shared()
+    pte = lower(torch.export.export(model, model.inputs), builder="tensorrt_rtx")
     assert len(blobs(pte)) == 1
-    if builder == "reference":
-        (tmp_path / "shared.pte").write_bytes(pte)
-        torch.save(list(x), tmp_path / "shared.inputs")
-        run_stock(tmp_path, "simulated:1", "shared")
-        for found in torch.load(tmp_path / "shared.outputs"):
-            torch.testing.assert_close(list(found), list(Shared()(*x)))
 
 
-def test_what_is_quantized_at_run_time_stays_on_the_cpu_with_the_reason():
-    report = plan(program("dynamic int8"))
-    reasons = {why for _, name, why in report.left_out if "_to_dim_order_copy" in name}
-    assert "TensorRT quantizes to torch.int8, but does not compute with it" in reasons
-    claimed = [op for partition in report.partitions for op in partition.operators]
-    assert claimed.count("aten::mm.default") == 2
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_what_is_quantized_at_run_time_is_computed_in_one_engine(name):
+    found = program(name)
+    before = found.graph_module.code
+    report = plan(found)
+    assert not report.left_out
+    (partition,) = report.partitions
+    assert partition.operators.count("aten::linear.default") + partition.operators.count(
+        "aten::mm.default"
+    ) == len([m for m in made(name)[0] if isinstance(m, nn.Linear)])
+    assert found.graph_module.code == before

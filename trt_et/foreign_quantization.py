@@ -12,16 +12,18 @@ import copy
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
-from torch.export.graph_signature import ExportGraphSignature
+from torch.export.graph_signature import ExportGraphSignature, OutputSpec
 from torch.fx import Graph, GraphModule, Node, map_arg
 
 from trt_et.builders import BuildOptions
 from trt_et.control_flow import Place, places
+from trt_et.dynamic_quantization import INT_MM, widen_quantized
 from trt_et.exclusions import Exclusions
 from trt_et.fake_quantize import FOREIGN_NAME, fake_quantize
 from trt_et.inlining import inline
@@ -78,11 +80,21 @@ class _Rewriting:
             self._rewrite(place)
         for reason, count in self._computed.items():
             _log.warning("%d quantize operators are computed in floats: %s", count, reason)
-        signature = ExportGraphSignature(
-            input_specs=self._specs, output_specs=list(self._program.graph_signature.output_specs)
-        )
+        signature = ExportGraphSignature(input_specs=self._specs, output_specs=self._outputs())
         constants = {**self._program.constants, **self._new}
         return self._program._update(self._module, signature, constants=constants)
+
+    def _outputs(self) -> list[OutputSpec]:
+        """Those of the signature, which knows nodes by name, with the names of what is new."""
+        results = self._module.graph.output_node().args[0]
+        return [
+            replace(spec, arg=replace(spec.arg, name=node.name)) if isinstance(node, Node) else spec
+            for spec, node in zip(
+                self._program.graph_signature.output_specs,
+                results,  # type: ignore[arg-type]
+                strict=True,
+            )
+        ]
 
     def _rewrite(self, place: Place) -> None:
         weights: _Weights = {} if place.path else self._weights
@@ -96,10 +108,12 @@ class _Rewriting:
                 self._fold(node)
             else:
                 inline(place.module, node, fake_quantize)
+        if any(map(_has_rule, place.graph.nodes)):
+            widen_quantized(place.graph, known)
         for node in list(place.graph.nodes):
             if _is_fake(node):
                 _reach_the_weight(node)
-            elif _dequantizes_fp8(node) and node in known:
+            elif node in known and (_dequantizes_fp8(node) or _adds_up_int8(node)):
                 self._fold(node)
             elif _has_rule(node):
                 inline(place.module, node, _RULES[node.target._schema.name])
@@ -178,6 +192,16 @@ def _dequantizes_fp8(node: Node) -> bool:
     )
 
 
+def _adds_up_int8(node: Node) -> bool:
+    """Whether a node makes wide sums of int8 numbers, which TensorRT does not compute with."""
+    value = node.meta.get("val")
+    return (
+        node.target is aten.sum.dim_IntList
+        and isinstance(value, torch.Tensor)
+        and node.all_input_nodes[0].meta["val"].dtype is torch.int8
+    )
+
+
 def _is_8bit_float(node: Node) -> bool:
     return getattr(node.meta.get("val"), "dtype", None) in _FP8
 
@@ -248,7 +272,7 @@ def _decomposed(name: str) -> Callable[..., Any]:
 
 
 def _rules() -> Iterator[tuple[str, Callable[..., Any]]]:
-    yield "aten::_int_mm", _int_mm
+    yield INT_MM._schema.name, _int_mm
     for name in ("choose_qparams_affine", "quantize_affine", "dequantize_affine"):
         yield f"torchao::{name}", _decomposed(name)
 
