@@ -95,7 +95,7 @@ def bert() -> Case:
         (({0: batch, 1: length}, {0: batch, 1: length}),),
         ((_tokens(1, 33), torch.ones(1, 33, dtype=torch.long)),),
         # Torch-TensorRT's gather takes no dynamic shapes.
-        left=("aten::gather.default", "aten::expand_copy.default"),
+        left=("aten::gather.default", "aten::expand_copy.default", "aten::slice_copy.Tensor"),
     )
 
 

@@ -637,7 +637,7 @@ def gcn() -> Case:
         Gcn(),
         (torch.randn(6, 4), torch.randint(0, 6, (2, 10))),
         partitions=2,
-        left=("aten::index_put.default",),
+        left=("aten::index_put.default", "aten::select_copy.int"),
     )
 
 
