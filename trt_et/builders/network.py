@@ -22,6 +22,7 @@ from trt_et.builders.cache_updates import update_in_place
 from trt_et.builders.converters import decompose, decomposed_operators, make_settings
 from trt_et.builders.index_puts import state_written_values
 from trt_et.builders.monitor import BuildMonitor, interruptible
+from trt_et.builders.negative_indices import count_from_zero
 from trt_et.builders.protocol import BuildRequest
 from trt_et.builders.quantize_rewrites import keep_weights_int8, split_fake_quantize
 from trt_et.builders.reshapes import state_known_sizes
@@ -244,7 +245,8 @@ def _module_for_converters(
         if node.op == "call_function" and node.target in decomposed_operators():
             _inline_decomposition(module, node)
     module.recompile()
-    for rewrite in (state_known_sizes, keep_weights_int8, split_fake_quantize, *rewrites):
+    ours = (count_from_zero, state_known_sizes, keep_weights_int8, split_fake_quantize)
+    for rewrite in (*ours, *rewrites):
         rewrite(module)
     for node in module.graph.nodes:
         describe_value(node)
