@@ -74,6 +74,7 @@ def quantize(
     symmetric: bool = True,
     per_channel: bool = True,
     dynamic: bool = False,
+    fp8: bool = False,
 ) -> torch.export.ExportedProgram:
     """A quantized program.
 
@@ -83,6 +84,7 @@ def quantize(
         symmetric: Whether zero points of activations are 0; those of weights are.
         per_channel: Whether weights have a scale for each channel.
         dynamic: Whether activations get their scales when the program runs.
+        fp8: Whether it is 8-bit floats that activations and weights are quantized to.
     """
     config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
     if symmetric and not dynamic:
@@ -94,6 +96,15 @@ def quantize(
             qscheme=torch.per_tensor_symmetric,
         )
         config = replace(config, input_activation=spec, output_activation=spec)
+    if fp8:
+        floats = QuantizationSpec(
+            torch.float8_e4m3fn,
+            MinMaxObserver.with_args(eps=2**-12),
+            quant_min=-448,
+            quant_max=448,
+            qscheme=torch.per_tensor_symmetric,
+        )
+        config = replace(config, input_activation=floats, output_activation=floats, weight=floats)
     exported = torch.export.export(model, inputs).module()
     prepared = prepare_pt2e(exported, XNNPACKQuantizer().set_global(config))
     for scale in (1.0, 0.5, -1.0):

@@ -90,7 +90,7 @@ def expected_of_chosen(x: torch.Tensor) -> torch.Tensor:
 CASES = {
     "block-fp8": (lambda: made("block", FP8), {}),
     "residual-fp8": (lambda: made("residual", FP8), {}),
-    "residual-int8": (lambda: made("residual", INT8), {}),
+    "mlp-int8": (lambda: made("mlp", INT8), {}),
     "weights of 4 bits": (lambda: made("mlp", (4, 0), input_bits=INT8), {}),
     "old target": (lambda: made("mlp", FP8), {"compute_capabilities": ["8.6", "12.0"]}),
     "linear excluded": (lambda: made("mlp", FP8), {"excluded_ops": ["aten.linear"]}),

@@ -19,7 +19,7 @@ from torchao.quantization import (
 from torchao.quantization.granularity import PerGroup
 
 from tests.lowering_helpers import blobs, lower
-from tests.quantized_models import Mlp
+from tests.quantized_models import Mlp, quantize
 from tests.test_end_to_end import run_stock
 from tests.test_quantized import Network, needs_rtx, plan
 from trt_et import TensorRTPartitioner
@@ -86,6 +86,13 @@ class Wrapping(Returned):
         return (super().forward(x) + 100).to(torch.float32) * 2
 
 
+@cache
+def made_by_pt2e() -> tuple[nn.Module, tuple[torch.Tensor]]:
+    torch.manual_seed(0)
+    inputs = (torch.randn(4, 16),)
+    return quantize(Mlp().eval(), inputs, fp8=True).module(), inputs
+
+
 def excludes_casts(node: torch.fx.Node) -> bool:
     return "_to_dim_order_copy" in str(node.target)
 
@@ -95,6 +102,7 @@ CASES = {
     # A scale that differs in its last bit moves a number that is half way to the next one.
     **{name: (lambda name=name: made(name), {}, 0.01) for name in DYNAMIC},
     **{name: (lambda name=name: made(name), {}, 1e-5) for name in WEIGHTS_ONLY},
+    "fp8 by PT2E": (made_by_pt2e, {}, 1e-5),
     "product excluded": (lambda: made("int8 weights"), {"excluded_ops": ["aten.mm"]}, 1e-5),
     "cast excluded": (
         lambda: made("int4 weights in groups"),
@@ -191,3 +199,17 @@ def test_what_is_quantized_at_run_time_is_computed_in_one_engine(name):
         "aten::mm.default"
     ) == len([m for m in made(name)[0] if isinstance(m, nn.Linear)])
     assert found.graph_module.code == before
+
+
+def test_fp8_by_pt2e_is_computed_in_one_engine_and_says_so(caplog):
+    model, inputs = made_by_pt2e()
+    report = plan(torch.export.export(model, inputs))
+    assert not report.left_out
+    assert len(report.partitions) == 1
+    assert "3 quantize operators are computed in floats: PT2E rounds to whole" in caplog.text
+
+
+@needs_rtx
+def test_tensorrt_rtx_builds_fp8_by_pt2e():
+    model, inputs = made_by_pt2e()
+    assert blobs(lower(torch.export.export(model, inputs), builder="tensorrt_rtx"))

@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-__all__ = ["FAKE_QUANTIZE", "FOREIGN_NAME", "FP8_LIMIT", "fake_quantize", "limits"]
+__all__ = [
+    "FAKE_QUANTIZE",
+    "FOREIGN_NAME",
+    "FP8_LIMIT",
+    "fake_quantize",
+    "limits",
+    "round_to_fp8",
+]
 
 FOREIGN_NAME: Final = "tensorrt::quantize_op"
 """What modelopt calls it."""
@@ -59,13 +66,13 @@ def fake_quantize(
     is_zero = largest <= _TINY
     scale = high / torch.where(is_zero, 1.0, largest)
     if exponent_bits:
-        rounded = _rounded_to_fp8(torch.clamp(wide * scale, low, high))
+        rounded = round_to_fp8(torch.clamp(wide * scale, low, high))
         return (rounded * (1 / scale)).to(x.dtype)
     rounded = torch.clamp(torch.round(wide * torch.where(is_zero, 0.0, scale)), low, high)
     return (rounded / scale).to(x.dtype)
 
 
-def _rounded_to_fp8(x: Tensor) -> Tensor:
+def round_to_fp8(x: Tensor) -> Tensor:
     """The nearest numbers of e4m3, halves to even ones, in float32: the same as a cast and back.
 
     Veltkamp's splitting keeps the first four of a number's bits.

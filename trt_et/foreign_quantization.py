@@ -26,6 +26,7 @@ from trt_et.control_flow import Place, places
 from trt_et.dynamic_quantization import INT_MM, widen_quantized
 from trt_et.exclusions import Exclusions
 from trt_et.fake_quantize import FOREIGN_NAME, fake_quantize
+from trt_et.fp8_pairs import compute_in_floats, quantizes_to_fp8
 from trt_et.inlining import inline
 from trt_et.operator_support import OperatorSupport
 from trt_et.program_constants import add_constant, constant_values
@@ -39,6 +40,7 @@ _log = logging.getLogger(__name__)
 _Weights = Mapping[str, torch.Tensor]  # By placeholder name.
 _FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
 _FP8: Final = (torch.float8_e4m3fn, torch.float8_e5m2)
+_ROUNDS: Final = "PT2E rounds to whole numbers before it makes fp8 of them, TensorRT does not"
 _TARGET: Final = "_trt_et_float_weight_{}"
 
 
@@ -53,7 +55,7 @@ def take_quantizers(
         options: Of the engines; older GPUs among their targets have no 8-bit floats.
     """
     everywhere = [node for place in places(program.graph_module) for node in place.graph.nodes]
-    if not any(_is_fake(node) or _has_rule(node) or _dequantizes_fp8(node) for node in everywhere):
+    if not any(_is_foreign(node) for node in everywhere):
         return program
     rewriting = _Rewriting(program, exclusions, options)
     return rewriting.result()
@@ -108,6 +110,9 @@ class _Rewriting:
                 self._fold(node)
             else:
                 inline(place.module, node, fake_quantize)
+        pairs = compute_in_floats(place.module)
+        if pairs:
+            self._computed[_ROUNDS] += pairs
         if any(map(_has_rule, place.graph.nodes)):
             widen_quantized(place.graph, known)
         for node in list(place.graph.nodes):
@@ -175,6 +180,10 @@ def _lowest(capabilities: tuple[str, ...]) -> tuple[int, int]:
 
 def _is_fake(node: Node) -> bool:
     return isinstance(node.target, OpOverload) and node.target._schema.name == FOREIGN_NAME
+
+
+def _is_foreign(node: Node) -> bool:
+    return _is_fake(node) or _has_rule(node) or _dequantizes_fp8(node) or quantizes_to_fp8(node)
 
 
 def _has_rule(node: Node) -> bool:
