@@ -1,0 +1,124 @@
+"""The container of an engine blob: header, offsets, checksum (``docs/blob.md``, "Layout")."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from trt_et.errors import BlobError
+
+__all__ = [
+    "CHECKSUM_SLICE",
+    "MAGIC",
+    "MAGIC_ALIASED_IO",
+    "MAGIC_REFERENCE",
+    "Container",
+    "open_container",
+    "pack_front",
+]
+
+MAGIC: Final = b"TR01"
+MAGIC_ALIASED_IO: Final = b"TR02"
+MAGIC_REFERENCE: Final = b"TRRF"
+
+_HEADER: Final = struct.Struct("<4sIIIQBBHI")
+_ALIGNMENT: Final = 16
+_CHECKSUM_NONE: Final = 0
+_CHECKSUM_CRC32C: Final = 1
+CHECKSUM_SLICE: Final = slice(_HEADER.size - 4, _HEADER.size)
+_MAX_METADATA: Final = 16 << 20
+
+
+@dataclass(frozen=True)
+class Container:
+    """A blob taken apart, its pieces views into it.
+
+    Attributes:
+        magic: The container's kind.
+        metadata: JSON.
+        engine: The engine.
+        has_checksum: Whether it carries a checksum.
+    """
+
+    magic: bytes
+    metadata: memoryview
+    engine: memoryview
+    has_checksum: bool
+
+
+def open_container(blob: bytes | bytearray | memoryview, *, verify: bool) -> Container:
+    """Take a blob apart; every offset and size in it is distrusted.
+
+    Args:
+        blob: The blob.
+        verify: Check the checksum, where there is one.
+
+    Raises:
+        BlobError: It is truncated, corrupt, or not an engine blob.
+    """
+    view = memoryview(blob).cast("B")
+    total = len(view)
+    if total < _HEADER.size:
+        raise BlobError(f"engine blob has {total} bytes; its header alone needs {_HEADER.size}")
+    magic, meta_at, meta_size, engine_at, engine_size, _, kind, zero, checksum = _HEADER.unpack(
+        view[: _HEADER.size]
+    )
+    if magic not in (MAGIC, MAGIC_ALIASED_IO, MAGIC_REFERENCE):
+        raise BlobError(f"not an engine blob: magic {magic!r}, expected TR01, TR02 or TRRF")
+    if meta_at < _HEADER.size or meta_at > total or meta_size > total - meta_at:
+        raise BlobError(f"metadata [{meta_at}, +{meta_size}] lies outside the blob of {total}")
+    if meta_size > _MAX_METADATA:
+        raise BlobError(f"metadata of {meta_size} bytes; at most {_MAX_METADATA} are allowed")
+    if engine_at % _ALIGNMENT or engine_at < meta_at + meta_size or engine_at > total:
+        raise BlobError(f"engine offset {engine_at} is misaligned, overlaps, or lies outside")
+    if engine_size > total - engine_at:
+        raise BlobError(f"engine [{engine_at}, +{engine_size}] lies outside the blob of {total}")
+    if kind not in (_CHECKSUM_NONE, _CHECKSUM_CRC32C) or zero:
+        raise BlobError(f"engine blob has checksum kind {kind}; known are 0 and 1")
+    if kind == _CHECKSUM_CRC32C:
+        if total - engine_at != engine_size:
+            raise BlobError(f"engine blob has {total - engine_at - engine_size} bytes too many")
+        if verify:
+            start = bytes(view[: _HEADER.size - 4]) + bytes(4)
+            found = _crc32c(start, view[_HEADER.size :])
+            if found != checksum:
+                raise BlobError(
+                    f"engine blob is corrupt: checksum {found:#010x}, expected {checksum:#010x}"
+                )
+    return Container(
+        magic=magic,
+        metadata=view[meta_at : meta_at + meta_size],
+        engine=view[engine_at : engine_at + engine_size],
+        has_checksum=kind == _CHECKSUM_CRC32C,
+    )
+
+
+def pack_front(magic: bytes, metadata: bytes, engine_size: int) -> bytearray:
+    """Header, metadata and padding; the checksum is zero, as it counts in itself.
+
+    Args:
+        magic: The container's kind.
+        metadata: JSON.
+        engine_size: In bytes.
+    """
+    end = _HEADER.size + len(metadata)
+    engine_offset = -(-end // _ALIGNMENT) * _ALIGNMENT
+    header = _HEADER.pack(
+        magic,
+        _HEADER.size,
+        len(metadata),
+        engine_offset,
+        engine_size,
+        1,
+        _CHECKSUM_CRC32C,
+        0,
+        0,
+    )
+    return bytearray(b"".join((header, metadata, bytes(engine_offset - end))))
+
+
+def _crc32c(start: bytes, rest: memoryview) -> int:
+    return int(crc32c(rest, crc32c(start)))
