@@ -5,6 +5,7 @@
 #                        mutants of engine blobs; FUZZ_MUTANTS=n for another number
 # make test-native-tsan  the C++ tests under the thread sanitizer
 # make coverage ExecuTorch's backend test suite on this backend, XNNPACK and portable; docs/coverage.*
+# make networks the same suite: each partition's TensorRT network, evaluated on the CPU, against eager
 # make zoo      every model of tests/zoo, not only those that CI takes
 # make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
 # make bench-aot         what exporting costs, next to its peers: benchmarks/results/aot.json; half an
@@ -29,7 +30,7 @@ NATIVE_BLOB := build/native/blob
 FUZZ_MUTANTS ?= 1000000
 JOBS ?= 2
 
-.PHONY: zoo bench-aot bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
+.PHONY: networks zoo bench-aot bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -90,6 +91,13 @@ coverage: $(INSTALLED)
 	    --numprocesses 2 --flows $$flow --results build/coverage/$$flow.json -q --no-header $(SUITE)/operators; \
 	done; true
 	$(BIN)/python -m tests.coverage.report build/coverage/*.json
+
+# No GPU, no engine: tests/network_evaluator says what a network stands for. A case that differs fails.
+networks: $(INSTALLED)
+	mkdir -p build/networks
+	OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR) $(BIN)/python -m pytest -p tests.coverage.plugin -p no:cacheprovider \
+	  --numprocesses 2 --flows trt_network --results build/networks/suite.json -q --no-header $(SUITE)/operators
+	$(BIN)/python -m tests.network_evaluator.summary build/networks/suite.json
 
 bench-runtime: $(INSTALLED)
 	$(call build-native,bench,trt_et_bench fake_nvinfer trt_et_tensorrt_11_fake, \

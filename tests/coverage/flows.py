@@ -1,7 +1,8 @@
 """Flows of this backend for ExecuTorch's backend test suite.
 
 ``trt_reference`` lowers, runs on a simulated GPU in the stock runtime and compares with eager;
-``trt_rtx`` lowers and builds real TensorRT-RTX engines.
+``trt_rtx`` lowers and builds real TensorRT-RTX engines; ``trt_network`` builds none and evaluates
+each partition's network on the CPU instead (tests/network_evaluator).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from executorch.backends.test.harness.stages import (
 from executorch.backends.test.suite.flow import TestFlow
 from executorch.exir import EdgeCompileConfig
 
+from tests.network_evaluator.comparison import ComparingBuilder, Verdict
 from trt_et import TensorRTPartitioner
 from trt_et.inspection import inspect_program
 
@@ -25,8 +27,13 @@ MADE: list[TensorRTPartitioner] = []
 """Partitioners since somebody last cleared this: their reports say why operators stay out."""
 
 
+VERDICTS: list[Verdict] = []
+"""What became of each network since somebody last cleared this."""
+
+
 def _partitioner(builder: str) -> TensorRTPartitioner:
-    MADE.append(TensorRTPartitioner(builder=builder))
+    chosen = ComparingBuilder(VERDICTS) if builder == "comparing" else builder
+    MADE.append(TensorRTPartitioner(builder=chosen))
     return MADE[-1]
 
 
@@ -76,7 +83,18 @@ class RTXTester(_Tester):
         return self
 
 
+class NetworkTester(_Tester):
+    builder = "comparing"
+
+    def run_method_and_compare_outputs(self, *_: Any, **__: Any) -> NetworkTester:
+        """Look at the verdicts instead: there is no engine."""
+        for verdict in VERDICTS:
+            assert verdict.outcome in ("equal", "not evaluated"), verdict
+        return self
+
+
 FLOWS = [
     TestFlow("trt_reference", backend="tensorrt", tester_factory=ReferenceTester),
     TestFlow("trt_rtx", backend="tensorrt", tester_factory=RTXTester),
+    TestFlow("trt_network", backend="tensorrt", tester_factory=NetworkTester),
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 from executorch.backends.test.suite import flow as suite_flow
 
-from tests.coverage.flows import FLOWS, MADE
+from tests.coverage.flows import FLOWS, MADE, VERDICTS
 from tests.torch_speed import collect_operators_once
 from trt_et.builders.vendor import torch_tensorrt
 from trt_et.report import PartitionReport
@@ -62,6 +63,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         return
     reports = [partitioner.report for partitioner in MADE]
     MADE.clear()
+    networks = [asdict(verdict) for verdict in VERDICTS]
+    VERDICTS.clear()
     single = len(reports) == len(runner._results)  # A report a result, in order.
     for index, record in enumerate(runner._results):
         entry = {
@@ -73,6 +76,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
             "reasons": _reasons(reports[index : index + 1] if single else reports),
             "error": str(record.error)[:500] if record.error else "",
         }
+        if networks and index == 0:  # A case's networks, once.
+            entry["networks"] = networks
         item.user_properties.append(("subtest", entry))
 
 

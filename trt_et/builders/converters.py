@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from difflib import get_close_matches
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch._ops import OpOverload
@@ -25,6 +25,22 @@ __all__ = [
     "make_refusal",
     "make_settings",
 ]
+
+# Above this, softplus is its argument as far as float32 can tell.
+_SOFTPLUS_THRESHOLD: Final = 15
+
+_NEAREST: Final = (
+    torch.ops.aten.upsample_nearest1d.vec,
+    torch.ops.aten.upsample_nearest2d.vec,
+    torch.ops.aten.upsample_nearest3d.vec,
+)
+_RESIZES_BY_FACTOR: Final = (
+    *_NEAREST,
+    torch.ops.aten.upsample_linear1d.vec,
+    torch.ops.aten.upsample_bilinear2d.vec,
+    torch.ops.aten.upsample_trilinear3d.vec,
+    torch.ops.aten.upsample_bicubic2d.vec,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -119,7 +135,37 @@ def make_refusal(options: BuildOptions) -> Callable[[Node], str | None]:
     return refusal
 
 
+def _known_wrong(node: Node) -> str | None:
+    """What a converter takes, and computes otherwise than torch."""
+    aten = torch.ops.aten
+    args: Any = node.args
+    if node.target is aten.convolution.default and args[6]:
+        paddings = zip(args[4], args[7], strict=False)
+        if any(isinstance(p, int) and isinstance(o, int) and o > p for p, o in paddings):
+            return "TensorRT pads no output of a transposed convolution beyond its padding"
+    if node.target is aten.softplus.default and len(args) > 2 and args[2] < _SOFTPLUS_THRESHOLD:
+        return "TensorRT's softplus has no threshold"
+    if node.target is aten.index_put.default and not _is_static(node):
+        given = [index for index in args[1] if index is not None]
+        if args[1][0] is None and len(given) > 1:
+            return "its indices lie behind a dimension, and sizes are dynamic"
+    if node.target in _RESIZES_BY_FACTOR and args[1] is None and not _is_static(node):
+        corners = node.target not in _NEAREST and args[2]
+        if not corners and any(not float(factor).is_integer() for factor in args[-1]):
+            return "it resizes dynamic sizes by a factor that is no whole number"
+    return None
+
+
+def _is_static(node: Node) -> bool:
+    values = (n.meta.get("val") for n in (node, *node.all_input_nodes))
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    return all(isinstance(size, int) for tensor in tensors for size in tensor.shape)
+
+
 def _refusal(registry: Any, node: Node) -> str | None:  # noqa: ANN401
+    wrong = _known_wrong(node)
+    if wrong is not None:
+        return wrong
     try:
         found = registry.get(node)
     except Exception as error:

@@ -14,7 +14,7 @@ def insert_call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:  
     """Insert a call in front of a node, its ``val`` computed from those of its arguments.
 
     Args:
-        before: A node whose value is a fake tensor.
+        before: A node whose value is a fake tensor, or several.
         target: The operator.
         args: Its arguments.
         kwargs: Likewise; no nodes.
@@ -22,7 +22,8 @@ def insert_call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:  
     graph = before.graph
     with graph.inserting_before(before):
         node = graph.call_function(target, args, kwargs)
-    with before.meta["val"].fake_mode:
+    value: Any = before.meta["val"]
+    with (value[0] if isinstance(value, tuple | list) else value).fake_mode:
         values = torch.fx.map_arg(args, lambda argument: argument.meta["val"])
         node.meta["val"] = target(*values, **kwargs)
     return node

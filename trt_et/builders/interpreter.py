@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import tensorrt as trt
 import torch
+from torch.fx import Node
 from torch.fx.node import _get_qualified_name
 from torch_tensorrt.dynamo.conversion._ConversionContext import ConversionContext
 from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter
@@ -92,8 +94,16 @@ class PartitionInterpreter(TRTInterpreter):
         network = self.ctx.net
         taken = {network.get_input(i).name for i in range(network.num_inputs)}
         results = []
-        for index, result in enumerate(args[0]):
+        nodes = self.__dict__["_cur_node"].args[0]
+        for index, (node, result) in enumerate(zip(nodes, args[0], strict=True)):
             tensor = get_trt_tensor(self.ctx, result, f"constant_output{index}")
+            value = node.meta.get("val") if isinstance(node, Node) else None
+            if value is not None and value.dim() == 0 and tuple(tensor.shape) == (1,):
+                # Its converters give a number that they compute with others one dimension.
+                layer = network.add_shuffle(tensor)
+                layer.reshape_dims = trt.Dims()
+                layer.name = f"scalar_output{index}"
+                tensor = layer.get_output(0)
             if tensor.name in taken:
                 layer = network.add_identity(tensor)
                 layer.name = f"identity_output{index}"

@@ -20,12 +20,18 @@ from torch.fx import Graph, GraphModule, Node
 
 from trt_et.builders.cache_updates import update_in_place
 from trt_et.builders.converters import decompose, decomposed_operators, make_settings
-from trt_et.builders.index_puts import state_written_values
+from trt_et.builders.divisions import divide_exactly
+from trt_et.builders.index_puts import put_by_one_index, state_written_values
+from trt_et.builders.instance_norms import normalize_by_own_statistics
+from trt_et.builders.missing_dimensions import add_missing_dimensions
 from trt_et.builders.monitor import BuildMonitor, interruptible
 from trt_et.builders.negative_indices import count_from_zero
+from trt_et.builders.promotions import promote_as_torch_does
 from trt_et.builders.protocol import BuildRequest
 from trt_et.builders.quantize_rewrites import keep_weights_int8, split_fake_quantize
+from trt_et.builders.resampling import resample_as_torch_does
 from trt_et.builders.reshapes import state_known_sizes
+from trt_et.builders.scatters import scatter_as_much_as_indexed
 from trt_et.builders.tracing import forget_pending_symbols
 from trt_et.builders.vendor import logged_errors, quietly, without_gpu
 from trt_et.edge_dialect import describe_value
@@ -154,7 +160,7 @@ def build_network(
 
     from trt_et.builders.cache_update_layers import check_cache_updates
 
-    _check_names(interpreter, request)
+    _check_bindings(interpreter, request)
     check_cache_updates(interpreter.ctx.net, aliases)
     return Network(tensorrt, interpreter.builder, interpreter.ctx.net, config, interpreter, aliases)
 
@@ -199,7 +205,7 @@ def _original_name(node: Node, lowered: LoweredPartition) -> str:
     return lowered.names.get(node.meta.get(_DECOMPOSED_FROM, node.name), node.name)
 
 
-def _check_names(interpreter: Any, request: BuildRequest) -> None:  # noqa: ANN401
+def _check_bindings(interpreter: Any, request: BuildRequest) -> None:  # noqa: ANN401
     found = [*interpreter._input_names, *interpreter._output_names]
     expected = [binding.name for binding in request.lowered.bindings]
     if found != expected:
@@ -207,6 +213,18 @@ def _check_names(interpreter: Any, request: BuildRequest) -> None:  # noqa: ANN4
             f"partition {request.partition}: the network has the bindings {found}; "
             f"expected {expected}"
         )
+    network = interpreter.ctx.net
+    for index, binding in enumerate(request.lowered.outputs):
+        shape = tuple(network.get_output(index).shape)
+        if len(shape) != len(binding.shape) or any(
+            -1 not in (have, want) and have != want
+            for have, want in zip(shape, binding.shape, strict=True)
+        ):
+            raise BuilderError(
+                f"partition {request.partition}: Torch-TensorRT's converters made {binding.name} "
+                f"of shape {shape}; expected {tuple(binding.shape)}. Keep the operator that it "
+                "comes from out of the engine (torch_executed_ops)"
+            )
 
 
 def _input(binding: Binding) -> Any:  # noqa: ANN401
@@ -245,7 +263,19 @@ def _module_for_converters(
         if node.op == "call_function" and node.target in decomposed_operators():
             _inline_decomposition(module, node)
     module.recompile()
-    ours = (count_from_zero, state_known_sizes, keep_weights_int8, split_fake_quantize)
+    ours = (
+        promote_as_torch_does,
+        divide_exactly,
+        normalize_by_own_statistics,
+        resample_as_torch_does,
+        add_missing_dimensions,
+        scatter_as_much_as_indexed,
+        count_from_zero,
+        put_by_one_index,
+        state_known_sizes,
+        keep_weights_int8,
+        split_fake_quantize,
+    )
     for rewrite in (*ours, *rewrites):
         rewrite(module)
     for node in module.graph.nodes:

@@ -1,0 +1,198 @@
+"""The networks that TensorRT is handed compute what eager computes.
+
+They are evaluated on the CPU (tests/network_evaluator); no engine runs. Most cases here were wrong,
+or could not be built, with Torch-TensorRT's converters alone.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+from torch.nn import functional as F
+
+from tests.builders.test_converters import request
+from tests.lowering_helpers import blobs, lower
+from tests.network_evaluator.comparison import compare, difference
+from trt_et import TensorRTPartitioner
+from trt_et.builders import BuildOptions, network
+from trt_et.builders.converters import make_refusal
+from trt_et.errors import BuilderError
+
+aten = torch.ops.aten
+G = torch.Generator().manual_seed(0)
+
+
+def randn(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=G)
+
+
+class Function(nn.Module):
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+X, LINE, IMAGE = randn(3, 4, 5), randn(7), randn(2, 4, 9, 8)
+WHOLE = torch.randint(-9, 9, (3, 4, 5), generator=G)
+SMALL, BY = WHOLE.int(), torch.randint(1, 9, (3, 4, 5), generator=G)
+ROWS = torch.tensor([2, 0, 1])
+KEYS = randn(3, 6, 8)
+
+
+def put(*indices):
+    return lambda x, values, *given: aten.index_put(
+        x, [given[i] if isinstance(i, int) else None for i in indices], values
+    )
+
+
+CASES = {
+    "remainder of integers by a float": (lambda x: torch.remainder(x, 2.5), (SMALL,)),
+    "remainder of int32": (torch.remainder, (SMALL, BY.int())),
+    "fmod of int32": (torch.fmod, (SMALL, BY.int())),
+    "integers to a float power": (lambda x: torch.pow(x, 1.5), (SMALL,)),
+    "integers equal to a float": (lambda x: x == 2.5, (WHOLE,)),
+    "integers at least a float": (lambda x: x >= 2.5, (WHOLE,)),
+    "truncated quotient": (lambda x, y: torch.div(x, y, rounding_mode="trunc"), (X, X + 1)),
+    "truncated quotient of int32": (
+        lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+        (SMALL, BY.int()),
+    ),
+    "truncated quotient by a number": (
+        lambda x: torch.div(x, -3, rounding_mode="trunc"),
+        (WHOLE,),
+    ),
+    "exponentials of int64": (torch.exp, (WHOLE,)),
+    "sigmoids of int32": (torch.sigmoid, (SMALL,)),
+    "int64 rounded up": (torch.ceil, (WHOLE,)),
+    "booleans added": (torch.add, (X > 0, X > 1)),
+    "integers between floats": (lambda x: x.clamp(-1.5, 2.5), (WHOLE,)),
+    "sum of int32": (lambda x: x.sum(), (SMALL,)),
+    "product of int32": (lambda x: x.prod(1), (SMALL,)),
+    "largest of int32": (lambda x: x.amax(1), (SMALL,)),
+    "place of the largest int32": (lambda x: x.argmax(1), (SMALL,)),
+    "largest of booleans": (lambda x: x.amax(1), (X > 0,)),
+    "instance norm": (lambda x: F.instance_norm(x), (IMAGE,)),
+    "instance norm with weights": (
+        lambda x, w, b: F.instance_norm(x, weight=w, bias=b),
+        (IMAGE, randn(4), randn(4)),
+    ),
+    "adaptive average": (lambda x: F.adaptive_avg_pool2d(x, (3, 5)), (IMAGE,)),
+    "adaptive average of a volume": (
+        lambda x: F.adaptive_avg_pool3d(x, (2, 3, 4)),
+        (randn(1, 2, 4, 5, 6),),
+    ),
+    "area": (lambda x: F.interpolate(x, (13, 11), mode="area"), (IMAGE,)),
+    "linear by a factor": (
+        lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear"),
+        (IMAGE,),
+    ),
+    "cubic by a factor": (lambda x: F.interpolate(x, scale_factor=0.6, mode="bicubic"), (IMAGE,)),
+    "nearest by a factor": (lambda x: F.interpolate(x, scale_factor=1.7), (IMAGE,)),
+    "nearest by a whole factor": (lambda x: F.interpolate(x, scale_factor=2), (IMAGE,)),
+    "put behind a dimension": (put(None, 0, 1), (X, randn(3, 3), ROWS, ROWS)),
+    "put around a dimension": (put(0, None, 1), (X, randn(3, 4), ROWS, ROWS)),
+    "put at a table": (put(0), (randn(9, 4), randn(2, 3, 4), torch.arange(6).reshape(2, 3))),
+    "put a value behind a dimension": (put(None, 0, 1), (X, randn(3), ROWS, ROWS)),
+    "attention without a batch": (
+        F.scaled_dot_product_attention,
+        (randn(3, 4, 8), KEYS, KEYS + 1, randn(4, 6)),
+    ),
+    "softmax of a line": (lambda x: x.softmax(0), (LINE,)),
+    "largest of a line": (lambda x: x.topk(3)[0], (LINE,)),
+    "a line in order": (lambda x: x.sort(0, descending=True)[0], (LINE,)),
+    "pooling without a batch": (lambda x: F.max_pool2d(x, 2), (IMAGE[0],)),
+    "one index to select by": (lambda x, i: x.index_select(1, i), (X, torch.tensor(1))),
+    "a larger source": (
+        lambda x, i, s: x.scatter(2, i, s),
+        (X, X.argsort(2)[:, :2, :3].contiguous(), randn(3, 4, 5)),
+    ),
+    "a scattered integer": (lambda x, i: x.scatter(1, i, 2), (WHOLE, X.argsort(1))),
+    "a norm that is one number": (lambda x: x.norm(), (X,)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_network_of_an_operator_equals_eager(case):
+    function, inputs = CASES[case]
+    verdict = compare(request(Function(function), *inputs), *inputs)
+    assert verdict.outcome == "equal", verdict
+
+
+BUILT = (
+    *("booleans added", "exponentials of int64", "largest of int32", "product of int32"),
+    *("place of the largest int32", "put behind a dimension", "attention without a batch"),
+    *("truncated quotient of int32", "a line in order", "instance norm", "nearest by a factor"),
+)
+
+
+@pytest.mark.parametrize("case", BUILT)
+def test_an_engine_is_built(case):
+    function, inputs = CASES[case]
+    program = torch.export.export(Function(function), inputs)
+    assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
+
+
+class Transposed(nn.Module):
+    def __init__(self, **options) -> None:
+        super().__init__()
+        self.layer = nn.ConvTranspose2d(4, 6, 3, stride=3, **options)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def test_an_output_padded_beyond_the_padding_stays_on_the_cpu():
+    for model, engines in (
+        (Transposed(output_padding=1), 0),
+        (Transposed(padding=1, output_padding=1), 1),
+    ):
+        program = torch.export.export(model.eval(), (IMAGE,))
+        assert len(blobs(lower(program, builder="tensorrt_rtx"))) == engines
+    partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
+    program = torch.export.export(Transposed(output_padding=1).eval(), (IMAGE,))
+    lower(program, partitioner=partitioner)
+    assert "transposed convolution" in str(partitioner.report.left_out)
+
+
+def test_a_threshold_of_softplus_is_kept():
+    program = torch.export.export(Function(lambda x: F.softplus(x, 2.0, 3.0)), (X,))
+    program = program.run_decompositions({})
+    (node,) = (n for n in program.graph.nodes if n.target is aten.softplus.default)
+    refusal = make_refusal(BuildOptions())
+    assert "threshold" in str(refusal(node))
+    node.args = (node.args[0], 2.0, 20.0)
+    assert refusal(node) is None
+
+
+@pytest.mark.parametrize(
+    ("function", "others", "why"),
+    [
+        (put(None, 0, 1), (randn(3, 3), ROWS, ROWS), "behind a dimension"),
+        (lambda x: F.interpolate(x, scale_factor=1.7), (), "no whole number"),
+    ],
+)
+def test_what_is_right_for_known_sizes_alone_stays_on_the_cpu_for_others(function, others, why):
+    dynamic = ({2: Dim("columns", min=4, max=64)}, *(None for _ in others))
+    inputs = (X, *others)
+    program = torch.export.export(Function(function), inputs, dynamic_shapes=(dynamic,))
+    refusal = make_refusal(BuildOptions())
+    nodes = program.run_decompositions({}).graph.nodes
+    assert why in str([refusal(node) for node in nodes if node.op == "call_function"])
+
+
+def test_a_network_whose_output_has_another_shape_is_not_built():
+    # Past the claims, which refuse it.
+    with pytest.raises(BuilderError, match="shape"):
+        network.build_network(request(Transposed(output_padding=1), IMAGE))
+
+
+def test_the_comparison_sees_what_differs():
+    assert difference(torch.tensor([1, 2]), torch.tensor([1, 3]), 1e-4)
+    assert difference(torch.zeros(1), torch.zeros(()), 1e-4)
+    assert difference(torch.tensor([float("nan")]), torch.zeros(1), 1e-4)
+    assert not difference(torch.tensor([1.0, float("nan")]), torch.tensor([1.0, float("nan")]), 0.0)

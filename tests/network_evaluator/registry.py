@@ -1,0 +1,113 @@
+"""The functions that compute a layer, by its type, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorrt_rtx as trt
+import torch
+
+Inputs = list[torch.Tensor | None]
+LAYERS: dict[Any, tuple[Any, Callable[..., Any]]] = {}
+
+DTYPES = {
+    trt.DataType.FLOAT: torch.float32,
+    trt.DataType.HALF: torch.float16,
+    trt.DataType.BF16: torch.bfloat16,
+    trt.DataType.INT8: torch.int8,
+    trt.DataType.INT32: torch.int32,
+    trt.DataType.INT64: torch.int64,
+    trt.DataType.BOOL: torch.bool,
+    trt.DataType.UINT8: torch.uint8,
+    trt.DataType.FP8: torch.float8_e4m3fn,
+}
+
+
+class NotEvaluated(Exception):
+    """The evaluator does not know a layer, or this use of it."""
+
+
+class BadNetwork(Exception):
+    """TensorRT refuses this network, or leaves what it computes undefined."""
+
+
+class Undefined(BadNetwork):
+    """For these inputs TensorRT promises no result; for others it does."""
+
+
+def layer_type(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function ``(layer, inputs) -> tensor or tensors`` for one type of layer.
+
+    Args:
+        name: A member of ``trt.LayerType``; the class of the bindings follows from it.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        found = CLASSES[name]
+        LAYERS[getattr(trt.LayerType, name)] = (getattr(trt, found), function)
+        return function
+
+    return register
+
+
+CLASSES = {
+    "ACTIVATION": "IActivationLayer",
+    "ASSERTION": "IAssertionLayer",
+    "CAST": "ICastLayer",
+    "CONCATENATION": "IConcatenationLayer",
+    "CONSTANT": "IConstantLayer",
+    "CONVOLUTION": "IConvolutionLayer",
+    "CUMULATIVE": "ICumulativeLayer",
+    "DECONVOLUTION": "IDeconvolutionLayer",
+    "DEQUANTIZE": "IDequantizeLayer",
+    "EINSUM": "IEinsumLayer",
+    "ELEMENTWISE": "IElementWiseLayer",
+    "FILL": "IFillLayer",
+    "GATHER": "IGatherLayer",
+    "GRID_SAMPLE": "IGridSampleLayer",
+    "IDENTITY": "IIdentityLayer",
+    "KV_CACHE_UPDATE": "IKVCacheUpdateLayer",
+    "MATRIX_MULTIPLY": "IMatrixMultiplyLayer",
+    "NON_ZERO": "INonZeroLayer",
+    "NORMALIZATION": "INormalizationLayer",
+    "ONE_HOT": "IOneHotLayer",
+    "PADDING": "IPaddingLayer",
+    "PARAMETRIC_RELU": "IParametricReLULayer",
+    "POOLING": "IPoolingLayer",
+    "QUANTIZE": "IQuantizeLayer",
+    "REDUCE": "IReduceLayer",
+    "RESIZE": "IResizeLayer",
+    "SCALE": "IScaleLayer",
+    "SCATTER": "IScatterLayer",
+    "SELECT": "ISelectLayer",
+    "SHAPE": "IShapeLayer",
+    "SHUFFLE": "IShuffleLayer",
+    "SLICE": "ISliceLayer",
+    "SOFTMAX": "ISoftMaxLayer",
+    "SQUEEZE": "ISqueezeLayer",
+    "TOPK": "ITopKLayer",
+    "UNARY": "IUnaryLayer",
+    "UNSQUEEZE": "IUnsqueezeLayer",
+    "ATTENTION_INPUT": "IAttentionInputLayer",
+    "ATTENTION_OUTPUT": "IAttentionOutputLayer",
+}
+
+
+def need(condition: bool, message: str) -> None:
+    """Raise :class:`BadNetwork` unless TensorRT's condition holds."""
+    if not condition:
+        raise BadNetwork(message)
+
+
+def axes_of(mask: int) -> list[int]:
+    """The dimensions in a bit mask."""
+    return [axis for axis in range(32) if mask >> axis & 1]
+
+
+def broadcastable(*tensors: torch.Tensor) -> None:
+    """Check TensorRT's rule: equal ranks, and sizes that are equal or 1."""
+    ranks = {tensor.dim() for tensor in tensors}
+    need(len(ranks) == 1, f"ranks differ: {[tuple(t.shape) for t in tensors]}")
+    for sizes in zip(*(t.shape for t in tensors), strict=True):
+        need(len({*sizes} - {1}) < 2, f"sizes differ: {[tuple(t.shape) for t in tensors]}")

@@ -1,0 +1,104 @@
+"""Operators on tensors of fewer dimensions than TensorRT's layers have.
+
+Torch-TensorRT 2.13 hands the tensors on as they are. TensorRT then refuses to build, or, for
+attention in three dimensions, takes them for packed tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from torch.fx import GraphModule, Node
+
+from trt_et.builders.insertion import insert_call
+
+__all__ = ["add_missing_dimensions"]
+
+aten = torch.ops.aten
+
+# How many dimensions the layer has at least.
+_RANKS: Final[dict[Any, int]] = {
+    aten.scaled_dot_product_attention.default: 4,
+    aten.avg_pool2d.default: 4,
+    aten.max_pool2d.default: 4,
+    aten._softmax.default: 2,
+    aten._log_softmax.default: 2,
+    aten.softmax.int: 2,
+    aten.log_softmax.int: 2,
+    aten.topk.default: 2,
+    aten.sort.default: 2,
+}
+# The place of the dimension that they work along.
+_DIMS: Final[dict[Any, int]] = {
+    aten._softmax.default: 1,
+    aten._log_softmax.default: 1,
+    aten.softmax.int: 1,
+    aten.log_softmax.int: 1,
+    aten.topk.default: 2,
+    aten.sort.default: 1,
+}
+
+
+def add_missing_dimensions(module: GraphModule) -> None:
+    """Put dimensions of size 1 in front, and take them away behind the operator.
+
+    Args:
+        module: Plain ATen, with ``val`` metadata; changed in place.
+    """
+    for node in list(module.graph.nodes):
+        if node.target in _RANKS:
+            _widen(node)
+        elif node.target is aten.index_select.default:
+            source, dim, index = node.args
+            if isinstance(index, Node) and index.meta["val"].dim() == 0:
+                node.args = (source, dim, insert_call(node, aten.reshape.default, index, [1]))
+    module.graph.eliminate_dead_code()
+    module.recompile()
+
+
+def _widen(node: Node) -> None:
+    number = 4 if node.target is aten.scaled_dot_product_attention.default else 1
+    ranks = [a.meta["val"].dim() for a in node.args[:number] if isinstance(a, Node)]
+    missing = _RANKS[node.target] - ranks[0]
+    if missing <= 0 or ranks[0] == 0 or len(set(ranks[:3])) > 1:
+        return
+    arguments = [
+        _with_dimensions(node, argument, missing)
+        if isinstance(argument, Node) and place < number
+        else argument
+        for place, argument in enumerate(node.args)
+    ]
+    place = _DIMS.get(node.target)
+    if place is not None and place < len(arguments):
+        dim: Any = arguments[place]
+        arguments[place] = dim + missing if dim >= 0 else dim
+    if isinstance(node.meta["val"], torch.Tensor):
+        result = insert_call(node, node.target, *arguments, **node.kwargs)
+        node.replace_all_uses_with(_without_dimensions(node, result, missing))
+        return
+    node.args = tuple(arguments)
+    old = node.meta["val"]
+    node.meta["val"] = tuple(value.reshape([1] * missing + list(value.shape)) for value in old)
+    for user in list(node.users):
+        # A number picks one of the results.
+        picked: Any = user.args[1]
+        others = list(user.users)
+        user.meta["val"] = node.meta["val"][picked]
+        with node.graph.inserting_after(user):
+            narrow = node.graph.call_function(aten.squeeze.dim, (user, 0))
+        narrow.meta["val"] = old[picked]
+        for other in others:
+            other.replace_input_with(user, narrow)
+
+
+def _with_dimensions(before: Node, tensor: Node, number: int) -> Node:
+    for _ in range(number):
+        tensor = insert_call(before, aten.unsqueeze.default, tensor, 0)
+    return tensor
+
+
+def _without_dimensions(before: Node, tensor: Node, number: int) -> Node:
+    for _ in range(number):
+        tensor = insert_call(before, aten.squeeze.dim, tensor, 0)
+    return tensor
