@@ -117,7 +117,7 @@ def machine(monkeypatch):
             write(b"engine")
 
         trt = SimpleNamespace(__version__="11.1")
-        return SimpleNamespace(trt=trt, config=config, serialize=serialize)
+        return SimpleNamespace(trt=trt, config=config, serialize=serialize, aliases=())
 
     gpu = SimpleNamespace(name="A GPU", major=9, minor=0)
     monkeypatch.setattr(tensorrt, "build_network", network_of)
