@@ -58,7 +58,7 @@ def integers(low: int, high: int) -> Callable[..., torch.Tensor]:
 
 def large(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
     """Whole numbers that float32 cannot tell apart."""
-    return (1 << 25) + torch.randperm(max(torch.Size(shape).numel(), 1), generator=generator)[
+    return (1 << 26) + torch.randperm(max(torch.Size(shape).numel(), 1), generator=generator)[
         : torch.Size(shape).numel()
     ].reshape(shape)
 

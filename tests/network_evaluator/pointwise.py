@@ -13,6 +13,7 @@ from tests.network_evaluator.registry import (
     DTYPES,
     Inputs,
     NotEvaluated,
+    Undefined,
     axes_of,
     broadcastable,
     layer_type,
@@ -311,5 +312,8 @@ def attention(block: Any, inputs: list[torch.Tensor]) -> torch.Tensor:
     if mask is not None:
         need(mask.dtype in (torch.bool, query.dtype), f"a mask of {mask.dtype}")
         broadcastable(mask, scores)
-        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+        whole = mask.dtype == torch.bool
+        scores = scores.masked_fill(~mask, -math.inf) if whole else scores + mask
+    if bool((scores == -math.inf).all(-1).any()):
+        raise Undefined("a row of attention that is masked altogether")
     return scores.softmax(-1) @ value

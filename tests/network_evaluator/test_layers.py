@@ -359,6 +359,23 @@ def test_two_writes_to_one_place_are_undefined():
         )
 
 
+def masked(net, q, k, v, mask):
+    block = net.add_attention(q, k, v, trt.AttentionNormalizationOp.SOFTMAX, False)
+    block.mask = mask
+    return SimpleNamespace(num_outputs=1, get_output=block.get_output)
+
+
+def test_attention_to_nothing_is_undefined():
+    mask = torch.ones(1, 1, 4, 4, dtype=torch.bool)
+    mask[..., 0] = False
+    (found,) = run(masked, CUBES, CUBES, CUBES, mask)
+    expected = F.scaled_dot_product_attention(CUBES, CUBES, CUBES, mask, scale=1.0)
+    torch.testing.assert_close(found, expected)
+    mask[..., 2, :] = False
+    with pytest.raises(Undefined, match="masked altogether"):
+        run(masked, CUBES, CUBES, CUBES, mask)
+
+
 def test_a_layer_that_is_not_known_is_named():
     with pytest.raises(NotEvaluated, match="LRN"):
         run(lambda n, a: n.add_lrn(a, 3, 1.0, 1.0, 1.0), IMAGE)
