@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.fx import Node
 
-import trt_et.runtime
+from tests.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
 from trt_et.edge_dialect import qualified_name
 
@@ -137,7 +137,7 @@ plan = st.tuples(
 
 
 def check(plans: list[Plan], min_block_size: int) -> None:
-    trt_et.runtime.load(cuda="simulated:1")
+    load_runtime()
     torch.manual_seed(0)
     model = Programs(plans).eval()
     inputs = (torch.randn(SIZE, SIZE), torch.randn(SIZE, SIZE), torch.randint(-5, 5, (SIZE, SIZE)))

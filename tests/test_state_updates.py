@@ -10,8 +10,8 @@ from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from torch import nn
 
-import trt_et.runtime
 from tests.cache_models import Cache, Recorder, recorded
+from tests.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
 from trt_et.builders.cache_updates import update_in_place
 from trt_et.builders.network import unlift
@@ -184,7 +184,7 @@ def test_a_buffer_that_something_else_needs_is_not_written_in_place(model):
     # What one partition reads twice is the builder's to refuse: the copy may be in it, or outside.
     if not isinstance(model, OldValueReturned):
         assert not any(request.lowered.updates for request in requests)
-    trt_et.runtime.load(cuda="simulated:2")
+    load_runtime()
     method = Runtime.get().load_program(pte).load_method("forward")
     for position in (5, 2):
         call = (torch.tensor([position]), torch.randn(1, 2, 1, 4))

@@ -9,9 +9,9 @@ from executorch.runtime import Runtime
 from torch import nn
 from torch.export import Dim
 
-import trt_et.runtime
 from tests.builders.test_converters import request
 from tests.lowering_helpers import blobs, lower
+from tests.simulated_gpus import load_runtime
 from trt_et.builders import network
 
 FLOATS, NUMBERS = torch.randn(3, 5), torch.randint(-9, 9, (3, 5))
@@ -44,7 +44,7 @@ def test_a_sum_is_one_engine_and_equals_eager(case):
     model, x = CASES[case]
     program = torch.export.export(model, (x,))
     assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
-    trt_et.runtime.load(cuda="simulated:1")
+    load_runtime()
     pte = lower(torch.export.export(model, (x,)), builder="reference")
     assert len(blobs(pte)) == 1
     (have,) = Runtime.get().load_program(pte).load_method("forward").execute([x])

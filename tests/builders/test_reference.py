@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-import trt_et.runtime
 from tests.lowering_helpers import blobs, lower, lower_case
+from tests.simulated_gpus import load_runtime
 from trt_et.builders import reference
 from trt_et.engine_info import MAGIC_REFERENCE, decode_blob
 
@@ -55,7 +55,7 @@ def test_constants_of_two_decompositions_are_kept_apart():
 
     torch.manual_seed(0)
     x = torch.randn(3, 5)
-    trt_et.runtime.load(cuda="simulated:1")
+    load_runtime()
     pte = lower(torch.export.export(Model(), (x,)))
     (found,) = Runtime.get().load_program(pte).load_method("forward").execute([x])
     torch.testing.assert_close(found, Model()(x))

@@ -7,8 +7,8 @@ import torch
 from executorch.runtime import Runtime
 from torch.nn import functional
 
-import trt_et.runtime
 from tests.lowering_helpers import blobs, lower
+from tests.simulated_gpus import load_runtime
 from trt_et.builders import reference_kernels as kernels
 
 DEEP = (2, 4, 9, 8, 7)
@@ -115,7 +115,7 @@ def _runs_like_eager(function, x):
         def forward(self, x):
             return function(x)
 
-    trt_et.runtime.load(cuda="simulated:1")
+    load_runtime()
     pte = lower(torch.export.export(Model(), (x,)), builder="reference")
     assert len(blobs(pte)) == 1
     (found,) = Runtime.get().load_program(pte).load_method("forward").execute([x])

@@ -65,9 +65,9 @@ class ReferenceTester(_Tester):
     builder = "reference"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        import trt_et.runtime
+        from tests.simulated_gpus import load_runtime
 
-        trt_et.runtime.load(cuda="simulated:1")
+        load_runtime()
         super().__init__(*args, **kwargs)
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-import trt_et.runtime
+from tests.simulated_gpus import load_runtime
 from tests.zoo.lowered import NAMES, check_plan, lower, make
 
 
@@ -20,7 +20,7 @@ from tests.zoo.lowered import NAMES, check_plan, lower, make
 def test_it_runs_like_eager_on_a_simulated_gpu(name):
     from executorch.runtime import Runtime
 
-    trt_et.runtime.load(cuda="simulated:1")
+    load_runtime()
     case = make(name)
     # Exporting and calling change buffers; what was exported began where this copy does.
     eager = copy.deepcopy(case.model)
