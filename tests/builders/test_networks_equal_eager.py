@@ -114,6 +114,14 @@ CASES = {
     ),
     "a scattered integer": (lambda x, i: x.scatter(1, i, 2), (WHOLE, X.argsort(1))),
     "a norm that is one number": (lambda x: x.norm(), (X,)),
+    "a line deconvolved by a given weight": (
+        lambda x, w: F.conv_transpose1d(x, w, LINE[:6], stride=2, padding=2),
+        (X, randn(4, 6, 3)),
+    ),
+    "a line deconvolved in groups": (
+        lambda x, w: F.conv_transpose1d(x, w, stride=3, output_padding=1, padding=1, groups=2),
+        (X, randn(4, 3, 3)),
+    ),
 }
 
 
@@ -128,6 +136,7 @@ BUILT = (
     *("booleans added", "exponentials of int64", "largest of int32", "product of int32"),
     *("place of the largest int32", "put behind a dimension", "attention without a batch"),
     *("truncated quotient of int32", "a line in order", "instance norm", "nearest by a factor"),
+    *("a line deconvolved by a given weight", "a line deconvolved in groups"),
 )
 
 

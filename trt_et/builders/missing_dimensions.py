@@ -53,6 +53,8 @@ def add_missing_dimensions(module: GraphModule) -> None:
             source, dim, index = node.args
             if isinstance(index, Node) and index.meta["val"].dim() == 0:
                 node.args = (source, dim, insert_call(node, aten.reshape.default, index, [1]))
+        elif node.target is aten.convolution.default:
+            _deconvolve_in_two_dimensions(node)
     module.graph.eliminate_dead_code()
     module.recompile()
 
@@ -90,6 +92,24 @@ def _widen(node: Node) -> None:
         narrow.meta["val"] = old[picked]
         for other in others:
             other.replace_input_with(user, narrow)
+
+
+def _deconvolve_in_two_dimensions(node: Node) -> None:
+    """Widen a transposed 1-D convolution whose weight is computed; constant ones are, as arrays."""
+    x, weight, bias, stride, padding, dilation, transposed, extra, groups = node.args
+    if not transposed or not isinstance(x, Node) or not isinstance(weight, Node):
+        return
+    if x.meta["val"].dim() != 3 or weight.op == "get_attr":
+        return
+    window: tuple[Any, ...] = (stride, padding, dilation)
+    stride, padding, dilation, extra = (
+        [*sizes, neutral] for sizes, neutral in zip((*window, extra), (1, 0, 1, 0), strict=True)
+    )
+    x, weight = (insert_call(node, aten.unsqueeze.default, tensor, -1) for tensor in (x, weight))
+    wide = insert_call(
+        node, node.target, x, weight, bias, stride, padding, dilation, True, extra, groups
+    )
+    node.replace_all_uses_with(insert_call(node, aten.squeeze.dim, wide, -1))
 
 
 def _with_dimensions(before: Node, tensor: Node, number: int) -> Node:
