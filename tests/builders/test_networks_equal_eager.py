@@ -41,6 +41,10 @@ X, LINE, IMAGE = randn(3, 4, 5), randn(7), randn(2, 4, 9, 8)
 WHOLE = torch.randint(-9, 9, (3, 4, 5), generator=G)
 SMALL, BY = WHOLE.int(), torch.randint(1, 9, (3, 4, 5), generator=G)
 CLOSE = (1 << 26) + torch.randperm(60, generator=G).reshape(3, 4, 5).int()
+QUERIES, HEADS = randn(2, 4, 3, 8), randn(2, 4, 6, 8)
+MASK = torch.ones(2, 1, 3, 6, dtype=torch.bool).tril()
+MASK[1, :, :2] = False  # Padded on the left.
+BIAS = torch.zeros(2, 1, 3, 6).masked_fill(~MASK, -torch.inf)
 ROWS = torch.tensor([2, 0, 1])
 KEYS = randn(3, 6, 8)
 
@@ -103,6 +107,36 @@ CASES = {
         F.scaled_dot_product_attention,
         (randn(3, 4, 8), KEYS, KEYS + 1, randn(4, 6)),
     ),
+    "queries that see nothing": (
+        lambda q, k, m: F.scaled_dot_product_attention(q, k, k + 1, m),
+        (QUERIES, HEADS, MASK),
+    ),
+    "queries that a bias leaves nothing": (
+        lambda q, k, m: F.scaled_dot_product_attention(q, k, k + 1, attn_mask=m, scale=0.5),
+        (QUERIES, HEADS, BIAS),
+    ),
+    "queries that see nothing of a constant mask": (
+        lambda q, k: F.scaled_dot_product_attention(q, k, k + 1, MASK),
+        (QUERIES, HEADS),
+    ),
+    "queries in bfloat16 that see nothing": (
+        lambda q, k, m: F.scaled_dot_product_attention(q, k, k + 1, m),
+        (QUERIES.bfloat16(), HEADS.bfloat16(), MASK),
+    ),
+    **{
+        f"a choice of {dtype}": (torch.where, (X > 0, (9 * X).to(dtype), (9 * X[0]).to(dtype)))
+        for dtype in (torch.bfloat16, torch.float16, torch.int32, torch.bool)
+    },
+    "a number beyond int32 added": (lambda x: x + (1 << 40), (WHOLE,)),
+    "a number beyond int32 compared": (lambda x: x * 3 > -(1 << 40), (WHOLE,)),
+    "a number beyond int32 to divide by": (lambda x: x % (1 << 40), (WHOLE,)),
+    "a number beyond int32 among floats": (lambda x: x * (1 << 40), (X,)),
+    "bounds beyond int32": (lambda x: x.clamp(0, 1 << 40), (WHOLE,)),
+    "a choice of int64": (lambda x: torch.where(x > 0, x * (1 << 40), x), (WHOLE,)),
+    "a choice between dtypes": (lambda x, y: torch.where(y > 0, x, y), (WHOLE, X.half())),
+    "a choice of a number": (lambda x: torch.where(x > 0, x, 0.5), (X.bfloat16(),)),
+    "a choice of numbers alone": (lambda x: torch.where(x > 0, 2.5, -1.0), (X.bfloat16(),)),
+    "half of a mask": (lambda x: x.masked_fill(x > 0, -0.5), (X.bfloat16(),)),
     "softmax of a line": (lambda x: x.softmax(0), (LINE,)),
     "largest of a line": (lambda x: x.topk(3)[0], (LINE,)),
     "a line in order": (lambda x: x.sort(0, descending=True)[0], (LINE,)),
@@ -136,6 +170,9 @@ BUILT = (
     *("booleans added", "exponentials of int64", "largest of int32", "product of int32"),
     *("place of the largest int32", "put behind a dimension", "attention without a batch"),
     *("truncated quotient of int32", "a line in order", "instance norm", "nearest by a factor"),
+    *("a number beyond int32 added", "bounds beyond int32"),
+    *("a choice of int64", "a choice of torch.bfloat16", "a choice of torch.bool"),
+    *("queries that see nothing", "queries that a bias leaves nothing"),
     *("a line deconvolved by a given weight", "a line deconvolved in groups"),
 )
 

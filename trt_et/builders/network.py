@@ -18,6 +18,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, GraphModule, Node
 
+from trt_et.builders.attention_masks import attend_to_nothing_as_torch_does
 from trt_et.builders.cache_updates import update_in_place
 from trt_et.builders.converters import decompose, decomposed_operators, make_settings
 from trt_et.builders.divisions import divide_exactly
@@ -264,6 +265,7 @@ def _module_for_converters(
             _inline_decomposition(module, node)
     module.recompile()
     ours = (
+        attend_to_nothing_as_torch_does,
         promote_as_torch_does,
         divide_exactly,
         normalize_by_own_statistics,

@@ -33,8 +33,9 @@ _ARITHMETIC: Final = (
     *(aten.remainder, aten.fmod, aten.maximum, aten.minimum, aten.atan2),
 )
 _COMPARISONS: Final = (aten.eq, aten.ne, aten.lt, aten.le, aten.gt, aten.ge)
+_CLAMPS: Final = (aten.clamp, aten.clamp_min, aten.clamp_max)
 # These take everything in the result's dtype.
-_OF_RESULTS: Final = (aten.sum, aten.prod, aten.mean, aten.clamp, aten.clamp_min, aten.clamp_max)
+_OF_RESULTS: Final = (aten.sum, aten.prod, aten.mean, *_CLAMPS)
 # Their converters take int32 through float32, which has no number for every one of them.
 _EXACT: Final = (aten.amax, aten.amin, aten.max, aten.min, aten.argmax, aten.argmin)
 
@@ -62,6 +63,34 @@ def _cast(before: Node, argument: Any, dtype: torch.dtype) -> Any:  # noqa: ANN4
     if _dtype(argument) in (None, dtype):
         return argument
     return insert_call(before, aten._to_copy.default, argument, dtype=dtype)
+
+
+def _is_long(argument: object) -> bool:
+    return isinstance(argument, int) and not -(1 << 31) <= argument < 1 << 31
+
+
+def _take_long_numbers(node: Node, dtype: torch.dtype) -> None:
+    """Whole numbers beyond int32, which is what the converters make of any, as floats or tensors.
+
+    Args:
+        node: The call.
+        dtype: What torch computes it in.
+    """
+    if not any(map(_is_long, node.args)):
+        return
+    if dtype.is_floating_point:
+        node.args = tuple(float(a) if _is_long(a) else a for a in node.args)  # type: ignore[arg-type]
+    elif dtype == torch.int64:
+        node.args = tuple(
+            insert_call(node, aten.full.default, [], argument, dtype=dtype)
+            if isinstance(argument, int)
+            else argument
+            for argument in node.args
+        )
+        packet: Any = node.target.overloadpacket  # type: ignore[union-attr]
+        name = node.target._overloadname  # type: ignore[union-attr]
+        name = "Tensor" if packet in _CLAMPS else name.replace("Scalar", "Tensor")
+        node.target = getattr(packet, name)
 
 
 def _cast_result(node: Node, dtype: torch.dtype) -> None:
@@ -108,6 +137,7 @@ def _of_two(node: Node) -> None:
         common = torch.int32  # TensorRT has no arithmetic of booleans.
     first, second = (_cast(node, argument, common) for argument in node.args[:2])
     node.args = (first, second, *node.args[2:])
+    _take_long_numbers(node, common)
     if result == torch.bool and node.target.overloadpacket in _ARITHMETIC:  # type: ignore[union-attr]
         _cast_result(node, result)
 
@@ -115,6 +145,8 @@ def _of_two(node: Node) -> None:
 def _of_results(node: Node) -> None:
     dtype = node.meta["val"].dtype
     node.args = tuple(_cast(node, argument, dtype) for argument in node.args)
+    if node.target.overloadpacket in _CLAMPS:  # type: ignore[union-attr]
+        _take_long_numbers(node, dtype)
 
 
 def _hardtanh(node: Node) -> None:
