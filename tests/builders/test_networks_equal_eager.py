@@ -57,6 +57,8 @@ def put(*indices):
 
 CASES = {
     "remainder of integers by a float": (lambda x: torch.remainder(x, 2.5), (SMALL,)),
+    "remainder of bfloat16": (torch.remainder, (X.bfloat16() * 9, X.bfloat16() + 1)),
+    "remainder of float16 by a number": (lambda x: torch.fmod(x, 0.7), (X.half() * 9,)),
     "remainder of int32": (torch.remainder, (SMALL, BY.int())),
     "fmod of int32": (torch.fmod, (SMALL, BY.int())),
     "integers to a float power": (lambda x: torch.pow(x, 1.5), (SMALL,)),
@@ -79,6 +81,7 @@ CASES = {
     "sum of int32": (lambda x: x.sum(), (SMALL,)),
     "product of int32": (lambda x: x.prod(1), (SMALL,)),
     "largest of int32": (lambda x: x.amax(1), (SMALL,)),
+    "negative of int32": (torch.neg, (CLOSE,)),
     "place of the largest int32": (lambda x: x.argmax(1), (CLOSE,)),
     "largest of booleans": (lambda x: x.amax(1), (X > 0,)),
     "instance norm": (lambda x: F.instance_norm(x), (IMAGE,)),
@@ -137,6 +140,22 @@ CASES = {
     "a choice of a number": (lambda x: torch.where(x > 0, x, 0.5), (X.bfloat16(),)),
     "a choice of numbers alone": (lambda x: torch.where(x > 0, 2.5, -1.0), (X.bfloat16(),)),
     "half of a mask": (lambda x: x.masked_fill(x > 0, -0.5), (X.bfloat16(),)),
+    **{
+        f"{name} of a number": (function, (torch.tensor(2.5), torch.tensor(-1.0)))
+        for name, function in {
+            "choice": lambda x, y: torch.where(x > y, x, y),
+            "angle": torch.atan2,
+            "sums": lambda x, y: x.sum() + y.mean() + x.prod(),
+            "extremes": lambda x, y: torch.stack([x.amax(), y.max(), x.min()]),
+            "softmax": lambda x, y: x.softmax(0) + y.log_softmax(-1),
+            "order": lambda x, y: x.sort(0)[0] + y.topk(1)[0],
+            "gathering": lambda x, y: x.gather(0, (y + 1).long()),
+        }.items()
+    },
+    "statistics of a layer norm": (
+        lambda x: aten.native_layer_norm(x, [4, 5], None, None, 0.1),
+        (X,),
+    ),
     "softmax of a line": (lambda x: x.softmax(0), (LINE,)),
     "largest of a line": (lambda x: x.topk(3)[0], (LINE,)),
     "a line in order": (lambda x: x.sort(0, descending=True)[0], (LINE,)),
@@ -214,6 +233,25 @@ def test_a_threshold_of_softplus_is_kept():
     assert "threshold" in str(refusal(node))
     node.args = (node.args[0], 2.0, 20.0)
     assert refusal(node) is None
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[0] @ x[0].T,
+        lambda x: x @ x.transpose(1, 2),
+        lambda x: torch.addmm(x[0], x[1], x[2]),
+        lambda x: F.conv1d(x, x[:2, :, :2]),
+        lambda x: F.avg_pool1d(x, 2),
+    ],
+)
+def test_products_of_integers_stay_on_the_cpu(function):
+    program = torch.export.export(
+        Function(lambda x: function(x * 2) + 1), (WHOLE[:, :, :4],)
+    )  # Squares.
+    partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
+    assert blobs(lower(program, partitioner=partitioner))
+    assert "no such layer for integers" in str(partitioner.report.left_out)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,15 @@ _RESIZES_BY_FACTOR: Final = (
     torch.ops.aten.upsample_bicubic2d.vec,
 )
 
+# TensorRT has layers of floats for these.
+_OF_FLOATS: Final = (
+    *(torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.matmul.default),
+    *(torch.ops.aten.addmm.default, torch.ops.aten.baddbmm.default),
+    *(torch.ops.aten.linear.default, torch.ops.aten.mv.default, torch.ops.aten.dot.default),
+    *(torch.ops.aten.convolution.default, torch.ops.aten.avg_pool1d.default),
+    *(torch.ops.aten.avg_pool2d.default, torch.ops.aten.avg_pool3d.default),
+)
+
 _log = logging.getLogger(__name__)
 
 
@@ -136,9 +145,11 @@ def make_refusal(options: BuildOptions) -> Callable[[Node], str | None]:
 
 
 def _known_wrong(node: Node) -> str | None:
-    """What a converter takes, and computes otherwise than torch."""
+    """What a converter takes, and computes otherwise than torch, or cannot build."""
     aten = torch.ops.aten
     args: Any = node.args
+    if node.target in _OF_FLOATS and not node.meta["val"].is_floating_point():
+        return "TensorRT has no such layer for integers"
     if node.target is aten.convolution.default and args[6]:
         paddings = zip(args[4], args[7], strict=False)
         if any(isinstance(p, int) and isinstance(o, int) and o > p for p, o in paddings):

@@ -25,9 +25,14 @@ _REMAINDERS: Final = (
     aten.remainder.Scalar_Tensor,
 )
 
+# A quotient that is rounded to half precision may be rounded up to the next whole number.
+_HALF_PRECISION: Final = (torch.float16, torch.bfloat16)
+
 
 def divide_exactly(module: GraphModule) -> None:
     """Write truncated quotients, and integers' remainders, with what TensorRT divides right.
+
+    Remainders of half precision are computed in float32.
 
     Args:
         module: Plain ATen, with ``val`` metadata, its operands in the dtype of the result (see
@@ -45,12 +50,26 @@ def divide_exactly(module: GraphModule) -> None:
             _replace(node, _rest(node, first, _truncated(node, first, second, whole), second))
         elif node.target in _REMAINDERS and whole:
             _replace(node, _rest(node, first, _rounded_down(node, first, second), second))
+        elif node.target in (*_FMODS, *_REMAINDERS) and value.dtype in _HALF_PRECISION:
+            _replace(node, _in_float32(node))
     module.graph.eliminate_dead_code()
     module.recompile()
 
 
 def _replace(node: Node, result: Node) -> None:
     node.replace_all_uses_with(result)
+
+
+def _in_float32(node: Node) -> Node:
+    dtype = node.meta["val"].dtype
+    wide = (
+        insert_call(node, aten._to_copy.default, argument, dtype=torch.float32)
+        if isinstance(argument, Node)
+        else torch.tensor(argument, dtype=dtype).item()  # Torch rounds numbers too.
+        for argument in node.args
+    )
+    result = insert_call(node, node.target, *wide)
+    return insert_call(node, aten._to_copy.default, result, dtype=dtype)
 
 
 def _call(before: Node, operator: Any, first: Any, second: Any) -> Node:  # noqa: ANN401

@@ -39,6 +39,15 @@ _DIMS: Final[dict[Any, int]] = {
     aten.sort.default: 1,
 }
 
+# These take no tensors without dimensions at all.
+_OF_LINES: Final = (aten.where.self, aten.atan2.default, aten.gather.default)
+# These reduce nothing where there are no dimensions.
+_REDUCTIONS: Final = (
+    *(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim),
+    *(aten.prod.default, aten.prod.dim_int, aten.amax.default, aten.amin.default),
+    *(aten.max.default, aten.min.default),
+)
+
 
 def add_missing_dimensions(module: GraphModule) -> None:
     """Put dimensions of size 1 in front, and take them away behind the operator.
@@ -47,7 +56,9 @@ def add_missing_dimensions(module: GraphModule) -> None:
         module: Plain ATen, with ``val`` metadata; changed in place.
     """
     for node in list(module.graph.nodes):
-        if node.target in _RANKS:
+        if node.target in (*_OF_LINES, *_REDUCTIONS) and _has_numbers_only(node):
+            _compute_numbers(node)
+        elif node.target in _RANKS:
             _widen(node)
         elif node.target is aten.index_select.default:
             source, dim, index = node.args
@@ -59,11 +70,31 @@ def add_missing_dimensions(module: GraphModule) -> None:
     module.recompile()
 
 
+def _has_numbers_only(node: Node) -> bool:
+    return all(tensor.meta["val"].dim() == 0 for tensor in (node, *node.all_input_nodes))
+
+
+def _compute_numbers(node: Node) -> None:
+    dtype = node.meta["val"].dtype
+    if node.target in _REDUCTIONS:
+        result = insert_call(node, aten._to_copy.default, node.args[0], dtype=dtype)
+    else:
+        lines = (
+            insert_call(node, aten.reshape.default, argument, [1])
+            if isinstance(argument, Node)
+            else argument
+            for argument in node.args
+        )
+        line = insert_call(node, node.target, *lines, **node.kwargs)
+        result = insert_call(node, aten.reshape.default, line, [])
+    node.replace_all_uses_with(result)
+
+
 def _widen(node: Node) -> None:
     number = 4 if node.target is aten.scaled_dot_product_attention.default else 1
     ranks = [a.meta["val"].dim() for a in node.args[:number] if isinstance(a, Node)]
     missing = _RANKS[node.target] - ranks[0]
-    if missing <= 0 or ranks[0] == 0 or len(set(ranks[:3])) > 1:
+    if missing <= 0 or len(set(ranks[:3])) > 1:
         return
     arguments = [
         _with_dimensions(node, argument, missing)
@@ -74,7 +105,8 @@ def _widen(node: Node) -> None:
     place = _DIMS.get(node.target)
     if place is not None and place < len(arguments):
         dim: Any = arguments[place]
-        arguments[place] = dim + missing if dim >= 0 else dim
+        # A number has one dimension to speak of, the last.
+        arguments[place] = dim + missing if dim >= 0 and ranks[0] else -1 if not ranks[0] else dim
     if isinstance(node.meta["val"], torch.Tensor):
         result = insert_call(node, node.target, *arguments, **node.kwargs)
         node.replace_all_uses_with(_without_dimensions(node, result, missing))

@@ -37,7 +37,10 @@ _CLAMPS: Final = (aten.clamp, aten.clamp_min, aten.clamp_max)
 # These take everything in the result's dtype.
 _OF_RESULTS: Final = (aten.sum, aten.prod, aten.mean, *_CLAMPS)
 # Their converters take int32 through float32, which has no number for every one of them.
-_EXACT: Final = (aten.amax, aten.amin, aten.max, aten.min, aten.argmax, aten.argmin)
+_EXACT: Final = (
+    *(aten.amax, aten.amin, aten.max, aten.min, aten.argmax, aten.argmin),
+    aten.neg,
+)
 
 
 def promote_as_torch_does(module: GraphModule) -> None:
