@@ -5,7 +5,8 @@
 #                        mutants of engine blobs; FUZZ_MUTANTS=n for another number
 # make test-native-tsan  the C++ tests under the thread sanitizer
 # make coverage ExecuTorch's backend test suite on this backend, XNNPACK and portable; docs/coverage.*
-# make networks the same suite: each partition's TensorRT network, evaluated on the CPU, against eager
+# make networks the same suite, and torch's own samples of its operators: each partition's TensorRT network,
+#               evaluated on the CPU, against eager
 # make zoo      every model of tests/zoo, not only those that CI takes
 # make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
 # make bench-aot         what exporting costs, next to its peers: benchmarks/results/aot.json; half an
@@ -98,6 +99,8 @@ networks: $(INSTALLED)
 	OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR) $(BIN)/python -m pytest -p tests.coverage.plugin -p no:cacheprovider \
 	  --numprocesses 2 --flows trt_network --results build/networks/suite.json -q --no-header $(SUITE)/operators
 	$(BIN)/python -m tests.network_evaluator.summary build/networks/suite.json
+	TRT_ET_OPERATORS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:cacheprovider --numprocesses 2 -q --no-header \
+	  tests/network_evaluator/test_torch_operators.py
 
 bench-runtime: $(INSTALLED)
 	$(call build-native,bench,trt_et_bench fake_nvinfer trt_et_tensorrt_11_fake, \

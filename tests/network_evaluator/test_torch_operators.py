@@ -1,0 +1,116 @@
+"""Torch's own samples of its operators: whatever goes into an engine computes what eager does.
+
+In every dtype that TensorRT has; Torch-TensorRT's converters are wrong in some. Nothing is built:
+the networks are evaluated on the CPU. ``TRT_ET_OPERATORS=all`` takes all of torch's operators, two
+dozen minutes a dtype on one core; ``TRT_ET_OPERATORS="where add"`` takes these.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from torch import nn
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
+
+from tests.network_evaluator.comparison import ComparingBuilder, Verdict
+from trt_et import TensorRTPartitioner
+from trt_et.errors import TrtEtError
+
+DTYPES = (
+    *(torch.float32, torch.float16, torch.bfloat16),
+    *(torch.int64, torch.int32, torch.bool),
+)
+# What has more than one right answer: the places of equal numbers.
+SEVERAL_ANSWERS = {"topk", "sort", "argsort", "msort", "kthvalue", "median", "nanmedian", "mode"}
+IN_CI = {
+    *("add", "atan2", "clamp", "cumsum", "div", "gather", "index_put", "masked_fill", "max"),
+    *("native_layer_norm", "neg", "nn.functional.avg_pool2d", "nn.functional.conv1d"),
+    *("nn.functional.scaled_dot_product_attention", "remainder", "softmax", "sum", "where"),
+}
+SAMPLES = 3
+
+_chosen = os.environ.get("TRT_ET_OPERATORS", "").split()
+NAMES = None if _chosen == ["all"] else set(_chosen) or IN_CI
+
+
+class Sample(nn.Module):
+    """One call of an operator; its tensors are the inputs, all else is fixed."""
+
+    def __init__(self, operator: Any, flat: list[Any], spec: pytree.TreeSpec) -> None:
+        super().__init__()
+        self.operator = operator
+        self.flat = flat
+        self.spec = spec
+        self.places = [i for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor)]
+        self.inputs = tuple(flat[place].detach().clone() for place in self.places)
+
+    def forward(self, *tensors):
+        flat = list(self.flat)
+        for place, tensor in zip(self.places, tensors, strict=True):
+            flat[place] = tensor
+        first, args, kwargs = pytree.tree_unflatten(flat, self.spec)
+        leaves = pytree.tree_leaves(self.operator(first, *args, **kwargs))
+        return tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+def samples(info: Any, dtype: torch.dtype) -> Iterator[Sample]:
+    """Some of torch's samples, from the first to the last."""
+    every = list(islice(info.sample_inputs("cpu", dtype, requires_grad=False), 60))
+    for sample in every[:: max(1, len(every) // SAMPLES)]:
+        flat, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+        tensors = [leaf for leaf in flat if isinstance(leaf, torch.Tensor)]
+        if tensors and all(tensor.layout == torch.strided for tensor in tensors):
+            yield Sample(info.op, flat, spec)
+
+
+def judged(sample: Sample) -> list[Verdict]:
+    """What became of each partition; none where torch or ExecuTorch alone refuse the program."""
+    try:
+        program = torch.export.export(sample, sample.inputs)
+    except Exception:
+        return []
+    verdicts: list[Verdict] = []
+    partitioner = TensorRTPartitioner(builder=ComparingBuilder(verdicts))
+    try:
+        to_edge_transform_and_lower(program, partitioner=[partitioner])
+    except TrtEtError:
+        raise
+    except Exception as error:
+        with pytest.raises(type(error)):
+            to_edge_transform_and_lower(program)
+        return []
+    return verdicts
+
+
+CASES = [
+    pytest.param(
+        info, dtype, id=f"{info.name}-{info.variant_test_name}-{dtype}".replace("torch.", "")
+    )
+    for info in op_db
+    if NAMES is None or info.name in NAMES
+    for dtype in DTYPES
+    if info.supports_dtype(dtype, "cpu")
+]
+
+
+@pytest.mark.parametrize(("info", "dtype"), CASES)
+def test_the_networks_of_an_operator_equal_eager(info, dtype):
+    several = info.name in SEVERAL_ANSWERS and not dtype.is_floating_point
+    number = 0
+    for sample in samples(info, dtype):
+        with torch.no_grad():
+            found = judged(sample)
+        number += len(found)
+        for verdict in found:
+            shapes = [tuple(tensor.shape) for tensor in sample.inputs]
+            assert verdict.outcome != "bad network", (shapes, verdict)
+            assert verdict.outcome != "different" or several, (shapes, verdict)
+    if not number:
+        pytest.skip("nothing of it goes into an engine")
