@@ -84,6 +84,9 @@ CASES = {
     "negative of int32": (torch.neg, (CLOSE,)),
     "place of the largest int32": (lambda x: x.argmax(1), (CLOSE,)),
     "largest of booleans": (lambda x: x.amax(1), (X > 0,)),
+    "bfloat16 convolved": (nn.Conv2d(4, 6, 3).bfloat16(), (IMAGE.bfloat16(),)),
+    "bfloat16 deconvolved": (nn.ConvTranspose2d(4, 6, 3).bfloat16(), (IMAGE.bfloat16(),)),
+    "bfloat16 scaled": (nn.BatchNorm2d(4).bfloat16().eval(), (IMAGE.bfloat16(),)),
     "instance norm": (lambda x: F.instance_norm(x), (IMAGE,)),
     "instance norm with weights": (
         lambda x, w, b: F.instance_norm(x, weight=w, bias=b),

@@ -9,7 +9,14 @@ import tensorrt_rtx as trt
 import torch
 
 from tests.network_evaluator import moving, pointwise, windows
-from tests.network_evaluator.registry import DTYPES, LAYERS, BadNetwork, NotEvaluated, layer_type
+from tests.network_evaluator.registry import (
+    DTYPES,
+    LAYERS,
+    RECORDED,
+    BadNetwork,
+    NotEvaluated,
+    layer_type,
+)
 from trt_et.builders.network import Network
 
 __all__ = ["evaluate", "moving", "windows"]
@@ -26,6 +33,7 @@ def evaluate(network: Network, inputs: Mapping[str, torch.Tensor]) -> list[torch
         NotEvaluated: It has a layer that is not known here.
         BadNetwork: TensorRT would refuse it, or leaves its result undefined.
     """
+    RECORDED.set(network.interpreter.ctx.weight_refit_map)
     net = network.network
     values = {net.get_input(i).name: inputs[net.get_input(i).name] for i in range(net.num_inputs)}
     # Not in the order in which they were added: an input may be set later.
@@ -35,7 +43,7 @@ def evaluate(network: Network, inputs: Mapping[str, torch.Tensor]) -> list[torch
         if not ready:
             raise BadNetwork(f"nothing gives {sorted(_takes(waiting[0]) - values.keys())}")
         for layer in ready:
-            _run(network, layer, values)
+            _run(layer, values)
         waiting = [layer for layer in waiting if layer not in ready]
     return [values[net.get_output(i).name] for i in range(net.num_outputs)]
 
@@ -45,7 +53,7 @@ def _takes(layer: Any) -> set[str]:
     return {tensor.name for tensor in given if tensor is not None}
 
 
-def _run(network: Network, layer: Any, values: dict[str, torch.Tensor]) -> None:
+def _run(layer: Any, values: dict[str, torch.Tensor]) -> None:
     layer.__class__ = trt.ILayer
     kind = layer.type
     name = f"{kind.name} {layer.name}"
@@ -53,7 +61,7 @@ def _run(network: Network, layer: Any, values: dict[str, torch.Tensor]) -> None:
     taken = [None if tensor is None else values[tensor.name] for tensor in given]
     outputs = [layer.get_output(i) for i in range(layer.num_outputs)]
     if kind == trt.LayerType.CONSTANT:
-        results: Any = _constant(network, layer)
+        results: Any = _constant(layer)
     elif kind in LAYERS:
         cls, function = LAYERS[kind]
         layer.__class__ = cls
@@ -71,14 +79,13 @@ def _run(network: Network, layer: Any, values: dict[str, torch.Tensor]) -> None:
         values[tensor.name] = result
 
 
-def _constant(network: Network, layer: Any) -> torch.Tensor:
+def _constant(layer: Any) -> torch.Tensor:
     dtype = DTYPES.get(layer.get_output(0).dtype)
     layer.__class__ = trt.IConstantLayer
     shape = list(layer.shape)
-    recorded = network.interpreter.ctx.weight_refit_map
+    recorded = RECORDED.get()
     weights = layer.weights
     if isinstance(weights, trt.Weights):
-        # NumPy has no such dtype; Torch-TensorRT keeps what it took them from.
         for name in (layer.name, f"{layer.name} CONSTANT"):
             if name in recorded:
                 return recorded[name].reshape(shape)

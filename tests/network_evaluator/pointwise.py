@@ -17,6 +17,7 @@ from tests.network_evaluator.registry import (
     axes_of,
     broadcastable,
     layer_type,
+    layer_weights,
     need,
 )
 
@@ -250,12 +251,12 @@ def scale(layer: Any, inputs: Inputs) -> torch.Tensor:
     if layer.mode == trt.ScaleMode.CHANNEL:
         shape[layer.channel_axis] = x.shape[layer.channel_axis]
 
-    def weights(given: Any, default: float) -> torch.Tensor:
-        found = torch.as_tensor(given)
-        return found.reshape(shape) if found.numel() else torch.full(shape, default)
+    def weights(role: str, default: float) -> torch.Tensor:
+        found = layer_weights(layer, getattr(layer, role.lower()), role)
+        return torch.full(shape, default) if found is None else found.reshape(shape)
 
-    y = x * weights(layer.scale, 1.0) + weights(layer.shift, 0.0)
-    return y ** weights(layer.power, 1.0)
+    y = x.float() * weights("SCALE", 1.0) + weights("SHIFT", 0.0)
+    return (y ** weights("POWER", 1.0)).to(x.dtype)
 
 
 def _per_axis(scale: torch.Tensor, x: torch.Tensor, axis: int) -> torch.Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import tensorrt_rtx as trt
@@ -92,6 +93,21 @@ CLASSES = {
     "ATTENTION_INPUT": "IAttentionInputLayer",
     "ATTENTION_OUTPUT": "IAttentionOutputLayer",
 }
+
+
+# What Torch-TensorRT keeps of the weights that it hands to layers, by layer and role: TensorRT
+# shows weights as NumPy's, which has no bfloat16.
+RECORDED: ContextVar[Mapping[str, torch.Tensor]] = ContextVar("recorded weights")
+
+
+def layer_weights(layer: Any, given: Any, role: str) -> torch.Tensor | None:
+    """The weights that a layer has as ``given``; none where it has none."""
+    if isinstance(given, trt.Weights):
+        # It records transposed convolutions' as convolutions'.
+        name = layer.name.replace("[DECONVOLUTION]", "[CONVOLUTION]")
+        return RECORDED.get().get(f"{name} {role}")
+    found = torch.as_tensor(given)
+    return found if found.numel() else None
 
 
 def need(condition: bool, message: str) -> None:

@@ -9,23 +9,18 @@ import tensorrt_rtx as trt
 import torch
 from torch.nn import functional as F
 
-from tests.network_evaluator.registry import Inputs, NotEvaluated, layer_type, need
-
-
-def _weights(given: Any) -> torch.Tensor | None:
-    found = torch.as_tensor(given) if not isinstance(given, trt.Weights) else None
-    return found if found is not None and found.numel() else None
+from tests.network_evaluator.registry import Inputs, NotEvaluated, layer_type, layer_weights, need
 
 
 def _kernel(layer: Any, inputs: Inputs, shape: list[int]) -> tuple[torch.Tensor, Any]:
     _, kernel, bias = [*inputs, None, None][:3]
     if kernel is None:
-        kernel = _weights(layer.kernel)
+        kernel = layer_weights(layer, layer.kernel, "KERNEL")
         if kernel is None:
             raise NotEvaluated("a kernel whose values cannot be read")
         kernel = kernel.reshape(shape)
     if bias is None:
-        bias = _weights(layer.bias)
+        bias = layer_weights(layer, layer.bias, "BIAS")
     return kernel, None if bias is None else bias.reshape(-1)
 
 
