@@ -77,6 +77,7 @@ CASES = {
     "sigmoids of int32": (torch.sigmoid, (SMALL,)),
     "int64 rounded up": (torch.ceil, (WHOLE,)),
     "booleans added": (torch.add, (X > 0, X > 1)),
+    "booleans at most others": (lambda x, y: x.clamp_max(y), (X > 0, X > 1)),
     "integers between floats": (lambda x: x.clamp(-1.5, 2.5), (WHOLE,)),
     "sum of int32": (lambda x: x.sum(), (SMALL,)),
     "product of int32": (lambda x: x.prod(1), (SMALL,)),

@@ -146,8 +146,11 @@ def _of_two(node: Node) -> None:
 
 
 def _of_results(node: Node) -> None:
-    dtype = node.meta["val"].dtype
+    result = node.meta["val"].dtype
+    dtype = torch.int32 if result == torch.bool else result  # TensorRT compares no booleans.
     node.args = tuple(_cast(node, argument, dtype) for argument in node.args)
+    if result == torch.bool:
+        _cast_result(node, result)
     if node.target.overloadpacket in _CLAMPS:  # type: ignore[union-attr]
         _take_long_numbers(node, dtype)
 
