@@ -83,6 +83,8 @@ def in_turn(dim: int) -> Callable[..., torch.Tensor]:
 DRAWS = 4
 FLOATS = (smooth, halves)
 INTEGERS = (integers(-9, 10), large)
+# Of dynamic dimensions; few of the largest, since they may be large.
+SIZES = ("opt_shape", "min_shape", "max_shape")
 FALLBACKS = (
     *(no_zeros, in_turn(-1), in_turn(-2), in_turn(0)),
     *(integers(-2, 2), integers(0, 2), integers(0, 1)),
@@ -94,8 +96,8 @@ def draws(lowered: LoweredPartition, seed: int = 0) -> Iterator[list[torch.Tenso
     program = unlift(lowered.program)
     generator = torch.Generator().manual_seed(seed)
 
-    def drawn(floats: Any, whole: Any) -> list[torch.Tensor]:
-        return [_input(binding, floats, whole, generator) for binding in lowered.inputs]
+    def drawn(sizes: str, floats: Any, whole: Any) -> list[torch.Tensor]:
+        return [_input(binding, sizes, floats, whole, generator) for binding in lowered.inputs]
 
     whole_numbers = [
         *(INTEGERS[:1] if _computes_floats(lowered) else INTEGERS),
@@ -104,14 +106,17 @@ def draws(lowered: LoweredPartition, seed: int = 0) -> Iterator[list[torch.Tenso
     taken = 0
     # A scatter may find its indices only among the later ones.
     for number, whole in enumerate(whole_numbers):
-        try:
-            tried = drawn(FLOATS[number % 2], whole)
-            with torch.no_grad():
-                program(*(t.clone() for t in tried))
-        except (IndexError, RuntimeError, ZeroDivisionError):
-            continue
-        taken += 1
-        yield tried
+        first = number % len(SIZES)
+        for sizes in (*SIZES[first:], *SIZES[:first]):
+            try:
+                tried = drawn(sizes, FLOATS[number % 2], whole)
+                with torch.no_grad():
+                    program(*(tensor.clone() for tensor in tried))
+            except (IndexError, RuntimeError, ZeroDivisionError):
+                continue
+            taken += 1
+            yield tried
+            break
         if taken == DRAWS:
             return
 
@@ -121,9 +126,11 @@ def _computes_floats(lowered: LoweredPartition) -> bool:
     return any(isinstance(v, torch.Tensor) and v.is_floating_point() for v in values)
 
 
-def _input(binding: Any, floats: Any, whole: Any, generator: torch.Generator) -> torch.Tensor:
+def _input(
+    binding: Any, sizes: str, floats: Any, whole: Any, generator: torch.Generator
+) -> torch.Tensor:
     dtype = _DTYPES[binding.dtype]
-    shape = tuple(binding.opt_shape if binding.is_dynamic else binding.shape)
+    shape = tuple(getattr(binding, sizes) if binding.is_dynamic else binding.shape)
     if dtype.is_floating_point:
         return floats(shape, generator).to(dtype)
     if dtype == torch.bool:

@@ -265,7 +265,10 @@ def kv_cache_update(layer: Any, inputs: Inputs) -> torch.Tensor:
     cache, update, write = inputs
     out = cache.clone()
     for i, at in enumerate(write.tolist()):
-        need(at >= 0 and at + update.shape[2] <= cache.shape[2], f"a row at {at}")
+        if not 0 <= at <= cache.shape[2] - update.shape[2]:
+            # The Edge dialect's index_put counts from the end; index_copy, which it may have been,
+            # refuses (StateUpdate.counts_from_zero).
+            raise Undefined(f"a row at {at}")
         out[i, :, at : at + update.shape[2]] = update[i]
     return out
 
