@@ -160,6 +160,14 @@ CASES = {
         lambda x: aten.native_layer_norm(x, [4, 5], None, None, 0.1),
         (X,),
     ),
+    **{
+        f"logarithms of a softmax in {dtype}": (
+            lambda x: x.log_softmax(1),
+            ((X * 200).to(dtype),),
+        )
+        for dtype in (torch.float32, torch.float16, torch.bfloat16)
+    },
+    "signs of booleans": (torch.sign, (X > 0,)),
     "softmax of a line": (lambda x: x.softmax(0), (LINE,)),
     "largest of a line": (lambda x: x.topk(3)[0], (LINE,)),
     "a line in order": (lambda x: x.sort(0, descending=True)[0], (LINE,)),

@@ -23,18 +23,14 @@ _RANKS: Final[dict[Any, int]] = {
     aten.avg_pool2d.default: 4,
     aten.max_pool2d.default: 4,
     aten._softmax.default: 2,
-    aten._log_softmax.default: 2,
     aten.softmax.int: 2,
-    aten.log_softmax.int: 2,
     aten.topk.default: 2,
     aten.sort.default: 2,
 }
 # The place of the dimension that they work along.
 _DIMS: Final[dict[Any, int]] = {
     aten._softmax.default: 1,
-    aten._log_softmax.default: 1,
     aten.softmax.int: 1,
-    aten.log_softmax.int: 1,
     aten.topk.default: 2,
     aten.sort.default: 1,
 }

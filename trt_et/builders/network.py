@@ -24,6 +24,7 @@ from trt_et.builders.converters import decompose, decomposed_operators, make_set
 from trt_et.builders.divisions import divide_exactly
 from trt_et.builders.index_puts import put_by_one_index, state_written_values
 from trt_et.builders.instance_norms import normalize_by_own_statistics
+from trt_et.builders.log_softmaxes import subtract_logarithms
 from trt_et.builders.missing_dimensions import add_missing_dimensions
 from trt_et.builders.monitor import BuildMonitor, interruptible
 from trt_et.builders.negative_indices import count_from_zero
@@ -259,6 +260,7 @@ def _module_for_converters(
     forget_pending_symbols(lowered.program)
     module = unlift(lowered.program)
     state_written_values(module)
+    subtract_logarithms(module)
     aliases = update_in_place(module, lowered.updates) if has_cache_update_layer() else ()
     for node in list(module.graph.nodes):
         if node.op == "call_function" and node.target in decomposed_operators():

@@ -122,6 +122,11 @@ def _rounding(node: Node) -> None:
         node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]
 
 
+def _sign(node: Node) -> None:
+    if _dtype(node.args[0]) == torch.bool:
+        node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]
+
+
 def _of_two(node: Node) -> None:
     if len(node.args) < 2:
         return
@@ -177,4 +182,5 @@ _RULES: Final[dict[Any, Callable[[Node], None]]] = {
     **dict.fromkeys(_OF_RESULTS, _of_results),
     **dict.fromkeys(_EXACT, _exact),
     aten.hardtanh: _hardtanh,
+    aten.sign: _sign,
 }
