@@ -237,6 +237,17 @@ def test_an_output_padded_beyond_the_padding_stays_on_the_cpu():
     assert "transposed convolution" in str(partitioner.report.left_out)
 
 
+@pytest.mark.parametrize(("reduce", "include_self"), [("mean", True), ("sum", False)])
+def test_scatters_that_are_computed_otherwise_stay_on_the_cpu(reduce, include_self):
+    def scattered(x, indices):
+        return x.scatter_reduce(1, indices, x, reduce, include_self=include_self)
+
+    program = torch.export.export(Function(scattered), (X, WHOLE.abs() % 4))
+    partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
+    assert not blobs(lower(program, partitioner=partitioner))
+    assert "scatter_reduce" in str(partitioner.report.left_out)
+
+
 def test_a_threshold_of_softplus_is_kept():
     program = torch.export.export(Function(lambda x: F.softplus(x, 2.0, 3.0)), (X,))
     program = program.run_decompositions({})

@@ -135,6 +135,9 @@ def make_refusal(options: BuildOptions) -> Callable[[Node], str | None]:
         with without_gpu():
             if has_own_converter(node.target):
                 return None
+            wrong = _known_wrong(node)
+            if wrong is not None:
+                return wrong
             registry = _registry(settings)
             reason = _refusal(registry, node)
             if reason is None or node.target not in decomposed_operators():
@@ -154,6 +157,8 @@ def _known_wrong(node: Node) -> str | None:
         paddings = zip(args[4], args[7], strict=False)
         if any(isinstance(p, int) and isinstance(o, int) and o > p for p, o in paddings):
             return "TensorRT pads no output of a transposed convolution beyond its padding"
+    if node.target is aten.scatter_reduce.two and args[4] == "mean":
+        return "Torch-TensorRT rounds its means"
     if node.target is aten.softplus.default and len(args) > 2 and args[2] < _SOFTPLUS_THRESHOLD:
         return "TensorRT's softplus has no threshold"
     if node.target is aten.index_put.default and not _is_static(node):
@@ -239,7 +244,7 @@ def decompose(node: Node) -> tuple[GraphModule, list[Node]] | None:
     try:
         with mode:
             traced = make_fx(call, decomposition_table=decomposed_operators())(*values)
-    except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
+    except (AssertionError, RuntimeError, NotImplementedError, TypeError, ValueError) as error:
         _log.debug("decomposing %s failed: %s", node, error)
         return None
     return traced, tensors
