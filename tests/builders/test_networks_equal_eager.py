@@ -64,6 +64,8 @@ CASES = {
     "integers to a float power": (lambda x: torch.pow(x, 1.5), (SMALL,)),
     "integers equal to a float": (lambda x: x == 2.5, (WHOLE,)),
     "integers at least a float": (lambda x: x >= 2.5, (WHOLE,)),
+    "bfloat16 truncated": (torch.trunc, (X.bfloat16() * 9,)),
+    "the part behind the point": (torch.frac, (X * 9,)),
     "truncated quotient": (lambda x, y: torch.div(x, y, rounding_mode="trunc"), (X, X + 1)),
     "truncated quotient of int32": (
         lambda x, y: torch.div(x, y, rounding_mode="trunc"),
@@ -153,6 +155,7 @@ CASES = {
             "extremes": lambda x, y: torch.stack([x.amax(), y.max(), x.min()]),
             "softmax": lambda x, y: x.softmax(0) + y.log_softmax(-1),
             "order": lambda x, y: x.sort(0)[0] + y.topk(1)[0],
+            "selection": lambda x, y: x.index_select(0, (y + 1).long().reshape(1)),
             "gathering": lambda x, y: x.gather(0, (y + 1).long()),
         }.items()
     },

@@ -102,7 +102,8 @@ CASES = [
         info, dtype, id=f"{info.name}-{info.variant_test_name}-{dtype}".replace("torch.", "")
     )
     for info in op_db
-    if NAMES is None or info.name in NAMES
+    # Torch ends the process where it is given another index than its forward pass found.
+    if "backward" not in info.name and (NAMES is None or info.name in NAMES)
     for dtype in DTYPES
     if info.supports_dtype(dtype, "cpu")
 ]

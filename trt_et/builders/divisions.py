@@ -1,7 +1,8 @@
 """Divisions that cut off, and their remainders, from divisions that round down.
 
 Torch-TensorRT 2.13 takes the sign of a quotient from the product, which overflows in integers, and
-is 0 where a float is divided by 0; a remainder it takes from two such divisions.
+is 0 where a float is divided by 0; a remainder it takes from two such divisions, and bfloat16 it
+does not cut off at all.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ def divide_exactly(module: GraphModule) -> None:
         first, second = (*node.args, None, None)[:2]
         if node.target in _DIVISIONS and node.kwargs.get("rounding_mode") == "trunc":
             _replace(node, _truncated(node, first, second, whole))
+        elif node.target is aten.trunc.default and not whole:
+            _replace(node, _cut_off(node, first))
         elif node.target in _FMODS and whole:
             _replace(node, _rest(node, first, _truncated(node, first, second, whole), second))
         elif node.target in _REMAINDERS and whole:
@@ -96,10 +99,7 @@ def _rest(node: Node, first: Any, quotient: Node, second: Any) -> Node:  # noqa:
 
 def _truncated(node: Node, first: Any, second: Any, whole: bool) -> Node:  # noqa: ANN401
     if not whole:
-        quotient = _call(node, aten.div, first, second)
-        up, down = (insert_call(node, op.default, quotient) for op in (aten.ceil, aten.floor))
-        negative = insert_call(node, aten.lt.Scalar, quotient, 0)
-        return insert_call(node, aten.where.self, negative, up, down)
+        return _cut_off(node, _call(node, aten.div, first, second))
     # Rounded down it is one too low where it is negative and there is a rest.
     down = _rounded_down(node, first, second)
     rest = _rest(node, first, down, second)
@@ -115,3 +115,9 @@ def _truncated(node: Node, first: Any, second: Any, whole: bool) -> Node:  # noq
     )
     one = insert_call(node, aten._to_copy.default, low, dtype=down.meta["val"].dtype)
     return insert_call(node, aten.add.Tensor, down, one)
+
+
+def _cut_off(node: Node, number: Any) -> Node:  # noqa: ANN401
+    up, down = (insert_call(node, op.default, number) for op in (aten.ceil, aten.floor))
+    negative = insert_call(node, aten.lt.Scalar, number, 0)
+    return insert_call(node, aten.where.self, negative, up, down)

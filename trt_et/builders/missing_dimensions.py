@@ -58,7 +58,9 @@ def add_missing_dimensions(module: GraphModule) -> None:
             _widen(node)
         elif node.target is aten.index_select.default:
             source, dim, index = node.args
-            if isinstance(index, Node) and index.meta["val"].dim() == 0:
+            if isinstance(source, Node) and source.meta["val"].dim() == 0:
+                node.replace_all_uses_with(source)  # There is but one to select.
+            elif isinstance(index, Node) and index.meta["val"].dim() == 0:
                 node.args = (source, dim, insert_call(node, aten.reshape.default, index, [1]))
         elif node.target is aten.convolution.default:
             _deconvolve_in_two_dimensions(node)
