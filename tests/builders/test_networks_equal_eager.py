@@ -251,6 +251,13 @@ def test_scatters_that_are_computed_otherwise_stay_on_the_cpu(reduce, include_se
     assert "scatter_reduce" in str(partitioner.report.left_out)
 
 
+def test_booleans_are_put_in_order_by_the_cpu():
+    program = torch.export.export(Function(lambda x: (x > 0).sort(1)[0]), (X,))
+    partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
+    lower(program, partitioner=partitioner)
+    assert "orders no booleans" in str(partitioner.report.left_out)
+
+
 def test_a_threshold_of_softplus_is_kept():
     program = torch.export.export(Function(lambda x: F.softplus(x, 2.0, 3.0)), (X,))
     program = program.run_decompositions({})

@@ -51,6 +51,8 @@ _OF_FLOATS: Final = (
     *(torch.ops.aten.avg_pool2d.default, torch.ops.aten.avg_pool3d.default),
 )
 
+_ORDERS: Final = (torch.ops.aten.sort.default, torch.ops.aten.topk.default)
+
 _log = logging.getLogger(__name__)
 
 
@@ -157,6 +159,8 @@ def _known_wrong(node: Node) -> str | None:
         paddings = zip(args[4], args[7], strict=False)
         if any(isinstance(p, int) and isinstance(o, int) and o > p for p, o in paddings):
             return "TensorRT pads no output of a transposed convolution beyond its padding"
+    if node.target in _ORDERS and args[0].meta["val"].dtype == torch.bool:
+        return "TensorRT orders no booleans"
     if node.target is aten.scatter_reduce.two and args[4] == "mean":
         return "Torch-TensorRT rounds its means"
     if node.target is aten.softplus.default and len(args) > 2 and args[2] < _SOFTPLUS_THRESHOLD:
