@@ -30,7 +30,7 @@ WHY_MISSED = {
     "P9": "Each build costs a second more in a worker: torch.export.save and load, weights into a "
     "file, one request after the other, and the engine back; the file is a second copy of the "
     "weights; see docs/next.md",
-    "P10": "A tenth of a second: this package's modules, and the registration of one operator",
+    "P10": "A tenth of a second: this package's modules",
 }
 """Said with a goal that is missed."""
 
