@@ -103,8 +103,9 @@ def _widen(node: Node) -> None:
     place = _DIMS.get(node.target)
     if place is not None and place < len(arguments):
         dim: Any = arguments[place]
-        # A number has one dimension to speak of, the last.
-        arguments[place] = dim + missing if dim >= 0 and ranks[0] else -1 if not ranks[0] else dim
+        if ranks[0] == 0:
+            dim = -1  # A number has but one dimension to speak of.
+        arguments[place] = dim + missing if dim >= 0 else dim
     if isinstance(node.meta["val"], torch.Tensor):
         result = insert_call(node, node.target, *arguments, **node.kwargs)
         node.replace_all_uses_with(_without_dimensions(node, result, missing))
