@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from functools import cache
@@ -159,9 +159,9 @@ def _known_wrong(node: Node) -> str | None:
         paddings = zip(args[4], args[7], strict=False)
         if any(isinstance(p, int) and isinstance(o, int) and o > p for p, o in paddings):
             return "TensorRT pads no output of a transposed convolution beyond its padding"
-    if node.target in _ORDERS and args[0].meta["val"].dtype == torch.bool:
+    if node.target in _ORDERS and torch.bool in _dtypes(node.all_input_nodes):
         return "TensorRT orders no booleans"
-    if node.target is aten.scatter_reduce.two and args[4] == "mean":
+    if node.target is aten.scatter_reduce.two and "mean" in args:
         return "Torch-TensorRT rounds its means"
     if node.target is aten.softplus.default and len(args) > 2 and args[2] < _SOFTPLUS_THRESHOLD:
         return "TensorRT's softplus has no threshold"
@@ -174,6 +174,11 @@ def _known_wrong(node: Node) -> str | None:
         if not corners and any(not float(factor).is_integer() for factor in args[-1]):
             return "it resizes dynamic sizes by a factor that is no whole number"
     return None
+
+
+def _dtypes(nodes: Sequence[Node]) -> set[torch.dtype]:
+    values = (node.meta.get("val") for node in nodes)
+    return {value.dtype for value in values if isinstance(value, torch.Tensor)}
 
 
 def _is_static(node: Node) -> bool:
