@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from tests.builders.test_converters import request
 from tests.lowering_helpers import blobs, lower
-from tests.network_evaluator.comparison import compare, difference
+from tests.network_evaluator.comparison import ComparingBuilder, Verdict, compare, difference
 from trt_et import TensorRTPartitioner
 from trt_et.builders import BuildOptions, network
 from trt_et.builders.converters import make_refusal
@@ -215,6 +215,33 @@ BUILT = (
 def test_an_engine_is_built(case):
     function, inputs = CASES[case]
     program = torch.export.export(Function(function), inputs)
+    assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
+
+
+BOOK = randn(1, 30)
+OF_ANY_SIZE = {
+    "repeated for every row": lambda x: torch.arange(x.shape[1]).repeat(x.shape[0], 1) + x,
+    "repeated along a dimension in front": lambda x: (x + 1).repeat(x.shape[1], 2, 1),
+    "repeated as often as both sizes": lambda x: x.repeat(1, x.shape[0] + x.shape[1]) * 2,
+    "repeated by a number": lambda x: x.repeat(3, 1, 2) * 2,
+    "looked up in every row": lambda x: (
+        BOOK.expand(x.shape[0], -1).gather(1, (x * 9).long() % 30) + x
+    ),
+    "gathered along a dynamic dimension": lambda x: x.gather(0, (x[:1] > 0).long()) + 1,
+}
+
+
+@pytest.mark.parametrize("case", OF_ANY_SIZE)
+def test_one_network_equals_eager_at_every_size(case):
+    dynamic = {0: Dim("rows", min=2, max=8), 1: Dim("columns", min=2, max=9)}
+    program = torch.export.export(
+        Function(OF_ANY_SIZE[case]), (randn(3, 5),), dynamic_shapes=((dynamic,),)
+    )
+    verdicts: list[Verdict] = []
+    partitioner = TensorRTPartitioner(builder=ComparingBuilder(verdicts))
+    lower(program, partitioner=partitioner)
+    assert [verdict.outcome for verdict in verdicts] == ["equal"], verdicts
+    assert all(reason.endswith("not a tensor") for _, _, reason in partitioner.report.left_out)
     assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
 
 

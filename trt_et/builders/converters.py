@@ -115,7 +115,9 @@ def convertible_operators() -> frozenset[Any]:
 
 
 def has_own_converter(target: object) -> bool:
-    """Whether a converter of this package takes the operator, in place of Torch-TensorRT's."""
+    """Whether a converter of this package takes all calls of it, in place of Torch-TensorRT's."""
+    if target is torch.ops.aten.gather.default:
+        return True
     if target is not torch.ops.aten.cumsum.default:
         return False
     torch_tensorrt()
@@ -229,23 +231,23 @@ def decompose(node: Node) -> tuple[GraphModule, list[Node]] | None:
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    tensors: list[Node] = []
+    inputs: list[Node] = []
 
     def number(argument: Node) -> Node:
-        if argument not in tensors:
-            tensors.append(argument)
+        if argument not in inputs:
+            inputs.append(argument)
         return argument
 
     torch.fx.map_arg((node.args, node.kwargs), number)
-    values = [tensor.meta.get("val") for tensor in tensors]
-    if not all(isinstance(value, torch.Tensor) for value in values):
+    values = [argument.meta.get("val") for argument in inputs]
+    if not all(isinstance(value, torch.Tensor | torch.SymInt) for value in values):
         return None
     # A constructor has no tensor arguments; its result knows the fake mode as well.
     fakes = [v for v in (*values, node.meta.get("val")) if isinstance(v, FakeTensor)]
     mode = fakes[0].fake_mode if fakes else FakeTensorMode()
 
-    def call(*flat: torch.Tensor) -> Any:  # noqa: ANN401
-        known = dict(zip(tensors, flat, strict=True))
+    def call(*flat: torch.Tensor | torch.SymInt) -> Any:  # noqa: ANN401
+        known = dict(zip(inputs, flat, strict=True))
         args = torch.fx.map_arg(node.args, lambda n: known[n])
         kwargs = torch.fx.map_arg(node.kwargs, lambda n: known[n])
         return node.target(*args, **kwargs)  # type: ignore[operator]
@@ -256,4 +258,4 @@ def decompose(node: Node) -> tuple[GraphModule, list[Node]] | None:
     except (AssertionError, RuntimeError, NotImplementedError, TypeError, ValueError) as error:
         _log.debug("decomposing %s failed: %s", node, error)
         return None
-    return traced, tensors
+    return traced, inputs

@@ -20,6 +20,7 @@ from trt_et.builders.cache_update_layers import add_cache_update
 from trt_et.builders.cache_updates import write_rows
 from trt_et.builders.converters import has_own_converter
 from trt_et.builders.cumulative_layers import add_cumulative_sum
+from trt_et.builders.gather_layers import add_gather
 from trt_et.builders.quantize_layers import add_fp8_layers, add_quantize_layer
 from trt_et.builders.select_layers import add_select
 from trt_et.quantization import is_fake_quantize, is_quantize_layer
@@ -34,6 +35,8 @@ def _own_converter(target: Any) -> Callable[..., Any] | None:  # noqa: ANN401
         return add_cache_update
     if target is torch.ops.aten.where.self:
         return add_select
+    if target is torch.ops.aten.gather.default:
+        return add_gather
     if is_fake_quantize(target):
         return add_fp8_layers
     return add_cumulative_sum if has_own_converter(target) else None

@@ -1,0 +1,37 @@
+"""``gather`` as TensorRT's gather of elements, also of dynamic sizes.
+
+Imported only where Torch-TensorRT is loaded already (see ``network.py``). Torch-TensorRT 2.13 adds
+the same layer, but does not take the operator where any size is dynamic.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorrt as trt
+import torch
+from torch.fx import Node
+from torch_tensorrt.dynamo.conversion.converter_utils import cast_trt_tensor, get_trt_tensor
+
+__all__ = ["add_gather"]
+
+
+def add_gather(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layer of one ``aten.gather``.
+
+    Args:
+        ctx: Torch-TensorRT's ``ConversionContext``.
+        node: The call; its tensors have a dimension at least.
+        args: The tensor, the dimension and the index, tensors as TensorRT's or as constants.
+        kwargs: Of no matter; whether gradients are sparse.
+
+    Returns:
+        TensorRT's tensor, of the index's shape.
+    """
+    source = get_trt_tensor(ctx, args[0], f"{node.name}_input")
+    index = get_trt_tensor(ctx, args[2], f"{node.name}_index")
+    index = cast_trt_tensor(ctx, index, torch.int32, f"{node.name}_places")
+    layer = ctx.net.add_gather_v2(source, index, trt.GatherMode.ELEMENT)
+    layer.axis = args[1] % len(source.shape)
+    layer.name = f"gather_{node.name}"
+    return layer.get_output(0)
