@@ -73,6 +73,7 @@ KEPT_WHOLE: Final[tuple[OpOverload, ...]] = (
     aten.hardsigmoid.default,
     aten.softplus.default,
     aten._prelu_kernel.default,
+    aten.embedding_bag.padding_idx,
     aten.pad.default,
     aten.reflection_pad1d.default,
     aten.reflection_pad2d.default,

@@ -90,6 +90,7 @@ CASES = {
     "bfloat16 convolved": (nn.Conv2d(4, 6, 3).bfloat16(), (IMAGE.bfloat16(),)),
     "bfloat16 deconvolved": (nn.ConvTranspose2d(4, 6, 3).bfloat16(), (IMAGE.bfloat16(),)),
     "bfloat16 scaled": (nn.BatchNorm2d(4).bfloat16().eval(), (IMAGE.bfloat16(),)),
+    "looked up by known indices": (lambda w: F.embedding(ROWS, w), (X[0],)),
     "instance norm": (lambda x: F.instance_norm(x), (IMAGE,)),
     "instance norm with weights": (
         lambda x, w, b: F.instance_norm(x, weight=w, bias=b),

@@ -80,17 +80,6 @@ def test_sorting(dim, descending):
         torch.testing.assert_close(found, want)
 
 
-@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-@pytest.mark.parametrize("options", [{}, {"padding_idx": 2}, {"include_last_offset": True}])
-def test_bags_of_embeddings(mode, options):
-    weight, indices = torch.randn(9, 4), torch.tensor([1, 2, 4, 5, 2, 8, 0])
-    offsets = torch.tensor([0, 2, 2, 7] if options.get("include_last_offset") else [0, 2, 2, 5])
-    number = {"sum": 0, "mean": 1, "max": 2}[mode]
-    found, *_ = kernels._embedding_bag(weight, indices, offsets, mode=number, **options)
-    expected = functional.embedding_bag(indices, weight, offsets, mode=mode, **options)
-    torch.testing.assert_close(found, expected)
-
-
 def test_a_program_that_needs_none_of_it_stays_as_it_is(x):
     class Flat(torch.nn.Module):
         def forward(self, x):

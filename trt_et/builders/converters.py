@@ -13,6 +13,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
+from trt_et.builders.embedding_bags import EMBEDDING_BAGS, embedding_bag
 from trt_et.builders.protocol import BuildOptions
 from trt_et.builders.vendor import torch_tensorrt, without_gpu
 from trt_et.errors import OptionError
@@ -50,6 +51,9 @@ _OF_FLOATS: Final = (
     *(torch.ops.aten.convolution.default, torch.ops.aten.avg_pool1d.default),
     *(torch.ops.aten.avg_pool2d.default, torch.ops.aten.avg_pool3d.default),
 )
+
+# In place of converters that are wrong.
+_OWN_DECOMPOSITIONS: Final = dict.fromkeys(EMBEDDING_BAGS, embedding_bag)
 
 _ORDERS: Final = (torch.ops.aten.sort.default, torch.ops.aten.topk.default)
 
@@ -94,18 +98,19 @@ def make_settings(**options: Any) -> Any:  # noqa: ANN401
 
 @cache
 def decomposed_operators() -> dict[OpOverload, Callable[..., Any]]:
-    """Torch-TensorRT's decompositions of the operators that it has no converter for."""
+    """Torch-TensorRT's decompositions of the operators that it has no converter for, and ours."""
     torch_tensorrt()
     from torch_tensorrt.dynamo.lowering import get_decompositions
 
     with without_gpu():
         table = get_decompositions()
         convertible = _registry(make_settings()).unique_targets()
-    return {
+    theirs = {
         op: function
         for op, function in table.items()
         if isinstance(op, OpOverload) and op not in convertible
     }
+    return theirs | _OWN_DECOMPOSITIONS
 
 
 def convertible_operators() -> frozenset[Any]:
@@ -143,9 +148,10 @@ def make_refusal(options: BuildOptions) -> Callable[[Node], str | None]:
             if wrong is not None:
                 return wrong
             registry = _registry(settings)
-            reason = _refusal(registry, node)
-            if reason is None or node.target not in decomposed_operators():
-                return reason
+            if node.target not in _OWN_DECOMPOSITIONS:
+                reason = _refusal(registry, node)
+                if reason is None or node.target not in decomposed_operators():
+                    return reason
             return _refusal_of_decomposition(registry, node)
 
     return refusal

@@ -93,6 +93,9 @@ class PartitionInterpreter(TRTInterpreter):
                 else arg
                 for index, arg in enumerate(args)
             ]
+        if target is torch.ops.aten.embedding.default and isinstance(args[1], torch.Tensor):
+            # Its converter refuses constant indices that are int64, as torch has them.
+            args = [args[0], args[1].int(), *args[2:]]
         return super().call_function(target, args, kwargs)
 
     def output(self, target: str, args: Any, kwargs: Any) -> list[Any]:  # noqa: ANN401

@@ -22,6 +22,7 @@ from trt_et.builders.attention_masks import attend_to_nothing_as_torch_does
 from trt_et.builders.cache_updates import update_in_place
 from trt_et.builders.converters import decompose, decomposed_operators, make_settings
 from trt_et.builders.divisions import divide_exactly
+from trt_et.builders.embedding_bags import reduce_equal_bags
 from trt_et.builders.index_puts import put_by_one_index, state_written_values
 from trt_et.builders.instance_norms import normalize_by_own_statistics
 from trt_et.builders.log_softmaxes import subtract_logarithms
@@ -261,6 +262,7 @@ def _module_for_converters(
     module = unlift(lowered.program)
     state_written_values(module)
     subtract_logarithms(module)
+    reduce_equal_bags(module)
     aliases = update_in_place(module, lowered.updates) if has_cache_update_layer() else ()
     for node in list(module.graph.nodes):
         if node.op == "call_function" and node.target in decomposed_operators():

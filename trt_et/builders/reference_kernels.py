@@ -16,6 +16,7 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.nn import functional
 
+from trt_et.builders.embedding_bags import EMBEDDING_BAGS, embedding_bag
 from trt_et.builders.reference_quantization import QUANTIZATION_PARTS
 from trt_et.quantization import is_fake_quantize, is_quantize_layer
 
@@ -202,41 +203,6 @@ def _sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, T
     return torch.topk(x, x.shape[dim], dim, descending, True)
 
 
-def _embedding_bag(
-    weight: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    scale_grad_by_freq: bool = False,
-    mode: int = 0,
-    sparse: bool = False,
-    per_sample_weights: Tensor | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int = -1,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    starts = offsets[:-1] if include_last_offset else offsets
-    position = torch.arange(indices.shape[0], dtype=starts.dtype)
-    bag = (starts.unsqueeze(0) <= position.unsqueeze(1)).sum(1) - 1
-    member = bag.unsqueeze(0) == torch.arange(starts.shape[0]).unsqueeze(1)
-    if padding_idx >= 0:
-        member = member & (indices != padding_idx)
-    rows = weight[indices]
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.unsqueeze(1)
-    count = member.sum(1, keepdim=True)
-    if mode == _MAXIMUM:
-        others = torch.where(member.unsqueeze(2), rows.unsqueeze(0), float("-inf"))
-        result = torch.where(count > 0, others.amax(1), 0.0)
-    else:
-        result = member.to(rows.dtype) @ rows
-        if mode == _MEAN:
-            result = result / count.clamp(min=1)
-    # Training reads the other three; an engine has the first alone.
-    return result, bag, count.squeeze(1), count.squeeze(1)
-
-
-_MEAN: Final = 1
-_MAXIMUM: Final = 2
-
 _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.max_pool3d.default: _max_pool3d,
     aten.adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
@@ -244,7 +210,7 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.avg_pool3d.default: _avg_pool3d,
     aten.convolution.default: _convolution,
     aten.sort.default: _sort,
-    aten._embedding_bag.default: _embedding_bag,
+    **dict.fromkeys(EMBEDDING_BAGS, embedding_bag),
     aten.constant_pad_nd.default: _pad,
     aten.pad.default: _pad_by_mode,
     aten.cumsum.default: _cumsum,
