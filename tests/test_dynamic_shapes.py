@@ -10,7 +10,7 @@ from torch.export import Dim
 
 from tests.lowering_helpers import blobs, lower
 from tests.models import make
-from trt_et import OptionError, TensorRTPartitioner
+from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.builders.network import build_network
 from trt_et.builders.tensorrt_rtx import TensorRTRTXBuilder
 from trt_et.engine_info import decode_blob
@@ -53,6 +53,12 @@ def test_sizes_are_no_arguments_of_the_engine():
     (blob,) = blobs(lower(export_with_batch("vit"), partitioner=partitioner))
     assert len(decode_blob(blob).info.inputs) == 1
     assert all("size" in reason for _, _, reason in partitioner.report.left_out)
+
+
+def test_a_whole_graph_has_its_sizes_computed_outside():
+    assert blobs(lower(export_with_batch("vit"), full_graph=True))
+    with pytest.raises(PartitionError, match="addmm"):
+        lower(export_with_batch("mlp"), full_graph=True, excluded_ops=["aten.linear", "aten.addmm"])
 
 
 def test_an_unbounded_dimension_is_named_and_left_to_the_cpu():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +11,7 @@ from executorch.exir.graph_module import get_control_flow_submodules
 from torch._ops import HigherOrderOperator
 from torch.fx import Graph, GraphModule, Node
 
-__all__ = ["Place", "in_program_order", "places"]
+__all__ = ["Place", "copied_module", "in_program_order", "places"]
 
 _ROLES: Final = {
     ("cond", 1): "true",
@@ -55,6 +56,18 @@ def places(module: GraphModule) -> list[Place]:
     found: dict[int, Place] = {}
     _collect(Place("", module), found)
     return list(found.values())
+
+
+def copied_module(module: GraphModule) -> GraphModule:
+    """A module with branches of its own, and the names that signatures know nodes by.
+
+    fx renames those that shadow a builtin: ``input``, which is what torch.nn's modules call theirs.
+    """
+    copied: GraphModule = copy.deepcopy(module)
+    for old, new in zip(places(module), places(copied), strict=True):
+        for before, after in zip(old.graph.nodes, new.graph.nodes, strict=True):
+            after.name = before.name
+    return copied
 
 
 def in_program_order(groups: Iterable[tuple[Place, list[Node]]]) -> list[tuple[Place, list[Node]]]:

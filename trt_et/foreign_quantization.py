@@ -8,7 +8,6 @@ arithmetic with the same results, which an engine or the CPU computes.
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -19,10 +18,10 @@ import torch
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputSpec
-from torch.fx import Graph, GraphModule, Node, map_arg
+from torch.fx import Graph, Node, map_arg
 
 from trt_et.builders import BuildOptions
-from trt_et.control_flow import Place, places
+from trt_et.control_flow import Place, copied_module, places
 from trt_et.dynamic_quantization import INT_MM, widen_quantized
 from trt_et.exclusions import Exclusions
 from trt_et.fake_quantize import FOREIGN_NAME, fake_quantize
@@ -70,7 +69,7 @@ class _Rewriting:
         self._program = program
         self._exclusions = exclusions
         self._capability = _lowest(options.compute_capabilities)
-        self._module = _copied(program.graph_module)
+        self._module = copied_module(program.graph_module)
         self._specs = list(program.graph_signature.input_specs)
         self._weights = constant_values(program)
         self._new: dict[str, torch.Tensor] = {}
@@ -159,18 +158,6 @@ class _Rewriting:
         constant = add_constant(self._module.graph, self._specs, target, self._new[target])
         node.replace_all_uses_with(constant)
         _erase(node)
-
-
-def _copied(module: GraphModule) -> GraphModule:
-    """A module with branches of its own, and the names that signatures know nodes by.
-
-    fx renames those that shadow a builtin: ``input``, which is what torch.nn's modules call theirs.
-    """
-    copied: GraphModule = copy.deepcopy(module)
-    for old, new in zip(places(module), places(copied), strict=True):
-        for before, after in zip(old.graph.nodes, new.graph.nodes, strict=True):
-            after.name = before.name
-    return copied
 
 
 def _lowest(capabilities: tuple[str, ...]) -> tuple[int, int]:

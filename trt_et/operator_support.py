@@ -29,6 +29,7 @@ from trt_et.quantization import (
 from trt_et.shapes import UnboundedDimension, shape_range
 
 __all__ = [
+    "COMPUTES_A_SIZE",
     "KEPT_WHOLE",
     "OperatorSupport",
     "Refusal",
@@ -39,6 +40,8 @@ __all__ = [
 
 Refusal = Callable[[Node], str | None]
 """Why a node of a plain ATen graph is not taken; None where it is."""
+
+COMPUTES_A_SIZE: Final = "it computes a size, not a tensor"
 
 _SIZES: Final = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -224,7 +227,7 @@ class OperatorSupport:
         if self.place.obstacle is not None:
             return self.place.obstacle
         if not isinstance(target, OpOverload) or isinstance(node.meta.get("val"), _SIZES):
-            return "it computes a size, not a tensor"
+            return COMPUTES_A_SIZE
         excluded = self._exclusions.reason(node, target, self.place.name_of(node))
         if excluded is not None:
             return excluded

@@ -26,6 +26,7 @@ from trt_et.exclusions import Exclusion, Exclusions
 from trt_et.executors import make_runner
 from trt_et.foreign_quantization import take_quantizers
 from trt_et.grouping import group_nodes, tag_constants
+from trt_et.list_results import slice_what_is_split, warn_of_lost_sizes
 from trt_et.operator_support import OperatorSupport, kept_whole
 from trt_et.partition_specs import PartitionPlan, PartitionSpecs
 from trt_et.prebuilt import PREBUILT_NAME, take_engines
@@ -67,7 +68,8 @@ class TensorRTPartitioner(Partitioner):
             ``"aten.mul"`` and ``"aten.mul.Tensor"``), names of nodes (in a branch also with its
             path: ``"cond/true/aten_mul_tensor"``), or functions from a node to a bool. They are
             asked about the exported program's nodes and about the Edge program's.
-        full_graph: Refuse to lower a program of which anything stays out.
+        full_graph: Refuse to lower a program of which anything stays out, but for what computes
+            dynamic sizes.
         optimization_profiles: Ranges of dynamic dimensions to tune engines for, each a mapping from
             the name of an input to its dimensions: ``[{"tokens": {1: 1}}, {"tokens": {1: (2, 64,
             512)}}]`` for one token, and for 2 to 512, best at 64. At run time the first that fits
@@ -157,10 +159,11 @@ class TensorRTPartitioner(Partitioner):
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes of an Edge program that become engines; nothing is built yet."""
         check_no_conflict()
+        warn_of_lost_sizes(exported_program)
         _forget_tags(exported_program)
         tags: dict[str, DelegationSpec] = {}
         plan = self._plan(exported_program)
-        if self._full_graph and self.report is not None and self.report.left_out:
+        if self._full_graph and self.report is not None and self.report.tensors_left_out:
             raise PartitionError(f"full_graph=True, but some operators stay out:\n{self.report}")
         profiles = resolve_profiles(exported_program, self._profiles)
         writable = self._state_updates(exported_program, plan)
@@ -230,9 +233,9 @@ class TensorRTPartitioner(Partitioner):
         Raises:
             PartitionError: Such an engine cannot be taken.
         """
-        own = copy.copy(exported_program)
-        own._state_dict = dict(exported_program.state_dict)
-        own._constants = dict(exported_program.constants)
+        own = copy.copy(slice_what_is_split(exported_program))
+        own._state_dict = dict(own.state_dict)
+        own._constants = dict(own.constants)
         return take_quantizers(take_engines(own), self._exclusions, self._options)
 
     def _specs(

@@ -12,7 +12,7 @@ from torch.fx import Node
 
 from trt_et.control_flow import Place
 from trt_et.edge_dialect import qualified_name
-from trt_et.operator_support import OperatorSupport
+from trt_et.operator_support import COMPUTES_A_SIZE, OperatorSupport
 from trt_et.shapes import shape_range
 
 __all__ = ["BoundaryTensor", "Partition", "PartitionReport", "describe_partition", "make_report"]
@@ -76,6 +76,11 @@ class PartitionReport:
 
     partitions: tuple[Partition, ...]
     left_out: tuple[tuple[str, str, str], ...]
+
+    @property
+    def tensors_left_out(self) -> tuple[tuple[str, str, str], ...]:
+        """Of what is left out, all that computes more than a dynamic size, which no engine does."""
+        return tuple(entry for entry in self.left_out if entry[2] != COMPUTES_A_SIZE)
 
     def __str__(self) -> str:
         lines = []
