@@ -17,6 +17,12 @@ from typing import Any
 
 DOCS = Path(__file__).parents[2] / "docs"
 
+# What an error says, and what it means; of other flows than ours, so far.
+_MEANINGS = {
+    "error: 0x14": "ExecuTorch has no CPU kernel for one of its operators (`OperatorMissing`)",
+    "ChannelsLastTaggedReshapePass": "a pass of ExecuTorch's XNNPACK backend fails on `prelu`",
+}
+
 
 def summarize(entries: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures of one flow; skipped cases (no valid test for any backend) do not count."""
@@ -102,9 +108,14 @@ def _markdown(versions: dict[str, str], flows: dict[str, Any]) -> str:
         if figures["failed"]:
             lines += ["", f"## Failures of `{name}`", ""]
         for entry in figures["failed"]:
-            first = (entry["error"].splitlines() or [""])[0][:160]
-            lines.append(f"- `{entry['case']}`: {entry['result']}: {first}")
+            lines.append(f"- `{entry['case']}`: {entry['result']}: {_reason(entry['error'])}")
     return "\n".join(lines) + "\n"
+
+
+def _reason(error: str) -> str:
+    first = (error.splitlines() or [""])[0]
+    known = [meaning for sign, meaning in _MEANINGS.items() if sign in error]
+    return known[0] if known else first[:160]
 
 
 if __name__ == "__main__":
