@@ -111,7 +111,7 @@ def test_forced_into_an_engine_an_unbounded_dimension_is_named():
             return x + 1
 
     program = edge(Add(), torch.randn(4), dynamic_shapes=({0: Dim.DYNAMIC},))
-    with pytest.raises(PartitionError, match=r"(?s)dimension s\d+ has no upper bound.*max=N"):
+    with pytest.raises(PartitionError, match=r"(?s)dimension s\d+ .*no upper bound.*max=N"):
         to_backend("TensorRTBackend", program, [])
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Final
 
 import torch
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
@@ -11,6 +13,8 @@ __all__ = ["UnboundedDimension", "shape_range", "size_symbols", "tensor_symbols"
 
 _UNBOUNDED = 2**31 - 1
 _TRACED_MINIMUM = 2
+# As torch.export names where a symbol comes from.
+_SOURCE: Final = re.compile(r"L\['(?P<input>\w+)'\](?P<path>.*)\.size\(\)\[(?P<dim>\d+)\]")
 
 
 class UnboundedDimension(ValueError):
@@ -55,10 +59,20 @@ def shape_range(
         raise UnboundedDimension(f"its dimension {expression} depends on data")
     if not bounds.upper.is_Integer or int(bounds.upper) >= _UNBOUNDED:
         raise UnboundedDimension(
-            f"its dimension {expression} has no upper bound; export with Dim(..., max=N)"
+            f"its dimension {expression}{_origin(size)} has no upper bound; "
+            "export with Dim(..., max=N)"
         )
     low, high = int(bounds.lower), int(bounds.upper)
     return low, min(max(best, low), high), high
+
+
+def _origin(size: torch.SymInt) -> str:
+    """Which inputs' dimensions a size is computed from, in words; empty where that is not known."""
+    known = size.node.shape_env.var_to_sources
+    sources = [known[symbol][0] for symbol in size.node.expr.free_symbols if known.get(symbol)]
+    found = [_SOURCE.fullmatch(str(source.name)) for source in sources]
+    places = sorted(f"dimension {f['dim']} of {f['input']}{f['path']}" for f in found if f)
+    return f" ({', '.join(places)})" if places else ""
 
 
 def size_symbols(value: object) -> frozenset[str]:
