@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from executorch.exir.backend.utils import tag_constant_data
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from trt_et.convex_groups import connected, convex_groups
 from trt_et.edge_dialect import aten_target
+from trt_et.inner_sizes import inner_sizes, is_size, misplaced_sizes
 from trt_et.operator_support import OperatorSupport, is_compute, must_be_delegated
 from trt_et.program_constants import constant_names
 from trt_et.quantization import is_quantization
@@ -33,7 +34,7 @@ def group_nodes(
         returned = _users_of_returned_weights(program)
         support.refuse(returned, "it uses a weight that is also returned")
     while True:
-        groups = convex_groups(module.graph, support.is_supported)
+        groups = _groups(module.graph, support)
         # An engine reads sizes off its input tensors; what needs another one cannot be in it.
         lost = [node for nodes in groups for node in _without_sizes(nodes)]
         support.refuse(lost, "it needs a size that no tensor input of its partition has")
@@ -54,7 +55,23 @@ def group_nodes(
         if not lost:
             break
     worthy = [nodes for nodes in groups if _is_worth_an_engine(nodes, support, min_block_size)]
+    support.accept(node for nodes in worthy for node in nodes if is_size(node))
     return sorted([*worthy, *support.prebuilt.values()], key=lambda nodes: position[nodes[0]])
+
+
+def _groups(graph: Graph, support: OperatorSupport) -> list[list[Node]]:
+    """Convex groups of supported nodes, and of the sizes that they compute themselves."""
+    sizes = inner_sizes(graph, support.is_supported)
+
+    def may_join(node: Node) -> bool:
+        return support.is_supported(node) or node in sizes
+
+    while True:
+        groups = convex_groups(graph, may_join)
+        misplaced = misplaced_sizes(groups)
+        if not misplaced:
+            return groups
+        sizes.difference_update(misplaced)
 
 
 def tag_constants(program: ExportedProgram) -> None:
@@ -133,7 +150,10 @@ def _without_sizes(nodes: list[Node]) -> list[Node]:
     return [
         node
         for node in nodes
-        if not all(size_symbols(source.meta.get("val")) <= shown for source in node.all_input_nodes)
+        if not all(
+            source in inside or size_symbols(source.meta.get("val")) <= shown
+            for source in node.all_input_nodes
+        )
     ]
 
 
@@ -157,13 +177,20 @@ def _quantizing_alone(nodes: list[Node], support: OperatorSupport) -> list[Node]
 
 def _islands(nodes: list[Node]) -> list[Node]:
     """The nodes whose part of a partition computes nothing."""
-    return [node for part in connected(nodes) if not is_compute(part) for node in part]
+    return [
+        node
+        for part in connected(nodes)
+        if not is_compute(part)
+        for node in part
+        if not is_size(node)
+    ]
 
 
 def _is_worth_an_engine(nodes: list[Node], support: OperatorSupport, min_block_size: int) -> bool:
     if any(must_be_delegated(node) for node in nodes):
         return True
-    if len(nodes) < min_block_size:
-        support.refuse(nodes, f"its partition is smaller than min_block_size={min_block_size}")
+    tensors = [node for node in nodes if not is_size(node)]
+    if len(tensors) < min_block_size:
+        support.refuse(tensors, f"its partition is smaller than min_block_size={min_block_size}")
         return False
     return True

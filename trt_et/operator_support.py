@@ -15,6 +15,7 @@ from torch.fx import GraphModule, Node
 from trt_et.control_flow import Place, places
 from trt_et.edge_dialect import aten_target, qualified_name, to_aten
 from trt_et.exclusions import Exclusions
+from trt_et.inner_sizes import is_size
 from trt_et.prebuilt import is_prebuilt
 from trt_et.quantization import (
     QUANTIZED_DTYPES,
@@ -208,6 +209,12 @@ class OperatorSupport:
             and value.dtype in QUANTIZED_DTYPES
         )
 
+    def accept(self, sizes: Iterable[Node]) -> None:
+        """Take sizes in that a partition computes itself."""
+        for node in sizes:
+            self._supported.add(node)
+            del self.reasons[node]
+
     def refuse(self, nodes: Iterable[Node], reason: str) -> None:
         """Take nodes out again, for a reason that only shows in the whole partition."""
         for node in nodes:
@@ -371,6 +378,7 @@ def is_compute(nodes: Iterable[Node]) -> bool:
     """Whether the nodes do more than rename, rearrange and quantize tensors."""
     return any(
         node.target is not operator.getitem
+        and not is_size(node)
         and qualified_name(node).rpartition(".")[0] not in _VIEWS
         for node in nodes
     )

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+import sympy
 import torch
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-__all__ = ["UnboundedDimension", "shape_range", "size_symbols", "tensor_symbols"]
+__all__ = ["UnboundedDimension", "shape_range", "shown_symbol", "size_symbols", "tensor_symbols"]
 
 _UNBOUNDED = 2**31 - 1
 _TRACED_MINIMUM = 2
@@ -83,9 +84,25 @@ def size_symbols(value: object) -> frozenset[str]:
 
 
 def tensor_symbols(value: object) -> frozenset[str]:
-    """The symbols that are a dimension of a tensor by themselves, and so can be read off it."""
+    """The symbols that a dimension of a tensor shows, and that so can be read off it."""
     if not isinstance(value, torch.Tensor):
         return frozenset()
-    sizes: tuple[int | torch.SymInt, ...] = tuple(value.shape)
-    expressions = [size.node.expr for size in sizes if isinstance(size, torch.SymInt)]
-    return frozenset(str(expression) for expression in expressions if expression.is_Symbol)
+    shown = [shown_symbol(size) for size in value.shape]
+    return frozenset(str(found[0]) for found in shown if found is not None)
+
+
+def shown_symbol(size: int | torch.SymInt) -> tuple[sympy.Symbol, int, int] | None:
+    """The symbol that a size is a multiple of, plus a number; the factor; and that number.
+
+    None where the size says less, or is no symbolic one.
+    """
+    if not isinstance(size, torch.SymInt) or len(size.node.expr.free_symbols) != 1:
+        return None
+    expression = size.node.expr
+    (symbol,) = expression.free_symbols
+    if not expression.is_polynomial(symbol) or sympy.degree(expression, symbol) != 1:
+        return None
+    factor, number = sympy.Poly(expression, symbol).all_coeffs()
+    if not factor.is_Integer or not number.is_Integer or factor < 1:
+        return None
+    return symbol, int(factor), int(number)

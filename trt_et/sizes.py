@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from torch.fx import Graph, Node
 from torch.utils._sympy.functions import CleanDiv, FloorDiv, Mod, PythonMod
 
 from trt_et.errors import BuilderError
+from trt_et.shapes import shown_symbol
 
 __all__ = ["replace_sizes"]
 
@@ -67,32 +69,51 @@ def replace_sizes(graph: Graph, users: set[str]) -> set[str]:
     return {node.name for node in sizes}
 
 
-def _dimensions(tensors: list[Node]) -> dict[sympy.Symbol, tuple[Node, int, torch.SymInt]]:
-    found: dict[sympy.Symbol, tuple[Node, int, torch.SymInt]] = {}
+@dataclass(frozen=True)
+class _Source:
+    """A dimension that is a multiple of a symbol, plus a number."""
+
+    tensor: Node
+    dim: int
+    size: torch.SymInt
+    factor: int
+    number: int
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the symbol itself."""
+        return (self.factor, self.number) == (1, 0)
+
+
+def _dimensions(tensors: list[Node]) -> dict[sympy.Symbol, _Source]:
+    """Where each symbol is read; off a dimension that it is itself, if there is one."""
+    found: dict[sympy.Symbol, _Source] = {}
     for node in tensors:
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
             continue
         for dim, size in enumerate(value.shape):
-            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                found.setdefault(size.node.expr, (node, dim, size))
+            shown = shown_symbol(size)
+            if shown is None or not isinstance(size, torch.SymInt):
+                continue
+            symbol, factor, number = shown
+            source = _Source(node, dim, size, factor, number)
+            if symbol not in found or (source.is_plain and not found[symbol].is_plain):
+                found[symbol] = source
     return found
 
 
 def _emit(
     graph: Graph,
     expression: sympy.Expr,
-    sources: dict[sympy.Symbol, tuple[Node, int, torch.SymInt]],
+    sources: dict[sympy.Symbol, _Source],
     origin: Node,
 ) -> Node | int:
     """Nodes that compute an expression; a plain number where it is one."""
     if expression.is_Integer:
         return int(expression)
     if expression.is_Symbol and expression in sources:
-        tensor, dim, size = sources[expression]
-        node = graph.call_function(torch.ops.aten.sym_size.int, (tensor, dim))
-        node.meta["val"] = size
-        return node
+        return _read(graph, sources[expression])
     function = _FUNCTIONS.get(expression.func)
     if function is None:
         raise BuilderError(
@@ -100,6 +121,15 @@ def _emit(
         )
     parts = [_emit(graph, part, sources, origin) for part in expression.args]
     return reduce(lambda a, b: _combine(graph, function, a, b), parts)
+
+
+def _read(graph: Graph, source: _Source) -> Node | int:
+    node = graph.call_function(torch.ops.aten.sym_size.int, (source.tensor, source.dim))
+    node.meta["val"] = source.size
+    if source.is_plain:
+        return node
+    multiple = _combine(graph, operator.add, node, -source.number) if source.number else node
+    return _combine(graph, operator.floordiv, multiple, source.factor)
 
 
 def _combine(

@@ -229,7 +229,34 @@ OF_ANY_SIZE = {
         BOOK.expand(x.shape[0], -1).gather(1, (x * 9).long() % 30) + x
     ),
     "gathered along a dynamic dimension": lambda x: x.gather(0, (x[:1] > 0).long()) + 1,
+    "averaged to one number": lambda x: F.adaptive_avg_pool2d(x[None], 1) * 2,
+    "averaged by lines": lambda x: F.adaptive_avg_pool1d(x[None], 1) * 2,
+    **{
+        f"resized to its other size, {mode}": lambda x, mode=mode: (
+            F.interpolate((x * 2)[None, None], (x.shape[1], x.shape[0] + 1), mode=mode) * 2
+        )
+        for mode in ("nearest", "bilinear", "bicubic")
+    },
+    "resized to a part known, corners aligned": lambda x: (
+        F.interpolate(x[None, None], (x.shape[1] * 2, 7), mode="bilinear", align_corners=True) * 2
+    ),
+    "resized along a line": lambda x: F.interpolate(x[None], x.shape[0] * 3, mode="linear") * 2,
+    "flattened in the middle": lambda x: (
+        (x[:, :, None] * BOOK[0]).flatten(1).sin().flatten(0).cos()
+    ),
 }
+
+
+def test_sizes_are_read_off_multiples_of_them():
+    dynamic = {0: 3 * Dim("n", min=1, max=4), 1: 2 * Dim("m", min=1, max=4) + 1}
+
+    def function(x):
+        return x.reshape(x.shape[0] // 3, 3, -1).sum(1) * torch.zeros(x.shape[1] // 2 + 1).sum()
+
+    program = torch.export.export(Function(function), (randn(6, 5),), dynamic_shapes=((dynamic,),))
+    verdicts: list[Verdict] = []
+    lower(program, partitioner=TensorRTPartitioner(builder=ComparingBuilder(verdicts)))
+    assert [verdict.outcome for verdict in verdicts] == ["equal"], verdicts
 
 
 @pytest.mark.parametrize("case", OF_ANY_SIZE)

@@ -55,6 +55,14 @@ _OF_FLOATS: Final = (
 # In place of converters that are wrong.
 _OWN_DECOMPOSITIONS: Final = dict.fromkeys(EMBEDDING_BAGS, embedding_bag)
 
+_ADAPTIVE_AVERAGES: Final = (
+    torch.ops.aten.adaptive_avg_pool1d.default,
+    torch.ops.aten.adaptive_avg_pool2d.default,
+    torch.ops.aten._adaptive_avg_pool2d.default,
+    torch.ops.aten.adaptive_avg_pool3d.default,
+    torch.ops.aten._adaptive_avg_pool3d.default,
+)
+
 _ORDERS: Final = (torch.ops.aten.sort.default, torch.ops.aten.topk.default)
 
 _log = logging.getLogger(__name__)
@@ -177,6 +185,10 @@ def _known_wrong(node: Node) -> str | None:
         given = [index for index in args[1] if index is not None]
         if args[1][0] is None and len(given) > 1:
             return "its indices lie behind a dimension, and sizes are dynamic"
+    if node.target in _ADAPTIVE_AVERAGES and any(size != 1 for size in args[1]):
+        sizes = args[0].meta["val"].shape[-len(args[1]) :]
+        if any(isinstance(size, torch.SymInt) for size in sizes):
+            return "it averages dynamic sizes to a number of places"
     if node.target in _RESIZES_BY_FACTOR and args[1] is None and not _is_static(node):
         corners = node.target not in _NEAREST and args[2]
         if not corners and any(not float(factor).is_integer() for factor in args[-1]):

@@ -22,6 +22,7 @@ from trt_et.builders.converters import has_own_converter
 from trt_et.builders.cumulative_layers import add_cumulative_sum
 from trt_et.builders.gather_layers import add_gather
 from trt_et.builders.quantize_layers import add_fp8_layers, add_quantize_layer
+from trt_et.builders.resize_layers import add_resize, resizes_to_computed_sizes
 from trt_et.builders.select_layers import add_select
 from trt_et.quantization import is_fake_quantize, is_quantize_layer
 
@@ -85,6 +86,8 @@ class PartitionInterpreter(TRTInterpreter):
         own = _own_converter(target)
         if own is not None:
             return own(self.ctx, node, args, kwargs)
+        if resizes_to_computed_sizes(target, args):
+            return add_resize(self.ctx, node, args, kwargs)
         if target is torch.ops.aten.scaled_dot_product_attention.default:
             # Its converter hands the layer whatever it gets, constants too (first queries of DETR).
             args = [

@@ -70,6 +70,9 @@ def _average(module: GraphModule, node: Node) -> None:
     sizes = _spatial(node, len(wanted))
     if not all(isinstance(want, int) for want in wanted):
         return
+    if sizes is None and all(want == 1 for want in wanted):
+        dims = list(range(-len(wanted), 0))
+        node.replace_all_uses_with(insert_call(node, aten.mean.dim, node.args[0], dims, True))
     if sizes is None or all(
         size % want == 0 for size, want in zip(sizes, wanted, strict=True) if want
     ):
