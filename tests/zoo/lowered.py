@@ -12,7 +12,7 @@ from tests.zoo.case import Case
 from trt_et import TensorRTPartitioner
 from trt_et.inspection import inspect_program
 
-__all__ = ["NAMES", "check_plan", "lower", "make"]
+__all__ = ["ALL", "MODELS", "NAMES", "check_plan", "lower", "make"]
 
 MODELS = {**pretrained.MODELS, **written.MODELS}
 IN_CI = (
@@ -33,7 +33,8 @@ IN_CI = (
     # Sizes, a cumulative sum and partitions around it.
     "gpt2",
 )
-NAMES = list(MODELS) if os.environ.get("TRT_ET_ZOO") == "all" else IN_CI
+ALL = os.environ.get("TRT_ET_ZOO") == "all"
+NAMES = list(MODELS) if ALL else IN_CI
 
 
 def make(name: str) -> Case:
