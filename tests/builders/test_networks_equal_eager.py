@@ -90,6 +90,8 @@ CASES = {
     "bfloat16 convolved": (nn.Conv2d(4, 6, 3).bfloat16(), (IMAGE.bfloat16(),)),
     "bfloat16 deconvolved": (nn.ConvTranspose2d(4, 6, 3).bfloat16(), (IMAGE.bfloat16(),)),
     "bfloat16 scaled": (nn.BatchNorm2d(4).bfloat16().eval(), (IMAGE.bfloat16(),)),
+    "logarithms of bfloat16 above 1": (torch.log1p, (X.bfloat16().abs() / 99,)),
+    "logarithms of integers above 1": (torch.log1p, (SMALL.abs(),)),
     "looked up by known indices": (lambda w: F.embedding(ROWS, w), (X[0],)),
     "instance norm": (lambda x: F.instance_norm(x), (IMAGE,)),
     "instance norm with weights": (
@@ -229,6 +231,7 @@ OF_ANY_SIZE = {
         BOOK.expand(x.shape[0], -1).gather(1, (x * 9).long() % 30) + x
     ),
     "gathered along a dynamic dimension": lambda x: x.gather(0, (x[:1] > 0).long()) + 1,
+    "logarithms above 1": lambda x: torch.log1p(x.abs()) + 1,
     "averaged to one number": lambda x: F.adaptive_avg_pool2d(x[None], 1) * 2,
     "averaged by lines": lambda x: F.adaptive_avg_pool1d(x[None], 1) * 2,
     **{

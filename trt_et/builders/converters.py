@@ -14,6 +14,7 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 from trt_et.builders.embedding_bags import EMBEDDING_BAGS, embedding_bag
+from trt_et.builders.logarithms import log1p
 from trt_et.builders.protocol import BuildOptions
 from trt_et.builders.vendor import torch_tensorrt, without_gpu
 from trt_et.errors import OptionError
@@ -52,8 +53,11 @@ _OF_FLOATS: Final = (
     *(torch.ops.aten.avg_pool2d.default, torch.ops.aten.avg_pool3d.default),
 )
 
-# In place of converters that are wrong.
-_OWN_DECOMPOSITIONS: Final = dict.fromkeys(EMBEDDING_BAGS, embedding_bag)
+# In place of converters that are wrong, or take known sizes alone.
+_OWN_DECOMPOSITIONS: Final[dict[OpOverload, Callable[..., Any]]] = {
+    **dict.fromkeys(EMBEDDING_BAGS, embedding_bag),
+    torch.ops.aten.log1p.default: log1p,
+}
 
 _ADAPTIVE_AVERAGES: Final = (
     torch.ops.aten.adaptive_avg_pool1d.default,

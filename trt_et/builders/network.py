@@ -25,7 +25,7 @@ from trt_et.builders.divisions import divide_exactly
 from trt_et.builders.embedding_bags import reduce_equal_bags
 from trt_et.builders.index_puts import put_by_one_index, state_written_values
 from trt_et.builders.instance_norms import normalize_by_own_statistics
-from trt_et.builders.log_softmaxes import subtract_logarithms
+from trt_et.builders.logarithms import subtract_logarithms
 from trt_et.builders.missing_dimensions import add_missing_dimensions
 from trt_et.builders.monitor import BuildMonitor, interruptible
 from trt_et.builders.negative_indices import count_from_zero

@@ -1,7 +1,8 @@
-"""Logarithms of softmaxes without their softmax.
+"""Logarithms of softmaxes without their softmax, and of numbers above 1.
 
 Torch-TensorRT 2.13 takes the logarithm of the softmax, which is 0 where a number is far below the
 largest (by 17 in float16, by 104 in float32): minus infinity, in place of about that difference.
+Its ``log1p`` adds the 1 in half precision, and takes known sizes alone.
 """
 
 from __future__ import annotations
@@ -13,9 +14,15 @@ from torch.fx import GraphModule, Node
 
 from trt_et.builders.insertion import insert_call
 
-__all__ = ["subtract_logarithms"]
+__all__ = ["log1p", "subtract_logarithms"]
 
 aten = torch.ops.aten
+
+
+def log1p(x: torch.Tensor) -> torch.Tensor:
+    """``aten.log1p``, by a sum in float32."""
+    dtype = x.dtype if x.dtype.is_floating_point else torch.float32
+    return (x.to(torch.float32) + 1).log().to(dtype)
 
 
 def subtract_logarithms(module: GraphModule) -> None:
