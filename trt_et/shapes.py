@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 import sympy
@@ -96,9 +97,13 @@ def shown_symbol(size: int | torch.SymInt) -> tuple[sympy.Symbol, int, int] | No
 
     None where the size says less, or is no symbolic one.
     """
-    if not isinstance(size, torch.SymInt) or len(size.node.expr.free_symbols) != 1:
+    return _line(size.node.expr) if isinstance(size, torch.SymInt) else None
+
+
+@cache
+def _line(expression: sympy.Expr) -> tuple[sympy.Symbol, int, int] | None:
+    if len(expression.free_symbols) != 1:
         return None
-    expression = size.node.expr
     (symbol,) = expression.free_symbols
     if not expression.is_polynomial(symbol) or sympy.degree(expression, symbol) != 1:
         return None
