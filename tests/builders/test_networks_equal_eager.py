@@ -316,6 +316,16 @@ def test_booleans_are_put_in_order_by_the_cpu():
     assert "orders no booleans" in str(partitioner.report.left_out)
 
 
+def test_a_decomposition_that_fails_is_a_refusal():
+    number = torch.tensor(2.0)
+    program = torch.export.export(
+        Function(lambda x: torch.scatter_add(x * 2, 0, torch.tensor(0), x).sin()), (number,)
+    )
+    partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
+    lower(program, partitioner=partitioner)
+    assert "does not apply" in str(partitioner.report.left_out)
+
+
 def test_a_threshold_of_softplus_is_kept():
     program = torch.export.export(Function(lambda x: F.softplus(x, 2.0, 3.0)), (X,))
     program = program.run_decompositions({})

@@ -277,7 +277,8 @@ def decompose(node: Node) -> tuple[GraphModule, list[Node]] | None:
     try:
         with mode:
             traced = make_fx(call, decomposition_table=decomposed_operators())(*values)
-    except (AssertionError, RuntimeError, NotImplementedError, TypeError, ValueError) as error:
+    except Exception as error:
+        # Whatever it stumbles over (a tensor without dimensions, say), it does not apply.
         _log.debug("decomposing %s failed: %s", node, error)
         return None
     return traced, inputs
