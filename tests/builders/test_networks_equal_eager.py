@@ -316,14 +316,18 @@ def test_booleans_are_put_in_order_by_the_cpu():
     assert "orders no booleans" in str(partitioner.report.left_out)
 
 
-def test_a_decomposition_that_fails_is_a_refusal():
-    number = torch.tensor(2.0)
-    program = torch.export.export(
-        Function(lambda x: torch.scatter_add(x * 2, 0, torch.tensor(0), x).sin()), (number,)
-    )
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda x: torch.scatter_add(x * 2, 0, torch.tensor(0), x).sin(), "does not apply"),
+        (lambda x: x.unfold(0, 1, 1).sin(), "cannot unfold a number"),
+    ],
+)
+def test_what_cannot_be_done_to_a_number_stays_on_the_cpu(function, why):
+    program = torch.export.export(Function(function), (torch.tensor(2.0),))
     partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
     lower(program, partitioner=partitioner)
-    assert "does not apply" in str(partitioner.report.left_out)
+    assert why in str(partitioner.report.left_out)
 
 
 def test_a_threshold_of_softplus_is_kept():

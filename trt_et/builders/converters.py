@@ -183,6 +183,8 @@ def _known_wrong(node: Node) -> str | None:
         return "TensorRT orders no booleans"
     if node.target is aten.scatter_reduce.two and "mean" in args:
         return "Torch-TensorRT rounds its means"
+    if node.target is aten.as_strided.default and args[0].meta["val"].dim() == 0:
+        return "Torch-TensorRT cannot unfold a number"
     if node.target is aten.softplus.default and len(args) > 2 and args[2] < _SOFTPLUS_THRESHOLD:
         return "TensorRT's softplus has no threshold"
     if node.target is aten.index_put.default and not _is_static(node):
