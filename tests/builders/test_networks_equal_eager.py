@@ -92,6 +92,7 @@ CASES = {
     "bfloat16 scaled": (nn.BatchNorm2d(4).bfloat16().eval(), (IMAGE.bfloat16(),)),
     "logarithms of bfloat16 above 1": (torch.log1p, (X.bfloat16().abs() / 99,)),
     "logarithms of integers above 1": (torch.log1p, (SMALL.abs(),)),
+    "whether a number is anything": (lambda x: torch.any(x[0, 0, 0]), (WHOLE.float(),)),
     "looked up by known indices": (lambda w: F.embedding(ROWS, w), (X[0],)),
     "instance norm": (lambda x: F.instance_norm(x), (IMAGE,)),
     "instance norm with weights": (
@@ -320,7 +321,8 @@ def test_booleans_are_put_in_order_by_the_cpu():
     ("function", "why"),
     [
         (lambda x: torch.scatter_add(x * 2, 0, torch.tensor(0), x).sin(), "does not apply"),
-        (lambda x: x.unfold(0, 1, 1).sin(), "cannot unfold a number"),
+        (lambda x: x.unfold(0, 1, 1).sin(), "a number without dimensions"),
+        (lambda x: x.argmax() + 1, "a number without dimensions"),
     ],
 )
 def test_what_cannot_be_done_to_a_number_stays_on_the_cpu(function, why):
@@ -328,6 +330,15 @@ def test_what_cannot_be_done_to_a_number_stays_on_the_cpu(function, why):
     partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
     lower(program, partitioner=partitioner)
     assert why in str(partitioner.report.left_out)
+
+
+def test_what_has_no_layer_of_this_shape_is_refused():
+    volume, places = randn(1, 2, 3, 4, 5), randn(1, 3, 4, 5, 3)
+    program = torch.export.export(Function(F.grid_sample), (volume, places))
+    refusal = make_refusal(BuildOptions())
+    assert "images only" in str([refusal(n) for n in program.graph.nodes if n.op != "placeholder"])
+    program = torch.export.export(Function(lambda x, y: aten.copy(x, y) * 2), (X, X[0]))
+    assert "does not expand" in str([refusal(n) for n in program.graph.nodes if n.args])
 
 
 def test_a_threshold_of_softplus_is_kept():

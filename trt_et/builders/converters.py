@@ -67,6 +67,14 @@ _ADAPTIVE_AVERAGES: Final = (
     torch.ops.aten._adaptive_avg_pool3d.default,
 )
 
+_OF_DIMENSIONS: Final = (
+    torch.ops.aten.as_strided.default,
+    torch.ops.aten.argmax.default,
+    torch.ops.aten.argmin.default,
+)
+
+_IMAGE_RANK: Final = 4
+
 _ORDERS: Final = (torch.ops.aten.sort.default, torch.ops.aten.topk.default)
 
 _log = logging.getLogger(__name__)
@@ -183,8 +191,12 @@ def _known_wrong(node: Node) -> str | None:
         return "TensorRT orders no booleans"
     if node.target is aten.scatter_reduce.two and "mean" in args:
         return "Torch-TensorRT rounds its means"
-    if node.target is aten.as_strided.default and args[0].meta["val"].dim() == 0:
-        return "Torch-TensorRT cannot unfold a number"
+    if node.target in _OF_DIMENSIONS and args[0].meta["val"].dim() == 0:
+        return "Torch-TensorRT cannot do it to a number without dimensions"
+    if node.target is aten.grid_sampler.default and args[0].meta["val"].dim() != _IMAGE_RANK:
+        return "TensorRT samples images only"
+    if node.target is aten.copy.default and len({str(a.meta["val"].shape) for a in args[:2]}) > 1:
+        return "Torch-TensorRT does not expand what is copied"
     if node.target is aten.softplus.default and len(args) > 2 and args[2] < _SOFTPLUS_THRESHOLD:
         return "TensorRT's softplus has no threshold"
     if node.target is aten.index_put.default and not _is_static(node):

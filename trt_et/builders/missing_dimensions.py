@@ -42,6 +42,7 @@ _REDUCTIONS: Final = (
     *(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim),
     *(aten.prod.default, aten.prod.dim_int, aten.amax.default, aten.amin.default),
     *(aten.max.default, aten.min.default),
+    *(aten.any.default, aten.any.dim, aten.any.dims),
 )
 
 
