@@ -163,6 +163,9 @@ def reduce(layer: Any, inputs: Inputs) -> torch.Tensor:
         need(x.is_floating_point(), f"an average of {x.dtype}")
         return x.mean(axes, keepdim=keep)
     if name == "PROD":
+        largest = x.double().abs().clamp(min=1).log().sum(axes).max() if x.numel() else 0.0
+        if x.is_floating_point() and float(largest) > math.log(torch.finfo(x.dtype).max):
+            raise Undefined("a product that may overflow on its way; nobody says in which order")
         for axis in reversed(axes):
             x = x.prod(axis, keepdim=keep, dtype=x.dtype)
         return x
