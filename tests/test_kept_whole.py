@@ -42,6 +42,10 @@ CALLS: dict[object, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, ...
     aten.hardsigmoid.default: (functional.hardsigmoid, SIGNAL),
     aten.softplus.default: (functional.softplus, SIGNAL),
     aten._prelu_kernel.default: (lambda x: torch.prelu(x, torch.full((4,), 0.2)), IMAGE),
+    aten.embedding_bag.padding_idx: (
+        lambda x: functional.embedding_bag(torch.tensor([[0, 1], [2, 3]]), x[0]),
+        SIGNAL,
+    ),
     aten.pad.default: (pad("constant", 2), IMAGE),
     aten.reflection_pad1d.default: (pad("reflect", 1), SIGNAL),
     aten.reflection_pad2d.default: (pad("reflect", 2), IMAGE),

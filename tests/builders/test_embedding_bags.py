@@ -30,27 +30,42 @@ def test_any_bags_are_as_torch_has_them(mode, padding, ends):
 
     for _ in range(50):
         count = int(drawn(1, 9, 1))
-        offsets = drawn(0, count + 1, int(drawn(1, 6, 1))).sort()[0]
-        offsets[0] = 0
+        starts = drawn(0, count + 1, int(drawn(1, 6, 1))).sort()[0]
+        starts[0] = 0
         if ends and mode == "max":
-            offsets = torch.cat([offsets, torch.tensor([count])])
+            starts = torch.cat([starts, torch.tensor([count])])
         elif ends:  # Torch sums to the last offset, and divides by all that are left.
-            offsets = torch.cat([offsets, drawn(int(offsets[-1]), count + 1, 1)])
+            starts = torch.cat([starts, drawn(int(starts[-1]), count + 1, 1)])
         indices = drawn(0, 9, count)
         options = {"include_last_offset": ends, "padding_idx": padding}
-        found, *_ = embedding_bag(WEIGHT, indices, offsets, mode=MODES[mode], **options)
-        expected = functional.embedding_bag(indices, WEIGHT, offsets, mode=mode, **options)
+        found, *_ = embedding_bag(WEIGHT, indices, starts, mode=MODES[mode], **options)
+        expected = functional.embedding_bag(indices, WEIGHT, starts, mode=mode, **options)
         torch.testing.assert_close(found, expected)
 
 
+LENGTHS = torch.tensor([2, 0])
+
+
+def offsets(lengths: torch.Tensor) -> torch.Tensor:
+    """Such as torch takes, whatever the numbers are."""
+    return torch.cat([lengths.new_zeros(1), (lengths % 3).cumsum(0)])
+
+
 CASES = {
-    "sum": (lambda w, i, o: functional.embedding_bag(i, w, o, mode="sum"), INDICES, OFFSETS),
-    "largest": (lambda w, i, o: functional.embedding_bag(i, w, o, mode="max"), INDICES, OFFSETS),
+    "sum": (
+        lambda w, i, n: functional.embedding_bag(i, w, offsets(n), mode="sum"),
+        *(INDICES, LENGTHS),
+    ),
+    "mean": (lambda w, i, n: functional.embedding_bag(i, w, offsets(n)), INDICES, LENGTHS),
+    "largest": (
+        lambda w, i, n: functional.embedding_bag(i, w, offsets(n), mode="max"),
+        *(INDICES, LENGTHS),
+    ),
     "weighted": (
-        lambda w, i, o: functional.embedding_bag(
-            i, w, o, mode="sum", per_sample_weights=w[i.clamp(0, 8), 0]
+        lambda w, i, n: functional.embedding_bag(
+            i, w, offsets(n), mode="sum", per_sample_weights=w[i.clamp(0, 8), 0]
         ),
-        *(INDICES, OFFSETS),
+        *(INDICES, LENGTHS),
     ),
     "mean of known bags": (
         lambda w: functional.embedding_bag(
