@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 from trt_et.builders.embedding_bags import EMBEDDING_BAGS, embedding_bag
 from trt_et.builders.logarithms import log1p
 from trt_et.builders.protocol import BuildOptions
+from trt_et.builders.resampling import ADAPTIVE_AVERAGES
 from trt_et.builders.vendor import torch_tensorrt, without_gpu
 from trt_et.errors import OptionError
 
@@ -58,14 +59,6 @@ _OWN_DECOMPOSITIONS: Final[dict[OpOverload, Callable[..., Any]]] = {
     **dict.fromkeys(EMBEDDING_BAGS, embedding_bag),
     torch.ops.aten.log1p.default: log1p,
 }
-
-_ADAPTIVE_AVERAGES: Final = (
-    torch.ops.aten.adaptive_avg_pool1d.default,
-    torch.ops.aten.adaptive_avg_pool2d.default,
-    torch.ops.aten._adaptive_avg_pool2d.default,
-    torch.ops.aten.adaptive_avg_pool3d.default,
-    torch.ops.aten._adaptive_avg_pool3d.default,
-)
 
 _OF_DIMENSIONS: Final = (
     torch.ops.aten.as_strided.default,
@@ -203,7 +196,7 @@ def _known_wrong(node: Node) -> str | None:
         given = [index for index in args[1] if index is not None]
         if args[1][0] is None and len(given) > 1:
             return "its indices lie behind a dimension, and sizes are dynamic"
-    if node.target in _ADAPTIVE_AVERAGES and any(size != 1 for size in args[1]):
+    if node.target in ADAPTIVE_AVERAGES and any(size != 1 for size in args[1]):
         sizes = args[0].meta["val"].shape[-len(args[1]) :]
         if any(isinstance(size, torch.SymInt) for size in sizes):
             return "it averages dynamic sizes to a number of places"

@@ -17,11 +17,11 @@ from torch.nn import functional
 
 from trt_et.builders.insertion import insert_call
 
-__all__ = ["resample_as_torch_does"]
+__all__ = ["ADAPTIVE_AVERAGES", "resample_as_torch_does"]
 
 aten = torch.ops.aten
 
-_AVERAGES: Final = (
+ADAPTIVE_AVERAGES: Final = (
     aten.adaptive_avg_pool1d.default,
     aten.adaptive_avg_pool2d.default,
     aten._adaptive_avg_pool2d.default,
@@ -50,7 +50,7 @@ def resample_as_torch_does(module: GraphModule) -> None:
         module: Plain ATen, with ``val`` metadata; changed in place.
     """
     for node in list(module.graph.nodes):
-        if node.target in _AVERAGES:
+        if node.target in ADAPTIVE_AVERAGES:
             _average(module, node)
         elif node.target in (*_NEAREST, *_LINEAR, *_CUBIC):
             _resize(module, node)
