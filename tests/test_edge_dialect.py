@@ -7,7 +7,6 @@ import torch
 from executorch.exir import to_edge
 from torch import nn
 from torch.fx import GraphModule
-from torch.nn import functional
 
 from tests.lowering_helpers import lower
 from tests.models import make
@@ -83,14 +82,6 @@ def test_the_source_graph_is_not_changed():
     to_aten(edge.graph)
     lower_partition(edge, "test")
     assert str(edge.graph) == before
-
-
-@pytest.mark.parametrize(("size", "claimed"), [(55, True), (56, False)])
-def test_ceil_mode_that_changes_nothing_is_no_obstacle(size, claimed):
-    model = Lambda(lambda x: functional.max_pool2d(x, 3, 2, ceil_mode=True))
-    partitioner = TensorRTPartitioner(builder="reference")
-    lower(torch.export.export(model, (torch.randn(1, 2, size, size),)), partitioner=partitioner)
-    assert bool(partitioner.report.partitions) == claimed
 
 
 def test_every_tensor_has_the_metadata_that_validators_read():

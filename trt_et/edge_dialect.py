@@ -179,39 +179,7 @@ def _full_like(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Ca
 def _max_pool(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
     if not _is_pooling_without_indices(node):
         return None
-    return aten.max_pool2d.default, _without_ceil_mode(node, args), kwargs
-
-
-def _whole_max_pool(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
-    return aten.max_pool2d.default, _without_ceil_mode(node, args), kwargs
-
-
-def _without_ceil_mode(node: Node, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A pooling's arguments without ``ceil_mode`` and dilation, where they make no difference.
-
-    The converters take neither, not even a dilation of ``[1, 1]``.
-    """
-    if len(args) < 5 or _pair(args[4], 1) != (1, 1):
-        return args
-    if len(args) < 6 or not args[5]:
-        return args[:4]
-    source = node.args[0].meta["val"].shape if isinstance(node.args[0], Node) else ()
-    value = node.meta["val"]
-    result = (value[0] if isinstance(value, tuple | list) else value).shape
-    kernel, stride, padding = (_pair(args[i], args[1]) for i in (1, 2, 3))
-    for axis in (-2, -1):
-        span = source[axis] + 2 * padding[axis] - kernel[axis]
-        if not isinstance(span, int) or span // stride[axis] + 1 != result[axis]:
-            return args
-    return args[:4]
-
-
-def _pair(value: Any, default: Any) -> tuple[int, int]:  # noqa: ANN401
-    """Two numbers of a pooling argument; an empty stride means the kernel's size."""
-    numbers = list(value if isinstance(value, list | tuple) else [value])
-    if not numbers:
-        return _pair(default, default)
-    return (numbers[0], numbers[-1])
+    return aten.max_pool2d.default, args, kwargs
 
 
 def _sort(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
@@ -256,7 +224,6 @@ _RULES: dict[str, Callable[[Node, tuple[Any, ...], dict[str, Any]], _Call | None
     "aten::bitwise_not.default": _logical(aten.logical_not.default),
     "aten::full_like.default": _full_like,
     "aten::sort.default": _sort,
-    "aten::max_pool2d.default": _whole_max_pool,
     "aten::max_pool2d_with_indices.default": _max_pool,
     f"{FOREIGN_NAME}.default": _fake_quantize,
 }

@@ -20,6 +20,7 @@ from trt_et.builders import BuildOptions, EngineBuilder, make_builder
 from trt_et.builders.prebuilt import PrebuiltBuilder
 from trt_et.claims import claims_for
 from trt_et.control_flow import in_program_order, places
+from trt_et.core_operators import write_in_core_operators
 from trt_et.engine_cache import CacheChoice, choose_cache
 from trt_et.errors import OptionError, PartitionError
 from trt_et.exclusions import Exclusion, Exclusions
@@ -227,13 +228,14 @@ class TensorRTPartitioner(Partitioner):
 
         Lowering removes from them what a delegate consumes (``_unsafe_adjust_original_program``),
         and decomposition shares them with the caller's program, which could then be lowered only
-        once. Engines that Torch-TensorRT has put into it become constants, and what quantizes in
-        ways that neither an engine nor ExecuTorch's kernels have is computed in floats.
+        once. Engines that Torch-TensorRT has put into it become constants, what quantizes in ways
+        that neither an engine nor ExecuTorch's kernels have is computed in floats, and operators
+        that ExecuTorch does not know are written in those that it does.
 
         Raises:
             PartitionError: Such an engine cannot be taken.
         """
-        own = copy.copy(slice_what_is_split(exported_program))
+        own = copy.copy(slice_what_is_split(write_in_core_operators(exported_program)))
         own._state_dict = dict(own.state_dict)
         own._constants = dict(own.constants)
         return take_quantizers(take_engines(own), self._exclusions, self._options)

@@ -86,6 +86,58 @@ CASES = {
     "largest of int32": (lambda x: x.amax(1), (SMALL,)),
     "negative of int32": (torch.neg, (CLOSE,)),
     "place of the largest int32": (lambda x: x.argmax(1), (CLOSE,)),
+    **{
+        f"extremes of {name} and their places": (
+            lambda x: (*x.max(1), *x.min(-1, keepdim=True), x.min(0)[1]),
+            (x,),
+        )
+        for name, x in {"floats": X, "bfloat16": X.bfloat16(), "int32": CLOSE}.items()
+    },
+    "extremes of a line and their places": (lambda x: (*x.max(0), *x.min(-1)), (LINE,)),
+    **{
+        f"a diagonal {offset} to the right": (
+            lambda x, offset=offset: torch.diagonal(x, offset, 2, 0),
+            (X,),
+        )
+        for offset in (-4, -1, 0, 2)
+    },
+    **{
+        f"largest of windows {options}": (
+            lambda x, options=options: F.max_pool2d(x, *options),
+            (IMAGE,),
+        )
+        for options in (
+            *((3, 2, 0, 1, True), (3, 2, 1, 1, True), (2, 3, 1, 1, True), ((2, 3), 2, 0, 1, True)),
+            *(
+                (3, 2, 1, (1, 1), False),
+                (3, 1, 1, 2),
+                (2, (2, 1), 1, (2, 3), True),
+                (1, 2, 0, 1, True),
+            ),
+        )
+    },
+    "largest of windows without a batch": (
+        lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True),
+        (IMAGE[0].half(),),
+    ),
+    "largest of windows of a volume": (
+        lambda x: F.max_pool3d(x, 2, 2, ceil_mode=True),
+        (randn(1, 2, 5, 7, 9),),
+    ),
+    **{
+        f"means of windows {options}": (
+            lambda x, options=options: F.avg_pool2d(x, *options),
+            (IMAGE,),
+        )
+        for options in (
+            *((3, 2, 0, True), (3, 2, 1, True), (3, 2, 1, True, False), (2, 3, 1, True, False)),
+            *((3, 2, 1, True, True, 5), ((2, 3), 2, 0, False, True, 3), (2, 2, 0, True, False)),
+        )
+    },
+    "means of windows of a volume": (
+        lambda x: F.avg_pool3d(x, 2, 2, ceil_mode=True, count_include_pad=False),
+        (randn(1, 2, 5, 7, 9),),
+    ),
     "largest of booleans": (lambda x: x.amax(1), (X > 0,)),
     "bfloat16 convolved": (nn.Conv2d(4, 6, 3).bfloat16(), (IMAGE.bfloat16(),)),
     "bfloat16 deconvolved": (nn.ConvTranspose2d(4, 6, 3).bfloat16(), (IMAGE.bfloat16(),)),
@@ -212,6 +264,9 @@ BUILT = (
     *("a choice of int64", "a choice of torch.bfloat16", "a choice of torch.bool"),
     *("queries that see nothing", "queries that a bias leaves nothing"),
     *("a line deconvolved by a given weight", "a line deconvolved in groups"),
+    *("largest of windows (3, 2, 1, 1, True)", "largest of windows (3, 1, 1, 2)"),
+    *("means of windows (3, 2, 1, True, False)", "means of windows of a volume"),
+    *("largest of windows of a volume", "extremes of int32 and their places"),
 )
 
 
@@ -234,6 +289,20 @@ OF_ANY_SIZE = {
     "gathered along a dynamic dimension": lambda x: x.gather(0, (x[:1] > 0).long()) + 1,
     "logarithms above 1": lambda x: torch.log1p(x.abs()) + 1,
     "averaged to one number": lambda x: F.adaptive_avg_pool2d(x[None], 1) * 2,
+    "the largest and their places": lambda x: x.max(1)[0] * x.max(1)[1] + x.min(0)[1].sum(),
+    "a diagonal of matrices of a known size": lambda x: torch.diagonal(
+        (x[:, None, :, None] * BOOK[0, :12].reshape(3, 1, 4)).sin(), 1, 1, -1
+    ),
+    "means of windows over the edge": lambda x: F.avg_pool2d(
+        x[:, :, None, None] * BOOK.reshape(5, 6), 2, 2, ceil_mode=True
+    ),
+    "the largest of windows without gaps": lambda x: aten.max_pool2d(
+        x[None, None] * 2, [2, 2], [1, 1], [1, 1], [1, 1]
+    ),
+    "the largest of windows over the edge": lambda x: F.max_pool2d(
+        (x.sum(1)[:, None, None, None] * BOOK.reshape(5, 6)), 2, 2, ceil_mode=True
+    ),
+    "as many lines averaged": lambda x: F.adaptive_avg_pool1d(x[:, :, None] * BOOK[0], 1).sin(),
     "averaged by lines": lambda x: F.adaptive_avg_pool1d(x[None], 1) * 2,
     **{
         f"resized to its other size, {mode}": lambda x, mode=mode: (
@@ -297,6 +366,15 @@ def test_an_output_padded_beyond_the_padding_stays_on_the_cpu():
     program = torch.export.export(Transposed(output_padding=1).eval(), (IMAGE,))
     lower(program, partitioner=partitioner)
     assert "transposed convolution" in str(partitioner.report.left_out)
+
+
+def test_pooling_a_dynamic_number_of_channels_stays_on_the_cpu():
+    dynamic = (({1: Dim("channels", min=2, max=8)},),)
+    model = Function(lambda x: F.max_pool2d(x * 2, 2))
+    program = torch.export.export(model, (IMAGE,), dynamic_shapes=dynamic)
+    partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
+    assert len(blobs(lower(program, partitioner=partitioner))) == 1
+    assert "a dynamic number of channels" in str(partitioner.report.left_out)
 
 
 @pytest.mark.parametrize(("reduce", "include_self"), [("mean", True), ("sum", False)])

@@ -6,6 +6,7 @@ import pytest
 import torch
 from executorch.runtime import Runtime
 from torch.nn import functional
+from torch.utils import _pytree as pytree
 
 from tests.lowering_helpers import blobs, lower
 from tests.simulated_gpus import load_runtime
@@ -70,6 +71,40 @@ def test_convolution(x, stride, padding, dilation, groups):
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation", "output_padding", "groups"),
+    [
+        ((1, 1, 1), (0, 0, 0), (1, 1, 1), (0, 0, 0), 1),
+        ((3, 1, 2), (1, 2, 0), (1, 2, 1), (2, 0, 1), 2),
+        ((2, 2, 2), (0, 1, 1), (2, 1, 1), (1, 1, 0), 4),
+    ],
+)
+def test_transposed_convolution(x, stride, padding, dilation, output_padding, groups):
+    weight, bias = torch.randn(4, 2, 3, 2, 3), torch.randn(2 * groups)
+    found = kernels._convolution(
+        x, weight, bias, stride, padding, dilation, True, output_padding, groups
+    )
+    expected = functional.conv_transpose3d(
+        x, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["sum", "prod", "amax", "amin"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32])
+def test_reductions_of_what_is_scattered(dtype, reduce, include_self):
+    torch.manual_seed(0)
+    x, source = ((torch.randn(5, 3, 4) * 9).to(dtype) for _ in range(2))
+    for dim, index in (
+        (0, torch.randint(0, 5, (5, 3, 4))),
+        (-2, torch.randint(0, 3, (4, 2, 3))),
+    ):
+        found = kernels._scatter_reduce(x, dim, index, source, reduce, include_self=include_self)
+        expected = x.scatter_reduce(dim, index, source, reduce, include_self=include_self)
+        torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dim", [0, -1])
 def test_sorting(dim, descending):
@@ -99,13 +134,34 @@ def test_a_sum_of_one_number_runs_like_eager(x):
     _runs_like_eager(lambda x: torch.cumsum(x, 0), x)
 
 
-def _runs_like_eager(function, x):
+def test_remainders_of_negative_integers_have_the_divisors_sign():
+    x = torch.arange(-9, 9, dtype=torch.int32)
+    _runs_like_eager(
+        lambda x, y, f: (x % 4, x % y, y % -3, f % 4, x % 2.5),
+        *(x, torch.where(x % 2 == 0, 5, -3).int(), x / 3),
+    )
+
+
+def test_attention_over_the_edges_of_a_graph_runs_like_eager():
+    def attend(x, edges):
+        start, end = edges
+        score = (x[start] * x[end]).sum(1)
+        largest = torch.full((x.shape[0],), -1e9).scatter_reduce(0, end, score, "amax")
+        return torch.zeros(x.shape[0]).scatter_add(0, end, (score - largest[end]).exp())
+
+    torch.manual_seed(0)
+    _runs_like_eager(
+        attend, torch.randn(5, 8), torch.tensor([[0, 1, 2, 3, 4, 0], [1, 2, 3, 4, 0, 2]])
+    )
+
+
+def _runs_like_eager(function, *inputs):
     class Model(torch.nn.Module):
-        def forward(self, x):
-            return function(x)
+        def forward(self, *inputs):
+            return function(*inputs)
 
     load_runtime()
-    pte = lower(torch.export.export(Model(), (x,)), builder="reference")
+    pte = lower(torch.export.export(Model(), inputs), builder="reference")
     assert len(blobs(pte)) == 1
-    (found,) = Runtime.get().load_program(pte).load_method("forward").execute([x])
-    torch.testing.assert_close(found, function(x))
+    found = Runtime.get().load_program(pte).load_method("forward").execute(list(inputs))
+    torch.testing.assert_close(found, pytree.tree_leaves(function(*inputs)))

@@ -13,8 +13,11 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
+from trt_et.builders.diagonals import diagonal
 from trt_et.builders.embedding_bags import EMBEDDING_BAGS, embedding_bag
+from trt_et.builders.extrema import max_with_places, min_with_places
 from trt_et.builders.logarithms import log1p
+from trt_et.builders.poolings import is_written_out
 from trt_et.builders.protocol import BuildOptions
 from trt_et.builders.resampling import ADAPTIVE_AVERAGES
 from trt_et.builders.vendor import torch_tensorrt, without_gpu
@@ -57,7 +60,10 @@ _OF_FLOATS: Final = (
 # In place of converters that are wrong, or take known sizes alone.
 _OWN_DECOMPOSITIONS: Final[dict[OpOverload, Callable[..., Any]]] = {
     **dict.fromkeys(EMBEDDING_BAGS, embedding_bag),
+    torch.ops.aten.diagonal.default: diagonal,
     torch.ops.aten.log1p.default: log1p,
+    torch.ops.aten.max.dim: max_with_places,
+    torch.ops.aten.min.dim: min_with_places,
 }
 
 _OF_DIMENSIONS: Final = (
@@ -160,6 +166,8 @@ def make_refusal(options: BuildOptions) -> Callable[[Node], str | None]:
             wrong = _known_wrong(node)
             if wrong is not None:
                 return wrong
+            if is_written_out(node):
+                return None
             registry = _registry(settings)
             if node.target not in _OWN_DECOMPOSITIONS:
                 reason = _refusal(registry, node)
@@ -196,8 +204,13 @@ def _known_wrong(node: Node) -> str | None:
         given = [index for index in args[1] if index is not None]
         if args[1][0] is None and len(given) > 1:
             return "its indices lie behind a dimension, and sizes are dynamic"
+    if node.target in (torch.ops.aten.max_pool2d.default, torch.ops.aten.max_pool3d.default):
+        shape = args[0].meta["val"].shape
+        if isinstance(shape[1], torch.SymInt) and len(shape) == len(args[1]) + 2:
+            return "it pools a dynamic number of channels"
     if node.target in ADAPTIVE_AVERAGES and any(size != 1 for size in args[1]):
-        sizes = args[0].meta["val"].shape[-len(args[1]) :]
+        # A line's converter wants to know the number of lines too.
+        sizes = args[0].meta["val"].shape[-max(len(args[1]), 2) :]
         if any(isinstance(size, torch.SymInt) for size in sizes):
             return "it averages dynamic sizes to a number of places"
     if node.target in _RESIZES_BY_FACTOR and args[1] is None and not _is_static(node):

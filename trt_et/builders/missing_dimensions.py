@@ -26,6 +26,8 @@ _RANKS: Final[dict[Any, int]] = {
     aten.softmax.int: 2,
     aten.topk.default: 2,
     aten.sort.default: 2,
+    aten.argmax.default: 2,
+    aten.argmin.default: 2,
 }
 # The place of the dimension that they work along.
 _DIMS: Final[dict[Any, int]] = {
@@ -33,6 +35,8 @@ _DIMS: Final[dict[Any, int]] = {
     aten.softmax.int: 1,
     aten.topk.default: 2,
     aten.sort.default: 1,
+    aten.argmax.default: 1,
+    aten.argmin.default: 1,
 }
 
 # These take no tensors without dimensions at all.
@@ -93,7 +97,7 @@ def _widen(node: Node) -> None:
     number = 4 if node.target is aten.scaled_dot_product_attention.default else 1
     ranks = [a.meta["val"].dim() for a in node.args[:number] if isinstance(a, Node)]
     missing = _RANKS[node.target] - ranks[0]
-    if missing <= 0 or len(set(ranks[:3])) > 1:
+    if missing <= 0 or len(set(ranks[:3])) > 1 or _looks_everywhere(node):
         return
     arguments = [
         _with_dimensions(node, argument, missing)
@@ -124,6 +128,14 @@ def _widen(node: Node) -> None:
         narrow.meta["val"] = old[picked]
         for other in others:
             other.replace_input_with(user, narrow)
+
+
+def _looks_everywhere(node: Node) -> bool:
+    """Whether a place is sought without a dimension."""
+    return node.target in (aten.argmax.default, aten.argmin.default) and node.args[1:2] in (
+        (),
+        (None,),
+    )
 
 
 def _deconvolve_in_two_dimensions(node: Node) -> None:

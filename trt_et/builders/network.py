@@ -29,6 +29,7 @@ from trt_et.builders.logarithms import subtract_logarithms
 from trt_et.builders.missing_dimensions import add_missing_dimensions
 from trt_et.builders.monitor import BuildMonitor, interruptible
 from trt_et.builders.negative_indices import count_from_zero
+from trt_et.builders.poolings import pool_over_the_edge
 from trt_et.builders.promotions import promote_as_torch_does
 from trt_et.builders.protocol import BuildRequest
 from trt_et.builders.quantize_rewrites import keep_weights_int8, split_fake_quantize
@@ -274,6 +275,7 @@ def _module_for_converters(
         divide_exactly,
         normalize_by_own_statistics,
         resample_as_torch_does,
+        pool_over_the_edge,
         add_missing_dimensions,
         scatter_as_much_as_indexed,
         count_from_zero,

@@ -1,8 +1,9 @@
 """What TensorRT runs and ExecuTorch's CPU kernels do not, in terms of what they do.
 
 Three-dimensional pooling and convolution, slice by slice, sorting by ``topk``, bags of
-embeddings by a matrix, negative padding, sums of a single number. Only the reference builder needs
-this: its engines stand in for TensorRT's.
+embeddings and reductions of what is scattered by a matrix, negative padding, sums of a single
+number, remainders of negative integers. Only the reference builder needs this: its engines stand in
+for TensorRT's.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def _arguments(node: torch.fx.Node) -> tuple[Any, ...]:
     return (node.args[0].meta["val"], *node.args[1:])  # type: ignore[union-attr]
 
 
-def _is_plain_conv3d(x: Tensor, *args: Any) -> bool:  # noqa: ANN401
-    return x.dim() == 5 and not args[5]
+def _is_volume(x: Tensor, *_: object) -> bool:
+    return x.dim() == 5
 
 
 def _triple(value: _Sizes) -> tuple[int, int, int]:
@@ -142,8 +143,13 @@ def _convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:  # noqa: ANN401
-    if not _is_plain_conv3d(x, weight, bias, stride, padding, dilation, transposed):
+    if not _is_volume(x):
         return NotImplemented
+    if transposed:
+        result = _deconvolution(
+            x, weight, stride, padding, dilation, _triple(output_padding), groups
+        )
+        return result if bias is None else result + bias.reshape(1, -1, 1, 1, 1)
     step, pad, spread = _triple(stride), _triple(padding), _triple(dilation)
     deep = functional.pad(x, [0, 0, 0, 0, pad[0], pad[0]])
     taps = weight.shape[2]
@@ -161,6 +167,45 @@ def _convolution(
         raise ValueError("a convolution has at least one tap")
     result = total.reshape(x.shape[0], depth, *total.shape[1:]).permute(0, 2, 1, 3, 4)
     return result if bias is None else result + bias.reshape(1, -1, 1, 1, 1)
+
+
+def _deconvolution(
+    x: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor:
+    step, pad, spread = _triple(stride), _triple(padding), _triple(dilation)
+    taps, depth = weight.shape[2], x.shape[2]
+    planes = x.permute(0, 2, 1, 3, 4).reshape(-1, x.shape[1], *x.shape[3:])
+    whole = (depth - 1) * step[0] + spread[0] * (taps - 1) + 1
+    total: Tensor | None = None
+    for tap in range(taps):
+        y = functional.conv_transpose2d(
+            planes,
+            weight[:, :, tap],
+            None,
+            step[1:],
+            pad[1:],
+            output_padding[1:],
+            groups,
+            spread[1:],
+        )
+        y = y.reshape(x.shape[0], depth, 1, *y.shape[1:])
+        # Zeros between the slices, behind the last too; then those of the other taps around it.
+        y = functional.pad(y, [0, 0, 0, 0, 0, 0, 0, step[0] - 1]).flatten(1, 2)
+        y = y[:, : (depth - 1) * step[0] + 1]
+        start = tap * spread[0]
+        y = functional.pad(y, [0, 0, 0, 0, 0, 0, start, whole - y.shape[1] - start])
+        total = y if total is None else total + y
+    if total is None:
+        raise ValueError("a convolution has at least one tap")
+    total = functional.pad(total, [0, 0, 0, 0, 0, 0, 0, output_padding[0]])
+    total = total[:, pad[0] : total.shape[1] - pad[0]]
+    return total.permute(0, 2, 1, 3, 4)
 
 
 def _crops(_: Tensor, pad: Sequence[int], *__: object) -> bool:
@@ -203,6 +248,54 @@ def _sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, T
     return torch.topk(x, x.shape[dim], dim, descending, True)
 
 
+def _is_of_integers(x: Tensor, y: object) -> bool:
+    other = y.meta["val"].dtype if isinstance(y, torch.fx.Node) else type(y)
+    return not x.dtype.is_floating_point and (
+        other is int or (isinstance(other, torch.dtype) and not other.is_floating_point)
+    )
+
+
+def _remainder(x: Tensor, y: Any) -> Any:  # noqa: ANN401
+    """Of the divisor's sign; the kernel gives integers the dividend's."""
+    rest = torch.fmod(x, y)
+    if rest.dtype.is_floating_point:
+        return NotImplemented
+    return torch.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
+
+
+def _scatter_reduce(
+    x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Any:  # noqa: ANN401
+    """By a matrix that says which number goes where."""
+    if reduce not in _REDUCTIONS or x.dim() == 0:
+        return NotImplemented
+    merge, collapse, neutral = _REDUCTIONS[reduce]
+    if not x.dtype.is_floating_point:
+        limits = torch.iinfo(x.dtype)
+        neutral = int(min(max(neutral, limits.min), limits.max))
+    src = src[tuple(slice(0, size) for size in index.shape)].movedim(dim, -1)
+    index = index.movedim(dim, -1)
+    places = torch.arange(x.shape[dim], dtype=index.dtype)
+    member = places.unsqueeze(-1) == index.unsqueeze(-2)
+    scattered = collapse(torch.where(member, src.unsqueeze(-2), neutral)).to(x.dtype)
+    written, target = member.any(-1), x.movedim(dim, -1)
+    # The index may be smaller than what it writes to.
+    short = [target.shape[d] - scattered.shape[d] for d in reversed(range(target.dim()))]
+    if any(short):
+        pads = [size for amount in short for size in (0, amount)]
+        scattered = functional.pad(scattered, pads, value=neutral)
+        written = functional.pad(written, pads)
+    merged = merge(target, scattered) if include_self else scattered
+    return torch.where(written, merged, target).movedim(-1, dim)
+
+
+_REDUCTIONS: Final[dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], float]]] = {
+    "sum": (torch.add, lambda x: x.sum(-1), 0),
+    "prod": (torch.mul, lambda x: x.prod(-1), 1),
+    "amax": (torch.maximum, lambda x: x.amax(-1), -torch.inf),
+    "amin": (torch.minimum, lambda x: x.amin(-1), torch.inf),
+}
+
 _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.max_pool3d.default: _max_pool3d,
     aten.adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
@@ -214,11 +307,16 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.constant_pad_nd.default: _pad,
     aten.pad.default: _pad_by_mode,
     aten.cumsum.default: _cumsum,
+    aten.remainder.Scalar: _remainder,
+    aten.remainder.Tensor: _remainder,
+    aten.scatter_reduce.two: _scatter_reduce,
 }
 # Where the kernel takes some calls.
 _ONLY_WHERE: Final[dict[object, Callable[..., bool]]] = {
-    aten.convolution.default: _is_plain_conv3d,
+    aten.convolution.default: _is_volume,
     aten.constant_pad_nd.default: _crops,
     aten.pad.default: _crops_plainly,
     aten.cumsum.default: _is_number,
+    aten.remainder.Scalar: _is_of_integers,
+    aten.remainder.Tensor: _is_of_integers,
 }

@@ -65,14 +65,19 @@ def _spatial(node: Node, number: int) -> list[int] | None:
     return sizes if all(isinstance(size, int) for size in sizes) else None
 
 
+def _has_dynamic_sizes(node: Node) -> bool:
+    return any(not isinstance(size, int) for size in node.args[0].meta["val"].shape)  # type: ignore[union-attr]
+
+
 def _average(module: GraphModule, node: Node) -> None:
     wanted: Any = node.args[1]
     sizes = _spatial(node, len(wanted))
     if not all(isinstance(want, int) for want in wanted):
         return
-    if sizes is None and all(want == 1 for want in wanted):
+    if all(want == 1 for want in wanted) and _has_dynamic_sizes(node):
         dims = list(range(-len(wanted), 0))
         node.replace_all_uses_with(insert_call(node, aten.mean.dim, node.args[0], dims, True))
+        return
     if sizes is None or all(
         size % want == 0 for size, want in zip(sizes, wanted, strict=True) if want
     ):
