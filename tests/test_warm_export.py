@@ -54,9 +54,9 @@ def test_a_warm_export_in_a_fresh_process_imports_no_tensorrt(tmp_path):
 def test_the_report_is_the_same_with_remembered_answers(tmp_path, monkeypatch):
     class Mixed(nn.Module):
         def forward(self, x):
-            # The converters do not take its accumulation.
-            rows = torch.tensor([0, 0])
-            return torch.relu(x).index_put((rows,), x[0], accumulate=True) * 2
+            # Which engines do not take.
+            place = torch.tensor([0, 0])
+            return torch.relu(x).index_put((place, place), x[0, 0], accumulate=True) * 2
 
     program = torch.export.export(Mixed(), (torch.ones(1, 1, 8, 8),))
 
@@ -68,7 +68,7 @@ def test_the_report_is_the_same_with_remembered_answers(tmp_path, monkeypatch):
     assert report(cache=tmp_path) == plain
     monkeypatch.setattr("trt_et.claims.refusal_for", lambda *_: pytest.fail("asked again"))
     assert report(cache=tmp_path) == plain
-    assert "Torch-TensorRT's converters do not take" in plain
+    assert "it adds at places of several dimensions" in plain
 
 
 def test_other_settings_and_foreign_converters_are_asked_again(tmp_path, monkeypatch):
@@ -150,6 +150,22 @@ def test_how_a_result_is_used_is_in_a_signature():
     graph.output(pooled)
     found.add(node_signature(pooled))
     assert len(found) == 4
+
+
+def test_what_an_argument_broadcasts_is_in_a_signature():
+    found = set()
+    for shape in ((4, 1), (1, 5)):
+        graph = torch.fx.Graph()
+        x, line = (graph.placeholder(name) for name in "xi")
+        index = graph.call_function(torch.ops.aten.expand.default, (line, [4, 5]))
+        line.meta["val"] = torch.zeros(shape)
+        x.meta["val"] = index.meta["val"] = torch.zeros(4, 5)
+        found.add(
+            node_signature(
+                graph.call_function(torch.ops.aten.scatter_add.default, (x, 0, index, x))
+            )
+        )
+    assert len(found) == 2
 
 
 def test_processes_add_to_each_others_answers(tmp_path):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import torch
 from torch.fx import Node, map_arg
 
 from trt_et.checked_file import locked, read_checked, write_checked
@@ -102,7 +103,8 @@ def node_signature(node: Node) -> str | None:
     """A digest of all that a converter's validator looks at; None where there is no text for it.
 
     Those of Torch-TensorRT look at a node's target, arguments and result, at dtypes, shapes and
-    ranges, at what kind of node an argument is, and at how the result is used.
+    ranges, at what kind of node an argument is, and at how the result is used; ours also at what an
+    argument broadcasts.
     """
     symbols = SymbolNames()
     numbers: dict[Node, int] = {}
@@ -116,6 +118,9 @@ def node_signature(node: Node) -> str | None:
         for argument in (*numbers, node):
             value = value_text(argument.meta.get("val"), symbols)
             lines.append(f"{argument.op} {value}")
+            if argument is not node and argument.target is torch.ops.aten.expand.default:
+                source = argument.all_input_nodes[0].meta.get("val")
+                lines.append(f"broadcast of {value_text(source, symbols)}")
         lines += sorted(_use(user) for user in node.users)
     except NoText:
         return None

@@ -236,6 +236,44 @@ CASES = {
         lambda x, i, s: x.scatter(2, i, s),
         (X, X.argsort(2)[:, :2, :3].contiguous(), randn(3, 4, 5)),
     ),
+    **{
+        f"the {reduce} of what is scattered, {'with' if own else 'without'} what is there": (
+            lambda x, i, s, reduce=reduce, own=own: x.scatter_reduce(
+                1, i, s, reduce, include_self=own
+            ),
+            (X, WHOLE.abs() % 4, X * 2),
+        )
+        for reduce in ("sum", "mean", "prod", "amax", "amin")
+        for own in (True, False)
+    },
+    "the largest of scattered integers": (
+        lambda x, i, s: x.scatter_reduce(0, i, s, "amax"),
+        (WHOLE, WHOLE.abs() % 3, WHOLE * 2),
+    ),
+    "scattered and added": (
+        lambda x, i, s: x.scatter_add(2, i, s),
+        (X, (WHOLE.abs() % 5)[:2, :3], X * 2),
+    ),
+    "rows scattered and added": (
+        lambda x, i, s: x.scatter_add(1, i.view(1, 6, 1).expand(3, 6, 5), s),
+        (X, torch.tensor([3, 0, 0, 1, 3, 3]), randn(3, 6, 5)),
+    ),
+    "integers scattered and added": (
+        lambda x, i, s: x.scatter_add(1, i.view(1, 6, 1).expand(3, 6, 5), s),
+        (WHOLE, torch.tensor([3, 0, 0, 1, 3, 3]), torch.cat([WHOLE, WHOLE[:, :2]], 1)),
+    ),
+    "added at an index": (
+        lambda x, i, s: aten.index_put(x, [i], s, True),
+        (X, torch.tensor([2, 0, -1, 2]), randn(4, 4, 5)),
+    ),
+    "numbers added at an index": (
+        lambda x, i, s: aten.index_put(x, [i], s, True),
+        (LINE, torch.tensor([2, 0, -1, 2]), randn(4)),
+    ),
+    "added at an index in the middle": (
+        lambda x, i, s: aten.index_put(x, [None, i], s, True),
+        (X.half(), torch.tensor([2, 0, 2]), randn(3, 3, 5).half()),
+    ),
     "a scattered integer": (lambda x, i: x.scatter(1, i, 2), (WHOLE, X.argsort(1))),
     "a norm that is one number": (lambda x: x.norm(), (X,)),
     "a line deconvolved by a given weight": (
@@ -292,6 +330,13 @@ OF_ANY_SIZE = {
     "the largest and their places": lambda x: x.max(1)[0] * x.max(1)[1] + x.min(0)[1].sum(),
     "a diagonal of matrices of a known size": lambda x: torch.diagonal(
         (x[:, None, :, None] * BOOK[0, :12].reshape(3, 1, 4)).sin(), 1, 1, -1
+    ),
+    "rows added": lambda x: torch.zeros(4, x.shape[1]).index_add(
+        0, (torch.arange(x.shape[0]) % 4), x * 2
+    ),
+    "rows added to as many": lambda x: (x * 2).index_add(0, torch.arange(x.shape[0]) // 2, x.sin()),
+    "rows scattered": lambda x: (x * 2).scatter_add(
+        0, (torch.arange(x.shape[0]) // 2)[:, None].expand(x.shape), x.sin()
     ),
     "means of windows over the edge": lambda x: F.avg_pool2d(
         x[:, :, None, None] * BOOK.reshape(5, 6), 2, 2, ceil_mode=True
@@ -377,15 +422,36 @@ def test_pooling_a_dynamic_number_of_channels_stays_on_the_cpu():
     assert "a dynamic number of channels" in str(partitioner.report.left_out)
 
 
-@pytest.mark.parametrize(("reduce", "include_self"), [("mean", True), ("sum", False)])
-def test_scatters_that_are_computed_otherwise_stay_on_the_cpu(reduce, include_self):
-    def scattered(x, indices):
-        return x.scatter_reduce(1, indices, x, reduce, include_self=include_self)
-
-    program = torch.export.export(Function(scattered), (X, WHOLE.abs() % 4))
+def test_means_of_scattered_integers_stay_on_the_cpu():
+    program = torch.export.export(
+        Function(lambda x, i: x.scatter_reduce(1, i, x, "mean")), (WHOLE, WHOLE.abs() % 4)
+    )
     partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
     assert not blobs(lower(program, partitioner=partitioner))
     assert "scatter_reduce" in str(partitioner.report.left_out)
+
+
+def test_a_graph_of_a_thousand_edges_is_a_small_engine():
+    """Torch-TensorRT's own network of it had two layers for each edge, and 266 MB."""
+
+    def summed(x, places):
+        rows = places[:, None].expand(-1, x.shape[1])
+        return torch.zeros(20, x.shape[1]).scatter_add(0, rows, x) * 2
+
+    edges = (randn(1024, 16), torch.arange(1024) % 20)
+    (blob,) = blobs(lower(torch.export.export(Function(summed), edges), builder="tensorrt_rtx"))
+    assert len(blob) < 1 << 20
+
+
+def test_a_matrix_of_places_that_would_be_too_large_stays_on_the_cpu():
+    def summed(x, places):
+        return torch.zeros(1 << 13, 2).index_add(0, places, x) * 2
+
+    edges = (randn(1 << 12, 2), torch.arange(1 << 12))
+    program = torch.export.export(Function(summed), edges)
+    partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
+    lower(program, partitioner=partitioner)
+    assert "its places would have 33554432 elements" in str(partitioner.report.left_out)
 
 
 def test_booleans_are_put_in_order_by_the_cpu():
@@ -398,7 +464,10 @@ def test_booleans_are_put_in_order_by_the_cpu():
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (lambda x: torch.scatter_add(x * 2, 0, torch.tensor(0), x).sin(), "does not apply"),
+        (
+            lambda x: torch.scatter_add(x * 2, 0, torch.tensor(0), x).sin(),
+            "a number without dimensions",
+        ),
         (lambda x: x.unfold(0, 1, 1).sin(), "a number without dimensions"),
         (lambda x: x.argmax() + 1, "a number without dimensions"),
     ],

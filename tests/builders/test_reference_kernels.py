@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 from tests.lowering_helpers import blobs, lower
 from tests.simulated_gpus import load_runtime
 from trt_et.builders import reference_kernels as kernels
+from trt_et.builders.scattered_sums import scatter_reduce
 
 DEEP = (2, 4, 9, 8, 7)
 
@@ -91,8 +92,13 @@ def test_transposed_convolution(x, stride, padding, dilation, output_padding, gr
 
 
 @pytest.mark.parametrize("include_self", [True, False])
-@pytest.mark.parametrize("reduce", ["sum", "prod", "amax", "amin"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int32])
+@pytest.mark.parametrize(
+    ("reduce", "dtype"),
+    [
+        *((reduce, torch.float32) for reduce in ("sum", "mean", "prod", "amax", "amin")),
+        *((reduce, torch.int32) for reduce in ("sum", "prod", "amax", "amin")),
+    ],
+)
 def test_reductions_of_what_is_scattered(dtype, reduce, include_self):
     torch.manual_seed(0)
     x, source = ((torch.randn(5, 3, 4) * 9).to(dtype) for _ in range(2))
@@ -100,7 +106,7 @@ def test_reductions_of_what_is_scattered(dtype, reduce, include_self):
         (0, torch.randint(0, 5, (5, 3, 4))),
         (-2, torch.randint(0, 3, (4, 2, 3))),
     ):
-        found = kernels._scatter_reduce(x, dim, index, source, reduce, include_self=include_self)
+        found = scatter_reduce(x, dim, index, source, reduce, include_self=include_self)
         expected = x.scatter_reduce(dim, index, source, reduce, include_self=include_self)
         torch.testing.assert_close(found, expected)
 

@@ -20,6 +20,7 @@ from trt_et.builders.logarithms import log1p
 from trt_et.builders.poolings import is_written_out
 from trt_et.builders.protocol import BuildOptions
 from trt_et.builders.resampling import ADAPTIVE_AVERAGES
+from trt_et.builders.scattered_sums import SCATTERED_SUMS, adds, refuse_sum
 from trt_et.builders.vendor import torch_tensorrt, without_gpu
 from trt_et.errors import OptionError
 
@@ -60,6 +61,7 @@ _OF_FLOATS: Final = (
 # In place of converters that are wrong, or take known sizes alone.
 _OWN_DECOMPOSITIONS: Final[dict[OpOverload, Callable[..., Any]]] = {
     **dict.fromkeys(EMBEDDING_BAGS, embedding_bag),
+    **SCATTERED_SUMS,
     torch.ops.aten.diagonal.default: diagonal,
     torch.ops.aten.log1p.default: log1p,
     torch.ops.aten.max.dim: max_with_places,
@@ -166,7 +168,7 @@ def make_refusal(options: BuildOptions) -> Callable[[Node], str | None]:
             wrong = _known_wrong(node)
             if wrong is not None:
                 return wrong
-            if is_written_out(node):
+            if is_written_out(node) or adds(node):
                 return None
             registry = _registry(settings)
             if node.target not in _OWN_DECOMPOSITIONS:
@@ -190,8 +192,9 @@ def _known_wrong(node: Node) -> str | None:
             return "TensorRT pads no output of a transposed convolution beyond its padding"
     if node.target in _ORDERS and torch.bool in _dtypes(node.all_input_nodes):
         return "TensorRT orders no booleans"
-    if node.target is aten.scatter_reduce.two and "mean" in args:
-        return "Torch-TensorRT rounds its means"
+    sums = refuse_sum(node)
+    if sums is not None:
+        return sums
     if node.target in _OF_DIMENSIONS and args[0].meta["val"].dim() == 0:
         return "Torch-TensorRT cannot do it to a number without dimensions"
     if node.target is aten.grid_sampler.default and args[0].meta["val"].dim() != _IMAGE_RANK:

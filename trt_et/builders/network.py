@@ -35,6 +35,7 @@ from trt_et.builders.protocol import BuildRequest
 from trt_et.builders.quantize_rewrites import keep_weights_int8, split_fake_quantize
 from trt_et.builders.resampling import resample_as_torch_does
 from trt_et.builders.reshapes import state_known_sizes
+from trt_et.builders.scattered_sums import add_whole_rows
 from trt_et.builders.scatters import scatter_as_much_as_indexed
 from trt_et.builders.tracing import forget_pending_symbols
 from trt_et.builders.vendor import logged_errors, quietly, without_gpu
@@ -264,6 +265,7 @@ def _module_for_converters(
     state_written_values(module)
     subtract_logarithms(module)
     reduce_equal_bags(module)
+    add_whole_rows(module)
     aliases = update_in_place(module, lowered.updates) if has_cache_update_layer() else ()
     for node in list(module.graph.nodes):
         if node.op == "call_function" and node.target in decomposed_operators():

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from trt_et.builders.embedding_bags import EMBEDDING_BAGS, embedding_bag
 from trt_et.builders.reference_quantization import QUANTIZATION_PARTS
+from trt_et.builders.scattered_sums import scatter_reduce
 from trt_et.quantization import is_fake_quantize, is_quantize_layer
 
 __all__ = ["within_kernels"]
@@ -263,39 +264,6 @@ def _remainder(x: Tensor, y: Any) -> Any:  # noqa: ANN401
     return torch.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
 
 
-def _scatter_reduce(
-    x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
-) -> Any:  # noqa: ANN401
-    """By a matrix that says which number goes where."""
-    if reduce not in _REDUCTIONS or x.dim() == 0:
-        return NotImplemented
-    merge, collapse, neutral = _REDUCTIONS[reduce]
-    if not x.dtype.is_floating_point:
-        limits = torch.iinfo(x.dtype)
-        neutral = int(min(max(neutral, limits.min), limits.max))
-    src = src[tuple(slice(0, size) for size in index.shape)].movedim(dim, -1)
-    index = index.movedim(dim, -1)
-    places = torch.arange(x.shape[dim], dtype=index.dtype)
-    member = places.unsqueeze(-1) == index.unsqueeze(-2)
-    scattered = collapse(torch.where(member, src.unsqueeze(-2), neutral)).to(x.dtype)
-    written, target = member.any(-1), x.movedim(dim, -1)
-    # The index may be smaller than what it writes to.
-    short = [target.shape[d] - scattered.shape[d] for d in reversed(range(target.dim()))]
-    if any(short):
-        pads = [size for amount in short for size in (0, amount)]
-        scattered = functional.pad(scattered, pads, value=neutral)
-        written = functional.pad(written, pads)
-    merged = merge(target, scattered) if include_self else scattered
-    return torch.where(written, merged, target).movedim(-1, dim)
-
-
-_REDUCTIONS: Final[dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], float]]] = {
-    "sum": (torch.add, lambda x: x.sum(-1), 0),
-    "prod": (torch.mul, lambda x: x.prod(-1), 1),
-    "amax": (torch.maximum, lambda x: x.amax(-1), -torch.inf),
-    "amin": (torch.minimum, lambda x: x.amin(-1), torch.inf),
-}
-
 _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.max_pool3d.default: _max_pool3d,
     aten.adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
@@ -309,7 +277,7 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.cumsum.default: _cumsum,
     aten.remainder.Scalar: _remainder,
     aten.remainder.Tensor: _remainder,
-    aten.scatter_reduce.two: _scatter_reduce,
+    aten.scatter_reduce.two: scatter_reduce,
 }
 # Where the kernel takes some calls.
 _ONLY_WHERE: Final[dict[object, Callable[..., bool]]] = {
