@@ -84,6 +84,10 @@ CASES = {
     "places in stable order": (lambda x: torch.argsort(x, dim=1, stable=True), (X,)),
     "shifted to the left": (lambda x: x << 3, (WHOLE,)),
     "shifted to the right": (lambda x: x >> 3, (WHOLE,)),
+    "nothing yet, by its size": (
+        lambda x: torch.empty(3, 6, 5).copy_(x) + x.new_empty(3, 6, 5).fill_(1),
+        (X,),
+    ),
     "nothing yet": (lambda x: torch.empty_like(x).copy_(x) * 2, (X,)),
     "turned by a right angle": (rotated, (IMAGE,)),
     "a diagonal written": (lambda x: cleared(x, 1, 1, 2), (X,)),

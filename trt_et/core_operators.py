@@ -202,6 +202,16 @@ def _empty_like(x: Tensor, *, dtype: torch.dtype | None = None, **_: object) -> 
     return torch.full(x.shape, 0, dtype=dtype or x.dtype, device=x.device)
 
 
+def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **_: object) -> Tensor:
+    return torch.full(size, 0, dtype=dtype or torch.get_default_dtype())
+
+
+def _new_empty(
+    x: Tensor, size: Sequence[int], *, dtype: torch.dtype | None = None, **_: object
+) -> Tensor:
+    return torch.full(size, 0, dtype=dtype or x.dtype, device=x.device)
+
+
 # Random numbers; ExecuTorch has CPU kernels that draw them for a shape.
 
 
@@ -237,7 +247,9 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.bitwise_right_shift.Tensor: _shift_right,
     aten.bitwise_right_shift.Tensor_Scalar: _shift_right,
     aten.diagonal_scatter.default: _diagonal_scatter,
+    aten.empty.memory_format: _empty,
     aten.empty_like.default: _empty_like,
+    aten.new_empty.default: _new_empty,
     aten.rand_like.default: _rand_like,
     aten.randn_like.default: _randn_like,
 }

@@ -165,6 +165,14 @@ CASES = {
     "nearest by a factor": (lambda x: F.interpolate(x, scale_factor=1.7), (IMAGE,)),
     "nearest by a whole factor": (lambda x: F.interpolate(x, scale_factor=2), (IMAGE,)),
     "put behind a dimension": (put(None, 0, 1), (X, randn(3, 3), ROWS, ROWS)),
+    "one number put by a mask": (
+        lambda x, n: aten.index_put(x, [x > 1], n),
+        (X, torch.tensor(0.5)),
+    ),
+    "one number put in rows by a mask": (
+        lambda x, n, m: aten.index_put(x, [m], n),
+        (WHOLE, torch.tensor([7]), X[..., 0] > 0),
+    ),
     "put around a dimension": (put(0, None, 1), (X, randn(3, 4), ROWS, ROWS)),
     "put at a table": (put(0), (randn(9, 4), randn(2, 3, 4), torch.arange(6).reshape(2, 3))),
     "put a value behind a dimension": (put(None, 0, 1), (X, randn(3), ROWS, ROWS)),
@@ -316,6 +324,15 @@ def test_an_engine_is_built(case):
 
 
 BOOK = randn(1, 30)
+
+
+def _clipped(x):
+    y = x * 2
+    y[y > 1] = 1.0
+    y[y.sum(1) < 0] = -1.0
+    return y + 1
+
+
 OF_ANY_SIZE = {
     "repeated for every row": lambda x: torch.arange(x.shape[1]).repeat(x.shape[0], 1) + x,
     "repeated along a dimension in front": lambda x: (x + 1).repeat(x.shape[1], 2, 1),
@@ -331,6 +348,7 @@ OF_ANY_SIZE = {
     "a diagonal of matrices of a known size": lambda x: torch.diagonal(
         (x[:, None, :, None] * BOOK[0, :12].reshape(3, 1, 4)).sin(), 1, 1, -1
     ),
+    "clipped by a mask": _clipped,
     "rows added": lambda x: torch.zeros(4, x.shape[1]).index_add(
         0, (torch.arange(x.shape[0]) % 4), x * 2
     ),

@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 from trt_et.builders.diagonals import diagonal
 from trt_et.builders.embedding_bags import EMBEDDING_BAGS, embedding_bag
 from trt_et.builders.extrema import max_with_places, min_with_places
+from trt_et.builders.index_puts import puts_by_mask
 from trt_et.builders.logarithms import log1p
 from trt_et.builders.poolings import is_written_out
 from trt_et.builders.protocol import BuildOptions
@@ -168,7 +169,7 @@ def make_refusal(options: BuildOptions) -> Callable[[Node], str | None]:
             wrong = _known_wrong(node)
             if wrong is not None:
                 return wrong
-            if is_written_out(node) or adds(node):
+            if is_written_out(node) or adds(node) or puts_by_mask(node):
                 return None
             registry = _registry(settings)
             if node.target not in _OWN_DECOMPOSITIONS:

@@ -1,4 +1,7 @@
-"""``index_put`` as Torch-TensorRT's converter takes it right: values in their full shape."""
+"""``index_put`` as Torch-TensorRT's converter takes it right: values in their full shape.
+
+One number that is put where a mask says (``x[x > 1] = 1``), which it does not take, is a choice.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,41 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trt_et.builders.insertion import insert_call
 
-__all__ = ["put_by_one_index", "state_written_values"]
+__all__ = ["choose_by_mask", "put_by_one_index", "puts_by_mask", "state_written_values"]
 
 aten = torch.ops.aten
 
 _INTEGERS: Final = (torch.int32, torch.int64)
+
+
+def puts_by_mask(node: Node) -> bool:
+    """Whether a node puts one number where a mask is true."""
+    if node.target is not aten.index_put.default or len(node.args) != 3:
+        return False
+    source, indices, value = node.args
+    mask: Any = indices[0] if isinstance(indices, list | tuple) and len(indices) == 1 else None
+    if not all(isinstance(tensor, Node) for tensor in (source, mask, value)):
+        return False
+    where, number = mask.meta["val"], value.meta["val"]  # type: ignore[union-attr]
+    return where.dtype is torch.bool and where.dim() > 0 and all(s == 1 for s in number.shape)
+
+
+def choose_by_mask(module: GraphModule) -> None:
+    """Write such a node as ``where``.
+
+    Args:
+        module: Plain ATen, with ``val`` metadata; changed in place.
+    """
+    for node in list(module.graph.nodes):
+        if puts_by_mask(node):
+            source, (mask,), value = node.args
+            for _ in range(source.meta["val"].dim() - mask.meta["val"].dim()):
+                mask = insert_call(node, aten.unsqueeze.default, mask, -1)
+            number = insert_call(node, aten.reshape.default, value, [])
+            chosen = insert_call(node, aten.where.self, mask, number, source)
+            node.replace_all_uses_with(chosen)
+            node.graph.erase_node(node)
+    module.recompile()
 
 
 def state_written_values(module: GraphModule) -> None:

@@ -23,7 +23,7 @@ from trt_et.builders.cache_updates import update_in_place
 from trt_et.builders.converters import decompose, decomposed_operators, make_settings
 from trt_et.builders.divisions import divide_exactly
 from trt_et.builders.embedding_bags import reduce_equal_bags
-from trt_et.builders.index_puts import put_by_one_index, state_written_values
+from trt_et.builders.index_puts import choose_by_mask, put_by_one_index, state_written_values
 from trt_et.builders.instance_norms import normalize_by_own_statistics
 from trt_et.builders.logarithms import subtract_logarithms
 from trt_et.builders.missing_dimensions import add_missing_dimensions
@@ -262,6 +262,7 @@ def _module_for_converters(
 
     forget_pending_symbols(lowered.program)
     module = unlift(lowered.program)
+    choose_by_mask(module)
     state_written_values(module)
     subtract_logarithms(module)
     reduce_equal_bags(module)
