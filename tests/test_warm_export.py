@@ -68,7 +68,7 @@ def test_the_report_is_the_same_with_remembered_answers(tmp_path, monkeypatch):
     assert report(cache=tmp_path) == plain
     monkeypatch.setattr("trt_et.claims.refusal_for", lambda *_: pytest.fail("asked again"))
     assert report(cache=tmp_path) == plain
-    assert "it adds at places of several dimensions" in plain
+    assert "it adds at several places at once" in plain
 
 
 def test_other_settings_and_foreign_converters_are_asked_again(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from executorch.runtime import Runtime
 from torch import nn
 from torch.export import Dim
 from torch.nn import functional as F
@@ -15,6 +16,7 @@ from torch.nn import functional as F
 from tests.builders.test_converters import request
 from tests.lowering_helpers import blobs, lower
 from tests.network_evaluator.comparison import ComparingBuilder, Verdict, compare, difference
+from tests.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
 from trt_et.builders import BuildOptions, network
 from trt_et.builders.converters import make_refusal
@@ -459,6 +461,29 @@ def test_a_graph_of_a_thousand_edges_is_a_small_engine():
     edges = (randn(1024, 16), torch.arange(1024) % 20)
     (blob,) = blobs(lower(torch.export.export(Function(summed), edges), builder="tensorrt_rtx"))
     assert len(blob) < 1 << 20
+
+
+def test_scattering_to_some_of_dynamic_rows_keeps_them_dynamic():
+    def added(x):
+        return (x * 2).scatter_add(1, (x[:1] > 0).long(), x[:1].sin()) * 2
+
+    dynamic = (({0: Dim("rows", min=2, max=8)},),)
+    program = torch.export.export(Function(added), (randn(3, 5),), dynamic_shapes=dynamic)
+    load_runtime()
+    method = Runtime.get().load_program(lower(program)).load_method("forward")
+    for rows in (3, 8):
+        x = randn(rows, 5)
+        torch.testing.assert_close(method.execute([x])[0], added(x))
+
+
+def test_what_a_mask_adds_stays_on_the_cpu():
+    def added(x, mask, values):
+        return aten.index_put(x * 2, [mask], values, True) * 2
+
+    inputs = (X, torch.tensor([True, False, True]), randn(2, 4, 5))
+    partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
+    lower(torch.export.export(Function(added), inputs), partitioner=partitioner)
+    assert "by a mask" in str(partitioner.report.left_out)
 
 
 def test_a_matrix_of_places_that_would_be_too_large_stays_on_the_cpu():

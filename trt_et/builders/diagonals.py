@@ -1,4 +1,4 @@
-"""Diagonals as every so manieth number of matrices laid out in lines.
+"""Diagonals as every n-th number of matrices laid out in lines.
 
 Torch-TensorRT 2.13 takes known sizes alone.
 """

@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trt_et.builders.insertion import insert_call
 from trt_et.shapes import shape_range
@@ -58,7 +59,12 @@ def scatter_reduce(
     if whole:
         limits = torch.iinfo(x.dtype)
         neutral = int(min(max(neutral, limits.min), limits.max))
-    src = src[tuple(slice(0, size) for size in index.shape)].movedim(dim, -1)
+    for place, size in enumerate(index.shape):
+        if not statically_known_true(size == src.shape[place]):
+            if not isinstance(size, int):
+                return NotImplemented
+            src = src.narrow(place, 0, size)
+    src = src.movedim(dim, -1)
     target, index = x.movedim(dim, -1), index.movedim(dim, -1)
     places = torch.arange(target.shape[-1], dtype=index.dtype, device=x.device)
     member = places.unsqueeze(-1) == index.unsqueeze(-2)
@@ -66,7 +72,9 @@ def scatter_reduce(
     count = member.sum(-1)
     # The index may be smaller than what it writes to.
     short = [target.shape[d] - scattered.shape[d] for d in reversed(range(target.dim()))]
-    if any(amount != 0 for amount in short):
+    if not all(statically_known_true(amount == 0) for amount in short):
+        if not all(isinstance(amount, int) for amount in short):
+            return NotImplemented
         pads = [size for amount in short for size in (0, amount)]
         scattered = torch.nn.functional.pad(scattered, pads, value=neutral)
         count = torch.nn.functional.pad(count, pads)
@@ -81,7 +89,10 @@ def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:  # noq
 
 
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    """Whole rows: a product with the matrix. Negative indices count from the end."""
+    """Whole rows: a product with the matrix. Negative indices count from the end.
+
+    A row that is not finite makes all places so.
+    """
     target = x.movedim(dim, 0)
     rows = source.movedim(dim, 0).reshape(source.shape[dim], -1)
     number = target.shape[0]
@@ -105,7 +116,7 @@ def refuse_sum(node: Node) -> str | None:
         return None
     rows = _whole_rows(node)
     if rows is None and adds(node):
-        return "it adds at places of several dimensions, or integers"
+        return "it adds at several places at once, by a mask, or integers"
     arguments: Any = rows or node.args
     x, dim, index = arguments[:3]
     shape, places = x.meta["val"].shape, index.meta["val"].shape
@@ -153,6 +164,8 @@ def _whole_rows(node: Node) -> tuple[Node, int, Node, Node] | None:
         if len(given) != 1:
             return None
         dim, index = given[0]
+        if index.meta["val"].dtype not in (torch.int32, torch.int64):
+            return None
         count = index.meta["val"].shape
     elif node.target is aten.scatter_add.default:
         x, dim, broadcast, source = arguments
