@@ -11,6 +11,17 @@ from torch.nn import functional
 Case = tuple[nn.Module, tuple[torch.Tensor, ...]]
 
 
+class Function(nn.Module):
+    """Whatever a function of tensors computes."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> object:
+        return self.function(*inputs)
+
+
 class Mlp(nn.Sequential):
     def __init__(self) -> None:
         super().__init__(

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
 from tests.lowering_helpers import blobs, lower
+from tests.models import Function
 from tests.network_evaluator.comparison import ComparingBuilder, Verdict
 from tests.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
@@ -23,15 +24,6 @@ G = torch.Generator().manual_seed(0)
 X, IMAGE = torch.randn(3, 6, 5, generator=G), torch.randn(2, 4, 9, 8, generator=G)
 WHOLE = torch.randint(-99, 99, (3, 6, 5), generator=G, dtype=torch.int32)
 BOUNDS = torch.tensor([-1.0, -0.5, 0.0, 0.5])
-
-
-class Function(nn.Module):
-    def __init__(self, function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 def rotated(x):
@@ -77,6 +69,15 @@ CASES = {
         (BOUNDS + 0,),
     ),
     "powers of two": (torch.exp2, (X,)),
+    "buckets of what is no number": (
+        lambda x: torch.bucketize(x, BOUNDS) + torch.bucketize(x, BOUNDS, right=True),
+        (torch.tensor([float("nan"), -torch.inf, torch.inf, 0.0]),),
+    ),
+    "hypotenuses of a square beyond the dtype": (
+        torch.hypot,
+        (torch.tensor([3e30, -torch.inf, 0.0, 2.0]), torch.tensor([4e30, torch.inf, 0.0, 0.0])),
+    ),
+    "hypotenuses of half precision": (torch.hypot, (X.half() * 300, X.half() * -400)),
     "hypotenuses": (torch.hypot, (X, X + 1)),
     "a distance": (torch.dist, (X, X * 2)),
     "a matrix times a vector": (torch.addmv, (X[:2, 0, :3].flatten(), X[0], X[1, 0])),

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.lowering_helpers import export, lower, lower_case
-from tests.models import make
+from tests.models import Function, make
 from trt_et import (
     BackendConflictError,
     OptionError,
@@ -31,15 +31,6 @@ def reference(**options):
 
 def exported(model: nn.Module, *inputs: torch.Tensor) -> torch.export.ExportedProgram:
     return torch.export.export(model.eval(), inputs)
-
-
-class Lambda(nn.Module):
-    def __init__(self, function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn", "vit", "channels_last", "outputs", "order"])
@@ -82,7 +73,7 @@ def test_the_edge_manager_way_claims_the_same_model():
 
 def test_what_stays_out_has_a_reason(caplog):
     partitioner = reference()
-    model = Lambda(lambda x: torch.nonzero(torch.relu(x)) + torch.rand(1).long())
+    model = Function(lambda x: torch.nonzero(torch.relu(x)) + torch.rand(1).long())
     with caplog.at_level(logging.DEBUG, "trt_et"):
         lower(exported(model, torch.randn(4)), partitioner=partitioner)
     reasons = {operator: reason for _, operator, reason in partitioner.report.left_out}
@@ -94,9 +85,9 @@ def test_what_stays_out_has_a_reason(caplog):
 @pytest.mark.parametrize(
     ("model", "inputs", "reason"),
     [
-        (Lambda(lambda x: x.double() * 2), (torch.randn(2),), "float64"),
-        (Lambda(lambda x: x * 2), (torch.randn(0, 3),), "without elements"),
-        (Lambda(lambda x: x + torch.randn(3)), (torch.rand(3),), "random"),
+        (Function(lambda x: x.double() * 2), (torch.randn(2),), "float64"),
+        (Function(lambda x: x * 2), (torch.randn(0, 3),), "without elements"),
+        (Function(lambda x: x + torch.randn(3)), (torch.rand(3),), "random"),
     ],
 )
 def test_dtypes_shapes_and_random_numbers_that_an_engine_cannot_have(model, inputs, reason):
@@ -108,7 +99,7 @@ def test_dtypes_shapes_and_random_numbers_that_an_engine_cannot_have(model, inpu
 
 def test_a_model_with_nothing_to_claim_is_a_valid_program_and_a_warning(caplog):
     with caplog.at_level(logging.WARNING, "trt_et"):
-        pte = lower(exported(Lambda(torch.nonzero), torch.randn(3)))
+        pte = lower(exported(Function(torch.nonzero), torch.randn(3)))
     assert inspect_program(pte)[0].delegates == ()
     (record,) = caplog.records
     assert "no engine" in record.getMessage()
@@ -117,13 +108,13 @@ def test_a_model_with_nothing_to_claim_is_a_valid_program_and_a_warning(caplog):
 
 def test_views_alone_are_no_partition():
     partitioner = reference()
-    lower(exported(Lambda(lambda x: x.permute(1, 0)), torch.randn(2, 3)), partitioner=partitioner)
+    lower(exported(Function(lambda x: x.permute(1, 0)), torch.randn(2, 3)), partitioner=partitioner)
     assert partitioner.report.partitions == ()
     assert "rearranges" in partitioner.report.left_out[0][2]
 
 
 def test_views_beside_an_engine_are_not_in_it():
-    model = Lambda(lambda x, y: (x.permute(1, 0), torch.relu(y).permute(1, 0)))
+    model = Function(lambda x, y: (x.permute(1, 0), torch.relu(y).permute(1, 0)))
     partitioner = reference()
     lower(exported(model, torch.randn(2, 3), torch.randn(2, 3)), partitioner=partitioner)
     (part,) = partitioner.report.partitions
@@ -135,11 +126,11 @@ def test_views_beside_an_engine_are_not_in_it():
 
 def test_min_block_size_drops_small_partitions():
     partitioner = reference(min_block_size=3)
-    model = Lambda(lambda x: torch.cumsum(x * 2, 0))
+    model = Function(lambda x: torch.cumsum(x * 2, 0))
     excluded = reference(min_block_size=3, excluded_ops=[torch.ops.aten.cumsum.default])
     lower(exported(model, torch.randn(3)), partitioner=excluded)
     assert excluded.report.partitions == ()
-    lower(exported(Lambda(lambda x: (x * 2 + 1).relu()), torch.randn(3)), partitioner=partitioner)
+    lower(exported(Function(lambda x: (x * 2 + 1).relu()), torch.randn(3)), partitioner=partitioner)
     assert len(partitioner.report.partitions) == 1
 
 

@@ -151,10 +151,10 @@ def _sort(
 def _bucketize(
     x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
-    """How many boundaries lie below each number."""
+    """How many boundaries lie below each number; below what is none, all."""
     number = x.unsqueeze(-1)
-    below = boundaries <= number if right else boundaries < number
-    return below.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
+    above = boundaries > number if right else boundaries >= number
+    return above.logical_not().sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
 
 
 # Element by element.
@@ -166,7 +166,12 @@ def _exp2(x: Tensor) -> Tensor:
 
 
 def _hypot(x: Tensor, y: Tensor) -> Tensor:
-    return torch.sqrt(x * x + y * y)
+    """By the quotient: the squares may be beyond the dtype, where the result is not."""
+    x, y = x.abs(), y.abs()
+    small, large = torch.minimum(x, y), torch.maximum(x, y)
+    # Of two zeros or two infinities there is none.
+    quotient = torch.where(small == large, 1.0, small / large)
+    return large * torch.sqrt(1 + quotient * quotient)
 
 
 def _shift_left(x: Tensor, by: Any) -> Tensor:  # noqa: ANN401

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from tests.builders.test_converters import request
 from tests.lowering_helpers import blobs, lower
+from tests.models import Function
 from tests.network_evaluator.comparison import ComparingBuilder, Verdict, compare, difference
 from tests.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
@@ -28,15 +29,6 @@ G = torch.Generator().manual_seed(0)
 
 def randn(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=G)
-
-
-class Function(nn.Module):
-    def __init__(self, function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 X, LINE, IMAGE = randn(3, 4, 5), randn(7), randn(2, 4, 9, 8)
@@ -461,6 +453,15 @@ def test_a_graph_of_a_thousand_edges_is_a_small_engine():
     edges = (randn(1024, 16), torch.arange(1024) % 20)
     (blob,) = blobs(lower(torch.export.export(Function(summed), edges), builder="tensorrt_rtx"))
     assert len(blob) < 1 << 20
+
+
+def test_a_diagonal_of_matrices_of_dynamic_size_stays_on_the_cpu():
+    dynamic = (({1: Dim("rows", min=2, max=8)},),)
+    model = Function(lambda x: torch.diagonal(x * 2, 0, 1, 2) + 1)
+    program = torch.export.export(model, (X,), dynamic_shapes=dynamic)
+    partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
+    lower(program, partitioner=partitioner)
+    assert "converters do not take these arguments" in str(partitioner.report.left_out)
 
 
 def test_scattering_to_some_of_dynamic_rows_keeps_them_dynamic():

@@ -5,12 +5,14 @@ Torch-TensorRT 2.13 takes known sizes alone.
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 __all__ = ["diagonal"]
 
 
-def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:  # noqa: ANN401
     """``aten.diagonal`` of matrices of known size; other dimensions may be dynamic.
 
     Args:
@@ -20,15 +22,13 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
         dim2: That of the columns.
 
     Returns:
-        The diagonals, along the last dimension.
-
-    Raises:
-        NotImplementedError: The size of the matrices is dynamic.
+        The diagonals, along the last dimension; ``NotImplemented`` where the size of the matrices
+        is dynamic.
     """
     matrices = x.movedim((dim1, dim2), (-2, -1))
     *others, rows, columns = matrices.shape
     if not isinstance(rows, int) or not isinstance(columns, int):
-        raise NotImplementedError("a diagonal of matrices of dynamic size")
+        return NotImplemented
     first = offset if offset >= 0 else -offset * columns
     length = min(rows + min(offset, 0), columns - max(offset, 0))
     step = columns + 1
