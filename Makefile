@@ -11,7 +11,7 @@
 # make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
 # make bench-aot         what exporting costs, next to its peers: benchmarks/results/aot.json; half an
 #                        hour on two cores. QUICK=1: small models, build/aot-quick.json; ONLY="P1 P2": these
-# make gpu-kit  programs, inputs and eager's outputs for scripts/gpu_check (docs/gpu.md)
+# make gpu-kit  what scripts/gpu_check takes to a machine with a GPU (docs/gpu.md)
 # make clean    remove what the others made
 #
 # Everything is installed into .venv; a second run finds it there.
@@ -21,7 +21,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 NATIVE_SOURCES := CMakeLists.txt $(shell find trt_et/runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
-FORMATTED := $(filter %.cpp %.h,$(NATIVE_SOURCES))
+FORMATTED := $(filter %.cpp %.h,$(NATIVE_SOURCES)) $(wildcard scripts/gpu/native/*.cpp scripts/gpu/native/*.h)
 TOOLS := $(VENV)/.tools
 comma := ,
 INSTALLED := $(VENV)/.installed
@@ -55,6 +55,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	MYPYPATH=scripts/gpu $(BIN)/mypy $(wildcard scripts/gpu/*.py)
 	$(BIN)/clang-format --dry-run --Werror $(FORMATTED)
 
 test: lint
@@ -113,6 +114,8 @@ bench-aot: $(INSTALLED)
 
 gpu-kit: $(INSTALLED)
 	PYTHONPATH=$(CURDIR) $(BIN)/python scripts/gpu/make_kit.py build/gpu_kit
+	rm -rf build/gpu_kit/python
+	$(BIN)/python scripts/gpu/collect_python.py build/gpu_kit/python
 
 clean:
 	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

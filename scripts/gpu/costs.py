@@ -1,6 +1,6 @@
-"""What a call costs: executor_runner with and without CUDA graphs, and the bare TensorRT API.
+"""What a call costs: executor_runner with and without CUDA graphs, and TensorRT-RTX's own bindings.
 
-python scripts/gpu/costs.py KIT RESULT.json [--rehearse]
+python scripts/gpu/costs.py KIT RESULT.json [--builder NAME]
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from cudart import CudaRuntime
 from kit import Model, read_kit
 
 CALLS = 2000
@@ -29,15 +30,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("kit", type=Path)
     parser.add_argument("result", type=Path)
-    parser.add_argument("--rehearse", action="store_true")
+    parser.add_argument("--builder", default="tensorrt_rtx", help="whose engines")
     options = parser.parse_args()
     results = {}
-    for model in read_kit(options.kit, rehearse=options.rehearse):
+    for model in read_kit(options.kit, options.builder):
         results[model.name] = {
             "runner": _runner(model, graphs=True),
             "runner_without_graphs": _runner(model, graphs=False),
-            "bare": {"why": "a rehearsal"} if options.rehearse else _bare(model),
+            "python": _python(model),
         }
+        if options.builder == "tensorrt_rtx":
+            results[model.name]["bare"] = _bare(model)
     options.result.write_text(json.dumps(results, indent=2) + "\n")
     print(json.dumps(results, indent=2))
     return 0 if all("p50_us" in result["runner"] for result in results.values()) else 1
@@ -57,6 +60,30 @@ def _runner(model: Model, *, graphs: bool) -> dict[str, Any]:
     return {"p50_us": p50, "p90_us": p90, "p99_us": p99, "load_us": float(load[1])}
 
 
+def _python(model: Model) -> dict[str, Any]:
+    """The stock Python runtime, inputs and outputs on the host."""
+    code = (
+        "import statistics, sys, time, torch, trt_et.runtime\n"
+        "trt_et.runtime.load()\n"
+        "from executorch.runtime import Runtime\n"
+        "method = Runtime.get().load_program(sys.argv[1]).load_method('forward')\n"
+        "inputs = torch.load(sys.argv[2])\n"
+        "times = []\n"
+        f"for _ in range({CALLS}):\n"
+        "    before = time.perf_counter()\n"
+        "    method.execute(inputs)\n"
+        "    times.append(time.perf_counter() - before)\n"
+        "print(statistics.median(times[100:]) * 1e6)\n"
+    )
+    inputs = model.program.with_suffix(".inputs")
+    torch.save(model.inputs, inputs)
+    command = [sys.executable, "-c", code, str(model.program), str(inputs)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    if done.returncode:
+        return {"why": f"exit {done.returncode}: {done.stderr[-500:]}"}
+    return {"p50_us": float(done.stdout.split()[-1])}
+
+
 def _bare(model: Model) -> dict[str, Any]:
     """TensorRT-RTX's own Python bindings, on the same engine, with tensors on the GPU."""
     try:
@@ -69,22 +96,23 @@ def _bare(model: Model) -> dict[str, Any]:
         started = time.perf_counter()
         runtime = trt.Runtime(trt.Logger(trt.Logger.ERROR))
         engine = runtime.deserialize_cuda_engine(blob.engine)
+        if engine is None:
+            return {"why": "TensorRT-RTX refuses the engine; the log says why"}
         context = engine.create_execution_context()
         loaded = time.perf_counter() - started
-        kept = []
+        cuda = CudaRuntime()
         for binding in blob.info.bindings:
-            tensor = torch.empty(
-                binding.shape, dtype=getattr(torch, binding.dtype), device="cuda"
-            ).zero_()
-            kept.append(tensor)
-            context.set_tensor_address(binding.name, tensor.data_ptr())
-        stream = torch.cuda.Stream()
+            size = getattr(torch, binding.dtype).itemsize
+            for extent in binding.shape:
+                size *= extent
+            context.set_tensor_address(binding.name, cuda.allocate(size))
+        stream = cuda.create_stream()
         enqueue, whole = [], []
         for _ in range(CALLS):
             before = time.perf_counter()
-            context.execute_async_v3(stream.cuda_stream)
+            context.execute_async_v3(stream)
             queued = time.perf_counter()
-            stream.synchronize()
+            cuda.wait(stream)
             enqueue.append(queued - before)
             whole.append(time.perf_counter() - before)
         return {

@@ -1,4 +1,4 @@
-"""Reading the kit of ``make_kit.py``."""
+"""Reads a kit: programs, their inputs, and what eager returned for them, as files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 
-__all__ = ["Model", "compare", "read_kit", "read_tensor"]
+__all__ = ["INDEX", "Model", "compare", "read_kit", "read_tensor"]
+
+INDEX = "kit.json"
 
 
 @dataclass(frozen=True)
 class Model:
-    """One model of the kit.
+    """One model of a kit.
 
     Attributes:
         name: Its name.
@@ -33,9 +35,8 @@ class Model:
     outputs: list[dict[str, Any]]
 
 
-def read_kit(folder: Path, *, rehearse: bool) -> list[Model]:
-    """The models, with TensorRT-RTX engines, or with reference engines for a rehearsal."""
-    builder = "reference" if rehearse else "tensorrt_rtx"
+def read_kit(folder: Path, builder: str) -> list[Model]:
+    """The models, with the engines of a builder."""
     return [
         Model(
             name,
@@ -45,7 +46,7 @@ def read_kit(folder: Path, *, rehearse: bool) -> list[Model]:
             [folder / entry["file"] for entry in facts["inputs"]],
             facts["outputs"],
         )
-        for name, facts in json.loads((folder / "kit.json").read_text()).items()
+        for name, facts in json.loads((folder / INDEX).read_text()).items()
     ]
 
 

@@ -1,6 +1,6 @@
 """The same models in eager PyTorch and torch.compile on the GPU.
 
-python scripts/gpu/peers.py KIT RESULT.json [--rehearse]
+python scripts/gpu/peers.py KIT RESULT.json [--device cpu]
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("kit", type=Path)
     parser.add_argument("result", type=Path)
-    parser.add_argument("--rehearse", action="store_true", help="on the CPU")
+    parser.add_argument("--device", default="cuda", help="cpu, for a rehearsal")
     options = parser.parse_args()
-    device = "cpu" if options.rehearse else "cuda"
     results: dict[str, Any] = {}
-    for entry in read_kit(options.kit, rehearse=options.rehearse):
+    device: str = options.device
+    for entry in read_kit(options.kit, "reference"):
         model, inputs = make(entry.name)
         model = model.to(device)
         arguments = [tensor.to(device) for tensor in inputs]
         results[entry.name] = {"eager": _time(model, arguments, device)}
-        if not options.rehearse:
+        if device != "cpu":
             results[entry.name]["compiled"] = _time(torch.compile(model), arguments, device)
     options.result.write_text(json.dumps(results, indent=2) + "\n")
     print(json.dumps(results, indent=2))

@@ -1,6 +1,6 @@
 """Run every program of the kit, from Python or in executor_runner, and compare with eager.
 
-    python scripts/gpu/run_kit.py KIT RESULT.json [--runner] [--first] [--rehearse]
+    python scripts/gpu/run_kit.py KIT RESULT.json [--runner] [--first] [--builder NAME]
 
 Each program runs in a process of its own, so that one that crashes is told and the others run.
 """
@@ -38,9 +38,9 @@ def main() -> int:
     parser.add_argument("result", type=Path)
     parser.add_argument("--runner", action="store_true", help="in executor_runner")
     parser.add_argument("--first", action="store_true", help="the first program only")
-    parser.add_argument("--rehearse", action="store_true", help="reference engines")
+    parser.add_argument("--builder", default="tensorrt_rtx", help="whose engines")
     options = parser.parse_args()
-    models = read_kit(options.kit, rehearse=options.rehearse)
+    models = read_kit(options.kit, options.builder)
     run = _in_runner if options.runner else _from_python
     results = {model.name: run(model) for model in models[: 1 if options.first else None]}
     options.result.write_text(json.dumps(results, indent=2) + "\n")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 from native_environment import ROOT, environment
 
 HERE = Path(__file__).parent
@@ -87,25 +88,39 @@ def runner() -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
-def _build_fake_tensorrt() -> Path:
+def _build(*targets: str) -> Path:
+    """Build targets of the native tests; returns the build folder."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     cmake = shutil.which("cmake", path=path)
     if cmake is None:
         pytest.skip("no cmake to build the fake TensorRT: pip install cmake ninja")
     folder = ROOT / "build/fake"
-    options = ["-G", "Ninja", "-DTRT_ET_BUILD_TESTS=ON", f"-DPython3_EXECUTABLE={sys.executable}"]
-    targets = ["--target", "fake_nvinfer", "trt_et_tensorrt_11_fake"]
-    for command in (["-S", ROOT, "-B", folder, *options], ["--build", folder, *targets]):
-        done = subprocess.run(
-            [cmake, *map(str, command)],
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "tests/runtime/tensorrt_fake"
+    folder.mkdir(parents=True, exist_ok=True)
+    options = ["-G", "Ninja", "-DTRT_ET_BUILD_GPU_CHECK=ON"]
+    configure = ["-S", ROOT, "-B", folder, *options, f"-DPython3_EXECUTABLE={sys.executable}"]
+    # Workers of pytest-xdist share the folder.
+    with FileLock(folder / "lock", timeout=600):
+        for command in (configure, ["--build", folder, "--target", *targets]):
+            done = subprocess.run(
+                [cmake, *map(str, command)],
+                env={**os.environ, "PATH": path},
+                capture_output=True,
+                text=True,
+                timeout=600,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def _build_fake_tensorrt() -> Path:
+    return _build("fake_nvinfer", "trt_et_tensorrt_11_fake") / "tests/runtime/tensorrt_fake"
+
+
+@pytest.fixture(scope="session")
+def engine_costs() -> Path:
+    """The program of scripts/gpu/native, compiled against the fake TensorRT."""
+    return _build("engine_costs") / "scripts/gpu/native/engine_costs"
 
 
 @pytest.fixture(scope="session")

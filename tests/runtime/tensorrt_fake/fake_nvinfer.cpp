@@ -3,6 +3,7 @@
 // are aligned to 256 bytes, shapes lie in the profile, memory is the device's.
 #include <cstring>
 #include <memory>
+#include <numeric>
 
 #include "../../../trt_et/runtime/include/trt_et/simulated.h"
 #include "plan.h"
@@ -98,7 +99,7 @@ struct Run {
       }
     }
     for (const Layer& layer : plan->layers) {
-      layer.kind == "write" ? write(layer) : apply(layer);
+      layer.kind == "write" ? write(layer) : layer.kind == "linear" ? linear(layer) : apply(layer);
     }
     return 0;
   }
@@ -113,6 +114,22 @@ struct Run {
     for (int64_t head = 0; head < cache.d[0] * cache.d[1]; ++head) {
       std::memcpy(to + (head * length + at) * width, from + head * count * width,
                   static_cast<size_t>(count * width) * sizeof(float));
+    }
+  }
+
+  void linear(const Layer& layer) {
+    const auto* first = static_cast<const float*>(addresses[layer.first]);
+    const std::vector<float> from(first, first + counts[layer.first]);
+    auto* to = static_cast<float*>(addresses[layer.output]);
+    const size_t width = layer.columns_in, rows = from.size() / width;
+    if (rows * layer.columns_out != counts[layer.output]) return;
+    const float* bias = layer.numbers.data() + width * layer.columns_out;
+    for (size_t row = 0; row < rows; ++row) {
+      for (size_t column = 0; column < layer.columns_out; ++column) {
+        const float* weights = layer.numbers.data() + column * width;
+        to[row * layer.columns_out + column] =
+            std::inner_product(weights, weights + width, from.data() + row * width, bias[column]);
+      }
     }
   }
 

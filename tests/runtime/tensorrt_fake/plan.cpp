@@ -19,20 +19,33 @@ bool parse_dims(const std::string& text, nvinfer1::Dims* dims) {
 
 bool parse_dtype(const std::string& text, nvinfer1::DataType* dtype) {
   using nvinfer1::DataType;
-  static const std::map<std::string, DataType> known = {{"float32", DataType::kFLOAT},
-                                                        {"int32", DataType::kINT32},
-                                                        {"int64", DataType::kINT64},
-                                                        {"fp8", DataType::kFP8}};
+  static const std::map<std::string, DataType> known = {
+      {"float32", DataType::kFLOAT},
+      {"int32", DataType::kINT32},
+      {"fp8", DataType::kFP8},
+#if NV_TENSORRT_MAJOR >= 10  // scripts/gpu/native reads plans with older headers, too
+      {"int64", DataType::kINT64},
+#endif
+  };
   const auto found = known.find(text);
   if (found == known.end()) return false;
   *dtype = found->second;
   return true;
 }
 
+// The rest of a line of linear.
+bool parse_linear(std::stringstream& words, Layer* layer) {
+  words >> layer->columns_in >> layer->columns_out;
+  for (std::string word; words >> word;) layer->numbers.push_back(std::stof(word));
+  return layer->columns_in > 0 && layer->columns_out > 0 &&
+         layer->numbers.size() == (layer->columns_in + 1) * layer->columns_out;
+}
+
 bool parse_line(const std::string& line, Plan* plan) {
   std::stringstream words(line);
   std::string kind, a, b, c, d;
-  words >> kind >> a >> b >> c >> d;
+  words >> kind >> a >> b;
+  if (kind != "linear") words >> c >> d;
   if (kind.empty() || kind == "fake") return true;
   if (kind == "weights") return plan->weights = std::stoll(a), true;
   if (kind == "scratch") return plan->scratch = std::stoll(a), true;
@@ -57,9 +70,13 @@ bool parse_line(const std::string& line, Plan* plan) {
     return good;
   }
   if (first == plan->tensors.size()) return false;
-  Layer layer{kind, output, first, first, 0};
+  Layer layer;
+  layer.kind = kind;
+  layer.output = output;
+  layer.first = layer.second = first;
   if (kind == "sum" || kind == "write") layer.second = plan->find(c);
   if (kind == "scale" || kind == "shift") layer.value = std::stof(c);
+  if (kind == "linear" && !parse_linear(words, &layer)) return false;
   plan->layers.push_back(layer);
   return layer.second < plan->tensors.size();
 }

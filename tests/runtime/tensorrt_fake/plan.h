@@ -13,7 +13,8 @@
 //   shift y x 1                    y = x + 1
 //   sum y x z                      y = x + z
 //   relu y x
-//   write y x at                   rows x [b,h,n,w] into y [b,h,s,w], which has the memory of its
+//   linear y x 8 4 <numbers>       y = x W^T + b: sizes of x's and y's rows, W by rows, b; y may be
+//   x write y x at                   rows x [b,h,n,w] into y [b,h,s,w], which has the memory of its
 //                                  alias, from row at[0] (int64) on; none where they do not fit
 #pragma once
 
@@ -44,6 +45,8 @@ struct Layer {
   size_t first = 0;
   size_t second = 0;
   float value = 0;
+  size_t columns_in = 0, columns_out = 0;  // of linear
+  std::vector<float> numbers;              // its weights, then its bias
 };
 
 struct Plan {

@@ -40,6 +40,13 @@ Version version_of(int32_t number) {
   return {number / step, number % step / 100, number % 100};
 }
 
+// TensorRT-RTX starts with the version number of any headers, and its 1.5 has other tables of
+// virtual functions than 1.4: a call through the wrong ones crashes. (Seen with builders: those
+// of 1.5 to 1.7 work through TensorRT 11.1's public headers, and crash through 10.16's.)
+bool has_our_interface(const Version& version) {
+  return !kRtx || kMajor != 1 || (kMinor < 5) == (version.minor < 5);
+}
+
 Result read_library(void* handle, Library* library) {
   using VersionFunction = int32_t (*)();
   const auto version = reinterpret_cast<VersionFunction>(dlsym(handle, "getInferLibVersion"));
@@ -49,9 +56,16 @@ Result read_library(void* handle, Library* library) {
     return fail(Error::NotFound, "not a TensorRT library: %.180s", library->path.c_str());
   }
   library->version = version_of(version());
-  if (library->version.major == kMajor) return {};
-  return fail(Error::NotFound, "TensorRT %s found, %d wanted: %.150s",
-              library->version.text().c_str(), kMajor, library->path.c_str());
+  if (library->version.major != kMajor) {
+    return fail(Error::NotFound, "TensorRT %s found, %d wanted: %.150s",
+                library->version.text().c_str(), kMajor, library->path.c_str());
+  }
+  if (has_our_interface(library->version)) return {};
+  return fail(
+      Error::NotFound,
+      "TensorRT-RTX %s has another interface than the headers of %d.%d that this loader was "
+      "compiled with: %.100s",
+      library->version.text().c_str(), kMajor, kMinor, library->path.c_str());
 }
 
 Result find_library(Library* library) {

@@ -15,18 +15,15 @@
 namespace trt_et::tensorrt {
 
 // TRT_ET_TENSORRT_RTX is set by the build for the headers of TensorRT-RTX, whose majors start at 1
-// with the interface of TensorRT 10.
+// with the interface of TensorRT 10; that of 1.5 has come to be TensorRT 11's.
 #if defined(TRT_ET_TENSORRT_RTX)
 #define TRT_ET_MODERN 1
 #define TRT_ET_SIZES_V2 1
-#define TRT_ET_ALIASES 0
 inline constexpr bool kRtx = true;
 #else
 #define TRT_ET_MODERN (NV_TENSORRT_MAJOR >= 10)
 #define TRT_ET_SIZES_V2 \
   (NV_TENSORRT_MAJOR > 10 || (NV_TENSORRT_MAJOR == 10 && NV_TENSORRT_MINOR >= 1))
-#define TRT_ET_ALIASES \
-  (NV_TENSORRT_MAJOR > 10 || (NV_TENSORRT_MAJOR == 10 && NV_TENSORRT_MINOR >= 15))
 inline constexpr bool kRtx = false;
 #endif
 
@@ -104,15 +101,21 @@ inline int64_t streamable_weights(const nvinfer1::ICudaEngine& engine) {
 #endif
 }
 
+// TensorRT from 10.15 on, and a TensorRT-RTX whose headers have it.
+template <class Engine>
+auto aliased_input_of(const Engine& engine, const char* output, int)
+    -> decltype(engine.getAliasedInputTensor(output)) {
+  return engine.getAliasedInputTensor(output);
+}
+
+template <class Engine>
+const char* aliased_input_of(const Engine&, const char*, long) {
+  return nullptr;
+}
+
 // Name of the input whose memory an output must share; null: none.
 inline const char* aliased_input(const nvinfer1::ICudaEngine& engine, const char* output) {
-#if TRT_ET_ALIASES
-  return engine.getAliasedInputTensor(output);
-#else
-  (void)engine;
-  (void)output;
-  return nullptr;
-#endif
+  return aliased_input_of(engine, output, 0);
 }
 
 }  // namespace trt_et::tensorrt

@@ -1,0 +1,65 @@
+#include "bare_engine.h"
+
+#include <dlfcn.h>
+#include <tensorrt/version.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace trt_et::gpu_check {
+namespace {
+
+class Logger final : public nvinfer1::ILogger {
+ public:
+  void log(Severity severity, const char* text) noexcept override {
+    if (severity <= Severity::kERROR) std::fprintf(stderr, "TensorRT: %s\n", text);
+  }
+};
+
+template <class T>
+T* wanted(T* pointer, const char* what) {
+  if (pointer != nullptr) return pointer;
+  std::fprintf(stderr, "the bare API: %s failed\n", what);
+  std::exit(1);
+}
+
+}  // namespace
+
+struct BareEngine::Parts {
+  Logger logger;
+  std::unique_ptr<nvinfer1::IRuntime> runtime;
+  std::unique_ptr<nvinfer1::ICudaEngine> engine;
+  std::unique_ptr<nvinfer1::IExecutionContext> context;
+};
+
+BareEngine::BareEngine(const std::string& library, const std::string& bytes)
+    : parts_(std::make_unique<Parts>()) {
+  void* handle = wanted(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL), "opening TensorRT");
+  using Create = void* (*)(void*, int32_t);
+  const auto create = reinterpret_cast<Create>(
+      wanted(dlsym(handle, "createInferRuntime_INTERNAL"), "finding createInferRuntime"));
+  parts_->runtime.reset(static_cast<nvinfer1::IRuntime*>(
+      wanted(create(&parts_->logger, tensorrt::kHeaderVersion), "createInferRuntime")));
+  parts_->engine.reset(wanted(parts_->runtime->deserializeCudaEngine(bytes.data(), bytes.size()),
+                              "deserializeCudaEngine"));
+}
+
+BareEngine::~BareEngine() = default;
+
+void BareEngine::create_context() {
+  parts_->context.reset(
+      wanted(tensorrt::create_context(*parts_->engine, false), "createExecutionContext"));
+}
+
+void BareEngine::enqueue(const std::vector<IoTensor>& tensors, const std::vector<void*>& addresses,
+                         void* stream) {
+  nvinfer1::IExecutionContext& context = *parts_->context;
+  bool good = true;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    good = context.setTensorAddress(tensors[i].name.c_str(), addresses[i]) && good;
+  }
+  good = good && context.enqueueV3(static_cast<cudaStream_t>(stream));
+  (void)wanted(good ? this : nullptr, "enqueueV3");
+}
+
+}  // namespace trt_et::gpu_check

@@ -1,0 +1,147 @@
+// A call through ExecuTorch beside the bare API, in one process, as "name value" lines:
+//
+//   engine_costs PROGRAM ENGINE LIBRARY ROUNDS TENSOR=BYTES...
+//
+// PROGRAM is a .pte with one engine of static shapes and its inputs and outputs on the GPU; ENGINE,
+// that engine; the tensors are the engine's, inputs and outputs. Times are medians of the host's
+// clock in microseconds: "queued" until a call returns, "done" until its stream is empty.
+// TRT_ET_CUDA_GRAPHS=0 switches the delegate's graphs off; the bare ones are recorded here.
+#include <executorch/runtime/platform/runtime.h>
+#include <trt_et/runtime.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bare_engine.h"
+#include "cuda/cuda_api.h"
+#include "loaded_method.h"
+
+namespace trt_et::gpu_check {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Calls between two waits: few enough that the stream's queue never fills up.
+constexpr int kCalls = 16;
+
+double microseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+void check(const Status& status, const char* what) {
+  if (!status.ok()) bench::die(std::string(what) + ": " + status.text);
+}
+
+struct Way {
+  const char* name;
+  std::function<void()> call;
+  std::vector<double> queued, done;
+};
+
+// All ways take turns, so that what else happens on this machine meets all of them.
+void measure(std::vector<Way>& ways, int rounds, cuda::Api& api, cuda::Stream stream) {
+  const auto wait = [&] { check(api.synchronize_stream(stream), "waiting"); };
+  for (int round = -3; round < rounds; ++round) {
+    for (Way& way : ways) {
+      auto start = Clock::now();
+      for (int i = 0; i < kCalls; ++i) way.call();
+      const double queued = microseconds_since(start) / kCalls;
+      wait();
+      start = Clock::now();
+      for (int i = 0; i < kCalls; ++i) way.call(), wait();
+      if (round < 0) continue;  // The first rounds warm up, and the delegate records its graph.
+      way.queued.push_back(queued);
+      way.done.push_back(microseconds_since(start) / kCalls);
+    }
+  }
+}
+
+void print(const std::string& name, std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  std::printf("%s %.6g\n", name.c_str(), values[values.size() / 2]);
+}
+
+void* device_memory(cuda::Api& api, size_t bytes, cuda::Stream stream) {
+  void* memory = nullptr;
+  check(api.allocate(std::max<size_t>(bytes, 1), &memory), "allocating");
+  check(api.zero(memory, bytes, stream), "clearing");
+  return memory;
+}
+
+int run(const std::string& program, const std::string& engine, const std::string& library,
+        int rounds, const std::vector<IoTensor>& tensors) {
+  cuda::Api* api = nullptr;
+  check(cuda::access(&api), "CUDA");
+  cuda::Stream stream = nullptr;
+  check(api->set_device(0), "choosing cuda:0");
+  check(api->create_stream(&stream), "making a stream");
+  if (trt_et_use_stream(0, stream) != 0) bench::die("using a stream");
+
+  auto start = Clock::now();
+  bench::LoadedMethod method(program);
+  print("load_delegate", {microseconds_since(start)});
+  method.bind(true);
+  method.execute();  // Whatever is done once is done before the bare engine is loaded.
+  check(api->synchronize_stream(stream), "the first run");
+
+  std::ifstream file(engine, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  start = Clock::now();
+  BareEngine bare(library, bytes);
+  bare.create_context();
+  print("load_bare", {microseconds_since(start)});
+  std::vector<void*> addresses;
+  for (const IoTensor& tensor : tensors) {
+    addresses.push_back(device_memory(*api, tensor.bytes, stream));
+  }
+  const auto enqueue = [&] { bare.enqueue(tensors, addresses, stream); };
+  enqueue();
+  check(api->synchronize_stream(stream), "the first bare run");
+  cuda::Graph graph = nullptr;
+  check(api->begin_capture(stream), "recording");
+  enqueue();
+  check(api->end_capture(stream, &graph), "recording");
+
+  std::vector<Way> ways;
+  ways.push_back({"delegate", [&] { method.execute(); }, {}, {}});
+  ways.push_back({"bare", enqueue, {}, {}});
+  ways.push_back(
+      {"bare_graph", [&] { check(api->launch_graph(graph, stream), "a graph"); }, {}, {}});
+  measure(ways, rounds, *api, stream);
+  for (const Way& way : ways) {
+    print(std::string(way.name) + "_queued", way.queued);
+    print(std::string(way.name) + "_done", way.done);
+  }
+  check(api->destroy_graph(graph), "dropping a graph");
+  for (void* memory : addresses) check(api->release(memory), "releasing");
+  (void)trt_et_use_stream(0, nullptr);
+  return 0;
+}
+
+std::vector<IoTensor> read_tensors(const std::vector<std::string>& words) {
+  std::vector<IoTensor> tensors;
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos) bench::die(word + " is not TENSOR=BYTES");
+    tensors.push_back({word.substr(0, equals), std::stoull(word.substr(equals + 1))});
+  }
+  return tensors;
+}
+
+}  // namespace
+}  // namespace trt_et::gpu_check
+
+int main(int argc, char** argv) {
+  executorch::runtime::runtime_init();
+  if (argc < 6) trt_et::bench::die("see the head of engine_costs.cpp");
+  return trt_et::gpu_check::run(argv[1], argv[2], argv[3], std::max(1, std::atoi(argv[4])),
+                                trt_et::gpu_check::read_tensors({argv + 5, argv + argc}));
+}

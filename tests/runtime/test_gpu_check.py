@@ -1,0 +1,164 @@
+"""What is kept ready for a machine with a GPU (docs/gpu.md), rehearsed without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from native_environment import ROOT, environment
+
+from trt_et import TensorRTPartitioner
+from trt_et.errors import BuilderError
+
+SCRIPTS = ROOT / "scripts" / "gpu"
+CHECK = ROOT / "scripts" / "gpu_check"
+
+
+@pytest.fixture(scope="module")
+def check() -> Any:
+    """scripts/gpu_check as a module."""
+    loader = SourceFileLoader("gpu_check", str(CHECK))
+    module = module_from_spec(spec_from_loader("gpu_check", loader))
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def scripts() -> None:
+    sys.path.insert(0, str(SCRIPTS))
+
+
+def run(*command: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        list(map(str, command)),
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kit")
+    done = run(sys.executable, SCRIPTS / "make_native_kit.py", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_described_engines_agree_with_eager_in_executor_runner(kit, fake_tensorrt, tmp_path):
+    result = tmp_path / "result.json"
+    command = [sys.executable, SCRIPTS / "run_kit.py", kit, result]
+    command += ["--runner", "--builder", "tensorrt"]
+    done = run(*command, TRT_ET_CUDA="simulated:2", **fake_tensorrt)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(result.read_text())
+    assert set(found) == {"line", "deep", "pair", "dynamic", "cut"}
+    assert all(facts["relative"] < 1e-5 for facts in found.values())
+
+
+def test_a_call_is_timed_beside_the_bare_api(kit, fake_tensorrt, engine_costs, tmp_path):
+    result = tmp_path / "result.json"
+    command = [sys.executable, SCRIPTS / "native_costs.py", kit, result, "--tool", engine_costs]
+    done = run(*command, "--builder", "tensorrt", TRT_ET_CUDA="simulated:1", **fake_tensorrt)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(result.read_text())
+    assert set(found) == {"line", "deep", "pair"}
+    for facts in found.values():
+        assert facts["us_with_graphs"]["bare_graph_queued"] > 0
+        assert facts["us_without_graphs"]["delegate_queued"] > 0
+        assert facts["ratios"]["P13_over_bare"] > 0
+
+
+def test_methods_of_one_program_share_its_engine(kit, fake_tensorrt):
+    command = [sys.executable, SCRIPTS / "memory.py", "--of", kit / "line.tensorrt.pte"]
+    done = run(*command, TRT_ET_CUDA="simulated:1", **fake_tensorrt)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    weights = 1024  # Of such an engine, see described_engines.py.
+    assert found["methods_1"] > weights
+    assert found["methods_4"] - weights == 4 * (found["methods_1"] - weights)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()),
+        torch.nn.Linear(4, 4).half(),
+    ],
+    ids=["a layer that it has not", "half precision"],
+)
+def test_what_no_description_holds_is_refused(scripts, model):
+    from described_engines import DescribedEngines
+    from executorch.exir import to_edge_transform_and_lower
+
+    dtype = next(model.parameters()).dtype
+    program = torch.export.export(model.eval(), (torch.ones(2, 4, dtype=dtype),))
+    with pytest.raises(BuilderError, match=r"tanh|float16"):
+        to_edge_transform_and_lower(
+            program, partitioner=[TensorRTPartitioner(builder=DescribedEngines())]
+        )
+
+
+def test_a_step_that_hangs_is_ended_with_all_that_it_started(check, tmp_path):
+    pid = tmp_path / "pid"
+    hangs = f"sleep 60 & echo $! > {pid}; echo started; wait"
+    started = time.monotonic()
+    status, said = check._output(check.Step("hangs", ["sh", "-c", hangs], limit=1))
+    assert (status, said) == ("over 1 s", "started\n")
+    assert time.monotonic() - started < 30
+    state = Path(f"/proc/{pid.read_text().strip()}/stat")
+    # Gone, or a zombie that nobody has waited for yet.
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_steps_that_fail_do_not_stop_the_others(tmp_path):
+    kit = tmp_path / "kit"
+    kit.mkdir()
+    (kit / "kit.json").write_text('{"absent": {"inputs": [], "outputs": []}}')
+    done = run(
+        sys.executable, CHECK, "--kit", kit, "--output", tmp_path, "--rehearse", "--only", "ques"
+    )
+    assert done.returncode == 1, done.stderr
+    steps = {
+        step["name"]: step
+        for step in json.loads((tmp_path / "gpu_check.json").read_text())["steps"]
+    }
+    assert steps["question 2: the same in executor_runner"]["status"] == "exit 1"
+    skipped = steps["question 3: tensorrt engines built here, beside the bare API"]
+    assert skipped["status"] == "not run"
+    assert "kit.json" in skipped["tail"]
+    assert "question 5: eager and torch.compile on the same models" in steps
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--kit", "nowhere"], "nowhere is no kit"),
+        (["--kit", "kit", "--rtx", "kit", "kit"], "kit has no NvInfer.h"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path, arguments, reason):
+    (tmp_path / "kit").mkdir()
+    (tmp_path / "kit" / "kit.json").write_text("{}")
+    done = subprocess.run(
+        [sys.executable, str(CHECK), "--output", "out", *arguments],
+        cwd=tmp_path,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert reason in done.stderr

@@ -1,0 +1,92 @@
+"""The native loader for TensorRT-RTX, whose interface changes within a major."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from native_environment import ROOT, environment
+from native_programs import export
+from test_tensorrt_leaf import FakeBuilder, Line
+
+# A library of TensorRT-RTX as far as the loader asks before it trusts it.
+LIBRARY = """
+#include <stdlib.h>
+int getInferLibVersion(void) { return VERSION; }
+void* createInferRuntime_INTERNAL(void* logger, int version) { exit(77); }
+void trt_et_fake_tensorrt_attach(const void* services) {}
+"""
+STARTED = 77
+
+
+@pytest.fixture(scope="module")
+def loader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a loader that was compiled with the headers of TensorRT-RTX 1.4."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    cmake = shutil.which("cmake", path=path)
+    if cmake is None:
+        pytest.skip("no cmake to build the loader: pip install cmake ninja")
+    folder = tmp_path_factory.mktemp("loader")
+    headers = folder / "include"
+    shutil.copytree(ROOT / "tests" / "runtime" / "tensorrt_fake" / "include", headers)
+    version = headers / "NvInferVersion.h"
+    text = version.read_text()
+    for name, value in (("MAJOR", 1), ("MINOR", 4), ("PATCH", 0)):
+        text = re.sub(rf"(NV_TENSORRT_{name}) \d+", rf"\1 {value}", text)
+    version.write_text(text)
+    options = ["-G", "Ninja", f"-DPython3_EXECUTABLE={sys.executable}"]
+    options.append(f"-DTENSORRT_RTX_INCLUDE_DIR={headers}")
+    for command in (
+        ["-S", ROOT, "-B", folder / "build", *options],
+        ["--build", folder / "build", "--target", "trt_et_tensorrt_rtx_1"],
+    ):
+        done = subprocess.run(
+            [cmake, *map(str, command)],
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    return next((folder / "build").rglob("libtrt_et_tensorrt_rtx_1.so")).parent
+
+
+def run(loader: Path, folder: Path, version: int) -> subprocess.CompletedProcess[str]:
+    """Run an engine of TensorRT-RTX with a library of such a version."""
+    import trt_et.runtime
+
+    source, library = folder / "library.c", folder / f"lib{version}.so"
+    source.write_text(LIBRARY.replace("VERSION", str(version)))
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
+    builder = FakeBuilder(version="1.5.0.114")
+    builder.name = "tensorrt_rtx"
+    program = export(folder, "line", Line(), (torch.ones(3, 8),), builder=builder)
+    return subprocess.run(
+        [str(trt_et.runtime.runner_path()), "--model_path", str(program.path)],
+        env=environment(
+            TRT_ET_CUDA="simulated:1",
+            TRT_ET_PROVIDER_PATH=str(loader),
+            TRT_ET_TENSORRT_LIBRARY=str(library),
+        ),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("version", [10500, 10700])
+def test_a_library_with_another_interface_is_refused_before_it_is_called(loader, tmp_path, version):
+    done = run(loader, tmp_path, version)
+    assert done.returncode == 1
+    named = f"1.{version // 100 % 100}.0"
+    assert f"TensorRT-RTX {named} has another interface than the headers of 1.4" in done.stderr
+
+
+def test_a_library_with_the_same_interface_is_started(loader, tmp_path):
+    assert run(loader, tmp_path, 10300).returncode == STARTED
