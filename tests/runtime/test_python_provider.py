@@ -182,6 +182,19 @@ def test_what_fails_while_running_is_said(facts: dict[str, Any], name: str) -> N
     assert all(AT_RUN[name][1] in text for text in texts), result
 
 
+def test_a_tensorrt_that_does_not_start_says_why(tmp_path: Path, cuda: Path) -> None:
+    program = export(tmp_path, "twice", Twice(), (X,), builder=Builder())
+    found = run(
+        tmp_path,
+        [{"program": str(program.path), "inputs": [[X]]}],
+        FAKE_TENSORRT_NO_START="1",
+        LD_LIBRARY_PATH=str(cuda),
+        TRT_ET_CUDART_LIBRARY=str(cuda / "libcuda.so.1"),
+    )
+    reason = found["results"][0]["reason"]
+    assert "tensorrt_rtx does not start on cuda:0: CUDA initialization failure" in reason
+
+
 def test_a_second_thread_is_refused(facts: dict[str, Any]) -> None:
     found = facts["threads"]
     check(found["first"], X)

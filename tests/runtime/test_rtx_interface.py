@@ -23,28 +23,21 @@ void* createInferRuntime_INTERNAL(void* logger, int version) { exit(77); }
 void trt_et_fake_tensorrt_attach(const void* services) {}
 """
 STARTED = 77
+HEADERS = ROOT / "tests" / "runtime" / "tensorrt_fake" / "include"
 
 
-@pytest.fixture(scope="module")
-def loader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a loader that was compiled with the headers of TensorRT-RTX 1.4."""
+def build_loader(folder: Path, headers: Path, major: int) -> Path:
+    """The folder of the loader for TensorRT-RTX that is compiled with these headers."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     cmake = shutil.which("cmake", path=path)
     if cmake is None:
         pytest.skip("no cmake to build the loader: pip install cmake ninja")
-    folder = tmp_path_factory.mktemp("loader")
-    headers = folder / "include"
-    shutil.copytree(ROOT / "tests" / "runtime" / "tensorrt_fake" / "include", headers)
-    version = headers / "NvInferVersion.h"
-    text = version.read_text()
-    for name, value in (("MAJOR", 1), ("MINOR", 4), ("PATCH", 0)):
-        text = re.sub(rf"(NV_TENSORRT_{name}) \d+", rf"\1 {value}", text)
-    version.write_text(text)
+    name = f"trt_et_tensorrt_rtx_{major}"
     options = ["-G", "Ninja", f"-DPython3_EXECUTABLE={sys.executable}"]
     options.append(f"-DTENSORRT_RTX_INCLUDE_DIR={headers}")
     for command in (
         ["-S", ROOT, "-B", folder / "build", *options],
-        ["--build", folder / "build", "--target", "trt_et_tensorrt_rtx_1"],
+        ["--build", folder / "build", "--target", name],
     ):
         done = subprocess.run(
             [cmake, *map(str, command)],
@@ -54,7 +47,27 @@ def loader(tmp_path_factory: pytest.TempPathFactory) -> Path:
             timeout=300,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    return next((folder / "build").rglob("libtrt_et_tensorrt_rtx_1.so")).parent
+    return next((folder / "build").rglob(f"lib{name}.so")).parent
+
+
+@pytest.fixture(scope="module")
+def loader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A loader that was compiled with the headers of TensorRT-RTX 1.4."""
+    folder = tmp_path_factory.mktemp("loader")
+    headers = folder / "include"
+    shutil.copytree(HEADERS, headers)
+    version = headers / "NvInferVersion.h"
+    text = version.read_text()
+    for name, value in (("MAJOR", 1), ("MINOR", 4), ("PATCH", 0)):
+        text = re.sub(rf"(NV_TENSORRT_{name}) \d+", rf"\1 {value}", text)
+    version.write_text(text)
+    return build_loader(folder, headers, 1)
+
+
+@pytest.fixture(scope="module")
+def fake_loader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A loader that takes the fake of TensorRT for TensorRT-RTX."""
+    return build_loader(tmp_path_factory.mktemp("fake_loader"), HEADERS, 11)
 
 
 def run(loader: Path, folder: Path, version: int) -> subprocess.CompletedProcess[str]:
@@ -90,3 +103,29 @@ def test_a_library_with_another_interface_is_refused_before_it_is_called(loader,
 
 def test_a_library_with_the_same_interface_is_started(loader, tmp_path):
     assert run(loader, tmp_path, 10300).returncode == STARTED
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_graphs_are_of_engines_whose_kernels_stay(fake_loader, fake_tensorrt, tmp_path, dynamic):
+    """TensorRT-RTX runs fallback kernels of a new dynamic shape until it has compiled others."""
+    import trt_et.runtime
+
+    builder = FakeBuilder()
+    builder.name = "tensorrt_rtx"
+    batch = {"dynamic": ({0: torch.export.Dim("batch", min=1, max=3)},)} if dynamic else {}
+    program = export(tmp_path, "line", Line(), (torch.ones(3, 8),), builder=builder, **batch)
+    variables = fake_tensorrt | {"TRT_ET_PROVIDER_PATH": str(fake_loader)}
+    trace = tmp_path / "trace.etdump"
+    command = [str(trt_et.runtime.runner_path()), "--model_path", str(program.path)]
+    command += ["--num_executions", "6", "--etdump_path", str(trace)]
+    done = subprocess.run(
+        command,
+        env=environment(TRT_ET_CUDA="simulated:1", **variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    refused = "it runs plainly: a graph would keep the first kernels of dynamic shapes"
+    assert (refused in done.stderr) == dynamic
+    assert (b"launch graph" in trace.read_bytes()) == (not dynamic)

@@ -84,30 +84,35 @@ class Bindings:
         self.module = module
         self._lock = threading.Lock()
         self._runtimes: dict[int, Any] = {}
-        self._last: dict[int, str] = {}
+        self._reasons: dict[int, str] = {}
         self._logger = self._make_logger()
 
     def runtime(self, device: int) -> Any:  # noqa: ANN401
         """The runtime for a GPU, which is the current one."""
         with self._lock:
             if device not in self._runtimes:
-                runtime = self.module.Runtime(self._logger)
-                if runtime is None:
-                    raise EngineFailure(Code.INTERNAL, self.explain("TensorRT does not start"))
-                self._runtimes[device] = runtime
+                self.forget()
+                try:
+                    self._runtimes[device] = self.module.Runtime(self._logger)
+                except TypeError as error:  # What the bindings make of a null pointer.
+                    what = f"{self.module.__name__} does not start on cuda:{device}"
+                    raise EngineFailure(Code.INVALID_STATE, self.explain(what)) from error
             return self._runtimes[device]
 
     def forget(self) -> None:
-        """Drop this thread's last error."""
-        self._last.pop(threading.get_ident(), None)
+        """Drop this thread's error."""
+        self._reasons.pop(threading.get_ident(), None)
 
     def explain(self, what: str) -> str:
-        """The sentence with what TensorRT logged about it on this thread."""
-        reason = self._last.pop(threading.get_ident(), "")
+        """The sentence with the first error that TensorRT logged about it on this thread.
+
+        It says what is wrong first, and then in which of its own files it noticed.
+        """
+        reason = self._reasons.pop(threading.get_ident(), "")
         return f"{what}: {reason}" if reason else what
 
     def _make_logger(self) -> Any:  # noqa: ANN401
-        trt, last = self.module, self._last
+        trt, reasons = self.module, self._reasons
         levels = {
             trt.ILogger.INTERNAL_ERROR: logging.ERROR,
             trt.ILogger.ERROR: logging.ERROR,
@@ -122,7 +127,7 @@ class Bindings:
             def log(self, severity: Any, text: str) -> None:  # noqa: ANN401
                 level = levels.get(severity, logging.DEBUG)
                 if level == logging.ERROR:
-                    last[threading.get_ident()] = text
+                    reasons.setdefault(threading.get_ident(), text)
                 logger.log(level, "%s", text)
 
         return Logger()
@@ -258,6 +263,7 @@ class Context:
 
     def prepare(self, stream: int) -> None:
         """Choose the profile for the shapes, then set them."""
+        self.engine.bindings.forget()
         profile = self.engine.profile_for(self._shapes, self._profile)
         if profile != self._profile:
             changed = self.context.set_optimization_profile_async(profile, stream)
@@ -283,12 +289,14 @@ class Context:
 
     def set_address(self, index: int, address: int) -> None:
         """Set the memory of an input or output."""
+        self.engine.bindings.forget()
         name = self._tensor(index).name
         taken = self.context.set_tensor_address(name, address)
         self._check(taken, f"TensorRT refuses the memory of '{name}'", Code.INVALID_ARGUMENT)
 
     def enqueue(self, stream: int) -> None:
         """Queue one run."""
+        self.engine.bindings.forget()
         self._check(self.context.execute_async_v3(stream), "TensorRT cannot queue the engine")
 
     def _tensor(self, index: int) -> Tensor:

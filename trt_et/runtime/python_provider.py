@@ -25,7 +25,7 @@ from trt_et.runtime.python_engine import Binding, Bindings, Code, Context, Engin
 
 __all__ = ["register"]
 
-_ABI: Final = 2
+_ABI: Final = 3
 _MAX_RANK: Final = 16
 _ALIGNMENT: Final = 256  # IExecutionContext.set_tensor_address asks for it.
 _NO_WAIT: Final = 2
@@ -109,6 +109,7 @@ class _Table(ctypes.Structure):
         ("memory_size", ctypes.c_void_p),
         ("set_memory", ctypes.c_void_p),
         ("time_layers", ctypes.c_void_p),
+        ("check_capture", ctypes.c_void_p),
     ]
 
 

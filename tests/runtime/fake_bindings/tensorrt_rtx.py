@@ -11,6 +11,7 @@ import ctypes
 import enum
 import json
 import math
+import os
 import time
 
 __version__ = "1.5.0.114"
@@ -28,18 +29,27 @@ class ILogger:
         pass
 
 
+def complain(logger: ILogger, reason: str) -> None:
+    """As the real one does: what is wrong, then where it noticed."""
+    logger.log(ILogger.ERROR, reason)
+    logger.log(ILogger.ERROR, "[checkMacros.cpp::catchCudaError::229] Error Code 1: Cuda Runtime")
+
+
 class Runtime:
     made = 0
 
     def __init__(self, logger: ILogger) -> None:
         Runtime.made += 1
         self.logger = logger
+        if "FAKE_TENSORRT_NO_START" in os.environ:
+            complain(logger, "CUDA initialization failure with error: 35")
+            raise TypeError("pybind11::init(): factory function returned nullptr")
 
     def deserialize_cuda_engine(self, data: memoryview) -> Engine | None:
         facts = json.loads(bytes(data))
         time.sleep(facts.get("seconds", 0))  # As the real one, it lets go of the GIL.
         if facts.get("fail") == "deserialize":
-            self.logger.log(ILogger.ERROR, "Magic tag does not match")
+            complain(self.logger, "Magic tag does not match")
             return None
         return Engine(facts, self.logger)
 
@@ -89,7 +99,7 @@ class ExecutionContext:
         if self.engine.facts.get("raise") == name:
             raise RuntimeError(f"from {name}")
         if self.engine.facts.get("fail") == name:
-            self.engine.logger.log(ILogger.ERROR, f"log of {name}")
+            complain(self.engine.logger, f"log of {name}")
             return False
         return True
 

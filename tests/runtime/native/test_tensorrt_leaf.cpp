@@ -99,6 +99,19 @@ void test_graphs_off() {
   CHECK(out.read(0) == 6.0F);
 }
 
+// An engine whose runs TensorRT does not let be captured is never asked to be.
+void test_uncapturable() {
+  const auto delegate = load(
+      make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false), kDouble + "plain\n"));
+  Device in(16, 0, 3.0F), out(16, 0, 0.0F);
+  OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
+  const uint64_t captures = counter("captures"), calls = counter("double_calls");
+  for (int i = 0; i < 6; ++i) CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  CHECK(counter("captures") == captures && counter("live_graphs") == 0);
+  CHECK(counter("double_calls") >= calls + 6);
+  CHECK(out.read(0) == 6.0F);
+}
+
 // ExecuTorch plans at multiples of 16, TensorRT wants 256. The copies are part of the graph.
 void test_misaligned(bool graphs) {
   LoadOptions options;
@@ -444,6 +457,7 @@ void test_tensorrt_leaf() {
   test_steady_state();
   test_host_io();
   test_graphs_off();
+  test_uncapturable();
   test_misaligned(true);
   test_misaligned(false);
   test_other_gpu();

@@ -16,11 +16,17 @@ using nvinfer1::ILogger;
 
 const trt_et_sim_services* g_services = nullptr;
 
+// As TensorRT does: what is wrong, then where it noticed.
+void complain(ILogger& logger, const std::string& reason) {
+  logger.log(ILogger::Severity::kERROR, reason.c_str());
+  logger.log(ILogger::Severity::kERROR, "[fake_nvinfer.cpp] Error Code 4: Internal Error");
+}
+
 // Whether the next call may go on.
 bool call(const char* what, ILogger& logger) {
   if (g_services == nullptr) std::abort();  // TensorRT without a driver is no better.
   if (g_services->call(what) == 0) return true;
-  logger.log(ILogger::Severity::kERROR, (std::string("simulated failure of ") + what).c_str());
+  complain(logger, std::string("simulated failure of ") + what);
   return false;
 }
 
@@ -169,7 +175,7 @@ class Context final : public nvinfer1::IExecutionContext {
     const auto range = profile.find(name);
     if (i == shapes_.size() || range == profile.end() ||
         !same_rank_within(dims, range->second.low, range->second.high)) {
-      logger_.log(ILogger::Severity::kERROR, "setInputShape: dimensions are out of the profile");
+      complain(logger_, "setInputShape: dimensions are out of the profile");
       return false;
     }
     shapes_[i] = dims;
@@ -209,7 +215,7 @@ class Context final : public nvinfer1::IExecutionContext {
     const size_t i = plan_->find(name);
     if (i == addresses_.size() || address == nullptr ||
         reinterpret_cast<uintptr_t>(address) % 256 != 0) {
-      logger_.log(ILogger::Severity::kERROR, "setTensorAddress: not aligned to 256 bytes");
+      complain(logger_, "setTensorAddress: not aligned to 256 bytes");
       return false;
     }
     addresses_[i] = address;
@@ -228,6 +234,8 @@ class Context final : public nvinfer1::IExecutionContext {
   void setProfiler(nvinfer1::IProfiler* profiler) noexcept override { profiler_ = profiler; }
   void setEnqueueEmitsProfile(bool) noexcept override {}
 
+  bool isStreamCapturable(cudaStream_t) const noexcept override { return !plan_->plain; }
+
   bool enqueueV3(cudaStream_t stream) noexcept override {
     if (!call("enqueueV3", logger_)) return false;
     const Inside inside;
@@ -239,12 +247,12 @@ class Context final : public nvinfer1::IExecutionContext {
     run->shapes = shapes_;
     run->scratch = user_memory_;
     if (needs_memory_ && user_memory_ == nullptr) {
-      logger_.log(ILogger::Severity::kERROR, "enqueueV3: no device memory is set");
+      complain(logger_, "enqueueV3: no device memory is set");
       return false;
     }
     for (size_t i = 0; i < shapes_.size(); ++i) {
       if (!elements_known(shapes_[i]) || (addresses_[i] == nullptr && late_[i] == nullptr)) {
-        logger_.log(ILogger::Severity::kERROR, "enqueueV3: an address or a shape is not set");
+        complain(logger_, "enqueueV3: an address or a shape is not set");
         return false;
       }
       run->counts.push_back(elements(shapes_[i]));
@@ -326,7 +334,7 @@ class Engine final : public nvinfer1::ICudaEngine {
   bool setWeightStreamingBudgetV2(int64_t budget) noexcept override {
     if (!call("setWeightStreamingBudgetV2", logger_)) return false;
     if (budget <= plan_->weights) return true;
-    logger_.log(ILogger::Severity::kERROR, "setWeightStreamingBudgetV2: more than there is");
+    complain(logger_, "setWeightStreamingBudgetV2: more than there is");
     return false;
   }
   int64_t getWeightStreamingAutomaticBudget() const noexcept override { return 1; }
@@ -337,7 +345,7 @@ class Engine final : public nvinfer1::ICudaEngine {
     auto context = std::make_unique<Context>(logger_, plan_, device_);
     using Strategy = nvinfer1::ExecutionContextAllocationStrategy;
     if (context->allocate(strategy == Strategy::kUSER_MANAGED)) return context.release();
-    logger_.log(ILogger::Severity::kERROR, "createExecutionContext: out of memory");
+    complain(logger_, "createExecutionContext: out of memory");
     return nullptr;
   }
 
@@ -364,8 +372,7 @@ class Runtime final : public nvinfer1::IRuntime {
         parse_plan(std::string(static_cast<const char*>(bytes), size), plan.get());
     auto engine = std::make_unique<Engine>(logger_, plan);
     if (problem.empty() && engine->allocate()) return engine.release();
-    logger_.log(ILogger::Severity::kERROR,
-                problem.empty() ? "deserializeCudaEngine: out of memory" : problem.c_str());
+    complain(logger_, problem.empty() ? "deserializeCudaEngine: out of memory" : problem);
     return nullptr;
   }
 

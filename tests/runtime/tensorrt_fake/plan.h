@@ -6,6 +6,7 @@
 //   input x float32 -1,8           name, dtype, shape; "-" for none
 //   output y float32 -1,8          of the shape of the first input where it is dynamic
 //   alias y x                      y is written into the memory of x
+//   plain                          runs cannot be captured into a CUDA graph
 //   late y                         the shape of y is told after the run
 //   profile                        a new optimization profile; there is one without this line
 //   range x 1,8 2,8 4,8            min, opt, max of an input in the last profile
@@ -52,6 +53,7 @@ struct Layer {
 struct Plan {
   int64_t weights = 1;
   int64_t scratch = 1;
+  bool plain = false;
   std::vector<Tensor> tensors;
   std::vector<std::map<std::string, Range>> profiles;
   std::vector<Layer> layers;

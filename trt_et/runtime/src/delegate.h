@@ -84,7 +84,10 @@ class Delegate {
   Delegate(cuda::Api& api, int device, const LoadOptions& options)
       : api_(api),
         device_(device),
-        replay_(api, options.cuda_graphs, [this](cuda::Stream stream) { return queue(stream); }) {}
+        replay_(
+            api, options.cuda_graphs,
+            [this](cuda::Stream stream) { return context_->check_capture(stream); },
+            [this](cuda::Stream stream) { return queue(stream); }) {}
 
   // In delegate_load.cpp.
   Status load(const Blob& blob, const LoadOptions& options);

@@ -183,6 +183,11 @@ Status Context::time_layers(void (*report)(void*, const char*, float), void* use
   return check(provider_, provider_.time_layers(context_, report, user), "time_layers");
 }
 
+Status Context::check_capture(void* stream) {
+  if (provider_.check_capture == nullptr) return {};
+  return check(provider_, provider_.check_capture(context_, stream), "check_capture");
+}
+
 Status Context::enqueue(void* stream) {
   return check(provider_, provider_.enqueue(context_, stream), "enqueue");
 }

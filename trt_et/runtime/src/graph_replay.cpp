@@ -21,6 +21,7 @@ void GraphReplay::drop() {
 // Once begun, a capture is ended whatever happens, else the stream would be lost.
 Status GraphReplay::capture(cuda::Stream stream) {
   const TraceScope untraced(nullptr);  // Nothing runs here.
+  TRT_ET_TRY(check_(stream));
   TRT_ET_TRY(api_.begin_capture(stream));
   Status queued = queue_(stream);
   cuda::Graph graph = nullptr;

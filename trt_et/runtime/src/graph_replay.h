@@ -9,14 +9,16 @@ namespace trt_et {
 
 // Used under the lock of its delegate. The first runs with new bindings are plain (TensorRT sets
 // itself up in them), then one is captured, and the graph is launched from there on, until a shape
-// or an address changes. Where capturing fails, runs stay plain; the log says so once.
+// or an address changes. Where capturing fails or is refused, runs stay plain; the log says so
+// once.
 class GraphReplay {
  public:
   // Queues one run plainly: the engine, and the copies on its device that belong to it.
   using Queue = std::function<Status(cuda::Stream)>;
 
-  GraphReplay(cuda::Api& api, bool enabled, Queue queue)
-      : api_(api), enabled_(enabled), queue_(std::move(queue)) {}
+  // `check` fails where a run must not be captured.
+  GraphReplay(cuda::Api& api, bool enabled, Queue check, Queue queue)
+      : api_(api), enabled_(enabled), check_(std::move(check)), queue_(std::move(queue)) {}
   GraphReplay(const GraphReplay&) = delete;
   GraphReplay& operator=(const GraphReplay&) = delete;
   // Nothing that was launched may be running any more.
@@ -36,6 +38,7 @@ class GraphReplay {
 
   cuda::Api& api_;
   bool enabled_;
+  const Queue check_;
   const Queue queue_;
   int plain_runs_ = 0;
   cuda::Graph graph_ = nullptr;

@@ -65,6 +65,7 @@ class IExecutionContext {
   virtual void setProfiler(IProfiler* profiler) noexcept = 0;
   virtual void setEnqueueEmitsProfile(bool emits) noexcept = 0;
   virtual bool enqueueV3(cudaStream_t stream) noexcept = 0;
+  virtual bool isStreamCapturable(cudaStream_t stream) const noexcept = 0;
 };
 
 class ICudaEngine {

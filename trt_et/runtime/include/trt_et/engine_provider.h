@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define TRT_ET_PROVIDER_ABI 2
+#define TRT_ET_PROVIDER_ABI 3
 #define TRT_ET_MAX_RANK 16
 
 // One input or output. `dtype` is an ExecuTorch ScalarType, or -1 where it is not known. A
@@ -97,6 +97,9 @@ typedef struct trt_et_engine_provider {
   // waits. A null `report` ends it.
   int (*time_layers)(void* context, void (*report)(void* user, const char* layer, float ms),
                      void* user);
+  // Whether enqueue() may be captured with the bindings as they are now; its failure says why not.
+  // Asked before each capture, where the provider has TRT_ET_PROVIDER_GRAPHS.
+  int (*check_capture)(void* context, void* stream);
 } trt_et_engine_provider;
 
 // Levels of trt_et_host.log.

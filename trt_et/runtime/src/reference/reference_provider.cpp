@@ -254,6 +254,7 @@ const trt_et_engine_provider& reference_provider() {
                                                last_error,
                                                nullptr,
                                                nullptr,
+                                               nullptr,
                                                nullptr};
   return table;
 }

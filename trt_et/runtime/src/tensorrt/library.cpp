@@ -107,7 +107,7 @@ State& state() {
 
 }  // namespace
 
-std::string& Logger::last() {
+std::string& Logger::reason() {
   static thread_local std::string text;
   return text;
 }
@@ -118,7 +118,7 @@ void Logger::log(Severity severity, const char* text) noexcept {
                     : severity == Severity::kINFO    ? TRT_ET_LOG_INFO
                                                      : TRT_ET_LOG_DEBUG;
   try {
-    if (level == TRT_ET_LOG_ERROR) last() = text;
+    if (level == TRT_ET_LOG_ERROR && reason().empty()) reason() = text;
     host().log(level, text);
   } catch (...) {  // No memory for the text: nothing is lost that could be said.
   }
@@ -154,9 +154,9 @@ Result runtime_of(int device, std::shared_ptr<Runtime>* runtime) {
   Logger::forget();
   void* started = library->create_runtime(&all.logger, kHeaderVersion);
   // Where TensorRT cannot reach CUDA it says so, and returns a pointer that must not be touched.
-  if (started == nullptr || !Logger::last().empty()) {
+  if (started == nullptr || !Logger::reason().empty()) {
     return fail(Error::InvalidState, "TensorRT %s does not start on cuda:%d: %.150s",
-                library->version.text().c_str(), device, Logger::last().c_str());
+                library->version.text().c_str(), device, Logger::reason().c_str());
   }
   created->runtime.reset(static_cast<nvinfer1::IRuntime*>(started));
   all.runtimes[device] = created;

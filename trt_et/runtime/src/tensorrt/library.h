@@ -15,9 +15,10 @@ class Logger final : public nvinfer1::ILogger {
  public:
   void log(Severity severity, const char* text) noexcept override;
 
-  // The last error on this thread since `forget()`; "" if none.
-  static std::string& last();
-  static void forget() { last().clear(); }
+  // The first error on this thread since `forget()`; "" if none. TensorRT says what is wrong first,
+  // and then in which of its own files it noticed.
+  static std::string& reason();
+  static void forget() { reason().clear(); }
 };
 
 // "11.1.0", or what came out of a version string of a blob.

@@ -27,11 +27,11 @@ Result refused(const trt_et_engine_request& request, const Library& library) {
     return fail(Error::DelegateInvalidCompatibility,
                 "engine was built by TensorRT%s %s, this machine has %s: %.120s",
                 kRtx ? "-RTX" : "", built.text().c_str(), library.version.text().c_str(),
-                Logger::last().c_str());
+                Logger::reason().c_str());
   }
   return fail(Error::DelegateInvalidCompatibility, "TensorRT %s refuses the engine: %.160s",
               library.version.text().c_str(),
-              Logger::last().empty() ? "it says no reason" : Logger::last().c_str());
+              Logger::reason().empty() ? "it says no reason" : Logger::reason().c_str());
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ Result LoadedEngine::set_budget(int64_t budget) {
   Logger::forget();
   if (set_weight_budget(*engine_, budget)) return {};
   return fail(Error::InvalidArgument, "TensorRT refuses weight_streaming_budget %lld: %.120s",
-              static_cast<long long>(budget), Logger::last().c_str());
+              static_cast<long long>(budget), Logger::reason().c_str());
 }
 
 Result LoadedEngine::read_tensors(const trt_et_engine_request& request) {
@@ -168,7 +168,7 @@ Result LoadedEngine::create_context(bool user_memory,
   context->reset(tensorrt::create_context(*engine_, user_memory));
   if (*context != nullptr) return {};
   return fail(Error::MemoryAllocationFailed, "TensorRT gives no execution context: %.150s",
-              Logger::last().c_str());
+              Logger::reason().c_str());
 }
 
 void LoadedEngine::free_context(std::unique_ptr<nvinfer1::IExecutionContext> context) {

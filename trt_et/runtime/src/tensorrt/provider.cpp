@@ -94,6 +94,10 @@ int time_layers(void* context, void (*report)(void*, const char*, float), void* 
   return guarded([&] { return context_at(context).time_layers(report, user); });
 }
 
+int check_capture(void* context, void* stream) {
+  return guarded([&] { return context_at(context).check_capture(stream); });
+}
+
 const trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
                                           TRT_ET_PROVIDER_GRAPHS,
                                           kAddressAlignment,
@@ -113,7 +117,8 @@ const trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
                                           last_error_text,
                                           memory_size,
                                           set_memory,
-                                          time_layers};
+                                          time_layers,
+                                          check_capture};
 
 }  // namespace
 }  // namespace trt_et::tensorrt

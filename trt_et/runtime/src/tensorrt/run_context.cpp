@@ -69,7 +69,7 @@ Result RunContext::choose_profile(void* stream) {
   Logger::forget();
   if (!context_->setOptimizationProfileAsync(found, static_cast<cudaStream_t>(stream))) {
     return fail(Error::Internal, "TensorRT does not change to optimization profile %d: %.120s",
-                found, Logger::last().c_str());
+                found, Logger::reason().c_str());
   }
   profile_ = found;
   return {};
@@ -81,12 +81,12 @@ Result RunContext::set_shapes() {
     if (!tensor.is_input || !tensor.dynamic) continue;
     if (!context_->setInputShape(tensor.name.c_str(), shapes_[i])) {
       return fail(Error::InvalidArgument, "TensorRT refuses shape %s of input '%.60s': %.100s",
-                  shape_text(shapes_[i]).c_str(), tensor.name.c_str(), Logger::last().c_str());
+                  shape_text(shapes_[i]).c_str(), tensor.name.c_str(), Logger::reason().c_str());
     }
   }
   if (context_->inferShapes(0, nullptr) == 0) return {};
   return fail(Error::Internal, "TensorRT cannot infer the output shapes: %.150s",
-              Logger::last().c_str());
+              Logger::reason().c_str());
 }
 
 Result RunContext::find_late_outputs() {
@@ -143,13 +143,27 @@ Result RunContext::set_address(size_t index, void* address, size_t capacity) {
   Logger::forget();
   if (context_->setTensorAddress(tensor->name.c_str(), address)) return {};
   return fail(Error::InvalidArgument, "TensorRT refuses address %p of '%.60s': %.100s", address,
-              tensor->name.c_str(), Logger::last().c_str());
+              tensor->name.c_str(), Logger::reason().c_str());
 }
 
 Result RunContext::enqueue(void* stream) {
   Logger::forget();
   if (context_->enqueueV3(static_cast<cudaStream_t>(stream))) return {};
-  return fail(Error::Internal, "TensorRT cannot queue the engine: %.160s", Logger::last().c_str());
+  return fail(Error::Internal, "TensorRT cannot queue the engine: %.160s",
+              Logger::reason().c_str());
+}
+
+Result RunContext::check_capture(void* stream) {
+  const auto& tensors = engine_.tensors();
+  const bool dynamic = std::any_of(tensors.begin(), tensors.end(),
+                                   [](const EngineTensor& tensor) { return tensor.dynamic; });
+  if (kRtx && dynamic) {
+    // Of a shape that it has not met, TensorRT-RTX runs fallback kernels until others are compiled
+    // beside the runs, and does not tell when.
+    return fail(Error::NotSupported, "a graph would keep the first kernels of dynamic shapes");
+  }
+  if (is_stream_capturable(*context_, static_cast<cudaStream_t>(stream))) return {};
+  return fail(Error::NotSupported, "TensorRT says that its runs cannot be captured");
 }
 
 Result RunContext::set_memory(void* memory, size_t bytes) {

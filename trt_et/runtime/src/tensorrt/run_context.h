@@ -49,6 +49,7 @@ class RunContext {
   Result set_address(size_t index, void* address, size_t capacity);
   Result enqueue(void* stream);
   Result set_memory(void* memory, size_t bytes);
+  Result check_capture(void* stream);
   Result time_layers(void (*report)(void*, const char*, float), void* user);
 
  private:

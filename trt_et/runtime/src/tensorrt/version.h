@@ -113,6 +113,22 @@ const char* aliased_input_of(const Engine&, const char*, long) {
   return nullptr;
 }
 
+// Of TensorRT-RTX from 1.2 on. Without the question, the capture itself tells.
+template <class Context>
+auto is_stream_capturable_of(Context& context, cudaStream_t stream, int)
+    -> decltype(context.isStreamCapturable(stream)) {
+  return context.isStreamCapturable(stream);
+}
+
+template <class Context>
+bool is_stream_capturable_of(Context&, cudaStream_t, long) {
+  return true;
+}
+
+inline bool is_stream_capturable(nvinfer1::IExecutionContext& context, cudaStream_t stream) {
+  return is_stream_capturable_of(context, stream, 0);
+}
+
 // Name of the input whose memory an output must share; null: none.
 inline const char* aliased_input(const nvinfer1::ICudaEngine& engine, const char* output) {
   return aliased_input_of(engine, output, 0);
