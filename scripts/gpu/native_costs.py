@@ -1,6 +1,9 @@
 """The delegate beside the bare API in one process, with and without CUDA graphs: P13 and P15.
 
 python scripts/gpu/native_costs.py KIT RESULT.json --tool ENGINE_COSTS --builder NAME
+
+And its calls of CUDA, with inputs and outputs on the host and on the GPU: P12. On a real GPU they
+are counted by the library counting_cudart, beside the tool.
 """
 
 from __future__ import annotations
@@ -36,6 +39,10 @@ def main() -> int:
             "us_with_graphs": with_graphs,
             "us_without_graphs": without,
             "ratios": _ratios(with_graphs, without),
+            "calls_with_io_on_the_gpu": _count(options.tool, program, "device"),
+            "calls_with_io_on_the_host": _count(
+                options.tool, options.kit / f"{name}.{options.builder}.pte", "host"
+            ),
         }
     options.result.write_text(json.dumps(results, indent=2) + "\n")
     print(json.dumps(results, indent=2))
@@ -43,7 +50,18 @@ def main() -> int:
 
 
 def _measure(command: list[str], graphs: bool) -> dict[str, Any]:
-    variables = {**os.environ, "TRT_ET_CUDA_GRAPHS": "1" if graphs else "0"}
+    return _run(command, {"TRT_ET_CUDA_GRAPHS": "1" if graphs else "0"})
+
+
+def _count(tool: Path, program: Path, where: str) -> dict[str, Any]:
+    runtime = os.environ.get("TRT_ET_CUDART_LIBRARY", "libcudart.so.13")
+    counting = tool.with_name("libcounting_cudart.so")
+    variables = {"TRT_ET_CUDART_LIBRARY": str(counting), "TRT_ET_COUNTED_CUDART": runtime}
+    return _run([str(tool), "count", str(program), where], variables)
+
+
+def _run(command: list[str], changes: dict[str, str]) -> dict[str, Any]:
+    variables = {**os.environ, **changes}
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=200)
     if done.returncode:
         return {"why": f"exit {done.returncode}: {done.stderr[-1000:]}"}

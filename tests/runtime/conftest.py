@@ -120,7 +120,7 @@ def _build_fake_tensorrt() -> Path:
 @pytest.fixture(scope="session")
 def engine_costs() -> Path:
     """The program of scripts/gpu/native, compiled against the fake TensorRT."""
-    return _build("engine_costs") / "scripts/gpu/native/engine_costs"
+    return _build("engine_costs", "counting_cudart") / "scripts/gpu/native/engine_costs"
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -78,6 +79,41 @@ def test_a_call_is_timed_beside_the_bare_api(kit, fake_tensorrt, engine_costs, t
         assert facts["us_with_graphs"]["bare_graph_queued"] > 0
         assert facts["us_without_graphs"]["delegate_queued"] > 0
         assert facts["ratios"]["P13_over_bare"] > 0
+        assert facts["calls_with_io_on_the_gpu"] == {"calls": 3}
+    calls = found["pair"]["calls_with_io_on_the_host"]  # Two inputs, two outputs.
+    assert calls["copies"] == 4
+    assert "allocations" not in calls
+
+
+def test_what_the_counting_runtime_counts_is_what_the_delegate_calls():
+    source = (SCRIPTS / "native" / "counting_cudart.cpp").read_text()
+    counted = re.findall(r"X\((cuda\w+)\)", source)
+    delegate = (ROOT / "trt_et" / "runtime" / "src" / "cuda" / "real.cpp").read_text()
+    assert sorted(counted) == sorted(re.findall(r"FIND\(runtime, (cuda\w+)\)", delegate))
+
+
+COUNTED = """
+import ctypes, sys
+counting = ctypes.CDLL(sys.argv[1])
+counting.counted_calls.restype = ctypes.c_uint64
+memory, count = ctypes.c_void_p(), ctypes.c_int()
+assert counting.cudaGetDeviceCount(ctypes.byref(count)) == 0 and count.value == 2
+for _ in range(3):
+    assert counting.cudaMalloc(ctypes.byref(memory), ctypes.c_size_t(64)) == 0 and memory.value
+assert counting.cudaGraphLaunch(None, None) == 801
+for name in (b"cudaMalloc", b"cudaFree", b"cudaGetDeviceCount"):
+    print(counting.counted_calls(name))
+"""
+
+
+def test_the_counting_runtime_counts_and_hands_on(engine_costs, tmp_path):
+    fake = tmp_path / "libcudart.so"
+    source = Path(__file__).with_name("fake_cuda.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", fake, source], check=True, timeout=60)
+    library = engine_costs.with_name("libcounting_cudart.so")
+    done = run(sys.executable, "-c", COUNTED, library, TRT_ET_COUNTED_CUDART=str(fake))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["3", "0", "1"]
 
 
 def test_methods_of_one_program_share_its_engine(kit, fake_tensorrt):

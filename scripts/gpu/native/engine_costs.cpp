@@ -1,11 +1,16 @@
 // A call through ExecuTorch beside the bare API, in one process, as "name value" lines:
 //
 //   engine_costs PROGRAM ENGINE LIBRARY ROUNDS TENSOR=BYTES...
+//   engine_costs count PROGRAM host|device
+//
+// The second counts the CUDA calls of one steady call of a program: on simulated GPUs, or through
+// counting_cudart.
 //
 // PROGRAM is a .pte with one engine of static shapes and its inputs and outputs on the GPU; ENGINE,
 // that engine; the tensors are the engine's, inputs and outputs. Times are medians of the host's
 // clock in microseconds: "queued" until a call returns, "done" until its stream is empty.
 // TRT_ET_CUDA_GRAPHS=0 switches the delegate's graphs off; the bare ones are recorded here.
+#include <dlfcn.h>
 #include <executorch/runtime/platform/runtime.h>
 #include <trt_et/runtime.h>
 
@@ -126,6 +131,44 @@ int run(const std::string& program, const std::string& engine, const std::string
   return 0;
 }
 
+// Calls so far, by name; empty where nobody counts.
+std::map<std::string, double> calls_so_far() {
+  std::map<std::string, double> calls;
+  trt_et_sim_stats stats;
+  if (trt_et_stats(&stats) == 0) {
+    calls["calls"] = static_cast<double>(stats.calls);
+    calls["allocations"] = static_cast<double>(stats.mallocs + stats.frees);
+    calls["copies"] = static_cast<double>(stats.copies_h2d + stats.copies_d2h + stats.copies_d2d);
+    calls["waits"] = static_cast<double>(stats.synchronizations);
+    return calls;
+  }
+  const char* path = std::getenv("TRT_ET_CUDART_LIBRARY");
+  void* library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) return calls;
+  const auto name = reinterpret_cast<const char* (*)(size_t)>(dlsym(library, "counted_name"));
+  const auto count = reinterpret_cast<uint64_t (*)(const char*)>(dlsym(library, "counted_calls"));
+  for (size_t i = 0; name != nullptr && count != nullptr && name(i) != nullptr; ++i) {
+    calls[name(i)] = static_cast<double>(count(name(i)));
+  }
+  return calls;
+}
+
+int count(const std::string& program, bool on_device) {
+  constexpr int kRuns = 100;
+  bench::LoadedMethod method(program);
+  method.bind(on_device);
+  for (int i = 0; i < 20; ++i) method.execute();
+  const auto before = calls_so_far();
+  for (int i = 0; i < kRuns; ++i) method.execute();
+  const auto after = calls_so_far();
+  if (after.empty()) bench::die("nobody counts: TRT_ET_CUDART_LIBRARY is no counting_cudart");
+  for (const auto& [name, calls] : after) {
+    const double each = (calls - before.at(name)) / kRuns;
+    if (each > 0) std::printf("%s %.6g\n", name.c_str(), each);
+  }
+  return 0;
+}
+
 std::vector<IoTensor> read_tensors(const std::vector<std::string>& words) {
   std::vector<IoTensor> tensors;
   for (const std::string& word : words) {
@@ -141,6 +184,9 @@ std::vector<IoTensor> read_tensors(const std::vector<std::string>& words) {
 
 int main(int argc, char** argv) {
   executorch::runtime::runtime_init();
+  if (argc == 4 && std::string(argv[1]) == "count") {
+    return trt_et::gpu_check::count(argv[2], std::string(argv[3]) == "device");
+  }
   if (argc < 6) trt_et::bench::die("see the head of engine_costs.cpp");
   return trt_et::gpu_check::run(argv[1], argv[2], argv[3], std::max(1, std::atoi(argv[4])),
                                 trt_et::gpu_check::read_tensors({argv + 5, argv + argc}));
