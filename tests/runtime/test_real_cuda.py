@@ -68,3 +68,42 @@ def test_driver_without_gpu(programs: dict[str, Any], fake: Path) -> None:
 def test_cuda_runtime_that_does_not_load(programs: dict[str, Any], fake: Path) -> None:
     found = run(programs["foreign"], fake, runtime=False, TRT_ET_CUDART_LIBRARY="/nowhere.so")
     assert "TRT_ET_CUDART_LIBRARY names a library that does not load: /nowhere.so" in found
+
+
+def test_the_cuda_runtime_is_found_beside_executorch(
+    programs: dict[str, Any], fake: Path, tmp_path: Path
+) -> None:
+    """As pip installs it, also where this package lies somewhere else."""
+    import executorch
+
+    import trt_et.runtime
+
+    (package,) = executorch.__path__
+    site, tree = tmp_path / "site-packages", tmp_path / "tree" / "trt_et" / "runtime"
+    shutil.copytree(Path(package) / "lib", site / "executorch" / "lib")
+    for folder in (trt_et.runtime.plugin_path().parent, trt_et.runtime.runner_path().parent):
+        shutil.copytree(folder, tree / folder.name)
+
+    loader = Path("/lib64/ld-linux-x86-64.so.2")
+    if not loader.exists():
+        pytest.skip("only the loader of x86-64 is known, which can be told to forget its cache")
+    # Without its cache, where a CUDA toolkit may be.
+    command = [loader, "--inhibit-cache", tree / "bin" / "executor_runner", "--model_path"]
+
+    def reason() -> str:
+        libraries = f"{site / 'executorch' / 'lib'}:{fake}"
+        done = subprocess.run(
+            [*map(str, command), str(programs["mlp"].path)],
+            env=environment(LD_LIBRARY_PATH=libraries),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 1
+        return done.stderr
+
+    assert "no CUDA runtime (libcudart.so.13 or .12 not found)" in reason()
+    wheel = site / "nvidia" / "cu13" / "lib"
+    wheel.mkdir(parents=True)
+    shutil.copy(fake / "libcuda.so.1", wheel / "libcudart.so.13")
+    assert "reference engines run on simulated GPUs only" in reason()

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <executorch/runtime/platform/log.h>
-#include <executorch/runtime/platform/runtime.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -10,6 +9,7 @@
 #include <mutex>
 
 #include "cuda/simulated.h"
+#include "installed.h"
 
 namespace trt_et {
 namespace {
@@ -18,19 +18,6 @@ constexpr const char* kEnterpriseMajors[] = {"11", "10", "8"};
 
 std::string library_name(const std::string& flavour, const std::string& major) {
   return "libtrt_et_" + flavour + "_" + major + ".so";
-}
-
-// The file that holds an address, without its last `levels` parts; "" when that is not known.
-std::string folder_of(const void* address, int levels) {
-  Dl_info info;
-  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "";
-  std::string path = info.dli_fname;
-  for (; levels > 0; --levels) {
-    const size_t slash = path.rfind('/');
-    if (slash == std::string::npos) return "";
-    path.resize(slash);
-  }
-  return path;
 }
 
 std::vector<std::string> folders() {
@@ -60,10 +47,8 @@ void log(int level, const char* text) {
   }
 }
 
-// ExecuTorch's library is <site-packages>/executorch/lib/libexecutorch.so.
 const trt_et_host& host() {
-  static const auto* packages = new std::string(
-      folder_of(reinterpret_cast<const void*>(&executorch::runtime::runtime_init), 3));
+  static const auto* packages = new std::string(executorch_packages());
   static const trt_et_host table = {TRT_ET_PROVIDER_ABI, log, packages->c_str()};
   return table;
 }

@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "../installed.h"
+
 namespace trt_et::cuda {
 namespace {
 
@@ -11,22 +13,6 @@ constexpr const char* kRuntimeNames[] = {"libcudart.so.13", "libcudart.so.12"};
 
 // Where pip's wheels put them, from site-packages.
 constexpr const char* kWheelFolders[] = {"nvidia/cu13/lib", "nvidia/cuda_runtime/lib"};
-
-// site-packages, from the place of this library: <site-packages>/trt_et/runtime/lib/<library>.
-std::string site_packages() {
-  Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&open_driver), &info) == 0 ||
-      info.dli_fname == nullptr) {
-    return "";
-  }
-  std::string path = info.dli_fname;
-  for (int level = 0; level < 4; ++level) {
-    const size_t slash = path.rfind('/');
-    if (slash == std::string::npos) return "";
-    path.resize(slash);
-  }
-  return path;
-}
 
 }  // namespace
 
@@ -59,11 +45,16 @@ Status open_runtime(void** library) {
     *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (*library != nullptr) return {};
   }
-  const std::string root = site_packages();
-  for (const char* folder : kWheelFolders) {
-    for (const char* name : kRuntimeNames) {
-      *library = dlopen((root + "/" + folder + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (*library != nullptr) return {};
+  // This library is <site-packages>/trt_et/runtime/lib/<library>, but in a source tree.
+  for (const std::string& packages :
+       {folder_of(reinterpret_cast<const void*>(&open_driver), 4), executorch_packages()}) {
+    for (const char* folder : kWheelFolders) {
+      if (packages.empty()) break;
+      for (const char* name : kRuntimeNames) {
+        const std::string path = packages + "/" + folder + "/" + name;
+        *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (*library != nullptr) return {};
+      }
     }
   }
   return {Error::NotFound,

@@ -13,7 +13,7 @@ namespace trt_et::cuda {
 Status open_driver(void** library);
 
 // Opens the CUDA runtime, libcudart: the file that TRT_ET_CUDART_LIBRARY names, else what the
-// loader path has, else pip's nvidia-cuda-runtime wheel beside the package.
+// loader path has, else pip's nvidia-cuda-runtime wheel beside this package or ExecuTorch's.
 Status open_runtime(void** library);
 
 }  // namespace trt_et::cuda

@@ -1,0 +1,24 @@
+#include "installed.h"
+
+#include <dlfcn.h>
+#include <executorch/runtime/platform/runtime.h>
+
+namespace trt_et {
+
+std::string folder_of(const void* symbol, int levels) {
+  Dl_info info;
+  if (dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return "";
+  std::string path = info.dli_fname;
+  for (int level = 0; level < levels; ++level) {
+    const size_t slash = path.rfind('/');
+    if (slash == std::string::npos) return "";
+    path.resize(slash);
+  }
+  return path;
+}
+
+std::string executorch_packages() {
+  return folder_of(reinterpret_cast<const void*>(&executorch::runtime::runtime_init), 3);
+}
+
+}  // namespace trt_et
