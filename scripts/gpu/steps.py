@@ -51,6 +51,9 @@ class Flavour:
     library: Path | None
 
 
+PLAIN = Flavour("tensorrt", None, None)
+
+
 @dataclass(frozen=True)
 class Plan:
     """What is there to work with.
@@ -80,9 +83,8 @@ def steps_of(plan: Plan) -> Iterator[Step]:
         compiled = ["-m", "compileall", "-qq", "-j", "0", "-x", "lib2to3.tests|py312_intrinsics"]
         folder = str(plan.python.parents[1] / "lib")
         yield Step("bytecode", [str(plan.python), *compiled, folder], variables=variables)
-    # Without any TensorRT, what runs engines from Python is built still.
-    for flavour in plan.flavours or [Flavour("tensorrt", None, None)]:
-        yield from _native_build(plan, flavour, variables)
+    # Without a native loader first, so that question 1 is about TensorRT-RTX's Python bindings.
+    yield from _native_build(plan, PLAIN, variables)
     builder = "reference" if plan.rehearse else "tensorrt_rtx"
     yield _python(
         plan,
@@ -90,6 +92,9 @@ def steps_of(plan: Plan) -> Iterator[Step]:
         ["run_kit.py", plan.kit, plan.output / "question1.json", "--builder", builder],
         variables,
     )
+    for flavour in plan.flavours:
+        if flavour.headers:
+            yield from _native_build(plan, flavour, variables)
     yield _python(
         plan,
         "question 2: the same in executor_runner",
@@ -131,7 +136,7 @@ def _native_build(plan: Plan, flavour: Flavour, variables: dict[str, str]) -> It
         "install": ["cmake", "--install", str(build), "--prefix", str(ROOT)],
     }
     for what, command in commands.items():
-        name = f"{what} the native runtime, for {flavour.name}"
+        name = f"{what} the native runtime, {_loader(flavour)}"
         yield Step(name, command, needs=("cmake", "ninja"), variables=variables)
 
 
@@ -183,7 +188,11 @@ def _python(
 
 
 def _build_folder(plan: Plan, flavour: Flavour) -> Path:
-    return plan.output / f"build_{flavour.name}"
+    return plan.output / ("build_" + _loader(flavour).replace(" ", "_"))
+
+
+def _loader(flavour: Flavour) -> str:
+    return f"with a loader for {flavour.name}" if flavour.headers else "without a loader"
 
 
 def _variables(plan: Plan) -> dict[str, str]:
