@@ -16,8 +16,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROUNDS = 100
-
 
 def main() -> int:
     """Write the times of every model that is to be timed; 0 if there are some of all."""
@@ -26,13 +24,14 @@ def main() -> int:
     parser.add_argument("result", type=Path)
     parser.add_argument("--tool", type=Path, required=True, help="the program engine_costs")
     parser.add_argument("--builder", default="tensorrt", help="whose engines")
+    parser.add_argument("--rounds", type=int, default=100, help="of 32 calls each")
     options = parser.parse_args()
     results: dict[str, Any] = {}
     for program in sorted(options.kit.glob(f"*.{options.builder}_device.pte")):
         name = program.name.split(".")[0]
         tensors = json.loads((options.kit / f"{name}.tensors.json").read_text())
         command = [str(options.tool), str(program), str(options.kit / f"{name}.engine")]
-        command += [os.environ["TRT_ET_TENSORRT_LIBRARY"], str(ROUNDS)]
+        command += [os.environ["TRT_ET_TENSORRT_LIBRARY"], str(options.rounds)]
         command += [f"{tensor}={size}" for tensor, size in tensors.items()]
         with_graphs, without = (_measure(command, graphs) for graphs in (True, False))
         results[name] = {

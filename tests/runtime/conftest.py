@@ -96,7 +96,8 @@ def _build(*targets: str) -> Path:
         pytest.skip("no cmake to build the fake TensorRT: pip install cmake ninja")
     folder = ROOT / "build/fake"
     folder.mkdir(parents=True, exist_ok=True)
-    options = ["-G", "Ninja", "-DTRT_ET_BUILD_GPU_CHECK=ON"]
+    # Built quickly rather than fast.
+    options = ["-G", "Ninja", "-DTRT_ET_BUILD_GPU_CHECK=ON", "-DCMAKE_BUILD_TYPE=Debug"]
     configure = ["-S", ROOT, "-B", folder, *options, f"-DPython3_EXECUTABLE={sys.executable}"]
     # Workers of pytest-xdist share the folder.
     with FileLock(folder / "lock", timeout=600):
