@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from native_environment import ROOT, environment
+from native_environment import ROOT, build, environment
 
 HERE = Path(__file__).parent
 
@@ -90,27 +89,11 @@ def runner() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 def _build(*targets: str) -> Path:
     """Build targets of the native tests; returns the build folder."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    cmake = shutil.which("cmake", path=path)
-    if cmake is None:
-        pytest.skip("no cmake to build the fake TensorRT: pip install cmake ninja")
     folder = ROOT / "build/fake"
     folder.mkdir(parents=True, exist_ok=True)
-    # Built quickly rather than fast.
-    options = ["-G", "Ninja", "-DTRT_ET_BUILD_GPU_CHECK=ON", "-DCMAKE_BUILD_TYPE=Debug"]
-    configure = ["-S", ROOT, "-B", folder, *options, f"-DPython3_EXECUTABLE={sys.executable}"]
     # Workers of pytest-xdist share the folder.
     with FileLock(folder / "lock", timeout=600):
-        for command in (configure, ["--build", folder, "--target", *targets]):
-            done = subprocess.run(
-                [cmake, *map(str, command)],
-                env={**os.environ, "PATH": path},
-                capture_output=True,
-                text=True,
-                timeout=600,
-                check=False,
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
+        build(folder, list(targets), "-DTRT_ET_BUILD_GPU_CHECK=ON")
     return folder
 
 

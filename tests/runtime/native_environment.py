@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -13,3 +18,26 @@ def environment(**changes: str | None) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("TRT_ET_")}
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
     return kept | {key: value for key, value in changes.items() if value is not None}
+
+
+def build(folder: Path, targets: list[str], *options: str) -> None:
+    """Configure this tree into a folder and build targets of it, with this Python's cmake."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    cmake = shutil.which("cmake", path=path)
+    if cmake is None:
+        pytest.skip("no cmake to build it: pip install cmake ninja")
+    # Built quickly rather than fast.
+    common = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", f"-DPython3_EXECUTABLE={sys.executable}"]
+    for command in (
+        ["-S", str(ROOT), "-B", str(folder), *common, *options],
+        ["--build", str(folder), "--target", *targets],
+    ):
+        done = subprocess.run(
+            [cmake, *command],
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr

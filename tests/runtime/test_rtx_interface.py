@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from native_environment import ROOT, environment
+from native_environment import ROOT, build, environment
 from native_programs import export
 from test_tensorrt_leaf import FakeBuilder, Line
 
@@ -28,25 +26,8 @@ HEADERS = ROOT / "tests" / "runtime" / "tensorrt_fake" / "include"
 
 def build_loader(folder: Path, headers: Path, major: int) -> Path:
     """The folder of the loader for TensorRT-RTX that is compiled with these headers."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    cmake = shutil.which("cmake", path=path)
-    if cmake is None:
-        pytest.skip("no cmake to build the loader: pip install cmake ninja")
     name = f"trt_et_tensorrt_rtx_{major}"
-    options = ["-G", "Ninja", f"-DPython3_EXECUTABLE={sys.executable}"]
-    options.append(f"-DTENSORRT_RTX_INCLUDE_DIR={headers}")
-    for command in (
-        ["-S", ROOT, "-B", folder / "build", *options],
-        ["--build", folder / "build", "--target", name],
-    ):
-        done = subprocess.run(
-            [cmake, *map(str, command)],
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    build(folder / "build", [name], f"-DTENSORRT_RTX_INCLUDE_DIR={headers}")
     return next((folder / "build").rglob(f"lib{name}.so")).parent
 
 
