@@ -122,6 +122,8 @@ def _layer(
     node: Node, output: str, source: str, constants: dict[str, torch.Tensor], partition: str
 ) -> str:
     aten = torch.ops.aten
+    if node.kwargs:  # Such as the factor alpha of a sum.
+        raise BuilderError(f"partition {partition}: {node.target} has {sorted(node.kwargs)}")
     others = node.all_input_nodes[1:]
     values = [constants[other.name] for other in others if other.name in constants]
     if node.target == aten.relu.default:

@@ -19,7 +19,7 @@ COUNTS = (1, 2, 4)
 
 
 def main() -> int:
-    """Write the bytes for every model that is to be timed; 0 if there are some of all."""
+    """Write the bytes for every model of the kit; 0 if there are some of all."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("kit", type=Path)
     parser.add_argument("result", type=Path)

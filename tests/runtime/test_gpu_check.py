@@ -127,13 +127,24 @@ def test_methods_of_one_program_share_its_engine(kit, fake_tensorrt):
     assert found["methods_4"] - weights == 4 * (found["methods_1"] - weights)
 
 
+class Scaled(torch.nn.Linear):
+    """A sum whose second term has a factor, which descriptions do not say."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.add(super().forward(x), x, alpha=2)
+
+
 @pytest.mark.parametrize(
     "model",
     [
         torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()),
         torch.nn.Linear(4, 4).half(),
+        Scaled(),
     ],
-    ids=["a layer that it has not", "half precision"],
+    ids=["a layer that it has not", "half precision", "a scaled sum"],
 )
 def test_what_no_description_holds_is_refused(scripts, model):
     from described_engines import DescribedEngines
@@ -141,7 +152,7 @@ def test_what_no_description_holds_is_refused(scripts, model):
 
     dtype = next(model.parameters()).dtype
     program = torch.export.export(model.eval(), (torch.ones(2, 4, dtype=dtype),))
-    with pytest.raises(BuilderError, match=r"tanh|float16"):
+    with pytest.raises(BuilderError, match=r"tanh|float16|alpha"):
         to_edge_transform_and_lower(
             program, partitioner=[TensorRTPartitioner(builder=DescribedEngines())]
         )
@@ -163,17 +174,8 @@ def test_steps_that_fail_do_not_stop_the_others(tmp_path):
     kit = tmp_path / "kit"
     kit.mkdir()
     (kit / "kit.json").write_text('{"absent": {"inputs": [], "outputs": []}}')
-    done = run(
-        sys.executable,
-        CHECK,
-        "--kit",
-        kit,
-        "--output",
-        tmp_path,
-        "--rehearse",
-        "--only",
-        "question 2",
-    )
+    command = [sys.executable, CHECK, "--kit", kit, "--output", tmp_path]
+    done = run(*command, "--rehearse", "--only", "question 2")
     assert done.returncode == 1, done.stderr
     steps = {
         step["name"]: step

@@ -51,15 +51,14 @@ void BareEngine::create_context() {
       wanted(tensorrt::create_context(*parts_->engine, false), "createExecutionContext"));
 }
 
-void BareEngine::enqueue(const std::vector<IoTensor>& tensors, const std::vector<void*>& addresses,
+bool BareEngine::enqueue(const std::vector<IoTensor>& tensors, const std::vector<void*>& addresses,
                          void* stream) {
   nvinfer1::IExecutionContext& context = *parts_->context;
   bool good = true;
   for (size_t i = 0; i < tensors.size(); ++i) {
     good = context.setTensorAddress(tensors[i].name.c_str(), addresses[i]) && good;
   }
-  good = good && context.enqueueV3(static_cast<cudaStream_t>(stream));
-  (void)wanted(good ? this : nullptr, "enqueueV3");
+  return good && context.enqueueV3(static_cast<cudaStream_t>(stream));
 }
 
 }  // namespace trt_et::gpu_check

@@ -23,8 +23,9 @@ class BareEngine {
 
   void create_context();
 
-  // One address for each of the tensors, in their order; then the run.
-  void enqueue(const std::vector<IoTensor>& tensors, const std::vector<void*>& addresses,
+  // One address for each of the tensors, in their order; then the run. False where TensorRT
+  // refuses.
+  bool enqueue(const std::vector<IoTensor>& tensors, const std::vector<void*>& addresses,
                void* stream);
 
  private:
