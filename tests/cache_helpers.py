@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from trt_et.builders import BuildOptions, BuildRequest
-from trt_et.builds import build_engines
 from trt_et.engine_info import EngineInfo, encode_blob
-from trt_et.lowering import lower_partition
-from trt_et.partition_specs import PartitionPlan
+from trt_et.lowering.lower import lower_partition
+from trt_et.scheduler.build_plan import PartitionPlan
+from trt_et.scheduler.build_session import build_engines
 
 OPTIONS = BuildOptions()
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from trt_et import TensorRTPartitioner
 from trt_et.builders import BuildRequest
-from trt_et.builders.reference import ReferenceBuilder
+from trt_et.builders.reference.builder import ReferenceBuilder
 
 BATCH, HEADS, LENGTH, WIDTH = 2, 3, 8, 4
 SHAPE = (BATCH, HEADS, LENGTH, WIDTH)

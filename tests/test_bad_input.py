@@ -11,8 +11,8 @@ from torch.export import Dim
 
 from tests.lowering_helpers import export, lower
 from trt_et import PartitionError, TensorRTPartitioner
-from trt_et.builders.factory import installed_flavour
-from trt_et.builders.reference import ReferenceBuilder
+from trt_et.builders.reference.builder import ReferenceBuilder
+from trt_et.builders.registry import installed_flavour
 from trt_et.engine_info import Binding, EngineInfo, encode_blob
 from trt_et.inspection import inspect_program
 

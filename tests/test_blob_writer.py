@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.test_engine_info import ENGINE, INFO
 from trt_et import blob_writer
-from trt_et.blob_writer import BlobWriter
+from trt_et.blob.writer import BlobWriter
 from trt_et.engine_info import decode_blob, encode_blob
 from trt_et.errors import BuilderError
 

@@ -13,11 +13,11 @@ from torch import nn
 from tests.cache_helpers import CheapBuilder, Two, build, export, plan, program
 from tests.lowering_helpers import lower
 from trt_et import EngineCache, PartitionError, TensorRTPartitioner
-from trt_et.builders.reference import ReferenceBuilder
-from trt_et.builds import build_engines
+from trt_et.builders.reference.builder import ReferenceBuilder
 from trt_et.engine_info import decode_blob
-from trt_et.engine_key import WeightDigests
 from trt_et.errors import BuilderError
+from trt_et.scheduler.build_session import build_engines
+from trt_et.scheduler.engine_key import WeightDigests
 
 X = torch.ones(2, 4)
 fork = multiprocessing.get_context("fork")

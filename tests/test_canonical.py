@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.lowering_helpers import blobs, lower
-from trt_et.builders.reference import ReferenceBuilder
+from trt_et.builders.reference.builder import ReferenceBuilder
 from trt_et.inspection import inspect_program
 
 

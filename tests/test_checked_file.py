@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trt_et.checked_file import locked, read_checked, write_checked
+from trt_et.cache.checked_file import locked, read_checked, write_checked
 
 
 def write(path: Path, data: bytes) -> None:
@@ -43,7 +43,7 @@ def test_a_writer_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     def fails(*_):
         raise OSError(28, "No space left on device")
 
-    for step in ("trt_et.checked_file.os.fsync", "pathlib.Path.replace"):
+    for step in ("trt_et.cache.checked_file.os.fsync", "pathlib.Path.replace"):
         with monkeypatch.context() as patch:
             patch.setattr(step, fails)
             with pytest.raises(OSError, match="No space"):

@@ -19,9 +19,9 @@ from torch.utils import _pytree as pytree
 from tests.lowering_helpers import blobs, delegate_tensor_devices, target_devices
 from tests.stock_process import run
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
-from trt_et.control_flow import places
 from trt_et.engine_info import parse_device_id
 from trt_et.errors import PartitionError
+from trt_et.graph.subgraphs import places
 from trt_et.inspection import inspect_program
 
 

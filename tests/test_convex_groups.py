@@ -12,7 +12,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import create_op_support
 
-from trt_et.convex_groups import connected, convex_groups
+from trt_et.partition.convex_groups import connected, convex_groups
 
 OPERATORS = {"in": torch.relu, "out": torch.sin, "split": torch.split}
 

@@ -18,7 +18,7 @@ from tests.models import Function
 from tests.network_evaluator.comparison import ComparingBuilder, Verdict
 from tests.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
-from trt_et.core_operators import write_in_core_operators
+from trt_et.passes.decompose_to_core_aten import write_in_core_operators
 
 G = torch.Generator().manual_seed(0)
 X, IMAGE = torch.randn(3, 6, 5, generator=G), torch.randn(2, 4, 9, 8, generator=G)

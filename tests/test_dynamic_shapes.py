@@ -11,8 +11,8 @@ from torch.export import Dim
 from tests.lowering_helpers import blobs, lower
 from tests.models import make
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
-from trt_et.builders.network import build_network
 from trt_et.builders.tensorrt_rtx import TensorRTRTXBuilder
+from trt_et.conversion.network import build_network
 from trt_et.engine_info import decode_blob
 from trt_et.inspection import inspect_program
 

@@ -11,8 +11,8 @@ from torch.fx import GraphModule
 from tests.lowering_helpers import lower
 from tests.models import make
 from trt_et import TensorRTPartitioner
-from trt_et.edge_dialect import to_aten
-from trt_et.lowering import lower_partition
+from trt_et.lowering.edge_to_aten import to_aten
+from trt_et.lowering.lower import lower_partition
 
 
 class Lambda(nn.Module):

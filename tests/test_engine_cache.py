@@ -16,10 +16,10 @@ import pytest
 
 from tests.cache_helpers import CheapBuilder, build, program
 from tests.lowering_helpers import lower
-from trt_et.claims_cache import ClaimsCache
-from trt_et.engine_cache import DEFAULT_MAX_BYTES, EngineCache, choose_cache, parse_size
+from trt_et.cache.engine_cache import DEFAULT_MAX_BYTES, EngineCache, choose_cache, parse_size
 from trt_et.engine_info import Binding, EngineInfo, encode_blob
 from trt_et.errors import OptionError
+from trt_et.partition.support_cache import ClaimsCache
 
 KEYS = [f"{index:x}" * 64 for index in range(10)]
 fork = multiprocessing.get_context("fork")

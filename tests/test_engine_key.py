@@ -13,7 +13,13 @@ from torch import nn
 
 from tests.cache_helpers import Two, export, program, request
 from trt_et.builders import BuildOptions
-from trt_et.engine_key import WeightDigests, engine_key, fingerprint, glance, request_digest
+from trt_et.scheduler.engine_key import (
+    WeightDigests,
+    engine_key,
+    fingerprint,
+    glance,
+    request_digest,
+)
 
 DTYPES = [
     torch.float32,
@@ -126,12 +132,12 @@ def test_quantized_weights_count_with_their_scale():
 
 
 def test_the_same_memory_is_read_once(monkeypatch):
-    import trt_et.engine_key
+    import trt_et.scheduler.engine_key
 
     reads = []
-    real = trt_et.engine_key._digest
+    real = trt_et.scheduler.engine_key._digest
     monkeypatch.setattr(
-        trt_et.engine_key, "_digest", lambda t, over: reads.append(t) or real(t, over)
+        trt_et.scheduler.engine_key, "_digest", lambda t, over: reads.append(t) or real(t, over)
     )
     digests = WeightDigests()
     tensor = torch.randn(4, 4)

@@ -96,7 +96,7 @@ class Inline(Executor):
 @pytest.fixture(scope="module")
 def context():
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["trt_et.builders.portable", "tests.test_executors"])
+    context.set_forkserver_preload(["trt_et.scheduler.worker", "tests.test_executors"])
     return context
 
 
@@ -136,7 +136,7 @@ from tests.test_executors import Slow, export
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["trt_et.builders.portable", "tests.test_executors"])
+    context.set_forkserver_preload(["trt_et.scheduler.worker", "tests.test_executors"])
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         export(executor=pool, scratch=sys.argv[1], builder=Slow("tensorrt_1"))
 """

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.modelopt_models import E4M3, expected_fp8, expected_int
-from trt_et.fake_quantize import FAKE_QUANTIZE, fake_quantize
+from trt_et.ops.fake_quantize import FAKE_QUANTIZE, fake_quantize
 
 
 def all_fp8() -> torch.Tensor:

@@ -95,7 +95,7 @@ def test_reference_without_torch_tensorrt_says_so_and_claims_what_kernels_run():
             print(name, len(method.delegates), partitioner.report.left_out)
     """
     lines = run(code, hidden=True).splitlines()
-    said = [line for line in lines if line.startswith("trt_et.claims")]
+    said = [line for line in lines if line.startswith("trt_et.partition.support_check")]
     assert len(said) == 1
     assert "pip install" in said[0]
     for name in ("mlp", "cnn", "vit"):

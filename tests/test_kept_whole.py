@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from tests.lowering_helpers import lower
 from trt_et import TensorRTPartitioner
-from trt_et.operator_support import KEPT_WHOLE
+from trt_et.partition.operator_support import KEPT_WHOLE
 
 aten = torch.ops.aten
 IMAGE = (1, 4, 8, 8)

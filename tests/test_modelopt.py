@@ -20,7 +20,7 @@ from tests.test_end_to_end import run_stock
 from tests.test_quantized import Network, needs_rtx, plan
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
-from trt_et.lowering import lower_partition
+from trt_et.lowering.lower import lower_partition
 
 FP8, INT8 = (8, 4), (8, 0)
 OPERATOR = "tensorrt::quantize_op.default"
@@ -265,7 +265,7 @@ def test_engines_are_built_where_modelopt_is_not_imported():
     assert "tensorrt.quantize_op" in str(edge.graph)
     lowered = lower_partition(edge, "test")
     assert "tensorrt." not in str(lowered.program.graph)
-    assert "trt_et.fake_quantize" in str(lowered.program.graph)
+    assert "trt_et.ops.fake_quantize" in str(lowered.program.graph)
 
 
 def test_the_program_of_the_caller_stays_as_it_is():

@@ -21,7 +21,7 @@ from trt_et import (
     TensorRTBackend,
     TensorRTPartitioner,
 )
-from trt_et.builders.reference import ReferenceBuilder
+from trt_et.builders.reference.builder import ReferenceBuilder
 from trt_et.inspection import inspect_program
 
 

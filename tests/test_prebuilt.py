@@ -13,20 +13,21 @@ from torch.export.graph_signature import CustomObjArgument, InputKind, InputSpec
 
 from tests.lowering_helpers import blobs, lower, target_devices
 from trt_et import TensorRTPartitioner
-from trt_et.builders import BuildOptions, BuildRequest, vendor
-from trt_et.builders.factory import installed_flavour
+from trt_et.builders import BuildOptions, BuildRequest
 from trt_et.builders.prebuilt import PrebuiltBuilder
+from trt_et.builders.registry import installed_flavour
+from trt_et.conversion import torch_tensorrt_import
 from trt_et.engine_info import EngineInfo, decode_blob
 from trt_et.errors import BuilderError, PartitionError
-from trt_et.lowering import lower_partition
-from trt_et.prebuilt import PrebuiltEngine
+from trt_et.lowering.lower import lower_partition
+from trt_et.passes.lift_torch_tensorrt_engines import PrebuiltEngine
 
 ENGINE = bytes(range(256)) * 5
 DEVICE = "2%8%9%0%NVIDIA L4"
 INFO = ["9", "engine", DEVICE, ENGINE, "x%y", "sum%product", "1", "meta", "linux_x86_64", "0"]
 
 if installed_flavour() is not None:
-    vendor.torch_tensorrt()
+    torch_tensorrt_import.torch_tensorrt()
 
 # What Torch-TensorRT registers only where its C++ library is.
 _library = torch.library.Library("tensorrt", "FRAGMENT")

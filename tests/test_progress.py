@@ -10,7 +10,7 @@ import pytest
 from tests.lowering_helpers import lower_case
 from tests.test_executors import Inline, export
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
-from trt_et.progress import ProgressEvent
+from trt_et.scheduler.progress import ProgressEvent
 
 
 class Terminal(io.StringIO):

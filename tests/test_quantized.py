@@ -13,10 +13,11 @@ from tests.lowering_helpers import blobs, lower
 from tests.quantized_models import Mlp, Residual, quantize, quantized
 from tests.test_end_to_end import run_stock
 from trt_et import TensorRTPartitioner
-from trt_et.builders import BuildOptions, BuildRequest, network
-from trt_et.builders.factory import installed_flavour
+from trt_et.builders import BuildOptions, BuildRequest
+from trt_et.builders.registry import installed_flavour
+from trt_et.conversion import network
 from trt_et.engine_info import decode_blob
-from trt_et.lowering import lower_partition
+from trt_et.lowering.lower import lower_partition
 
 quantized_decomposed = torch.ops.quantized_decomposed
 

@@ -26,7 +26,7 @@ from torch.fx import Node
 
 from tests.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
-from trt_et.edge_dialect import qualified_name
+from trt_et.lowering.edge_to_aten import qualified_name
 
 PROGRAMS = int(os.environ.get("TRT_ET_RANDOM_GRAPHS", "2000"))
 FIRST_SEED = int(os.environ.get("TRT_ET_RANDOM_GRAPHS_SEED", "0"))

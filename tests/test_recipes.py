@@ -13,7 +13,7 @@ from tests.models import make
 from tests.test_composition import check
 from tests.test_memory_planning import State, X
 from trt_et import OptionError
-from trt_et.builders.reference import ReferenceBuilder
+from trt_et.builders.reference.builder import ReferenceBuilder
 from trt_et.engine_info import parse_device_id
 from trt_et.inspection import inspect_program
 from trt_et.recipes import TensorRTRecipeProvider, TensorRTRecipeType

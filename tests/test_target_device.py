@@ -21,7 +21,7 @@ from tests.lowering_helpers import (
 )
 from trt_et import OptionError, TensorRTPartitioner
 from trt_et.builders import BuildRequest
-from trt_et.builders.reference import ReferenceBuilder
+from trt_et.builders.reference.builder import ReferenceBuilder
 from trt_et.engine_info import parse_device_id
 from trt_et.target_device import parse_device
 

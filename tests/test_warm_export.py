@@ -14,9 +14,9 @@ from torch import nn
 
 from tests.lowering_helpers import export, lower
 from trt_et import EngineCache, TensorRTPartitioner
-from trt_et.builders import libraries
-from trt_et.builders.factory import installed_flavour
-from trt_et.claims_cache import ClaimsCache, Remembering, node_signature
+from trt_et.builders.registry import installed_flavour
+from trt_et.cache import fingerprint
+from trt_et.partition.support_cache import ClaimsCache, Remembering, node_signature
 
 pytestmark = pytest.mark.skipif(
     installed_flavour() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
@@ -66,7 +66,9 @@ def test_the_report_is_the_same_with_remembered_answers(tmp_path, monkeypatch):
 
     plain = report()
     assert report(cache=tmp_path) == plain
-    monkeypatch.setattr("trt_et.claims.refusal_for", lambda *_: pytest.fail("asked again"))
+    monkeypatch.setattr(
+        "trt_et.partition.support_check.refusal_for", lambda *_: pytest.fail("asked again")
+    )
     assert report(cache=tmp_path) == plain
     assert "it adds at several places at once" in plain
 
@@ -74,7 +76,8 @@ def test_the_report_is_the_same_with_remembered_answers(tmp_path, monkeypatch):
 def test_other_settings_and_foreign_converters_are_asked_again(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "trt_et.claims.refusal_for", lambda *_: lambda node: asked.append(node) or None
+        "trt_et.partition.support_check.refusal_for",
+        lambda *_: lambda node: asked.append(node) or None,
     )
     program = export("mlp")
 
@@ -88,23 +91,23 @@ def test_other_settings_and_foreign_converters_are_asked_again(tmp_path, monkeyp
     assert explain() == 0
     assert explain(settings={"disable_tf32": True}) == first
     assert explain(settings={"disable_tf32": True}) == 0
-    monkeypatch.setattr("trt_et.claims.has_foreign_converters", lambda: True)
+    monkeypatch.setattr("trt_et.partition.support_check.has_foreign_converters", lambda: True)
     assert explain() == explain() >= first
 
 
 def test_a_converter_of_the_users_own_is_noticed():
     from torch_tensorrt.dynamo.conversion import _ConverterRegistry as registry
 
-    assert not libraries.has_foreign_converters()
+    assert not fingerprint.has_foreign_converters()
     table = registry.DYNAMO_ATEN_CONVERTERS
     target = torch.ops.aten.linalg_inv.default
     assert target not in table
     registry.dynamo_tensorrt_converter(target)(lambda *_: None)
     try:
-        assert libraries.has_foreign_converters()
+        assert fingerprint.has_foreign_converters()
     finally:
         del table[target]
-    assert not libraries.has_foreign_converters()
+    assert not fingerprint.has_foreign_converters()
 
 
 def signatures(model, *inputs, **options):

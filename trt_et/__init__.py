@@ -32,7 +32,7 @@ from trt_et.errors import (
 
 if TYPE_CHECKING:
     from trt_et.backend import TensorRTBackend
-    from trt_et.engine_cache import EngineCache
+    from trt_et.cache.engine_cache import EngineCache
     from trt_et.memory_planning import TensorRTMemoryPlanningPass
     from trt_et.partitioner import TensorRTPartitioner
 
@@ -59,7 +59,7 @@ __all__ = [
 # The partitioner needs torch and executorch.exir (seconds to import); a process that only runs
 # programs needs neither, and ``trt_et.runtime`` and ``trt_et.engine_info`` work without them.
 _LAZY = {
-    "EngineCache": "trt_et.engine_cache",
+    "EngineCache": "trt_et.cache.engine_cache",
     "TensorRTBackend": "trt_et.backend",
     "TensorRTMemoryPlanningPass": "trt_et.memory_planning",
     "TensorRTPartitioner": "trt_et.partitioner",

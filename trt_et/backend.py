@@ -9,9 +9,9 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch.export import ExportedProgram
 
 from trt_et.builders import BuildOptions, make_builder
-from trt_et.builds import build_engines
 from trt_et.errors import BackendConflictError
-from trt_et.partition_specs import PartitionPlan, PartitionSpecs
+from trt_et.scheduler.build_plan import PartitionPlan, PartitionSpecs
+from trt_et.scheduler.build_session import build_engines
 from trt_et.target_device import explicit_device, parse_device, resolve_target_device
 
 __all__ = ["TensorRTBackend", "check_no_conflict"]

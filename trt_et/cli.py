@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from trt_et.engine_cache import EngineCache, choose_cache
+from trt_et.cache.engine_cache import EngineCache, choose_cache
 from trt_et.engine_info import EngineInfo
 from trt_et.errors import BlobError, TrtEtError
 

@@ -1,7 +1,7 @@
 """Engine blobs: what an engine is, which GPU it is for, and the bytes that carry both.
 
 The format is specified in ``docs/blob.md``; the native runtime reads it with the same rules
-(``trt_et/runtime/src/blob.cpp``), and both are tested with one set of vectors. The container is
+(``runtime/src/blob/blob.cpp``), and both are tested with one set of vectors. The container is
 Torch-TensorRT's (``torch_tensorrt.executorch.serialization``), so blobs move both ways.
 
 This module knows neither torch nor TensorRT.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from crc32c import crc32c
 
-from trt_et.blob_container import (
+from trt_et.blob.container import (
     CHECKSUM_SLICE,
     MAGIC,
     MAGIC_ALIASED_IO,
@@ -23,7 +23,8 @@ from trt_et.blob_container import (
     open_container,
     pack_front,
 )
-from trt_et.engine_facts import (
+from trt_et.blob.metadata import info_from, is_device_id, metadata_of, shorten
+from trt_et.blob.model import (
     DTYPES,
     MAX_DEVICE_ID,
     REFERENCE_BUILDER,
@@ -31,9 +32,8 @@ from trt_et.engine_facts import (
     Binding,
     EngineInfo,
 )
-from trt_et.engine_metadata import info_from, is_device_id, metadata_of, shorten
+from trt_et.blob.strict_json import load_json
 from trt_et.errors import BlobError, DeviceIdError
-from trt_et.strict_json import load_json
 
 __all__ = [
     "CHECKSUM_SLICE",

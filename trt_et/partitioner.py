@@ -18,29 +18,29 @@ from torch.fx import Node
 from trt_et.backend import TensorRTBackend, check_no_conflict
 from trt_et.builders import BuildOptions, EngineBuilder, make_builder
 from trt_et.builders.prebuilt import PrebuiltBuilder
-from trt_et.claims import claims_for
-from trt_et.control_flow import in_program_order, places
-from trt_et.core_operators import write_in_core_operators
-from trt_et.engine_cache import CacheChoice, choose_cache
+from trt_et.cache.engine_cache import CacheChoice, choose_cache
 from trt_et.errors import OptionError, PartitionError
-from trt_et.exclusions import Exclusion, Exclusions
-from trt_et.executors import make_runner
-from trt_et.foreign_quantization import take_quantizers
-from trt_et.grouping import group_nodes, tag_constants
-from trt_et.list_results import slice_what_is_split, warn_of_lost_sizes
-from trt_et.operator_support import OperatorSupport, kept_whole
-from trt_et.partition_specs import PartitionPlan, PartitionSpecs
-from trt_et.prebuilt import PREBUILT_NAME, take_engines
-from trt_et.profiles import (
+from trt_et.graph.constants import constant_names
+from trt_et.graph.subgraphs import in_program_order, places
+from trt_et.lowering.in_place_buffers import StateUpdate, state_updates
+from trt_et.lowering.optimization_profiles import (
     OptimizationProfile,
     ProfileOption,
     check_profiles,
     resolve_profiles,
 )
-from trt_et.program_constants import constant_names
-from trt_et.progress import ProgressOption, checked_progress
-from trt_et.report import Partition, PartitionReport, describe_partition, make_report
-from trt_et.state_updates import StateUpdate, state_updates
+from trt_et.partition.excluded_ops import Exclusion, Exclusions
+from trt_et.partition.grouping import group_nodes, tag_constants
+from trt_et.partition.operator_support import OperatorSupport, kept_whole
+from trt_et.partition.report import Partition, PartitionReport, describe_partition, make_report
+from trt_et.partition.support_check import claims_for
+from trt_et.passes.decompose_to_core_aten import write_in_core_operators
+from trt_et.passes.lift_torch_tensorrt_engines import PREBUILT_NAME, take_engines
+from trt_et.passes.quantization.lower_quantizers import take_quantizers
+from trt_et.passes.split_to_slices import slice_what_is_split, warn_of_lost_sizes
+from trt_et.scheduler.build_plan import PartitionPlan, PartitionSpecs
+from trt_et.scheduler.executors import make_runner
+from trt_et.scheduler.progress import ProgressOption, checked_progress
 from trt_et.target_device import explicit_device, parse_device
 
 __all__ = ["Partition", "PartitionReport", "TensorRTPartitioner"]
@@ -90,7 +90,7 @@ class TensorRTPartitioner(Partitioner):
         scratch: Folder for the files that go to other processes and back; machines that build for
             this one must see it too. None: where temporary files go.
         progress: True: progress bars, where standard error is a terminal. False: none. Or a
-            function that gets every :class:`trt_et.progress.ProgressEvent`.
+            function that gets every :class:`trt_et.scheduler.progress.ProgressEvent`.
         cache: Keep engines on disk, and take them from there: True (the user's cache folder), a
             folder, or an :class:`trt_et.EngineCache`. None: what the environment variable
             ``TRT_ET_CACHE`` says, by default no cache.

@@ -18,10 +18,10 @@ from torch.fx import Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import create_op_support
 
-from trt_et.blob_writer import BlobWriter
+from trt_et.blob.writer import BlobWriter
 from trt_et.builders import BuildRequest
 from trt_et.engine_info import EngineInfo
-from trt_et.operator_support import KEPT_WHOLE
+from trt_et.partition.operator_support import KEPT_WHOLE
 
 LEFT_OUT = "aten.sin.default"
 PIECE = 16 << 20
@@ -115,8 +115,8 @@ def bare_build(program: ExportedProgram, path: Path) -> None:
         pre_export_lowering,
     )
 
-    from trt_et.builders.converters import make_settings
-    from trt_et.builders.vendor import quietly, without_gpu
+    from trt_et.conversion.support import make_settings
+    from trt_et.conversion.torch_tensorrt_import import quietly, without_gpu
 
     with without_gpu(), quietly(), path.open("wb") as file:
 
@@ -161,7 +161,7 @@ def vendor_stage(size: int) -> tuple[ExportedProgram, Partitioner, Any]:
     Returns:
         The program, Torch-TensorRT's partitioner, and its compile configuration.
     """
-    from trt_et.builders.vendor import torch_tensorrt, without_gpu
+    from trt_et.conversion.torch_tensorrt_import import torch_tensorrt, without_gpu
 
     torch_tensorrt()
     # Only its C++ runtime, which needs libtorch's CUDA part, knows the engine's class.

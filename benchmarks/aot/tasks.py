@@ -108,7 +108,7 @@ def export(
 
     partitioner = make_partitioner(backend, engine_bytes, options or {})
     if backend == "rtx":
-        from trt_et.builders.vendor import torch_tensorrt
+        from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
 
         torch_tensorrt()
     peak = Peak()
@@ -183,7 +183,7 @@ def bare(model: str, size: float) -> Result:
     import trt_et.partitioner  # noqa: F401
     from benchmarks.aot.models import MODELS
     from benchmarks.aot.peers import bare_build
-    from trt_et.builders.vendor import torch_tensorrt
+    from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
 
     torch_tensorrt()
     peak = Peak()
@@ -310,7 +310,7 @@ def hashing(mebibytes: int) -> Result:
     """How long the cache's key takes per GiB of weights."""
     import torch
 
-    from trt_et.engine_key import WeightDigests
+    from trt_et.scheduler.engine_key import WeightDigests
 
     weights = {"weight": torch.zeros(mebibytes << 20, dtype=torch.uint8)}
     clock = Clock()

@@ -20,16 +20,17 @@ from typer.testing import CliRunner
 from tests.cache_models import BATCH, HEADS, LENGTH, SHAPE, WIDTH, Cache, recorded
 from tests.lowering_helpers import blobs, lower
 from trt_et import TensorRTPartitioner
-from trt_et.builders import BuildRequest, network
-from trt_et.builders.cache_updates import update_in_place, write_rows
-from trt_et.builders.index_puts import state_written_values
-from trt_et.builders.network import unlift
+from trt_et.builders import BuildRequest
 from trt_et.cli import app
+from trt_et.conversion import network
+from trt_et.conversion.network import unlift
+from trt_et.conversion.rewrites.index_put import state_written_values
+from trt_et.conversion.rewrites.kv_cache_update import update_in_place, write_rows
 from trt_et.engine_info import Alias, decode_blob
-from trt_et.engine_key import request_digest
 from trt_et.errors import BuildCancelled, BuilderError, OptionError
 from trt_et.inspection import inspect_program
-from trt_et.state_updates import StateUpdate
+from trt_et.lowering.in_place_buffers import StateUpdate
+from trt_et.scheduler.engine_key import request_digest
 
 aten = torch.ops.aten
 
@@ -418,7 +419,9 @@ def built(caplog, model=None) -> tuple[bytes, str]:
 def test_a_tensorrt_without_the_layer_builds_as_before(caplog, monkeypatch):
     program = torch.export.export(Cache(put), (ONE, rows()))
     lower(program, builder="tensorrt_rtx")  # Torch-TensorRT is loaded.
-    monkeypatch.setattr("trt_et.builders.cache_update_layers.has_cache_update_layer", lambda: False)
+    monkeypatch.setattr(
+        "trt_et.conversion.converters.kv_cache_update.has_cache_update_layer", lambda: False
+    )
     blob, said = built(caplog)
     assert (blob[:4], decode_blob(blob).info.aliases) == (b"TR01", ())
     assert "in place" not in said
@@ -493,7 +496,7 @@ def test_a_layer_that_nobody_asked_for_is_an_error(monkeypatch):
     """A later Torch-TensorRT may make the layer by itself, whoever needs the old value."""
     (request,), _ = recorded(Cache(put), (ONE, rows()))
     made = network.build_network(request)
-    from trt_et.builders.cache_update_layers import check_cache_updates
+    from trt_et.conversion.converters.kv_cache_update import check_cache_updates
 
     check_cache_updates(made.network, made.aliases)
     for wrong in ((), (Alias("output1", made.aliases[0].input),)):

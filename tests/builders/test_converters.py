@@ -1,6 +1,7 @@
 """The private parts of Torch-TensorRT that we lean on, and what we guard against in them.
 
-When a new release fails here, mend ``trt_et/builders/network.py`` and ``vendor.py``.
+When a new release fails here, mend ``network.py`` and ``torch_tensorrt_import.py`` in
+``trt_et/conversion``.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from torch import nn
 from tests.lowering_helpers import export
 from tests.models import make
 from trt_et import TensorRTPartitioner
-from trt_et.builders import BuildOptions, BuildRequest, converters, network
+from trt_et.builders import BuildOptions, BuildRequest
+from trt_et.conversion import network, support
 from trt_et.errors import BuilderError
-from trt_et.lowering import lower_partition
+from trt_et.lowering.lower import lower_partition
 
 
 @pytest.fixture(scope="module")
 def interpreter_class():
-    converters.convertible_operators()
+    support.convertible_operators()
     from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter
 
     return TRTInterpreter
@@ -48,7 +50,7 @@ def test_run_is_still_what_needs_a_gpu(interpreter_class):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="nothing is patched where there is a GPU")
 def test_nothing_stays_patched():
-    converters.convertible_operators()
+    support.convertible_operators()
     assert not torch.cuda.is_available()
     with pytest.raises((AssertionError, RuntimeError)):
         torch.cuda.current_device()
@@ -122,7 +124,7 @@ def test_an_unconvertible_node_has_the_name_that_the_user_knows(decomposed, monk
             return (torch.sinc(x) if decomposed else torch.linalg.inv(x)).relu()
 
     table = {torch.ops.aten.sinc.default: torch.linalg.inv} if decomposed else {}
-    for module in (converters, network):
+    for module in (support, network):
         monkeypatch.setattr(module, "decomposed_operators", lambda: table)
     program = torch.export.export(Unconvertible(), (torch.eye(3),))
     operator = next(node for node in program.graph.nodes if node.op == "call_function")
@@ -142,8 +144,8 @@ def test_decompositions_count_as_support():
     node = graph.call_function(torch.ops.aten._log_softmax.default, (x, -1, False))
     mode = torch._subclasses.FakeTensorMode()
     x.meta["val"] = node.meta["val"] = mode.from_tensor(torch.randn(2, 3))
-    assert torch.ops.aten._log_softmax.default in converters.decomposed_operators()
-    assert converters.make_refusal(BuildOptions())(node) is None
+    assert torch.ops.aten._log_softmax.default in support.decomposed_operators()
+    assert support.make_refusal(BuildOptions())(node) is None
 
 
 def test_a_validator_that_stumbles_is_a_refusal(monkeypatch):
@@ -154,6 +156,6 @@ def test_a_validator_that_stumbles_is_a_refusal(monkeypatch):
         def get_unvalidated(self, target):
             return object()
 
-    monkeypatch.setattr(converters, "_registry", lambda settings: Registry())
+    monkeypatch.setattr(support, "_registry", lambda settings: Registry())
     node = torch.fx.Graph().call_function(torch.ops.aten.sort.default, ())
-    assert "do not take these arguments" in converters.make_refusal(BuildOptions())(node)
+    assert "do not take these arguments" in support.make_refusal(BuildOptions())(node)

@@ -12,7 +12,7 @@ from torch.export import Dim
 from tests.builders.test_converters import request
 from tests.lowering_helpers import blobs, lower
 from tests.simulated_gpus import load_runtime
-from trt_et.builders import network
+from trt_et.conversion import network
 
 FLOATS, NUMBERS = torch.randn(3, 5), torch.randint(-9, 9, (3, 5))
 

@@ -11,7 +11,7 @@ from tests.builders.test_networks_equal_eager import Function
 from tests.lowering_helpers import blobs, lower
 from tests.network_evaluator.comparison import ComparingBuilder, Verdict
 from trt_et import TensorRTPartitioner
-from trt_et.builders.embedding_bags import embedding_bag
+from trt_et.conversion.rewrites.embedding_bag import embedding_bag
 
 MODES = {"sum": 0, "mean": 1, "max": 2}
 G = torch.Generator().manual_seed(0)

@@ -10,9 +10,9 @@ from torch.export import Dim
 from tests.builders.test_rewrites import module_of
 from tests.cache_models import Cache
 from tests.lowering_helpers import blobs, lower
-from trt_et.builders.index_puts import state_written_values
-from trt_et.builders.network import unlift
-from trt_et.lowering import lower_partition
+from trt_et.conversion.network import unlift
+from trt_et.conversion.rewrites.index_put import state_written_values
+from trt_et.lowering.lower import lower_partition
 
 aten = torch.ops.aten
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.builders.test_converters import request
 from tests.models import make
-from trt_et.builders import network
 from trt_et.builders.monitor import BuildMonitor, interruptible
+from trt_et.conversion import network
 from trt_et.errors import BuildCancelled
 
 

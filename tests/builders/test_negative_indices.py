@@ -10,9 +10,9 @@ from torch.fx import GraphModule, Interpreter
 
 from tests.builders.test_rewrites import module_of
 from tests.lowering_helpers import blobs, lower
-from trt_et.builders.negative_indices import count_from_zero
-from trt_et.builders.network import unlift
-from trt_et.lowering import lower_partition
+from trt_et.conversion.network import unlift
+from trt_et.conversion.rewrites.negative_indices import count_from_zero
+from trt_et.lowering.lower import lower_partition
 
 aten = torch.ops.aten
 X = torch.arange(60.0).reshape(3, 4, 5)

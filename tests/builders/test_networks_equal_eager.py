@@ -19,8 +19,9 @@ from tests.models import Function
 from tests.network_evaluator.comparison import ComparingBuilder, Verdict, compare, difference
 from tests.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
-from trt_et.builders import BuildOptions, network
-from trt_et.builders.converters import make_refusal
+from trt_et.builders import BuildOptions
+from trt_et.conversion import network
+from trt_et.conversion.support import make_refusal
 from trt_et.errors import BuilderError
 
 aten = torch.ops.aten

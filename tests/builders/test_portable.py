@@ -19,9 +19,9 @@ from tests.cache_models import SHAPE, Cache
 from tests.models import make
 from trt_et import TensorRTPartitioner
 from trt_et.builders import BuildOptions, BuildRequest, make_builder
-from trt_et.builders.portable import build_portable, pack_request, unpack_request
-from trt_et.builders.weights_file import WeightsWriter, read_weights
 from trt_et.errors import BuilderError, PartitionError
+from trt_et.scheduler.weights_file import WeightsWriter, read_weights
+from trt_et.scheduler.worker import build_portable, pack_request, unpack_request
 
 
 class Constants(nn.Module):
@@ -133,7 +133,7 @@ def test_the_engine_is_the_one_built_in_this_process(case, builder, tmp_path):
 
 SCRIPT = """
 import pickle, sys
-from trt_et.builders.portable import build_portable
+from trt_et.scheduler.worker import build_portable
 print(build_portable(pickle.load(open(sys.argv[1], "rb"))).message)
 """
 

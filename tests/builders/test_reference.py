@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from tests.lowering_helpers import blobs, lower, lower_case
 from tests.simulated_gpus import load_runtime
-from trt_et.builders import reference
+from trt_et.builders.reference import builder as reference
 from trt_et.engine_info import MAGIC_REFERENCE, decode_blob
 
 

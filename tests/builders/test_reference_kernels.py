@@ -10,8 +10,8 @@ from torch.utils import _pytree as pytree
 
 from tests.lowering_helpers import blobs, lower
 from tests.simulated_gpus import load_runtime
-from trt_et.builders import reference_kernels as kernels
-from trt_et.builders.scattered_sums import scatter_reduce
+from trt_et.builders.reference import kernels
+from trt_et.conversion.rewrites.scatter_reduce import scatter_reduce
 
 DEEP = (2, 4, 9, 8, 7)
 

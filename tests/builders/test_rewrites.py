@@ -8,10 +8,13 @@ from torch import nn
 from torch.export import Dim
 
 from tests.lowering_helpers import lower
-from trt_et.builders.network import unlift
-from trt_et.builders.reshapes import state_known_sizes
-from trt_et.builders.rewrites import add_bias_behind_split, dequantize_before_convolution
-from trt_et.lowering import lower_partition
+from trt_et.conversion.network import unlift
+from trt_et.conversion.rewrites.reshape import state_known_sizes
+from trt_et.conversion.rewrites.tensorrt_rtx_workarounds import (
+    add_bias_behind_split,
+    dequantize_before_convolution,
+)
+from trt_et.lowering.lower import lower_partition
 
 
 class FusedProjection(nn.Module):

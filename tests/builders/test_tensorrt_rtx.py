@@ -9,7 +9,7 @@ import torch
 
 from tests.lowering_helpers import blobs, lower, lower_case
 from trt_et import BuilderUnavailable, OptionError
-from trt_et.builders.factory import installed_flavour
+from trt_et.builders.registry import installed_flavour
 from trt_et.engine_info import decode_blob
 
 pytestmark = pytest.mark.skipif(
@@ -102,7 +102,7 @@ def test_half_precision_models_keep_their_dtype(dtype):
 def test_what_stops_the_stream_comes_out_of_the_build(error):
     from tests.builders.test_converters import request
     from tests.models import make
-    from trt_et.builders.network import build_network
+    from trt_et.conversion.network import build_network
 
     model, inputs = make("order")
     calls = []
@@ -120,7 +120,7 @@ def test_what_stops_the_stream_comes_out_of_the_build(error):
 def test_a_tensorrt_that_cannot_stream_hands_its_engine_over_whole():
     from tests.builders.test_converters import request
     from tests.models import make
-    from trt_et.builders.network import build_network
+    from trt_et.conversion.network import build_network
 
     model, inputs = make("order")
     streamed, whole = [], []

@@ -13,8 +13,9 @@ import torch
 from tests.cache_helpers import build, request
 from tests.cache_helpers import program as small_program
 from trt_et import EngineCache
-from trt_et.builders import BuildOptions, converters, tensorrt
-from trt_et.builders.timing_cache import TimingCache
+from trt_et.builders import BuildOptions, tensorrt
+from trt_et.cache.timing_cache import TimingCache
+from trt_et.conversion import support
 
 
 class Timings:
@@ -90,7 +91,7 @@ def test_damaged_timings_are_measured_again(tmp_path, damage, caplog):
 
 
 def test_timings_that_tensorrt_refuses_are_measured_again(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("trt_et.builders.timing_cache.read_checked", lambda path: b"mismatch")
+    monkeypatch.setattr("trt_et.cache.timing_cache.read_checked", lambda path: b"mismatch")
     assert measured(TimingCache(tmp_path, "a GPU")) == {}
     assert "starts anew" in caplog.text
 
@@ -144,5 +145,5 @@ def test_the_tensorrt_builder_keeps_them_beside_the_engines(tmp_path, machine):
 
 
 def test_torch_tensorrts_own_file_in_tmp_is_not_read():
-    assert converters.make_settings().timing_cache_path == ""
+    assert support.make_settings().timing_cache_path == ""
     assert request(small_program()).timings is None

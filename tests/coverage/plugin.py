@@ -20,8 +20,8 @@ from executorch.backends.test.suite import flow as suite_flow
 
 from tests.coverage.flows import FLOWS, MADE, VERDICTS
 from tests.torch_speed import collect_operators_once
-from trt_et.builders.vendor import torch_tensorrt
-from trt_et.report import PartitionReport
+from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
+from trt_et.partition.report import PartitionReport
 
 collect_operators_once()
 _stock_flows = suite_flow.all_flows

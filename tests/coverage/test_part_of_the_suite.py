@@ -12,7 +12,7 @@ import pytest
 from executorch.backends.test import suite
 
 from tests.coverage import report
-from trt_et.builders.factory import installed_flavour
+from trt_et.builders.registry import installed_flavour
 
 ROOT = Path(__file__).parents[2]
 OPERATORS = ("add", "avgpool3d", "conv2d", "embedding_bag", "hardswish", "upsample_bilinear2d")

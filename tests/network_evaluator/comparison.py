@@ -9,12 +9,15 @@ from typing import Any
 import torch
 
 from tests.network_evaluator import BadNetwork, NotEvaluated, Undefined, evaluate
-from trt_et.blob_writer import BlobWriter
+from trt_et.blob.writer import BlobWriter
 from trt_et.builders import BuildRequest
-from trt_et.builders.network import build_network, unlift
-from trt_et.builders.rewrites import add_bias_behind_split, dequantize_before_convolution
+from trt_et.conversion.network import build_network, unlift
+from trt_et.conversion.rewrites.tensorrt_rtx_workarounds import (
+    add_bias_behind_split,
+    dequantize_before_convolution,
+)
 from trt_et.engine_info import EngineInfo
-from trt_et.lowering import DTYPE_NAMES, LoweredPartition
+from trt_et.lowering.lower import DTYPE_NAMES, LoweredPartition
 
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 REWRITES = [add_bias_behind_split, dequantize_before_convolution]

@@ -17,7 +17,7 @@ from tests.network_evaluator.registry import (
     NotEvaluated,
     layer_type,
 )
-from trt_et.builders.network import Network
+from trt_et.conversion.network import Network
 
 __all__ = ["evaluate", "moving", "windows"]
 
@@ -26,7 +26,7 @@ def evaluate(network: Network, inputs: Mapping[str, torch.Tensor]) -> list[torch
     """What the network's outputs are for these inputs.
 
     Args:
-        network: From :func:`trt_et.builders.network.build_network`.
+        network: From :func:`trt_et.conversion.network.build_network`.
         inputs: A value for each input, by name, in the binding's dtype.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.zoo.lowered import NAMES, check_plan, lower, make
-from trt_et.builders.factory import installed_flavour
+from trt_et.builders.registry import installed_flavour
 
 
 @pytest.mark.skipif(

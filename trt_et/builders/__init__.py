@@ -18,7 +18,7 @@ auto            one of the first two         the best real one; never ``referenc
 
 from __future__ import annotations
 
-from trt_et.builders.factory import make_builder
-from trt_et.builders.protocol import BuildOptions, BuildRequest, EngineBuilder
+from trt_et.builders.base import BuildOptions, BuildRequest, EngineBuilder
+from trt_et.builders.registry import make_builder
 
 __all__ = ["BuildOptions", "BuildRequest", "EngineBuilder", "make_builder"]

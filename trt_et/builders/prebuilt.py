@@ -8,11 +8,11 @@ from typing import Any
 
 from torch.fx import Node
 
-from trt_et.builders.factory import installed_flavour
-from trt_et.builders.protocol import BuildRequest
+from trt_et.builders.base import BuildRequest
+from trt_et.builders.registry import installed_flavour
 from trt_et.engine_info import EngineInfo, encode_blob
 from trt_et.errors import BuilderError
-from trt_et.prebuilt import PrebuiltEngine, is_prebuilt
+from trt_et.passes.lift_torch_tensorrt_engines import PrebuiltEngine, is_prebuilt
 
 __all__ = ["PrebuiltBuilder"]
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from trt_et.blob_writer import BlobWriter
-from trt_et.builders.host import target_platform
-from trt_et.builders.in_place import built_in_place_or_not
-from trt_et.builders.libraries import fingerprint_of, has_foreign_converters
-from trt_et.builders.network import build_network
-from trt_et.builders.protocol import BuildRequest
-from trt_et.builders.timing_cache import TimingCache
+from trt_et.blob.writer import BlobWriter
+from trt_et.builders.base import BuildRequest
+from trt_et.builders.in_place_fallback import built_in_place_or_not
+from trt_et.cache.fingerprint import fingerprint_of, has_foreign_converters, target_platform
+from trt_et.cache.timing_cache import TimingCache
+from trt_et.conversion.network import build_network
 from trt_et.engine_info import EngineInfo
 from trt_et.errors import BuilderUnavailable, OptionError
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from trt_et.blob_writer import BlobWriter
-from trt_et.builders.host import target_platform
-from trt_et.builders.in_place import built_in_place_or_not
-from trt_et.builders.libraries import fingerprint_of, has_foreign_converters
-from trt_et.builders.network import Network, build_network
-from trt_et.builders.protocol import BuildRequest
-from trt_et.builders.rewrites import add_bias_behind_split, dequantize_before_convolution
+from trt_et.blob.writer import BlobWriter
+from trt_et.builders.base import BuildRequest
+from trt_et.builders.in_place_fallback import built_in_place_or_not
+from trt_et.cache.fingerprint import fingerprint_of, has_foreign_converters, target_platform
+from trt_et.conversion.network import Network, build_network
+from trt_et.conversion.rewrites.tensorrt_rtx_workarounds import (
+    add_bias_behind_split,
+    dequantize_before_convolution,
+)
 from trt_et.engine_info import EngineInfo
 from trt_et.errors import OptionError
-from trt_et.quantization import FP8_CAPABILITY, is_fp8
+from trt_et.ops.quantize import FP8_CAPABILITY, is_fp8
 
 __all__ = ["TensorRTRTXBuilder"]
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "status.h"
+#include "common/status.h"
 
 #define CHECK(condition)                                                          \
   do {                                                                            \

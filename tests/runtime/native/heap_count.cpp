@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "cuda/simulated.h"
+#include "simulation/simulated.h"
 
 namespace {
 

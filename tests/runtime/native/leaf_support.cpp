@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "crc32c.h"
-#include "device_allocator.h"
+#include "blob/crc32c.h"
+#include "cuda/device_allocator.h"
 
 namespace trt_et {
 

@@ -6,9 +6,9 @@
 
 #include "../../../trt_et/runtime/include/trt_et/runtime.h"
 #include "check.h"
-#include "cuda/simulated.h"
-#include "delegate.h"
+#include "delegate/delegate.h"
 #include "owned_tensor.h"
+#include "simulation/simulated.h"
 
 namespace trt_et {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "dtype.h"
+#include "common/dtype.h"
 
 namespace trt_et {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "blob.h"
+#include "blob/blob.h"
+#include "blob/crc32c.h"
 #include "check.h"
-#include "crc32c.h"
 #include "tests.h"
 
 using namespace trt_et;

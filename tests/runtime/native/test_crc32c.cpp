@@ -2,8 +2,8 @@
 #include <cstring>
 #include <vector>
 
+#include "blob/crc32c.h"
 #include "check.h"
-#include "crc32c.h"
 #include "tests.h"
 
 using namespace trt_et;

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "check.h"
-#include "cuda/simulated.h"
-#include "delegate.h"
-#include "device_allocator.h"
+#include "cuda/device_allocator.h"
+#include "delegate/delegate.h"
+#include "simulation/simulated.h"
 #include "tests.h"
 
 using namespace trt_et;

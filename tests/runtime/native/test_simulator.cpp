@@ -5,7 +5,7 @@
 
 #include "check.h"
 #include "cuda/cuda_api.h"
-#include "cuda/simulated.h"
+#include "simulation/simulated.h"
 #include "tests.h"
 
 using namespace trt_et;

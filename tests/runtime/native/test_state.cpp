@@ -3,7 +3,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "device_allocator.h"
+#include "cuda/device_allocator.h"
 #include "heap_count.h"
 #include "leaf_support.h"
 #include "tests.h"

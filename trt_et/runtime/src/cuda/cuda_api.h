@@ -11,7 +11,7 @@
 #include <functional>
 #include <string>
 
-#include "../status.h"
+#include "common/status.h"
 
 namespace trt_et::cuda {
 

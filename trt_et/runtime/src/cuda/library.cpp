@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "../installed.h"
+#include "common/installed.h"
 
 namespace trt_et::cuda {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "../status.h"
+#include "common/status.h"
 
 namespace trt_et::cuda {
 

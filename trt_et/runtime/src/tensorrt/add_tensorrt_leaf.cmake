@@ -24,6 +24,7 @@ function(add_tensorrt_leaf folder flavour out)
   add_library(${target} MODULE "${here}/library.cpp" "${here}/loaded_engine.cpp"
                                "${here}/provider.cpp" "${here}/result.cpp"
                                "${here}/run_context.cpp")
+  target_include_directories(${target} PRIVATE "${here}/../../include" "${here}/..")
   target_include_directories(
     ${target} SYSTEM
     PRIVATE "${folder}" "${here}/cuda_types"

@@ -7,7 +7,7 @@
 #include <new>
 #include <string>
 
-#include "../../include/trt_et/engine_provider.h"
+#include "trt_et/engine_provider.h"
 
 namespace trt_et::tensorrt {
 

@@ -1,0 +1,71 @@
+"""JSON as strict in Python as it is in C++ (``runtime/src/blob/strict_json.cpp``)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from trt_et.errors import BlobError
+
+__all__ = ["load_json"]
+
+_MAX_DEPTH: Final = 16
+
+
+def load_json(data: bytes) -> dict[str, Any]:
+    """Parse one JSON object.
+
+    Args:
+        data: UTF-8; no duplicate keys, no NaN or infinity, nesting at most 16 deep.
+
+    Raises:
+        BlobError: It is anything else.
+    """
+    try:
+        document = json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_unique_keys,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+        )
+        # A lone surrogate is valid to Python's parser and to no other.
+        json.dumps(document, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError) as error:
+        raise BlobError(f"engine metadata is not strict JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise BlobError("engine metadata is not a JSON object")
+    if _depth(document) > _MAX_DEPTH:
+        raise BlobError(f"engine metadata is nested deeper than {_MAX_DEPTH}")
+    return document
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("an object has the same key twice")
+    return document
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"{text} is out of range")
+    return value
+
+
+def _depth(value: object) -> int:
+    deepest, level = 0, [value]
+    while level:
+        children: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                children.extend(item.values())
+            elif isinstance(item, list):
+                children.extend(item)
+        deepest += any(isinstance(item, dict | list) for item in level)
+        level = children
+    return deepest

@@ -1,0 +1,95 @@
+"""The reference builder: a partition as a nested ExecuTorch program.
+
+Everything around the engine is the real thing (partitioner, blob, device metadata, delegate,
+copies); only the arithmetic is done by ExecuTorch's CPU kernels, on simulated GPUs. The blob says
+so, and a real TensorRT runtime rejects it.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from importlib.metadata import version
+
+from executorch.exir import (
+    EdgeCompileConfig,
+    ExecutorchBackendConfig,
+    ExecutorchProgramManager,
+    to_edge,
+)
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from trt_et.builders.base import BuildRequest
+from trt_et.builders.reference.kernels import within_kernels
+from trt_et.cache.fingerprint import fingerprint_of, target_platform
+from trt_et.engine_info import REFERENCE_BUILDER, EngineInfo, encode_blob
+from trt_et.errors import BuilderError
+from trt_et.graph.tracing import TRACING, forget_pending_symbols
+
+__all__ = ["ReferenceBuilder"]
+
+_log = logging.getLogger(__name__)
+
+
+class ReferenceBuilder:
+    """Builds engines that ExecuTorch's CPU kernels run."""
+
+    name = REFERENCE_BUILDER
+
+    def fingerprint(self) -> str:
+        """See :class:`trt_et.builders.EngineBuilder`."""
+        return fingerprint_of(tensorrt=False)
+
+    def build(self, request: BuildRequest) -> bytes:
+        """See :meth:`trt_et.builders.EngineBuilder.build`."""
+        lowered = request.lowered
+        if any(
+            spec.kind is InputKind.CUSTOM_OBJ
+            for spec in lowered.program.graph_signature.input_specs
+        ):
+            raise BuilderError("the reference builder takes no custom objects")
+        with TRACING:
+            nested = _nested_program(lowered.program)
+        request.monitor.check()
+        _warn_of_missing_kernels(nested, request.partition)
+        info = EngineInfo(
+            bindings=lowered.bindings,
+            device_id=request.device_id,
+            builder=self.name,
+            library_version=version("executorch"),
+            hardware_compatible=True,
+            target_platform=target_platform(),
+        )
+        return encode_blob(nested.buffer, info)
+
+
+def _nested_program(program: ExportedProgram) -> ExecutorchProgramManager:
+    forget_pending_symbols(program)
+    program = within_kernels(program)
+    edge = to_edge(program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
+    return edge.to_executorch(ExecutorchBackendConfig(enable_non_cpu_memory_planning=False))
+
+
+@cache
+def _kernels() -> frozenset[str]:
+    from executorch.runtime import Runtime
+
+    return frozenset(Runtime.get().operator_registry.operator_names)
+
+
+def _warn_of_missing_kernels(nested: ExecutorchProgramManager, partition: str) -> None:
+    """Say which kernels the stock runtime lacks: TensorRT runs more than ExecuTorch's CPU does."""
+    needed = {
+        f"{operator.name}.{operator.overload}".rstrip(".")
+        for plan in nested.executorch_program.execution_plan
+        for operator in plan.operators
+    }
+    missing = sorted(needed - _kernels())
+    if missing:
+        _log.warning(
+            "partition %s: its reference engine needs %s, for which the stock ExecuTorch runtime "
+            "has no CPU kernel; it loads only where one is registered (TensorRT needs none)",
+            partition,
+            ", ".join(missing),
+        )

@@ -1,0 +1,78 @@
+"""What else decides a builder's engines: the versions of libraries, and our own code."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+__all__ = ["fingerprint_of", "has_foreign_converters", "target_platform"]
+
+_TENSORRT: Final = (
+    "torch-tensorrt",
+    "torch-tensorrt-rtx",
+    "tensorrt",
+    "tensorrt-cu12",
+    "tensorrt-cu13",
+    "tensorrt-rtx",
+    "tensorrt-rtx-cu12",
+    "tensorrt-rtx-cu13",
+)
+
+
+def target_platform() -> str:
+    """Operating system and processor, as Torch-TensorRT names them: ``linux_x86_64``."""
+    return f"{sys.platform}_{platform.machine().lower()}"
+
+
+@cache
+def fingerprint_of(*facts: str, tensorrt: bool) -> str:
+    """What every builder's fingerprint holds, read without importing any of it.
+
+    Args:
+        facts: What this builder's engines depend on besides, such as a GPU's name.
+        tensorrt: Whether Torch-TensorRT and TensorRT have a part in them.
+    """
+    libraries = ("torch", "executorch", *(_TENSORRT if tensorrt else ()))
+    parts = [f"{name}={found}" for name in libraries if (found := _version(name))]
+    return "; ".join([f"trt-et={_own_code()}", *parts, target_platform(), *facts])
+
+
+def has_foreign_converters() -> bool:
+    """Whether somebody registered converters of their own, which no version number tells.
+
+    Nothing is imported: who registers converters has Torch-TensorRT loaded.
+    """
+    registry = sys.modules.get("torch_tensorrt.dynamo.conversion._ConverterRegistry")
+    if registry is None:
+        return False
+    return any(
+        not str(getattr(support.converter_implementation, "__module__", "")).startswith(
+            "torch_tensorrt."
+        )
+        for supports in registry.DYNAMO_ATEN_CONVERTERS.values()
+        for support in supports
+    )
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+@cache
+def _own_code() -> str:
+    """A digest of this package's Python files: what they do decides what is in an engine."""
+    digest = hashlib.sha256()
+    package = Path(__file__).parent.parent
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        if not name.startswith("runtime/"):  # Runs engines; decides nothing about them.
+            digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""From an ATen program to a TensorRT network; the only folder that imports torch_tensorrt."""

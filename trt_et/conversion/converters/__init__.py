@@ -1,0 +1,1 @@
+"""Converters of our own, one file per operator."""

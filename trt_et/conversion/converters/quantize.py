@@ -1,0 +1,195 @@
+"""Quantize and dequantize operators as TensorRT's layers.
+
+Imported only where Torch-TensorRT is loaded already (see ``network.py``); its own converters know
+the quantize operators of other tools alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Final
+from unittest import mock
+
+import tensorrt as trt
+import torch
+from torch.fx import GraphModule, Node
+from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
+from torch_tensorrt.dynamo.lowering.passes import constant_folding
+
+from trt_et.errors import BuilderError
+from trt_et.ops.fake_quantize import FP8_LIMIT
+from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer, named_arguments
+
+__all__ = ["add_fp8_layers", "add_quantize_layer", "weights_stay_quantized"]
+
+_ZERO: Final = 2.0**-24  # What modelopt takes for zero.
+_LIMITS: Final = (-128, 127)  # What TensorRT's layer clamps to.
+
+
+@contextlib.contextmanager
+def weights_stay_quantized() -> Iterator[None]:
+    """Keep Torch-TensorRT from folding quantized weights into float ones; one thread at a time.
+
+    What has another zero point than 0 is folded: TensorRT has no layer for it.
+    """
+    folder = constant_folding._TorchTensorRTConstantFolder
+    plain = folder.is_impure
+
+    def is_impure(self: Any, node: Node) -> bool:  # noqa: ANN401
+        return (
+            bool(plain(self, node))
+            or is_fake_quantize(node.target)
+            or _is_symmetric_dequantize(self.module, node)
+        )
+
+    with mock.patch.object(folder, "is_impure", is_impure):
+        yield
+
+
+def _is_symmetric_dequantize(module: GraphModule, node: Node) -> bool:
+    if not is_quantize_layer(node.target):
+        return False
+    arguments = named_arguments(node)
+    if "dequantize" not in str(node.target):
+        return False
+    if "scale" in arguments:
+        return bool(arguments["zero_point"] == 0)
+    zero_points = arguments["zero_points"]
+    if isinstance(zero_points, Node):
+        zero_points = getattr(module, str(zero_points.target), None)
+    return zero_points is None or not bool(zero_points.any())
+
+
+def add_quantize_layer(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layers of one operator for which :func:`is_quantize_layer` holds.
+
+    Args:
+        ctx: Torch-TensorRT's ``ConversionContext``.
+        node: The call.
+        args: Its arguments, tensors as TensorRT's or as constants.
+        kwargs: Likewise.
+
+    Returns:
+        TensorRT's tensor.
+
+    Raises:
+        BuilderError: The scale is no constant.
+    """
+    given = dict(zip((a.name for a in node.target._schema.arguments), args, strict=False))  # type: ignore[union-attr]
+    given |= kwargs
+    layers = _Layers(ctx, node, given)
+    if "dequantize" in str(node.target):
+        return layers.dequantize(given["input"], node.meta["val"].dtype)
+    return layers.quantize(given["input"], (given["quant_min"], given["quant_max"]))
+
+
+def add_fp8_layers(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layers that quantize to fp8 (e4m3) and dequantize again; weights stay fp8 in between.
+
+    Args:
+        ctx: Torch-TensorRT's ``ConversionContext``.
+        node: A call of ``trt_et::fake_quantize``.
+        args: Its arguments, tensors as TensorRT's or as constants.
+        kwargs: Likewise.
+
+    Returns:
+        TensorRT's tensor.
+
+    Raises:
+        BuilderError: The scale is no constant.
+    """
+    given = dict(zip((a.name for a in node.target._schema.arguments), args, strict=False))  # type: ignore[union-attr]
+    amax = (given | kwargs)["amax"]
+    if not isinstance(amax, torch.Tensor) or amax.numel() != 1:
+        raise BuilderError(
+            f"the amax of {node.name} is no single constant; TensorRT needs one for fp8. Exclude "
+            "the node (excluded_ops=...)"
+        )
+    largest = amax.detach().to(torch.float32).reshape(())
+    scale = (largest if largest > _ZERO else torch.ones(())) / FP8_LIMIT
+    value = get_trt_tensor(ctx, scale, f"{node.name}_scale", dtype=torch.float32)
+    source = get_trt_tensor(ctx, (given | kwargs)["input"], f"{node.name}_input")
+    quantize = ctx.net.add_quantize(source, value, trt.fp8)
+    quantize.name = f"{node.name}_quantize"
+    dequantize = ctx.net.add_dequantize(
+        quantize.get_output(0), value, _TYPES[node.meta["val"].dtype]
+    )
+    dequantize.name = f"{node.name}_dequantize"
+    return dequantize.get_output(0)
+
+
+class _Layers:
+    """The layers of one operator."""
+
+    def __init__(self, ctx: Any, node: Node, given: dict[str, Any]) -> None:  # noqa: ANN401
+        self._ctx = ctx
+        self._name = node.name
+        scale = given["scales"] if "scales" in given else given["scale"]
+        zero_point = given["zero_points"] if "scales" in given else given["zero_point"]
+        for what, value in (("scale", scale), ("zero point", zero_point)):
+            if isinstance(value, trt.ITensor):
+                raise BuilderError(
+                    f"the {what} of {node.name} is an input of the engine; TensorRT needs a "
+                    "constant. Exclude the node (excluded_ops=...)"
+                )
+        self._scale = torch.as_tensor(scale).to(torch.float32)
+        self._shift = self._scale * torch.as_tensor(0 if zero_point is None else zero_point)
+        rank = node.meta["val"].dim()
+        self._axis = given["axis"] % rank if "axis" in given else None
+        # A constant of as many dimensions as the tensor that it meets.
+        self._shape = [1] * rank
+        if self._axis is not None:
+            self._shape[self._axis] = -1
+
+    def quantize(self, source: Any, limits: tuple[int, int]) -> Any:  # noqa: ANN401
+        tensor = self._shifted(self._tensor(source, "input"), trt.ElementWiseOperation.SUM)
+        if limits != _LIMITS:
+            tensor = self._clamped(tensor, limits)
+        layer = self._ctx.net.add_quantize(tensor, self._constant(self._scale, "scale"), trt.int8)
+        return self._result(layer, "quantize")
+
+    def dequantize(self, source: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401
+        layer = self._ctx.net.add_dequantize(
+            self._tensor(source, "input"), self._constant(self._scale, "scale"), _TYPES[dtype]
+        )
+        return self._shifted(self._result(layer, "dequantize"), trt.ElementWiseOperation.SUB)
+
+    def _shifted(self, tensor: Any, operation: Any) -> Any:  # noqa: ANN401
+        if not bool(self._shift.any()):
+            return tensor
+        return self._combined(tensor, self._shift, operation, "shift")
+
+    def _clamped(self, tensor: Any, limits: tuple[int, int]) -> Any:  # noqa: ANN401
+        for limit, operation, what in (
+            (limits[0], trt.ElementWiseOperation.MAX, "low"),
+            (limits[1], trt.ElementWiseOperation.MIN, "high"),
+        ):
+            tensor = self._combined(tensor, self._scale * limit, operation, what)
+        return tensor
+
+    def _combined(self, tensor: Any, value: torch.Tensor, operation: Any, what: str) -> Any:  # noqa: ANN401
+        shaped = value.reshape(self._shape) if self._shape else value
+        constant = get_trt_tensor(self._ctx, shaped, f"{self._name}_{what}", dtype=tensor.dtype)
+        layer = self._ctx.net.add_elementwise(tensor, constant, operation)
+        layer.name = f"{self._name}_{what}_elementwise"
+        return layer.get_output(0)
+
+    def _tensor(self, source: Any, what: str) -> Any:  # noqa: ANN401
+        return get_trt_tensor(self._ctx, source, f"{self._name}_{what}")
+
+    def _constant(self, value: torch.Tensor, what: str) -> Any:  # noqa: ANN401
+        return get_trt_tensor(self._ctx, value, f"{self._name}_{what}", dtype=torch.float32)
+
+    def _result(self, layer: Any, what: str) -> Any:  # noqa: ANN401
+        if self._axis is not None:
+            layer.axis = self._axis
+        layer.name = f"{self._name}_{what}"
+        return layer.get_output(0)
+
+
+_TYPES: Final = {
+    torch.float32: trt.float32,
+    torch.float16: trt.float16,
+    torch.bfloat16: trt.bfloat16,
+}

@@ -1,0 +1,127 @@
+"""Torch-TensorRT's interpreter, made exact about a partition's outputs.
+
+Imported only where Torch-TensorRT is loaded already (see ``network.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorrt as trt
+import torch
+from torch.fx import Node
+from torch.fx.node import _get_qualified_name
+from torch_tensorrt.dynamo.conversion._ConversionContext import ConversionContext
+from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter
+from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
+
+from trt_et.conversion.converters.cumsum import add_cumulative_sum
+from trt_et.conversion.converters.gather import add_gather
+from trt_et.conversion.converters.kv_cache_update import add_cache_update
+from trt_et.conversion.converters.quantize import add_fp8_layers, add_quantize_layer
+from trt_et.conversion.converters.resize import add_resize, resizes_to_computed_sizes
+from trt_et.conversion.converters.where import add_select
+from trt_et.conversion.rewrites.kv_cache_update import write_rows
+from trt_et.conversion.support import has_own_converter
+from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer
+
+__all__ = ["PartitionInterpreter"]
+
+
+def _own_converter(target: Any) -> Callable[..., Any] | None:  # noqa: ANN401
+    if is_quantize_layer(target):
+        return add_quantize_layer
+    if target is write_rows:
+        return add_cache_update
+    if target is torch.ops.aten.where.self:
+        return add_select
+    if target is torch.ops.aten.gather.default:
+        return add_gather
+    if is_fake_quantize(target):
+        return add_fp8_layers
+    return add_cumulative_sum if has_own_converter(target) else None
+
+
+class _KeepingContext(ConversionContext):
+    """Keeps the memory that TensorRT reads weights from.
+
+    ``to_trt_weights`` records a tensor, then hands TensorRT the address of ``value.contiguous()``:
+    where the tensor is not contiguous (an expanded constant, say) that copy is freed at once, and
+    TensorRT reads freed memory when it builds. Making the recorded tensor contiguous first makes
+    both the same memory.
+    """
+
+    def record_weight(self, name: str, weight: torch.Tensor) -> None:
+        """Record a weight, contiguous, until the engine is built."""
+        if not weight.is_contiguous():
+            weight.data = weight.data.contiguous()
+        super().record_weight(name, weight)
+
+
+class PartitionInterpreter(TRTInterpreter):
+    """Gives every output of the partition a binding of its own.
+
+    The base class marks a tensor once however often it is returned, and TensorRT cannot return an
+    input as it is; a delegate's outputs are positional, so both would shift them.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **kwargs)
+        plain: ConversionContext = self.__dict__["ctx"]
+        self.ctx: Any = _KeepingContext(plain.net, self.compilation_settings)
+
+    def validate_conversion(self) -> set[str]:
+        """Return the operators without a converter; the base class warns of them."""
+        missing: set[str] = super().validate_conversion()
+        return missing - {
+            f"{node.op} {_get_qualified_name(node.target)}"
+            for node in self.module.graph.nodes
+            if _own_converter(node.target) is not None
+        }
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+        """Convert one operator; some by converters of our own."""
+        node = self.__dict__["_cur_node"]
+        own = _own_converter(target)
+        if own is not None:
+            return own(self.ctx, node, args, kwargs)
+        if resizes_to_computed_sizes(target, args):
+            return add_resize(self.ctx, node, args, kwargs)
+        if target is torch.ops.aten.scaled_dot_product_attention.default:
+            # Its converter hands the layer whatever it gets, constants too (first queries of DETR).
+            args = [
+                get_trt_tensor(self.ctx, arg, f"{node.name}_argument{index}")
+                if isinstance(arg, torch.Tensor)
+                else arg
+                for index, arg in enumerate(args)
+            ]
+        if target is torch.ops.aten.embedding.default and isinstance(args[1], torch.Tensor):
+            # Its converter refuses constant indices that are int64, as torch has them.
+            args = [args[0], args[1].int(), *args[2:]]
+        return super().call_function(target, args, kwargs)
+
+    def output(self, target: str, args: Any, kwargs: Any) -> list[Any]:  # noqa: ANN401
+        """Mark the outputs, each through an identity layer where it must be a tensor of its own."""
+        network = self.ctx.net
+        taken = {network.get_input(i).name for i in range(network.num_inputs)}
+        results = []
+        nodes = self.__dict__["_cur_node"].args[0]
+        for index, (node, result) in enumerate(zip(nodes, args[0], strict=True)):
+            tensor = get_trt_tensor(self.ctx, result, f"constant_output{index}")
+            value = node.meta.get("val") if isinstance(node, Node) else None
+            if value is not None and value.dim() == 0 and tuple(tensor.shape) == (1,):
+                # Its converters give a number that they compute with others one dimension.
+                layer = network.add_shuffle(tensor)
+                layer.reshape_dims = trt.Dims()
+                layer.name = f"scalar_output{index}"
+                tensor = layer.get_output(0)
+            if tensor.name in taken:
+                layer = network.add_identity(tensor)
+                layer.name = f"identity_output{index}"
+                tensor = layer.get_output(0)
+                tensor.name = f"{layer.name}_tensor"
+            taken.add(tensor.name)
+            results.append(tensor)
+        marked: list[Any] = super().output(target, (tuple(results),), kwargs)
+        return marked

@@ -1,0 +1,294 @@
+"""Updates of KV caches that an engine can make in place.
+
+Recognises, in a partition's graph, rows that are written into a cache one behind the other
+(``index_put``, which ``index_copy`` becomes in the Edge dialect, and ``slice_scatter``), and puts
+:func:`write_rows` there, for which TensorRT has a layer (``cache_update_layers.py``). It takes only
+what is provably the same:
+
+* the cache is an input of the engine, of shape ``[batch, heads, positions, width]`` and a float
+  dtype, and nothing reads its old value. Whether anything outside of the partition does was
+  looked at before (``trt_et/state_updates.py``);
+* one position, whichever it is; or several that are ``start + arange(n)`` in the graph. Several of
+  ``index_put`` also need a start that is known: from a negative one they could go on at 0.
+
+Positions beyond the cache are an error in eager; TensorRT writes nothing for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from trt_et.engine_info import Alias
+from trt_et.graph.insertion import insert_call
+from trt_et.lowering.in_place_buffers import StateUpdate
+
+__all__ = ["update_in_place", "write_rows"]
+
+aten = torch.ops.aten
+
+_POSITIONS: Final = 2  # The dimension that TensorRT's layer writes along.
+_DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
+_INTEGERS: Final = (torch.int32, torch.int64)
+_SAME: Final = (
+    aten.clone.default,
+    aten.alias.default,
+    aten._to_copy.default,
+    aten.reshape.default,
+    aten.view.default,
+)
+
+
+def write_rows(cache: torch.Tensor, rows: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
+    """The cache with ``rows`` in place of its own, in each batch from its start on.
+
+    What TensorRT's layer computes, and in place. Rows that do not fit are not written.
+
+    Args:
+        cache: ``[batch, heads, positions, width]``.
+        rows: ``[batch, heads, n, width]``.
+        starts: int32, ``[batch]``.
+    """
+    batch, heads, positions, width = cache.shape
+    count = rows.shape[_POSITIONS]
+    offsets = torch.arange(positions, device=cache.device) - starts.unsqueeze(1)
+    written = (offsets >= 0) & (offsets < count)
+    where = offsets.clamp(0, count - 1)[:, None, :, None].expand(batch, heads, positions, width)
+    return torch.where(written[:, None, :, None], rows.gather(_POSITIONS, where), cache)
+
+
+def update_in_place(module: GraphModule, updates: Sequence[StateUpdate]) -> tuple[Alias, ...]:
+    """Put :func:`write_rows` where a cache can be updated in place.
+
+    Args:
+        module: Plain ATen, constants as attributes, inputs by the bindings' names; changed in
+            place.
+        updates: Which outputs may be written into an input's memory.
+
+    Returns:
+        Those that are.
+    """
+    results: Sequence[Any] = module.graph.output_node().args[0]  # type: ignore[assignment]
+    inputs = {node.name: node for node in module.graph.nodes if node.op == "placeholder"}
+    aliases = []
+    for update in updates:
+        cache = inputs[update.buffer]
+        value = results[int(update.value.removeprefix("output"))]
+        write = _write(module, cache, value, update) if results.count(value) == 1 else None
+        if write is not None:
+            _replace(module, cache, value, write)
+            aliases.append(Alias(update.value, update.buffer))
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return tuple(aliases)
+
+
+@dataclass
+class _Start:
+    """The first position: a number, and tensors of one element to be added to it."""
+
+    number: int = 0
+    tensors: list[Node] = field(default_factory=list)
+
+
+@dataclass
+class _Write:
+    """One run of rows, and whether a negative start counts from the end."""
+
+    rows: Node
+    start: _Start
+    from_end: bool = False
+
+
+def _write(module: GraphModule, cache: Node, value: Node, update: StateUpdate) -> _Write | None:
+    """What a node writes into a cache, where it is a run of rows and all that the cache is for."""
+    if not _is_cache(cache.meta.get("val")) or value.op != "call_function":
+        return None
+    if not value.args or value.args[0] is not cache:
+        return None
+    if value.target is aten.index_put.default:
+        return _of_index_put(module, cache, value, update)
+    if value.target is aten.slice_scatter.default:
+        return _of_slice_scatter(cache, value)
+    return None
+
+
+def _is_cache(value: object) -> bool:
+    return (
+        isinstance(value, torch.Tensor)
+        and value.dim() == 4
+        and value.dtype in _DTYPES
+        and all(isinstance(size, int) for size in value.shape)
+    )
+
+
+def _of_index_put(
+    module: GraphModule, cache: Node, value: Node, update: StateUpdate
+) -> _Write | None:
+    indices, rows, accumulate = _arguments(value, ("indices", "values", "accumulate"), False)
+    if accumulate or set(cache.users) != {value} or not isinstance(rows, Node):
+        return None
+    if len(indices) != _POSITIONS + 1 or indices[:_POSITIONS] != [None] * _POSITIONS:
+        return None
+    index = indices[_POSITIONS]
+    where = index.meta["val"]
+    batch, heads, _, width = cache.meta["val"].shape
+    if where.dtype not in _INTEGERS or where.dim() != 1:
+        return None
+    if rows.meta["val"].dtype is not cache.meta["val"].dtype:
+        return None
+    if not _equal(_shape(rows), [batch, heads, where.shape[0], width]):
+        return None
+    if _is_one(where):
+        return _Write(rows, _Start(0, [index]), not update.counts_from_zero)
+    start = _run(module, index, where.shape[0])
+    if start is None:
+        return None
+    known = not start.tensors and start.number >= 0
+    return _Write(rows, start) if known or update.counts_from_zero else None
+
+
+def _of_slice_scatter(cache: Node, value: Node) -> _Write | None:
+    names = ("src", "dim", "start", "end", "step")
+    rows, dim, start, _, step = _arguments(value, names, 0, None, None, 1)
+    if dim not in (_POSITIONS, _POSITIONS - 4) or step != 1 or not isinstance(rows, Node):
+        return None
+    if not isinstance(start, int | None):
+        return None
+    users = {value}
+    if rows.target is aten.copy.default and set(rows.users) == {value}:
+        # ``cache[:, :, a:b] = rows``: the slice that is copied over gives its shape only.
+        target, source = rows.args[:2]
+        if isinstance(target, Node) and set(target.users) == {rows}:
+            users.add(target)
+        if not isinstance(source, Node) or not _equal(_shape(source), _shape(rows)):
+            return None
+        rows = source
+    if not set(cache.users) <= users or rows.meta["val"].dtype is not cache.meta["val"].dtype:
+        return None
+    first, _, _ = slice(start, None).indices(cache.meta["val"].shape[_POSITIONS])
+    return _Write(rows, _Start(first))
+
+
+def _arguments(node: Node, names: Sequence[str], *defaults: Any) -> list[Any]:  # noqa: ANN401
+    """The arguments behind the first by name, the last of them with defaults."""
+    given = dict(zip(names, node.args[1:], strict=False)) | dict(node.kwargs)
+    known = dict(zip(reversed(names), reversed(defaults), strict=False))
+    return [given.get(name, known.get(name)) for name in names]
+
+
+def _shape(node: Node) -> Sequence[Any]:
+    shape: Sequence[Any] = node.meta["val"].shape
+    return shape
+
+
+def _is_one(value: torch.Tensor) -> bool:
+    """Whether a tensor surely has one element; asking its ``numel()`` would guard."""
+    return _equal(value.shape, [1] * value.dim())
+
+
+def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return len(one) == len(other) and all(
+        statically_known_true(a == b) for a, b in zip(one, other, strict=True)
+    )
+
+
+def _run(module: GraphModule, index: Node, count: int | torch.SymInt) -> _Start | None:
+    """The start of indices that are provably ``start + arange(count)``; None for any others."""
+    value = index.meta.get("val")
+    if (
+        not isinstance(value, torch.Tensor)
+        or value.dtype not in _INTEGERS
+        or not _equal(value.shape, [count])
+    ):
+        return None
+    if index.op == "get_attr":
+        return _run_of_constant(getattr(module, str(index.target)))
+    if index.target in _SAME and isinstance(index.args[0], Node):
+        return _run(module, index.args[0], count)
+    if index.target is aten.add.Tensor and index.kwargs.get("alpha", 1) == 1:
+        for one, other in (index.args, index.args[::-1]):
+            start = _run(module, one, count) if isinstance(one, Node) else None
+            if start is not None and _add(module, start, other):
+                return start
+    return _run_of_arange(index)
+
+
+def _run_of_constant(value: torch.Tensor) -> _Start | None:
+    numbers = value.tolist()
+    first = numbers[0] if numbers else 0
+    return _Start(first) if numbers == list(range(first, first + len(numbers))) else None
+
+
+def _run_of_arange(index: Node) -> _Start | None:
+    starts: dict[object, int | None] = {
+        aten.arange.default: None,
+        aten.arange.start: 0,
+        aten.arange.start_step: 0,
+    }
+    if index.target not in starts:
+        return None
+    at = starts[index.target]
+    start = 0 if at is None else index.args[at]
+    step = index.args[2] if len(index.args) > 2 else index.kwargs.get("step", 1)
+    return _Start(start) if type(start) is int and step == 1 else None
+
+
+def _add(module: GraphModule, start: _Start, other: object) -> bool:
+    """Add a tensor of one number, as the Edge dialect has them; whether it is one."""
+    value = other.meta.get("val") if isinstance(other, Node) else None
+    if not isinstance(value, torch.Tensor) or value.dtype not in _INTEGERS or not _is_one(value):
+        return False
+    tensor: Any = other
+    while tensor.target in _SAME and tensor.args[0].meta["val"].dtype in _INTEGERS:
+        tensor = tensor.args[0]
+    if tensor.op == "get_attr":
+        start.number += int(getattr(module, str(tensor.target)).item())
+    else:
+        start.tensors.append(tensor)
+    return True
+
+
+def _replace(module: GraphModule, cache: Node, value: Node, write: _Write) -> None:
+    batch = cache.meta["val"].shape[0]
+    start = _start_tensor(module, cache, value, write)
+    start = insert_call(value, aten._to_copy.default, start, dtype=torch.int32)
+    if batch > 1:
+        start = insert_call(value, aten.expand.default, start, [batch])
+    with module.graph.inserting_before(value):
+        new = module.graph.call_function(write_rows, (cache, write.rows, start))
+    new.meta = dict(value.meta)
+    value.replace_all_uses_with(new)
+    module.graph.erase_node(value)
+
+
+def _start_tensor(module: GraphModule, cache: Node, value: Node, write: _Write) -> Node:
+    """The start as a tensor of shape ``[1]``."""
+    start = None if write.start.tensors else _constant(module, value, write.start.number)
+    for tensor in write.start.tensors:
+        one = insert_call(value, aten.reshape.default, tensor, [1])
+        start = one if start is None else insert_call(value, aten.add.Tensor, start, one)
+    assert start is not None
+    if write.start.tensors and write.start.number:
+        start = insert_call(value, aten.add.Tensor, start, write.start.number)
+    if write.from_end:
+        size = cache.meta["val"].shape[_POSITIONS]
+        wrapped = insert_call(value, aten.add.Tensor, start, size)
+        negative = insert_call(value, aten.lt.Scalar, start, 0)
+        start = insert_call(value, aten.where.self, negative, wrapped, start)
+    return start
+
+
+def _constant(module: GraphModule, value: Node, number: int) -> Node:
+    name = f"_start_{value.name}"
+    tensor = torch.tensor([number], dtype=torch.int64)
+    module.register_buffer(name, tensor)
+    with module.graph.inserting_before(value):
+        node = module.graph.get_attr(name)
+    node.meta["val"] = value.meta["val"].fake_mode.from_tensor(tensor)
+    return node

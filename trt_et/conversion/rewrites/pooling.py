@@ -1,0 +1,216 @@
+"""Poolings that TensorRT's layers do not have: windows over the edge, or with gaps.
+
+Torch-TensorRT 2.13 refuses ``ceil_mode`` (SqueezeNet, GoogLeNet, SSD), ``dilation`` and
+``divisor_override``. Here what is pooled gets a wider edge, where its sizes are known; others than
+height and width (and depth) may be dynamic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.nn import functional
+
+from trt_et.graph.insertion import insert_call
+
+__all__ = ["is_written_out", "pool_over_the_edge"]
+
+aten = torch.ops.aten
+
+# With the number of dimensions that a window has.
+_MAXIMA: Final[dict[Any, int]] = {aten.max_pool2d.default: 2, aten.max_pool3d.default: 3}
+_AVERAGES: Final[dict[Any, int]] = {aten.avg_pool2d.default: 2, aten.avg_pool3d.default: 3}
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """The windows along one dimension.
+
+    Attributes:
+        size: Elements of the dimension.
+        kernel: Elements of a window.
+        step: From one window to the next.
+        pad: What is added on either side.
+        gap: From one element of a window to the next.
+        over: Whether the last one may reach over the edge.
+    """
+
+    size: int
+    kernel: int
+    step: int
+    pad: int
+    gap: int
+    over: bool
+
+    @property
+    def reach(self) -> int:
+        """From a window's first element to behind its last."""
+        return self.gap * (self.kernel - 1) + 1
+
+    @property
+    def last(self) -> int:
+        """Where the last begins: within the tensor, or the padding before it, as torch has it."""
+        room = self.size + 2 * self.pad - self.reach
+        if not self.over:
+            return room // self.step * self.step
+        last = -(-room // self.step) * self.step
+        return last - self.step if last >= self.size + self.pad else last
+
+    @property
+    def overhang(self) -> int:
+        """How far the last reaches beyond the padding."""
+        return max(self.last + self.reach - self.size - 2 * self.pad, 0)
+
+
+def is_written_out(node: Node) -> bool:
+    """Whether :func:`pool_over_the_edge` replaces a node of plain ATen by what TensorRT has."""
+    if node.target in _MAXIMA:
+        # Its converter refuses a dilation of [1, 1] too.
+        if _is_plain_maximum(node):
+            return len(node.args) > 4
+        # Nothing is smaller than every integer.
+        return bool(node.meta["val"].is_floating_point()) and _windows(node) is not None
+    if node.target not in _AVERAGES or not (_argument(node, 4) or _divisor(node) is not None):
+        return False
+    return _windows(node) is not None
+
+
+def pool_over_the_edge(module: GraphModule) -> None:
+    """Write such poolings out.
+
+    Args:
+        module: Plain ATen, with ``val`` metadata; changed in place.
+    """
+    for node in list(module.graph.nodes):
+        if node.op != "call_function" or not is_written_out(node):
+            continue
+        windows = _windows(node)
+        if windows is None or _is_plain_maximum(node):
+            node.args = node.args[:4]
+        elif node.target in _AVERAGES:
+            node.replace_all_uses_with(_mean(module, node, windows))
+        else:
+            node.replace_all_uses_with(_largest(node, windows))
+    module.graph.eliminate_dead_code()
+    module.recompile()
+
+
+def _is_plain_maximum(node: Node) -> bool:
+    return (
+        node.target in _MAXIMA
+        and not _argument(node, 5)
+        and set(_each(_argument(node, 4, 1), 1)) == {1}
+    )
+
+
+def _windows(node: Node) -> list[_Windows] | None:
+    """The windows, dimension by dimension; None where sizes are dynamic."""
+    rank = _MAXIMA.get(node.target) or _AVERAGES[node.target]
+    source, *given = node.args
+    kernel, step, pad, gap = (
+        _each(given[index], rank) if index < len(given) and given[index] != [] else None
+        for index in range(4)
+    )
+    if node.target in _AVERAGES:
+        gap, over = None, _argument(node, 4)
+    else:
+        over = _argument(node, 5)
+    sizes = source.meta["val"].shape[-rank:]  # type: ignore[union-attr]
+    if kernel is None or not all(isinstance(size, int) for size in sizes):
+        return None
+    ones = [1] * rank
+    return [
+        _Windows(*numbers, over=bool(over))
+        for numbers in zip(
+            sizes, kernel, step or kernel, pad or [0] * rank, gap or ones, strict=True
+        )
+    ]
+
+
+def _each(sizes: Any, rank: int) -> list[int]:  # noqa: ANN401
+    numbers = [sizes] if isinstance(sizes, int) else list(sizes)
+    return numbers * rank if len(numbers) == 1 else numbers
+
+
+def _argument(node: Node, index: int, default: Any = None) -> Any:  # noqa: ANN401
+    return node.args[index] if index < len(node.args) else default
+
+
+def _divisor(node: Node) -> int | None:
+    divisor: int | None = _argument(node, 6)
+    return divisor
+
+
+def _around(pads: Sequence[tuple[int, int]]) -> list[int]:
+    """As ``constant_pad_nd`` takes them: the last dimension first."""
+    return [size for pad in reversed(pads) for size in pad]
+
+
+def _largest(node: Node, windows: Sequence[_Windows]) -> Node:
+    source = node.args[0]
+    if all(along.gap == 1 for along in windows):
+        around = _around([(0, along.overhang) for along in windows])
+        padded = insert_call(node, aten.constant_pad_nd.default, source, around, -math.inf)
+        kernel, step, pad = _layer(windows)
+        return insert_call(node, node.target, padded, kernel, step, pad)
+
+    def larger(left: Node, right: Node) -> Node:
+        return insert_call(node, aten.maximum.default, left, right)
+
+    around = _around([(along.pad, along.pad + along.overhang) for along in windows])
+    result = insert_call(node, aten.constant_pad_nd.default, source, around, -math.inf)
+    first = node.meta["val"].dim() - len(windows)
+    for dim, along in enumerate(windows, first):
+        parts = [
+            insert_call(
+                node, aten.slice.Tensor, result, dim, place, place + along.last + 1, along.step
+            )
+            for place in range(0, along.reach, along.gap)
+        ]
+        result = reduce(larger, parts)
+    return result
+
+
+def _mean(module: GraphModule, node: Node, windows: Sequence[_Windows]) -> Node:
+    around = _around([(along.pad, along.pad + along.overhang) for along in windows])
+    padded = insert_call(node, aten.constant_pad_nd.default, node.args[0], around)
+    kernel, step, _ = _layer(windows)
+    means = insert_call(node, node.target, padded, kernel, step)
+    divisor = _divisor(node)
+    if divisor is not None:
+        return insert_call(node, aten.mul.Tensor, means, math.prod(kernel) / divisor)
+    # What counts: the padding, unless it is left out; never what is beyond it.
+    value = node.meta["val"]
+    counts = torch.ones([1] * (value.dim() - len(windows)), dtype=torch.float64)
+    for along in windows:
+        counts = counts.unsqueeze(-1) * _counts(along, padding=_argument(node, 5, True))
+    factor = (math.prod(kernel) / counts).to(value.dtype)
+    name = f"_pooling_{node.name}"
+    module.register_buffer(name, factor)
+    with module.graph.inserting_before(node):
+        constant = module.graph.get_attr(name)
+    constant.meta["val"] = value.fake_mode.from_tensor(factor)
+    return insert_call(node, aten.mul.Tensor, means, constant)
+
+
+def _counts(along: _Windows, *, padding: bool) -> torch.Tensor:
+    """How many elements of each window count."""
+    inside, outside = (1.0, float(padding))
+    line = functional.pad(torch.full((1, along.size), inside), [along.pad] * 2, value=outside)
+    line = functional.pad(line, [0, along.overhang]).double()
+    return functional.avg_pool1d(line, along.kernel, along.step)[0] * along.kernel
+
+
+def _layer(windows: Sequence[_Windows]) -> tuple[list[int], list[int], list[int]]:
+    """The kernel size, stride and padding of a layer."""
+    return (
+        [along.kernel for along in windows],
+        [along.step for along in windows],
+        [along.pad for along in windows],
+    )

@@ -1,0 +1,1 @@
+"""Helpers for FX graphs; they decide nothing."""

@@ -1,0 +1,229 @@
+"""The Edge dialect, mapped back to plain ATen.
+
+ExecuTorch's Edge dialect replaces views by ``*_copy`` operators, memory formats by
+``dim_order_ops``, and wraps every operator in an ``EdgeOpOverload``. Torch-TensorRT's converters
+are keyed by plain ATen overloads. :func:`to_aten` rewrites one graph into the other, node by node,
+with the same results; nothing is decomposed here and no vendor package is needed.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from executorch.exir.dialects.edge._ops import EdgeOpOverload
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
+from torch.fx.passes.shape_prop import TensorMetadata
+
+from trt_et.ops.fake_quantize import FAKE_QUANTIZE, FOREIGN_NAME
+
+__all__ = [
+    "AtenGraph",
+    "AtenTarget",
+    "aten_target",
+    "describe_value",
+    "qualified_name",
+    "to_aten",
+]
+
+AtenTarget = OpOverload | Callable[..., Any]
+_Call = tuple[AtenTarget, tuple[Any, ...], dict[str, Any]]
+
+aten = torch.ops.aten
+
+
+class AtenGraph(NamedTuple):
+    """A graph in plain ATen and where each node of the source graph went.
+
+    Attributes:
+        graph: The new graph; ``meta["val"]`` is carried over.
+        nodes: Source node to its equivalent. Several source nodes can share one.
+    """
+
+    graph: Graph
+    nodes: dict[Node, Node]
+
+
+def aten_target(node: Node) -> Any:  # noqa: ANN401
+    """The operator that a node calls, without the Edge dialect's wrapper."""
+    return node.target._op if isinstance(node.target, EdgeOpOverload) else node.target
+
+
+def qualified_name(node: Node) -> str:
+    """``namespace::name.overload`` of the operator that a node calls."""
+    target = aten_target(node)
+    if isinstance(target, OpOverload):
+        return f"{target._schema.name}.{target._overloadname}"
+    return str(getattr(target, "__name__", target))
+
+
+def to_aten(source: Graph) -> AtenGraph:
+    """Copy a graph, each Edge operator replaced by its plain ATen equivalent.
+
+    Operators without an equivalent keep their unwrapped overload.
+    """
+    graph = Graph()
+    nodes: dict[Node, Node] = {}
+    for node in source.nodes:
+        if node.op != "call_function":
+            nodes[node] = graph.node_copy(node, lambda n: nodes[n])
+            # Signatures know placeholders by name, and fx renames those that shadow a builtin
+            # (``input``, which is what torch.nn's own modules call theirs).
+            nodes[node].name = node.name
+            describe_value(nodes[node])
+            continue
+        value = _first_result(node)
+        if value is not None and value in nodes:
+            # to_aten() made the producer of a (values, indices) pair return the values alone.
+            nodes[node] = nodes[value]
+            continue
+        args = torch.fx.map_arg(node.args, lambda n: nodes[n])
+        kwargs = torch.fx.map_arg(node.kwargs, lambda n: nodes[n])
+        target, args, kwargs = _equivalent(node, tuple(args), dict(kwargs))
+        new = graph.create_node("call_function", target, args, kwargs, node.name)
+        new.meta = dict(node.meta)
+        if _is_pooling_without_indices(node):
+            new.meta["val"] = node.meta["val"][0]
+        describe_value(new)
+        nodes[node] = new
+    graph.lint()
+    return AtenGraph(graph, nodes)
+
+
+def describe_value(node: Node) -> None:
+    """Some of Torch-TensorRT's validators read ``meta["tensor_meta"]``, and refuse without it."""
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor):
+        node.meta["tensor_meta"] = TensorMetadata(
+            value.shape, value.dtype, False, value.stride(), None, False, {}
+        )
+
+
+def _equivalent(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+    target = aten_target(node)
+    if not isinstance(target, OpOverload):
+        return target, args, kwargs
+    rule = _RULES.get(f"{target._schema.name}.{target._overloadname}")
+    if rule is not None:
+        call = rule(node, args, kwargs)
+        if call is not None:
+            return call
+    return _without_copy(target), args, kwargs
+
+
+def _without_copy(target: OpOverload) -> OpOverload:
+    """``aten.permute_copy.default`` -> ``aten.permute.default``, where both take the same."""
+    namespace, _, name = target._schema.name.partition("::")
+    stem = name.removesuffix("_copy")
+    if namespace != "aten" or stem == name or name in ("_to_copy", "as_strided_copy"):
+        return target
+    packet = getattr(aten, stem, None)
+    view = getattr(packet, target._overloadname, None)
+    if view is None:
+        return target
+    names = [a.name for a in view._schema.arguments]
+    return view if names == [a.name for a in target._schema.arguments] else target
+
+
+# Rules for what is more than a renaming. Each returns None where it does not apply.
+
+
+def _clone(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+    # The dim order is a property of memory, not of values: see lowering.py for the boundary.
+    return aten.clone.default, args[:1], {}
+
+
+def _to_dtype(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+    dtype = kwargs.get("dtype")
+    if dtype is None:
+        return aten.clone.default, args[:1], {}
+    return aten._to_copy.default, args[:1], {"dtype": dtype}
+
+
+def _reshape(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+    # view() would insist on strides; the result of the copy variant has its own memory anyway.
+    return aten.reshape.default, args, kwargs
+
+
+def _transpose(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
+    value = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
+    if not isinstance(value, torch.Tensor) or value.dim() == 0:
+        return None
+    order = list(range(value.dim()))
+    first, second = args[1] % value.dim(), args[2] % value.dim()
+    order[first], order[second] = order[second], order[first]
+    return aten.permute.default, (args[0], order), {}
+
+
+def _logical(target: OpOverload) -> Callable[[Node, tuple[Any, ...], dict[str, Any]], _Call | None]:
+    def rule(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
+        tensors = [a.meta.get("val") for a in node.args if isinstance(a, Node)]
+        is_bool = [isinstance(t, torch.Tensor) and t.dtype is torch.bool for t in tensors]
+        if len(tensors) != len(node.args) or not all(is_bool):
+            return None
+        return target, args, kwargs
+
+    return rule
+
+
+def _full_like(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or any(not isinstance(s, int) for s in value.shape):
+        return None
+    return aten.full.default, (list(value.shape), args[1]), {"dtype": value.dtype}
+
+
+def _max_pool(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
+    if not _is_pooling_without_indices(node):
+        return None
+    return aten.max_pool2d.default, args, kwargs
+
+
+def _sort(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
+    # Torch-TensorRT's validator and converter take both arguments for given.
+    dim = args[1] if len(args) > 1 else kwargs.get("dim", -1)
+    descending = args[2] if len(args) > 2 else kwargs.get("descending", False)
+    return aten.sort.default, (args[0], dim, descending), {}
+
+
+def _fake_quantize(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+    return FAKE_QUANTIZE, args, kwargs
+
+
+def _is_pooling_without_indices(node: Node) -> bool:
+    return aten_target(node) is aten.max_pool2d_with_indices.default and all(
+        user.target is operator.getitem and user.args[1] == 0 for user in node.users
+    )
+
+
+def _first_result(node: Node) -> Node | None:
+    """The pooling whose values ``node`` picks, where its indices are never used."""
+    if node.target is not operator.getitem or node.args[1] != 0:
+        return None
+    producer = node.args[0]
+    return (
+        producer if isinstance(producer, Node) and _is_pooling_without_indices(producer) else None
+    )
+
+
+_RULES: dict[str, Callable[[Node, tuple[Any, ...], dict[str, Any]], _Call | None]] = {
+    "dim_order_ops::_clone_dim_order.default": _clone,
+    "dim_order_ops::_to_dim_order_copy.default": _to_dtype,
+    "aten::alias_copy.default": _clone,
+    "aten::detach_copy.default": _clone,
+    "aten::lift_fresh_copy.default": _clone,
+    "aten::view_copy.default": _reshape,
+    "aten::_unsafe_view.default": _reshape,
+    "aten::transpose_copy.int": _transpose,
+    "aten::bitwise_and.Tensor": _logical(aten.logical_and.default),
+    "aten::bitwise_or.Tensor": _logical(aten.logical_or.default),
+    "aten::bitwise_xor.Tensor": _logical(aten.logical_xor.default),
+    "aten::bitwise_not.default": _logical(aten.logical_not.default),
+    "aten::full_like.default": _full_like,
+    "aten::sort.default": _sort,
+    "aten::max_pool2d_with_indices.default": _max_pool,
+    f"{FOREIGN_NAME}.default": _fake_quantize,
+}

@@ -1,0 +1,148 @@
+"""Optimization profiles: the ranges of dynamic dimensions that an engine is tuned for.
+
+A caller names dimensions of the program's inputs; inside, sizes are expressions of the symbols that
+export gave those dimensions, in every partition alike. So a profile is kept as ranges of symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from trt_et.errors import OptionError
+from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
+
+__all__ = [
+    "DimensionRange",
+    "OptimizationProfile",
+    "ProfileOption",
+    "check_profiles",
+    "resolve_profiles",
+]
+
+DimensionRange = int | tuple[int, int, int]
+ProfileOption = Mapping[str, Mapping[int, DimensionRange]]
+"""Input name -> dimension -> its size, or its smallest, best tuned and largest size."""
+
+
+@dataclass(frozen=True)
+class OptimizationProfile:
+    """One profile.
+
+    Attributes:
+        symbols: Name of a symbol -> smallest, best tuned and largest value. Symbols that are not
+            here have the range that export recorded.
+    """
+
+    symbols: Mapping[str, tuple[int, int, int]]
+
+
+def check_profiles(options: Sequence[ProfileOption]) -> tuple[ProfileOption, ...]:
+    """The option ``optimization_profiles`` itself, before there is a program.
+
+    Raises:
+        OptionError: It is no sequence of mappings of mappings, or a range is impossible.
+    """
+    if isinstance(options, (str, Mapping)) or not isinstance(options, Sequence):
+        raise OptionError(
+            f"optimization_profiles is {options!r}; expected a sequence with a mapping for each "
+            "profile, such as [{'tokens': {1: (1, 16, 512)}}]"
+        )
+    for profile in options:
+        for name, dimensions in _items(profile, "a profile of optimization_profiles"):
+            for dimension, value in _items(dimensions, f"the profile of input {name!r}"):
+                if type(dimension) is not int or dimension < 0:
+                    raise OptionError(f"dimension {dimension!r} of input {name!r} is no index")
+                _range(name, dimension, value)
+    return tuple(options)
+
+
+def resolve_profiles(
+    program: ExportedProgram, options: Sequence[ProfileOption]
+) -> tuple[OptimizationProfile, ...]:
+    """Translate a caller's profiles into ranges of the program's symbols.
+
+    Args:
+        program: Exported, with its symbols; not changed.
+        options: Checked by :func:`check_profiles`.
+
+    Raises:
+        OptionError: A name is no tensor input, a dimension is not dynamic or not a symbol by
+            itself, or a range lies outside the one that export recorded.
+    """
+    inputs = {
+        node.name: node.meta.get("val")
+        for node in program.graph.nodes
+        if node.op == "placeholder" and node.name in program.graph_signature.user_inputs
+    }
+    return tuple(OptimizationProfile(_resolve(profile, inputs)) for profile in options)
+
+
+def _resolve(profile: ProfileOption, inputs: Mapping[str, Any]) -> dict[str, tuple[int, int, int]]:
+    symbols: dict[str, tuple[int, int, int]] = {}
+    for name, dimensions in profile.items():
+        value = inputs.get(name)
+        if not isinstance(value, torch.Tensor):
+            raise OptionError(
+                f"optimization_profiles names the input {name!r}; the program's tensor inputs are "
+                + ", ".join(key for key, item in inputs.items() if isinstance(item, torch.Tensor))
+            )
+        for dimension, given in dimensions.items():
+            wanted = _range(name, dimension, given)
+            symbol = _symbol(name, dimension, value, wanted)
+            if symbols.setdefault(symbol, wanted) != wanted:
+                raise OptionError(
+                    f"dimension {dimension} of input {name!r} is the same as one that the profile "
+                    f"gives the range {symbols[symbol]}; it cannot also be {wanted}"
+                )
+    return symbols
+
+
+def _symbol(name: str, dimension: int, value: torch.Tensor, wanted: tuple[int, int, int]) -> str:
+    where = f"dimension {dimension} of input {name!r}"
+    if dimension >= value.dim():
+        raise OptionError(f"optimization_profiles has {where}, which has {value.dim()} dimensions")
+    size = value.shape[dimension]
+    if not isinstance(size, torch.SymInt):
+        raise OptionError(f"{where} is always {size}; export it with a Dim to make it dynamic")
+    expression = size.node.expr
+    if not expression.is_Symbol:
+        raise OptionError(
+            f"{where} is computed from another ({expression}); give that one's range instead"
+        )
+    try:
+        low, _, high = shape_range(size)
+    except UnboundedDimension as error:
+        raise OptionError(f"{where}: {error}") from error
+    if wanted[0] < low or wanted[2] > high:
+        raise OptionError(
+            f"{where} has the range {wanted[0]}..{wanted[2]} in a profile, but was exported for "
+            f"{low}..{high}"
+        )
+    return str(expression)
+
+
+def _range(name: str, dimension: int, value: object) -> tuple[int, int, int]:
+    sizes = (value,) * 3 if type(value) is int else value
+    if (
+        not isinstance(sizes, Sequence)
+        or len(sizes) != 3
+        or not all(type(size) is int for size in sizes)
+        or not 0 < sizes[0] <= sizes[1] <= sizes[2]
+    ):
+        raise OptionError(
+            f"the range of dimension {dimension} of input {name!r} is {value!r}; expected a size, "
+            "or (smallest, best, largest)"
+        )
+    low, best, high = sizes
+    return low, best, high
+
+
+def _items(mapping: object, what: str) -> list[tuple[Any, Any]]:
+    if not isinstance(mapping, Mapping):
+        raise OptionError(f"{what} is {mapping!r}; expected a mapping")
+    return list(mapping.items())

@@ -1,0 +1,1 @@
+"""Operators that this package defines or recognises."""

@@ -1,0 +1,196 @@
+"""Quantize and dequantize operators: which of them are TensorRT's quantize layers.
+
+PT2E quantization leaves ``quantized_decomposed`` operators in a program, modelopt one that
+quantizes and dequantizes at once (:mod:`.fake_quantize`). TensorRT has layers for those whose
+scale is known when the engine is built; their zero point is 0, and any other one is a shift of the
+numbers around the layer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from trt_et.ops.fake_quantize import FAKE_QUANTIZE, FOREIGN_NAME
+
+__all__ = [
+    "FP8_CAPABILITY",
+    "QUANTIZED_DTYPES",
+    "constant_source",
+    "is_fake_quantize",
+    "is_fp8",
+    "is_quantization",
+    "is_quantize_layer",
+    "is_weight_cast",
+    "moves_numbers",
+    "named_arguments",
+    "quantization_refusal",
+    "scale_arguments",
+]
+
+aten = torch.ops.aten
+
+_NAMESPACE: Final = "quantized_decomposed"
+_LAYERS: Final = frozenset(
+    f"{_NAMESPACE}::{name}"
+    for name in (
+        "quantize_per_tensor",
+        "dequantize_per_tensor",
+        "quantize_per_channel",
+        "dequantize_per_channel",
+    )
+)
+_FAKE: Final = frozenset({FOREIGN_NAME, FAKE_QUANTIZE._schema.name})
+_FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
+_BITS: Final = ((8, 0), (8, 4))  # All of them, those of the exponent: int8, e4m3.
+_SCALES: Final = ("scales", "zero_points", "amax")
+_MOVES: Final = frozenset(
+    {
+        aten.alias.default,
+        aten.clone.default,
+        aten.detach.default,
+        aten.permute.default,
+        aten.reshape.default,
+        aten.t.default,
+        aten.transpose.int,
+        aten.unsqueeze.default,
+        aten.view.default,
+    }
+)
+
+FP8_CAPABILITY: Final = (8, 9)
+"""The least compute capability of GPUs that have 8-bit floats."""
+
+QUANTIZED_DTYPES: Final = frozenset({torch.int8})
+"""What TensorRT's quantize layers make of numbers; only they take and return it."""
+
+
+def is_quantization(target: object) -> bool:
+    """Whether an operator quantizes or dequantizes, or chooses how to."""
+    return isinstance(target, OpOverload) and (
+        target.namespace == _NAMESPACE or target._schema.name in _FAKE
+    )
+
+
+def is_quantize_layer(target: object) -> bool:
+    """Whether an operator can be one of TensorRT's quantize layers, whatever its arguments."""
+    return (
+        isinstance(target, OpOverload)
+        and target._schema.name in _LAYERS
+        and target._overloadname == "default"
+    )
+
+
+def is_fake_quantize(target: object) -> bool:
+    """Whether an operator quantizes and dequantizes at once."""
+    return isinstance(target, OpOverload) and target._schema.name in _FAKE
+
+
+def is_fp8(node: Node) -> bool:
+    """Whether a node quantizes to 8-bit floats."""
+    return is_fake_quantize(node.target) and named_arguments(node)["exponent_bits"] != 0
+
+
+def moves_numbers(node: Node) -> bool:
+    """Whether a node gives the numbers of its only tensor another shape or order, and no more."""
+    return node.target in _MOVES
+
+
+def is_weight_cast(node: Node) -> bool:
+    """Whether a node makes floats of int8 numbers, which TensorRT can do with constants.
+
+    Args:
+        node: Of a plain ATen graph.
+    """
+    if node.target is not aten._to_copy.default or not isinstance(node.args[0], Node):
+        return False
+    before, after = (n.meta.get("val") for n in (node.args[0], node))
+    return (
+        isinstance(before, torch.Tensor)
+        and isinstance(after, torch.Tensor)
+        and before.dtype in QUANTIZED_DTYPES
+        and after.dtype in _FLOATS
+    )
+
+
+def constant_source(value: object) -> Node | None:
+    """The node that the numbers of a value come from, unchanged; None where it is no node."""
+    while isinstance(value, Node) and moves_numbers(value):
+        value = value.args[0]
+    return value if isinstance(value, Node) else None
+
+
+def scale_arguments(node: Node) -> dict[str, object]:
+    """The arguments of a quantize operator that TensorRT must know when it builds, by name."""
+    given = named_arguments(node)
+    return {name: given[name] for name in _SCALES if isinstance(given.get(name), Node)}
+
+
+def named_arguments(node: Node) -> dict[str, Any]:
+    """The arguments of an operator call by the names in its schema, with defaults.
+
+    Args:
+        node: Calls an ``OpOverload`` (plain, without the Edge dialect's wrapper).
+    """
+    target = node.target
+    if not isinstance(target, OpOverload):
+        raise TypeError(f"{node.name} calls {target}, which is no operator")
+    found: dict[str, Any] = {}
+    for index, argument in enumerate(target._schema.arguments):
+        if argument.name in node.kwargs:
+            found[argument.name] = node.kwargs[argument.name]
+        elif index < len(node.args) and not argument.kwarg_only:
+            found[argument.name] = node.args[index]
+        else:
+            found[argument.name] = argument.default_value
+    return found
+
+
+def quantization_refusal(node: Node) -> str | None:
+    """Why TensorRT has no layer for a quantize or dequantize operator; None where it has one.
+
+    Args:
+        node: Of a plain ATen graph; :func:`is_quantization` holds for its target.
+    """
+    if is_fake_quantize(node.target):
+        return _fake_quantize_refusal(node)
+    if not is_quantize_layer(node.target):
+        return "its scale is computed at run time, or for parts of a channel; TensorRT's is fixed"
+    arguments = named_arguments(node)
+    if arguments["dtype"] not in QUANTIZED_DTYPES:
+        return f"TensorRT quantizes to int8, not to {arguments['dtype']}"
+    for name, source in scale_arguments(node).items():
+        if isinstance(source, Node) and source.op == "call_function":
+            return f"its {name} are computed at run time; TensorRT's are fixed"
+    value = arguments["input"].meta.get("val")
+    for tensor in (value, node.meta.get("val")):
+        if isinstance(tensor, torch.Tensor) and tensor.dtype not in (*_FLOATS, *QUANTIZED_DTYPES):
+            return f"TensorRT does not quantize {tensor.dtype} tensors"
+    return None
+
+
+def _fake_quantize_refusal(node: Node) -> str | None:
+    arguments = named_arguments(node)
+    bits = (arguments["num_bits"], arguments["exponent_bits"])
+    if bits not in _BITS:
+        return (
+            f"TensorRT quantizes to int8 and fp8 (e4m3), not to {bits[0]} bits of which {bits[1]} "
+            "are an exponent"
+        )
+    if arguments["unsigned"]:
+        return "TensorRT quantizes to numbers with a sign"
+    source = constant_source(arguments["amax"])
+    if source is None or source.op == "call_function":
+        return "its amax is computed at run time; TensorRT's scale is fixed"
+    x, amax = (arguments[name].meta.get("val") for name in ("input", "amax"))
+    if not isinstance(x, torch.Tensor) or x.dtype not in _FLOATS:
+        return f"TensorRT does not quantize {getattr(x, 'dtype', x)} tensors"
+    axes = [size for size in amax.shape if size != 1]
+    if len(axes) > 1 or amax.dim() > x.dim():
+        return "it has a scale for parts of a channel; TensorRT's is for a tensor or a channel"
+    if axes and bits[1]:
+        return "it has a scale for each channel; TensorRT's fp8 has one for the tensor"
+    return None

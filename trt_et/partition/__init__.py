@@ -1,0 +1,1 @@
+"""Which Edge nodes are delegated, how they are grouped, and why the others are not."""

@@ -1,0 +1,196 @@
+"""From supported nodes to partitions: convex, whole, and worth an engine."""
+
+from __future__ import annotations
+
+from executorch.exir.backend.utils import tag_constant_data
+from torch.export import ExportedProgram
+from torch.fx import Graph, Node
+
+from trt_et.graph.constants import constant_names
+from trt_et.graph.symbolic_shapes import size_symbols, tensor_symbols
+from trt_et.lowering.edge_to_aten import aten_target
+from trt_et.ops.quantize import is_quantization
+from trt_et.partition.convex_groups import connected, convex_groups
+from trt_et.partition.internal_sizes import inner_sizes, is_size, misplaced_sizes
+from trt_et.partition.operator_support import OperatorSupport, is_compute, must_be_delegated
+
+__all__ = ["group_nodes", "tag_constants"]
+
+
+def group_nodes(
+    program: ExportedProgram, support: OperatorSupport, min_block_size: int
+) -> list[list[Node]]:
+    """Convex groups of supported nodes of one graph, and their nodes, in program order.
+
+    Args:
+        program: Edge dialect; not changed.
+        support: What an engine can hold of one of its graphs; what is dropped here is refused
+            there, with the reason.
+        min_block_size: Smallest number of nodes worth an engine.
+    """
+    module = support.place.module
+    position = {node: index for index, node in enumerate(module.graph.nodes)}
+    if module is program.graph_module:
+        returned = _users_of_returned_weights(program)
+        support.refuse(returned, "it uses a weight that is also returned")
+    while True:
+        groups = _groups(module.graph, support)
+        # An engine reads sizes off its input tensors; what needs another one cannot be in it.
+        lost = [node for nodes in groups for node in _without_sizes(nodes)]
+        support.refuse(lost, "it needs a size that no tensor input of its partition has")
+        alone = [node for nodes in groups for node in _quantizing_alone(nodes, support)]
+        support.refuse(alone, "nothing that it quantizes or dequantizes for is in an engine")
+        known = set(alone)
+        idle = [node for nodes in groups for node in _islands(nodes) if node not in known]
+        support.refuse(idle, "alone it only rearranges or quantizes, no work for an engine")
+        apart = [node for nodes in groups for node in support.cut_off_from_weights(nodes)]
+        support.refuse(apart, "its weight, which TensorRT must know, is not in its engine alone")
+        lost += alone + idle + apart
+        if module is program.graph_module:
+            torn = _in_lists_of_several_groups(program, groups)
+            support.refuse(
+                torn, "a weight in its list of tensors is in another such list elsewhere"
+            )
+            lost += torn
+        if not lost:
+            break
+    worthy = [nodes for nodes in groups if _is_worth_an_engine(nodes, support, min_block_size)]
+    support.accept(node for nodes in worthy for node in nodes if is_size(node))
+    return sorted([*worthy, *support.prebuilt.values()], key=lambda nodes: position[nodes[0]])
+
+
+def _groups(graph: Graph, support: OperatorSupport) -> list[list[Node]]:
+    """Convex groups of supported nodes, and of the sizes that they compute themselves."""
+    sizes = inner_sizes(graph, support.is_supported)
+
+    def may_join(node: Node) -> bool:
+        return support.is_supported(node) or node in sizes
+
+    while True:
+        groups = convex_groups(graph, may_join)
+        misplaced = misplaced_sizes(groups)
+        if not misplaced:
+            return groups
+        sizes.difference_update(misplaced)
+
+
+def tag_constants(program: ExportedProgram) -> None:
+    """Give weights the tag of the partition that uses them; never a buffer that changes.
+
+    A weight that nothing uses goes with the first partition, whose engine leaves it out: otherwise
+    the program would carry it along.
+    """
+    tag_constant_data(program)
+    signature = program.graph_signature
+    mutated = set(signature.buffers_to_mutate.values())
+    tags = [n.meta["delegation_tag"] for n in program.graph.nodes if "delegation_tag" in n.meta]
+    inputs = set(signature.user_inputs)
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and not node.users and node.name not in inputs and tags:
+            node.meta["delegation_tag"] = tags[0]
+        _let_lists_keep_it(node)
+        # What counts as mutated has changed between releases of tag_constant_data.
+        if node.op == "placeholder" and signature.inputs_to_buffers.get(node.name) in mutated:
+            node.meta.pop("delegation_tag", None)
+
+
+def _users_of_returned_weights(program: ExportedProgram) -> list[Node]:
+    """The nodes that use a weight which the program returns as it is.
+
+    Such a weight cannot move into an engine, and ExecuTorch cannot hand one to a delegate on a
+    device (``_h2d_copy`` of a constant fails in ``to_executorch``).
+    """
+    constants = constant_names(program)
+    weights = [
+        node
+        for node in program.graph.nodes
+        if node.name in constants and any(user.op == "output" for user in node.users)
+    ]
+    return [user for node in weights for user in node.users if user.op == "call_function"]
+
+
+def _in_lists_of_several_groups(program: ExportedProgram, groups: list[list[Node]]) -> list[Node]:
+    """The nodes of groups that have a weight in a list which ExecuTorch cannot give a copy.
+
+    It copies a weight for each partition, but lists (``cat``, operands of control flow) keep the
+    original (``duplicate_constant_node``): all lists that hold a weight must be in one partition,
+    or all outside.
+    """
+    group_of = {node: index for index, nodes in enumerate(groups) for node in nodes}
+    inputs = set(program.graph_signature.user_inputs)
+    torn = []
+    for weight in program.graph.nodes:
+        if weight.op == "placeholder" and weight.name not in inputs:
+            users = [user for user in weight.users if _has_in_a_list(user, weight)]
+            if len({group_of.get(user) for user in users}) > 1:
+                torn += [user for user in users if user in group_of]
+    return torn
+
+
+def _let_lists_keep_it(weight: Node) -> None:
+    """Put the users that have a weight in a list before its other users.
+
+    ExecuTorch leaves the original to the first user, and gives a copy to each of the others.
+    """
+    for user in list(weight.users):
+        if not _has_in_a_list(user, weight):
+            weight.users[user] = weight.users.pop(user)
+
+
+def _has_in_a_list(user: Node, argument: Node) -> bool:
+    lists = [each for each in (*user.args, *user.kwargs.values()) if isinstance(each, list | tuple)]
+    return any(argument is element for each in lists for element in each)
+
+
+def _without_sizes(nodes: list[Node]) -> list[Node]:
+    """The nodes of a partition that take a size which none of its input tensors shows."""
+    inside = set(nodes)
+    outside = {source for node in nodes for source in node.all_input_nodes} - inside
+    shown = frozenset().union(*(tensor_symbols(source.meta.get("val")) for source in outside))
+    return [
+        node
+        for node in nodes
+        if not all(
+            source in inside or size_symbols(source.meta.get("val")) <= shown
+            for source in node.all_input_nodes
+        )
+    ]
+
+
+def _quantizing_alone(nodes: list[Node], support: OperatorSupport) -> list[Node]:
+    """The quantize and dequantize nodes that meet nothing else of their partition.
+
+    The weight of an operator that stays out, say: an engine would return it, in float.
+    """
+    inside = set(nodes)
+    return [
+        node
+        for node in nodes
+        if inside.isdisjoint(node.users)
+        and not must_be_delegated(node)
+        and (
+            support.is_cast_of_weight(node)
+            or (is_quantization(aten_target(node)) and inside.isdisjoint(node.all_input_nodes))
+        )
+    ]
+
+
+def _islands(nodes: list[Node]) -> list[Node]:
+    """The nodes whose part of a partition computes nothing."""
+    return [
+        node
+        for part in connected(nodes)
+        if not is_compute(part)
+        for node in part
+        if not is_size(node)
+    ]
+
+
+def _is_worth_an_engine(nodes: list[Node], support: OperatorSupport, min_block_size: int) -> bool:
+    if any(must_be_delegated(node) for node in nodes):
+        return True
+    tensors = [node for node in nodes if not is_size(node)]
+    if len(tensors) < min_block_size:
+        support.refuse(tensors, f"its partition is smaller than min_block_size={min_block_size}")
+        return False
+    return True

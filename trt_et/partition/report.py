@@ -1,0 +1,168 @@
+"""What was decided about a program, in words and numbers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from trt_et.graph.subgraphs import Place
+from trt_et.graph.symbolic_shapes import shape_range
+from trt_et.lowering.edge_to_aten import qualified_name
+from trt_et.partition.operator_support import COMPUTES_A_SIZE, OperatorSupport
+
+__all__ = ["BoundaryTensor", "Partition", "PartitionReport", "describe_partition", "make_report"]
+
+_log = logging.getLogger("trt_et.partitioner")
+
+
+@dataclass(frozen=True)
+class BoundaryTensor:
+    """A tensor that enters or leaves a partition.
+
+    Attributes:
+        name: The node that produces it.
+        dtype: Such as ``torch.float32``.
+        shape: Its largest shape.
+        nbytes: Bytes of that shape.
+    """
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One part of a program that becomes one engine.
+
+    Attributes:
+        index: Its number, counted in program order.
+        name: ``tensorrt_<index>``, and in a branch also which: ``tensorrt_1_cond_true``.
+        operators: The operators that it holds, in program order.
+        nodes: Their nodes' names; in a branch behind its path: ``cond/true/aten_relu_default``.
+        inputs: The tensors that enter it. Weights are part of it, but not in a branch, where they
+            are arguments like any other.
+        outputs: The tensors that leave it.
+        constant_bytes: Bytes of its weights.
+        place: The branch or body that it is in, such as ``cond/true`` or ``map_impl/body``; empty
+            in the program's own graph.
+    """
+
+    index: int
+    name: str
+    operators: tuple[str, ...]
+    nodes: tuple[str, ...]
+    inputs: tuple[BoundaryTensor, ...]
+    outputs: tuple[BoundaryTensor, ...]
+    constant_bytes: int
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class PartitionReport:
+    """What a partitioner decided about a program.
+
+    Attributes:
+        partitions: The engines to be.
+        left_out: For every other operator call: node name (in a branch behind its path), operator,
+            and the reason.
+    """
+
+    partitions: tuple[Partition, ...]
+    left_out: tuple[tuple[str, str, str], ...]
+
+    @property
+    def tensors_left_out(self) -> tuple[tuple[str, str, str], ...]:
+        """Of what is left out, all that computes more than a dynamic size, which no engine does."""
+        return tuple(entry for entry in self.left_out if entry[2] != COMPUTES_A_SIZE)
+
+    def __str__(self) -> str:
+        lines = []
+        for part in self.partitions:
+            entering = sum(tensor.nbytes for tensor in part.inputs)
+            leaving = sum(tensor.nbytes for tensor in part.outputs)
+            lines.append(
+                f"{part.name}: {len(part.operators)} operators, {part.constant_bytes:,} bytes of "
+                f"weights; {len(part.inputs)} inputs ({entering:,} bytes), "
+                f"{len(part.outputs)} outputs ({leaving:,} bytes)"
+            )
+        lines.extend(f"left out: {name} ({op}): {why}" for name, op, why in self.left_out)
+        return "\n".join(lines)
+
+
+def describe_partition(
+    program: ExportedProgram, place: Place, index: int, nodes: list[Node]
+) -> Partition:
+    """The facts of one group of nodes of one graph of a program."""
+    inside = set(nodes)
+    sources = dict.fromkeys(s for node in nodes for s in node.all_input_nodes if s not in inside)
+    # A branch's placeholders are called like the weights that they are given.
+    constants = set() if place.path else _constants(program)
+    return Partition(
+        index=index,
+        name="_".join(["tensorrt", str(index), *filter(None, place.path.split("/"))]),
+        operators=tuple(qualified_name(node) for node in nodes),
+        nodes=tuple(place.name_of(node) for node in nodes),
+        inputs=tuple(t for s in sources if s.name not in constants for t in _tensors(s)),
+        outputs=tuple(
+            t for node in nodes if any(u not in inside for u in node.users) for t in _tensors(node)
+        ),
+        constant_bytes=sum(t.nbytes for s in sources if s.name in constants for t in _tensors(s)),
+        place=place.path,
+    )
+
+
+def make_report(
+    partitions: list[Partition], supports: Iterable[OperatorSupport]
+) -> PartitionReport:
+    """Sum up, and log: a summary (INFO), each reason (DEBUG), a warning if nothing is claimed."""
+    left_out = tuple(
+        (support.place.name_of(node), qualified_name(node), support.reasons[node])
+        for support in supports
+        for node in support.place.graph.nodes
+        if node in support.reasons
+    )
+    report = PartitionReport(tuple(partitions), left_out)
+    for name, operator, reason in left_out:
+        _log.debug("%s (%s) stays out: %s", name, operator, reason)
+    if partitions:
+        _log.info(
+            "%d partition(s) for TensorRT with %d operators; %d stay out",
+            len(partitions),
+            sum(len(partition.operators) for partition in partitions),
+            len(left_out),
+        )
+    else:
+        reasons = dict.fromkeys(f"{op}: {why}" for _, op, why in left_out)
+        _log.warning(
+            "nothing in this program goes to TensorRT, and the .pte will hold no engine. %s",
+            "; ".join(list(reasons)[:5]) or "The program calls no operator",
+        )
+    return report
+
+
+def _constants(program: ExportedProgram) -> set[str]:
+    signature = program.graph_signature
+    mutated = set(signature.buffers_to_mutate.values())
+    buffers = {n for n, target in signature.inputs_to_buffers.items() if target not in mutated}
+    return buffers | {
+        *signature.inputs_to_parameters,
+        *signature.inputs_to_lifted_tensor_constants,
+    }
+
+
+def _tensors(node: Node) -> list[BoundaryTensor]:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return []
+    shape = tuple(shape_range(size)[2] for size in value.shape)
+    count = 1
+    for size in shape:
+        count *= size
+    return [BoundaryTensor(node.name, value.dtype, shape, count * value.element_size())]

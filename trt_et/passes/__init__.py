@@ -1,0 +1,1 @@
+"""Passes from exported program to exported program, run before partitioning."""

@@ -1,0 +1,257 @@
+"""Engines that a program holds already: those of Torch-TensorRT's ``execute_engine`` nodes.
+
+A program that Torch-TensorRT compiled calls its engines as objects, or, where it was compiled for
+another machine, carries them as text. Neither gets through ExecuTorch's passes;
+:func:`take_engines` makes each one a call of ``trt_et::prebuilt_engine``, whose engine is a
+constant tensor of bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, InputSpec
+from torch.fx import Graph, GraphModule, Node
+
+from trt_et.errors import PartitionError
+from trt_et.graph.constants import add_constant
+
+__all__ = ["PREBUILT_NAME", "PrebuiltEngine", "is_prebuilt", "take_engines"]
+
+_CALLS: Final = ("tensorrt::execute_engine", "tensorrt::no_op_placeholder_for_execute_engine")
+# Places in Torch-TensorRT's list of what it serializes of an engine.
+_DEVICE, _ENGINE, _INPUTS, _OUTPUTS, _HARDWARE, _METADATA, _PLATFORM, _ALLOCATOR = range(2, 10)
+_DELIMITER: Final = "%"
+_TARGET: Final = "_trt_et_engine_{}"
+
+
+def _results(
+    inputs: list[torch.Tensor], engine: torch.Tensor, info: str, outputs: str
+) -> list[torch.Tensor]:
+    return [
+        torch.empty(shape, dtype=getattr(torch, name), device="meta")
+        for name, shape in json.loads(outputs)
+    ]
+
+
+def _not_here(*_: object) -> list[torch.Tensor]:
+    raise NotImplementedError("an engine runs in its delegate; lower the program first")
+
+
+# ``torch.library.custom_op`` and ``register_fake`` look for their caller's source, which takes a
+# tenth of a second of every import.
+torch.library.define(
+    "trt_et::prebuilt_engine", "(Tensor[] inputs, Tensor engine, str info, str outputs) -> Tensor[]"
+)
+torch.library.impl("trt_et::prebuilt_engine", "Meta", _results)
+torch.library.impl("trt_et::prebuilt_engine", "CPU", _not_here)
+_OPERATOR: Final[OpOverload] = torch.ops.trt_et.prebuilt_engine.default
+PREBUILT_NAME: Final = "trt_et::prebuilt_engine.default"
+
+
+def is_prebuilt(target: object) -> bool:
+    """Whether an operator is an engine that the program holds."""
+    return target is _OPERATOR
+
+
+@dataclass(frozen=True)
+class PrebuiltEngine:
+    """What Torch-TensorRT says of an engine.
+
+    Attributes:
+        device_id: Index of the GPU that it is for; None where that is not readable.
+        inputs: The names of its inputs, in the order of the call's tensors.
+        outputs: The names of its outputs, in the order of the call's results.
+        hardware_compatible: Whether it runs on other GPUs than the one that it was built on.
+        serialized_metadata: Torch-TensorRT's own.
+        target_platform: Such as ``linux_x86_64``.
+    """
+
+    device_id: int | None
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    hardware_compatible: bool
+    serialized_metadata: str
+    target_platform: str
+
+    def to_text(self) -> str:
+        """The ``info`` argument of the operator."""
+        return json.dumps(vars(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> PrebuiltEngine:
+        """What :meth:`to_text` wrote."""
+        fields = json.loads(text)
+        return cls(**fields | {k: tuple(fields[k]) for k in ("inputs", "outputs")})
+
+
+def take_engines(program: ExportedProgram) -> ExportedProgram:
+    """The program with its engines as constants; itself where it has none.
+
+    Args:
+        program: As ``torch.export`` or Torch-TensorRT returns it; not changed.
+
+    Raises:
+        PartitionError: An engine cannot be taken; names the node.
+    """
+    calls = [node.name for node in program.graph.nodes if _calls_engine(node)]
+    if not calls:
+        return program
+    graph = Graph()
+    copied: dict[Node, Node] = {}
+    for node in program.graph.nodes:
+        copied[node] = graph.node_copy(node, lambda n: copied[n])
+        copied[node].name = node.name
+    specs = list(program.graph_signature.input_specs)
+    constants = dict(program.constants)
+    for index, name in enumerate(calls):
+        node = next(n for n in graph.nodes if n.name == name)
+        fields = _serialized(program, node)
+        info, engine = _read(node.name, fields)
+        target = _TARGET.format(index)
+        constants[target] = engine
+        _replace(graph, node, add_constant(graph, specs, target, engine), info)
+    dropped = _drop_objects(graph, specs)
+    signature = _with_inputs(
+        program.graph_signature, [spec for spec in specs if spec.arg.name not in dropped]
+    )
+    kept = {spec.target for spec in signature.input_specs}
+    constants = {k: v for k, v in constants.items() if k in kept or isinstance(v, torch.Tensor)}
+    graph.lint()
+    return program._update(GraphModule(program.graph_module, graph), signature, constants=constants)
+
+
+def _calls_engine(node: Node) -> bool:
+    return isinstance(node.target, OpOverload) and node.target._schema.name in _CALLS
+
+
+def _serialized(program: ExportedProgram, node: Node) -> list[Any]:
+    """Torch-TensorRT's list, from the node's arguments or from its engine object."""
+    given = list(node.args[1:])
+    if len(given) > 1:
+        engine = given[_ENGINE] if len(given) > _ENGINE else None
+        if isinstance(engine, Node):
+            given[_ENGINE] = _value(program, engine)
+        return given
+    engine = _value(program, given[0]) if given and isinstance(given[0], Node) else None
+    fields = getattr(engine, "serialized_info", None)
+    if fields is None and engine is not None and hasattr(engine, "__getstate__"):
+        state = engine.__getstate__()
+        fields = state[0] if isinstance(state, tuple) else state
+    if not isinstance(fields, Sequence) or isinstance(fields, str):
+        raise PartitionError(
+            f"node {node.name}: its engine is a {type(engine).__name__}, which does not say what "
+            "it holds; save and load the program with the Torch-TensorRT that compiled it"
+        )
+    return list(fields)
+
+
+def _value(program: ExportedProgram, node: Node) -> Any:  # noqa: ANN401
+    if node.op == "get_attr":
+        return getattr(program.graph_module, str(node.target), None)
+    for spec in program.graph_signature.input_specs:
+        if spec.arg.name == node.name:
+            values = {**program.state_dict, **program.constants}
+            return values.get(str(spec.target), values.get(node.name))
+    return None
+
+
+def _read(name: str, fields: list[Any]) -> tuple[PrebuiltEngine, torch.Tensor]:
+    if len(fields) <= _PLATFORM:
+        raise PartitionError(
+            f"node {name}: its engine's description has {len(fields)} fields; expected at least "
+            f"{_PLATFORM + 1}. Compile the program again with a current Torch-TensorRT"
+        )
+    if len(fields) > _ALLOCATOR and str(fields[_ALLOCATOR]) == "1":
+        raise PartitionError(
+            f"node {name}: the shapes of its engine's outputs depend on data, which an ExecuTorch "
+            "delegate cannot return"
+        )
+    texts = {index: str(fields[index]) for index in range(len(fields)) if index != _ENGINE}
+    device = texts[_DEVICE].split(_DELIMITER)[0]
+    info = PrebuiltEngine(
+        int(device) if device.isdecimal() else None,
+        _names(texts[_INPUTS]),
+        _names(texts[_OUTPUTS]),
+        texts[_HARDWARE] == "1",
+        texts[_METADATA],
+        texts[_PLATFORM],
+    )
+    return info, _bytes(name, fields[_ENGINE])
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(_DELIMITER) if name)
+
+
+def _bytes(name: str, engine: object) -> torch.Tensor:
+    if isinstance(engine, str):
+        try:
+            engine = base64.b64decode(engine, validate=True)
+        except binascii.Error as error:
+            raise PartitionError(f"node {name}: its engine is no base64 text: {error}") from error
+    if isinstance(engine, bytes | bytearray):
+        engine = torch.frombuffer(bytearray(engine), dtype=torch.uint8) if engine else None
+    if not isinstance(engine, torch.Tensor) or engine.dtype is not torch.uint8:
+        raise PartitionError(
+            f"node {name}: it has no engine; expected bytes, found {type(engine).__name__}"
+        )
+    return engine.contiguous()
+
+
+def _replace(graph: Graph, node: Node, engine: Node, info: PrebuiltEngine) -> None:
+    tensors: Any = node.args[0]
+    value = node.meta.get("val")
+    results = list(value) if isinstance(value, list | tuple) else [value]
+    for what, names, found in (
+        ("inputs", info.inputs, len(tensors)),
+        ("outputs", info.outputs, len(results)),
+    ):
+        if len(names) != found:
+            raise PartitionError(
+                f"node {node.name}: its engine has {len(names)} {what} ({', '.join(names)}); the "
+                f"program has {found}"
+            )
+    shapes = []
+    for result in results:
+        if not isinstance(result, torch.Tensor) or not all(type(n) is int for n in result.shape):
+            raise PartitionError(
+                f"node {node.name}: an output of its engine has a dynamic shape; only engines of "
+                "static shapes are taken. Lower the plain exported program instead"
+            )
+        shapes.append([str(result.dtype).removeprefix("torch."), list(result.shape)])
+    with graph.inserting_before(node):
+        new = graph.call_function(
+            _OPERATOR, (list(tensors), engine, info.to_text(), json.dumps(shapes))
+        )
+    new.meta = {**node.meta, "val": results}
+    node.replace_all_uses_with(new)
+    for user in new.users:
+        # Torch-TensorRT's exporter gives the only result of an engine as a list.
+        if user.target is operator.getitem:
+            user.meta["val"] = results[int(user.args[1])]  # type: ignore[arg-type]
+    graph.erase_node(node)
+
+
+def _drop_objects(graph: Graph, specs: list[InputSpec]) -> set[str]:
+    """Erase what nothing uses any more: the objects and texts that engines came from."""
+    objects = {spec.arg.name for spec in specs if spec.kind is InputKind.CUSTOM_OBJ}
+    dropped = set()
+    for node in list(graph.nodes):
+        if not node.users and (node.op == "get_attr" or node.name in objects):
+            dropped.add(node.name)
+            graph.erase_node(node)
+    return dropped
+
+
+def _with_inputs(signature: Any, specs: list[InputSpec]) -> Any:  # noqa: ANN401
+    return type(signature)(input_specs=specs, output_specs=list(signature.output_specs))

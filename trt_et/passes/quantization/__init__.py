@@ -1,0 +1,1 @@
+"""Passes for what quantization tools leave in exported programs."""

@@ -1,0 +1,276 @@
+"""What other tools quantize with, where neither an engine nor ExecuTorch's kernels have it.
+
+modelopt and torchao leave operators in programs that ExecuTorch cannot even finish a program with
+("Missing out variants"), and tensors of 8-bit floats, which it has no kernels for. Those that a
+TensorRT engine takes stay. The others are taken apart before the program is lowered, into float
+arithmetic with the same results, which an engine or the CPU computes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import torch
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ExportGraphSignature, OutputSpec
+from torch.fx import Graph, Node, map_arg
+
+from trt_et.builders import BuildOptions
+from trt_et.graph.constants import add_constant, constant_values
+from trt_et.graph.inlining import inline
+from trt_et.graph.subgraphs import Place, copied_module, places
+from trt_et.ops.fake_quantize import FOREIGN_NAME, fake_quantize
+from trt_et.ops.quantize import FP8_CAPABILITY, constant_source, is_fp8, named_arguments
+from trt_et.partition.excluded_ops import Exclusions
+from trt_et.partition.operator_support import OperatorSupport
+from trt_et.passes.quantization.pt2e_fp8_to_float import compute_in_floats, quantizes_to_fp8
+from trt_et.passes.quantization.widen_dynamic_int8 import INT_MM, widen_quantized
+
+__all__ = ["take_quantizers"]
+
+aten = torch.ops.aten
+_log = logging.getLogger(__name__)
+
+_Weights = Mapping[str, torch.Tensor]  # By placeholder name.
+_FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
+_FP8: Final = (torch.float8_e4m3fn, torch.float8_e5m2)
+_ROUNDS: Final = "PT2E rounds to whole numbers before it makes fp8 of them, TensorRT does not"
+_TARGET: Final = "_trt_et_float_weight_{}"
+
+
+def take_quantizers(
+    program: ExportedProgram, exclusions: Exclusions, options: BuildOptions
+) -> ExportedProgram:
+    """The program without what nobody can run; itself where it has nothing of it.
+
+    Args:
+        program: As ``torch.export`` returns it; not changed.
+        exclusions: What the caller keeps out of engines.
+        options: Of the engines; older GPUs among their targets have no 8-bit floats.
+    """
+    everywhere = [node for place in places(program.graph_module) for node in place.graph.nodes]
+    if not any(_is_foreign(node) for node in everywhere):
+        return program
+    rewriting = _Rewriting(program, exclusions, options)
+    return rewriting.result()
+
+
+class _Rewriting:
+    """One program that is being rewritten."""
+
+    def __init__(
+        self, program: ExportedProgram, exclusions: Exclusions, options: BuildOptions
+    ) -> None:
+        self._program = program
+        self._exclusions = exclusions
+        self._capability = _lowest(options.compute_capabilities)
+        self._module = copied_module(program.graph_module)
+        self._specs = list(program.graph_signature.input_specs)
+        self._weights = constant_values(program)
+        self._new: dict[str, torch.Tensor] = {}
+        self._computed: Counter[str] = Counter()
+
+    def result(self) -> ExportedProgram:
+        """The program."""
+        for place in places(self._module):
+            self._rewrite(place)
+        for reason, count in self._computed.items():
+            _log.warning("%d quantize operators are computed in floats: %s", count, reason)
+        signature = ExportGraphSignature(input_specs=self._specs, output_specs=self._outputs())
+        constants = {**self._program.constants, **self._new}
+        return self._program._update(self._module, signature, constants=constants)
+
+    def _outputs(self) -> list[OutputSpec]:
+        """Those of the signature, which knows nodes by name, with the names of what is new."""
+        results = self._module.graph.output_node().args[0]
+        return [
+            replace(spec, arg=replace(spec.arg, name=node.name)) if isinstance(node, Node) else spec
+            for spec, node in zip(
+                self._program.graph_signature.output_specs,
+                results,  # type: ignore[arg-type]
+                strict=True,
+            )
+        ]
+
+    def _rewrite(self, place: Place) -> None:
+        weights: _Weights = {} if place.path else self._weights
+        known = _computable(place.graph, weights)
+        fakes = [node for node in place.graph.nodes if _is_fake(node)]
+        for node, reason in self._reasons(place, fakes, weights).items():
+            if named_arguments(node)["exponent_bits"] not in (0, 4):
+                continue  # Who lowers the program gets the reason from the report.
+            self._computed[reason] += 1
+            if node in known:
+                self._fold(node)
+            else:
+                inline(place.module, node, fake_quantize)
+        pairs = compute_in_floats(place.module)
+        if pairs:
+            self._computed[_ROUNDS] += pairs
+        if any(map(_has_rule, place.graph.nodes)):
+            widen_quantized(place.graph, known)
+        for node in list(place.graph.nodes):
+            if _is_fake(node):
+                _reach_the_weight(node)
+            elif node in known and (_dequantizes_fp8(node) or _adds_up_int8(node)):
+                self._fold(node)
+            elif _has_rule(node):
+                inline(place.module, node, _RULES[node.target._schema.name])
+        place.graph.lint()
+        place.module.recompile()
+
+    def _reasons(self, place: Place, fakes: list[Node], weights: _Weights) -> dict[Node, str]:
+        """Why operators that quantize and dequantize at once cannot be an engine's."""
+        operators = {n.target for n in fakes if isinstance(n.target, OpOverload)}
+        support = OperatorSupport(
+            place,
+            lambda _: None,
+            self._exclusions,
+            operators,
+            constants=weights,
+        )
+        reasons = {node: support.reasons[node] for node in fakes if node in support.reasons}
+        for node in fakes:
+            if is_fp8(node) and self._capability < FP8_CAPABILITY:
+                major, minor = self._capability
+                reasons[node] = (
+                    f"fp8 needs compute capability 8.9, and {major}.{minor} is among the targets"
+                )
+            elif self._is_for_the_cpu(place, node):
+                reasons.setdefault(node, "what they quantize for is excluded by the caller")
+        return reasons
+
+    def _is_for_the_cpu(self, place: Place, node: Node) -> bool:
+        return any(
+            isinstance(user.target, OpOverload)
+            and self._exclusions.reason(user, user.target, place.name_of(user)) is not None
+            for user in node.users
+        )
+
+    def _fold(self, node: Node) -> None:
+        target = _TARGET.format(len(self._new))
+        self._new[target] = _value(node, self._weights).detach().contiguous()
+        constant = add_constant(self._module.graph, self._specs, target, self._new[target])
+        node.replace_all_uses_with(constant)
+        _erase(node)
+
+
+def _lowest(capabilities: tuple[str, ...]) -> tuple[int, int]:
+    known = [tuple(int(part) for part in text.split(".")) for text in capabilities]
+    return min(((major, minor) for major, minor in known), default=FP8_CAPABILITY)
+
+
+def _is_fake(node: Node) -> bool:
+    return isinstance(node.target, OpOverload) and node.target._schema.name == FOREIGN_NAME
+
+
+def _is_foreign(node: Node) -> bool:
+    return _is_fake(node) or _has_rule(node) or _dequantizes_fp8(node) or quantizes_to_fp8(node)
+
+
+def _has_rule(node: Node) -> bool:
+    return isinstance(node.target, OpOverload) and node.target._schema.name in _RULES
+
+
+def _dequantizes_fp8(node: Node) -> bool:
+    """Whether a node makes floats of 8-bit ones."""
+    value = node.meta.get("val")
+    return (
+        node.op == "call_function"
+        and isinstance(value, torch.Tensor)
+        and value.dtype in _FLOATS
+        and any(_is_8bit_float(source) for source in node.all_input_nodes)
+    )
+
+
+def _adds_up_int8(node: Node) -> bool:
+    """Whether a node makes wide sums of int8 numbers, which TensorRT does not compute with."""
+    value = node.meta.get("val")
+    return (
+        node.target is aten.sum.dim_IntList
+        and isinstance(value, torch.Tensor)
+        and node.all_input_nodes[0].meta["val"].dtype is torch.int8
+    )
+
+
+def _is_8bit_float(node: Node) -> bool:
+    return getattr(node.meta.get("val"), "dtype", None) in _FP8
+
+
+def _computable(graph: Graph, weights: _Weights) -> set[Node]:
+    """The nodes whose values nothing but weights decides."""
+    found: set[Node] = set()
+    for node in graph.nodes:
+        sources = node.all_input_nodes
+        if node.op == "placeholder":
+            is_known = node.name in weights
+        else:
+            is_known = node.op == "call_function" and bool(sources) and found.issuperset(sources)
+        if is_known:
+            found.add(node)
+    return found
+
+
+def _value(node: Node, weights: _Weights) -> Any:  # noqa: ANN401
+    if node.op == "placeholder":
+        return weights[node.name]
+    args, kwargs = map_arg((node.args, dict(node.kwargs)), lambda n: _value(n, weights))
+    function: Any = fake_quantize if _is_fake(node) else node.target
+    with torch.no_grad():
+        return function(*args, **kwargs)
+
+
+def _reach_the_weight(node: Node) -> None:
+    """Let a node take its amax itself, not what ``detach`` makes of it."""
+    amax = named_arguments(node)["amax"]
+    source = constant_source(amax)
+    if source is not None and source is not amax and _same_shape(source, amax):
+        node.replace_input_with(amax, source)
+        _erase(amax)
+
+
+def _same_shape(first: Node, second: Node) -> bool:
+    return bool(first.meta["val"].shape == second.meta["val"].shape)
+
+
+def _erase(node: Node) -> None:
+    """Erase a node that nothing uses, and all that is only there for it."""
+    users = list(node.users)
+    if node.op != "call_function" or not all(map(_asserts, users)):
+        return
+    for user in users:
+        user.graph.erase_node(user)
+    sources = node.all_input_nodes
+    node.graph.erase_node(node)
+    for source in sources:
+        _erase(source)
+
+
+def _asserts(node: Node) -> bool:
+    return node.target is aten._assert_tensor_metadata.default
+
+
+def _int_mm(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    # Exact up to 2**24, a sum of a thousand products; behind it, as exact as floats are.
+    return torch.mm(first.to(torch.float32), second.to(torch.float32)).to(torch.int32)
+
+
+def _decomposed(name: str) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return getattr(torch.ops.torchao, name).default.decompose(*args, **kwargs)
+
+    return call
+
+
+def _rules() -> Iterator[tuple[str, Callable[..., Any]]]:
+    yield INT_MM._schema.name, _int_mm
+    for name in ("choose_qparams_affine", "quantize_affine", "dequantize_affine"):
+        yield f"torchao::{name}", _decomposed(name)
+
+
+_RULES: Final[dict[str, Callable[..., Any]]] = dict(_rules())

@@ -1,0 +1,133 @@
+"""Operators that give lists of tensors, as slices, where sizes are dynamic.
+
+ExecuTorch 1.5's check of Edge programs takes the length of such an operator's first result
+(``EdgeOpArgValidator`` in ``exir/verification/arg_validator.py``). That makes a number of a dynamic
+size: a program for any batch becomes, without a word, one for the batch of the example.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from torch._ops import OpOverload
+from torch.export import ExportedProgram, default_decompositions
+from torch.fx import GraphModule, Node
+
+from trt_et.graph.subgraphs import copied_module, places
+
+__all__ = ["slice_what_is_split", "warn_of_lost_sizes"]
+
+_log = logging.getLogger(__name__)
+
+aten = torch.ops.aten
+
+_SPLITS: Final[tuple[OpOverload, ...]] = (
+    aten.chunk.default,
+    aten.split.Tensor,
+    aten.split_with_sizes.default,
+    aten.tensor_split.sections,
+    aten.tensor_split.indices,
+    aten.unsafe_chunk.default,
+    aten.unsafe_split.Tensor,
+    aten.unsafe_split_with_sizes.default,
+)
+# Their decompositions split.
+_RECURRENT: Final[tuple[OpOverload, ...]] = (
+    *(aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input),
+    *(aten.lstm_cell.default, aten.gru_cell.default),
+)
+
+
+def slice_what_is_split(program: ExportedProgram) -> ExportedProgram:
+    """The program with slices for splits whose results have a dynamic first size.
+
+    Args:
+        program: As ``torch.export`` returns it; not changed.
+
+    Returns:
+        Another; the same one where nothing is dynamic, or nothing split.
+    """
+    if not program.range_constraints:
+        return program
+    recurrent = {node.target for node in _calls(program.graph_module) if _is_recurrent(node)}
+    if recurrent:
+        known = default_decompositions()
+        program = program.run_decompositions(
+            {op: known[op] for op in _RECURRENT if op in recurrent}
+        )
+    if not any(_is_dynamic_list(node) for node in _calls(program.graph_module)):
+        return program
+    module = copied_module(program.graph_module)
+    for node in _calls(module):
+        if _is_dynamic_list(node):
+            _slice(node)
+            node.graph.erase_node(node)
+    for place in places(module):
+        place.module.recompile()
+    return program._update(module, program.graph_signature)
+
+
+def warn_of_lost_sizes(program: ExportedProgram) -> None:
+    """Warn where ExecuTorch has made a number of a dynamic size already.
+
+    Args:
+        program: Of the Edge dialect.
+    """
+    lost = sorted({int(size) for size in program.range_constraints if size.is_number})
+    if lost:
+        _log.warning(
+            "ExecuTorch has made the number %s of a dynamic size, because an operator gives a list "
+            "of tensors; other sizes will not run. Lower with to_edge_transform_and_lower(..., "
+            "partitioner=[TensorRTPartitioner()]), on a program that was not lowered before",
+            ", ".join(map(str, lost)),
+        )
+
+
+def _calls(module: GraphModule) -> list[Node]:
+    return [
+        node for place in places(module) for node in place.graph.nodes if node.op == "call_function"
+    ]
+
+
+def _is_recurrent(node: Node) -> bool:
+    values = node.meta.get("val")
+    return node.target in _RECURRENT and any(
+        isinstance(size, torch.SymInt)
+        for value in (values if isinstance(values, Sequence) else [values])
+        if isinstance(value, torch.Tensor)
+        for size in value.shape
+    )
+
+
+def _is_dynamic_list(node: Node) -> bool:
+    if node.target not in _SPLITS and node.target is not aten.unbind.int:
+        return False
+    parts = node.meta["val"]
+    if not parts or parts[0].dim() == 0 or not isinstance(parts[0].shape[0], torch.SymInt):
+        return False
+    dim = _dim(node)
+    return node.target is aten.unbind.int or all(isinstance(p.shape[dim], int) for p in parts)
+
+
+def _dim(node: Node) -> int:
+    place = 1 if node.target is aten.unbind.int else 2
+    dim: Any = node.args[place] if len(node.args) > place else node.kwargs.get("dim", 0)
+    source: Any = node.args[0]
+    return int(dim) % int(source.meta["val"].dim())
+
+
+def _slice(node: Node) -> None:
+    """Make each pick from a list a slice of what was split, by the same name."""
+    dim, source, parts = _dim(node), node.args[0], node.meta["val"]
+    for pick in list(node.users):
+        index: Any = pick.args[1]
+        index %= len(parts)
+        if node.target is aten.unbind.int:
+            pick.target, pick.args = aten.select.int, (source, dim, index)
+        else:
+            start = sum(int(part.shape[dim]) for part in parts[:index])
+            end = start + int(parts[index].shape[dim])
+            pick.target, pick.args = aten.slice.Tensor, (source, dim, start, end)

@@ -1,0 +1,202 @@
+// The metadata document of a blob: strict JSON with checked types, ranges and cross-references.
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "blob.h"
+#include "common/dtype.h"
+#include "strict_json.h"
+
+namespace trt_et {
+namespace {
+
+constexpr int64_t kMaxDeviceId = 127;  // ExecuTorch keeps a device index in an int8.
+
+bool is_permutation(const Dims& order, size_t rank) {
+  if (order.size() != rank) return false;
+  uint32_t seen = 0;
+  for (const int64_t dim : order) {
+    if (dim < 0 || static_cast<size_t>(dim) >= rank) return false;
+    seen |= 1u << dim;
+  }
+  return seen == (1u << rank) - 1;
+}
+
+void check_ranges(const Binding& binding, bool all_given, JsonReader& reader) {
+  const bool any =
+      !binding.min_shape.empty() || !binding.opt_shape.empty() || !binding.max_shape.empty();
+  const bool dynamic = binding.is_dynamic();
+  if (any != dynamic || (dynamic && !all_given)) {
+    reader.refuse("needs min_shape, opt_shape and max_shape exactly where its shape has a -1");
+    return;
+  }
+  const size_t rank = binding.shape.size();
+  if (dynamic) {
+    bool possible = binding.min_shape.size() == rank && binding.opt_shape.size() == rank &&
+                    binding.max_shape.size() == rank;
+    for (size_t i = 0; possible && i < rank; ++i) {
+      const int64_t low = binding.min_shape[i], high = binding.max_shape[i];
+      possible = low <= binding.opt_shape[i] && binding.opt_shape[i] <= high &&
+                 (binding.shape[i] == -1 || (binding.shape[i] == low && low == high));
+    }
+    if (!possible) reader.refuse("has an impossible shape range");
+  }
+  if (binding.dim_order && !is_permutation(*binding.dim_order, rank)) {
+    reader.refuse("has a dim_order of another rank");
+  }
+}
+
+Status read_binding(const Json& entry, size_t index, Binding* binding) {
+  JsonReader reader(entry, "binding " + std::to_string(index));
+  reader.text("name", &binding->name, /*required=*/true);
+  reader.text("dtype", &binding->dtype);
+  if (!binding->dtype.empty() && !dtype_from_name(binding->dtype)) {
+    reader.refuse("has the unknown dtype " + binding->dtype.substr(0, 40));
+  }
+  reader.dims("shape", -1, &binding->shape);
+  reader.boolean("is_input", &binding->is_input, /*required=*/true);
+  bool all = reader.dims("min_shape", 0, &binding->min_shape);
+  all = reader.dims("opt_shape", 0, &binding->opt_shape) && all;
+  all = reader.dims("max_shape", 0, &binding->max_shape) && all;
+  Dims order;
+  if (reader.dims("dim_order", 0, &order)) binding->dim_order = std::move(order);
+  if (reader.status().ok()) check_ranges(*binding, all, reader);
+  return reader.status();
+}
+
+Status read_bindings(const Json& entries, Metadata* metadata) {
+  metadata->bindings.resize(entries.size());
+  std::unordered_set<std::string> names;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    TRT_ET_TRY(read_binding(entries[i], i, &metadata->bindings[i]));
+    if (!names.insert(metadata->bindings[i].name).second) {
+      return fail(Error::InvalidProgram, "two bindings of the engine have the name '%.60s'",
+                  metadata->bindings[i].name.c_str());
+    }
+  }
+  return {};
+}
+
+Status read_aliases(const Json& entries, Metadata* metadata) {
+  std::unordered_map<std::string, bool> is_input;
+  for (const Binding& binding : metadata->bindings) is_input[binding.name] = binding.is_input;
+  for (const Json& entry : entries) {
+    Alias alias{"", "", "kv_cache_update"};
+    JsonReader reader(entry, "aliased_io");
+    reader.text("output", &alias.output, /*required=*/true);
+    reader.text("input", &alias.input, /*required=*/true);
+    reader.text("kind", &alias.kind);
+    TRT_ET_TRY(Status(reader.status()));
+    const auto source = is_input.find(alias.input), sink = is_input.find(alias.output);
+    if (source == is_input.end() || sink == is_input.end() || !source->second || sink->second) {
+      return fail(Error::InvalidProgram, "alias '%.60s' -> '%.60s' names no output and input",
+                  alias.output.c_str(), alias.input.c_str());
+    }
+    metadata->aliases.push_back(std::move(alias));
+  }
+  return {};
+}
+
+Status read_capabilities(const Json& entries, Metadata* metadata) {
+  for (const Json& entry : entries) {
+    const auto* text = entry.get_ptr<const std::string*>();
+    if (text == nullptr) {
+      return fail(Error::InvalidProgram, "engine metadata: compute_capabilities must be strings");
+    }
+    metadata->compute_capabilities.push_back(*text);
+  }
+  return {};
+}
+
+void read_device_id(const Json& document, Metadata* metadata) {
+  const auto found = document.find("device_id");
+  if (found == document.end()) return;
+  int64_t value = 0;
+  const bool usable = json_integer(*found, &value) && value >= 0 && value <= kMaxDeviceId;
+  metadata->device_id_state = usable ? DeviceIdState::present : DeviceIdState::unreadable;
+  metadata->device_id = usable ? static_cast<int>(value) : 0;
+}
+
+bool is_sha256(const std::string& text) {
+  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
+Json binding_json(const Binding& binding) {
+  Json out = {{"name", binding.name},
+              {"dtype", binding.dtype},
+              {"shape", binding.shape},
+              {"is_input", binding.is_input}};
+  if (binding.is_dynamic()) {
+    out["min_shape"] = binding.min_shape;
+    out["opt_shape"] = binding.opt_shape;
+    out["max_shape"] = binding.max_shape;
+  }
+  if (binding.dim_order) out["dim_order"] = *binding.dim_order;
+  return out;
+}
+
+Json blob_json(const Blob& blob) {
+  const Metadata& metadata = blob.metadata;
+  Json bindings = Json::array(), aliases = Json::array();
+  for (const Binding& binding : metadata.bindings) bindings.push_back(binding_json(binding));
+  for (const Alias& alias : metadata.aliases) {
+    aliases.push_back({{"output", alias.output}, {"input", alias.input}, {"kind", alias.kind}});
+  }
+  Json out = {{"magic", blob.magic},
+              {"has_checksum", blob.has_checksum},
+              {"engine_offset", blob.engine_offset},
+              {"engine_size", blob.engine_size},
+              {"io_bindings", std::move(bindings)},
+              {"aliased_io", std::move(aliases)},
+              {"hardware_compatible", metadata.hardware_compatible},
+              {"device_id", nullptr},
+              {"serialized_metadata", metadata.serialized_metadata},
+              {"target_platform", metadata.target_platform},
+              {"builder", metadata.builder},
+              {"library_version", metadata.library_version},
+              {"compute_capabilities", metadata.compute_capabilities},
+              {"gpu_name", metadata.gpu_name},
+              {"sha256", metadata.sha256}};
+  if (metadata.device_id_state == DeviceIdState::present) out["device_id"] = metadata.device_id;
+  return out;
+}
+
+}  // namespace
+
+Status parse_metadata(const char* text, size_t size, Metadata* metadata) {
+  Json document;
+  TRT_ET_TRY(load_json(text, size, &document));
+  JsonReader reader(document, "engine metadata");
+  const Json* bindings = reader.list("io_bindings", /*required=*/true);
+  const Json* aliases = reader.list("aliased_io");
+  const Json* capabilities = reader.list("compute_capabilities");
+  reader.boolean("hardware_compatible", &metadata->hardware_compatible);
+  reader.text("serialized_metadata", &metadata->serialized_metadata);
+  reader.text("target_platform", &metadata->target_platform);
+  reader.text("builder", &metadata->builder);
+  reader.text("library_version", &metadata->library_version);
+  reader.text("gpu_name", &metadata->gpu_name);
+  reader.text("sha256", &metadata->sha256);
+  if (!metadata->sha256.empty() && !is_sha256(metadata->sha256)) {
+    reader.refuse("sha256 is not 64 hex digits");
+  }
+  TRT_ET_TRY(Status(reader.status()));
+  read_device_id(document, metadata);
+  TRT_ET_TRY(read_bindings(*bindings, metadata));
+  if (capabilities != nullptr) TRT_ET_TRY(read_capabilities(*capabilities, metadata));
+  return aliases == nullptr ? Status{} : read_aliases(*aliases, metadata);
+}
+
+Status describe_blob(const Blob& blob, std::string* json) noexcept {
+  try {
+    // Every string came through the parser, which refuses invalid UTF-8; "replace" is a second net.
+    *json = blob_json(blob).dump(-1, ' ', false, Json::error_handler_t::replace);
+    return {};
+  } catch (const std::exception&) {
+    return {Error::MemoryAllocationFailed, "no memory to describe an engine blob"};
+  }
+}
+
+}  // namespace trt_et

@@ -1,0 +1,171 @@
+#include "device_allocator.h"
+
+#include <exception>
+#include <optional>
+
+#include "cuda_api.h"
+#include "streams.h"
+
+namespace trt_et {
+namespace {
+
+using executorch::runtime::Result;
+
+constexpr size_t kMaxAlignment = 256;  // What cudaMalloc promises.
+
+// Finds the CUDA table, and makes the device that ExecuTorch names current.
+class Entry {
+ public:
+  Status open(int index) {
+    int count = 0;
+    Status status = cuda::usable_devices(&api_, &count);
+    if (!status.ok()) {
+      return fail(Error::NotFound,
+                  "no memory on cuda:%d: %s; TRT_ET_CUDA=simulated:N runs reference engines", index,
+                  status.text.c_str());
+    }
+    device_ = index;
+    if (index == -1) TRT_ET_TRY(api_->current_device(&device_));
+    if (device_ < 0 || device_ >= count) {
+      return fail(Error::NotFound, "memory is planned on cuda:%d but this machine has %d GPU(s)",
+                  index, count);
+    }
+    guard_.emplace(*api_);
+    return guard_->enter(device_);
+  }
+
+  cuda::Api& api() { return *api_; }
+  int device() const { return device_; }
+
+  Status stream(cuda::Stream* stream) { return thread_stream(*api_, device_, stream); }
+
+  // Whether a pointer that ExecuTorch calls memory of this device is that.
+  Status check_device_pointer(const void* pointer, const char* what) {
+    cuda::PointerInfo info;
+    TRT_ET_TRY(api_->pointer_info(pointer, &info));
+    if (info.kind == cuda::MemoryKind::managed) return {};
+    if (info.kind != cuda::MemoryKind::device) {
+      return fail(Error::InvalidArgument, "%s %p is host memory, expected memory of cuda:%d", what,
+                  pointer, device_);
+    }
+    if (info.device == device_) return {};
+    return fail(Error::InvalidArgument, "%s %p is on cuda:%d, expected cuda:%d", what, pointer,
+                info.device, device_);
+  }
+
+ private:
+  cuda::Api* api_ = nullptr;
+  int device_ = 0;
+  std::optional<cuda::DeviceGuard> guard_;
+};
+
+Status check_copy(const void* to, const void* from, const char* what) {
+  if (to != nullptr && from != nullptr) return {};
+  return fail(Error::InvalidArgument, "%s: %s is null", what, to == nullptr ? "target" : "source");
+}
+
+Status allocate_on(size_t nbytes, int index, size_t alignment, void** pointer) {
+  if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > kMaxAlignment) {
+    return fail(Error::InvalidArgument, "alignment %zu is not a power of 2 up to %zu", alignment,
+                kMaxAlignment);
+  }
+  Entry entry;
+  cuda::Stream stream = nullptr;
+  TRT_ET_TRY(entry.open(index));
+  TRT_ET_TRY(entry.stream(&stream));
+  // A planned buffer may be empty, and its address is still used.
+  const size_t size = nbytes == 0 ? 1 : nbytes;
+  TRT_ET_TRY(entry.api().allocate(size, pointer));
+  // State that a program keeps in planned memory begins at zero, as it does in ExecuTorch's own
+  // memory on the host. Any thread may use it next, on its own stream: so it is waited for.
+  Status zeroed = entry.api().zero(*pointer, size, stream);
+  if (zeroed.ok()) zeroed = entry.api().synchronize_stream(stream);
+  if (!zeroed.ok()) (void)report(entry.api().release(*pointer));
+  return zeroed;
+}
+
+// Whatever fails on the way, the memory goes.
+Status deallocate_on(void* pointer, int index) {
+  if (pointer == nullptr) return {};
+  cuda::Api* api = nullptr;
+  TRT_ET_TRY(cuda::access(&api));
+  cuda::DeviceGuard guard(*api);
+  Status status;
+  if (index == -1) status = api->current_device(&index);
+  if (status.ok()) status = guard.enter(index);
+  // Nothing that is queued may still use it.
+  Status pending = synchronize_device(*api, index);
+  Status released = api->release(pointer);
+  cuda::next_memory_epoch();
+  if (!status.ok()) return status;
+  return pending.ok() ? released : pending;
+}
+
+Status copy_to_device(void* to, const void* from, size_t nbytes, int index) {
+  if (nbytes == 0) return {};
+  TRT_ET_TRY(check_copy(to, from, "copy to the device"));
+  Entry entry;
+  cuda::Stream stream = nullptr;
+  cuda::PointerInfo source;
+  TRT_ET_TRY(entry.open(index));
+  TRT_ET_TRY(entry.check_device_pointer(to, "copy to the device: target"));
+  TRT_ET_TRY(entry.api().pointer_info(from, &source));
+  TRT_ET_TRY(entry.stream(&stream));
+  TRT_ET_TRY(entry.api().copy(to, from, nbytes, cuda::CopyKind::host_to_device, stream));
+  // Pageable memory has been read by now; pinned memory is read later, and the planner may give the
+  // source to another tensor as soon as this returns.
+  if (source.kind == cuda::MemoryKind::host) return {};
+  return entry.api().synchronize_stream(stream);
+}
+
+Status copy_to_host(void* to, const void* from, size_t nbytes, int index) {
+  if (nbytes == 0) return {};
+  TRT_ET_TRY(check_copy(to, from, "copy to the host"));
+  Entry entry;
+  cuda::Stream stream = nullptr;
+  TRT_ET_TRY(entry.open(index));
+  TRT_ET_TRY(entry.check_device_pointer(from, "copy to the host: source"));
+  TRT_ET_TRY(entry.stream(&stream));
+  TRT_ET_TRY(entry.api().copy(to, from, nbytes, cuda::CopyKind::device_to_host, stream));
+  return entry.api().synchronize_stream(stream);
+}
+
+// ExecuTorch calls in without exception handlers.
+template <typename F>
+Error run(F&& function) noexcept {
+  try {
+    return report(function());
+  } catch (const std::exception&) {
+    return Error::MemoryAllocationFailed;
+  }
+}
+
+}  // namespace
+
+Result<void*> CudaAllocator::allocate(size_t nbytes, DeviceIndex index, size_t alignment) {
+  void* pointer = nullptr;
+  const Error error = run([&] { return allocate_on(nbytes, index, alignment, &pointer); });
+  if (error != Error::Ok) return error;
+  return pointer;
+}
+
+void CudaAllocator::deallocate(void* ptr, DeviceIndex index) {
+  (void)run([&] { return deallocate_on(ptr, index); });
+}
+
+Error CudaAllocator::copy_host_to_device(void* dst, const void* src, size_t nbytes,
+                                         DeviceIndex index) {
+  return run([&] { return copy_to_device(dst, src, nbytes, index); });
+}
+
+Error CudaAllocator::copy_device_to_host(void* dst, const void* src, size_t nbytes,
+                                         DeviceIndex index) {
+  return run([&] { return copy_to_host(dst, src, nbytes, index); });
+}
+
+CudaAllocator& cuda_allocator() {
+  static auto* instance = new CudaAllocator;
+  return *instance;
+}
+
+}  // namespace trt_et

@@ -1,0 +1,63 @@
+// What one argument of a delegate must be, and the checks of a tensor against it.
+#pragma once
+
+#include <executorch/runtime/core/evalue.h>
+#include <executorch/runtime/core/exec_aten/exec_aten.h>
+
+#include <algorithm>
+#include <string>
+
+#include "blob/blob.h"
+#include "common/dtype.h"
+#include "trt_et/engine_provider.h"
+
+namespace trt_et {
+
+using executorch::runtime::EValue;
+using executorch::runtime::etensor::Tensor;
+
+// The shape of an argument's memory: contiguous, whatever the tensor's dim order is.
+struct MemoryShape {
+  int64_t dims[TRT_ET_MAX_RANK] = {};
+  int32_t rank = 0;
+
+  bool operator==(const MemoryShape& other) const {
+    return rank == other.rank && std::equal(dims, dims + rank, other.dims);
+  }
+  bool operator!=(const MemoryShape& other) const { return !(*this == other); }
+};
+
+// The expectation of one argument, from the blob and, where that is silent, from the engine.
+struct Expectation {
+  std::string name;
+  bool is_input = false;
+  ScalarType dtype = ScalarType::Float;
+  Dims min_shape;
+  Dims max_shape;
+  std::optional<Dims> dim_order;
+  bool dynamic = false;
+  bool any_shape = false;  // neither the blob nor the engine says more
+  // The engine has [1] where the program has a tensor without dimensions.
+  bool is_one() const { return min_shape.size() == 1 && max_shape[0] == 1; }
+  size_t max_bytes = 0;  // 0 where the shape is not known beforehand
+
+  static Status create(const Binding& binding, const trt_et_binding& described,
+                       Expectation* expectation);
+
+ private:
+  void take_shape_of(const trt_et_binding& described);
+};
+
+// Finds the tensor in a delegate's argument, and checks its dtype, rank and dim order.
+Status check_tensor(const Expectation& expected, EValue* value, size_t index, Tensor** tensor);
+
+// Checks an input's shape, and gives that of its memory.
+Status check_shape(const Expectation& expected, const Tensor& tensor, MemoryShape* shape);
+
+// Gives an output the shape of the memory that the engine wrote.
+Status resize_output(const Expectation& expected, const MemoryShape& shape, Tensor& tensor);
+
+// "[2, 3]", for messages.
+std::string shape_text(const int64_t* dims, size_t rank);
+
+}  // namespace trt_et

@@ -1,0 +1,146 @@
+// What a delegate reads out of its blob and its engine.
+#include <executorch/runtime/platform/log.h>
+
+#include <unordered_map>
+
+#include "cuda/streams.h"
+#include "delegate.h"
+#include "engine/compatibility.h"
+
+namespace trt_et {
+
+using executorch::runtime::FreeableBuffer;
+
+namespace {
+
+// The GPU to load for: the blob's, or the one that the user moves it to.
+Status choose_device(const Blob& blob, const LoadOptions& options, int* device) {
+  if (!options.device.has_value()) return device_of(blob, device);
+  *device = *options.device;
+  int recorded = 0;
+  if (device_of(blob, &recorded).ok() && recorded != *device) {
+    ET_LOG(Info, "TensorRTBackend: engine for cuda:%d is moved to cuda:%d by option", recorded,
+           *device);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status Delegate::create(FreeableBuffer* processed, const LoadOptions& options,
+                        std::unique_ptr<Delegate>* delegate) {
+  Blob blob;
+  int device = 0;
+  TRT_ET_TRY(parse_blob(processed->data(), processed->size(), &blob));
+  TRT_ET_TRY(choose_device(blob, options, &device));
+  std::vector<trt_et_binding> bindings;
+  const trt_et_engine_request request = make_request(blob, device, options, &bindings);
+  const trt_et_engine_provider* provider = nullptr;
+  TRT_ET_TRY(find_provider(blob, request, &provider));
+  cuda::Api* api = nullptr;
+  TRT_ET_TRY(cuda::access(&api));
+  find_caller_streams();
+  cuda::DeviceGuard guard(*api);
+  TRT_ET_TRY(guard.enter(device));
+  if (!blob.is_reference()) TRT_ET_TRY(check_compatibility(*api, blob, device));
+  std::unique_ptr<Delegate> created(new Delegate(*api, device, options));
+  TRT_ET_TRY(Engine::load(*provider, blob, request, &created->engine_));
+  TRT_ET_TRY(created->load(blob, options));
+  ET_LOG(Info, "TensorRTBackend: loaded a %s engine of %zu bytes on cuda:%d%s", provider->name,
+         blob.engine_size, device, blob.is_reference() ? " (simulated, CPU arithmetic)" : "");
+  if (!created->engine_->keeps_bytes()) processed->Free();
+  *delegate = std::move(created);
+  return {};
+}
+
+// With memory of its own, or of the method's.
+Status Delegate::create_context(const LoadOptions& options) {
+  const trt_et_engine_provider& provider = engine_->provider();
+  const bool can_share = provider.memory_size != nullptr && provider.set_memory != nullptr;
+  if (options.shared_scratch && can_share) {
+    size_t bytes = 0;
+    TRT_ET_TRY(engine_->memory_size(&bytes));
+    scratch_ = Scratch::of(options.method, api_, device_);
+    TRT_ET_TRY(scratch_->reserve(bytes));
+  }
+  TRT_ET_TRY(Context::create(*engine_, scratch_ != nullptr, &context_));
+  return options.time_layers ? time_layers() : Status{};
+}
+
+Status Delegate::time_layers() {
+  if (!context_->can_time_layers()) {
+    ET_LOG(Info, "TensorRTBackend: time_layers: a %s engine does not tell the times of its layers",
+           engine_->provider().name);
+    return {};
+  }
+  replay_.disable();  // A graph's launch reports nothing.
+  return context_->time_layers(LayerEvents::report, &layers_);
+}
+
+Status Delegate::load(const Blob& blob, const LoadOptions& options) {
+  const trt_et_engine_provider& provider = engine_->provider();
+  alignment_ = provider.alignment == 0 ? 1 : provider.alignment;
+  // An engine that streams its weights waits in each run, which no graph can hold.
+  if ((provider.flags & TRT_ET_PROVIDER_GRAPHS) == 0 || options.weight_streaming_budget) {
+    replay_.disable();
+  }
+  TRT_ET_TRY(create_context(options));
+  TRT_ET_TRY(read_arguments(blob));
+  TRT_ET_TRY(read_aliases(blob));
+  for (Argument& argument : arguments_) {
+    if (options.host_planned && argument.expected.max_bytes > 0 && argument.alias_of < 0) {
+      TRT_ET_TRY(stage(argument, argument.expected.max_bytes));
+    }
+  }
+  return api_.create_event(&done_);
+}
+
+Status Delegate::read_arguments(const Blob& blob) {
+  const auto& bindings = blob.metadata.bindings;
+  std::vector<int32_t> aliases;
+  for (const bool inputs : {true, false}) {
+    for (size_t i = 0; i < bindings.size(); ++i) {
+      if (bindings[i].is_input != inputs) continue;
+      trt_et_binding described;
+      TRT_ET_TRY(engine_->describe(i, &described));
+      Argument& argument = arguments_.emplace_back();
+      argument.binding = i;
+      aliases.push_back(described.alias_of);
+      TRT_ET_TRY(Expectation::create(bindings[i], described, &argument.expected));
+    }
+    if (inputs) input_count_ = arguments_.size();
+  }
+  // What the engine itself says of aliases holds, whatever the blob says.
+  for (size_t output = input_count_; output < arguments_.size(); ++output) {
+    for (size_t input = 0; input < input_count_ && aliases[output] >= 0; ++input) {
+      if (arguments_[input].binding == static_cast<size_t>(aliases[output])) {
+        TRT_ET_TRY(set_alias(output, input));
+      }
+    }
+  }
+  return {};
+}
+
+Status Delegate::read_aliases(const Blob& blob) {
+  std::unordered_map<std::string, size_t> by_name;
+  for (size_t i = 0; i < arguments_.size(); ++i) by_name[arguments_[i].expected.name] = i;
+  for (const Alias& alias : blob.metadata.aliases) {
+    // The parser has checked that both exist.
+    TRT_ET_TRY(set_alias(by_name[alias.output], by_name[alias.input]));
+  }
+  return {};
+}
+
+Status Delegate::set_alias(size_t output, size_t input) {
+  const Expectation& from = arguments_[input].expected;
+  const Expectation& to = arguments_[output].expected;
+  const bool same_shape = from.any_shape || to.any_shape || from.max_shape == to.max_shape;
+  if (from.dtype != to.dtype || !same_shape) {
+    return fail(Error::InvalidProgram, "aliased output '%.60s' does not have the type of '%.60s'",
+                to.name.c_str(), from.name.c_str());
+  }
+  arguments_[output].alias_of = static_cast<int>(input);
+  return {};
+}
+
+}  // namespace trt_et

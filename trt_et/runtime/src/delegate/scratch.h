@@ -1,0 +1,49 @@
+// Scratch memory that the engines of a method share: they run one after another, and each needs it
+// only while it runs.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "cuda/cuda_api.h"
+#include "cuda/device_buffer.h"
+
+namespace trt_et {
+
+// Thread-safe. Whoever uses it next, on whatever stream, comes behind whoever used it last.
+class Scratch {
+ public:
+  // The one for `owner` (what the delegates of a method have in common) on a device.
+  static std::shared_ptr<Scratch> of(const void* owner, cuda::Api& api, int device);
+  Scratch(cuda::Api& api, int device) : api_(api), device_(device) {}
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch();
+
+  // Makes room. The memory may move; users see that in use(). The device must be current.
+  Status reserve(size_t bytes);
+
+  // One use: between the two, the caller queues its work on `stream`, and nobody else does.
+  class Use {
+   public:
+    explicit Use(Scratch& scratch) : scratch_(scratch), lock_(scratch.mutex_) {}
+    Status begin(cuda::Stream stream);
+    Status end(cuda::Stream stream);
+    void* memory() const { return scratch_.buffer_.data(); }
+    size_t size() const { return scratch_.buffer_.size(); }
+
+   private:
+    Scratch& scratch_;
+    const std::lock_guard<std::mutex> lock_;
+  };
+
+ private:
+  cuda::Api& api_;
+  const int device_;
+  std::mutex mutex_;
+  DeviceBuffer buffer_;
+  cuda::Event used_ = nullptr;  // behind the last use
+  cuda::Stream last_stream_ = nullptr;
+};
+
+}  // namespace trt_et

@@ -1,0 +1,195 @@
+#include "engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "common/dtype.h"
+
+namespace trt_et {
+namespace {
+
+std::atomic<uint64_t> g_live{0}, g_loads{0};
+
+// Turns a provider's code and text into a Status.
+Status check(const trt_et_engine_provider& provider, int code, const char* what) {
+  if (code == 0) return {};
+  const char* text = provider.last_error();
+  const auto error = static_cast<Error>(code);
+  if (text != nullptr && *text != '\0') return fail(error, "%s", text);
+  return fail(error, "%s engine: %s failed", provider.name, what);
+}
+
+trt_et_binding provider_binding(const Binding& binding) {
+  trt_et_binding out{};
+  out.name = binding.name.c_str();
+  out.is_input = binding.is_input ? 1 : 0;
+  out.alias_of = -1;
+  const auto dtype = dtype_from_name(binding.dtype);
+  out.dtype = dtype ? static_cast<int32_t>(*dtype) : -1;
+  // A foreign blob without a dtype has no shape either: its [] is not a 0-d tensor.
+  out.rank = dtype ? static_cast<int32_t>(binding.shape.size()) : -1;
+  const bool dynamic = binding.is_dynamic();
+  const Dims& low = dynamic ? binding.min_shape : binding.shape;
+  const Dims& high = dynamic ? binding.max_shape : binding.shape;
+  std::copy(binding.shape.begin(), binding.shape.end(), out.dims);
+  std::copy(low.begin(), low.end(), out.min_dims);
+  std::copy(high.begin(), high.end(), out.max_dims);
+  return out;
+}
+
+// What makes two loads the same.
+using Key = std::tuple<const trt_et_engine_provider*, std::string, size_t, int, int64_t>;
+
+// One engine that is or was loaded; its lock is held while it is being loaded.
+struct Slot {
+  std::mutex loading;
+  std::weak_ptr<Engine> engine;
+};
+
+struct Shared {
+  std::mutex mutex;
+  std::map<Key, std::shared_ptr<Slot>> slots;
+
+  // A slot that somebody loads into is kept: its lock is taken, or will be.
+  static bool is_idle(const std::shared_ptr<Slot>& slot) {
+    if (slot.use_count() != 1) return false;
+    const std::unique_lock<std::mutex> lock(slot->loading, std::try_to_lock);
+    return lock.owns_lock() && slot->engine.expired();
+  }
+
+  std::shared_ptr<Slot> slot(const Key& key) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    for (auto it = slots.begin(); it != slots.end();) {
+      it = is_idle(it->second) ? slots.erase(it) : std::next(it);
+    }
+    std::shared_ptr<Slot>& found = slots[key];
+    if (found == nullptr) found = std::make_shared<Slot>();
+    return found;
+  }
+};
+
+Shared& shared() {
+  static auto* instance = new Shared;
+  return *instance;
+}
+
+}  // namespace
+
+uint64_t live_engines() { return g_live; }
+uint64_t engine_loads() { return g_loads; }
+
+trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptions& options,
+                                   std::vector<trt_et_binding>* bindings) {
+  const Metadata& metadata = blob.metadata;
+  bindings->clear();
+  for (const Binding& binding : metadata.bindings) bindings->push_back(provider_binding(binding));
+  trt_et_engine_request request{};
+  std::memcpy(request.magic, blob.magic, sizeof request.magic);
+  request.builder = metadata.builder.c_str();
+  request.library_version = metadata.library_version.c_str();
+  request.gpu_name = metadata.gpu_name.c_str();
+  request.device = device;
+  request.hardware_compatible = metadata.hardware_compatible ? 1 : 0;
+  request.bytes = blob.engine;
+  request.size = blob.engine_size;
+  request.bindings = bindings->data();
+  request.binding_count = bindings->size();
+  request.weight_streaming_budget = options.weight_streaming_budget.value_or(TRT_ET_NO_BUDGET);
+  return request;
+}
+
+Engine::Engine(const trt_et_engine_provider& provider, void* engine)
+    : provider_(provider), engine_(engine) {
+  ++g_live;
+  ++g_loads;
+}
+
+Engine::~Engine() {
+  provider_.free_engine(engine_);
+  --g_live;
+}
+
+Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob,
+                    const trt_et_engine_request& request, std::shared_ptr<Engine>* engine) {
+  const auto create = [&](std::shared_ptr<Engine>* created) -> Status {
+    void* loaded = nullptr;
+    TRT_ET_TRY(check(provider, provider.load(&request, &loaded), "load"));
+    created->reset(new Engine(provider, loaded));
+    return {};
+  };
+  if (blob.metadata.sha256.empty()) return create(engine);
+  const auto slot = shared().slot(Key(&provider, blob.metadata.sha256, blob.engine_size,
+                                      request.device, request.weight_streaming_budget));
+  std::unique_lock<std::mutex> lock(slot->loading, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    if ((provider.flags & TRT_ET_PROVIDER_NO_WAIT) != 0) {
+      return {Error::InvalidState, "another thread is loading this engine: try again"};
+    }
+    lock.lock();
+  }
+  *engine = slot->engine.lock();
+  if (*engine != nullptr) return {};
+  TRT_ET_TRY(create(engine));
+  if (!(*engine)->keeps_bytes()) slot->engine = *engine;
+  return {};
+}
+
+Status Engine::describe(size_t index, trt_et_binding* out) const {
+  return check(provider_, provider_.describe(engine_, index, out), "describe");
+}
+
+Status Engine::memory_size(size_t* bytes) const {
+  return check(provider_, provider_.memory_size(engine_, bytes), "memory_size");
+}
+
+Status Context::create(const Engine& engine, bool user_memory, std::unique_ptr<Context>* context) {
+  const uint32_t flags = user_memory ? TRT_ET_CONTEXT_USER_MEMORY : 0;
+  void* created = nullptr;
+  const trt_et_engine_provider& provider = engine.provider_;
+  TRT_ET_TRY(
+      check(provider, provider.create_context(engine.engine_, flags, &created), "create_context"));
+  context->reset(new Context(provider, created));
+  return {};
+}
+
+Context::~Context() { provider_.free_context(context_); }
+
+Status Context::set_input_shape(size_t index, const int64_t* dims, int32_t rank) {
+  return check(provider_, provider_.set_input_shape(context_, index, dims, rank),
+               "set_input_shape");
+}
+
+Status Context::prepare(void* stream) {
+  return check(provider_, provider_.prepare(context_, stream), "prepare");
+}
+
+Status Context::output_shape(size_t index, int64_t* dims, int32_t* rank) {
+  return check(provider_, provider_.output_shape(context_, index, dims, rank), "output_shape");
+}
+
+Status Context::set_address(size_t index, void* address, size_t capacity) {
+  return check(provider_, provider_.set_address(context_, index, address, capacity), "set_address");
+}
+
+Status Context::set_memory(void* memory, size_t bytes) {
+  return check(provider_, provider_.set_memory(context_, memory, bytes), "set_memory");
+}
+
+Status Context::time_layers(void (*report)(void*, const char*, float), void* user) {
+  return check(provider_, provider_.time_layers(context_, report, user), "time_layers");
+}
+
+Status Context::check_capture(void* stream) {
+  if (provider_.check_capture == nullptr) return {};
+  return check(provider_, provider_.check_capture(context_, stream), "check_capture");
+}
+
+Status Context::enqueue(void* stream) {
+  return check(provider_, provider_.enqueue(context_, stream), "enqueue");
+}
+
+}  // namespace trt_et

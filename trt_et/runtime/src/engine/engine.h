@@ -1,0 +1,97 @@
+// A loaded engine and its execution context, owned, over whatever provider loaded it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "blob/blob.h"
+#include "common/status.h"
+#include "options.h"
+#include "trt_et/engine_provider.h"
+
+namespace trt_et {
+
+// Finds the provider for an engine on this machine, or says why there is none: by the blob's
+// builder and library version.
+Status find_provider(const Blob& blob, const trt_et_engine_request& request,
+                     const trt_et_engine_provider** provider);
+
+// See trt_et_add_provider.
+Status add_provider(const trt_et_engine_provider* provider);
+
+// The provider of reference engines, which is built in.
+const trt_et_engine_provider& reference_provider();
+
+// What is asked of a provider; `bindings` is filled, and must live as long as the request is used.
+trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptions& options,
+                                   std::vector<trt_et_binding>* bindings);
+
+class Engine {
+ public:
+  // Every delegate that loads the same engine onto the same GPU with the same options gets the same
+  // object: engines that their blob names by sha256, and that do not keep the blob's bytes. The
+  // last owner frees it. Thread-safe; the device must be current, there and in the destructor.
+  static Status load(const trt_et_engine_provider& provider, const Blob& blob,
+                     const trt_et_engine_request& request, std::shared_ptr<Engine>* engine);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine();
+
+  const trt_et_engine_provider& provider() const { return provider_; }
+
+  // Whether the blob's bytes must stay as long as this object.
+  bool keeps_bytes() const { return provider_.keeps_bytes(engine_) != 0; }
+
+  // Whether nobody may wait for a call of another thread.
+  bool no_wait() const { return (provider_.flags & TRT_ET_PROVIDER_NO_WAIT) != 0; }
+
+  // Bytes of scratch memory of a context; only where the provider can tell.
+  Status memory_size(size_t* bytes) const;
+
+  Status describe(size_t index, trt_et_binding* out) const;
+
+ private:
+  friend class Context;
+  Engine(const trt_et_engine_provider& provider, void* engine);
+
+  const trt_et_engine_provider& provider_;
+  void* const engine_;
+};
+
+// Engines that are loaded now, and how often a provider has loaded one.
+uint64_t live_engines();
+uint64_t engine_loads();
+
+// Used by one thread at a time; must not outlive its engine.
+class Context {
+ public:
+  static Status create(const Engine& engine, bool user_memory, std::unique_ptr<Context>* context);
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  ~Context();
+
+  // The steps of engine_provider.h.
+  Status set_input_shape(size_t index, const int64_t* dims, int32_t rank);
+  Status prepare(void* stream);
+  // A rank of -1: known only after the run.
+  Status output_shape(size_t index, int64_t* dims, int32_t* rank);
+  Status set_address(size_t index, void* address, size_t capacity);
+  Status enqueue(void* stream);
+  // Whether it can report the times of its layers; see engine_provider.h.
+  bool can_time_layers() const { return provider_.time_layers != nullptr; }
+  Status time_layers(void (*report)(void* user, const char* layer, float ms), void* user);
+  // A failure says why a run cannot be captured into a CUDA graph.
+  Status check_capture(void* stream);
+  // Only of a context with user_memory.
+  Status set_memory(void* memory, size_t bytes);
+
+ private:
+  Context(const trt_et_engine_provider& provider, void* context)
+      : provider_(provider), context_(context) {}
+
+  const trt_et_engine_provider& provider_;
+  void* const context_;
+};
+
+}  // namespace trt_et

@@ -1,0 +1,43 @@
+// What a user may ask of the run time, by one name in four places. The first that says something
+// counts: a load option (Module::load, runtime_spec), set_option() of the backend, the environment
+// variable TRT_ET_<NAME>, a compile spec of the partition.
+#pragma once
+
+#include <executorch/runtime/backend/interface.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/status.h"
+
+namespace trt_et {
+
+struct LoadOptions {
+  // "device": "1", "cuda:1" or an int; moves the engine to another GPU than its blob's.
+  std::optional<int> device;
+  // "cuda_graphs": false, "0" or "off" to run everything plainly.
+  bool cuda_graphs = true;
+  // "weight_streaming_budget": bytes of GPU memory for weights, or "auto" (-1). TensorRT >= 10.
+  std::optional<int64_t> weight_streaming_budget;
+  // "shared_scratch": true to let the engines of a method take turns in one scratch memory.
+  bool shared_scratch = false;
+  // "time_layers": true to trace every layer's time. Each run then waits for itself, and is plain.
+  bool time_layers = false;
+  // Not options. What the delegates of a method have in common.
+  const void* method = nullptr;
+  // The program's compile spec plans the delegate's tensors on the host.
+  bool host_planned = false;
+};
+
+// Reads the options of one delegate.
+Status read_options(const executorch::runtime::BackendInitContext& context,
+                    executorch::runtime::ArrayRef<executorch::runtime::CompileSpec> compile_specs,
+                    LoadOptions* options);
+
+// set_option() of the backend: from now on, for every delegate that is loaded. An empty text takes
+// the setting back.
+Status set_options(
+    executorch::runtime::Span<const executorch::runtime::BackendOption> backend_options);
+
+}  // namespace trt_et

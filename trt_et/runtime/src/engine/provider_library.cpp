@@ -1,0 +1,136 @@
+#include "provider_library.h"
+
+#include <dlfcn.h>
+#include <executorch/runtime/platform/log.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include "common/installed.h"
+#include "simulation/simulated.h"
+
+namespace trt_et {
+namespace {
+
+constexpr const char* kEnterpriseMajors[] = {"11", "10", "8"};
+
+std::string library_name(const std::string& flavour, const std::string& major) {
+  return "libtrt_et_" + flavour + "_" + major + ".so";
+}
+
+std::vector<std::string> folders() {
+  std::vector<std::string> found;
+  const char* path = std::getenv("TRT_ET_PROVIDER_PATH");
+  std::string rest = path == nullptr ? "" : path;
+  while (!rest.empty()) {
+    const size_t colon = rest.find(':');
+    if (colon != 0) found.push_back(rest.substr(0, colon));
+    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
+  }
+  found.push_back(folder_of(reinterpret_cast<const void*>(&provider_libraries), 1));
+  return found;
+}
+
+void log(int level, const char* text) {
+  switch (level) {
+    case TRT_ET_LOG_ERROR:
+      ET_LOG(Error, "TensorRT: %.230s", text);
+      break;
+    case TRT_ET_LOG_WARNING:
+    case TRT_ET_LOG_INFO:
+      ET_LOG(Info, "TensorRT%s: %.220s", level == TRT_ET_LOG_WARNING ? " warns" : "", text);
+      break;
+    default:
+      ET_LOG(Debug, "TensorRT: %.230s", text);
+  }
+}
+
+const trt_et_host& host() {
+  static const auto* packages = new std::string(executorch_packages());
+  static const trt_et_host table = {TRT_ET_PROVIDER_ABI, log, packages->c_str()};
+  return table;
+}
+
+Status open_file(const std::string& path, const trt_et_engine_provider** provider) {
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    return fail(Error::NotSupported, "provider library does not load: %.150s", dlerror());
+  }
+  const auto open =
+      reinterpret_cast<trt_et_open_provider_function>(dlsym(handle, TRT_ET_OPEN_PROVIDER));
+  *provider = open == nullptr ? nullptr : open(&host());
+  if (*provider != nullptr && (*provider)->abi == TRT_ET_PROVIDER_ABI) return {};
+  dlclose(handle);
+  return fail(Error::NotSupported, "%.120s is of another trt-et: build it again", path.c_str());
+}
+
+Status find_and_open(const std::string& name, const trt_et_engine_provider** provider) {
+  for (const std::string& folder : folders()) {
+    const std::string path = folder + "/" + name;
+    if (access(path.c_str(), R_OK) == 0) return open_file(path, provider);
+  }
+  return fail(Error::NotFound, "no %s next to the plugin or in TRT_ET_PROVIDER_PATH", name.c_str());
+}
+
+struct Opened {
+  std::mutex mutex;
+  std::map<std::string, const trt_et_engine_provider*> providers;
+};
+
+Opened& opened() {
+  static auto* instance = new Opened;
+  return *instance;
+}
+
+}  // namespace
+
+std::vector<std::string> provider_libraries(const std::string& builder,
+                                            const std::string& version) {
+  const std::string major = version.substr(0, version.find('.'));
+  const bool known =
+      !major.empty() && major.size() <= 3 && major.find_first_not_of("0123456789") == major.npos;
+  if (builder == "tensorrt_rtx") return {library_name("tensorrt_rtx", known ? major : "1")};
+  if (known) return {library_name("tensorrt", major)};
+  std::vector<std::string> names;
+  for (const char* candidate : kEnterpriseMajors) {
+    names.push_back(library_name("tensorrt", candidate));
+  }
+  return names;
+}
+
+Status open_provider_library(const std::string& name, const trt_et_engine_provider** provider) {
+  Opened& all = opened();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = all.providers.find(name);
+  if (found != all.providers.end()) {
+    *provider = found->second;
+    return {};
+  }
+  TRT_ET_TRY(find_and_open(name, provider));
+  all.providers[name] = *provider;
+  return {};
+}
+
+bool attach_double() {
+  const char* named = std::getenv("TRT_ET_TENSORRT_LIBRARY");
+  if (named == nullptr || *named == '\0') return false;
+  static std::mutex mutex;
+  static auto* attached = new std::string;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (*attached == named) return true;
+  void* handle = dlopen(named, RTLD_LAZY | RTLD_LOCAL);
+  if (handle == nullptr) return false;
+  const auto attach =
+      reinterpret_cast<trt_et_fake_attach_function>(dlsym(handle, TRT_ET_FAKE_ATTACH));
+  if (attach == nullptr) {
+    dlclose(handle);
+    return false;
+  }
+  attach(&cuda::simulator_services());  // The handle stays: the double is in use from now on.
+  *attached = named;
+  return true;
+}
+
+}  // namespace trt_et

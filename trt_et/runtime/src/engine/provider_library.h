@@ -1,0 +1,23 @@
+// The provider libraries, one per TensorRT major: which of them an engine needs, and opening them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "trt_et/engine_provider.h"
+
+namespace trt_et {
+
+// File names to try, the likeliest first; several where the blob does not say what built it.
+std::vector<std::string> provider_libraries(const std::string& builder, const std::string& version);
+
+// Opens a library by its name in TRT_ET_PROVIDER_PATH or next to the plugin, once. NotFound where
+// there is none. Only after the driver has been asked.
+Status open_provider_library(const std::string& name, const trt_et_engine_provider** provider);
+
+// On simulated GPUs: whether TRT_ET_TENSORRT_LIBRARY names a double of TensorRT, which then gets
+// their services. The real library is not opened for longer than it takes to tell.
+bool attach_double();
+
+}  // namespace trt_et

@@ -1,0 +1,111 @@
+// The C interface; see include/trt_et/runtime.h.
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "backend.h"
+#include "blob/blob.h"
+#include "cuda/streams.h"
+#include "engine/engine.h"
+#include "plugin.h"
+#include "simulation/simulated.h"
+#include "trt_et/runtime.h"
+
+namespace trt_et {
+namespace {
+
+size_t copy_out(const std::string& text, char* out, size_t capacity) {
+  if (out != nullptr && capacity > 0) std::snprintf(out, capacity, "%s", text.c_str());
+  return text.size();
+}
+
+template <typename R, typename F>
+R run(R failed, F&& function) noexcept {
+  try {
+    return function();
+  } catch (const std::exception&) {
+    return failed;
+  }
+}
+
+}  // namespace
+}  // namespace trt_et
+
+using namespace trt_et;
+
+extern "C" {
+
+const char* trt_et_version(void) {
+  return TRT_ET_VERSION " (executorch " TRT_ET_EXECUTORCH_VERSION ")";
+}
+
+size_t trt_et_status(char* out, size_t capacity) {
+  return run<size_t>(0, [&] {
+    const Registration& done = registration();
+    const auto word = [](bool value) { return value ? "true" : "false"; };
+    const std::string text = std::string("{\"backend\": ") + word(done.backend) +
+                             ", \"allocator\": " + word(done.allocator) + ", \"cuda\": \"" +
+                             cuda::chosen_mode() + "\", \"problem\": \"" + done.problem + "\"}";
+    return copy_out(text, out, capacity);
+  });
+}
+
+int trt_et_available(void) { return backend().is_available() ? 1 : 0; }
+
+int trt_et_device_count(void) {
+  return run<int>(-1, [] {
+    cuda::Api* api = nullptr;
+    int count = 0;
+    return report(cuda::usable_devices(&api, &count)) == Error::Ok ? count : -1;
+  });
+}
+
+const char* trt_et_last_error(void) { return last_error_text(); }
+
+int trt_et_choose_cuda(const char* mode) {
+  return run<int>(-1, [&] { return report(cuda::choose(mode)) == Error::Ok ? 0 : -1; });
+}
+
+int64_t trt_et_describe_blob(const void* blob, size_t size, char* out, size_t capacity) {
+  constexpr auto kNoMemory = -static_cast<int64_t>(Error::MemoryAllocationFailed);
+  return run<int64_t>(kNoMemory, [&]() -> int64_t {
+    Blob parsed;
+    std::string json;
+    Status status = parse_blob(blob, size, &parsed);
+    if (status.ok()) status = describe_blob(parsed, &json);
+    if (status.ok()) return static_cast<int64_t>(copy_out(json, out, capacity));
+    (void)copy_out(status.text, out, capacity);
+    return -static_cast<int64_t>(status.error);
+  });
+}
+
+int trt_et_stats(trt_et_sim_stats* out) {
+  return run<int>(-1, [&] { return out != nullptr && cuda::simulator_stats(out) ? 0 : -1; });
+}
+
+int trt_et_counter(const char* name, uint64_t* value) {
+  return run<int>(-1, [&] {
+    if (name == nullptr || value == nullptr) return -1;
+    if (std::string_view(name) == "engines") return *value = live_engines(), 0;
+    if (std::string_view(name) == "engine_loads") return *value = engine_loads(), 0;
+    return cuda::simulator_counter(name, value) ? 0 : -1;
+  });
+}
+
+int trt_et_use_stream(int device, void* stream) {
+  return run<int>(-1, [&] {
+    cuda::Api* api = nullptr;
+    Status status = cuda::access(&api);
+    if (status.ok()) status = use_stream(*api, device, stream);
+    return report(status) == Error::Ok ? 0 : -1;
+  });
+}
+
+int trt_et_add_provider(const trt_et_engine_provider* provider) {
+  return run<int>(-1, [&] { return report(add_provider(provider)) == Error::Ok ? 0 : -1; });
+}
+
+uint64_t trt_et_sim_fail_after(uint64_t n) { return cuda::simulator_fail_after(n); }
+
+}  // extern "C"

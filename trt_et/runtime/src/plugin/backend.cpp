@@ -1,0 +1,87 @@
+#include "backend.h"
+
+#include <exception>
+#include <new>
+
+#include "delegate/delegate.h"
+#include "delegate/event_tracing.h"
+
+namespace trt_et {
+namespace {
+
+using executorch::runtime::ArrayRef;
+using executorch::runtime::BackendExecutionContext;
+using executorch::runtime::BackendInitContext;
+using executorch::runtime::CompileSpec;
+using executorch::runtime::DelegateHandle;
+using executorch::runtime::FreeableBuffer;
+using executorch::runtime::Result;
+using executorch::runtime::Span;
+
+// Nothing may throw into ExecuTorch, which is built without handlers.
+template <typename F>
+Error run(F&& function) noexcept {
+  try {
+    return report(function());
+  } catch (const std::bad_alloc&) {
+    return Error::MemoryAllocationFailed;
+  } catch (const std::exception&) {
+    return Error::Internal;
+  }
+}
+
+}  // namespace
+
+bool TensorRTBackend::is_available() const {
+  return run([] {
+           cuda::Api* api = nullptr;
+           int count = 0;
+           Status status = cuda::usable_devices(&api, &count);
+           if (status.ok() || status.error == Error::InvalidArgument) return status;
+           return fail(status.error,
+                       "not available: %s. TRT_ET_CUDA=simulated:N runs reference engines",
+                       status.text.c_str());
+         }) == Error::Ok;
+}
+
+Result<DelegateHandle*> TensorRTBackend::init(BackendInitContext& context,
+                                              FreeableBuffer* processed,
+                                              ArrayRef<CompileSpec> compile_specs) const {
+  std::unique_ptr<Delegate> delegate;
+  const TraceScope scope(context.event_tracer());
+  const TraceEvent event("load");
+  const Error error = run([&]() -> Status {
+    LoadOptions options;
+    TRT_ET_TRY(read_options(context, compile_specs, &options));
+    return Delegate::create(processed, options, &delegate);
+  });
+  if (error != Error::Ok) return error;
+  return delegate.release();
+}
+
+Error TensorRTBackend::execute(BackendExecutionContext& context, DelegateHandle* handle,
+                               Span<EValue*> args) const {
+  if (handle == nullptr) return Error::DelegateInvalidHandle;
+  const TraceScope scope(context.event_tracer());
+  return run([&] { return static_cast<Delegate*>(handle)->execute(args); });
+}
+
+Error TensorRTBackend::set_option(
+    executorch::runtime::BackendOptionContext&,
+    const executorch::runtime::Span<executorch::runtime::BackendOption>& backend_options) {
+  return run([&] { return set_options({backend_options.data(), backend_options.size()}); });
+}
+
+void TensorRTBackend::destroy(DelegateHandle* handle) const {
+  (void)run([&] {
+    delete static_cast<Delegate*>(handle);
+    return Status{};
+  });
+}
+
+TensorRTBackend& backend() {
+  static auto* instance = new TensorRTBackend;
+  return *instance;
+}
+
+}  // namespace trt_et

@@ -1,0 +1,262 @@
+// The built-in provider: engines that are nested ExecuTorch programs, run by the CPU kernels on the
+// memory of simulated GPUs, in stream order.
+#include <algorithm>
+#include <exception>
+#include <mutex>
+
+#include "cuda/cuda_api.h"
+#include "engine/engine.h"
+#include "nested_program.h"
+
+namespace trt_et {
+namespace {
+
+using reference::Memory;
+using reference::NestedMethod;
+using reference::NestedProgram;
+using reference::Slot;
+
+thread_local std::string t_error;
+
+struct ReferenceEngine {
+  std::unique_ptr<NestedProgram> program;
+  // Binding index -> (is input, position among the inputs or outputs).
+  std::vector<std::pair<bool, size_t>> places;
+};
+
+struct ReferenceContext {
+  ReferenceEngine* engine = nullptr;
+  std::unique_ptr<NestedMethod> method;
+  std::vector<Memory> inputs;
+  std::vector<Memory> outputs;
+  // Shapes that the last run wrote. Runs happen when a stream is waited for, on any thread.
+  std::mutex mutex;
+  bool ran = false;
+  std::vector<std::vector<int64_t>> written;
+};
+
+// Nothing may throw through the table.
+template <typename F>
+int run(F&& function) noexcept {
+  try {
+    Status status = function();
+    if (!status.ok()) t_error = std::move(status.text);
+    return static_cast<int>(status.error);
+  } catch (const std::exception&) {
+    return static_cast<int>(Error::MemoryAllocationFailed);
+  }
+}
+
+const Slot& slot_of(const ReferenceEngine& engine, size_t index) {
+  const auto& [is_input, place] = engine.places[index];
+  return is_input ? engine.program->inputs()[place] : engine.program->outputs()[place];
+}
+
+Status check_index(const ReferenceEngine& engine, size_t index) {
+  if (index < engine.places.size()) return {};
+  return fail(Error::InvalidArgument, "reference engine has no binding %zu", index);
+}
+
+Status check_counts(const trt_et_engine_request& request, const ReferenceEngine& engine) {
+  size_t inputs = 0;
+  for (const auto& place : engine.places) inputs += place.first ? 1 : 0;
+  const size_t outputs = request.binding_count - inputs;
+  if (inputs == engine.program->inputs().size() && outputs == engine.program->outputs().size()) {
+    return {};
+  }
+  return fail(Error::InvalidProgram,
+              "reference engine: blob has %zu inputs and %zu outputs, its program %zu and %zu",
+              inputs, outputs, engine.program->inputs().size(), engine.program->outputs().size());
+}
+
+// The blob and the nested program must agree: a wrong blob would let the kernels overrun memory.
+Status check_binding(const trt_et_binding& binding, const Slot& slot) {
+  if (slot.sizes.size() > TRT_ET_MAX_RANK) {
+    return fail(Error::InvalidProgram, "reference engine: '%.60s' has rank %zu", binding.name,
+                slot.sizes.size());
+  }
+  if (binding.dtype < 0) return {};
+  if (static_cast<ScalarType>(binding.dtype) != slot.dtype ||
+      static_cast<size_t>(binding.rank) != slot.sizes.size()) {
+    return fail(Error::InvalidProgram,
+                "reference engine: blob says '%.60s' is %s of rank %d, its program %s of rank %zu",
+                binding.name, dtype_name(static_cast<ScalarType>(binding.dtype)), binding.rank,
+                dtype_name(slot.dtype), slot.sizes.size());
+  }
+  for (size_t i = 0; i < slot.sizes.size(); ++i) {
+    const int64_t size = slot.sizes[slot.dim_order[i]];
+    if (binding.dims[i] >= 0 && binding.dims[i] != size) {
+      return fail(Error::InvalidProgram,
+                  "reference engine: blob says '%.60s' has %lld in dimension %zu, its program %lld",
+                  binding.name, static_cast<long long>(binding.dims[i]), i,
+                  static_cast<long long>(size));
+    }
+  }
+  return {};
+}
+
+int probe(const trt_et_engine_request* request) {
+  return run([&]() -> Status {
+    if (std::string_view(request->magic, 4) == "TRRF") return {};
+    return {Error::NotSupported, "the reference provider takes reference engines (TRRF) only"};
+  });
+}
+
+int load(const trt_et_engine_request* request, void** engine) {
+  return run([&]() -> Status {
+    auto loaded = std::make_unique<ReferenceEngine>();
+    TRT_ET_TRY(NestedProgram::load(request->bytes, request->size, &loaded->program));
+    size_t inputs = 0, outputs = 0;
+    for (size_t i = 0; i < request->binding_count; ++i) {
+      const bool is_input = request->bindings[i].is_input != 0;
+      loaded->places.emplace_back(is_input, is_input ? inputs++ : outputs++);
+    }
+    TRT_ET_TRY(check_counts(*request, *loaded));
+    for (size_t i = 0; i < request->binding_count; ++i) {
+      TRT_ET_TRY(check_binding(request->bindings[i], slot_of(*loaded, i)));
+    }
+    *engine = loaded.release();
+    return {};
+  });
+}
+
+int keeps_bytes(void* engine) {
+  return static_cast<ReferenceEngine*>(engine)->program->copied() ? 0 : 1;
+}
+
+int describe(void* engine, size_t index, trt_et_binding* out) {
+  return run([&]() -> Status {
+    const auto& loaded = *static_cast<ReferenceEngine*>(engine);
+    TRT_ET_TRY(check_index(loaded, index));
+    const Slot& slot = slot_of(loaded, index);
+    *out = trt_et_binding{};
+    out->is_input = loaded.places[index].first ? 1 : 0;
+    out->dtype = static_cast<int32_t>(slot.dtype);
+    out->rank = static_cast<int32_t>(slot.sizes.size());
+    out->alias_of = -1;
+    for (size_t i = 0; i < slot.sizes.size(); ++i) {
+      out->dims[i] = out->min_dims[i] = out->max_dims[i] = slot.sizes[slot.dim_order[i]];
+    }
+    return {};
+  });
+}
+
+void free_engine(void* engine) { delete static_cast<ReferenceEngine*>(engine); }
+
+int create_context(void* engine, uint32_t, void** context) {
+  return run([&]() -> Status {
+    auto created = std::make_unique<ReferenceContext>();
+    created->engine = static_cast<ReferenceEngine*>(engine);
+    TRT_ET_TRY(NestedMethod::load(*created->engine->program, &created->method));
+    created->inputs.resize(created->engine->program->inputs().size());
+    created->outputs.resize(created->engine->program->outputs().size());
+    created->written.resize(created->outputs.size());
+    *context = created.release();
+    return {};
+  });
+}
+
+void free_context(void* context) { delete static_cast<ReferenceContext*>(context); }
+
+Status find_memory(ReferenceContext& context, size_t index, Memory** memory) {
+  TRT_ET_TRY(check_index(*context.engine, index));
+  const auto& [is_input, place] = context.engine->places[index];
+  *memory = is_input ? &context.inputs[place] : &context.outputs[place];
+  return {};
+}
+
+int set_input_shape(void* context, size_t index, const int64_t* dims, int32_t rank) {
+  return run([&]() -> Status {
+    Memory* memory = nullptr;
+    TRT_ET_TRY(find_memory(*static_cast<ReferenceContext*>(context), index, &memory));
+    memory->dims.assign(dims, dims + rank);
+    return {};
+  });
+}
+
+// Shapes come out of the run itself.
+int prepare(void* context, void*) {
+  auto& bound = *static_cast<ReferenceContext*>(context);
+  const std::lock_guard<std::mutex> lock(bound.mutex);
+  bound.ran = false;
+  return 0;
+}
+
+int set_address(void* context, size_t index, void* address, size_t capacity) {
+  return run([&]() -> Status {
+    Memory* memory = nullptr;
+    TRT_ET_TRY(find_memory(*static_cast<ReferenceContext*>(context), index, &memory));
+    memory->address = address;
+    memory->capacity = capacity;
+    return {};
+  });
+}
+
+int output_shape(void* context, size_t index, int64_t* dims, int32_t* rank) {
+  return run([&]() -> Status {
+    auto& bound = *static_cast<ReferenceContext*>(context);
+    TRT_ET_TRY(check_index(*bound.engine, index));
+    if (bound.engine->places[index].first) {
+      return fail(Error::InvalidArgument, "reference engine: binding %zu is an input", index);
+    }
+    const std::lock_guard<std::mutex> lock(bound.mutex);
+    const auto& shape = bound.written[bound.engine->places[index].second];
+    *rank = bound.ran ? static_cast<int32_t>(shape.size()) : -1;
+    if (bound.ran) std::copy(shape.begin(), shape.end(), dims);
+    return {};
+  });
+}
+
+int enqueue(void* context, void* stream) {
+  return run([&]() -> Status {
+    auto* bound = static_cast<ReferenceContext*>(context);
+    cuda::Api* api = nullptr;
+    TRT_ET_TRY(cuda::access(&api));
+    {
+      const std::lock_guard<std::mutex> lock(bound->mutex);
+      bound->ran = false;
+    }
+    // The bindings are copied: the next call may change them before this run happens.
+    return api->launch_host(stream,
+                            [bound, inputs = bound->inputs, memory = bound->outputs]() -> Status {
+                              std::vector<Memory> outputs = memory;
+                              TRT_ET_TRY(bound->method->run(inputs, &outputs));
+                              const std::lock_guard<std::mutex> lock(bound->mutex);
+                              for (size_t i = 0; i < outputs.size(); ++i)
+                                bound->written[i] = std::move(outputs[i].dims);
+                              bound->ran = true;
+                              return {};
+                            });
+  });
+}
+
+const char* last_error() { return t_error.c_str(); }
+
+}  // namespace
+
+const trt_et_engine_provider& reference_provider() {
+  static const trt_et_engine_provider table = {TRT_ET_PROVIDER_ABI,
+                                               0,
+                                               1,
+                                               "reference",
+                                               probe,
+                                               load,
+                                               keeps_bytes,
+                                               describe,
+                                               free_engine,
+                                               create_context,
+                                               free_context,
+                                               set_input_shape,
+                                               prepare,
+                                               output_shape,
+                                               set_address,
+                                               enqueue,
+                                               last_error,
+                                               nullptr,
+                                               nullptr,
+                                               nullptr,
+                                               nullptr};
+  return table;
+}
+
+}  // namespace trt_et

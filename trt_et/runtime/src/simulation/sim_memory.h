@@ -1,0 +1,56 @@
+// The memory of the simulated GPUs: host memory that belongs to one device, is poisoned when it is
+// allocated and when it is freed, and is only reachable through checked ranges.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <shared_mutex>
+
+#include "cuda/cuda_api.h"
+#include "sim_threads.h"
+
+namespace trt_et::cuda {
+
+class SimMemory {
+ public:
+  static constexpr int kMaxDevices = 16;
+
+  Status allocate(int device, size_t size, void** pointer);
+  Status release(void* pointer, int* device);
+
+  // Device memory, or host memory when no allocation holds the pointer. An error for freed memory.
+  Status find(const void* pointer, PointerInfo* info);
+
+  // Whether [pointer, +size] lies in one live allocation of `device`. `what` names it in the error.
+  Status check(const void* pointer, size_t size, int device, const char* what);
+
+  uint64_t live_bytes(int device);
+
+ private:
+  struct Free {
+    void operator()(void* memory) const;
+  };
+  struct Allocation {
+    std::unique_ptr<void, Free> memory;
+    size_t size = 0;
+    int device = 0;
+  };
+  using Map = std::map<uintptr_t, Allocation>;
+
+  static Map::const_iterator holder(const Map& map, const void* pointer);
+  void quarantine(Map::iterator freed);
+
+  SimLock lock_;
+  Map live_;
+  // Freed memory is kept for a while, so that a use after free is told as one, and its address is
+  // not handed out again at once.
+  Map freed_;
+  std::deque<uintptr_t> freed_order_;
+  size_t freed_bytes_ = 0;
+  std::array<uint64_t, kMaxDevices> live_bytes_{};
+};
+
+}  // namespace trt_et::cuda

@@ -1,0 +1,71 @@
+// The streams and events of the simulated GPUs. Work that is queued runs only when something waits
+// for it: a missing wait shows as poisoned data, every time.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "cuda/cuda_api.h"
+
+namespace trt_et::cuda {
+
+class SimStream;
+
+// Recorded work. A graph in a queue keeps it, so that destroying the handle is safe.
+using SimWork = std::vector<std::function<Status()>>;
+
+// A point in a stream's queue, as an event records it.
+struct SimMark {
+  std::shared_ptr<SimStream> stream;
+  uint64_t position = 0;
+};
+
+class SimStream : public std::enable_shared_from_this<SimStream> {
+ public:
+  explicit SimStream(int device) : device_(device) {}
+
+  int device() const { return device_; }
+
+  // Appends work; it runs in order, later. Or records it, between the next two.
+  void enqueue(std::function<Status()> work);
+
+  Status begin_capture();
+  // What was recorded, or why there is none.
+  Status end_capture(std::shared_ptr<SimWork>* work);
+  // Whether this stream records now; what cannot be recorded breaks the capture for good.
+  bool breaks_capture();
+
+  // The point behind everything that is queued now.
+  SimMark mark();
+
+  // Runs the queue up to `position`. Once an item has failed the rest is dropped, and this and
+  // every later call return the failure until take_failure() clears it. Threads may call it at the
+  // same time: one runs the items, the others wait for it.
+  Status run_until(uint64_t position);
+
+  // Runs everything queued, and clears a failure while returning it.
+  Status synchronize();
+
+ private:
+  Status run_one(std::unique_lock<std::mutex>& lock);
+
+  const int device_;
+  std::mutex mutex_;
+  std::condition_variable progress_;
+  std::deque<std::function<Status()>> queue_;
+  uint64_t enqueued_ = 0;
+  uint64_t completed_ = 0;
+  bool running_ = false;
+  std::thread::id runner_;
+  Status failure_;
+  std::shared_ptr<SimWork> recorded_;
+  bool broken_ = false;
+};
+
+}  // namespace trt_et::cuda

@@ -1,0 +1,1 @@
+"""Builds each distinct engine once: in this process, in others, or on other machines."""

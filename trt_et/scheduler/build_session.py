@@ -1,0 +1,343 @@
+"""All engines of an export: each distinct one is built once, or taken from the cache.
+
+A partition is lowered, compared with those before it, looked up, and built, and only then the next
+one is lowered; what a builder needed is dropped as soon as its engine is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch.export import ExportedProgram
+
+from trt_et.builders.base import BuildRequest
+from trt_et.cache.engine_cache import Claim, EngineCache
+from trt_et.engine_info import EngineInfo, decode_blob
+from trt_et.errors import BlobError, BuilderError
+from trt_et.lowering.edge_to_aten import qualified_name
+from trt_et.lowering.lower import LoweredPartition, lower_partition
+from trt_et.scheduler.build_plan import PartitionPlan
+from trt_et.scheduler.build_runner import BuildJob, BuildRunner, InThisProcess, explained
+from trt_et.scheduler.engine_key import (
+    WeightDigests,
+    engine_key,
+    fingerprint,
+    glance,
+    memory_of,
+    request_digest,
+)
+from trt_et.scheduler.progress import ProgressOption, ProgressSession
+
+__all__ = ["Engine", "build_engines"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Engine:
+    """An engine, and the partitions that share it.
+
+    Attributes:
+        partition: The first partition that needed it.
+        blob: Its blob.
+        info: The blob's metadata.
+        origin: ``"built"`` or ``"cached"``.
+    """
+
+    partition: str
+    blob: bytes
+    info: EngineInfo
+    origin: str
+
+
+def build_engines(partitions: Sequence[tuple[ExportedProgram, PartitionPlan]]) -> list[Engine]:
+    """The engine of every partition, in order; equal partitions share one.
+
+    Args:
+        partitions: Edge dialect, with real weights, and how to build them. They are not changed.
+
+    Raises:
+        PartitionError: An engine could not be built, or is not one for its partition.
+    """
+    session = _Session()
+    with contextlib.ExitStack() as stack:
+        progress = _sessions([plan.progress for _, plan in partitions])
+        for told in dict.fromkeys(progress):
+            stack.enter_context(told)
+        stack.callback(session.close)
+        wanted = [
+            _Wanted(program, plan, told)
+            for (program, plan), told in zip(partitions, progress, strict=True)
+        ]
+        for runner, group in _by_runner(wanted):
+            session.build(runner, group)
+    return [_engine_of(item) for item in wanted]
+
+
+@dataclass(eq=False)
+class _Wanted:
+    """A partition whose engine is wanted."""
+
+    program: ExportedProgram
+    plan: PartitionPlan
+    progress: ProgressSession
+    engine: Engine | None = None
+    same_as: _Wanted | None = None
+    equals: list[_Wanted] = field(default_factory=list)
+
+    def explain(self, error: Exception) -> Exception:
+        return explained(error, self.plan.builder, _describe(self.plan, self.program))
+
+
+@dataclass(eq=False)
+class _Pending:
+    """An engine that is being built, or that another process is building."""
+
+    wanted: _Wanted
+    job: BuildJob
+    key: str = ""
+    claim: Claim | None = None
+
+
+class _Alike:
+    """Partitions that look equal; their weights are looked up, never compared in pairs."""
+
+    def __init__(self, digests: WeightDigests) -> None:
+        self._digests = digests
+        self._alive: list[Mapping[str, torch.Tensor]] = []
+        self._by_memory: dict[object, _Wanted] = {}
+        self._by_content: dict[object, _Wanted] = {}
+        self._unread: tuple[_Wanted, Mapping[str, torch.Tensor]] | None = None
+
+    def find_or_add(self, wanted: _Wanted, weights: Mapping[str, torch.Tensor]) -> _Wanted | None:
+        """The partition that had these weights before; None where this one is the first."""
+        memory = tuple(sorted((name, str(memory_of(tensor))) for name, tensor in weights.items()))
+        if not self._by_memory:
+            self._unread = (wanted, weights)
+            other = wanted
+        elif memory in self._by_memory:
+            return self._by_memory[memory]
+        else:
+            if self._unread is not None:
+                first, its_weights = self._unread
+                self._by_content[self._content(its_weights)] = first
+                self._unread = None
+            other = self._by_content.setdefault(self._content(weights), wanted)
+        self._alive.append(weights)  # Or its memory could become another's.
+        self._by_memory[memory] = other
+        return None if other is wanted else other
+
+    def _content(self, weights: Mapping[str, torch.Tensor]) -> object:
+        return tuple(sorted(self._digests.of(weights).items()))
+
+
+class _Session:
+    """One export's builds: what was seen, what is being built, which claims are held."""
+
+    def __init__(self) -> None:
+        self._digests = WeightDigests()
+        self._seen: dict[tuple[object, ...], _Alike] = {}
+        self._pending: dict[BuildJob, _Pending] = {}
+        self._elsewhere: list[_Pending] = []
+
+    def build(self, runner: BuildRunner, group: Iterable[_Wanted]) -> None:
+        """Build what has to be built of these partitions."""
+        self._run(runner, self._jobs(group))
+        # Only now, without a claim of our own: two processes that wait for each other's engine
+        # while they hold one would wait for ever.
+        while self._elsewhere:
+            self._run(runner, self._waited_for(self._elsewhere.pop(0)))
+
+    def close(self) -> None:
+        """Give all claims back."""
+        for pending in self._pending.values():
+            if pending.claim is not None:
+                pending.claim.release()
+        self._pending.clear()
+
+    def _run(self, runner: BuildRunner, jobs: Iterator[BuildJob]) -> None:
+        with contextlib.ExitStack() as stack:
+            results = runner.run(jobs)
+            if hasattr(results, "close"):
+                stack.callback(results.close)
+            for job, blob in results:
+                self._finish(self._pending.pop(job), blob)
+                del job, blob  # The next partition is lowered with this one's memory given back.
+        if self._pending:
+            raise BuilderError(
+                f"{type(runner).__name__} gave no engine for "
+                + ", ".join(pending.wanted.plan.name for pending in self._pending.values())
+            )
+
+    def _jobs(self, group: Iterable[_Wanted]) -> Iterator[BuildJob]:
+        for wanted in group:
+            try:
+                job = self._job(wanted)
+            except Exception as error:
+                # Lowering meets whatever users export; it is reported with the partition.
+                raise wanted.explain(error) from error
+            if job is not None:
+                yield job
+            del job
+
+    def _job(self, wanted: _Wanted) -> BuildJob | None:
+        """What has to be built for a partition; None where its engine is there, or on its way."""
+        plan = wanted.plan
+        lowered = lower_partition(wanted.program, plan.name, plan.profiles, plan.updates)
+        timings = plan.cache.timings_folder if plan.cache is not None else None
+        monitor = wanted.progress.monitor(plan.name)
+        request = BuildRequest(plan.name, lowered, plan.device_id, plan.options, timings, monitor)
+        digest = request_digest(request)
+        if digest is not None and self._is_known(wanted, digest, lowered.sources):
+            return None
+        job = BuildJob(plan.builder, request, partial(_describe, plan, wanted.program))
+        pending = _Pending(wanted, job)
+        who = fingerprint(plan.builder) if plan.cache is not None and digest is not None else ""
+        if plan.cache is not None and digest is not None and who:
+            weights = self._digests.of(lowered.sources)
+            pending.key = engine_key(plan.builder.name, who, digest, weights)
+            if self._load(pending, plan.cache):
+                return None
+            pending.claim = plan.cache.claim(pending.key, wait=False)
+            if pending.claim is None:
+                self._elsewhere.append(pending)
+                return None
+            if self._load(pending, plan.cache):  # Stored since we looked.
+                pending.claim.release()
+                return None
+        self._pending[job] = pending
+        return job
+
+    def _waited_for(self, pending: _Pending) -> Iterator[BuildJob]:
+        cache = pending.wanted.plan.cache
+        assert cache is not None
+        _log.info("partition %s: another process builds its engine", pending.wanted.plan.name)
+        pending.claim = cache.claim(pending.key, wait=True)
+        self._pending[pending.job] = pending
+        if self._load(pending, cache):
+            del self._pending[pending.job]
+            if pending.claim is not None:
+                pending.claim.release()
+            return
+        yield pending.job
+
+    def _is_known(self, wanted: _Wanted, digest: str, weights: Mapping[str, torch.Tensor]) -> bool:
+        """Whether an equal partition was seen; weights are read only where all else is equal."""
+        kind = (id(wanted.plan.builder), digest, glance(weights))
+        alike = self._seen.setdefault(kind, _Alike(self._digests))
+        other = wanted.same_as = alike.find_or_add(wanted, weights)
+        if other is None:
+            return False
+        if other.engine is None:
+            other.equals.append(wanted)
+        else:
+            wanted.progress.engine_done(wanted.plan.name)
+        return True
+
+    def _load(self, pending: _Pending, cache: EngineCache) -> bool:
+        blob = cache.load(pending.key)
+        if blob is None:
+            return False
+        try:
+            # The cache has checked every byte.
+            info = _checked(blob, pending.job.request.lowered, verify=False)
+        except (BlobError, BuilderError) as error:
+            cache.discard(pending.key, str(error))
+            return False
+        self._set(pending.wanted, blob, info, "cached")
+        return True
+
+    def _finish(self, pending: _Pending, blob: bytes) -> None:
+        try:
+            info = _checked(blob, pending.job.request.lowered)
+        except Exception as error:
+            raise pending.job.failed(error) from error
+        else:
+            if pending.claim is not None and _is_of_this_machine(info, pending.job):
+                pending.claim.store(blob)
+            self._set(pending.wanted, blob, info, "built")
+        finally:
+            if pending.claim is not None:
+                pending.claim.release()
+
+    def _set(self, wanted: _Wanted, blob: bytes, info: EngineInfo, origin: str) -> None:
+        name = wanted.plan.name
+        wanted.engine = Engine(name, blob, info, origin)
+        _log.info(
+            "partition %s: %s engine for cuda:%s, %s, %d bytes, %d inputs, %d outputs, %d in place",
+            name,
+            info.builder or "foreign",
+            info.device_id,
+            origin,
+            len(blob),
+            len(info.inputs),
+            len(info.outputs),
+            len(info.aliases),
+        )
+        for item in (wanted, *wanted.equals):
+            item.progress.engine_done(item.plan.name)
+
+
+def _sessions(options: Sequence[ProgressOption]) -> list[ProgressSession]:
+    """A session for each partition; those with the same option share one."""
+    totals = Counter(map(id, options))
+    distinct = {id(option): option for option in options}
+    sessions = {key: ProgressSession(distinct[key], total) for key, total in totals.items()}
+    return [sessions[id(option)] for option in options]
+
+
+def _by_runner(wanted: list[_Wanted]) -> list[tuple[BuildRunner, list[_Wanted]]]:
+    here = InThisProcess()
+    groups: dict[int, tuple[BuildRunner, list[_Wanted]]] = {}
+    for item in wanted:
+        runner = item.plan.runner or here
+        groups.setdefault(id(runner), (runner, []))[1].append(item)
+    return list(groups.values())
+
+
+def _engine_of(wanted: _Wanted) -> Engine:
+    found = wanted if wanted.same_as is None else wanted.same_as
+    assert found.engine is not None
+    return found.engine
+
+
+def _is_of_this_machine(info: EngineInfo, job: BuildJob) -> bool:
+    """Whether an engine fits what its key says: another machine may have another GPU."""
+    return not info.gpu_name or info.gpu_name in fingerprint(job.builder)
+
+
+def _checked(blob: object, lowered: LoweredPartition, *, verify: bool = True) -> EngineInfo:
+    """The metadata of what a builder returned, if it is an engine for this partition."""
+    if not isinstance(blob, bytes):
+        raise BuilderError(f"it returned {type(blob).__name__}, not the bytes of an engine blob")
+    info = decode_blob(blob, verify=verify).info
+    for what, found, expected in (
+        ("inputs", info.inputs, lowered.inputs),
+        ("outputs", info.outputs, lowered.outputs),
+    ):
+        if len(found) != len(expected):
+            raise BuilderError(f"its engine has {len(found)} {what}; expected {len(expected)}")
+        for index, (have, want) in enumerate(zip(found, expected, strict=True)):
+            # A foreign blob names bindings only; what it does not say cannot be compared.
+            if (have.dtype and have.dtype != want.dtype) or (
+                have.dtype and have.shape != want.shape
+            ):
+                raise BuilderError(
+                    f"its engine's {what[:-1]} {index} ({have.name}) is {have.dtype} "
+                    f"{list(have.shape)}; expected {want.dtype} {list(want.shape)}"
+                )
+    return info
+
+
+def _describe(plan: PartitionPlan, program: ExportedProgram) -> str:
+    names = [qualified_name(n) for n in program.graph.nodes if n.op == "call_function"]
+    counted = Counter(names)  # In order of appearance.
+    shown = [name if n == 1 else f"{name} x{n}" for name, n in list(counted.items())[:12]]
+    more = f" and {len(counted) - 12} more" if len(counted) > 12 else ""
+    return f"partition {plan.name} ({len(names)} nodes: {', '.join(shown)}{more})"

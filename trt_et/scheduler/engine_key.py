@@ -1,0 +1,157 @@
+"""The key of an engine: equal keys, equal engines.
+
+A key covers what a builder is given (graph, weights, shapes, options, device) and what it is (its
+:meth:`fingerprint`). Weights count by content.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import torch
+
+from trt_et.builders.base import BuildOptions, BuildRequest, EngineBuilder
+from trt_et.lowering.canonical_text import NoText, SymbolNames, partition_text, value_text
+
+__all__ = ["WeightDigests", "engine_key", "fingerprint", "glance", "memory_of", "request_digest"]
+
+_VERSION: Final = "trt-et engine key 1"
+_CHUNK: Final = 4 << 20
+_LARGE: Final = 64 << 20
+_GLANCE: Final = 64
+_log = logging.getLogger(__name__)
+
+
+def fingerprint(builder: EngineBuilder) -> str:
+    """What a builder says of itself for a key; empty where its engines must not be cached."""
+    ask = getattr(builder, "fingerprint", None)
+    said = str(ask() or "") if callable(ask) else ""
+    # The class as well: who inherits a fingerprint may build something else.
+    kind = type(builder)
+    return f"{kind.__module__}.{kind.__qualname__}: {said}" if said else ""
+
+
+def request_digest(request: BuildRequest) -> str | None:
+    """A digest of all that a request says but its weights' contents; None where no text can say it.
+
+    Cheap: no weight is read.
+    """
+    try:
+        options = _options_text(request.options)
+        text = f"cuda:{request.device_id}\n{options}\n{partition_text(request.lowered)}"
+        return hashlib.sha256(text.encode()).hexdigest()
+    except NoText as error:
+        _log.debug("partition %s is not compared with others: %s", request.partition, error)
+        return None
+
+
+def engine_key(builder: str, who: str, request: str, weights: Mapping[str, str]) -> str:
+    """The key of an engine, 64 hex digits.
+
+    Args:
+        builder: The builder's name.
+        who: Its fingerprint.
+        request: What :func:`request_digest` says.
+        weights: The digest of each constant, by name.
+    """
+    digest = hashlib.sha256()
+    for part in (
+        _VERSION,
+        builder,
+        who,
+        request,
+        *(f"{k}={v}" for k, v in sorted(weights.items())),
+    ):
+        data = part.encode()
+        # With its length, so that no two lists of parts are the same bytes.
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+def _options_text(options: BuildOptions) -> str:
+    return value_text(vars(options), SymbolNames())
+
+
+class WeightDigests:
+    """Digests of tensors' contents; the same memory is read once.
+
+    The tensors must stay alive and unchanged for as long as this object is used.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], str] = {}
+
+    def of(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
+        """The SHA-256 of each tensor's dtype, shape and elements, by name."""
+        new = {memory_of(t): t for t in tensors.values() if memory_of(t) not in self._known}
+        large = {memory: t for memory, t in new.items() if t.nbytes > _LARGE}
+        small = {memory: t for memory, t in new.items() if t.nbytes <= _LARGE}
+        if sum(tensor.nbytes for tensor in new.values()) <= _CHUNK:
+            self._known.update({memory: _digest(t, map) for memory, t in new.items()})
+        else:
+            # Hashing gives up the GIL: several tensors at once, and pieces of a large one at once.
+            with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+                digests = pool.map(lambda tensor: _digest(tensor, map), small.values())
+                self._known.update(zip(small, digests, strict=True))
+                for memory, tensor in large.items():
+                    self._known[memory] = _digest(tensor, pool.map)
+        return {name: self._known[memory_of(tensor)] for name, tensor in tensors.items()}
+
+
+def glance(tensors: Mapping[str, torch.Tensor]) -> bytes:
+    """A few elements of each tensor: what differs here differs, and nearly always it does."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        first = last = tensors[name].detach()
+        while first.dim() > 1 and first.numel() and not first.is_quantized:
+            first, last = first[0], last[-1]
+        if first.dim() < 2:
+            for part in (first.reshape(-1)[:_GLANCE], last.reshape(-1)[-_GLANCE:]):
+                dense = part.resolve_conj().resolve_neg().cpu().contiguous()
+                digest.update(_bytes_of(dense))
+    return digest.digest()
+
+
+def memory_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Where a tensor's elements are and how they are laid out; equal: the same elements."""
+    flags = (tensor.is_conj(), tensor.is_neg())
+    where = (str(tensor.device), tensor.data_ptr())
+    return (*where, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), flags)
+
+
+def _digest(tensor: torch.Tensor, map_: Callable[..., Iterable[bytes]]) -> str:
+    head = f"{tensor.dtype} {list(tensor.shape)}"
+    if tensor.is_quantized:
+        head += f" {tensor.qscheme()} {_quantization(tensor)}"
+    digest = hashlib.sha256(head.encode())
+    # In the order of the dimensions whatever the strides are; a copy only where they differ.
+    dense = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    view = _bytes_of(dense)
+    chunks = [view[start : start + _CHUNK] for start in range(0, len(view), _CHUNK)]
+    for part in map_(lambda chunk: hashlib.sha256(chunk).digest(), chunks):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _quantization(tensor: torch.Tensor) -> str:
+    if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return f"{tensor.q_scale()!r} {tensor.q_zero_point()}"
+    scales, zeros = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
+    return f"{tensor.q_per_channel_axis()} {scales.tolist()} {zeros.tolist()}"
+
+
+def _bytes_of(dense: torch.Tensor) -> memoryview:
+    """The memory of a contiguous tensor, not copied; it must stay alive.
+
+    No dtype, rank or quantization that torch has is unknown to this, unlike to numpy.
+    """
+    size = dense.numel() * dense.element_size()
+    if not size:
+        return memoryview(b"")
+    return memoryview((ctypes.c_char * size).from_address(dense.data_ptr())).cast("B")
