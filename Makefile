@@ -64,7 +64,7 @@ test: lint
 zoo: $(INSTALLED)
 	TRT_ET_ZOO=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 tests/zoo
 
-$(NATIVE_BLOB): $(INSTALLED) tests/runtime/native/make_blob.py tests/runtime/native_programs.py
+$(NATIVE_BLOB): $(INSTALLED) tests/runtime/native/make_blob.py tests/support/native_programs.py
 	$(BIN)/python tests/runtime/native/make_blob.py $@
 
 # $(call build-native,FOLDER,TARGET,OPTIONS)
@@ -89,17 +89,17 @@ SUITE = $(shell $(BIN)/python -c "import importlib.util as u; print(*u.find_spec
 coverage: $(INSTALLED)
 	mkdir -p build/coverage
 	for flow in trt_reference trt_rtx xnnpack portable; do \
-	  OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR) $(BIN)/python -m pytest -p tests.coverage.plugin -p no:cacheprovider \
+	  OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR) $(BIN)/python -m pytest -p tests.support.coverage.plugin -p no:cacheprovider \
 	    --numprocesses 2 --flows $$flow --results build/coverage/$$flow.json -q --no-header $(SUITE)/operators; \
 	done; true
-	$(BIN)/python -m tests.coverage.report build/coverage/*.json
+	$(BIN)/python -m tests.support.coverage.report build/coverage/*.json
 
 # No GPU, no engine: tests/network_evaluator says what a network stands for. A case that differs fails.
 networks: $(INSTALLED)
 	mkdir -p build/networks
-	OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR) $(BIN)/python -m pytest -p tests.coverage.plugin -p no:cacheprovider \
+	OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR) $(BIN)/python -m pytest -p tests.support.coverage.plugin -p no:cacheprovider \
 	  --numprocesses 2 --flows trt_network --results build/networks/suite.json -q --no-header $(SUITE)/operators
-	$(BIN)/python -m tests.network_evaluator.summary build/networks/suite.json
+	$(BIN)/python -m tests.support.network_evaluator.summary build/networks/suite.json
 	TRT_ET_OPERATORS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:cacheprovider --numprocesses 2 -q --no-header \
 	  tests/network_evaluator/test_torch_operators.py
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tests.torch_speed import collect_operators_once
+from tests.support.torch_speed import collect_operators_once
 
 for _name in ("TRT_ET_CACHE", "TRT_ET_CACHE_SIZE"):
     os.environ.pop(_name, None)

@@ -8,8 +8,8 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from tests.cache_helpers import CheapBuilder, build
-from tests.lowering_helpers import lower_case
+from tests.support.builders import CheapBuilder, build
+from tests.support.lowering import lower_case
 from trt_et import EngineCache
 from trt_et.cli import app
 

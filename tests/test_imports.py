@@ -86,7 +86,7 @@ def test_reference_without_torch_tensorrt_says_so_and_claims_what_kernels_run():
     code = """
         import logging
         logging.basicConfig(format="%(name)s %(message)s", stream=__import__("sys").stdout)
-        from tests.lowering_helpers import export, lower
+        from tests.support.lowering import export, lower
         from trt_et import TensorRTPartitioner
         from trt_et.inspection import inspect_program
         for name in ("mlp", "cnn", "vit"):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kit_writer import export_model, write_kit, write_model
 
-from tests.models import make
+from tests.support.models import make
 from trt_et import TensorRTPartitioner
 
 MODELS = ("mlp", "cnn", "vit", "channels_last", "outputs", "order", "cached")

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from kit import read_kit
 
-from tests.models import make
+from tests.support.models import make
 
 CALLS = 500
 

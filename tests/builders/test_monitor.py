@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from tests.builders.test_converters import request
-from tests.models import make
+from tests.support.lowering import request
+from tests.support.models import make
 from trt_et.builders.monitor import BuildMonitor, interruptible
 from trt_et.conversion import network
 from trt_et.errors import BuildCancelled

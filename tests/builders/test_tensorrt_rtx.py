@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.lowering_helpers import blobs, lower, lower_case
+from tests.support.lowering import blobs, lower, lower_case
 from trt_et import BuilderUnavailable, OptionError
 from trt_et.builders.registry import installed_flavour
 from trt_et.engine_info import decode_blob
@@ -89,7 +89,7 @@ def test_the_other_flavour_is_unavailable_and_says_what_to_install():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_models_keep_their_dtype(dtype):
-    from tests.models import make
+    from tests.support.models import make
 
     model, (x,) = make("mlp")
     program = torch.export.export(model.to(dtype), (x.to(dtype),))
@@ -100,8 +100,8 @@ def test_half_precision_models_keep_their_dtype(dtype):
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
 def test_what_stops_the_stream_comes_out_of_the_build(error):
-    from tests.builders.test_converters import request
-    from tests.models import make
+    from tests.support.lowering import request
+    from tests.support.models import make
     from trt_et.conversion.network import build_network
 
     model, inputs = make("order")
@@ -118,8 +118,8 @@ def test_what_stops_the_stream_comes_out_of_the_build(error):
 
 
 def test_a_tensorrt_that_cannot_stream_hands_its_engine_over_whole():
-    from tests.builders.test_converters import request
-    from tests.models import make
+    from tests.support.lowering import request
+    from tests.support.models import make
     from trt_et.conversion.network import build_network
 
     model, inputs = make("order")

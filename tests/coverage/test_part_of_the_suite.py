@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from executorch.backends.test import suite
 
-from tests.coverage import report
+from tests.support.coverage import report
 from trt_et.builders.registry import installed_flavour
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ FLOWS = ["trt_reference"] + (["trt_rtx"] if installed_flavour() == "tensorrt_rtx
 def entries(tmp_path_factory):
     folder = tmp_path_factory.mktemp("suite")
     operators = Path(str(suite.__file__)).parent / "operators"
-    command = [sys.executable, "-m", "pytest", "-p", "tests.coverage.plugin", "-q"]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.coverage.plugin", "-q"]
     command += ["-p", "no:cacheprovider", "--rootdir", str(folder), "--flows", ",".join(FLOWS)]
     command += ["--results", str(folder / "results.json"), "-k", "dtype and float32"]
     done = subprocess.run(

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import trt_et.runtime
-from tests.models import make
-from tests.test_end_to_end import as_tuple, run_runner, run_stock, write_case
+from tests.support.models import make
+from tests.support.stored_programs import as_tuple, run_runner, run_stock, write_case
 
 NAMES = ["mlp", "cnn", "vit", "channels_last", "outputs", "order", "cached"]
 

@@ -9,8 +9,8 @@ import tensorrt_rtx as trt
 import torch
 from torch.nn import functional as F
 
-from tests.network_evaluator import BadNetwork, NotEvaluated, Undefined, evaluate
-from tests.network_evaluator.registry import DTYPES
+from tests.support.network_evaluator import BadNetwork, NotEvaluated, Undefined, evaluate
+from tests.support.network_evaluator.registry import DTYPES
 from trt_et.conversion.torch_tensorrt_import import quietly, without_gpu
 
 _TRT = {dtype: kind for kind, dtype in DTYPES.items()}

@@ -19,7 +19,7 @@ from torch import nn
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
-from tests.network_evaluator.comparison import ComparingBuilder, Verdict
+from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
 from trt_et import TensorRTPartitioner
 from trt_et.errors import TrtEtError
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from native_environment import ROOT, build, environment
 
-HERE = Path(__file__).parent
+from tests.support.native_environment import ROOT, build, environment
 
 
 @pytest.fixture(scope="session")
@@ -33,8 +32,7 @@ def plugin() -> ctypes.CDLL:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    sys.path.insert(0, str(HERE))
-    from native_programs import make
+    from tests.support.native_programs import make
 
     return make(tmp_path_factory.mktemp("programs"))
 
@@ -47,7 +45,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, A
     def run(*jobs: dict[str, Any], mode: str | None = None, **env: str) -> dict[str, Any]:
         tmp_path = tmp_path_factory.mktemp("stock")
         torch.save(list(jobs), tmp_path / "jobs")
-        command = [sys.executable, str(HERE / "run_stock.py"), "jobs", "results"]
+        command = [sys.executable, "-m", "tests.support.run_stock", "jobs", "results"]
         done = subprocess.run(
             command + ([mode] if mode else []),
             cwd=tmp_path,

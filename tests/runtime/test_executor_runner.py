@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_blobs import patch_program
+
+from tests.support.native_blobs import patch_program
 
 Runner = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 import torch
-from native_environment import ROOT, environment
 
+from tests.support.native_environment import ROOT, environment
 from trt_et import TensorRTPartitioner
 from trt_et.errors import BuilderError
 
@@ -109,7 +109,7 @@ for name in (b"cudaMalloc", b"cudaFree", b"cudaGetDeviceCount"):
 
 def test_the_counting_runtime_counts_and_hands_on(engine_costs, tmp_path):
     fake = tmp_path / "libcudart.so"
-    source = Path(__file__).with_name("fake_cuda.c")
+    source = ROOT / "tests/support/fake_cuda.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", fake, source], check=True, timeout=60)
     library = engine_costs.with_name("libcounting_cudart.so")
     done = run(sys.executable, "-c", COUNTED, library, TRT_ET_COUNTED_CUDART=str(fake))

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from native_blobs import HEADER
+
+from tests.support.native_blobs import HEADER
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 import torch
-from native_environment import environment
-from native_programs import export
 
+from tests.support.native_environment import ROOT, environment
+from tests.support.native_programs import export
 from trt_et.engine_info import EngineInfo, encode_blob
 
-HERE = Path(__file__).parent
-BINDINGS = HERE / "fake_bindings"
+SUPPORT = ROOT / "tests/support"
+BINDINGS = SUPPORT / "fake_bindings"
 
 
 class Twice(torch.nn.Module):
@@ -65,7 +65,7 @@ def cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no C compiler for the fake driver: install gcc")
     folder = tmp_path_factory.mktemp("cuda")
     library = folder / "libcuda.so.1"
-    command = [compiler, "-shared", "-fPIC", "-o", library, HERE / "fake_cuda.c"]
+    command = [compiler, "-shared", "-fPIC", "-o", library, SUPPORT / "fake_cuda.c"]
     subprocess.run(command, check=True, timeout=60)
     return folder
 
@@ -74,7 +74,7 @@ def run(folder: Path, jobs: list[dict[str, Any]], *more: str, **variables: str) 
     torch.save(jobs, folder / "jobs")
     env = environment(**variables)
     env["PYTHONPATH"] = f"{BINDINGS}:{env['PYTHONPATH']}"
-    command = [sys.executable, str(HERE / "run_python_provider.py"), "jobs", "results", *more]
+    command = [sys.executable, "-m", "tests.support.run_python_provider", "jobs", "results", *more]
     done = subprocess.run(
         command, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False
     )
@@ -233,7 +233,7 @@ def test_the_structures_are_those_of_the_header(tmp_path: Path) -> None:
             expected.append(getattr(mirror, name).offset)
     source, program = tmp_path / "layout.c", tmp_path / "layout"
     source.write_text("\n".join([*lines, "return 0;", "}"]))
-    include = HERE.parents[1] / "trt_et/runtime/include"
+    include = ROOT / "trt_et/runtime/include"
     subprocess.run([compiler, f"-I{include}", "-o", program, source], check=True, timeout=60)
     done = subprocess.run([program], check=True, capture_output=True, text=True, timeout=60)
     assert list(map(int, done.stdout.split())) == expected

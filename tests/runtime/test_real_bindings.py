@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
 
+from tests.support.native_environment import ROOT
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import EngineBlob, decode_blob
 from trt_et.inspection import inspect_program
@@ -67,7 +67,7 @@ def test_the_double_of_the_bindings_has_nothing_that_they_have_not():
 
 
 def _double() -> ModuleType:
-    path = Path(__file__).with_name("fake_bindings") / "tensorrt_rtx.py"
+    path = ROOT / "tests/support/fake_bindings/tensorrt_rtx.py"
     spec = spec_from_file_location("double_of_tensorrt_rtx", path)
     assert spec is not None
     assert spec.loader is not None

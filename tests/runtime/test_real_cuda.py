@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from native_environment import environment
 
-FAKE = Path(__file__).with_name("fake_cuda.c")
+from tests.support.native_environment import ROOT, environment
+
+FAKE = ROOT / "tests/support/fake_cuda.c"
 
 
 @pytest.fixture(scope="module")

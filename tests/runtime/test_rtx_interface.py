@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from native_environment import ROOT, build, environment
-from native_programs import export
-from test_tensorrt_leaf import FakeBuilder, Line
+
+from tests.support.fake_tensorrt import FakeBuilder, Line
+from tests.support.native_environment import ROOT, build, environment
+from tests.support.native_programs import export
 
 # A library of TensorRT-RTX as far as the loader asks before it trusts it.
 LIBRARY = """

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import executorch
 import pytest
-from native_environment import environment
+
+from tests.support.native_environment import ROOT, environment
 
 PACKAGE = Path(next(iter(executorch.__path__)))
-SOURCE = Path(__file__).with_name("stock_cuda_allocator.cpp")
+SOURCE = ROOT / "tests/support/stock_cuda_allocator.cpp"
 BACKEND, EXTENSION = "libexecutorch_backend_cuda.so", "libexecutorch_extension_cuda.so"
 LOAD = """
 import ctypes, sys

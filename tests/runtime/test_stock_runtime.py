@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from native_blobs import patch_program
-from native_environment import environment
+
+from tests.support.native_blobs import patch_program
+from tests.support.native_environment import environment
 
 Stock = Callable[..., dict[str, Any]]
 
@@ -258,8 +259,7 @@ def test_every_simulated_call_may_fail(programs: dict[str, Any], tmp_path: Path)
     code = """
 import ctypes, sys, torch
 import trt_et.runtime as r
-sys.path.insert(0, FOLDER)
-import run_stock
+from tests.support import run_stock
 r.load(cuda="simulated:2")
 library = ctypes.CDLL(str(r.plugin_path()))
 library.trt_et_sim_fail_after.restype = ctypes.c_uint64
@@ -283,6 +283,6 @@ print("fine")
         job(programs[name]) | {"expected": programs[name].outputs} for name in ("two", "two_host")
     ]
     torch.save(jobs, tmp_path / "jobs")
-    done = python(code.replace("FOLDER", repr(str(Path(__file__).parent))), tmp_path)
+    done = python(code, tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "fine" in done.stdout

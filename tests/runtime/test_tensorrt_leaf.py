@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,78 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from native_blobs import pack
-from native_environment import environment
 
-from trt_et.engine_info import EngineInfo, encode_blob
+from tests.support.fake_tensorrt import FakeBuilder, Line
+from tests.support.native_environment import environment
 
 Stock = Callable[..., dict[str, Any]]
-COMMON = "weights 1024\nscratch 256\n"
-
-
-class FakeBuilder:
-    """Builds an engine of the fake that computes 2 * x + 1, whatever the partition says.
-
-    ``upstream`` writes the blob as Torch-TensorRT does: no dtypes, shapes, checksum or builder.
-    """
-
-    name = "tensorrt"
-
-    def __init__(
-        self, *, upstream: bool = False, alias: bool = False, version: str = "11.7.3", **info: Any
-    ) -> None:
-        self.upstream = upstream
-        self.alias = alias
-        self.version = version
-        self.info = info
-
-    def plan(self, x: Any, y: Any) -> str:
-        def shape(dims: Any) -> str:
-            return ",".join(map(str, dims)) or "-"
-
-        lines = f"fake\n{COMMON}"
-        lines += f"input {x.name} float32 {shape(x.shape)}\n"
-        lines += f"output {y.name} float32 {shape(y.shape)}\n"
-        if self.alias:
-            lines += f"alias {y.name} {x.name}\n"
-        if x.is_dynamic:
-            lines += f"range {x.name} {shape(x.min_shape)} {shape(x.opt_shape)} "
-            lines += f"{shape(x.max_shape)}\n"
-        return lines + f"scale {y.name} {x.name} 2\nshift {y.name} {y.name} 1\n"
-
-    def build(self, request: Any) -> bytes:
-        x, y = request.lowered.bindings
-        plan = self.plan(x, y).encode()
-        if not self.upstream:
-            facts = {"builder": self.name, "library_version": self.version, **self.info}
-            info = EngineInfo(
-                bindings=request.lowered.bindings, device_id=request.device_id, **facts
-            )
-            return encode_blob(plan, info)
-        document = {
-            "io_bindings": [
-                {"name": b.name, "dtype": "", "shape": [], "is_input": b.is_input} for b in (x, y)
-            ],
-            "hardware_compatible": False,
-            "device_id": request.device_id,
-            "serialized_metadata": "",
-            "target_platform": "linux_x86_64",
-        }
-        if self.alias:
-            alias = {"output": y.name, "input": x.name, "kind": "kv_cache_update"}
-            document["aliased_io"] = [alias]
-        return pack(document, plan, magic=b"TR02" if self.alias else b"TR01", checksum=False)
-
-
-class Line(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * 2.0 + 1.0
 
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    sys.path.insert(0, str(Path(__file__).parent))
-    from native_programs import export
+    from tests.support.native_programs import export
 
     folder = tmp_path_factory.mktemp("lines")
     x = torch.randn(3, 8)
@@ -275,8 +212,7 @@ def test_times_of_layers_are_in_the_trace(
 
 
 def test_reference_engines_have_no_times_of_layers(tmp_path: Path) -> None:
-    sys.path.insert(0, str(Path(__file__).parent))
-    from native_programs import export
+    from tests.support.native_programs import export
 
     program = export(tmp_path, "reference", Line(), (torch.randn(3, 8),))
     flags = ["--etdump_path", tmp_path / "trace.etdump", "--time_layers"]

@@ -2,7 +2,7 @@
 
 The one place that uses private parts of Torch-TensorRT (``TRTInterpreter``'s
 ``_construct_trt_network_def`` and ``_populate_trt_builder_config``): its ``run()`` ends by
-deserializing the engine, which needs a GPU. ``tests/builders/test_converters.py`` fails loudly when
+deserializing the engine, which needs a GPU. ``tests/conversion/test_network.py`` fails loudly when
 a release changes them.
 """
 

@@ -10,13 +10,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[3])]
+sys.path.insert(0, str(Path(__file__).parents[3]))
 
 
 def main(target: Path) -> None:
     import torch
-    from native_blobs import HEADER
-    from native_programs import Mlp, export
+
+    from tests.support.native_blobs import HEADER
+    from tests.support.native_programs import Mlp, export
 
     class State(torch.nn.Module):
         def forward(

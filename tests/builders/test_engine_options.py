@@ -1,0 +1,76 @@
+"""Options of engines reach TensorRT's builder, and what cannot be had is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.lowering import export, lower
+from trt_et import OptionError, PartitionError, TensorRTPartitioner
+from trt_et.builders import BuildOptions
+from trt_et.builders.tensorrt_rtx import TensorRTRTXBuilder
+from trt_et.conversion.network import build_network
+
+
+class Spy(TensorRTRTXBuilder):
+    """Keeps TensorRT's configuration of the one engine that it builds."""
+
+    def build(self, request):
+        network = build_network(request)
+        flags, memory = network.trt.BuilderFlag, network.trt.MemoryPoolType
+        self.flags = {name for name in dir(flags) if name.isupper() and self._has(network, name)}
+        self.workspace = network.config.get_memory_pool_limit(memory.WORKSPACE)
+        self.level = network.config.builder_optimization_level
+        return super().build(replace(request, options=BuildOptions()))
+
+    @staticmethod
+    def _has(network, name) -> bool:
+        return network.config.get_flag(getattr(network.trt.BuilderFlag, name))
+
+
+def test_options_reach_the_builder():
+    plain, spy = Spy(), Spy()
+    program = export("mlp")
+    lower(program, builder=plain)
+    lower(
+        program,
+        builder=spy,
+        workspace_size=1 << 20,
+        optimization_level=2,
+        version_compatible=True,
+        refittable=True,
+        weight_streaming=True,
+    )
+    assert spy.flags - plain.flags == {
+        "VERSION_COMPATIBLE",
+        "EXCLUDE_LEAN_RUNTIME",
+        "REFIT",
+        "WEIGHT_STREAMING",
+    }
+    assert (spy.workspace, spy.level) == (1 << 20, 2)
+
+
+def test_what_tensorrt_says_of_a_failed_build_is_told():
+    with pytest.raises(PartitionError, match="workspace limit"):
+        lower(export("mlp"), builder="tensorrt_rtx", workspace_size=1)
+
+
+def test_hardware_compatibility_is_a_setting_of_the_engine():
+    assert BuildOptions.checked(hardware_compatible=True).settings == {"hardware_compatible": True}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workspace_size": 0}, "workspace_size is 0"),
+        ({"workspace_size": "1G"}, "workspace_size"),
+        ({"refittable": 1}, "refittable is 1"),
+        ({"version_compatible": "yes"}, "version_compatible"),
+        ({"settings": {"immutable_weights": False}}, "option of the partitioner itself: refit"),
+        ({"settings": {"strip_engine_weights": True}}, "nothing here puts them back"),
+    ],
+)
+def test_an_impossible_option_is_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        TensorRTPartitioner(builder="reference", **options)

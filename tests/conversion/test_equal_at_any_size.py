@@ -1,0 +1,128 @@
+"""One network computes what eager computes, at every size of its inputs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from executorch.runtime import Runtime
+from torch.export import Dim
+from torch.nn import functional as F
+
+from tests.support.lowering import blobs, lower
+from tests.support.models import Function
+from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
+from tests.support.operator_networks import randn
+from tests.support.simulated_gpus import load_runtime
+from trt_et import TensorRTPartitioner
+
+aten = torch.ops.aten
+
+BOOK = randn(1, 30)
+
+
+def _clipped(x):
+    y = x * 2
+    y[y > 1] = 1.0
+    y[y.sum(1) < 0] = -1.0
+    return y + 1
+
+
+OF_ANY_SIZE = {
+    "repeated for every row": lambda x: torch.arange(x.shape[1]).repeat(x.shape[0], 1) + x,
+    "repeated along a dimension in front": lambda x: (x + 1).repeat(x.shape[1], 2, 1),
+    "repeated as often as both sizes": lambda x: x.repeat(1, x.shape[0] + x.shape[1]) * 2,
+    "repeated by a number": lambda x: x.repeat(3, 1, 2) * 2,
+    "looked up in every row": lambda x: (
+        BOOK.expand(x.shape[0], -1).gather(1, (x * 9).long() % 30) + x
+    ),
+    "gathered along a dynamic dimension": lambda x: x.gather(0, (x[:1] > 0).long()) + 1,
+    "logarithms above 1": lambda x: torch.log1p(x.abs()) + 1,
+    "averaged to one number": lambda x: F.adaptive_avg_pool2d(x[None], 1) * 2,
+    "the largest and their places": lambda x: x.max(1)[0] * x.max(1)[1] + x.min(0)[1].sum(),
+    "a diagonal of matrices of a known size": lambda x: torch.diagonal(
+        (x[:, None, :, None] * BOOK[0, :12].reshape(3, 1, 4)).sin(), 1, 1, -1
+    ),
+    "clipped by a mask": _clipped,
+    "rows added": lambda x: torch.zeros(4, x.shape[1]).index_add(
+        0, (torch.arange(x.shape[0]) % 4), x * 2
+    ),
+    "rows added to as many": lambda x: (x * 2).index_add(0, torch.arange(x.shape[0]) // 2, x.sin()),
+    "rows scattered": lambda x: (x * 2).scatter_add(
+        0, (torch.arange(x.shape[0]) // 2)[:, None].expand(x.shape), x.sin()
+    ),
+    "means of windows over the edge": lambda x: F.avg_pool2d(
+        x[:, :, None, None] * BOOK.reshape(5, 6), 2, 2, ceil_mode=True
+    ),
+    "the largest of windows without gaps": lambda x: aten.max_pool2d(
+        x[None, None] * 2, [2, 2], [1, 1], [1, 1], [1, 1]
+    ),
+    "the largest of windows over the edge": lambda x: F.max_pool2d(
+        (x.sum(1)[:, None, None, None] * BOOK.reshape(5, 6)), 2, 2, ceil_mode=True
+    ),
+    "as many lines averaged": lambda x: F.adaptive_avg_pool1d(x[:, :, None] * BOOK[0], 1).sin(),
+    "averaged by lines": lambda x: F.adaptive_avg_pool1d(x[None], 1) * 2,
+    **{
+        f"resized to its other size, {mode}": lambda x, mode=mode: (
+            F.interpolate((x * 2)[None, None], (x.shape[1], x.shape[0] + 1), mode=mode) * 2
+        )
+        for mode in ("nearest", "bilinear", "bicubic")
+    },
+    "resized to a part known, corners aligned": lambda x: (
+        F.interpolate(x[None, None], (x.shape[1] * 2, 7), mode="bilinear", align_corners=True) * 2
+    ),
+    "resized along a line": lambda x: F.interpolate(x[None], x.shape[0] * 3, mode="linear") * 2,
+    "flattened in the middle": lambda x: (
+        (x[:, :, None] * BOOK[0]).flatten(1).sin().flatten(0).cos()
+    ),
+}
+
+
+def test_sizes_are_read_off_multiples_of_them():
+    dynamic = {0: 3 * Dim("n", min=1, max=4), 1: 2 * Dim("m", min=1, max=4) + 1}
+
+    def function(x):
+        return x.reshape(x.shape[0] // 3, 3, -1).sum(1) * torch.zeros(x.shape[1] // 2 + 1).sum()
+
+    program = torch.export.export(Function(function), (randn(6, 5),), dynamic_shapes=((dynamic,),))
+    verdicts: list[Verdict] = []
+    lower(program, partitioner=TensorRTPartitioner(builder=ComparingBuilder(verdicts)))
+    assert [verdict.outcome for verdict in verdicts] == ["equal"], verdicts
+
+
+@pytest.mark.parametrize("case", OF_ANY_SIZE)
+def test_one_network_equals_eager_at_every_size(case):
+    dynamic = {0: Dim("rows", min=2, max=8), 1: Dim("columns", min=2, max=9)}
+    program = torch.export.export(
+        Function(OF_ANY_SIZE[case]), (randn(3, 5),), dynamic_shapes=((dynamic,),)
+    )
+    verdicts: list[Verdict] = []
+    partitioner = TensorRTPartitioner(builder=ComparingBuilder(verdicts))
+    lower(program, partitioner=partitioner)
+    assert [verdict.outcome for verdict in verdicts] == ["equal"], verdicts
+    assert all(reason.endswith("not a tensor") for _, _, reason in partitioner.report.left_out)
+    assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
+
+
+def test_scattering_to_some_of_dynamic_rows_keeps_them_dynamic():
+    def added(x):
+        return (x * 2).scatter_add(1, (x[:1] > 0).long(), x[:1].sin()) * 2
+
+    dynamic = (({0: Dim("rows", min=2, max=8)},),)
+    program = torch.export.export(Function(added), (randn(3, 5),), dynamic_shapes=dynamic)
+    load_runtime()
+    method = Runtime.get().load_program(lower(program)).load_method("forward")
+    for rows in (3, 8):
+        x = randn(rows, 5)
+        torch.testing.assert_close(method.execute([x])[0], added(x))
+
+
+def test_a_graph_of_a_thousand_edges_is_a_small_engine():
+    """Torch-TensorRT's own network of it had two layers for each edge, and 266 MB."""
+
+    def summed(x, places):
+        rows = places[:, None].expand(-1, x.shape[1])
+        return torch.zeros(20, x.shape[1]).scatter_add(0, rows, x) * 2
+
+    edges = (randn(1024, 16), torch.arange(1024) % 20)
+    (blob,) = blobs(lower(torch.export.export(Function(summed), edges), builder="tensorrt_rtx"))
+    assert len(blob) < 1 << 20

@@ -1,0 +1,152 @@
+"""The private parts of Torch-TensorRT that we lean on, and what we guard against in them.
+
+When a new release fails here, mend ``network.py`` and ``torch_tensorrt_import.py`` in
+``trt_et/conversion``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+
+import pytest
+import torch
+from torch import nn
+
+from tests.support.lowering import export, request
+from tests.support.models import make
+from trt_et import TensorRTPartitioner
+from trt_et.builders import BuildOptions, BuildRequest
+from trt_et.conversion import network, support
+from trt_et.errors import BuilderError
+from trt_et.lowering.lower import lower_partition
+
+
+@pytest.fixture(scope="module")
+def interpreter_class():
+    support.convertible_operators()
+    from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter
+
+    return TRTInterpreter
+
+
+def test_the_private_methods_are_there_with_the_signatures_we_call(interpreter_class):
+    construct = inspect.signature(interpreter_class._construct_trt_network_def)
+    assert list(construct.parameters) == ["self"]
+    populate = inspect.signature(interpreter_class._populate_trt_builder_config)
+    assert all(
+        p.default is not inspect.Parameter.empty
+        for name, p in populate.parameters.items()
+        if name != "self"
+    )
+    output = inspect.signature(interpreter_class.output)
+    assert list(output.parameters) == ["self", "target", "args", "kwargs"]
+
+
+def test_run_is_still_what_needs_a_gpu(interpreter_class):
+    # If run() stops deserializing, the private methods are no longer needed.
+    assert "deserialize_cuda_engine" in inspect.getsource(interpreter_class.run)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="nothing is patched where there is a GPU")
+def test_nothing_stays_patched():
+    support.convertible_operators()
+    assert not torch.cuda.is_available()
+    with pytest.raises((AssertionError, RuntimeError)):
+        torch.cuda.current_device()
+    assert os.path.isfile(__file__)  # noqa: PTH113
+    assert os.path.isfile.__module__ == "genericpath"
+
+
+def bindings(built):
+    net = built.network
+    inputs = [net.get_input(i) for i in range(net.num_inputs)]
+    outputs = [net.get_output(i) for i in range(net.num_outputs)]
+    return [(t.name, tuple(t.shape), str(t.dtype).rpartition(".")[2]) for t in inputs + outputs]
+
+
+def test_the_network_has_the_bindings_of_the_partition_in_order():
+    model, inputs = make("order")
+    built = network.build_network(request(model, *inputs))
+    assert bindings(built) == [
+        ("input0", (3,), "FLOAT"),
+        ("input1", (3,), "FLOAT"),
+        ("input2", (3,), "FLOAT"),
+        ("output0", (3,), "FLOAT"),
+        ("output1", (3,), "FLOAT"),
+    ]
+
+
+def test_outputs_that_are_one_tensor_get_bindings_of_their_own():
+    class Twice(nn.Module):
+        def forward(self, x):
+            y = x.relu()
+            return y, y.reshape(2, 3), x.clone(), y + 0, torch.ones(2)
+
+    built = network.build_network(request(Twice(), torch.randn(2, 3)))
+    assert [name for name, _, _ in bindings(built)] == [
+        "input0",
+        *(f"output{i}" for i in range(5)),
+    ]
+    pieces = []
+    built.serialize("test", lambda piece: pieces.append(piece) or len(piece))
+    assert sum(map(len, pieces)) > 10_000
+
+
+def test_the_memory_that_tensorrt_reads_is_kept_where_a_weight_is_not_contiguous():
+    model, inputs = make("order")
+    context = network.build_network(request(model, *inputs)).interpreter.ctx
+    from torch_tensorrt.dynamo.conversion.converter_utils import to_trt_weights
+
+    weight = torch.arange(4.0).unsqueeze(1).expand(4, 5)
+    values = weight.clone()
+    to_trt_weights(context, weight, "expanded", "CONSTANT", "CONSTANT")
+    held = context.cpu_weights_reference_holder[-1]
+    # to_trt_weights() gives TensorRT the address of value.contiguous(): the same memory only then.
+    assert held.is_contiguous()
+    assert held.contiguous().data_ptr() == held.data_ptr()
+    assert torch.equal(held, values)
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_an_unconvertible_node_has_the_name_that_the_user_knows(decomposed, monkeypatch):
+    class Unconvertible(nn.Module):
+        def forward(self, x):
+            return (torch.sinc(x) if decomposed else torch.linalg.inv(x)).relu()
+
+    table = {torch.ops.aten.sinc.default: torch.linalg.inv} if decomposed else {}
+    for module in (support, network):
+        monkeypatch.setattr(module, "decomposed_operators", lambda: table)
+    program = torch.export.export(Unconvertible(), (torch.eye(3),))
+    operator = next(node for node in program.graph.nodes if node.op == "call_function")
+    operator._rename("encoder_inverse")
+    with pytest.raises(BuilderError, match=r"partition test at node encoder_inverse: "):
+        network.build_network(
+            BuildRequest("test", lower_partition(program, "test"), 0, BuildOptions())
+        )
+
+
+def test_decompositions_count_as_support():
+    program = export("mlp").run_decompositions({})
+    partitioner = TensorRTPartitioner(builder="reference")
+    assert torch.ops.aten.linear.default in partitioner.ops_to_not_decompose(program)[0]
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    node = graph.call_function(torch.ops.aten._log_softmax.default, (x, -1, False))
+    mode = torch._subclasses.FakeTensorMode()
+    x.meta["val"] = node.meta["val"] = mode.from_tensor(torch.randn(2, 3))
+    assert torch.ops.aten._log_softmax.default in support.decomposed_operators()
+    assert support.make_refusal(BuildOptions())(node) is None
+
+
+def test_a_validator_that_stumbles_is_a_refusal(monkeypatch):
+    class Registry:
+        def get(self, node):
+            raise IndexError("tuple index out of range")
+
+        def get_unvalidated(self, target):
+            return object()
+
+    monkeypatch.setattr(support, "_registry", lambda settings: Registry())
+    node = torch.fx.Graph().call_function(torch.ops.aten.sort.default, ())
+    assert "do not take these arguments" in support.make_refusal(BuildOptions())(node)

@@ -1,0 +1,120 @@
+"""What cannot be built is refused with its name, and leaves nothing half done."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from executorch.exir import EdgeCompileConfig, to_edge
+from executorch.exir.backend.backend_api import to_backend
+from torch import nn
+from torch.export import Dim
+
+from tests.support.lowering import export, lower
+from trt_et import PartitionError, TensorRTPartitioner
+from trt_et.builders.reference.builder import ReferenceBuilder
+from trt_et.builders.registry import installed_flavour
+from trt_et.engine_info import Binding, EngineInfo, encode_blob
+from trt_et.inspection import inspect_program
+
+SPLIT = {"excluded_ops": ["aten.cumsum"]}
+
+
+class FailsOnTheSecond:
+    """Builds the first partition rightly, and not the second."""
+
+    name = "second-time-unlucky"
+
+    def __init__(self, result: object) -> None:
+        self.result = result
+        self.built = 0
+
+    def build(self, request):
+        self.built += 1
+        if self.built == 1:
+            return ReferenceBuilder().build(request)
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (ValueError("no such kernel"), "no such kernel"),
+        (b"TR01" + bytes(100), "outside the blob of 104"),
+        (b"", "blob"),
+        (7, "int"),
+        # A whole engine, of another partition.
+        (
+            encode_blob(b"e", EngineInfo((Binding("input0", "float32", (1,), True),))),
+            "inputs; expected 2",
+        ),
+    ],
+)
+def test_one_failing_partition_of_two_is_named_and_the_program_stays_as_it_was(result, text):
+    program = export("split")
+    weights = {name: value.clone() for name, value in program.state_dict.items()}
+    before = str(program.graph)
+    builder = FailsOnTheSecond(result)
+    with pytest.raises(PartitionError) as raised:
+        lower(program, builder=builder, **SPLIT)
+    message = str(raised.value)
+    assert "tensorrt_1" in message
+    assert "tensorrt_0" not in message
+    assert "aten::sub.Tensor" in message
+    assert text in message
+    assert builder.built == 2
+    assert str(program.graph) == before
+    assert all(torch.equal(program.state_dict[name], value) for name, value in weights.items())
+    (method,) = inspect_program(lower(program, **SPLIT))
+    assert [delegate.problem for delegate in method.delegates] == ["", ""]
+
+
+class NonZero(nn.Module):
+    """How many rows it returns depends on the values."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nonzero(x * 2) + 1
+
+
+def edge(model: nn.Module, *inputs: torch.Tensor, **options) -> torch.export.ExportedProgram:
+    program = torch.export.export(model.eval(), inputs, **options)
+    config = EdgeCompileConfig(_check_ir_validity=False)
+    return to_edge(program, compile_config=config).exported_program()
+
+
+def test_outputs_whose_size_depends_on_data_stay_out_with_the_reason():
+    partitioner = TensorRTPartitioner(builder="reference")
+    partitioner.partition(edge(NonZero(), torch.randn(3, 4)))
+    left = {operator: reason for _, operator, reason in partitioner.report.left_out}
+    assert "aten::nonzero.default" in left
+    assert "aten::add.Tensor" in left
+    assert "depends on data" in left["aten::add.Tensor"]
+
+
+def test_full_graph_lists_what_depends_on_data():
+    partitioner = TensorRTPartitioner(builder="reference", full_graph=True)
+    with pytest.raises(PartitionError, match=r"(?s)full_graph=True.*aten::nonzero"):
+        partitioner.partition(edge(NonZero(), torch.randn(3, 4)))
+
+
+@pytest.mark.skipif(installed_flavour() is None, reason="Torch-TensorRT is not installed")
+def test_forced_into_an_engine_a_size_that_depends_on_data_is_refused():
+    with pytest.raises(PartitionError, match=r"(?s)nonzero.*depends on data"):
+        to_backend("TensorRTBackend", edge(NonZero(), torch.randn(3, 4)), [])
+
+
+@pytest.mark.skipif(installed_flavour() is None, reason="Torch-TensorRT is not installed")
+def test_forced_into_an_engine_an_unbounded_dimension_is_named():
+    class Add(nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    program = edge(Add(), torch.randn(4), dynamic_shapes=({0: Dim.DYNAMIC},))
+    with pytest.raises(PartitionError, match=r"(?s)dimension s\d+ .*no upper bound.*max=N"):
+        to_backend("TensorRTBackend", program, [])
+
+
+def test_an_unknown_option_is_refused_by_name():
+    with pytest.raises(TypeError, match="optimisation_level"):
+        TensorRTPartitioner(builder="reference", optimisation_level=3)

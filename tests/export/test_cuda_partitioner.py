@@ -1,0 +1,79 @@
+"""With ExecuTorch's partitioner for its CUDA backend.
+
+``CudaPartitioner`` itself needs Triton and a GPU; its partitioning is ``AotiPartitioner``'s, which
+is used here, with a backend that keeps nothing in place of AOTInductor.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from executorch.backends.aoti.aoti_partitioner import AotiPartitioner
+from executorch.exir import to_edge_transform_and_lower
+from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from torch import nn
+
+from tests.support.lowering import delegate_tensor_devices
+from trt_et import TensorRTPartitioner
+from trt_et.inspection import inspect_program
+
+
+@final
+class AotInductorInItsPlace(BackendDetails):
+    @staticmethod
+    def preprocess(edge_program, compile_specs) -> PreprocessResult:
+        return PreprocessResult(processed_bytes=b"nothing")
+
+
+class Three(nn.Module):
+    """Ours, theirs, ours: cumsum is excluded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.second(torch.cumsum(self.first(x).relu(), 1))
+
+
+def theirs() -> AotiPartitioner:
+    return AotiPartitioner(
+        AotInductorInItsPlace.__name__, [CompileSpec("target_device", b"cuda:1")]
+    )
+
+
+def ours() -> TensorRTPartitioner:
+    return TensorRTPartitioner(builder="reference", device=1, excluded_ops=["aten.cumsum"])
+
+
+def lowered(*partitioners):
+    program = torch.export.export(Three().eval(), (torch.randn(2, 4),))
+    return to_edge_transform_and_lower(program, partitioner=list(partitioners))
+
+
+def test_it_takes_what_we_leave_and_everything_stays_on_the_gpu():
+    manager = lowered(ours(), theirs())
+    program = manager.to_executorch()
+    pte = bytes(program.buffer)
+    assert [delegate.backend_id for delegate in inspect_program(pte)[0].delegates] == [
+        "TensorRTBackend",
+        "AotInductorInItsPlace",
+        "TensorRTBackend",
+    ]
+    assert delegate_tensor_devices(pte) == [{("CUDA", 1)}] * 3
+    copies = [
+        node.target._schema.name
+        for node in program.exported_program().graph.nodes
+        if "et_copy" in str(getattr(node.target, "_schema", ""))
+    ]
+    assert copies == ["et_copy::_h2d_copy", "et_copy::_d2h_copy"]
+
+
+def test_we_claim_nothing_that_it_has_taken():
+    partitioner = ours()
+    delegates = inspect_program(bytes(lowered(theirs(), partitioner).to_executorch().buffer))
+    assert {delegate.backend_id for delegate in delegates[0].delegates} == {"AotInductorInItsPlace"}
+    assert partitioner.report.partitions == ()

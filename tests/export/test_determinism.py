@@ -1,0 +1,80 @@
+"""The same model gives the same bytes: in one process, in fresh ones, and whatever says cuda:0."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from torch import nn
+
+from tests.support.lowering import export, lower, lower_case
+from tests.support.native_environment import ROOT
+
+BUILDERS = ["reference", "tensorrt_rtx"]
+
+
+class SharedWeights(nn.Module):
+    """Each of its weights is in both partitions: ExecuTorch copies them in the order of a set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(torch.ones(4) * index for index in range(5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for weight in self.weights:
+            x = x * weight
+        x = torch.cumsum(x, 0)
+        for weight in self.weights:
+            x = x + weight
+        return x
+
+
+def digests() -> dict[str, str]:
+    """Of programs with engines of each builder, and of one with shared weights."""
+    found = {
+        f"{name} {builder}": lower_case(name, builder=builder)
+        for name in ("mlp", "vit")
+        for builder in BUILDERS
+    }
+    shared = torch.export.export(SharedWeights(), (torch.ones(4),))
+    found["shared weights"] = lower(shared, excluded_ops=["aten.cumsum"])
+    return {name: hashlib.sha256(pte).hexdigest() for name, pte in found.items()}
+
+
+@pytest.mark.parametrize("builder", BUILDERS)
+@pytest.mark.parametrize("name", ["mlp", "cnn", "vit"])
+def test_twice_in_one_process_is_byte_identical(builder, name):
+    program = export(name)
+    assert lower(program, builder=builder) == lower(program, builder=builder)
+
+
+@pytest.mark.parametrize("builder", BUILDERS)
+def test_cuda_0_said_or_not_is_byte_identical(builder):
+    silent = lower_case("cnn", builder=builder)
+    spec = CompileSpec("target_device", b"cuda:0")
+    assert lower_case("cnn", builder=builder, device="cuda:0") == silent
+    assert lower_case("cnn", builder=builder, compile_specs=[spec]) == silent
+
+
+def test_fresh_processes_with_other_hash_seeds_agree_with_this_one():
+    here = digests()
+    for seed in ("1", "2"):
+        run = subprocess.run(
+            [sys.executable, "-m", "tests.export.test_determinism"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+        )
+        assert json.loads(run.stdout.splitlines()[-1]) == here
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(digests()))

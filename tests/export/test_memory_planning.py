@@ -1,0 +1,332 @@
+"""State on the GPU: what moves there, what stays, and that both give what eager gives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from executorch.exir.passes import MemoryPlanningPass
+from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+from torch import nn
+
+from tests.support.lowering import delegate_tensor_devices, planned_devices
+from tests.support.models import State
+from tests.support.native_environment import environment
+from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
+
+X = torch.arange(6.0).reshape(2, 3)
+STATE_BYTES = X.numel() * 4
+
+# Each program is loaded once in a process of its own, so that host memory too begins at zero.
+RUN = """
+import os, sys, torch, trt_et.runtime
+from tests.support.run_stock import stats
+trt_et.runtime.load(cuda="simulated:2")
+from executorch.runtime import Runtime
+for name in sys.argv[1:]:
+    if os.fork():
+        assert os.wait()[1] == 0
+        continue
+    method = Runtime.get().load_program(name + ".pte").load_method("forward")
+    found, x = [], torch.load(name + ".input")
+    for _ in range(4):
+        before = stats()
+        outputs = [tensor.clone() for tensor in method.execute([x])]
+        copied = {key: stats()[key] - before[key] for key in ("bytes_h2d", "bytes_d2h")}
+        found.append((outputs, copied))
+    torch.save(found, name + ".found")
+    os._exit(0)
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_gradients():
+    # With gradients on, to_executorch() itself refuses programs with mutated buffers.
+    with torch.no_grad():
+        yield
+
+
+class Planned(NamedTuple):
+    pte: bytes
+    homes: dict[str, tuple[str, int]]
+
+
+def planned(
+    model: nn.Module,
+    planning: MemoryPlanningPass | None = None,
+    *,
+    emit_mutable_buffer_names: bool = False,
+    **options,
+) -> Planned:
+    """The program, and on which device each of the model's buffers is planned."""
+    partitioner = options.pop("partitioner", None) or [
+        TensorRTPartitioner(builder="reference", **options)
+    ]
+    program = torch.export.export(model.eval(), (X,))
+    for value in model.buffers():
+        value.zero_()  # As ExecuTorch starts.
+    manager = to_edge_transform_and_lower(program, partitioner=partitioner)
+    config = ExecutorchBackendConfig(
+        memory_planning_pass=planning or TensorRTMemoryPlanningPass(),
+        emit_mutable_buffer_names=emit_mutable_buffer_names,
+    )
+    done = manager.to_executorch(config)
+    specs = {
+        node.name.removeprefix("b_"): node.meta["spec"]
+        for node in done.exported_program().graph.nodes
+        if node.op == "placeholder" and node.name.startswith("b_")
+    }
+    homes = {name: (spec.device.name, spec.device_index) for name, spec in specs.items()}
+    return Planned(bytes(done.buffer), homes)
+
+
+def run(folder: Path, **programs: bytes) -> dict[str, list[tuple[list[torch.Tensor], dict]]]:
+    """What each call of each program returned, and the bytes that it copied."""
+    for name, pte in programs.items():
+        (folder / f"{name}.pte").write_bytes(pte)
+        torch.save(X, folder / f"{name}.input")
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *programs],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return {name: torch.load(folder / f"{name}.found") for name in programs}
+
+
+@dataclass
+class Program:
+    pte: bytes
+    homes: dict[str, tuple[str, int]]
+    model: nn.Module
+    calls: list[tuple[list[torch.Tensor], dict[str, int]]]
+
+    @property
+    def copied(self) -> dict[str, int]:
+        return self.calls[-1][1]
+
+    def agrees_with_eager(self) -> None:
+        for value in self.model.buffers():
+            value.zero_()
+        for outputs, _ in self.calls:
+            expected = self.model(X)
+            expected = expected if isinstance(expected, tuple) else (expected,)
+            for have, want in zip(outputs, expected, strict=True):
+                torch.testing.assert_close(have, want)
+
+
+class Two(State):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(3))
+
+    def forward(self, x):
+        self.total.copy_(self.total + x)
+        self.count.add_(x.sum(0) + self.total[0])
+        return self.total - self.count, self.count * 1
+
+
+class ReadByCpu(State):
+    def forward(self, x):
+        y = torch.cumsum(self.total, 0)
+        self.total.add_(x)
+        return y + self.total
+
+
+class ReadLater(State):
+    """A second engine reads the old value after the first has made the new one."""
+
+    def forward(self, x):
+        new = self.total + x
+        result = self.total * torch.cumsum(new * 3, 0)
+        self.total.copy_(new)
+        return result
+
+
+class WrittenByCpu(State):
+    def forward(self, x):
+        y = self.total * 2
+        self.total.copy_(torch.cumsum(y + x, 0))
+        return y
+
+
+class WrittenWithoutBeingRead(State):
+    def forward(self, x):
+        self.total.copy_(x * 2)
+        return x + 1
+
+
+class OnTwoGpus(State):
+    def forward(self, x):
+        y = self.total * 3
+        self.total.add_(x)
+        return y
+
+
+class ReadOnAnotherGpu(State):
+    """Another GPU's engine reads the old value before the new one is made."""
+
+    def forward(self, x):
+        y = self.total * 3
+        self.total.copy_(self.total + x + y)
+        return y
+
+
+class OfAnotherLayout(nn.Module):
+    """Its new value is laid out in memory otherwise than the buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(1, 1, 2, 3).expand(1, 2, 2, 3).clone())
+
+    def forward(self, x):
+        new = (self.total + x).to(memory_format=torch.channels_last)
+        self.total.copy_(new)
+        return x + 1
+
+
+MODELS: dict[str, type[State]] = {
+    "moved": State,
+    "stock": State,
+    "two": Two,
+    "read_by_cpu": ReadByCpu,
+    "read_later": ReadLater,
+    "written_by_cpu": WrittenByCpu,
+    "written_only": WrittenWithoutBeingRead,
+    "on_two_gpus": OnTwoGpus,
+    "read_on_another_gpu": ReadOnAnotherGpu,
+}
+TWO_GPUS = [
+    TensorRTPartitioner(builder="reference", excluded_ops=["aten.mul"], device=0),
+    TensorRTPartitioner(builder="reference", device=1),
+]
+OPTIONS: dict[str, dict] = {
+    "moved": {"device": "cuda:1"},
+    "stock": {"planning": MemoryPlanningPass()},
+    "on_two_gpus": {"partitioner": TWO_GPUS},
+    "read_on_another_gpu": {"partitioner": TWO_GPUS},
+}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory) -> dict[str, Program]:
+    with torch.no_grad():
+        models = {name: make() for name, make in MODELS.items()}
+        plans = {
+            name: planned(model, **OPTIONS.get(name, {"excluded_ops": ["aten.cumsum"]}))
+            for name, model in models.items()
+        }
+        ptes = {name: plan.pte for name, plan in plans.items()}
+        found = run(tmp_path_factory.mktemp("state"), **ptes)
+    return {name: Program(*plans[name], models[name], found[name]) for name in MODELS}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_state_is_that_of_eager(programs, name):
+    programs[name].agrees_with_eager()
+
+
+def test_state_stays_on_its_gpu_between_calls(programs):
+    moved = programs["moved"]
+    assert moved.copied == {"bytes_h2d": X.nbytes, "bytes_d2h": X.nbytes}
+    assert planned_devices(moved.pte) == {("CUDA", 1)}
+    assert delegate_tensor_devices(moved.pte) == [{("CUDA", 1)}]
+    assert moved.homes == {"total": ("CUDA", 1)}
+
+
+def test_executorch_alone_copies_state_at_every_call(programs):
+    """What the pass is for; once ExecuTorch does it, it can go."""
+    assert programs["stock"].copied["bytes_h2d"] == X.nbytes + STATE_BYTES
+
+
+def test_several_buffers_move(programs):
+    assert programs["two"].copied["bytes_h2d"] == X.nbytes
+    assert set(programs["two"].homes.values()) == {("CUDA", 0)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "read_by_cpu",
+        "read_later",
+        "written_by_cpu",
+        "written_only",
+        "on_two_gpus",
+        "read_on_another_gpu",
+    ],
+)
+def test_state_that_must_not_be_written_in_place_stays_on_the_host(programs, name):
+    assert programs[name].homes == {"total": ("CPU", 0)}
+
+
+def test_state_of_another_layout_than_its_new_value_stays_on_the_host():
+    found = planned(OfAnotherLayout(), excluded_ops=["aten.cumsum"])
+    assert delegate_tensor_devices(found.pte) == [{("CUDA", 0)}]
+    assert found.homes == {"total": ("CPU", 0)}
+
+
+def test_state_that_the_caller_allocates_is_left_alone():
+    planning = TensorRTMemoryPlanningPass(alloc_mutable_buffers=False)
+    found = planned(State(), planning, emit_mutable_buffer_names=True)
+    assert found.homes == {"total": ("CPU", 0)}
+
+
+def test_state_that_another_backend_writes_stays_where_executorch_plans_it():
+    """Only of our own delegate is it known that outputs may be written over inputs."""
+
+    class OnGpu(Partitioner):
+        def partition(self, exported_program) -> PartitionResult:
+            for node in exported_program.graph.nodes:
+                if "aten.add.Tensor" in str(node.target):
+                    node.meta["delegation_tag"] = "other"
+            specs = [CompileSpec("target_device", b"cuda:0")]
+            return PartitionResult(
+                exported_program, {"other": DelegationSpec(XnnpackBackend.__name__, specs)}
+            )
+
+    found = planned(State(), partitioner=[OnGpu()])
+    assert delegate_tensor_devices(found.pte) == [{("CUDA", 0)}]
+    assert found.homes == {"total": ("CPU", 0)}
+
+
+def test_state_with_an_initial_value_stays_where_executorch_loads_it():
+    class Started(State):
+        def __init__(self) -> None:
+            super().__init__()
+            self.total += 5
+
+    program = torch.export.export(Started().eval(), (X,))
+    manager = to_edge_transform_and_lower(
+        program, partitioner=[TensorRTPartitioner(builder="reference")]
+    )
+    config = ExecutorchBackendConfig(
+        passes=[InitializedMutableBufferPass(["total"])],
+        memory_planning_pass=TensorRTMemoryPlanningPass(),
+    )
+    graph = manager.to_executorch(config).exported_program().graph
+    (buffer,) = (node for node in graph.nodes if node.name == "b_total")
+    assert buffer.meta["spec"].device.name == "CPU"
+
+
+def test_tensors_are_planned_at_the_alignment_of_tensorrt():
+    program = torch.export.export(State().eval(), (X,))
+    manager = to_edge_transform_and_lower(
+        program, partitioner=[TensorRTPartitioner(builder="reference")]
+    )
+    config = ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
+    graph = manager.to_executorch(config).exported_program().graph
+    specs = [node.meta["spec"] for node in graph.nodes if hasattr(node.meta.get("spec"), "mem_id")]
+    offsets = [spec.mem_offset for spec in specs if spec.mem_offset is not None]
+    assert len(offsets) > 2
+    assert all(offset % 256 == 0 for offset in offsets)

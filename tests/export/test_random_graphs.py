@@ -1,0 +1,201 @@
+"""Random programs: whatever is claimed and whatever is not, the lowered program equals eager.
+
+Most programs are lowered ten at a time, as submodules of one program that share its inputs and
+weights, since much of the cost of lowering a program is the same however small it is. Some are
+lowered alone.
+
+``TRT_ET_RANDOM_GRAPHS=20000 TRT_ET_RANDOM_GRAPHS_SEED=7 pytest THIS_FILE`` runs
+others, and more. The seed of a shard and Hypothesis's report name the program that fails.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from executorch.runtime import Runtime
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.fx import Node
+
+from tests.support.simulated_gpus import load_runtime
+from trt_et import TensorRTPartitioner
+from trt_et.lowering.edge_to_aten import qualified_name
+
+PROGRAMS = int(os.environ.get("TRT_ET_RANDOM_GRAPHS", "2000"))
+FIRST_SEED = int(os.environ.get("TRT_ET_RANDOM_GRAPHS_SEED", "0"))
+TOGETHER = 10
+SHARD = 100
+ALONE = max(PROGRAMS // 40, 1)
+SIZE = 4
+
+Unary = Callable[[torch.Tensor], torch.Tensor]
+UNARY: dict[str, Unary] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "abs": torch.abs,
+    "neg": torch.neg,
+    "t": lambda x: x.transpose(0, 1),
+    "view": lambda x: x.reshape(2, 8).reshape(SIZE, SIZE),
+    "slice": lambda x: torch.cat([x[2:], x[:2]]),
+    "softmax": lambda x: x.softmax(-1),
+    "mean": lambda x: x.mean(1, keepdim=True).expand(SIZE, SIZE),
+    "clamp": lambda x: x.clamp(-1, 1),
+    "cumsum": lambda x: x.cumsum(0) * 0.25,
+    "flip": lambda x: x.flip(0),
+    "where": lambda x: torch.where(x > 0, x, x * 0.5),
+    "long": lambda x: x.clamp(-4, 4).long().float(),
+    "half": lambda x: (x.clamp(-8, 8) > 0).half().float(),
+    "double": lambda x: x.double().mul(0.5).float(),
+    "clone": torch.clone,
+    "squeeze": lambda x: x.unsqueeze(0).squeeze(0),
+    "int32": lambda x: (x.clamp(-9, 9).int() * 3 - 1).float() * 0.25,
+    "bool": lambda x: ((x > -1) & ~(x > 1)).float() + x * 0.5,
+    "int_sum": lambda x: x.clamp(-9, 9).long().sum(0, keepdim=True).float().tanh() + x,
+    "sort": lambda x: x.sort(1, descending=True).values,
+    "topk": lambda x: torch.cat([x.topk(2, 0).values, x[:2]]),
+    "bfloat16": lambda x: (x.bfloat16() > 0.5).float() - x,
+    "split": lambda x: torch.cat(list(reversed(x.split([1, 3], 1))), 1),
+    "select": lambda x: x.select(0, 1).unsqueeze(0) + x * 0.5,
+}
+BINARY: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": lambda a, b: a.tanh() * b,
+    "max": torch.maximum,
+    "matmul": lambda a, b: (a @ b) * 0.25,
+    "cat": lambda a, b: torch.cat([a[:2], b[2:]]),
+}
+EXCLUDABLE = ("aten.relu", "aten.add.Tensor", "aten.mm", "aten.permute_copy", "aten.tanh")
+
+Step = tuple[str, int, int]
+Plan = tuple[list[Step], list[int], set[str]]
+
+
+class Program(nn.Module):
+    """Runs steps over a growing list of values."""
+
+    def __init__(self, steps: list[Step], outputs: list[int]) -> None:
+        super().__init__()
+        self.steps = steps
+        self.outputs = outputs
+
+    def forward(self, values: list[torch.Tensor]) -> list[torch.Tensor]:
+        for name, first, second in self.steps:
+            a, b = values[first % len(values)], values[second % len(values)]
+            values.append(UNARY[name](a) if name in UNARY else BINARY[name](a, b))
+        return [values[-1 - index % len(self.steps)].clone() for index in self.outputs]
+
+
+class Programs(nn.Module):
+    """Several programs; the weights are shared by whoever picks them."""
+
+    def __init__(self, plans: list[Plan]) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList([torch.randn(SIZE, SIZE) for _ in range(2)])
+        self.register_buffer("offset", torch.randn(SIZE))
+        self.programs = nn.ModuleList(Program(steps, outputs) for steps, outputs, _ in plans)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, n: torch.Tensor) -> list[torch.Tensor]:
+        values = [x, y, n * 0.5, self.weights[0] + self.offset, self.weights[1] * 0.5]
+        results: list[torch.Tensor] = []
+        for program in self.programs:
+            results.extend(program(list(values)))
+        return results
+
+
+def exclusion(plans: list[Plan]) -> Callable[[Node], bool]:
+    """Every program leaves out its own operators."""
+
+    def excludes(node: Node) -> bool:
+        for path, _ in node.meta.get("nn_module_stack", {}).values():
+            found = re.search(r"programs\.(\d+)$", path)
+            if found:
+                name = qualified_name(node).replace("::", ".")
+                return any(name.startswith(given) for given in plans[int(found[1])][2])
+        return False
+
+    return excludes
+
+
+plan = st.tuples(
+    st.lists(
+        st.tuples(st.sampled_from([*UNARY, *BINARY]), st.integers(0, 50), st.integers(0, 50)),
+        min_size=1,
+        max_size=40,
+    ),
+    st.lists(st.integers(0, 50), min_size=1, max_size=4),
+    st.sets(st.sampled_from(EXCLUDABLE), max_size=3),
+)
+
+
+def check(plans: list[Plan], min_block_size: int) -> None:
+    load_runtime()
+    torch.manual_seed(0)
+    model = Programs(plans).eval()
+    inputs = (torch.randn(SIZE, SIZE), torch.randn(SIZE, SIZE), torch.randint(-5, 5, (SIZE, SIZE)))
+    with torch.no_grad():
+        expected = model(*inputs)
+        program = torch.export.export(model, inputs)
+        partitioner = TensorRTPartitioner(
+            builder="reference", excluded_ops=[exclusion(plans)], min_block_size=min_block_size
+        )
+        manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
+    buffer = bytes(manager.to_executorch().buffer)
+    method = Runtime.get().load_program(buffer).load_method("forward")
+    for have, want in zip(method.execute(list(inputs)), expected, strict=True):
+        torch.testing.assert_close(have, want, atol=1e-4, rtol=1e-4)
+
+
+def run(check: Callable[..., None], number: int, first: int, **strategies: Any) -> None:
+    """Run ``number`` examples and the one with which Hypothesis always begins, the smallest."""
+    few = settings(
+        max_examples=number + 1,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    seed(first)(few(given(**strategies)(check)))()
+
+
+@pytest.mark.parametrize("shard", range(-(-(PROGRAMS - ALONE) // SHARD)))
+def test_lowered_programs_equal_eager(shard):
+    programs = min(SHARD, PROGRAMS - ALONE - shard * SHARD)
+
+    def ten(plans: list[Plan], min_block_size: int) -> None:
+        check(plans, min_block_size)
+
+    run(
+        ten,
+        -(-programs // TOGETHER),
+        FIRST_SEED + shard,
+        plans=st.lists(plan, min_size=TOGETHER, max_size=TOGETHER),
+        min_block_size=st.integers(1, 3),
+    )
+
+
+def test_a_lowered_program_equals_eager():
+    def one(plan: Plan, min_block_size: int) -> None:
+        check([plan], min_block_size)
+
+    run(one, ALONE, FIRST_SEED, plan=plan, min_block_size=st.integers(1, 3))
+
+
+def test_programs_leave_out_their_own_operators():
+    plans = [([("relu", 0, 0)], [0], {"aten.relu"}), ([("relu", 1, 0)], [0], set())]
+    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[exclusion(plans)])
+    inputs = (torch.randn(SIZE, SIZE), torch.randn(SIZE, SIZE), torch.zeros(SIZE, SIZE).long())
+    to_edge_transform_and_lower(
+        torch.export.export(Programs(plans), inputs), partitioner=[partitioner]
+    )
+    left = [operator for _, operator, _ in partitioner.report.left_out]
+    assert left.count("aten::relu.default") == 1
+    (partition,) = partitioner.report.partitions
+    assert partition.operators.count("aten::relu.default") == 1

@@ -1,0 +1,91 @@
+"""TensorRT through executorch.export's recipes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from executorch.backends.xnnpack.recipes import XNNPackRecipeType
+from executorch.exir._serialize._program import deserialize_pte_binary
+from executorch.exir.schema import KernelCall
+from executorch.export import ExportRecipe, export, recipe_registry
+
+from tests.support.models import State, make
+from tests.support.stock_process import check
+from trt_et import OptionError
+from trt_et.builders.reference.builder import ReferenceBuilder
+from trt_et.engine_info import parse_device_id
+from trt_et.inspection import inspect_program
+from trt_et.recipes import TensorRTRecipeProvider, TensorRTRecipeType
+
+
+def exported(model, inputs, recipe) -> bytes:
+    with torch.no_grad():
+        return bytes(export(model, [inputs], export_recipe=recipe).get_pte_buffer())
+
+
+def test_a_recipe_exports_a_program_that_agrees_with_eager(tmp_path):
+    model, inputs = make("mlp")
+    recipe = ExportRecipe.get_recipe(TensorRTRecipeType.REFERENCE, device="cuda:1")
+    pte = exported(model, inputs, recipe)
+    (delegate,) = inspect_program(pte)[0].delegates
+    assert parse_device_id(delegate.blob) == 1
+    check(tmp_path, pte, model, inputs)
+
+
+def test_recipes_combine_with_those_of_other_backends(tmp_path):
+    model, inputs = make("cnn")
+    ours = ExportRecipe.get_recipe(
+        TensorRTRecipeType.REFERENCE, excluded_ops=["aten.convolution", "aten.conv2d"]
+    )
+    theirs = ExportRecipe.get_recipe(XNNPackRecipeType.FP32)
+    both = ExportRecipe.combine([ours, theirs], recipe_name="both")
+    pte = exported(model, inputs, both)
+    backends = {delegate.backend_id for delegate in inspect_program(pte)[0].delegates}
+    assert backends == {"TensorRTBackend", "XnnpackBackend"}
+    check(tmp_path, pte, model, inputs)
+
+
+def test_every_recipe_is_found_and_others_are_left_alone():
+    provider = TensorRTRecipeProvider()
+    assert "tensorrt" in recipe_registry.list_backends()
+    assert all(provider.supports_recipe(recipe) for recipe in TensorRTRecipeType)
+    assert provider.create_recipe(XNNPackRecipeType.FP32) is None
+
+
+def test_state_of_a_recipes_program_stays_on_the_gpu():
+    recipe = ExportRecipe.get_recipe(TensorRTRecipeType.REFERENCE, device="cuda:1")
+    pte = exported(State().eval(), (torch.ones(2, 3),), recipe)
+    (plan,) = deserialize_pte_binary(pte).program.execution_plan
+    called = [
+        plan.operators[instruction.instr_args.op_index].name
+        for instruction in plan.chains[0].instructions
+        if isinstance(instruction.instr_args, KernelCall)
+    ]
+    # Of the input and the output, but not of the state.
+    assert called == ["et_copy::_h2d_copy", "et_copy::_d2h_copy"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "builder"),
+    [
+        (TensorRTRecipeType.DEFAULT, "auto"),
+        (TensorRTRecipeType.TENSORRT, "tensorrt"),
+        (TensorRTRecipeType.TENSORRT_RTX, "tensorrt_rtx"),
+        (TensorRTRecipeType.REFERENCE, "reference"),
+    ],
+)
+def test_a_recipe_has_the_builder_that_it_is_named_after(recipe, builder, monkeypatch):
+    asked = []
+
+    def make_builder(name):
+        asked.append(name)
+        return ReferenceBuilder()
+
+    monkeypatch.setattr("trt_et.partitioner.make_builder", make_builder)
+    assert ExportRecipe.get_recipe(recipe).name == recipe.value
+    assert asked == [builder]
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(OptionError, match="no option 'devise'"):
+        ExportRecipe.get_recipe(TensorRTRecipeType.REFERENCE, devise="cuda:1")

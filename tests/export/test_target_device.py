@@ -1,0 +1,114 @@
+"""On which GPU the .pte says that a delegate's tensors live."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+
+from tests.support.builders import Rewritten
+from tests.support.lowering import (
+    blobs,
+    delegate_tensor_devices,
+    export,
+    lower,
+    lower_case,
+    planned_devices,
+    target_devices,
+)
+from trt_et import OptionError, TensorRTPartitioner
+from trt_et.engine_info import parse_device_id
+from trt_et.target_device import parse_device
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_one_engine_labels_its_tensors_and_its_planned_buffer(index):
+    pte = lower_case("mlp", device=f"cuda:{index}")
+    assert parse_device_id(blobs(pte)[0]) == index
+    assert target_devices(pte) == [[f"cuda:{index}".encode()]]
+    assert delegate_tensor_devices(pte) == [{("CUDA", index)}]
+    assert planned_devices(pte) == {("CUDA", index)}
+
+
+def test_two_partitions_on_two_gpus_are_each_labelled():
+    pte = lower_case(
+        "split", excluded_ops=["aten.cumsum"], device=lambda part: f"cuda:{part.index}"
+    )
+    assert [parse_device_id(blob) for blob in blobs(pte)] == [0, 1]
+    assert delegate_tensor_devices(pte) == [{("CUDA", 0)}, {("CUDA", 1)}]
+    assert planned_devices(pte) == {("CUDA", 0), ("CUDA", 1)}
+
+
+def test_explicit_spec_is_verbatim_for_every_partition():
+    spec = CompileSpec("target_device", b"CUDA:3")
+    pte = lower_case("split", excluded_ops=["aten.cumsum"], compile_specs=[spec])
+    assert target_devices(pte) == [[b"CUDA:3"], [b"CUDA:3"]]
+    assert delegate_tensor_devices(pte) == [{("CUDA", 3)}, {("CUDA", 3)}]
+    assert planned_devices(pte) == {("CUDA", 3)}
+
+
+def test_explicit_spec_also_says_where_engines_are_built_for():
+    pte = lower_case("mlp", compile_specs=[CompileSpec("target_device", b"cuda:3")])
+    assert parse_device_id(blobs(pte)[0]) == 3
+
+
+def test_explicit_spec_wins_over_the_device_and_the_disagreement_is_said(caplog):
+    spec = CompileSpec("target_device", b"cuda:3")
+    with caplog.at_level(logging.WARNING, "trt_et"):
+        pte = lower_case("mlp", compile_specs=[spec], device="cuda:1")
+    assert target_devices(pte) == [[b"cuda:3"]]
+    assert parse_device_id(blobs(pte)[0]) == 1
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+    assert "tensorrt_0" in caplog.text
+    assert "cuda:1" in caplog.text
+
+
+@pytest.mark.parametrize("device_id", [None, "1", -1, 128, 1.0, True, [1]])
+def test_unreadable_index_falls_back_to_cuda_0_with_one_warning(device_id, caplog):
+    with caplog.at_level(logging.WARNING, "trt_et"):
+        pte = lower_case("mlp", builder=Rewritten(device_id), device="cuda:1")
+    assert target_devices(pte) == [[b"cuda:0"]]
+    assert delegate_tensor_devices(pte) == [{("CUDA", 0)}]
+    (record,) = caplog.records
+    assert "tensorrt_0" in record.getMessage()
+    assert "target_device" in record.getMessage()
+
+
+def test_the_label_comes_from_the_blob_not_from_the_request():
+    pte = lower_case("mlp", builder=Rewritten(5), device="cuda:1")
+    assert target_devices(pte) == [[b"cuda:5"]]
+
+
+def test_specs_of_partitions_are_never_shared():
+    partitioner = TensorRTPartitioner(
+        [CompileSpec("note", b"x")], builder="reference", excluded_ops=["aten.cumsum"]
+    )
+    pte = lower(export("split"), partitioner=partitioner)
+    assert target_devices(pte) == [[b"cuda:0"], [b"cuda:0"]]
+
+
+def test_one_partitioner_lowers_many_programs():
+    partitioner = TensorRTPartitioner(builder="reference")
+    assert lower(export("mlp"), partitioner=partitioner) == lower(
+        export("mlp"), partitioner=partitioner
+    )
+
+
+def test_conflicting_specs_are_refused():
+    specs = [CompileSpec("target_device", b"cuda:0"), CompileSpec("target_device", b"cuda:1")]
+    with pytest.raises(OptionError, match="several target_device"):
+        TensorRTPartitioner(specs, builder="reference")
+
+
+@pytest.mark.parametrize(
+    ("text", "index"), [("cuda:0", 0), ("CUDA:7", 7), ("cuda", 0), (3, 3), ("cuda:127", 127)]
+)
+def test_devices_are_parsed(text, index):
+    assert parse_device(text) == index
+
+
+@pytest.mark.parametrize("text", ["cpu", "cuda:", "cuda:-1", "cuda:128", 128, -1, True, None, "1"])
+def test_what_is_no_gpu_is_refused(text):
+    with pytest.raises(OptionError, match="not a GPU"):
+        parse_device(text)

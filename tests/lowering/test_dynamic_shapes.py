@@ -1,0 +1,163 @@
+"""Programs with dynamic shapes: ranges in the blob, sizes read off tensors, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from executorch.exir import to_edge, to_edge_transform_and_lower
+from torch import nn
+from torch.export import Dim
+
+from tests.support.lowering import blobs, export_with_batch, lower
+from trt_et import OptionError, PartitionError, TensorRTPartitioner
+from trt_et.builders.tensorrt_rtx import TensorRTRTXBuilder
+from trt_et.conversion.network import build_network
+from trt_et.engine_info import decode_blob
+from trt_et.inspection import inspect_program
+
+
+@pytest.mark.parametrize("builder", ["reference", "tensorrt_rtx"])
+@pytest.mark.parametrize("name", ["mlp", "cnn", "vit"])
+def test_a_dynamic_batch_is_one_engine_with_the_exported_range(builder, name):
+    (blob,) = blobs(lower(export_with_batch(name), builder=builder))
+    info = decode_blob(blob).info
+    for binding in info.bindings:
+        assert binding.shape[0] == -1
+        assert -1 not in binding.shape[1:]
+        assert binding.min_shape == (1, *binding.shape[1:])
+        assert binding.max_shape == (8, *binding.shape[1:])
+
+
+def test_a_derived_dimension_has_the_derived_range():
+    class Flat(nn.Module):
+        def forward(self, x):
+            return (x * 2).reshape(-1)
+
+    program = torch.export.export(
+        Flat(), (torch.randn(4, 3),), dynamic_shapes=({0: Dim("n", max=10)},)
+    )
+    (blob,) = blobs(lower(program))
+    (output,) = decode_blob(blob).info.outputs
+    assert (output.shape, output.min_shape, output.max_shape) == ((-1,), (3,), (30,))
+
+
+def test_sizes_are_no_arguments_of_the_engine():
+    partitioner = TensorRTPartitioner(builder="reference")
+    (blob,) = blobs(lower(export_with_batch("vit"), partitioner=partitioner))
+    assert len(decode_blob(blob).info.inputs) == 1
+    assert all("size" in reason for _, _, reason in partitioner.report.left_out)
+
+
+def test_a_whole_graph_has_its_sizes_computed_outside():
+    assert blobs(lower(export_with_batch("vit"), full_graph=True))
+    with pytest.raises(PartitionError, match="addmm"):
+        lower(export_with_batch("mlp"), full_graph=True, excluded_ops=["aten.linear", "aten.addmm"])
+
+
+def test_an_unbounded_dimension_is_named_and_left_to_the_cpu():
+    class Add(nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    program = torch.export.export(Add(), (torch.randn(4),), dynamic_shapes=({0: Dim.DYNAMIC},))
+    partitioner = TensorRTPartitioner(builder="reference")
+    to_edge_transform_and_lower(program, partitioner=[partitioner])
+    ((_, operator, reason),) = partitioner.report.left_out
+    assert operator == "aten::add.Tensor"
+    assert "(dimension 0 of x) has no upper bound" in reason
+    assert "max=N" in reason
+
+
+def test_a_size_that_no_input_tensor_shows_stays_out():
+    class FromSize(nn.Module):
+        def forward(self, x):
+            return torch.cumsum(x, 0), torch.zeros(x.shape[0] * 2) + 1
+
+    program = torch.export.export(
+        FromSize(), (torch.randn(4),), dynamic_shapes=({0: Dim("n", max=10)},)
+    )
+    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=["aten.cumsum"])
+    (method,) = inspect_program(lower(program, partitioner=partitioner))
+    assert method.delegates == () or all(not d.problem for d in method.delegates)
+    assert any("no tensor input" in reason for _, _, reason in partitioner.report.left_out)
+
+
+def two_profiles(name: str) -> list[dict]:
+    """One token at a time, or several."""
+    return [{name: {0: 1}}, {name: {0: (2, 4, 6)}}]
+
+
+def test_profiles_are_ranges_of_every_partition():
+    class Sums(nn.Module):
+        def forward(self, x):
+            return torch.cumsum(x * 2, 1) + x
+
+    program = torch.export.export(
+        Sums(), (torch.randn(4, 3),), dynamic_shapes=({0: Dim("n", max=8)},)
+    )
+    partitioner = TensorRTPartitioner(
+        builder="reference",
+        excluded_ops=["aten.cumsum"],
+        optimization_profiles=two_profiles("x"),
+    )
+    found = [decode_blob(blob).info for blob in blobs(lower(program, partitioner=partitioner))]
+    assert len(found) == 2
+    for binding in (binding for info in found for binding in info.bindings):
+        assert (binding.shape[0], binding.min_shape[0], binding.max_shape[0]) == (-1, 1, 6)
+        assert binding.opt_shape[0] == 1
+
+
+def test_an_engine_has_every_profile_that_was_asked_for():
+    seen = []
+
+    class Spy(TensorRTRTXBuilder):
+        def build(self, request):
+            seen.append((request.lowered.profiles, build_network(request).config))
+            return super().build(request)
+
+    lower(export_with_batch("mlp"), builder=Spy(), optimization_profiles=two_profiles("input_1"))
+    ((profiles, config),) = seen
+    assert profiles == (
+        {"input0": ((1, 16), (1, 16), (1, 16))},
+        {"input0": ((2, 16), (4, 16), (6, 16))},
+    )
+    assert config.num_optimization_profiles == 2
+
+
+def test_a_derived_size_follows_its_symbol_in_a_profile():
+    class Flat(nn.Module):
+        def forward(self, x):
+            return (x * 2).reshape(-1)
+
+    program = torch.export.export(
+        Flat(), (torch.randn(4, 3),), dynamic_shapes=({0: Dim("n", max=10)},)
+    )
+    (blob,) = blobs(lower(program, optimization_profiles=[{"x": {0: (2, 5, 7)}}]))
+    (output,) = decode_blob(blob).info.outputs
+    assert (output.min_shape, output.opt_shape, output.max_shape) == ((6,), (15,), (21,))
+
+
+@pytest.mark.parametrize(
+    ("profiles", "message"),
+    [
+        ([{"y": {0: 1}}], "tensor inputs are input_1"),
+        ([{"input_1": {1: 4}}], "always 16"),
+        ([{"input_1": {7: 4}}], "2 dimensions"),
+        ([{"input_1": {0: (1, 4, 9)}}], "exported for 1..8"),
+        ([{"input_1": {0: (4, 2, 8)}}], "smallest, best, largest"),
+        ([{"input_1": {0: 0}}], "smallest, best, largest"),
+        ([{"input_1": {0: True}}], "smallest, best, largest"),
+        ([{"input_1": {"0": 1}}], "no index"),
+        ([{"input_1": 3}], "expected a mapping"),
+        ({"input_1": {0: 1}}, "expected a sequence"),
+        ("input", "expected a sequence"),
+    ],
+)
+def test_an_impossible_profile_is_refused(profiles, message):
+    program = to_edge(export_with_batch("mlp")).exported_program()
+
+    def partition() -> None:
+        TensorRTPartitioner(builder="reference", optimization_profiles=profiles).partition(program)
+
+    with pytest.raises(OptionError, match=message):
+        partition()

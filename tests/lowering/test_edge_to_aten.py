@@ -1,0 +1,104 @@
+"""The way back from the Edge dialect to plain ATen keeps every value."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from executorch.exir import to_edge
+from torch import nn
+from torch.fx import GraphModule
+
+from tests.support.lowering import lower
+from tests.support.models import make
+from trt_et import TensorRTPartitioner
+from trt_et.lowering.edge_to_aten import to_aten
+from trt_et.lowering.lower import lower_partition
+
+
+class Lambda(nn.Module):
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+FUNCTIONS = {
+    "views": lambda x: x.permute(2, 0, 1).reshape(4, -1).unsqueeze(0)[..., 1:].squeeze(0),
+    "transpose": lambda x: x.transpose(-1, 0),
+    "split": lambda x: torch.cat([p * i for i, p in enumerate(x.split([1, 3], dim=2))], 2),
+    "unbind": lambda x: sum(x.unbind(0)),
+    "expand": lambda x: x[:1].expand(2, 3, 4),
+    "dtypes": lambda x: x.half().float() + x.int() + x.bool(),
+    "bool": lambda x: (~((x > 0) & (x < 1)) | (x > 2)) ^ (x == 0),
+    "bits": lambda x: (x * 10).int() & 3 | 4,
+    "full": lambda x: torch.full_like(x, 2.5) + torch.zeros_like(x) + x.new_ones(4),
+    "diagonal": lambda x: x[0].diagonal(),
+    "clone": lambda x: x.clone(memory_format=torch.contiguous_format).detach(),
+    "select": lambda x: x.select(1, -1),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_same_values(name):
+    torch.manual_seed(0)
+    model, x = Lambda(FUNCTIONS[name]), torch.randn(2, 3, 4)
+    edge = to_edge(torch.export.export(model, (x,))).exported_program()
+    lowered = lower_partition(edge, "test")
+    graph = lowered.program.graph
+    assert not [
+        n
+        for n in graph.nodes
+        if "edge" in str(type(n.target))
+        or ("_copy." in str(n.target) and "_to_copy" not in str(n.target))
+    ]
+    module = GraphModule(torch.nn.Module(), graph)
+    constants = lowered.constants
+    arguments = [constants.get(node.name, x) for node in graph.nodes if node.op == "placeholder"]
+    (result,) = module(*arguments)
+    torch.testing.assert_close(result, model(x))
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "vit"])
+def test_whole_models_give_the_same_values(name):
+    model, (x,) = make(name)
+    edge = to_edge(torch.export.export(model, (x,))).exported_program()
+    lowered = lower_partition(edge, "test")
+    module = GraphModule(torch.nn.Module(), lowered.program.graph)
+    constants = lowered.constants
+    arguments = [
+        constants.get(node.name, x)
+        for node in lowered.program.graph.nodes
+        if node.op == "placeholder"
+    ]
+    (result,) = module(*arguments)
+    torch.testing.assert_close(result, model(x), atol=1e-5, rtol=1e-5)
+
+
+def test_the_source_graph_is_not_changed():
+    edge = to_edge(torch.export.export(*make("cnn"))).exported_program()
+    before = str(edge.graph)
+    to_aten(edge.graph)
+    lower_partition(edge, "test")
+    assert str(edge.graph) == before
+
+
+def test_every_tensor_has_the_metadata_that_validators_read():
+    edge = to_edge(torch.export.export(*make("mlp"))).exported_program()
+    for node in to_aten(edge.graph).graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            assert node.meta["tensor_meta"].dtype is value.dtype
+            assert node.meta["tensor_meta"].shape == value.shape
+
+
+@pytest.mark.parametrize(
+    "sort", [lambda x: x.sort().values, lambda x: x.sort(dim=0, descending=True).indices]
+)
+def test_sorting_is_claimed_whatever_arguments_are_left_out(sort):
+    partitioner = TensorRTPartitioner(builder="reference")
+    program = torch.export.export(Lambda(sort), (torch.randn(3, 4),))
+    lower(program, partitioner=partitioner)
+    (partition,) = partitioner.report.partitions
+    assert "aten::sort.default" in partition.operators

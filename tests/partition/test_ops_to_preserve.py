@@ -1,0 +1,95 @@
+"""Every operator that is kept whole is one that both kinds of builder can build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.support.lowering import lower
+from trt_et import TensorRTPartitioner
+from trt_et.partition.operator_support import KEPT_WHOLE
+
+aten = torch.ops.aten
+IMAGE = (1, 4, 8, 8)
+VOLUME = (1, 4, 8, 8, 8)
+SIGNAL = (1, 4, 8)
+
+
+def upsample(mode: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: functional.interpolate(x, scale_factor=2.0, mode=mode)
+
+
+def pad(mode: str, dims: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: functional.pad(x, (1, 1) * dims, mode=mode)
+
+
+CALLS: dict[object, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, ...]]] = {
+    aten.linear.default: (lambda x: functional.linear(x, torch.ones(3, 8)), SIGNAL),
+    aten.matmul.default: (lambda x: torch.matmul(x, x), IMAGE),
+    aten.scaled_dot_product_attention.default: (
+        lambda x: functional.scaled_dot_product_attention(x, x, x),
+        IMAGE,
+    ),
+    aten.adaptive_avg_pool1d.default: (lambda x: functional.adaptive_avg_pool1d(x, 3), SIGNAL),
+    aten.adaptive_avg_pool2d.default: (lambda x: functional.adaptive_avg_pool2d(x, 3), IMAGE),
+    aten.adaptive_avg_pool3d.default: (lambda x: functional.adaptive_avg_pool3d(x, 2), VOLUME),
+    aten.max_pool2d.default: (lambda x: functional.max_pool2d(x, 3, 2, 1), IMAGE),
+    aten.max_pool3d.default: (lambda x: functional.max_pool3d(x, 2), VOLUME),
+    aten.hardsigmoid.default: (functional.hardsigmoid, SIGNAL),
+    aten.softplus.default: (functional.softplus, SIGNAL),
+    aten._prelu_kernel.default: (lambda x: torch.prelu(x, torch.full((4,), 0.2)), IMAGE),
+    aten.embedding_bag.padding_idx: (
+        lambda x: functional.embedding_bag(torch.tensor([[0, 1], [2, 3]]), x[0]),
+        SIGNAL,
+    ),
+    aten.pad.default: (pad("constant", 2), IMAGE),
+    aten.reflection_pad1d.default: (pad("reflect", 1), SIGNAL),
+    aten.reflection_pad2d.default: (pad("reflect", 2), IMAGE),
+    aten.reflection_pad3d.default: (pad("reflect", 3), VOLUME),
+    aten.replication_pad1d.default: (pad("replicate", 1), SIGNAL),
+    aten.replication_pad2d.default: (pad("replicate", 2), IMAGE),
+    aten.replication_pad3d.default: (pad("replicate", 3), VOLUME),
+    aten.pixel_shuffle.default: (lambda x: functional.pixel_shuffle(x, 2), IMAGE),
+    aten.pixel_unshuffle.default: (lambda x: functional.pixel_unshuffle(x, 2), IMAGE),
+    aten.upsample_linear1d.vec: (upsample("linear"), SIGNAL),
+    aten.upsample_nearest1d.vec: (upsample("nearest"), SIGNAL),
+    aten.upsample_nearest3d.vec: (upsample("nearest"), VOLUME),
+    aten.upsample_trilinear3d.vec: (upsample("trilinear"), VOLUME),
+    aten.upsample_bicubic2d.vec: (upsample("bicubic"), IMAGE),
+    aten.grid_sampler.default: (
+        lambda x: functional.grid_sample(x, x[:, :, :, :2], align_corners=False),
+        IMAGE,
+    ),
+}
+
+
+class Call(nn.Module):
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+def test_the_list_here_is_the_list_there():
+    assert set(CALLS) == set(KEPT_WHOLE)
+
+
+@pytest.mark.parametrize("builder", ["tensorrt_rtx", "reference"])
+@pytest.mark.parametrize("operator", KEPT_WHOLE, ids=str)
+def test_an_operator_kept_whole_is_built(operator, builder):
+    function, shape = CALLS[operator]
+    program = torch.export.export(Call(function), (torch.rand(shape),))
+    partitioner = TensorRTPartitioner(builder=builder)
+    kept, _ = partitioner.ops_to_not_decompose(program.run_decompositions({}))
+    lower(program, partitioner=partitioner)
+    assert len(partitioner.report.partitions) == 1
+    (partition,) = partitioner.report.partitions
+    if operator in kept:
+        name = f"{operator._schema.name}.{operator._overloadname}"
+        assert name in partition.operators

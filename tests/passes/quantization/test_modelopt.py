@@ -1,0 +1,291 @@
+"""Programs quantized by modelopt, int8 and fp8, become quantized engines."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from executorch.exir import to_edge
+from torch import nn
+
+from tests.support.lowering import blobs, lower
+from tests.support.modelopt_models import Quantizer, expected_fp8, exported, fake_quantized
+from tests.support.native_environment import ROOT
+from tests.support.quantized_models import MODELS, Mlp
+from tests.support.quantized_networks import Network, needs_rtx, plan
+from tests.support.stored_programs import run_stock
+from trt_et import TensorRTPartitioner
+from trt_et.engine_info import decode_blob
+from trt_et.lowering.lower import lower_partition
+
+FP8, INT8 = (8, 4), (8, 0)
+OPERATOR = "tensorrt::quantize_op.default"
+KINDS = {"fp8": FP8, "int8": INT8}
+
+
+def made(name: str, bits: tuple[int, int], **options):
+    torch.manual_seed(0)
+    model, shape = MODELS[name]
+    inputs = (torch.randn(shape),)
+    return fake_quantized(model().eval(), inputs, bits, **options), inputs
+
+
+def program(name: str, bits: tuple[int, int], **options) -> torch.export.ExportedProgram:
+    return exported(*made(name, bits, **options))
+
+
+class Chosen(nn.Module):
+    """A quantizer in a branch, whose range is an operand there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quantizer = Quantizer(torch.tensor([2.0]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        amax = self.quantizer.amax
+
+        def quantized(x: torch.Tensor, amax: torch.Tensor) -> torch.Tensor:
+            return torch.ops.tensorrt.quantize_op(x, amax, 8, 4, False, False) * 2
+
+        def plain(x: torch.Tensor, amax: torch.Tensor) -> torch.Tensor:
+            return x * amax
+
+        return torch.cond(x.sum() > 0, quantized, plain, (x, amax))
+
+
+class Dynamic(nn.Module):
+    """A linear layer whose input gets its range when the program runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(16, 8)
+        self.quantizer = Quantizer(torch.ones(1), dynamic=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(self.quantizer(x))
+
+
+class Once(nn.Module):
+    """One quantizer and a sum."""
+
+    def __init__(self, *how: int) -> None:
+        super().__init__()
+        self.how = how
+        self.register_buffer("amax", torch.ones(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.tensorrt.quantize_op(x, self.amax, *self.how) + 1
+
+
+def expected_of_chosen(x: torch.Tensor) -> torch.Tensor:
+    return expected_fp8(x, torch.tensor(2.0)) * 2
+
+
+# A name, and: a model and its inputs, options of the partitioner.
+CASES = {
+    "block-fp8": (lambda: made("block", FP8), {}),
+    "residual-fp8": (lambda: made("residual", FP8), {}),
+    "mlp-int8": (lambda: made("mlp", INT8), {}),
+    "weights of 4 bits": (lambda: made("mlp", (4, 0), input_bits=INT8), {}),
+    "old target": (lambda: made("mlp", FP8), {"compute_capabilities": ["8.6", "12.0"]}),
+    "linear excluded": (lambda: made("mlp", FP8), {"excluded_ops": ["aten.linear"]}),
+    "quantizer excluded": (lambda: made("mlp", FP8), {"excluded_ops": ["tensorrt.quantize_op"]}),
+    "dynamic": (lambda: (Dynamic(), (torch.randn(4, 16),)), {}),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Every case, lowered, and run in one process of the stock runtime."""
+    folder = tmp_path_factory.mktemp("modelopt")
+    for case, (make, options) in CASES.items():
+        model, inputs = make()
+        (folder / f"{case}.pte").write_bytes(lower(exported(model, inputs), **options))
+        torch.save(list(inputs), folder / f"{case}.inputs")
+        torch.save(model(*inputs).detach(), folder / f"{case}.expected")
+    x = torch.full((3,), 0.3)
+    (folder / "branch.pte").write_bytes(lower(exported(Chosen(), (x,))))
+    torch.save([x], folder / "branch.inputs")
+    torch.save(expected_of_chosen(x), folder / "branch.expected")
+    run_stock(folder, "simulated:1", *CASES, "branch")
+    return folder
+
+
+@pytest.mark.parametrize("case", [*CASES, "branch"])
+def test_it_runs_like_eager(folder, case):
+    expected = torch.load(folder / f"{case}.expected")
+    for (found,) in torch.load(folder / f"{case}.outputs"):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", MODELS)
+def test_it_is_one_partition(name, kind):
+    report = plan(program(name, KINDS[kind]))
+    assert not report.left_out
+    (partition,) = report.partitions
+    assert OPERATOR in partition.operators
+    assert "aten::alias_copy.default" not in partition.operators  # Of detach().
+    assert all(tensor.dtype is torch.float32 for tensor in partition.inputs + partition.outputs)
+
+
+@needs_rtx
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["residual", "block"])
+def test_tensorrt_rtx_builds_it(name, kind):
+    (blob,) = blobs(lower(program(name, KINDS[kind]), builder="tensorrt_rtx"))
+    assert decode_blob(blob).info.builder == "tensorrt_rtx"
+
+
+@needs_rtx
+def test_tensorrt_rtx_builds_a_branch_where_the_range_is_an_input():
+    found = exported(Chosen(), (torch.full((3,), 0.3),))
+    assert len(blobs(lower(found, builder="tensorrt_rtx"))) == 3  # The condition has one too.
+
+
+@needs_rtx
+def test_the_blob_says_that_fp8_needs_newer_gpus():
+    def targets(bits: tuple[int, int], **options) -> list[tuple[int, ...]]:
+        (blob,) = blobs(lower(program("mlp", bits), builder="tensorrt_rtx", **options))
+        found = decode_blob(blob).info.compute_capabilities
+        return [tuple(int(part) for part in text.split(".")) for text in found]
+
+    assert min(targets(FP8)) == (8, 9)
+    assert max(targets(FP8)) >= (12, 0)
+    assert targets(FP8, compute_capabilities=["12.0"]) == [(12, 0)]
+    assert targets(INT8) == []
+
+
+@needs_rtx
+@pytest.mark.parametrize("bits", KINDS.values(), ids=KINDS)
+def test_the_engine_holds_the_weights_in_8_bits(bits):
+    torch.manual_seed(0)
+    model, inputs = fake_quantized(Mlp(512), (torch.randn(4, 512),), bits), (torch.randn(4, 512),)
+    (blob,) = blobs(lower(exported(model, inputs), builder="tensorrt_rtx"))
+    assert len(blob) < 2 * (2 * 512 * 1024)
+
+
+@needs_rtx
+@pytest.mark.parametrize("bits", KINDS.values(), ids=KINDS)
+def test_each_operator_is_two_layers(bits):
+    kinds = Network(program("mlp", bits)).kinds
+    # Torch-TensorRT computes int8 weights itself, TensorRT those of fp8.
+    assert (kinds["QUANTIZE"], kinds["DEQUANTIZE"]) == ((2, 4) if bits == INT8 else (4, 4))
+
+
+@needs_rtx
+@pytest.mark.parametrize(("bits", "high"), [(FP8, 448), (INT8, 127)], ids=["fp8", "int8"])
+def test_the_scale_is_the_largest_number_over_that_of_the_type(bits, high):
+    model, inputs = made("mlp", bits)
+    network = Network(exported(model, inputs))  # TensorRT's constants live as long as it does.
+    weights = [w for name, w in network.constants.items() if name.endswith("_scale")]
+    scales = {w.item() for w in weights if w.size == 1}
+    for layer in (model[0], model[2]):
+        amax = layer.input.amax.item()
+        assert any(scale == pytest.approx(amax / high, rel=1e-6) for scale in scales)
+
+
+@needs_rtx
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_models_are_quantized(dtype):
+    torch.manual_seed(0)
+    inputs = (torch.randn(4, 16, dtype=dtype),)
+    found = exported(fake_quantized(Mlp().to(dtype), inputs), inputs)
+    assert not plan(found).left_out
+    assert not Network(found).kinds["CAST"]
+    (blob,) = blobs(lower(found, builder="tensorrt_rtx"))
+    assert [b.dtype for b in decode_blob(blob).info.bindings] == [str(dtype)[6:]] * 2
+
+
+@needs_rtx
+def test_targets_without_fp8_get_float_engines():
+    options = {"builder": "tensorrt_rtx", "compute_capabilities": ["8.6", "12.0"]}
+    assert len(blobs(lower(program("mlp", FP8), **options))) == 1
+
+
+def test_an_operator_that_no_kernel_has_is_in_an_engine_however_small():
+    found = exported(Once(8, 4, False, False), (torch.rand(4),))
+    assert len(blobs(lower(found, min_block_size=1000))) == 1
+
+
+def refusals(caplog, found: torch.export.ExportedProgram, **options) -> str:
+    with caplog.at_level(logging.WARNING, logger="trt_et"):
+        TensorRTPartitioner(builder="reference", **options).explain(found)
+    return "\n".join(r.getMessage() for r in caplog.records if r.name.startswith("trt_et."))
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ("weights of 4 bits", "2 quantize operators are computed in floats: TensorRT quantizes to"),
+        ("old target", "4 quantize operators are computed in floats: fp8 needs compute capability"),
+        ("linear excluded", "what they quantize for is excluded by the caller"),
+        ("quantizer excluded", "its operator is excluded by the caller"),
+        ("dynamic", "its amax is computed at run time"),
+        ("block-fp8", ""),
+    ],
+)
+def test_it_says_why_an_operator_is_computed_in_floats(caplog, case, reason):
+    make, options = CASES[case]
+    text = refusals(caplog, exported(*make()), **options)
+    assert reason in text
+    assert bool(text) == bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ((8, 0, True, False), "numbers with a sign"),
+        ((8, 0, False, False), ""),
+    ],
+)
+def test_what_tensorrt_has_no_layer_for(caplog, arguments, reason):
+    text = refusals(caplog, exported(Once(*arguments), (torch.rand(4),)))
+    assert reason in text
+    assert bool(text) == bool(reason)
+
+
+def test_fp8_has_one_scale_for_a_tensor(caplog):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 8))
+    found = fake_quantized(model, (torch.randn(4, 16),))
+    found[0].weight = Quantizer(found[0].layer.weight, FP8, channels=True)
+    text = refusals(caplog, exported(found, (torch.randn(4, 16),)))
+    assert "1 quantize operators are computed in floats: it has a scale for each channel" in text
+
+
+def test_engines_are_built_where_modelopt_is_not_imported():
+    # In a worker process, say: what is sent to it must not need modelopt.
+    edge = to_edge(program("mlp", FP8)).exported_program()
+    assert "tensorrt.quantize_op" in str(edge.graph)
+    lowered = lower_partition(edge, "test")
+    assert "tensorrt." not in str(lowered.program.graph)
+    assert "trt_et.ops.fake_quantize" in str(lowered.program.graph)
+
+
+def test_the_program_of_the_caller_stays_as_it_is():
+    found = program("mlp", FP8)
+    before = found.graph_module.code
+    names = [spec.arg.name for spec in found.graph_signature.input_specs]
+    lower(found, compute_capabilities=["8.6"])
+    assert found.graph_module.code == before
+    assert [spec.arg.name for spec in found.graph_signature.input_specs] == names
+    assert not plan(found).left_out
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("modelopt"), reason="modelopt is not installed")
+def test_modelopt_itself(tmp_path):
+    command = [sys.executable, "-m", "tests.support.modelopt_process", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    names = [path.stem for path in tmp_path.glob("*.pte")]
+    run_stock(tmp_path, "simulated:1", *names)
+    for name in names:
+        expected = torch.load(tmp_path / f"{name}.expected")
+        for (found,) in torch.load(tmp_path / f"{name}.outputs"):
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)

@@ -1,0 +1,206 @@
+"""Operators that ExecuTorch does not know lower, run like eager, and build with TensorRT-RTX."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from executorch.runtime import Runtime
+from torch import nn
+from torch.export import Dim
+from torch.nn import functional as F
+from torch.utils import _pytree as pytree
+
+from tests.support.lowering import blobs, lower
+from tests.support.models import Function
+from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
+from tests.support.simulated_gpus import load_runtime
+from trt_et import TensorRTPartitioner
+from trt_et.passes.decompose_to_core_aten import write_in_core_operators
+
+G = torch.Generator().manual_seed(0)
+X, IMAGE = torch.randn(3, 6, 5, generator=G), torch.randn(2, 4, 9, 8, generator=G)
+WHOLE = torch.randint(-99, 99, (3, 6, 5), generator=G, dtype=torch.int32)
+BOUNDS = torch.tensor([-1.0, -0.5, 0.0, 0.5])
+
+
+def rotated(x):
+    """Pairs turned by a right angle, as many rotary embeddings do it."""
+    result = torch.empty_like(x)
+    result[..., ::2] = -x[..., 1::2]
+    result[..., 1::2] = x[..., ::2]
+    return result * 2
+
+
+def cleared(x, offset, dim1, dim2):
+    y = x * 2
+    y.diagonal(offset, dim1, dim2).fill_(0.5)
+    return y + 1
+
+
+def attended(x):
+    """Channel attention of CBAM."""
+    return x * (F.adaptive_avg_pool2d(x, 1) + F.adaptive_max_pool2d(x, 1)).sigmoid()
+
+
+def rendered(density):
+    """Weights along a ray, of NeRF."""
+    opacity = 1 - torch.exp(-density.relu())
+    return opacity * torch.cumprod(1 - opacity + 1e-10, -1)
+
+
+CASES = {
+    "variance and mean": (lambda x: torch.var_mean(x, (0, 2), keepdim=True), (X,)),
+    "standard deviation and mean": (lambda x: torch.std_mean(x), (X,)),
+    "uncorrected variance and mean": (lambda x: torch.var_mean(x, 1, correction=0), (X,)),
+    "largest of a grid": (lambda x: F.adaptive_max_pool2d(x, (4, 3)), (IMAGE,)),
+    "largest of lines": (lambda x: F.adaptive_max_pool1d(x, 3), (X,)),
+    "largest of volumes": (lambda x: F.adaptive_max_pool3d(x, (1, 3, 2)), (IMAGE,)),
+    "channel attention": (attended, (IMAGE,)),
+    "running products": (lambda x: x.cumprod(1), (X,)),
+    "running products of whole numbers": (lambda x: (x % 3 - 1).cumprod(-2), (WHOLE,)),
+    "weights along a ray": (rendered, (X,)),
+    "bilinear": (nn.Bilinear(5, 6, 7), (X, torch.randn(3, 6, 6, generator=G))),
+    "buckets": (lambda x: torch.bucketize(x, BOUNDS), (X,)),
+    "buckets closed on the left": (
+        lambda x: torch.bucketize(x, BOUNDS, right=True, out_int32=True),
+        (BOUNDS + 0,),
+    ),
+    "powers of two": (torch.exp2, (X,)),
+    "buckets of what is no number": (
+        lambda x: torch.bucketize(x, BOUNDS) + torch.bucketize(x, BOUNDS, right=True),
+        (torch.tensor([float("nan"), -torch.inf, torch.inf, 0.0]),),
+    ),
+    "hypotenuses of a square beyond the dtype": (
+        torch.hypot,
+        (torch.tensor([3e30, -torch.inf, 0.0, 2.0]), torch.tensor([4e30, torch.inf, 0.0, 0.0])),
+    ),
+    "hypotenuses of half precision": (torch.hypot, (X.half() * 300, X.half() * -400)),
+    "hypotenuses": (torch.hypot, (X, X + 1)),
+    "a distance": (torch.dist, (X, X * 2)),
+    "a matrix times a vector": (torch.addmv, (X[:2, 0, :3].flatten(), X[0], X[1, 0])),
+    "in stable order": (lambda x: torch.sort(x, dim=1, stable=True)[0], (X,)),
+    "places in stable order": (lambda x: torch.argsort(x, dim=1, stable=True), (X,)),
+    "shifted to the left": (lambda x: x << 3, (WHOLE,)),
+    "shifted to the right": (lambda x: x >> 3, (WHOLE,)),
+    "nothing yet, by its size": (
+        lambda x: torch.empty(3, 6, 5).copy_(x) + x.new_empty(3, 6, 5).fill_(1),
+        (X,),
+    ),
+    "nothing yet": (lambda x: torch.empty_like(x).copy_(x) * 2, (X,)),
+    "turned by a right angle": (rotated, (IMAGE,)),
+    "a diagonal written": (lambda x: cleared(x, 1, 1, 2), (X,)),
+    "a diagonal below written": (lambda x: cleared(x, -2, 2, 0), (X,)),
+    "statistics of the batch": (
+        lambda x: F.batch_norm(x, torch.zeros(4), torch.ones(4), training=True),
+        (IMAGE,),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_engine_computes_it_like_eager(case):
+    function, inputs = CASES[case]
+    load_runtime()
+    program = torch.export.export(Function(function).eval(), inputs)
+    partitioner = TensorRTPartitioner(builder="reference")
+    pte = lower(program, partitioner=partitioner)
+    assert len(blobs(pte)) == 1
+    assert not partitioner.report.left_out
+    found = Runtime.get().load_program(pte).load_method("forward").execute(list(inputs))
+    with torch.no_grad():
+        torch.testing.assert_close(found, pytree.tree_leaves(function(*inputs)))
+    verdicts: list[Verdict] = []
+    lower(program, builder=ComparingBuilder(verdicts))
+    assert [verdict.outcome for verdict in verdicts] == ["equal"], verdicts
+
+
+BUILT = (
+    *("channel attention", "largest of a grid", "weights along a ray", "bilinear", "buckets"),
+    *("turned by a right angle", "a diagonal written", "statistics of the batch"),
+    *("shifted to the right", "uncorrected variance and mean"),
+)
+
+
+@pytest.mark.parametrize("case", BUILT)
+def test_tensorrt_rtx_builds_it(case):
+    function, inputs = CASES[case]
+    program = torch.export.export(Function(function).eval(), inputs)
+    assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
+
+
+@pytest.mark.parametrize(
+    "function", [attended, rendered, rotated, lambda x: torch.bucketize(x, BOUNDS) + 1]
+)
+def test_a_batch_may_be_dynamic(function):
+    load_runtime()
+    dynamic = (({0: Dim("batch", min=1, max=8)},),)
+    program = torch.export.export(Function(function), (IMAGE,), dynamic_shapes=dynamic)
+    pte = lower(program, builder="reference")
+    assert len(blobs(pte)) == 1
+    method = Runtime.get().load_program(pte).load_method("forward")
+    for batch in (1, 2, 7):
+        x = torch.randn(batch, *IMAGE.shape[1:])
+        torch.testing.assert_close(method.execute([x])[0], function(x))
+    assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
+
+
+def test_running_statistics_are_kept_between_calls():
+    load_runtime()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)).train().requires_grad_(False)
+    eager = copy.deepcopy(model)
+    pte = lower(torch.export.export(model, (IMAGE,)), builder="reference")
+    method = Runtime.get().load_program(pte).load_method("forward")
+    for _ in range(3):
+        x = torch.randn(IMAGE.shape) + 2
+        torch.testing.assert_close(method.execute([x])[0], eager(x), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("draw", [torch.rand_like, torch.randn_like, F.gumbel_softmax])
+def test_random_numbers_are_drawn_outside_of_the_engine(draw):
+    load_runtime()
+    program = torch.export.export(Function(lambda x: (draw(x) * 3).sin()), (IMAGE,))
+    partitioner = TensorRTPartitioner(builder="reference")
+    pte = lower(program, partitioner=partitioner)
+    assert len(blobs(pte)) == 1
+    assert "random numbers" in str(partitioner.report.left_out)
+    method = Runtime.get().load_program(pte).load_method("forward")
+    first = method.execute([IMAGE])[0].clone()
+    assert not torch.equal(first, method.execute([IMAGE])[0])
+
+
+def test_an_excluded_part_runs_on_the_cpu():
+    load_runtime()
+    program = torch.export.export(Function(attended), (IMAGE,))
+    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=["aten.amax"])
+    pte = lower(program, partitioner=partitioner)
+    assert "aten::amax.default" in str(partitioner.report.left_out)
+    found = Runtime.get().load_program(pte).load_method("forward").execute([IMAGE])
+    torch.testing.assert_close(found[0], attended(IMAGE))
+
+
+def test_places_of_the_largest_are_never_made_up():
+    """Which ``max_unpool2d`` asks for; ExecuTorch refuses, as with any backend."""
+    program = torch.export.export(
+        Function(lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1]), (IMAGE,)
+    )
+    with pytest.raises(Exception, match="adaptive_max_pool2d"):
+        to_edge_transform_and_lower(program, partitioner=[TensorRTPartitioner()])
+
+
+def test_running_products_along_a_dynamic_size_are_left_to_executorch():
+    dynamic = (({1: Dim("length", min=2, max=8)},),)
+    program = torch.export.export(
+        Function(lambda x: x.cumprod(1)), (IMAGE,), dynamic_shapes=dynamic
+    )
+    with pytest.raises(Exception, match="cumprod"):
+        to_edge_transform_and_lower(program, partitioner=[TensorRTPartitioner()])
+
+
+def test_a_program_that_executorch_knows_stays_as_it_is():
+    model = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.InstanceNorm2d(4)).eval()
+    program = torch.export.export(model, (IMAGE,))
+    assert write_in_core_operators(program) is program

@@ -1,0 +1,123 @@
+"""Splits and recurrent layers of programs whose first sizes are dynamic."""
+
+from __future__ import annotations
+
+import copy
+import logging
+
+import pytest
+import torch
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.exir import to_edge, to_edge_transform_and_lower
+from torch import nn
+from torch.export import Dim
+
+from tests.support.lowering import blobs, lower
+from tests.support.simulated_gpus import load_runtime
+from trt_et import TensorRTPartitioner
+from trt_et.engine_info import decode_blob
+
+
+class Function(nn.Module):
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def write_in_place(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    y.chunk(2, 2)[0].mul_(2)
+    return y
+
+
+class Recurrent(nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x)[0].sum(1)
+
+
+class InBranches(nn.Module):
+    def forward(self, x):
+        return torch.cond(
+            x.sum() > 0,
+            lambda x: x.chunk(2, 2)[1] * 2,
+            lambda x: torch.sin(x.split([4, 4], -1)[0]),
+            (x,),
+        )
+
+
+CASES = {
+    "split": Function(lambda x: x.split(3, 2)[-1] * 2),
+    "split with sizes": Function(lambda x: x.split([1, 5, 2], -1)[1] * 2),
+    "chunk": Function(lambda x: x.chunk(2, -1)[0].sigmoid() * x.chunk(2, -1)[1]),
+    "pieces of which one is returned": Function(lambda x: x.tensor_split([2, 5], 2)),
+    "unbind": Function(lambda x: torch.stack(x.unbind(1)[::-1]) * 2),
+    "piece written in place": Function(write_in_place),
+    "lstm": Recurrent(nn.LSTM(8, 4, batch_first=True, bidirectional=True)),
+    "gru": Recurrent(nn.GRU(8, 4, num_layers=2, batch_first=True)),
+    "rnn": Recurrent(nn.RNN(8, 4, batch_first=True)),
+    "branches": InBranches(),
+}
+
+
+def exported(name: str) -> torch.export.ExportedProgram:
+    with torch.no_grad():
+        return torch.export.export(
+            copy.deepcopy(CASES[name]),
+            (torch.randn(3, 5, 8),),
+            dynamic_shapes=({0: Dim("batch", min=1, max=8)},),
+        )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_any_batch_runs(name):
+    from executorch.runtime import Runtime
+
+    load_runtime()
+    program = exported(name)
+    before = str(program)
+    pte = lower(program)
+    assert str(program) == before
+    sizes = [b.shape[:1] for blob in blobs(pte) for b in decode_blob(blob).info.inputs]
+    assert set(sizes) <= {(-1,), ()}
+    method = Runtime.get().load_program(pte).load_method("forward")
+    for size in (3, 1, 8, 2):
+        x = torch.randn(size, 5, 8)
+        with torch.no_grad():
+            expected = CASES[name](x.clone())
+        expected = expected if isinstance(expected, tuple | list) else [expected]
+        for found, want in zip(method.execute([x]), expected, strict=True):
+            torch.testing.assert_close(found, want, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["chunk", "lstm"])
+def test_an_engine_for_any_batch_is_built(name):
+    (blob,) = blobs(lower(exported(name), builder="tensorrt_rtx"))
+    assert decode_blob(blob).info.inputs[0].max_shape == (8, 5, 8)
+
+
+def test_so_it_is_beside_another_partitioner():
+    partitioners = [XnnpackPartitioner(), TensorRTPartitioner(builder="reference")]
+    manager = to_edge_transform_and_lower(exported("lstm"), partitioner=partitioners)
+    program = manager.exported_program()
+    (x,) = (node for node in program.graph.nodes if node.name == "x")
+    assert isinstance(x.meta["val"].shape[0], torch.SymInt)
+
+
+def test_a_size_that_was_lost_before_is_told(caplog):
+    edge = to_edge(exported("chunk"))
+    with caplog.at_level(logging.WARNING, logger="trt_et"):
+        edge.to_backend(TensorRTPartitioner(builder="reference"))
+    assert "made the number 3 of a dynamic size" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="trt_et"):
+        to_edge_transform_and_lower(
+            exported("chunk"), partitioner=[TensorRTPartitioner(builder="reference")]
+        )
+    assert "dynamic size" not in caplog.text

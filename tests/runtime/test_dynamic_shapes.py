@@ -1,0 +1,67 @@
+"""Reference engines with dynamic shapes: sizes come as integers among the arguments."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.support.lowering import export_with_batch, lower
+from tests.support.models import make
+
+BATCHES = (1, 8, 2, 5)
+
+
+@pytest.fixture(scope="module")
+def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("dynamic") / "vit.pte"
+    path.write_bytes(lower(export_with_batch("vit"), builder="reference"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def image() -> torch.Tensor:
+    _, (x,) = make("vit")
+    return torch.randn(9, *x.shape[1:], generator=torch.Generator().manual_seed(0))
+
+
+def eager(x: torch.Tensor) -> torch.Tensor:
+    model, _ = make("vit")
+    with torch.no_grad():
+        result = model(x)
+    assert isinstance(result, torch.Tensor)
+    return result
+
+
+def test_every_batch_in_the_stock_runtime(
+    vit: Path, image: torch.Tensor, stock: Callable[..., dict[str, Any]]
+) -> None:
+    jobs = [{"program": str(vit), "inputs": [image[:batch]]} for batch in (*BATCHES, 9, 3)]
+    facts = stock(*jobs, TRT_ET_CUDA="simulated:1")
+    *fine, too_large, after = facts["results"]
+    for batch, result in zip((*BATCHES, 3), (*fine, after), strict=True):
+        torch.testing.assert_close(result["outputs"][0], eager(image[:batch]), rtol=1e-4, atol=1e-5)
+    assert "error" in too_large
+    assert "Error resizing tensor at input 0" in facts["stderr"]
+    assert facts["end"]["live"] == [0] * 16
+
+
+def test_the_largest_batch_in_executor_runner(
+    vit: Path,
+    image: torch.Tensor,
+    runner: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "x.bin").write_bytes(image[:8].numpy().tobytes())
+    done = runner(
+        "--model_path", vit, "--inputs", tmp_path / "x.bin", "--output_file", tmp_path / "y",
+        cuda="simulated",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = np.fromfile(tmp_path / "y-0.bin", dtype=np.float32)
+    np.testing.assert_allclose(found, eager(image[:8]).numpy().flatten(), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,109 @@
+"""Small partitions and a builder that costs nothing, so that many builds can be watched."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from functools import cache
+from pathlib import Path
+
+import torch
+from crc32c import crc32c
+from torch import nn
+
+from trt_et.builders import BuildOptions, BuildRequest
+from trt_et.builders.reference.builder import ReferenceBuilder
+from trt_et.engine_info import EngineInfo, encode_blob
+from trt_et.lowering.lower import lower_partition
+from trt_et.scheduler.build_plan import PartitionPlan
+from trt_et.scheduler.build_session import build_engines
+
+OPTIONS = BuildOptions()
+
+
+class CheapBuilder:
+    """Its engine is made of the weights, repeated; it notes every build in a file."""
+
+    name = "cheap"
+
+    def __init__(self, log: Path | None = None, *, repeat: int = 1, version: str = "1") -> None:
+        self.log = log
+        self.repeat = repeat
+        self.version = version
+        self.built: list[str] = []
+
+    def fingerprint(self) -> str:
+        return f"cheap {self.version}"
+
+    def build(self, request: BuildRequest) -> bytes:
+        self.built.append(request.partition)
+        if self.log is not None:
+            with self.log.open("a") as file:
+                file.write(f"{os.getpid()}\n")
+        weights = b"".join(
+            value.detach().numpy().tobytes() for value in request.lowered.constants.values()
+        )
+        info = EngineInfo(request.lowered.bindings, request.device_id, builder=self.name)
+        return encode_blob(weights * self.repeat, info)
+
+
+class Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4, bias=False)
+
+    def forward(self, x):
+        return self.second(torch.relu(self.first(x)))
+
+
+@cache
+def program() -> torch.export.ExportedProgram:
+    """A partition; plain ATen is what lowering makes of the Edge dialect anyway."""
+    with torch.no_grad():
+        return torch.export.export(Two().eval(), (torch.ones(2, 4),))
+
+
+def export(model: nn.Module, *inputs: torch.Tensor, **options) -> torch.export.ExportedProgram:
+    with torch.no_grad():
+        return torch.export.export(model.eval(), inputs, **options)
+
+
+def request(program: torch.export.ExportedProgram, **changes) -> BuildRequest:
+    given = {"device_id": 0, "options": OPTIONS, **changes}
+    return BuildRequest("test", lower_partition(program, "test"), **given)
+
+
+def plan(builder, cache=None, *, name="part", device=0, options=OPTIONS, runner=None):
+    return PartitionPlan(name, builder, device, options, cache, runner)
+
+
+def build(builder, cache=None, **options):
+    """The engine of the one small partition."""
+    (engine,) = build_engines([(program(), plan(builder, cache, **options))])
+    return engine
+
+
+class Rewritten:
+    """Reference engines whose blobs' device_id is replaced (or removed, with None)."""
+
+    name = "reference"
+
+    def __init__(self, device_id: object) -> None:
+        self.device_id = device_id
+
+    def build(self, request: BuildRequest) -> bytes:
+        blob = ReferenceBuilder().build(request)
+        size, engine_at, engine_size = struct.unpack_from("<IIQ", blob, 8)
+        document = json.loads(blob[32 : 32 + size])
+        if self.device_id is None:
+            del document["device_id"]
+        else:
+            document["device_id"] = self.device_id
+        text = json.dumps(document).encode()
+        start = -(-(32 + len(text)) // 16) * 16
+        body = text.ljust(start - 32, b"\0") + blob[engine_at : engine_at + engine_size]
+        header = struct.pack("<4sIIIQBBHI", blob[:4], 32, len(text), start, engine_size, 1, 1, 0, 0)
+        return header[:28] + struct.pack("<I", crc32c(header + body)) + body

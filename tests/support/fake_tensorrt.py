@@ -1,0 +1,69 @@
+"""Engines for the fake TensorRT library (tests/runtime/tensorrt_fake)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tests.support.native_blobs import pack
+from trt_et.engine_info import EngineInfo, encode_blob
+
+
+class FakeBuilder:
+    """Builds an engine of the fake that computes 2 * x + 1, whatever the partition says.
+
+    ``upstream`` writes the blob as Torch-TensorRT does: no dtypes, shapes, checksum or builder.
+    """
+
+    name = "tensorrt"
+
+    def __init__(
+        self, *, upstream: bool = False, alias: bool = False, version: str = "11.7.3", **info: Any
+    ) -> None:
+        self.upstream = upstream
+        self.alias = alias
+        self.version = version
+        self.info = info
+
+    def plan(self, x: Any, y: Any) -> str:
+        def shape(dims: Any) -> str:
+            return ",".join(map(str, dims)) or "-"
+
+        lines = "fake\nweights 1024\nscratch 256\n"
+        lines += f"input {x.name} float32 {shape(x.shape)}\n"
+        lines += f"output {y.name} float32 {shape(y.shape)}\n"
+        if self.alias:
+            lines += f"alias {y.name} {x.name}\n"
+        if x.is_dynamic:
+            lines += f"range {x.name} {shape(x.min_shape)} {shape(x.opt_shape)} "
+            lines += f"{shape(x.max_shape)}\n"
+        return lines + f"scale {y.name} {x.name} 2\nshift {y.name} {y.name} 1\n"
+
+    def build(self, request: Any) -> bytes:
+        x, y = request.lowered.bindings
+        plan = self.plan(x, y).encode()
+        if not self.upstream:
+            facts = {"builder": self.name, "library_version": self.version, **self.info}
+            info = EngineInfo(
+                bindings=request.lowered.bindings, device_id=request.device_id, **facts
+            )
+            return encode_blob(plan, info)
+        document = {
+            "io_bindings": [
+                {"name": b.name, "dtype": "", "shape": [], "is_input": b.is_input} for b in (x, y)
+            ],
+            "hardware_compatible": False,
+            "device_id": request.device_id,
+            "serialized_metadata": "",
+            "target_platform": "linux_x86_64",
+        }
+        if self.alias:
+            alias = {"output": y.name, "input": x.name, "kind": "kv_cache_update"}
+            document["aliased_io"] = [alias]
+        return pack(document, plan, magic=b"TR02" if self.alias else b"TR01", checksum=False)
+
+
+class Line(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2.0 + 1.0

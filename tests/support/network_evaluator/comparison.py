@@ -1,0 +1,221 @@
+"""A builder that compares a partition's network with the partition's program, run by torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tests.support.network_evaluator import BadNetwork, NotEvaluated, Undefined, evaluate
+from trt_et.blob.writer import BlobWriter
+from trt_et.builders import BuildRequest
+from trt_et.conversion.network import build_network, unlift
+from trt_et.conversion.rewrites.tensorrt_rtx_workarounds import (
+    add_bias_behind_split,
+    dequantize_before_convolution,
+)
+from trt_et.engine_info import EngineInfo
+from trt_et.lowering.lower import DTYPE_NAMES, LoweredPartition
+
+_DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+REWRITES = [add_bias_behind_split, dequantize_before_convolution]
+
+
+@dataclass
+class Verdict:
+    """What became of one partition.
+
+    Attributes:
+        partition: Its name.
+        operators: What its program calls.
+        outcome: ``equal``, ``different``, ``bad network`` or ``not evaluated``.
+        why: What differs, in words.
+    """
+
+    partition: str
+    operators: list[str]
+    outcome: str
+    why: str = ""
+
+
+def smooth(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """Numbers of both signs without ties."""
+    return torch.randn(shape, generator=generator) * 2
+
+
+def halves(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """Multiples of a half: where rounding, floors and comparisons have their edges."""
+    return torch.randint(-7, 8, shape, generator=generator) * 0.5
+
+
+def integers(low: int, high: int) -> Callable[..., torch.Tensor]:
+    """Whole numbers from a range."""
+
+    def draw(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+        return torch.randint(low, high, shape, generator=generator)
+
+    return draw
+
+
+def large(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """Whole numbers that float32 cannot tell apart."""
+    return (1 << 26) + torch.randperm(max(torch.Size(shape).numel(), 1), generator=generator)[
+        : torch.Size(shape).numel()
+    ].reshape(shape)
+
+
+def no_zeros(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """Whole numbers of both signs, to divide by."""
+    drawn = torch.randint(1, 8, shape, generator=generator)
+    return drawn * (torch.randint(0, 2, shape, generator=generator) * 2 - 1)
+
+
+def in_turn(dim: int) -> Callable[..., torch.Tensor]:
+    """0, 1, 2, ... along a dimension, shuffled: indices that no scatter meets twice."""
+
+    def draw(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+        if len(shape) < max(dim + 1, -dim):
+            raise IndexError
+        return torch.rand(shape, generator=generator).argsort(dim)
+
+    return draw
+
+
+DRAWS = 4
+FLOATS = (smooth, halves)
+INTEGERS = (integers(-9, 10), large)
+# Of dynamic dimensions; few of the largest, since they may be large.
+SIZES = ("opt_shape", "min_shape", "max_shape")
+FALLBACKS = (
+    *(no_zeros, in_turn(-1), in_turn(-2), in_turn(0)),
+    *(integers(-2, 2), integers(0, 2), integers(0, 1)),
+)
+
+
+def draws(lowered: LoweredPartition, seed: int = 0) -> Iterator[list[torch.Tensor]]:
+    """Inputs that the program takes, several times, with edges of its dtypes among them."""
+    program = unlift(lowered.program)
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(sizes: str, floats: Any, whole: Any) -> list[torch.Tensor]:
+        return [_input(binding, sizes, floats, whole, generator) for binding in lowered.inputs]
+
+    whole_numbers = [
+        *(INTEGERS[:1] if _computes_floats(lowered) else INTEGERS),
+        *FALLBACKS,
+    ]
+    taken = 0
+    # A scatter may find its indices only among the later ones.
+    for number, whole in enumerate(whole_numbers):
+        first = number % len(SIZES)
+        for sizes in (*SIZES[first:], *SIZES[:first]):
+            try:
+                tried = drawn(sizes, FLOATS[number % 2], whole)
+                with torch.no_grad():
+                    program(*(tensor.clone() for tensor in tried))
+            except (IndexError, RuntimeError, ZeroDivisionError):
+                continue
+            taken += 1
+            yield tried
+            break
+        if taken == DRAWS:
+            return
+
+
+def _computes_floats(lowered: LoweredPartition) -> bool:
+    values = (node.meta.get("val") for node in lowered.program.graph.nodes)
+    return any(isinstance(v, torch.Tensor) and v.is_floating_point() for v in values)
+
+
+def _input(
+    binding: Any, sizes: str, floats: Any, whole: Any, generator: torch.Generator
+) -> torch.Tensor:
+    dtype = _DTYPES[binding.dtype]
+    shape = tuple(getattr(binding, sizes) if binding.is_dynamic else binding.shape)
+    if dtype.is_floating_point:
+        return floats(shape, generator).to(dtype)
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape, generator=generator).bool()
+    if dtype in (torch.int8, torch.uint8):
+        return torch.randint(-9 if dtype == torch.int8 else 0, 10, shape).to(dtype)
+    return whole(shape, generator).to(dtype)
+
+
+_PRECISION = {torch.float16: 2e-2, torch.bfloat16: 1e-1}
+
+
+def difference(found: torch.Tensor, expected: torch.Tensor, precision: float) -> str:
+    """In words how they differ; empty where they agree."""
+    try:
+        scale, precision = 1.0, precision if expected.is_floating_point() else 0.0
+        if expected.is_floating_point():
+            finite = expected[torch.isfinite(expected)]
+            scale = max(float(finite.abs().max()) if finite.numel() else 1.0, 1.0)
+        torch.testing.assert_close(
+            found, expected, rtol=precision, atol=precision * scale, equal_nan=True
+        )
+    except AssertionError as error:
+        return str(error).partition("\n\n")[0] + "; " + str(error).rpartition("\n\n")[2]
+    return ""
+
+
+def compare(request: BuildRequest, *examples: torch.Tensor) -> Verdict:
+    """Evaluate a partition's network and its program on the same inputs.
+
+    Args:
+        request: The partition.
+        examples: Its own inputs, if they are known; others are drawn as well.
+    """
+    lowered = request.lowered
+    nodes = lowered.program.graph.nodes
+    operators = sorted({str(n.target) for n in nodes if n.op == "call_function"})
+    verdict = Verdict(request.partition, operators, "equal")
+    dtypes = [v.dtype for n in nodes if isinstance(v := n.meta.get("val"), torch.Tensor)]
+    precision = max((_PRECISION.get(dtype, 1e-4) for dtype in dtypes), default=1e-4)
+    network = build_network(request, REWRITES)
+    program = unlift(lowered.program)
+    judged, number = 0, 0
+    for number, inputs in enumerate([*([list(examples)] if examples else []), *draws(lowered)], 1):
+        with torch.no_grad():
+            expected = program(*(t.clone() for t in inputs))
+        named = {b.name: t for b, t in zip(lowered.inputs, inputs, strict=True)}
+        try:
+            with torch.no_grad():
+                found = evaluate(network, named)
+        except Undefined:
+            continue
+        except NotEvaluated as error:
+            verdict.outcome, verdict.why = "not evaluated", str(error)
+            return verdict
+        except BadNetwork as error:
+            verdict.outcome, verdict.why = "bad network", str(error)
+            return verdict
+        judged += 1
+        for index, (have, want) in enumerate(zip(found, expected, strict=True)):
+            why = difference(have, want, precision)
+            if why:
+                verdict.outcome = "different"
+                verdict.why = f"draw {number}, output {index}: {why}"
+                return verdict
+    if not judged:
+        verdict.outcome, verdict.why = "not evaluated", "no inputs with a defined result were found"
+    return verdict
+
+
+class ComparingBuilder:
+    """Builds no engine; remembers how each partition's network compares."""
+
+    name = "comparing"
+
+    def __init__(self, verdicts: list[Verdict]) -> None:
+        self.verdicts = verdicts
+
+    def build(self, request: BuildRequest) -> bytes:
+        """Compare, and return a blob that fits the partition."""
+        self.verdicts.append(compare(request))
+        info = EngineInfo(request.lowered.bindings, request.device_id, builder=self.name)
+        with BlobWriter(info) as writer:
+            writer.write(b"no engine")
+            return writer.finish()

@@ -1,0 +1,117 @@
+"""Runs a network's layers in order, and checks each result against what the layer declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorrt_rtx as trt
+import torch
+
+from tests.support.network_evaluator import moving, pointwise, windows
+from tests.support.network_evaluator.registry import (
+    DTYPES,
+    LAYERS,
+    RECORDED,
+    BadNetwork,
+    NotEvaluated,
+    layer_type,
+)
+from trt_et.conversion.network import Network
+
+__all__ = ["evaluate", "moving", "windows"]
+
+
+def evaluate(network: Network, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+    """What the network's outputs are for these inputs.
+
+    Args:
+        network: From :func:`trt_et.conversion.network.build_network`.
+        inputs: A value for each input, by name, in the binding's dtype.
+
+    Raises:
+        NotEvaluated: It has a layer that is not known here.
+        BadNetwork: TensorRT would refuse it, or leaves its result undefined.
+    """
+    RECORDED.set(network.interpreter.ctx.weight_refit_map)
+    net = network.network
+    values = {net.get_input(i).name: inputs[net.get_input(i).name] for i in range(net.num_inputs)}
+    # Not in the order in which they were added: an input may be set later.
+    waiting = [net.get_layer(index) for index in range(net.num_layers)]
+    while waiting:
+        ready = [layer for layer in waiting if all(name in values for name in _takes(layer))]
+        if not ready:
+            raise BadNetwork(f"nothing gives {sorted(_takes(waiting[0]) - values.keys())}")
+        for layer in ready:
+            _run(layer, values)
+        waiting = [layer for layer in waiting if layer not in ready]
+    return [values[net.get_output(i).name] for i in range(net.num_outputs)]
+
+
+def _takes(layer: Any) -> set[str]:
+    given = (layer.get_input(i) for i in range(layer.num_inputs))
+    return {tensor.name for tensor in given if tensor is not None}
+
+
+def _run(layer: Any, values: dict[str, torch.Tensor]) -> None:
+    layer.__class__ = trt.ILayer
+    kind = layer.type
+    name = f"{kind.name} {layer.name}"
+    given = [layer.get_input(i) for i in range(layer.num_inputs)]
+    taken = [None if tensor is None else values[tensor.name] for tensor in given]
+    outputs = [layer.get_output(i) for i in range(layer.num_outputs)]
+    if kind == trt.LayerType.CONSTANT:
+        results: Any = _constant(layer)
+    elif kind in LAYERS:
+        cls, function = LAYERS[kind]
+        layer.__class__ = cls
+        try:
+            results = function(layer, taken)
+        except (BadNetwork, NotEvaluated) as error:
+            raise type(error)(f"{name}: {error}") from error
+        except Exception as error:
+            raise BadNetwork(f"{name}: {type(error).__name__}: {error}") from error
+    else:
+        raise NotEvaluated(kind.name)
+    results = (results,) if isinstance(results, torch.Tensor) else results
+    for tensor, result in zip(outputs, results, strict=True):
+        _check(name, tensor, result)
+        values[tensor.name] = result
+
+
+def _constant(layer: Any) -> torch.Tensor:
+    dtype = DTYPES.get(layer.get_output(0).dtype)
+    layer.__class__ = trt.IConstantLayer
+    shape = list(layer.shape)
+    recorded = RECORDED.get()
+    weights = layer.weights
+    if isinstance(weights, trt.Weights):
+        for name in (layer.name, f"{layer.name} CONSTANT"):
+            if name in recorded:
+                return recorded[name].reshape(shape)
+        raise NotEvaluated(f"CONSTANT of {layer.get_output(0).dtype.name}")
+    return torch.as_tensor(weights.copy()).reshape(shape).to(dtype)
+
+
+def _check(name: str, tensor: Any, result: torch.Tensor) -> None:
+    declared = DTYPES[tensor.dtype]
+    if declared != result.dtype:
+        raise BadNetwork(f"{name}: declared {declared}, computed {result.dtype}")
+    try:
+        shape = list(tensor.shape)
+    except ValueError as error:
+        raise BadNetwork(f"{name}: TensorRT finds no shape for its output") from error
+    if len(shape) != result.dim() or any(
+        want not in (-1, have) for want, have in zip(shape, result.shape, strict=True)
+    ):
+        raise BadNetwork(f"{name}: declared {shape}, computed {list(result.shape)}")
+
+
+@layer_type("ATTENTION_INPUT")
+def _attention_input(layer: Any, inputs: list[Any]) -> torch.Tensor:
+    return pointwise.attention(layer.attention, inputs)
+
+
+@layer_type("ATTENTION_OUTPUT")
+def _attention_output(layer: Any, inputs: list[Any]) -> torch.Tensor:
+    return inputs[0]

@@ -1,0 +1,280 @@
+"""Layers that move elements: shuffles, slices, gathers, scatters."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tensorrt_rtx as trt
+import torch
+from torch.nn import functional as F
+
+from tests.support.network_evaluator.registry import (
+    DTYPES,
+    BadNetwork,
+    Inputs,
+    NotEvaluated,
+    Undefined,
+    layer_type,
+    need,
+)
+
+
+@layer_type("SHUFFLE")
+def shuffle(layer: Any, inputs: Inputs) -> torch.Tensor:
+    x, wanted = [*inputs, None][:2]
+    x = x.permute(_order(layer.first_transpose, x.dim()))
+    if wanted is not None:
+        sizes = wanted.tolist()
+    else:
+        dims = layer.reshape_dims
+        # Dims of a negative length: no reshape was asked for.
+        sizes = list(dims) if _is_given(dims) else list(x.shape)
+        if not _is_given(dims):
+            return x.permute(_order(layer.second_transpose, x.dim()))
+    if layer.zero_is_placeholder:
+        sizes = [x.shape[i] if size == 0 else size for i, size in enumerate(sizes)]
+    need(
+        sizes.count(-1) <= 1 and (-1 in sizes or math.prod(sizes) == x.numel()),
+        f"a reshape of {tuple(x.shape)} to {sizes}",
+    )
+    x = x.reshape(sizes)
+    return x.permute(_order(layer.second_transpose, x.dim()))
+
+
+def _is_given(dims: Any) -> bool:
+    try:
+        return len(dims) >= 0
+    except ValueError:
+        return False
+
+
+def _order(permutation: Any, rank: int) -> list[int]:
+    return list(permutation)[:rank]
+
+
+@layer_type("SLICE")
+def slice_(layer: Any, inputs: Inputs) -> torch.Tensor:
+    x, start, size, stride, fill, axes = [*inputs, *[None] * 6][:6]
+    given = [
+        list(dims) if tensor is None else tensor.tolist()
+        for dims, tensor in (
+            (layer.start if start is None else None, start),
+            (layer.shape if size is None else None, size),
+            (layer.stride if stride is None else None, stride),
+        )
+    ]
+    if axes is not None:
+        wanted = axes.tolist()
+    else:
+        wanted = list(layer.axes) if _is_given(layer.axes) and len(layer.axes) else None
+    wanted = range(x.dim()) if wanted is None else [axis % x.dim() for axis in wanted]
+    need(all(len(g) == len(wanted) for g in given), f"a slice of {tuple(x.shape)} by {given}")
+    mode = layer.mode.name
+    inside = torch.ones([], dtype=torch.bool)
+    for axis, first, count, step in zip(wanted, *given, strict=True):
+        need(count >= 0, f"a slice of {count} elements")
+        length = x.shape[axis]
+        places = first + step * torch.arange(count)
+        valid = (places >= 0) & (places < length)
+        if mode == "STRICT_BOUNDS":
+            need(bool(valid.all()), f"a slice of {places.tolist()} from {length}")
+        elif mode == "WRAP":
+            places = places % length
+        elif mode == "CLAMP":
+            places = places.clamp(0, length - 1)
+        elif mode == "REFLECT":
+            period = max(2 * (length - 1), 1)
+            places = places % period
+            places = torch.where(places >= length, period - places, places)
+        elif mode == "FILL":
+            places = places.clamp(0, max(length - 1, 0))
+            shape = [1] * x.dim()
+            shape[axis] = count
+            inside = inside & valid.reshape(shape)
+        if length == 0 and count > 0:
+            need(mode == "FILL", "a slice of nothing")
+            sizes = list(x.shape)
+            sizes[axis] = count
+            x = x.new_zeros(sizes)
+        else:
+            x = x.index_select(axis, places)
+    if mode == "FILL":
+        value = x.new_zeros([]) if fill is None else fill.reshape([])
+        need(value.dtype == x.dtype, f"a slice of {x.dtype} filled with {value.dtype}")
+        x = torch.where(inside, x, value)
+    return x
+
+
+@layer_type("PADDING")
+def padding(layer: Any, inputs: Inputs) -> torch.Tensor:
+    (x,) = inputs
+    before, after = list(layer.pre_padding_nd), list(layer.post_padding_nd)
+    return F.pad(x, [before[1], after[1], before[0], after[0]])
+
+
+@layer_type("CONCATENATION")
+def concatenation(layer: Any, inputs: Inputs) -> torch.Tensor:
+    need(len({x.dtype for x in inputs}) == 1, f"a concatenation of {[x.dtype for x in inputs]}")
+    need(len({x.dim() for x in inputs}) == 1, "a concatenation of different ranks")
+    axis = layer.axis
+    for x in inputs:
+        rest = [size for i, size in enumerate(x.shape) if i != axis]
+        need(rest == [s for i, s in enumerate(inputs[0].shape) if i != axis], "other sizes")
+    # torch skips empty tensors of one dimension; these have equal ranks.
+    return torch.cat(inputs, axis)
+
+
+@layer_type("SHAPE")
+def shape(layer: Any, inputs: Inputs) -> torch.Tensor:
+    (x,) = inputs
+    return torch.tensor(x.shape, dtype=torch.int64)
+
+
+@layer_type("SQUEEZE")
+def squeeze(layer: Any, inputs: Inputs) -> torch.Tensor:
+    x, axes = inputs
+    axes = [axis % x.dim() for axis in axes.tolist()]
+    need(all(x.shape[axis] == 1 for axis in axes), f"SQUEEZE of {tuple(x.shape)} at {axes}")
+    return x.squeeze(axes)
+
+
+@layer_type("UNSQUEEZE")
+def unsqueeze(layer: Any, inputs: Inputs) -> torch.Tensor:
+    x, axes = inputs
+    axes = axes.reshape(-1)
+    rank = x.dim() + axes.numel()
+    for axis in sorted(axis % rank for axis in axes.tolist()):
+        x = x.unsqueeze(axis)
+    return x
+
+
+@layer_type("GATHER")
+def gather(layer: Any, inputs: Inputs) -> torch.Tensor:
+    x, indices = inputs
+    need(indices.dtype in (torch.int32, torch.int64), f"a gather by {indices.dtype}")
+    dims = list(layer.get_input(0).shape)
+    mode, lead, axis = layer.mode.name, layer.num_elementwise_dims, layer.axis
+    places = indices.long()
+    if mode == "DEFAULT":
+        if lead:
+            raise NotEvaluated("GATHER with an elementwise dimension")
+        axis = axis % x.dim()
+        found, outside = _wrapped(places, x.shape[axis], dims[axis])
+        out = x.index_select(axis, found.reshape(-1))
+        out = out.reshape([*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]])
+        outside = outside.reshape([*places.shape, *[1] * (x.dim() - axis - 1)])
+        return out.masked_fill(outside, 0)
+    if mode == "ELEMENT":
+        axis = axis % x.dim()
+        need(places.dim() == x.dim(), "GATHER of elements: ranks differ")
+        found, outside = _wrapped(places, x.shape[axis], dims[axis])
+        return x.gather(axis, found).masked_fill(outside, 0)
+    depth = places.shape[-1]
+    need(x.shape[:lead] == places.shape[:lead], "GATHER's leading dimensions differ")
+    columns = []
+    outside = torch.zeros(places.shape[:-1], dtype=torch.bool)
+    for i in range(depth):
+        found, out = _wrapped(places[..., i], x.shape[lead + i], dims[lead + i])
+        columns.append(found)
+        outside |= out
+    leading = [
+        torch.arange(x.shape[i]).reshape([-1 if j == i else 1 for j in range(places.dim() - 1)])
+        for i in range(lead)
+    ]
+    out = x[(*leading, *columns)]
+    return out.masked_fill(outside.reshape([*outside.shape, *[1] * (out.dim() - outside.dim())]), 0)
+
+
+def _wrapped(places: torch.Tensor, size: int, declared: int) -> tuple[torch.Tensor, torch.Tensor]:
+    if declared < 0 and bool((places < 0).any()):
+        raise BadNetwork("a gather by negative indices along a dynamic dimension")
+    found = torch.where(places < 0, places + size, places)
+    outside = (found < 0) | (found >= size)
+    return found.masked_fill(outside, 0), outside
+
+
+@layer_type("SCATTER")
+def scatter(layer: Any, inputs: Inputs) -> torch.Tensor:
+    x, indices, updates = inputs
+    need(x.dtype == updates.dtype, f"a scatter of {updates.dtype} into {x.dtype}")
+    need(indices.dtype in (torch.int32, torch.int64), f"a scatter by {indices.dtype}")
+    places = indices.long()
+    if layer.mode == trt.ScatterMode.ELEMENT:
+        axis = layer.axis % x.dim()
+        need(places.shape == updates.shape and places.dim() == x.dim(), "SCATTER's shapes differ")
+        _in_bounds(places, x.shape[axis])
+        _written_once(torch.zeros(x.shape).scatter_add(axis, places, torch.ones(places.shape)))
+        return x.scatter(axis, places, updates)
+    depth = places.shape[-1]
+    want = [*places.shape[:-1], *x.shape[depth:]]
+    need(list(updates.shape) == want, f"SCATTER of {tuple(updates.shape)} where {want} go")
+    for i in range(depth):
+        _in_bounds(places[..., i], x.shape[i])
+    where = tuple(places[..., i] for i in range(depth))
+    counts = torch.zeros(x.shape[:depth])
+    _written_once(counts.index_put(where, torch.ones(places.shape[:-1]), accumulate=True))
+    return x.index_put(where, updates)
+
+
+def _in_bounds(places: torch.Tensor, size: int) -> None:
+    if bool((places < 0).any() | (places >= size).any()):
+        raise BadNetwork("a scatter out of bounds, or by negative indices")
+
+
+def _written_once(counts: torch.Tensor) -> None:
+    if bool((counts > 1).any()):
+        raise Undefined("a scatter that writes twice to the same element")
+
+
+@layer_type("NON_ZERO")
+def non_zero(layer: Any, inputs: Inputs) -> torch.Tensor:
+    (x,) = inputs
+    return x.nonzero().t().to(DTYPES[layer.get_output(0).dtype])
+
+
+@layer_type("ONE_HOT")
+def one_hot(layer: Any, inputs: Inputs) -> torch.Tensor:
+    indices, values, depth = inputs
+    hot = F.one_hot(indices.long(), int(depth)).bool()
+    hot = hot.movedim(-1, layer.axis % hot.dim())
+    return torch.where(hot, values[1], values[0])
+
+
+@layer_type("FILL")
+def fill(layer: Any, inputs: Inputs) -> torch.Tensor:
+    sizes, alpha, beta = [*inputs, *[None] * 3][:3]
+    dims = list(layer.shape) if sizes is None else sizes.tolist()
+    if layer.operation != trt.FillOperation.LINSPACE:
+        raise NotEvaluated(f"FILL {layer.operation.name}")
+    dtype = DTYPES[layer.get_output(0).dtype]
+    first = layer.alpha if alpha is None else alpha
+    need(alpha is None or alpha.dim() == 0, "FILL's start is no scalar")
+    steps = [layer.beta] if beta is None else beta.reshape(-1).tolist()
+    need(len(steps) == len(dims), f"FILL of {dims} with the steps {steps}")
+    out = torch.zeros(dims, dtype=torch.float64) + first
+    for axis, (size, step) in enumerate(zip(dims, steps, strict=True)):
+        shape = [1] * len(dims)
+        shape[axis] = size
+        out = out + (torch.arange(size, dtype=torch.float64) * step).reshape(shape)
+    return out.to(dtype)
+
+
+@layer_type("KV_CACHE_UPDATE")
+def kv_cache_update(layer: Any, inputs: Inputs) -> torch.Tensor:
+    cache, update, write = inputs
+    out = cache.clone()
+    for i, at in enumerate(write.tolist()):
+        if not 0 <= at <= cache.shape[2] - update.shape[2]:
+            # The Edge dialect's index_put counts from the end; index_copy, which it may have been,
+            # refuses (StateUpdate.counts_from_zero).
+            raise Undefined(f"a row at {at}")
+        out[i, :, at : at + update.shape[2]] = update[i]
+    return out
+
+
+@layer_type("ASSERTION")
+def assertion(layer: Any, inputs: Inputs) -> tuple[()]:
+    (x,) = inputs
+    need(bool(x.all()), f"the assertion fails: {layer.message}")
+    return ()

@@ -1,0 +1,37 @@
+"""What quantized programs become: the plan, and the network that TensorRT is given."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from trt_et import TensorRTPartitioner
+from trt_et.builders import BuildOptions, BuildRequest
+from trt_et.builders.registry import installed_flavour
+from trt_et.conversion import network
+from trt_et.lowering.lower import lower_partition
+
+needs_rtx = pytest.mark.skipif(
+    installed_flavour() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
+)
+
+
+def plan(program: torch.export.ExportedProgram):
+    return TensorRTPartitioner(builder="reference").explain(program)
+
+
+class Network:
+    """The network that TensorRT gets of a program, whole in one partition."""
+
+    def __init__(self, program: torch.export.ExportedProgram) -> None:
+        lowered = lower_partition(program.run_decompositions({}), "test")
+        self.built = network.build_network(BuildRequest("test", lowered, 0, BuildOptions()))
+        layers = [self.built.network.get_layer(i) for i in range(self.built.network.num_layers)]
+        self.kinds = Counter(str(layer.type).rpartition(".")[2] for layer in layers)
+        self.constants = {}
+        for layer in layers:
+            if str(layer.type).endswith("CONSTANT"):
+                layer.__class__ = self.built.trt.IConstantLayer
+                self.constants[layer.name] = layer.weights

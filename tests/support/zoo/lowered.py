@@ -1,0 +1,62 @@
+"""The zoo's models by name, lowered, and what is checked of every plan."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from executorch.exir import to_edge_transform_and_lower
+
+from tests.support.zoo import pretrained, written
+from tests.support.zoo.case import Case
+from trt_et import TensorRTPartitioner
+from trt_et.inspection import inspect_program
+
+__all__ = ["ALL", "MODELS", "NAMES", "check_plan", "lower", "make"]
+
+MODELS = {**pretrained.MODELS, **written.MODELS}
+IN_CI = (
+    "bert",
+    "vit",
+    "llama_static_cache",
+    "whisper_encoder",
+    "clip",
+    "resnet50",
+    "unet",
+    "lstm",
+    "lstm_cell",
+    "mixture_of_experts",
+    # Constants of hardsigmoid took the place of hardswish's.
+    "mobilenet_v3_like",
+    # Three dimensions: ExecuTorch's CPU kernels have two.
+    "conv3d",
+    # Sizes, a cumulative sum and partitions around it.
+    "gpt2",
+)
+ALL = os.environ.get("TRT_ET_ZOO") == "all"
+NAMES = list(MODELS) if ALL else IN_CI
+
+
+def make(name: str) -> Case:
+    torch.manual_seed(0)
+    case = MODELS[name]()
+    case.model.eval().requires_grad_(False)
+    return case
+
+
+def lower(case: Case, builder: str) -> tuple[bytes, TensorRTPartitioner]:
+    partitioner = TensorRTPartitioner(builder=builder)
+    with torch.no_grad():
+        program = torch.export.export(
+            case.model, case.inputs, dynamic_shapes=case.dynamic, strict=case.strict
+        )
+        manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
+        return bytes(manager.to_executorch().buffer), partitioner
+
+
+def check_plan(case: Case, pte: bytes, partitioner: TensorRTPartitioner) -> None:
+    (method,) = inspect_program(pte)
+    assert not any(delegate.problem for delegate in method.delegates)
+    assert len(method.delegates) <= case.partitions, str(partitioner.report)
+    left = {operator for _, operator, reason in partitioner.report.left_out if "size" not in reason}
+    assert left <= set(case.left), str(partitioner.report)

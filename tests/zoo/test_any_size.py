@@ -1,0 +1,127 @@
+"""Models of the zoo at sizes that they were not exported with: batches, lengths, heights, widths.
+
+CI takes those that once lost a dynamic size, fell into many engines or could not be built;
+``make zoo`` takes all that export so.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+from torch.utils import _pytree as pytree
+
+from tests.support.simulated_gpus import load_runtime
+from tests.support.zoo.case import Case
+from tests.support.zoo.lowered import ALL, MODELS, check_plan, lower, make
+
+BATCH, LENGTH = Dim("batch", max=8), Dim("length", min=2, max=16)
+# What halves a size five times wants multiples.
+HEIGHT, WIDTH = 32 * Dim("height", min=2, max=4), 32 * Dim("width", min=2, max=4)
+
+Sizes = dict[int, Any]
+
+
+def of_batches(tensor: torch.Tensor) -> Sizes:
+    return {0: BATCH}
+
+
+def of_texts(tensor: torch.Tensor) -> Sizes:
+    is_tokens = tensor.dim() == 2 and not tensor.is_floating_point()
+    return {0: BATCH, 1: LENGTH} if is_tokens else {0: BATCH}
+
+
+def of_images(tensor: torch.Tensor) -> Sizes:
+    return {0: BATCH, 2: HEIGHT, 3: WIDTH}
+
+
+# Exported with; then called with: batch, length, height, width.
+EXPORTED, CALLS = (3, 9, 3, 2), ((1, 2, 2, 2), (8, 16, 4, 3))
+
+IN_CI = {
+    "gpt2": of_texts,
+    "roberta": of_texts,
+    "whisper": of_texts,
+    "deberta": of_texts,
+    "gru": of_batches,
+    "rope_half": of_batches,
+    "resnet_hf": of_images,
+    "deeplab": of_images,
+    "segformer": of_images,
+}
+# The batch is the number of something else, is part of a cache, or does not go together.
+NOT = ("llama_past", "llama_static_cache", "lstm_cell", "recommender", "gcn")
+OF_ONE_LENGTH = ("mamba", "tacotron", "conformer_block", "masked_transformer")
+IMAGES = ("convnext", "efficientnet_like", "fpn", "mobilenet_v3_like", "super_resolution", "unet")
+
+
+def chosen() -> dict[str, Callable[[torch.Tensor], Sizes]]:
+    if not ALL:
+        return IN_CI
+    rest = [name for name in MODELS if name not in IN_CI and name not in NOT]
+    tokens = {name: of_texts for name in rest if _takes_tokens(name)}
+    images = dict.fromkeys(IMAGES, of_images)
+    return IN_CI | dict.fromkeys(rest, of_batches) | tokens | images
+
+
+def _takes_tokens(name: str) -> bool:
+    return name not in OF_ONE_LENGTH and any(
+        len(of_texts(tensor)) == 2 for tensor in pytree.tree_leaves(make(name).inputs)
+    )
+
+
+def resized(inputs: Any, rule: Callable[[torch.Tensor], Sizes], sizes: tuple[int, ...]) -> Any:
+    """The inputs, repeated or cut to other sizes."""
+    numbers = dict(zip((BATCH, LENGTH, HEIGHT, WIDTH), sizes, strict=True))
+
+    def resize(tensor: torch.Tensor) -> torch.Tensor:
+        for dim, size in rule(tensor).items():
+            number = numbers[size] * (32 if rule is of_images and dim > 1 else 1)
+            times = -(-number // tensor.shape[dim])
+            tensor = torch.cat([tensor] * times, dim).narrow(dim, 0, number)
+        return tensor.clone()
+
+    return pytree.tree_map(resize, inputs)
+
+
+def any_size(name: str) -> Case:
+    rule = chosen()[name]
+    case = make(name)
+    dynamic = pytree.tree_map(rule, case.inputs)
+    parameters = inspect.signature(case.model.forward).parameters.values()
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        dynamic = (dynamic,)
+    calls = tuple(resized(case.inputs, rule, sizes) for sizes in CALLS)
+    inputs = resized(case.inputs, rule, EXPORTED)
+    return replace(case, inputs=inputs, dynamic=dynamic, calls=calls, partitions=1)
+
+
+@pytest.mark.parametrize("name", chosen())
+def test_it_runs_like_eager_at_any_size(name):
+    from executorch.runtime import Runtime
+
+    load_runtime()
+    case = any_size(name)
+    eager = copy.deepcopy(case.model)
+    pte, partitioner = lower(case, "reference")
+    check_plan(case, pte, partitioner)
+    method = Runtime.get().load_program(pte).load_method("forward")
+    for call in (case.inputs, *case.calls):
+        with torch.no_grad():
+            expected = pytree.tree_leaves(copy.deepcopy(eager)(*call))
+        for found, want in zip(method.execute(pytree.tree_leaves(call)), expected, strict=True):
+            tolerance = max(case.atol, 1e-3)
+            torch.testing.assert_close(found, want, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("name", chosen())
+def test_tensorrt_rtx_builds_it_for_any_size(name):
+    case = any_size(name)
+    pte, partitioner = lower(case, "tensorrt_rtx")
+    check_plan(case, pte, partitioner)

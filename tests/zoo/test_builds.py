@@ -1,0 +1,18 @@
+"""Whole models, as people bring them, built by TensorRT-RTX (see ``test_zoo_runs.py``)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.zoo.lowered import NAMES, check_plan, lower, make
+from trt_et.builders.registry import installed_flavour
+
+
+@pytest.mark.skipif(
+    installed_flavour() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_tensorrt_rtx_builds_it(name):
+    case = make(name)
+    pte, partitioner = lower(case, "tensorrt_rtx")
+    check_plan(case, pte, partitioner)
