@@ -8,6 +8,7 @@
 # make networks the same suite, and torch's own samples of its operators: each partition's TensorRT network,
 #               evaluated on the CPU, against eager
 # make zoo      every model of tests/zoo, not only those that CI takes
+# make random-programs   random programs, lowered, against eager; PROGRAMS=n and SEED=n for others than 2,000 from 0
 # make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
 # make bench-aot         what exporting costs, next to its peers: benchmarks/results/aot.json; half an
 #                        hour on two cores. QUICK=1: small models, build/aot-quick.json; ONLY="P1 P2": these
@@ -31,7 +32,10 @@ NATIVE_BLOB := build/native/blob
 FUZZ_MUTANTS ?= 1000000
 JOBS ?= 2
 
-.PHONY: networks zoo bench-aot bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
+PROGRAMS ?= 2000
+SEED ?= 0
+
+.PHONY: networks random-programs zoo bench-aot bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -63,6 +67,10 @@ test: lint
 
 zoo: $(INSTALLED)
 	TRT_ET_ZOO=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 tests/zoo
+
+random-programs: $(INSTALLED)
+	TRT_ET_RANDOM_GRAPHS=$(PROGRAMS) TRT_ET_RANDOM_GRAPHS_SEED=$(SEED) OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
+	  --numprocesses 2 tests/export/test_random_graphs.py
 
 $(NATIVE_BLOB): $(INSTALLED) tests/runtime/native/make_blob.py tests/support/native_programs.py
 	$(BIN)/python tests/runtime/native/make_blob.py $@

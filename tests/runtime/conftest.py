@@ -52,7 +52,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, A
             env=environment(**env),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -76,7 +76,7 @@ def runner() -> Callable[..., subprocess.CompletedProcess[str]]:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=60,
+            timeout=600,
             check=False,
         )
         assert done.returncode in (0, 1), (done.returncode, done.stderr)

@@ -44,7 +44,7 @@ def run(*command: object, **variables: str) -> subprocess.CompletedProcess[str]:
         env=environment(**variables),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
 
@@ -110,7 +110,7 @@ for name in (b"cudaMalloc", b"cudaFree", b"cudaGetDeviceCount"):
 def test_the_counting_runtime_counts_and_hands_on(engine_costs, tmp_path):
     fake = tmp_path / "libcudart.so"
     source = ROOT / "tests/support/fake_cuda.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", fake, source], check=True, timeout=60)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", fake, source], check=True, timeout=600)
     library = engine_costs.with_name("libcounting_cudart.so")
     done = run(sys.executable, "-c", COUNTED, library, TRT_ET_COUNTED_CUDART=str(fake))
     assert done.returncode == 0, done.stderr
@@ -203,7 +203,7 @@ def test_what_is_missing_is_named(tmp_path, arguments, reason):
         env=dict(os.environ),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 2

@@ -28,7 +28,7 @@ def test_native(programs: dict[str, Any], tmp_path: Path) -> None:
     blob = tmp_path / "blob"
     blob.write_bytes(program[at : at + engine_at + engine_size])
     done = subprocess.run(
-        [str(built), str(blob)], capture_output=True, text=True, timeout=300, check=False
+        [str(built), str(blob)], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.strip() == "native tests passed"

@@ -21,7 +21,7 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no C compiler for the fake driver: install gcc")
     folder = tmp_path_factory.mktemp("fake_cuda")
     subprocess.run(
-        [compiler, "-shared", "-fPIC", "-o", folder / "libcuda.so.1", FAKE], check=True, timeout=60
+        [compiler, "-shared", "-fPIC", "-o", folder / "libcuda.so.1", FAKE], check=True, timeout=600
     )
     return folder
 
@@ -37,7 +37,7 @@ def run(program: Any, fake: Path, *, runtime: bool = True, **more: str) -> str:
         env=environment(**variables),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 1
@@ -98,7 +98,7 @@ def test_the_cuda_runtime_is_found_beside_executorch(
             env=environment(LD_LIBRARY_PATH=libraries),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
         )
         assert done.returncode == 1
         return done.stderr

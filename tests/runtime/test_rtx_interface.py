@@ -58,7 +58,7 @@ def run(loader: Path, folder: Path, version: int) -> subprocess.CompletedProcess
 
     source, library = folder / "library.c", folder / f"lib{version}.so"
     source.write_text(LIBRARY.replace("VERSION", str(version)))
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True, timeout=600)
     builder = FakeBuilder(version="1.5.0.114")
     builder.name = "tensorrt_rtx"
     program = export(folder, "line", Line(), (torch.ones(3, 8),), builder=builder)
@@ -71,7 +71,7 @@ def run(loader: Path, folder: Path, version: int) -> subprocess.CompletedProcess
         ),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
 
 
@@ -105,7 +105,7 @@ def test_graphs_are_of_engines_whose_kernels_stay(fake_loader, fake_tensorrt, tm
         env=environment(TRT_ET_CUDA="simulated:1", **variables),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     refused = "it runs plainly: a graph would keep the first kernels of dynamic shapes"

@@ -50,14 +50,16 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     includes = ["-isystem", include, "-isystem", c10]
     runtime = PACKAGE / "lib" / "libexecutorch.so"
     command = [compiler, *flags, *includes, "-o", library, SOURCE, runtime]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=600)
     return library
 
 
 def load(folder: Path, *later: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", LOAD, str(folder), *later]
     env = environment(LD_LIBRARY_PATH=str(PACKAGE / "lib"))
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=600, check=False
+    )
 
 
 @pytest.mark.parametrize("name", [BACKEND, EXTENSION])

@@ -189,7 +189,7 @@ def python(code: str, tmp_path: Path, **env: str) -> subprocess.CompletedProcess
         env=environment(**env),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

@@ -127,7 +127,7 @@ def run(
         env=environment(TRT_ET_CUDA="simulated:4", **env),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode in (0, 1), (done.returncode, done.stderr)

@@ -1,0 +1,142 @@
+"""The folders of the C++ runtime depend on each other in one direction, and stay small."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from tests.support.native_environment import ROOT
+
+RUNTIME = ROOT / "trt_et/runtime"
+# What each folder of src/ may include beside itself and the public headers.
+BELOW = {
+    "common": set(),
+    "blob": {"common"},
+    "cuda": {"common"},
+    "engine": {"common", "blob", "cuda"},
+    "delegate": {"common", "blob", "cuda", "engine"},
+    "plugin": {"common", "blob", "cuda", "engine", "delegate"},
+    # A library of its own, which knows no more of us than the interface of a provider.
+    "tensorrt": {"common"},
+    "simulation": {"common", "blob", "cuda", "engine"},
+}
+# Known arrows up. The test fails when one of them is gone, too: delete its line.
+UPWARDS = {
+    "engine/provider_library.cpp -> simulation/simulated.h",
+    "plugin/api.cpp -> simulation/simulated.h",
+}
+LINES, FILES, LONG = 300, 20, {"simulation/simulated.cpp"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+
+
+def sources(root: Path) -> list[Path]:
+    return sorted(path for path in root.rglob("*") if path.suffix in (".h", ".cpp"))
+
+
+def includes(root: Path) -> Iterator[tuple[str, str]]:
+    """Each file below ``root`` with each file that it includes, both named from ``root``."""
+    src = root / "src"
+    for path in sources(root):
+        for name in INCLUDE.findall(path.read_text()):
+            folders = (path.parent, src, root / "include")
+            found = [folder / name for folder in folders if (folder / name).is_file()]
+            if not found:
+                raise AssertionError(f"{path.relative_to(root)} includes {name}: no such file")
+            yield str(path.relative_to(root)), str(found[0].resolve().relative_to(root.resolve()))
+
+
+def folder_of(file: str) -> str:
+    """``src/FOLDER/...`` is in FOLDER; of the rest, the first part counts."""
+    first, second, *_ = Path(file).parts
+    return second if first == "src" else first
+
+
+def upwards(root: Path) -> set[str]:
+    """The includes that go to a folder which is not below."""
+    return {
+        f"{one} -> {other}".replace("src/", "")
+        for one, other in includes(root)
+        if folder_of(one) in BELOW
+        and folder_of(other) not in BELOW[folder_of(one)] | {folder_of(one), "include"}
+    }
+
+
+def order(root: Path, *, ignored: set[str] = frozenset()) -> list[str]:
+    """The folders, from those that need no other one upwards. Raises CycleError on a circle."""
+    graph: dict[str, set[str]] = {}
+    for one, other in includes(root):
+        start, end = folder_of(one), folder_of(other)
+        if start != end and f"{one} -> {other}".replace("src/", "") not in ignored:
+            graph.setdefault(start, set()).add(end)
+    return list(TopologicalSorter(graph).static_order())
+
+
+def test_every_folder_has_its_place() -> None:
+    assert {path.name for path in (RUNTIME / "src").iterdir() if path.is_dir()} == BELOW.keys()
+
+
+def test_no_folder_includes_one_that_is_not_below() -> None:
+    assert upwards(RUNTIME) == UPWARDS
+
+
+def test_the_folders_have_an_order() -> None:
+    found = order(RUNTIME, ignored=UPWARDS)
+    for folder, below in BELOW.items():
+        assert all(found.index(other) < found.index(folder) for other in below if other in found)
+
+
+def test_no_file_includes_itself_through_others() -> None:
+    graph: dict[str, set[str]] = {}
+    for one, other in includes(RUNTIME):
+        graph.setdefault(one, set()).add(other)
+    TopologicalSorter(graph).prepare()
+
+
+def test_the_public_headers_and_the_runner_include_nothing_of_the_source() -> None:
+    outside = {"include", "runner"}
+    wrong = [pair for pair in includes(RUNTIME) if folder_of(pair[0]) in outside]
+    assert not [pair for pair in wrong if folder_of(pair[1]) not in outside]
+
+
+def test_files_and_folders_are_small() -> None:
+    lengths = {
+        str(path.relative_to(RUNTIME / "src")): len(path.read_text().splitlines())
+        for path in sources(RUNTIME / "src")
+    }
+    assert {name for name, lines in lengths.items() if lines > LINES} == LONG
+    for path in [RUNTIME / "runner", *(RUNTIME / "src").rglob("*")]:
+        if path.is_dir():
+            assert len([file for file in path.iterdir() if file.is_file()]) <= FILES, path
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A tree of two folders, in order."""
+    for name, text in {
+        "common/status.h": "#pragma once\n",
+        "blob/blob.h": '#include "common/status.h"\n',
+        "blob/blob.cpp": '#include "blob.h"\n',
+    }.items():
+        (tmp_path / "src" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "src" / name).write_text(text)
+    return tmp_path
+
+
+def test_an_arrow_up_and_a_circle_are_found(small: Path) -> None:
+    assert order(small) == ["common", "blob"]
+    assert upwards(small) == set()
+    (small / "src/common/status.cpp").write_text('  #  include "blob/blob.h"\n')
+    assert upwards(small) == {"common/status.cpp -> blob/blob.h"}
+    with pytest.raises(CycleError):
+        order(small)
+
+
+def test_an_include_of_nothing_is_found(small: Path) -> None:
+    (small / "src/blob/more.cpp").write_text('#include "../engine/engine.h"\n')
+    with pytest.raises(AssertionError, match=r"more\.cpp includes \.\./engine/engine\.h"):
+        list(includes(small))
