@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +17,7 @@ __all__ = [
     "MAGIC_ALIASED_IO",
     "MAGIC_REFERENCE",
     "Container",
+    "check_checksum",
     "open_container",
     "pack_front",
 ]
@@ -63,7 +65,7 @@ def open_container(blob: bytes | bytearray | memoryview, *, verify: bool) -> Con
     total = len(view)
     if total < _HEADER.size:
         raise BlobError(f"engine blob has {total} bytes; its header alone needs {_HEADER.size}")
-    magic, meta_at, meta_size, engine_at, engine_size, _, kind, zero, checksum = _HEADER.unpack(
+    magic, meta_at, meta_size, engine_at, engine_size, _, kind, zero, _ = _HEADER.unpack(
         view[: _HEADER.size]
     )
     if magic not in (MAGIC, MAGIC_ALIASED_IO, MAGIC_REFERENCE):
@@ -82,12 +84,7 @@ def open_container(blob: bytes | bytearray | memoryview, *, verify: bool) -> Con
         if total - engine_at != engine_size:
             raise BlobError(f"engine blob has {total - engine_at - engine_size} bytes too many")
         if verify:
-            start = bytes(view[: _HEADER.size - 4]) + bytes(4)
-            found = _crc32c(start, view[_HEADER.size :])
-            if found != checksum:
-                raise BlobError(
-                    f"engine blob is corrupt: checksum {found:#010x}, expected {checksum:#010x}"
-                )
+            check_checksum([view])
     return Container(
         magic=magic,
         metadata=view[meta_at : meta_at + meta_size],
@@ -120,5 +117,24 @@ def pack_front(magic: bytes, metadata: bytes, engine_size: int) -> bytearray:
     return bytearray(b"".join((header, metadata, bytes(engine_offset - end))))
 
 
-def _crc32c(start: bytes, rest: memoryview) -> int:
-    return int(crc32c(rest, crc32c(start)))
+def check_checksum(chunks: Iterable[memoryview]) -> None:
+    """Verify a blob's checksum, if it carries one.
+
+    Args:
+        chunks: The blob in pieces, of which the first holds the whole header.
+
+    Raises:
+        BlobError: It is corrupt.
+    """
+    pieces = iter(chunks)
+    first = next(pieces)
+    *_, kind, _, expected = _HEADER.unpack(first[: _HEADER.size])
+    if kind != _CHECKSUM_CRC32C:
+        return
+    found = crc32c(first[_HEADER.size :], crc32c(bytes(first[: CHECKSUM_SLICE.start]) + bytes(4)))
+    for piece in pieces:
+        found = crc32c(piece, found)
+    if found != expected:
+        raise BlobError(
+            f"engine blob is corrupt: checksum {found:#010x}, expected {expected:#010x}"
+        )

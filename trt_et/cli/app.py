@@ -1,0 +1,46 @@
+"""Puts the sub-commands together."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+import trt_et
+from trt_et.cli import cache, inspect
+
+__all__ = ["app", "main"]
+
+app: Final = typer.Typer(
+    name="trt-et",
+    help="TensorRT as a normal ExecuTorch backend.",
+    epilog="Exit status: 0 done, 1 failed or a damaged file, 2 wrong usage.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"trt-et {trt_et.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """TensorRT as a normal ExecuTorch backend."""
+
+
+app.command("inspect")(inspect.inspect_command)
+app.add_typer(cache.app, name="cache")
+
+
+def main() -> None:
+    """Run the command."""
+    app()
