@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import mmap
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,6 +118,22 @@ def test_a_mapped_file_is_inspected_without_a_copy(large):
     assert ("target_device", b"cuda:3") in delegate.compile_specs
     assert parse_device_id(delegate.blob) == 3
     assert own_memory() - before < GIB // 4
+
+
+def test_inspecting_a_file_reads_it_in_little_memory(large):
+    path, _ = large
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from trt_et.cli import app\n"
+        "app(['inspect', sys.argv[1]], standalone_mode=False)\n"
+        "print(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])\n"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    *printed, peak = done.stdout.splitlines()
+    assert "engine of prebuilt" in "\n".join(printed)
+    assert int(peak) < 200 << 10  # KiB.
 
 
 def test_a_byte_beyond_2_gib_counts(large):

@@ -7,6 +7,6 @@ usage.
 
 from __future__ import annotations
 
-from trt_et.cli.app import app, main
+from trt_et.cli.commands import app, main
 
 __all__ = ["app", "main"]

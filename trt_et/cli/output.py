@@ -52,7 +52,7 @@ def fail(message: str, code: int = FAILED) -> typer.Exit:
     Returns:
         What to raise.
     """
-    typer.echo("trt-et: " + " ".join(message.split("\n")), err=True)
+    typer.echo("trt-et: " + " ".join(message.split()), err=True)
     return typer.Exit(code)
 
 

@@ -15,7 +15,7 @@ from trt_et.errors import BlobError
 from trt_et.inspection.model import CopyInfo, DelegateInfo, DeviceUse, MethodInfo, ProgramInfo
 from trt_et.inspection.pte import Delegate, Plan, read_pte
 
-__all__ = ["inspect_file", "inspect_program"]
+__all__ = ["inspect_file", "inspect_program", "read_program"]
 
 BACKEND_ID: Final = "TensorRTBackend"
 _CHUNK: Final = 4 << 20
@@ -32,7 +32,7 @@ def inspect_program(pte: bytes | memoryview | mmap) -> tuple[MethodInfo, ...]:
         BlobError: It is no program, truncated or damaged. A damaged engine is reported in its
             :attr:`DelegateInfo.problem` instead.
     """
-    return _read(pte, verify=True).methods
+    return read_program(pte).methods
 
 
 def inspect_file(path: str | os.PathLike[str], *, verify: bool = True) -> ProgramInfo:
@@ -49,7 +49,7 @@ def inspect_file(path: str | os.PathLike[str], *, verify: bool = True) -> Progra
         with Path(path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             data = mmap(file.fileno(), 0, access=ACCESS_READ) if size else b""
-            info = _read(data, verify=False)
+            info = read_program(data, verify=False)
             return _verified(info, file) if verify else info
     except OSError as error:
         raise BlobError(f"{path} cannot be read: {error.strerror or error}") from error
@@ -57,7 +57,8 @@ def inspect_file(path: str | os.PathLike[str], *, verify: bool = True) -> Progra
         raise BlobError(f"{path} cannot be inspected: {error}") from error
 
 
-def _read(pte: bytes | memoryview | mmap, *, verify: bool) -> ProgramInfo:
+def read_program(pte: bytes | memoryview | mmap, *, verify: bool = True) -> ProgramInfo:
+    """Read a ``.pte``; like :func:`inspect_program`, with what is not of one method."""
     data = memoryview(pte).cast("B")
     program = read_pte(data)
     # A view of a file would keep it mapped; of bytes, the caller may want to keep the blob alone.

@@ -1,0 +1,154 @@
+"""``trt-et inspect``, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import typer
+
+from tests.support.command_line import invoke, run
+from tests.support.sample_programs import program
+from trt_et.cli.inspect import inspect_command
+from trt_et.inspection import inspect_program
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(kind: str) -> Path:
+        path = tmp_path / f"{kind}.pte"
+        path.write_bytes(program(kind))
+        return path
+
+    return write
+
+
+def test_it_shows_engines_devices_copies_and_what_stays_on_the_cpu(file):
+    printed = run("inspect", file("split"))
+    assert "method forward" in printed
+    assert "delegate 1: TensorRTBackend" in printed
+    assert "engine of reference" in printed
+    assert "for cuda:1" in printed
+    assert "in  input0: float32 [2, 4]" in printed
+    assert "operators: aten::permute_copy.out" in printed
+    assert "on the CPU: aten::cumsum.out" in printed
+    assert "cuda:1: 5 tensors" in printed
+    assert "copies to the GPU in each call: 3, 96 B" in printed
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("dynamic", "in  input0: float32 [-1, 4] (1..8 x 4..4)"),
+        ("foreign", "TensorRTBackend"),
+        ("foreign", "engine of an unknown builder for cuda:2"),
+        ("rtx", "engine of tensorrt_rtx"),
+        ("xnnpack", "delegate 0: XnnpackBackend"),
+        ("xnnpack", "named data of delegates: "),
+        ("cpu", "3 x aten::addmm.out"),
+    ],
+)
+def test_it_reads_files_of_every_backend(file, kind, expected):
+    assert expected in run("inspect", file(kind))
+
+
+def test_json_holds_the_same_facts(file):
+    document = json.loads(run("inspect", file("split"), "--json"))
+    method = document["methods"]["forward"]
+    assert [delegate["engine"]["device_id"] for delegate in method["delegates"]] == [1, 1]
+    assert method["delegates"][0]["compile_specs"]["target_device"] == "cuda:1"
+    assert method["cpu_operators"] == {"aten::cumsum.out": 1}
+    assert len(method["copies"]) == 5
+
+
+def test_an_engine_can_be_extracted(file, tmp_path):
+    out = tmp_path / "engine"
+    run("inspect", file("foreign"), "--extract-engine", out)
+    assert out.read_bytes() == b"their engine"
+    assert "has no engine" in run("inspect", file("xnnpack"), "--extract-engine", out, code=1)
+    arguments = ("--extract-engine", out, "--delegate", 7)
+    assert "no number 7" in run("inspect", file("foreign"), *arguments, code=2)
+    arguments = ("--extract-engine", out, "--method", "backward")
+    assert "no method 'backward'" in run("inspect", file("foreign"), *arguments, code=2)
+
+
+def test_diff_names_what_differs(file):
+    split, rtx = file("split"), file("rtx")
+    assert run("inspect", split, "--diff", split) == "no difference\n"
+    printed = run("inspect", split, "--diff", rtx, code=1)
+    assert "methods.forward.delegates: 2 entries -> 1 entries" in printed
+    assert "methods.forward.delegates[0].engine.device_id: 1 -> 0" in printed
+
+
+def test_a_page_is_written(file, tmp_path):
+    out = tmp_path / "page.html"
+    run("inspect", file("split"), "--html", out)
+    assert "split.pte" in out.read_text()
+
+
+def test_lines_that_are_piped_are_not_wrapped(file):
+    printed = run("inspect", file("split"))
+    (line,) = (line for line in printed.splitlines() if "delegate 1:" in line)
+    assert line.endswith("cuda:1")
+    assert len(line) > 70
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"", "is no ExecuTorch program"),
+        (b"not a program", "is no ExecuTorch program"),
+    ],
+)
+def test_what_is_no_program_is_one_line(tmp_path, content, message):
+    path = tmp_path / "x.pte"
+    if content is not None:
+        path.write_bytes(content)
+    result = invoke("inspect", path)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["split", "foreign", "rtx", "xnnpack", "cpu"])
+def test_a_damaged_file_ends_in_one_line_and_exit_status_1(tmp_path, kind, capsys):
+    """80 mutants of each kind, each with one to four bytes changed, or cut, all in one process."""
+    pte = program(kind)
+    (method,) = inspect_program(pte)
+    chosen = random.Random(kind)
+    path = tmp_path / "mutant.pte"
+    refused = 0
+    for number in range(80):
+        mutant = bytearray(pte)
+        # Half of them in the program itself, which is a small part of the file.
+        most = len(pte) if number % 2 else min(len(pte), 4096)
+        changed = [chosen.randrange(most) for _ in range(chosen.randint(1, 4))]
+        for at in changed:
+            mutant[at] ^= chosen.randint(1, 255)
+        if number % 10 == 9:
+            del mutant[chosen.randrange(len(mutant)) :]
+        path.write_bytes(mutant)
+        code = 0
+        try:
+            inspect_command(path, as_json=True)
+        except typer.Exit as done:
+            code = done.exit_code
+        printed, line = capsys.readouterr()
+        if code:
+            refused += 1
+            assert code == 1
+            assert line.startswith("trt-et: ")
+            assert line.count("\n") == 1
+            assert len(line) < 1000
+        else:
+            json.loads(printed)
+            assert not line
+        for delegate in method.delegates:
+            # An engine with a checksum: no changed byte is overlooked.
+            if delegate.engine is not None and delegate.engine.sha256:
+                end = delegate.offset + delegate.size
+                assert code or not any(delegate.offset <= at < end for at in changed)
+    assert refused > 10

@@ -1,0 +1,53 @@
+"""What the command imports, and its exit status."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import trt_et
+from tests.support.command_line import invoke, run
+from tests.support.sample_programs import program
+
+HEAVY = ("torch", "numpy", "executorch", "tensorrt", "tensorrt_rtx", "torch_tensorrt", "matplotlib")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["inspect", "{file}"], ["cache", "list"]]
+)
+def test_nothing_heavy_is_imported_before_it_is_needed(tmp_path, arguments):
+    file = tmp_path / "x.pte"
+    file.write_bytes(program("split"))
+    arguments = [argument.format(file=file) for argument in arguments]
+    code = f"""
+import sys
+from trt_et.cli import app
+app({arguments!r}, standalone_mode=False)
+print([name for name in {HEAVY!r} if name in sys.modules])
+"""
+    environment = {"PATH": "", "TRT_ET_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_version_is_printed():
+    assert run("--version") == f"trt-et {trt_et.__version__}\n"
+
+
+def test_wrong_usage_is_exit_status_2():
+    for arguments in (["--colour"], ["paint"], ["inspect"], ["inspect", "x", "--delegate", "-1"]):
+        assert invoke(*arguments).exit_code == 2
+
+
+def test_completion_can_be_shown():
+    done = subprocess.run(
+        [sys.executable, "-m", "trt_et.cli", "--show-completion", "bash"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "complete" in done.stdout

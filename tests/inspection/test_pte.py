@@ -1,0 +1,114 @@
+"""What is read from a .pte is what ExecuTorch's own deserializer reads."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import pytest
+import torch
+from executorch.exir._serialize._program import deserialize_pte_binary
+from executorch.exir.schema import DataLocation, DelegateCall, KernelCall, Tensor
+
+from tests.support.sample_programs import program
+from trt_et.errors import BlobError
+from trt_et.inspection import inspect_program
+from trt_et.inspection.pte import read_pte
+
+KINDS = ["split", "dynamic", "rtx", "foreign", "xnnpack", "cpu"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_calls_and_memory_are_those_of_executorch(kind):
+    pte = program(kind)
+    (ours,) = read_pte(memoryview(pte)).plans
+    (theirs,) = deserialize_pte_binary(pte).program.execution_plan
+    assert ours.name == theirs.name
+    assert list(ours.inputs) == theirs.inputs
+    assert list(ours.outputs) == theirs.outputs
+    assert list(ours.operators) == [f"{op.name}.{op.overload}" for op in theirs.operators]
+    for value, their in zip(ours.values, theirs.values, strict=True):
+        assert (value is not None) == isinstance(their.val, Tensor)
+        if value is not None:
+            assert list(value.sizes) == list(their.val.sizes)
+            dtype = getattr(torch, value.dtype)
+            assert value.nbytes == math.prod(value.sizes) * dtype.itemsize
+            assert value.dtype.replace("float32", "float") == their.val.scalar_type.name.lower()
+            assert value.is_dynamic == (their.val.shape_dynamism.value != 0)
+            extra = their.val.extra_tensor_info
+            device = f"cuda:{extra.device_index}" if extra and extra.device_type.value else "cpu"
+            assert value.device == device
+    instructions = [i.instr_args for chain in theirs.chains for i in chain.instructions]
+    for call, their in zip(ours.calls, instructions, strict=True):
+        index = their.op_index if isinstance(their, KernelCall) else their.delegate_index
+        assert isinstance(their, DelegateCall) == (call.kind == "delegate")
+        assert (call.index, list(call.args)) == (index, their.args)
+    assert [size for _, size in ours.planned_bytes] == theirs.non_const_buffer_sizes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_delegates_are_those_of_executorch(kind):
+    pte = program(kind)
+    restored = deserialize_pte_binary(pte).program
+    (method,) = inspect_program(pte)
+    theirs = restored.execution_plan[0].delegates
+    for ours, their in zip(method.delegates, theirs, strict=True):
+        assert ours.backend_id == their.id
+        assert their.processed.location is DataLocation.INLINE
+        blob = bytes(restored.backend_delegate_data[their.processed.index].data)
+        assert ours.blob == blob == pte[ours.offset : ours.offset + ours.size]
+        specs = [(spec.key, bytes(spec.value)) for spec in their.compile_specs]
+        assert list(ours.compile_specs) == specs
+
+
+def test_a_reference_engine_shows_its_operators():
+    (method,) = inspect_program(program("split"))
+    assert method.delegates[1].operators[-1] == "aten::sub.out"
+    assert inspect_program(program("rtx"))[0].delegates[0].operators == ()
+
+
+def test_copies_between_host_and_gpu_are_counted_with_their_bytes():
+    (method,) = inspect_program(program("split"))
+    copies = [(copy.direction, copy.device, copy.nbytes) for copy in method.copies]
+    assert copies.count(("h2d", "cuda:1", 32)) == 3
+    assert copies.count(("d2h", "cuda:1", 32)) == 2
+    assert method.operator_calls == {"aten::cumsum.out": 1}
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        (b"", "is no ExecuTorch program"),
+        (b"not a program", "is no ExecuTorch program"),
+        (b"\xff\xff\xff\x7fET12", "outside"),
+        (b"\x08\0\0\0ET12\0\0\0\0", "impossible size|outside"),
+    ],
+)
+def test_what_is_no_program_is_refused(data, match):
+    with pytest.raises(BlobError, match=match):
+        inspect_program(data)
+
+
+def test_a_truncated_file_is_refused():
+    pte = program("rtx")
+    with pytest.raises(BlobError, match="truncated"):
+        inspect_program(pte[:-200])
+
+
+def test_tables_that_share_their_parts_are_not_read_forever():
+    """3,000 methods that are one, with 3,000 values that are one: nine million in 24 KB."""
+    count = 3_000
+    root, methods, method, values, value = 20, 28, 12_032, 12_040, 24_044
+
+    def vector(at: int, target: int) -> bytes:
+        return struct.pack(
+            f"<I{count}I", count, *(target - at - 4 * i for i in range(1, count + 1))
+        )
+
+    data = struct.pack("<I4s", root, b"ET12")
+    data += struct.pack("<HHHHHH", 10, 8, 0, 4, 4, 0)  # Slots 1 and 2 are one field, at 4.
+    data += struct.pack("<iI", root - 8, methods - root - 4) + vector(methods, method)
+    data += struct.pack("<iI", method - 8, values - method - 4) + vector(values, value)
+    data += struct.pack("<iHH", -4, 4, 4)
+    with pytest.raises(BlobError, match="too often"):
+        inspect_program(data)

@@ -1,0 +1,73 @@
+"""Programs of every kind, each exported once per process."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.exir import to_edge_transform_and_lower
+
+from tests.support.lowering import export, lower, lower_case
+from tests.support.models import Function
+
+
+@functools.cache
+def program(name: str) -> bytes:
+    """``split`` (two engines and a CPU operator), ``dynamic``, ``rtx``, ``foreign``, ``xnnpack``,
+    ``cpu`` (no backend)."""
+    return _MAKERS[name]()
+
+
+def torch_tensorrt_serialization() -> ModuleType:
+    """Torch-TensorRT's own module, without its package, whose import would register a backend."""
+    found = importlib.util.find_spec("torch_tensorrt")
+    assert found is not None
+    assert found.origin is not None
+    path = Path(found.origin).parent / "executorch" / "serialization.py"
+    spec = importlib.util.spec_from_file_location("torch_tensorrt_serialization", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class _ForeignBuilder:
+    """Blobs as Torch-TensorRT's backend writes them."""
+
+    name = "foreign"
+
+    def build(self, request: Any) -> bytes:
+        theirs = torch_tensorrt_serialization()
+        bindings = [
+            theirs.TensorRTIOBinding(name=b.name, is_input=b.is_input)
+            for b in request.lowered.bindings
+        ]
+        metadata = theirs.TensorRTBlobMetadata(io_bindings=bindings, device_id=2)
+        return bytes(theirs.serialize_engine(b"their engine", metadata))
+
+
+def _dynamic() -> bytes:
+    size = torch.export.Dim("size", min=1, max=8)
+    module = Function(lambda x: torch.relu(x) + 1)
+    return lower(torch.export.export(module, (torch.ones(2, 4),), dynamic_shapes=(({0: size},),)))
+
+
+def _on_cpu(*partitioners: Any) -> bytes:
+    manager = to_edge_transform_and_lower(export("mlp"), partitioner=list(partitioners))
+    return bytes(manager.to_executorch().buffer)
+
+
+_MAKERS = {
+    "split": lambda: lower_case("split", excluded_ops=["aten.cumsum"], device="cuda:1"),
+    "dynamic": _dynamic,
+    "rtx": lambda: lower_case("order", builder="tensorrt_rtx"),
+    "foreign": lambda: lower_case("order", builder=_ForeignBuilder()),
+    "xnnpack": lambda: _on_cpu(XnnpackPartitioner()),
+    "cpu": lambda: _on_cpu(),
+}
