@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.support.builders import CheapBuilder, build
-from tests.support.command_line import run
+from tests.support.cli.command_line import run
 from trt_et import EngineCache
 
 

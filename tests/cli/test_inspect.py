@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from tests.support.command_line import invoke, run
-from tests.support.sample_programs import program
+from tests.support.cli.command_line import invoke, run
+from tests.support.cli.sample_programs import program
 from trt_et.cli.inspect import inspect_command
 from trt_et.inspection import inspect_program
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import trt_et
-from tests.support.command_line import invoke, run
-from tests.support.sample_programs import program
+from tests.support.cli.command_line import invoke, run
+from tests.support.cli.sample_programs import program
 
 HEAVY = ("torch", "numpy", "executorch", "tensorrt", "tensorrt_rtx", "torch_tensorrt", "matplotlib")
 

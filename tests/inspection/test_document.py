@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from tests.support.sample_programs import program
+from tests.support.cli.sample_programs import program
 from trt_et.inspection import inspect_program
 from trt_et.inspection.document import differences, to_document
 from trt_et.inspection.html import graph_of, html_page

@@ -10,7 +10,7 @@ import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.exir.schema import DataLocation, DelegateCall, KernelCall, Tensor
 
-from tests.support.sample_programs import program
+from tests.support.cli.sample_programs import program
 from trt_et.errors import BlobError
 from trt_et.inspection import inspect_program
 from trt_et.inspection.pte import read_pte
