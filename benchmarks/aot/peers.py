@@ -115,7 +115,7 @@ def bare_build(program: ExportedProgram, path: Path) -> None:
         pre_export_lowering,
     )
 
-    from trt_et.conversion.support import make_settings
+    from trt_et.conversion.settings import make_settings
     from trt_et.conversion.torch_tensorrt_import import quietly, without_gpu
 
     with without_gpu(), quietly(), path.open("wb") as file:

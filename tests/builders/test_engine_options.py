@@ -9,8 +9,8 @@ import pytest
 from tests.support.lowering import export, lower
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.builders import BuildOptions
+from trt_et.builders.serialize import build_network
 from trt_et.builders.tensorrt_rtx import TensorRTRTXBuilder
-from trt_et.conversion.network import build_network
 
 
 class Spy(TensorRTRTXBuilder):

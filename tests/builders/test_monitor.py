@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.lowering import request
 from tests.support.models import make
+from trt_et.builders import serialize as engines
 from trt_et.builders.monitor import BuildMonitor, interruptible
-from trt_et.conversion import network
 from trt_et.errors import BuildCancelled
 
 
@@ -25,12 +25,14 @@ def python_takes_interrupts():
 
 def filled():
     model, inputs = make("order")
-    return network.build_network(request(model, *inputs))
+    return engines.build_network(request(model, *inputs))
 
 
 def pieces_of(monitor) -> list[int]:
     pieces: list[int] = []
-    filled().serialize("test", lambda piece: pieces.append(len(piece)) or len(piece), monitor)
+    engines.serialize(
+        filled(), "test", lambda piece: pieces.append(len(piece)) or len(piece), monitor
+    )
     return pieces
 
 

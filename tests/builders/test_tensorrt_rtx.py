@@ -9,11 +9,11 @@ import torch
 
 from tests.support.lowering import blobs, lower, lower_case
 from trt_et import BuilderUnavailable, OptionError
-from trt_et.builders.registry import installed_flavour
+from trt_et.builders.registry import installed_variant
 from trt_et.engine_info import decode_blob
 
 pytestmark = pytest.mark.skipif(
-    installed_flavour() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
+    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
 )
 
 
@@ -102,7 +102,7 @@ def test_half_precision_models_keep_their_dtype(dtype):
 def test_what_stops_the_stream_comes_out_of_the_build(error):
     from tests.support.lowering import request
     from tests.support.models import make
-    from trt_et.conversion.network import build_network
+    from trt_et.builders.serialize import build_network, serialize
 
     model, inputs = make("order")
     calls = []
@@ -112,7 +112,7 @@ def test_what_stops_the_stream_comes_out_of_the_build(error):
         raise error
 
     with pytest.raises(type(error)) as caught:
-        build_network(request(model, *inputs)).serialize("test", write)
+        serialize(build_network(request(model, *inputs)), "test", write)
     assert caught.value is error
     assert len(calls) == 1
 
@@ -120,13 +120,13 @@ def test_what_stops_the_stream_comes_out_of_the_build(error):
 def test_a_tensorrt_that_cannot_stream_hands_its_engine_over_whole():
     from tests.support.lowering import request
     from tests.support.models import make
-    from trt_et.conversion.network import build_network
+    from trt_et.builders.serialize import build_network, serialize
 
     model, inputs = make("order")
     streamed, whole = [], []
     for pieces, trt in ((streamed, None), (whole, SimpleNamespace())):
         network = build_network(request(model, *inputs))
         network.trt = trt or network.trt
-        network.serialize("test", lambda piece, to=pieces: to.append(bytes(piece)) or len(piece))
+        serialize(network, "test", lambda piece, to=pieces: to.append(bytes(piece)) or len(piece))
     assert len(whole) == 1
     assert len(b"".join(streamed)) == len(whole[0])

@@ -15,7 +15,7 @@ from tests.support.builders import program as small_program
 from trt_et import EngineCache
 from trt_et.builders import BuildOptions, tensorrt
 from trt_et.cache.timing_cache import TimingCache
-from trt_et.conversion import support
+from trt_et.conversion.settings import make_settings
 
 
 class Timings:
@@ -145,5 +145,5 @@ def test_the_tensorrt_builder_keeps_them_beside_the_engines(tmp_path, machine):
 
 
 def test_torch_tensorrts_own_file_in_tmp_is_not_read():
-    assert support.make_settings().timing_cache_path == ""
+    assert make_settings().timing_cache_path == ""
     assert request(small_program()).timings is None

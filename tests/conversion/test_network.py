@@ -17,7 +17,8 @@ from tests.support.lowering import export, request
 from tests.support.models import make
 from trt_et import TensorRTPartitioner
 from trt_et.builders import BuildOptions, BuildRequest
-from trt_et.conversion import network, support
+from trt_et.builders import serialize as engines
+from trt_et.conversion import decompose, support
 from trt_et.errors import BuilderError
 from trt_et.lowering.lower import lower_partition
 
@@ -67,7 +68,7 @@ def bindings(built):
 
 def test_the_network_has_the_bindings_of_the_partition_in_order():
     model, inputs = make("order")
-    built = network.build_network(request(model, *inputs))
+    built = engines.build_network(request(model, *inputs))
     assert bindings(built) == [
         ("input0", (3,), "FLOAT"),
         ("input1", (3,), "FLOAT"),
@@ -83,19 +84,19 @@ def test_outputs_that_are_one_tensor_get_bindings_of_their_own():
             y = x.relu()
             return y, y.reshape(2, 3), x.clone(), y + 0, torch.ones(2)
 
-    built = network.build_network(request(Twice(), torch.randn(2, 3)))
+    built = engines.build_network(request(Twice(), torch.randn(2, 3)))
     assert [name for name, _, _ in bindings(built)] == [
         "input0",
         *(f"output{i}" for i in range(5)),
     ]
     pieces = []
-    built.serialize("test", lambda piece: pieces.append(piece) or len(piece))
+    engines.serialize(built, "test", lambda piece: pieces.append(piece) or len(piece))
     assert sum(map(len, pieces)) > 10_000
 
 
 def test_the_memory_that_tensorrt_reads_is_kept_where_a_weight_is_not_contiguous():
     model, inputs = make("order")
-    context = network.build_network(request(model, *inputs)).interpreter.ctx
+    context = engines.build_network(request(model, *inputs)).interpreter.ctx
     from torch_tensorrt.dynamo.conversion.converter_utils import to_trt_weights
 
     weight = torch.arange(4.0).unsqueeze(1).expand(4, 5)
@@ -115,13 +116,12 @@ def test_an_unconvertible_node_has_the_name_that_the_user_knows(decomposed, monk
             return (torch.sinc(x) if decomposed else torch.linalg.inv(x)).relu()
 
     table = {torch.ops.aten.sinc.default: torch.linalg.inv} if decomposed else {}
-    for module in (support, network):
-        monkeypatch.setattr(module, "decomposed_operators", lambda: table)
+    monkeypatch.setattr(decompose, "decomposed_operators", lambda: table)
     program = torch.export.export(Unconvertible(), (torch.eye(3),))
     operator = next(node for node in program.graph.nodes if node.op == "call_function")
     operator._rename("encoder_inverse")
     with pytest.raises(BuilderError, match=r"partition test at node encoder_inverse: "):
-        network.build_network(
+        engines.build_network(
             BuildRequest("test", lower_partition(program, "test"), 0, BuildOptions())
         )
 
@@ -135,8 +135,8 @@ def test_decompositions_count_as_support():
     node = graph.call_function(torch.ops.aten._log_softmax.default, (x, -1, False))
     mode = torch._subclasses.FakeTensorMode()
     x.meta["val"] = node.meta["val"] = mode.from_tensor(torch.randn(2, 3))
-    assert torch.ops.aten._log_softmax.default in support.decomposed_operators()
-    assert support.make_refusal(BuildOptions())(node) is None
+    assert torch.ops.aten._log_softmax.default in decompose.decomposed_operators()
+    assert support.make_support_check(BuildOptions())(node) is None
 
 
 def test_a_validator_that_stumbles_is_a_refusal(monkeypatch):
@@ -147,6 +147,6 @@ def test_a_validator_that_stumbles_is_a_refusal(monkeypatch):
         def get_unvalidated(self, target):
             return object()
 
-    monkeypatch.setattr(support, "_registry", lambda settings: Registry())
+    monkeypatch.setattr(support, "converter_registry", lambda settings: Registry())
     node = torch.fx.Graph().call_function(torch.ops.aten.sort.default, ())
-    assert "do not take these arguments" in support.make_refusal(BuildOptions())(node)
+    assert "do not take these arguments" in support.make_support_check(BuildOptions())(node)

@@ -20,8 +20,8 @@ from tests.support.operator_networks import (
 )
 from trt_et import TensorRTPartitioner
 from trt_et.builders import BuildOptions
-from trt_et.conversion import network
-from trt_et.conversion.support import make_refusal
+from trt_et.builders.serialize import build_network
+from trt_et.conversion.support import make_support_check
 from trt_et.errors import BuilderError
 
 aten = torch.ops.aten
@@ -125,7 +125,7 @@ def test_what_cannot_be_done_to_a_number_stays_on_the_cpu(function, why):
 def test_what_has_no_layer_of_this_shape_is_refused():
     volume, places = randn(1, 2, 3, 4, 5), randn(1, 3, 4, 5, 3)
     program = torch.export.export(Function(F.grid_sample), (volume, places))
-    refusal = make_refusal(BuildOptions())
+    refusal = make_support_check(BuildOptions())
     assert "images only" in str([refusal(n) for n in program.graph.nodes if n.op != "placeholder"])
     program = torch.export.export(Function(lambda x, y: aten.copy(x, y) * 2), (X, X[0]))
     assert "does not expand" in str([refusal(n) for n in program.graph.nodes if n.args])
@@ -135,7 +135,7 @@ def test_a_threshold_of_softplus_is_kept():
     program = torch.export.export(Function(lambda x: F.softplus(x, 2.0, 3.0)), (X,))
     program = program.run_decompositions({})
     (node,) = (n for n in program.graph.nodes if n.target is aten.softplus.default)
-    refusal = make_refusal(BuildOptions())
+    refusal = make_support_check(BuildOptions())
     assert "threshold" in str(refusal(node))
     node.args = (node.args[0], 2.0, 20.0)
     assert refusal(node) is None
@@ -171,7 +171,7 @@ def test_what_is_right_for_known_sizes_alone_stays_on_the_cpu_for_others(functio
     dynamic = ({2: Dim("columns", min=4, max=64)}, *(None for _ in others))
     inputs = (X, *others)
     program = torch.export.export(Function(function), inputs, dynamic_shapes=(dynamic,))
-    refusal = make_refusal(BuildOptions())
+    refusal = make_support_check(BuildOptions())
     nodes = program.run_decompositions({}).graph.nodes
     assert why in str([refusal(node) for node in nodes if node.op == "call_function"])
 
@@ -179,4 +179,4 @@ def test_what_is_right_for_known_sizes_alone_stays_on_the_cpu_for_others(functio
 def test_a_network_whose_output_has_another_shape_is_not_built():
     # Past the claims, which refuse it.
     with pytest.raises(BuilderError, match="shape"):
-        network.build_network(request(Transposed(output_padding=1), IMAGE))
+        build_network(request(Transposed(output_padding=1), IMAGE))

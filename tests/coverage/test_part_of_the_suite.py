@@ -12,11 +12,11 @@ import pytest
 from executorch.backends.test import suite
 
 from tests.support.coverage import report
-from trt_et.builders.registry import installed_flavour
+from trt_et.builders.registry import installed_variant
 
 ROOT = Path(__file__).parents[2]
 OPERATORS = ("add", "avgpool3d", "conv2d", "embedding_bag", "hardswish", "upsample_bilinear2d")
-FLOWS = ["trt_reference"] + (["trt_rtx"] if installed_flavour() == "tensorrt_rtx" else [])
+FLOWS = ["trt_reference"] + (["trt_rtx"] if installed_variant() == "tensorrt_rtx" else [])
 
 
 @pytest.fixture(scope="module")

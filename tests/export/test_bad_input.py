@@ -12,7 +12,7 @@ from torch.export import Dim
 from tests.support.lowering import export, lower
 from trt_et import PartitionError, TensorRTPartitioner
 from trt_et.builders.reference.builder import ReferenceBuilder
-from trt_et.builders.registry import installed_flavour
+from trt_et.builders.registry import installed_variant
 from trt_et.engine_info import Binding, EngineInfo, encode_blob
 from trt_et.inspection import inspect_program
 
@@ -98,13 +98,13 @@ def test_full_graph_lists_what_depends_on_data():
         partitioner.partition(edge(NonZero(), torch.randn(3, 4)))
 
 
-@pytest.mark.skipif(installed_flavour() is None, reason="Torch-TensorRT is not installed")
+@pytest.mark.skipif(installed_variant() is None, reason="Torch-TensorRT is not installed")
 def test_forced_into_an_engine_a_size_that_depends_on_data_is_refused():
     with pytest.raises(PartitionError, match=r"(?s)nonzero.*depends on data"):
         to_backend("TensorRTBackend", edge(NonZero(), torch.randn(3, 4)), [])
 
 
-@pytest.mark.skipif(installed_flavour() is None, reason="Torch-TensorRT is not installed")
+@pytest.mark.skipif(installed_variant() is None, reason="Torch-TensorRT is not installed")
 def test_forced_into_an_engine_an_unbounded_dimension_is_named():
     class Add(nn.Module):
         def forward(self, x):

@@ -14,12 +14,12 @@ from torch import nn
 
 from tests.support.lowering import export, lower
 from trt_et import EngineCache, TensorRTPartitioner
-from trt_et.builders.registry import installed_flavour
+from trt_et.builders.registry import installed_variant
 from trt_et.cache import fingerprint
 from trt_et.partition.support_cache import ClaimsCache, Remembering, node_signature
 
 pytestmark = pytest.mark.skipif(
-    installed_flavour() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
+    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
 )
 
 SCRIPT = """

@@ -15,7 +15,7 @@ from tests.support.lowering import blobs, lower, target_devices
 from trt_et import TensorRTPartitioner
 from trt_et.builders import BuildOptions, BuildRequest
 from trt_et.builders.prebuilt import PrebuiltBuilder
-from trt_et.builders.registry import installed_flavour
+from trt_et.builders.registry import installed_variant
 from trt_et.conversion import torch_tensorrt_import
 from trt_et.engine_info import EngineInfo, decode_blob
 from trt_et.errors import BuilderError, PartitionError
@@ -26,7 +26,7 @@ ENGINE = bytes(range(256)) * 5
 DEVICE = "2%8%9%0%NVIDIA L4"
 INFO = ["9", "engine", DEVICE, ENGINE, "x%y", "sum%product", "1", "meta", "linux_x86_64", "0"]
 
-if installed_flavour() is not None:
+if installed_variant() is not None:
     torch_tensorrt_import.torch_tensorrt()
 
 # What Torch-TensorRT registers only where its C++ library is.
@@ -117,7 +117,7 @@ FORMS = [
     pytest.param(
         "serializer",
         marks=pytest.mark.skipif(
-            installed_flavour() is None, reason="Torch-TensorRT is not installed"
+            installed_variant() is None, reason="Torch-TensorRT is not installed"
         ),
     ),
 ]

@@ -9,12 +9,12 @@ import torch
 
 from trt_et import TensorRTPartitioner
 from trt_et.builders import BuildOptions, BuildRequest
-from trt_et.builders.registry import installed_flavour
-from trt_et.conversion import network
+from trt_et.builders import serialize as engines
+from trt_et.builders.registry import installed_variant
 from trt_et.lowering.lower import lower_partition
 
 needs_rtx = pytest.mark.skipif(
-    installed_flavour() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
+    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
 )
 
 
@@ -27,7 +27,7 @@ class Network:
 
     def __init__(self, program: torch.export.ExportedProgram) -> None:
         lowered = lower_partition(program.run_decompositions({}), "test")
-        self.built = network.build_network(BuildRequest("test", lowered, 0, BuildOptions()))
+        self.built = engines.build_network(BuildRequest("test", lowered, 0, BuildOptions()))
         layers = [self.built.network.get_layer(i) for i in range(self.built.network.num_layers)]
         self.kinds = Counter(str(layer.type).rpartition(".")[2] for layer in layers)
         self.constants = {}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.support.zoo.lowered import NAMES, check_plan, lower, make
-from trt_et.builders.registry import installed_flavour
+from trt_et.builders.registry import installed_variant
 
 
 @pytest.mark.skipif(
-    installed_flavour() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
+    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_tensorrt_rtx_builds_it(name):

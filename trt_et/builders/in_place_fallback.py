@@ -7,17 +7,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from trt_et.builders.base import BuildRequest
-from trt_et.conversion.network import unlift
-from trt_et.conversion.rewrites.index_put import state_written_values
+from trt_et.conversion.prepare import unlift
+from trt_et.conversion.rewrites.index_put import broadcast_index_put_values
 from trt_et.conversion.rewrites.kv_cache_update import update_in_place
 from trt_et.errors import BuildCancelled, BuilderUnavailable, OptionError
 
-__all__ = ["built_in_place_or_not"]
+__all__ = ["build_with_in_place_fallback"]
 
 _log = logging.getLogger(__name__)
 
 
-def built_in_place_or_not(build: Callable[[BuildRequest], bytes], request: BuildRequest) -> bytes:
+def build_with_in_place_fallback(
+    build: Callable[[BuildRequest], bytes], request: BuildRequest
+) -> bytes:
     """Build an engine, and where TensorRT refuses, once more without any update in place.
 
     Args:
@@ -48,5 +50,5 @@ def _updates_anything(request: BuildRequest) -> bool:
     if not request.lowered.updates:
         return False
     module = unlift(request.lowered.program)
-    state_written_values(module)
+    broadcast_index_put_values(module)
     return bool(update_in_place(module, request.lowered.updates))

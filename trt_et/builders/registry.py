@@ -10,7 +10,7 @@ from typing import Final
 from trt_et.builders.base import EngineBuilder
 from trt_et.errors import BuilderUnavailable, OptionError
 
-__all__ = ["BUILDER_NAMES", "installed_flavour", "make_builder"]
+__all__ = ["BUILDER_NAMES", "installed_variant", "make_builder"]
 
 BUILDER_NAMES: Final = ("auto", "tensorrt", "tensorrt_rtx", "reference")
 
@@ -21,7 +21,7 @@ _INSTALL: Final = {
 
 
 @cache
-def installed_flavour() -> str | None:
+def installed_variant() -> str | None:
     """``"tensorrt"`` or ``"tensorrt_rtx"``, after the installed Torch-TensorRT; None without one.
 
     Both distributions install the module ``torch_tensorrt``; which one did decides which TensorRT
@@ -56,7 +56,7 @@ def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
         from trt_et.builders.reference.builder import ReferenceBuilder
 
         return ReferenceBuilder()
-    found = installed_flavour()
+    found = installed_variant()
     wanted = found if builder == "auto" else builder
     if wanted is None:
         raise BuilderUnavailable(

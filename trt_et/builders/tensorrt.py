@@ -6,10 +6,10 @@ import torch
 
 from trt_et.blob.writer import BlobWriter
 from trt_et.builders.base import BuildRequest
-from trt_et.builders.in_place_fallback import built_in_place_or_not
+from trt_et.builders.in_place_fallback import build_with_in_place_fallback
+from trt_et.builders.serialize import build_network, serialize
 from trt_et.cache.fingerprint import fingerprint_of, has_foreign_converters, target_platform
 from trt_et.cache.timing_cache import TimingCache
-from trt_et.conversion.network import build_network
 from trt_et.engine_info import EngineInfo
 from trt_et.errors import BuilderUnavailable, OptionError
 
@@ -48,11 +48,11 @@ class TensorRTBuilder:
             raise OptionError(
                 f"TensorRT builds for the GPU at hand ({own}), not for {', '.join(wanted)}"
             )
-        return built_in_place_or_not(lambda asked: self._build(asked, own), request)
+        return build_with_in_place_fallback(lambda asked: self._build(asked, own), request)
 
     def _build(self, request: BuildRequest, own: str) -> bytes:
         with torch.cuda.device(request.device_id):
-            network = build_network(request)
+            network = build_network(request, self.name)
             info = EngineInfo(
                 bindings=request.lowered.bindings,
                 device_id=request.device_id,
@@ -67,7 +67,8 @@ class TensorRTBuilder:
             timings = _timings(request, info)
             timings.load(network.config)
             with BlobWriter(info) as writer:
-                network.serialize(
+                serialize(
+                    network,
                     request.partition,
                     writer.write,
                     request.monitor,

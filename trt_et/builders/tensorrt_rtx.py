@@ -6,13 +6,10 @@ from typing import Any
 
 from trt_et.blob.writer import BlobWriter
 from trt_et.builders.base import BuildRequest
-from trt_et.builders.in_place_fallback import built_in_place_or_not
+from trt_et.builders.in_place_fallback import build_with_in_place_fallback
+from trt_et.builders.serialize import build_network, serialize
 from trt_et.cache.fingerprint import fingerprint_of, has_foreign_converters, target_platform
-from trt_et.conversion.network import Network, build_network
-from trt_et.conversion.rewrites.tensorrt_rtx_workarounds import (
-    add_bias_behind_split,
-    dequantize_before_convolution,
-)
+from trt_et.conversion.network import Network
 from trt_et.engine_info import EngineInfo
 from trt_et.errors import OptionError
 from trt_et.ops.quantize import FP8_CAPABILITY, is_fp8
@@ -35,10 +32,10 @@ class TensorRTRTXBuilder:
 
     def build(self, request: BuildRequest) -> bytes:
         """See :meth:`trt_et.builders.EngineBuilder.build`."""
-        return built_in_place_or_not(self._build, request)
+        return build_with_in_place_fallback(self._build, request)
 
     def _build(self, request: BuildRequest) -> bytes:
-        network = build_network(request, [add_bias_behind_split, dequantize_before_convolution])
+        network = build_network(request, self.name)
         capabilities = request.options.compute_capabilities
         if not capabilities and any(map(is_fp8, request.lowered.program.graph.nodes)):
             # Left to itself the library drops what is older, and the blob would promise it.
@@ -55,7 +52,7 @@ class TensorRTRTXBuilder:
             aliases=network.aliases,
         )
         with BlobWriter(info) as writer:
-            network.serialize(request.partition, writer.write, request.monitor)
+            serialize(network, request.partition, writer.write, request.monitor)
             del network  # Its memory goes before the blob comes.
             return writer.finish()
 

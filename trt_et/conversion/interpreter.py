@@ -5,7 +5,6 @@ Imported only where Torch-TensorRT is loaded already (see ``network.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import tensorrt as trt
@@ -16,31 +15,9 @@ from torch_tensorrt.dynamo.conversion._ConversionContext import ConversionContex
 from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter
 from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 
-from trt_et.conversion.converters.cumsum import add_cumulative_sum
-from trt_et.conversion.converters.gather import add_gather
-from trt_et.conversion.converters.kv_cache_update import add_cache_update
-from trt_et.conversion.converters.quantize import add_fp8_layers, add_quantize_layer
-from trt_et.conversion.converters.resize import add_resize, resizes_to_computed_sizes
-from trt_et.conversion.converters.where import add_select
-from trt_et.conversion.rewrites.kv_cache_update import write_rows
-from trt_et.conversion.support import has_own_converter
-from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer
+from trt_et.conversion.registry import converter_for
 
 __all__ = ["PartitionInterpreter"]
-
-
-def _own_converter(target: Any) -> Callable[..., Any] | None:  # noqa: ANN401
-    if is_quantize_layer(target):
-        return add_quantize_layer
-    if target is write_rows:
-        return add_cache_update
-    if target is torch.ops.aten.where.self:
-        return add_select
-    if target is torch.ops.aten.gather.default:
-        return add_gather
-    if is_fake_quantize(target):
-        return add_fp8_layers
-    return add_cumulative_sum if has_own_converter(target) else None
 
 
 class _KeepingContext(ConversionContext):
@@ -77,36 +54,42 @@ class PartitionInterpreter(TRTInterpreter):
         return missing - {
             f"{node.op} {_get_qualified_name(node.target)}"
             for node in self.module.graph.nodes
-            if _own_converter(node.target) is not None
+            if converter_for(node.target) is not None
         }
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
-        """Convert one operator; some by converters of our own."""
-        node = self.__dict__["_cur_node"]
-        own = _own_converter(target)
-        if own is not None:
-            return own(self.ctx, node, args, kwargs)
-        if resizes_to_computed_sizes(target, args):
-            return add_resize(self.ctx, node, args, kwargs)
+        """Convert one operator, by a converter of ours where there is one."""
+        own = converter_for(target)
+        if own is not None and own.converts(args):
+            return own.load()(self.ctx, self._node, args, kwargs)
+        return super().call_function(target, self._adapted(target, args), kwargs)
+
+    @property
+    def _node(self) -> Node:
+        node: Node = self.__dict__["_cur_node"]
+        return node
+
+    def _adapted(self, target: Any, args: Any) -> Any:  # noqa: ANN401
+        """The arguments as Torch-TensorRT's converters take them (2.13)."""
         if target is torch.ops.aten.scaled_dot_product_attention.default:
-            # Its converter hands the layer whatever it gets, constants too (first queries of DETR).
-            args = [
-                get_trt_tensor(self.ctx, arg, f"{node.name}_argument{index}")
-                if isinstance(arg, torch.Tensor)
-                else arg
-                for index, arg in enumerate(args)
+            # Its converter hands the layer constants as they are (first queries of DETR).
+            return [
+                get_trt_tensor(self.ctx, argument, f"{self._node.name}_argument{index}")
+                if isinstance(argument, torch.Tensor)
+                else argument
+                for index, argument in enumerate(args)
             ]
         if target is torch.ops.aten.embedding.default and isinstance(args[1], torch.Tensor):
             # Its converter refuses constant indices that are int64, as torch has them.
-            args = [args[0], args[1].int(), *args[2:]]
-        return super().call_function(target, args, kwargs)
+            return [args[0], args[1].int(), *args[2:]]
+        return args
 
     def output(self, target: str, args: Any, kwargs: Any) -> list[Any]:  # noqa: ANN401
         """Mark the outputs, each through an identity layer where it must be a tensor of its own."""
         network = self.ctx.net
         taken = {network.get_input(i).name for i in range(network.num_inputs)}
         results = []
-        nodes = self.__dict__["_cur_node"].args[0]
+        nodes: Any = self._node.args[0]
         for index, (node, result) in enumerate(zip(nodes, args[0], strict=True)):
             tensor = get_trt_tensor(self.ctx, result, f"constant_output{index}")
             value = node.meta.get("val") if isinstance(node, Node) else None

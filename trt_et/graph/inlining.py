@@ -1,9 +1,10 @@
-"""Taking one call of an operator apart, in place, where it stands in a graph."""
+"""Replacing one call of an operator by the operators that a function of its arguments calls."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,40 +12,80 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-__all__ = ["inline"]
+__all__ = ["TracedCall", "inline", "insert_traced", "trace_call"]
 
 
-def inline(graph_owner: GraphModule, node: Node, function: Callable[..., Any]) -> None:
-    """Put what a function does, traced, in the place of a node.
+@dataclass(frozen=True)
+class TracedCall:
+    """What a function of a call's arguments calls.
+
+    Attributes:
+        module: The traced function; its placeholders stand for ``inputs``.
+        inputs: The nodes among the call's arguments.
+    """
+
+    module: GraphModule
+    inputs: list[Node]
+
+
+def trace_call(
+    node: Node,
+    function: Any,  # noqa: ANN401
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+) -> TracedCall | None:
+    """Trace a function with the arguments of a call.
 
     Args:
-        graph_owner: The node's module; changed in place.
-        node: A call; the values of its tensors are in ``meta["val"]``.
-        function: Takes the arguments of the call, and returns what it does.
+        node: A call; the values of its arguments are in ``meta["val"]``.
+        function: Takes the arguments of the call.
+        decompositions: Applied to what the function calls.
+
+    Returns:
+        None where an argument is neither a tensor nor a size.
     """
-    tensors = node.all_input_nodes
-    values = [tensor.meta["val"] for tensor in tensors]
+    inputs = node.all_input_nodes
+    values = [argument.meta.get("val") for argument in inputs]
+    if not all(isinstance(value, torch.Tensor | torch.SymInt) for value in values):
+        return None
+    # A constructor has no tensor arguments; its result knows the fake mode as well.
     fakes = [v for v in (*values, node.meta.get("val")) if isinstance(v, FakeTensor)]
     mode = fakes[0].fake_mode if fakes else FakeTensorMode()
 
-    def call(*flat: torch.Tensor) -> Any:  # noqa: ANN401
-        known = dict(zip(tensors, flat, strict=True))
+    def call(*flat: torch.Tensor | torch.SymInt) -> Any:  # noqa: ANN401
+        known = dict(zip(inputs, flat, strict=True))
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), known.__getitem__)
         return function(*args, **kwargs)
 
     with mode:
-        traced = make_fx(call)(*values)
+        traced = make_fx(call, decomposition_table=dict(decompositions or {}))(*values)
+    return TracedCall(traced, inputs)
+
+
+def insert_traced(
+    owner: GraphModule, node: Node, traced: TracedCall, constants: str = "_"
+) -> list[Node]:
+    """Put a traced function where a call stands, and erase the call.
+
+    Args:
+        owner: The call's module; changed in place.
+        node: The call.
+        traced: From :func:`trace_call`.
+        constants: How the names of the function's constants begin.
+
+    Returns:
+        The new calls.
+    """
     new: dict[Node, Node] = {}
-    placeholders = iter(tensors)
-    graph = graph_owner.graph
+    placeholders = iter(traced.inputs)
+    graph = owner.graph
     result: Any = None
     with graph.inserting_before(node):
-        for part in traced.graph.nodes:
+        for part in traced.module.graph.nodes:
             if part.op == "placeholder":
                 new[part] = next(placeholders)
             elif part.op == "get_attr":
-                name = f"_{node.name}_{part.target}"
-                graph_owner.register_buffer(name, getattr(traced, str(part.target)))
+                name = f"{constants}{node.name}_{part.target}"
+                owner.register_buffer(name, getattr(traced.module, str(part.target)))
                 new[part] = graph.get_attr(name)
                 new[part].meta = dict(part.meta)
             elif part.op == "output":
@@ -60,3 +101,18 @@ def inline(graph_owner: GraphModule, node: Node, function: Callable[..., Any]) -
             user.replace_all_uses_with(result[user.args[1]])
             graph.erase_node(user)
     graph.erase_node(node)
+    return [part for part in new.values() if part.op == "call_function"]
+
+
+def inline(graph_owner: GraphModule, node: Node, function: Callable[..., Any]) -> None:
+    """Replace a call by what a function of its arguments calls.
+
+    Args:
+        graph_owner: The node's module; changed in place.
+        node: A call; the values of its tensors are in ``meta["val"]``.
+        function: Takes the arguments of the call, and returns what it returns.
+    """
+    traced = trace_call(node, function)
+    if traced is None:
+        raise TypeError(f"{node.name} takes what is neither a tensor nor a size")
+    insert_traced(graph_owner, node, traced)

@@ -17,7 +17,7 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from trt_et.builders import BuildOptions, EngineBuilder
-from trt_et.builders.registry import installed_flavour
+from trt_et.builders.registry import installed_variant
 from trt_et.cache.engine_cache import EngineCache
 from trt_et.cache.fingerprint import fingerprint_of, has_foreign_converters
 from trt_et.engine_info import REFERENCE_BUILDER
@@ -59,14 +59,14 @@ def refusal_for(builder: EngineBuilder, options: BuildOptions) -> Refusal:
     if _uses_converters(builder):
         from trt_et.conversion import support
 
-        return support.make_refusal(options)
+        return support.make_support_check(options)
     _say_once()
     return _kernel_refusal
 
 
 def _uses_converters(builder: EngineBuilder) -> bool:
     """Whether Torch-TensorRT has the word; imports it."""
-    if installed_flavour() is None:
+    if installed_variant() is None:
         return False
     from trt_et.conversion import torch_tensorrt_import
 
@@ -75,7 +75,7 @@ def _uses_converters(builder: EngineBuilder) -> bool:
 
 def _fingerprint(options: BuildOptions) -> str:
     """What Torch-TensorRT's answers depend on; empty where they must not be remembered."""
-    if installed_flavour() is None or has_foreign_converters():
+    if installed_variant() is None or has_foreign_converters():
         return ""
     try:
         settings = value_text(options.settings, SymbolNames())

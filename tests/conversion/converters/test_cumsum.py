@@ -11,7 +11,7 @@ from torch.export import Dim
 
 from tests.support.lowering import blobs, lower, request
 from tests.support.simulated_gpus import load_runtime
-from trt_et.conversion import network
+from trt_et.builders import serialize as engines
 
 FLOATS, NUMBERS = torch.randn(3, 5), torch.randint(-9, 9, (3, 5))
 
@@ -54,7 +54,7 @@ def test_a_sum_is_one_engine_and_equals_eager(case):
 
 def test_the_layer_has_the_axis_and_the_dtype_of_the_sum():
     def layers(model: nn.Module, x: torch.Tensor) -> list[tuple[int, str]]:
-        built = network.build_network(request(model, x))  # Holds the memory of its constants.
+        built = engines.build_network(request(model, x))  # Holds the memory of its constants.
         net = built.network
         every = [net.get_layer(i) for i in range(net.num_layers)]
         constants = {

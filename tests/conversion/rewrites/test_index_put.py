@@ -9,8 +9,8 @@ from torch.export import Dim
 
 from tests.support.kv_cache_models import Cache
 from tests.support.lowering import blobs, lower, module_of
-from trt_et.conversion.network import unlift
-from trt_et.conversion.rewrites.index_put import state_written_values
+from trt_et.conversion.prepare import unlift
+from trt_et.conversion.rewrites.index_put import broadcast_index_put_values
 from trt_et.lowering.lower import lower_partition
 
 aten = torch.ops.aten
@@ -49,7 +49,7 @@ def test_values_have_their_full_shape_and_the_result_is_that_of_eager(case):
     dim, index, values = CASES[case]
     model = Put(dim)
     module = module_of(model, X, index, values)
-    state_written_values(module)
+    broadcast_index_put_values(module)
     (put,) = (node for node in module.graph.nodes if node.target is aten.index_put.default)
     shape = [*X.shape[:dim], index.numel(), *X.shape[dim + 1 :]]
     assert list(put.args[2].meta["val"].shape) == shape
@@ -91,7 +91,7 @@ def test_other_calls_are_left_as_they_are():
     ):
         module = module_of(Other(indices), X, ONE * 0, values)
         before = module.code
-        state_written_values(module)
+        broadcast_index_put_values(module)
         assert module.code == before
 
 
@@ -102,5 +102,5 @@ def test_values_of_a_size_that_is_not_known_are_left_as_they_are():
     ).run_decompositions({})
     module = unlift(lower_partition(program, "test").program)
     before = module.code
-    state_written_values(module)
+    broadcast_index_put_values(module)
     assert module.code == before

@@ -20,11 +20,12 @@ from typer.testing import CliRunner
 from tests.support.kv_cache_models import BATCH, HEADS, LENGTH, SHAPE, WIDTH, Cache, recorded
 from tests.support.lowering import blobs, lower
 from trt_et import TensorRTPartitioner
-from trt_et.builders import BuildRequest
+from trt_et.builders import BuildRequest, tensorrt_rtx
+from trt_et.builders import serialize as engines
 from trt_et.cli import app
-from trt_et.conversion import network
-from trt_et.conversion.network import unlift
-from trt_et.conversion.rewrites.index_put import state_written_values
+from trt_et.conversion import prepare
+from trt_et.conversion.prepare import unlift
+from trt_et.conversion.rewrites.index_put import broadcast_index_put_values
 from trt_et.conversion.rewrites.kv_cache_update import update_in_place, write_rows
 from trt_et.engine_info import Alias, decode_blob
 from trt_et.errors import BuildCancelled, BuilderError, OptionError
@@ -130,7 +131,7 @@ def recording(form: str) -> tuple[Cache, BuildRequest]:
 
 def rewritten(request: BuildRequest) -> tuple[torch.fx.GraphModule, tuple[Alias, ...]]:
     module = unlift(request.lowered.program)
-    state_written_values(module)
+    broadcast_index_put_values(module)
     return module, update_in_place(module, request.lowered.updates)
 
 
@@ -178,7 +179,7 @@ def test_a_run_of_rows_is_written_in_place_with_the_values_of_eager(form):
 def test_tensorrt_gets_its_layer_and_the_blob_declares_it(form):
     _, _, new = FORMS[form]
     _, request = recording(form)
-    built = network.build_network(request)
+    built = engines.build_network(request)
     (layer,) = layers(built.network, trt.LayerType.KV_CACHE_UPDATE)
     cache, update, starts = (layer.get_input(i) for i in range(3))
     assert cache.is_network_input
@@ -363,7 +364,7 @@ def test_calls_that_no_partition_has_today_are_not_written_in_place(case):
     """Torch-TensorRT's converter refuses the one, torch the other's rows; another might not."""
     (request,), _ = recorded(Cache(put), (ONE, rows()))
     module = unlift(request.lowered.program)
-    state_written_values(module)
+    broadcast_index_put_values(module)
     (node,) = (n for n in module.graph.nodes if n.target is aten.index_put.default)
     cache, (*_, index), values = node.args
     node.args = {
@@ -436,7 +437,7 @@ def test_a_layer_that_tensorrt_refuses_is_left_out(caplog, monkeypatch):
 
 
 def test_a_build_that_fails_with_the_layer_is_repeated_without(caplog, monkeypatch):
-    serialize = network.Network.serialize
+    serialize = tensorrt_rtx.serialize
     tried = []
 
     def refusing(self, *args, **kwargs):
@@ -445,7 +446,7 @@ def test_a_build_that_fails_with_the_layer_is_repeated_without(caplog, monkeypat
             raise BuilderError("Myelin says no")
         return serialize(self, *args, **kwargs)
 
-    monkeypatch.setattr(network.Network, "serialize", refusing)
+    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
     blob, said = built(caplog)
     assert blob[:4] == b"TR01"
     assert [len(each) for each in tried] == [1, 0]
@@ -456,7 +457,7 @@ def test_a_build_that_fails_either_way_says_why_once(monkeypatch):
     def refusing(self, *args, **kwargs):
         raise BuilderError(f"refused with {len(self.aliases)}")
 
-    monkeypatch.setattr(network.Network, "serialize", refusing)
+    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
     program = torch.export.export(Cache(put), (ONE, rows()))
     with pytest.raises(BuilderError, match="refused with 0"):
         lower(program, builder="tensorrt_rtx")
@@ -469,7 +470,7 @@ def test_a_build_that_fails_with_nothing_in_place_is_not_repeated(monkeypatch, c
         tried.append(self.aliases)
         raise BuilderError("Myelin says no")
 
-    monkeypatch.setattr(network.Network, "serialize", refusing)
+    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
     program = torch.export.export(Cache(add_to_it), (ONE, LONG))
     with pytest.raises(BuilderError, match="Myelin says no"):
         lower(program, builder="tensorrt_rtx")
@@ -485,7 +486,7 @@ def test_what_a_user_did_is_not_tried_again(monkeypatch, error):
         tried.append(self.aliases)
         raise error
 
-    monkeypatch.setattr(network.Network, "serialize", refusing)
+    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
     program = torch.export.export(Cache(put), (ONE, rows()))
     with pytest.raises((BuilderError, OptionError)):
         lower(program, builder="tensorrt_rtx")
@@ -495,7 +496,7 @@ def test_what_a_user_did_is_not_tried_again(monkeypatch, error):
 def test_a_layer_that_nobody_asked_for_is_an_error(monkeypatch):
     """A later Torch-TensorRT may make the layer by itself, whoever needs the old value."""
     (request,), _ = recorded(Cache(put), (ONE, rows()))
-    made = network.build_network(request)
+    made = engines.build_network(request)
     from trt_et.conversion.converters.kv_cache_update import check_cache_updates
 
     check_cache_updates(made.network, made.aliases)
@@ -507,9 +508,9 @@ def test_a_layer_that_nobody_asked_for_is_an_error(monkeypatch):
         update_in_place(module, updates)
         return ()
 
-    monkeypatch.setattr(network, "update_in_place", silently)
+    monkeypatch.setattr(prepare, "update_in_place", silently)
     with pytest.raises(BuilderError, match="in place; expected"):
-        network.build_network(request)
+        engines.build_network(request)
 
 
 # What is between the layer and the file.
@@ -554,7 +555,7 @@ def test_an_engine_from_the_cache_still_says_what_it_writes_in_place(tmp_path, m
         return lower(program, builder="tensorrt_rtx", cache=tmp_path / "cache")
 
     first = exported()
-    monkeypatch.setattr(network, "build_network", lambda *_: pytest.fail("built again"))
+    monkeypatch.setattr(tensorrt_rtx, "build_network", lambda *_: pytest.fail("built again"))
     second = exported()
     assert blobs(first) == blobs(second)
     assert blobs(second)[0][:4] == b"TR02"

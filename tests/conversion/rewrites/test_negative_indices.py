@@ -9,8 +9,8 @@ from torch.export import Dim
 from torch.fx import GraphModule, Interpreter
 
 from tests.support.lowering import blobs, lower, module_of
-from trt_et.conversion.network import unlift
-from trt_et.conversion.rewrites.negative_indices import count_from_zero
+from trt_et.conversion.prepare import unlift
+from trt_et.conversion.rewrites.negative_indices import normalize_negative_indices
 from trt_et.lowering.lower import lower_partition
 
 aten = torch.ops.aten
@@ -65,7 +65,7 @@ def test_no_negative_index_is_left_and_the_result_is_that_of_eager(case):
     function, indices = CASES[case]
     model = Indexed(function)
     module = module_of(model, X, *indices)
-    count_from_zero(module)
+    normalize_negative_indices(module)
     interpreter = SeesIndices(module)
     (found,) = interpreter.run(X, *indices)
     torch.testing.assert_close(found, model(X, *indices))
@@ -85,7 +85,7 @@ def test_sizes_that_are_not_known_yet_are_read():
     dynamic = {"x": {0: Dim("rows", min=2, max=9)}, "indices": (None,)}
     program = torch.export.export(model, (X, ROWS), dynamic_shapes=dynamic)
     module = unlift(lower_partition(program.run_decompositions({}), "test").program)
-    count_from_zero(module)
+    normalize_negative_indices(module)
     for rows in (3, 6):
         x = torch.randn(rows, 4, 5)
         interpreter = SeesIndices(module)
@@ -115,12 +115,12 @@ class Positive(nn.Module):
 def test_nothing_is_added_where_tensorrt_takes_them_or_there_are_none(model, inputs):
     module = module_of(model, X, *inputs)
     before = [node.target for node in module.graph.nodes]
-    count_from_zero(module)
+    normalize_negative_indices(module)
     assert [node.target for node in module.graph.nodes] == before
 
 
 def test_masks_are_left_as_they_are():
     module = module_of(Indexed(lambda m, x, i: put(x, [x > 3])), X, ROWS)
     before = module.code
-    count_from_zero(module)
+    normalize_negative_indices(module)
     assert module.code == before

@@ -8,10 +8,10 @@ from torch import nn
 from torch.export import Dim
 
 from tests.support.lowering import lower, module_of
-from trt_et.conversion.network import unlift
-from trt_et.conversion.rewrites.reshape import state_known_sizes
+from trt_et.conversion.prepare import unlift
+from trt_et.conversion.rewrites.reshape import make_reshape_static
 from trt_et.conversion.rewrites.tensorrt_rtx_workarounds import (
-    add_bias_behind_split,
+    add_bias_after_split,
     dequantize_before_convolution,
 )
 from trt_et.lowering.lower import lower_partition
@@ -54,7 +54,7 @@ def test_a_bias_behind_a_split_gives_the_same_values(product, split):
     torch.manual_seed(0)
     model, x = FusedProjection(product, split), torch.randn(1, 12, 32)
     module = module_of(model, x)
-    add_bias_behind_split(module)
+    add_bias_after_split(module)
     assert [n for n in module.graph.nodes if "_bias_" in str(n.target)]
     torch.testing.assert_close(module(x)[0], model(x), atol=1e-6, rtol=1e-5)
 
@@ -93,7 +93,7 @@ def test_a_bias_behind_a_selection_gives_the_same_values_and_builds(product, per
     torch.manual_seed(0)
     model, x = SelectedProjection(product, permuted), torch.randn(1, 17, 32)
     module = module_of(model, x)
-    add_bias_behind_split(module)
+    add_bias_after_split(module)
     assert [n for n in module.graph.nodes if "_bias_" in str(n.target)]
     torch.testing.assert_close(module(x)[0], model(x), atol=1e-6, rtol=1e-5)
     lower(torch.export.export(model.eval(), (x,)), builder="tensorrt_rtx")
@@ -122,7 +122,7 @@ def test_any_other_use_leaves_the_graph_as_it_is(function):
 
     module = module_of(Other(), torch.randn(1, 16, 8))
     before = str(module.graph)
-    add_bias_behind_split(module)
+    add_bias_after_split(module)
     assert str(module.graph) == before
 
 
@@ -159,7 +159,7 @@ def test_known_sizes_are_stated_and_the_result_is_the_same(sizes):
         Views(), (torch.randn(3, 2, 8),), dynamic_shapes=(dynamic,)
     ).run_decompositions({})
     module = unlift(program)
-    state_known_sizes(module)
+    make_reshape_static(module)
     (view,) = (node for node in module.graph.nodes if node.target == torch.ops.aten.reshape.default)
     assert view.args[1][0 if sizes == "one" else 3] == (-1 if sizes == "one" else 4)
     assert [size for size in view.args[1] if isinstance(size, int) and size > 0] == (

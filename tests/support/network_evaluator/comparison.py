@@ -11,16 +11,12 @@ import torch
 from tests.support.network_evaluator import BadNetwork, NotEvaluated, Undefined, evaluate
 from trt_et.blob.writer import BlobWriter
 from trt_et.builders import BuildRequest
-from trt_et.conversion.network import build_network, unlift
-from trt_et.conversion.rewrites.tensorrt_rtx_workarounds import (
-    add_bias_behind_split,
-    dequantize_before_convolution,
-)
+from trt_et.builders.serialize import build_network
+from trt_et.conversion.prepare import unlift
 from trt_et.engine_info import EngineInfo
 from trt_et.lowering.lower import DTYPE_NAMES, LoweredPartition
 
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
-REWRITES = [add_bias_behind_split, dequantize_before_convolution]
 
 
 @dataclass
@@ -174,7 +170,7 @@ def compare(request: BuildRequest, *examples: torch.Tensor) -> Verdict:
     verdict = Verdict(request.partition, operators, "equal")
     dtypes = [v.dtype for n in nodes if isinstance(v := n.meta.get("val"), torch.Tensor)]
     precision = max((_PRECISION.get(dtype, 1e-4) for dtype in dtypes), default=1e-4)
-    network = build_network(request, REWRITES)
+    network = build_network(request, "tensorrt_rtx")
     program = unlift(lowered.program)
     judged, number = 0, 0
     for number, inputs in enumerate([*([list(examples)] if examples else []), *draws(lowered)], 1):

@@ -26,7 +26,7 @@ def evaluate(network: Network, inputs: Mapping[str, torch.Tensor]) -> list[torch
     """What the network's outputs are for these inputs.
 
     Args:
-        network: From :func:`trt_et.conversion.network.build_network`.
+        network: From :func:`trt_et.conversion.serialize.build_network`.
         inputs: A value for each input, by name, in the binding's dtype.
 
     Raises:

@@ -21,7 +21,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from trt_et.builders.base import BuildRequest
-from trt_et.builders.reference.kernels import within_kernels
+from trt_et.builders.reference.kernels import decompose_for_cpu_kernels
 from trt_et.cache.fingerprint import fingerprint_of, target_platform
 from trt_et.engine_info import REFERENCE_BUILDER, EngineInfo, encode_blob
 from trt_et.errors import BuilderError
@@ -66,7 +66,7 @@ class ReferenceBuilder:
 
 def _nested_program(program: ExportedProgram) -> ExecutorchProgramManager:
     forget_pending_symbols(program)
-    program = within_kernels(program)
+    program = decompose_for_cpu_kernels(program)
     edge = to_edge(program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
     return edge.to_executorch(ExecutorchBackendConfig(enable_non_cpu_memory_planning=False))
 

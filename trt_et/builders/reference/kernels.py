@@ -22,14 +22,14 @@ from trt_et.conversion.rewrites.embedding_bag import EMBEDDING_BAGS, embedding_b
 from trt_et.conversion.rewrites.scatter_reduce import scatter_reduce
 from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer
 
-__all__ = ["within_kernels"]
+__all__ = ["decompose_for_cpu_kernels"]
 
 aten = torch.ops.aten
 
 _Sizes = int | Sequence[int]
 
 
-def within_kernels(program: ExportedProgram) -> ExportedProgram:
+def decompose_for_cpu_kernels(program: ExportedProgram) -> ExportedProgram:
     """The program, with the operators of this file taken apart; itself where it has none of them.
 
     Args:

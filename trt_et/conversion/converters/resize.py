@@ -13,7 +13,7 @@ import torch
 from torch.fx import Node
 from torch_tensorrt.dynamo.conversion.converter_utils import cast_trt_tensor, get_trt_tensor
 
-__all__ = ["add_resize", "resizes_to_computed_sizes"]
+__all__ = ["add_resize", "has_computed_sizes"]
 
 aten = torch.ops.aten
 
@@ -31,11 +31,9 @@ _MODES: Final[dict[Any, trt.InterpolationMode]] = {
 }
 
 
-def resizes_to_computed_sizes(target: Any, args: Any) -> bool:  # noqa: ANN401
-    """Whether a call resizes to sizes of which some are TensorRT's tensors."""
-    if target not in _MODES or args[1] is None:
-        return False
-    return any(isinstance(size, trt.ITensor) for size in args[1])
+def has_computed_sizes(args: Any) -> bool:  # noqa: ANN401
+    """Whether the arguments of an ``aten.upsample_...`` have sizes that are TensorRT's tensors."""
+    return args[1] is not None and any(isinstance(size, trt.ITensor) for size in args[1])
 
 
 def add_resize(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: ANN401

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["ADAPTIVE_AVERAGES", "resample_as_torch_does"]
+__all__ = ["ADAPTIVE_AVERAGES", "resample_by_matrix"]
 
 aten = torch.ops.aten
 
@@ -43,7 +43,7 @@ _CUBIC: Final = (aten.upsample_bicubic2d.vec,)
 Line = Callable[[torch.Tensor], torch.Tensor]
 
 
-def resample_as_torch_does(module: GraphModule) -> None:
+def resample_by_matrix(module: GraphModule) -> None:
     """Replace the averages and resizes that an engine would compute otherwise.
 
     Args:

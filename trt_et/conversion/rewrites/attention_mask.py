@@ -15,12 +15,12 @@ from torch.fx import GraphModule, Node
 
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["attend_to_nothing_as_torch_does"]
+__all__ = ["zero_fully_masked_rows"]
 
 aten = torch.ops.aten
 
 
-def attend_to_nothing_as_torch_does(module: GraphModule) -> None:
+def zero_fully_masked_rows(module: GraphModule) -> None:
     """Let queries without any key attend to all of them, and make what comes of them 0.
 
     Args:

@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["EMBEDDING_BAGS", "embedding_bag", "reduce_equal_bags"]
+__all__ = ["EMBEDDING_BAGS", "embedding_bag", "reduce_equal_size_bags"]
 
 aten = torch.ops.aten
 
@@ -86,7 +86,7 @@ def embedding_bag(
     return result.to(weight.dtype), bag, count.squeeze(1), count.squeeze(1)
 
 
-def reduce_equal_bags(module: GraphModule) -> None:
+def reduce_equal_size_bags(module: GraphModule) -> None:
     """Write bags that are all of one size, as of indices in rows, as reductions.
 
     Args:

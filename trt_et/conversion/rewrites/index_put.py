@@ -14,14 +14,19 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["choose_by_mask", "put_by_one_index", "puts_by_mask", "state_written_values"]
+__all__ = [
+    "broadcast_index_put_values",
+    "flatten_index_put",
+    "is_masked_put",
+    "masked_put_to_where",
+]
 
 aten = torch.ops.aten
 
 _INTEGERS: Final = (torch.int32, torch.int64)
 
 
-def puts_by_mask(node: Node) -> bool:
+def is_masked_put(node: Node) -> bool:
     """Whether a node puts one number where a mask is true."""
     if node.target is not aten.index_put.default or len(node.args) != 3:
         return False
@@ -33,14 +38,14 @@ def puts_by_mask(node: Node) -> bool:
     return where.dtype is torch.bool and where.dim() > 0 and all(s == 1 for s in number.shape)
 
 
-def choose_by_mask(module: GraphModule) -> None:
+def masked_put_to_where(module: GraphModule) -> None:
     """Write such a node as ``where``.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
     """
     for node in list(module.graph.nodes):
-        if puts_by_mask(node):
+        if is_masked_put(node):
             source, (mask,), value = node.args
             for _ in range(source.meta["val"].dim() - mask.meta["val"].dim()):
                 mask = insert_call(node, aten.unsqueeze.default, mask, -1)
@@ -51,7 +56,7 @@ def choose_by_mask(module: GraphModule) -> None:
     module.recompile()
 
 
-def state_written_values(module: GraphModule) -> None:
+def broadcast_index_put_values(module: GraphModule) -> None:
     """Write out the values of an ``index_put`` with one index, and that index as a list.
 
     ``cache[:, :, positions] = rows`` reaches an engine with rows of ``[heads, n, width]``, without
@@ -92,7 +97,7 @@ def _state(node: Node) -> None:
     node.args = (source, [None] * dim + [index], values, *rest)
 
 
-def put_by_one_index(module: GraphModule) -> None:
+def flatten_index_put(module: GraphModule) -> None:
     """Write an ``index_put`` with several indices, or one of several dimensions, with one number.
 
     Torch-TensorRT 2.13 puts values elsewhere where whole dimensions come first

@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["normalize_by_own_statistics"]
+__all__ = ["expand_normalization"]
 
 aten = torch.ops.aten
 
@@ -27,7 +27,7 @@ _TRAINING: Final[dict[Any, int]] = {
 }
 
 
-def normalize_by_own_statistics(module: GraphModule) -> None:
+def expand_normalization(module: GraphModule) -> None:
     """Write out the batch norms that use their input's mean and variance.
 
     Of layer norms, the mean and the variance, where something uses them.

@@ -1,8 +1,8 @@
-"""Logarithms of softmaxes without their softmax, and of numbers above 1.
+"""``log_softmax`` without the softmax.
 
-Torch-TensorRT 2.13 takes the logarithm of the softmax, which is 0 where a number is far below the
-largest (by 17 in float16, by 104 in float32): minus infinity, in place of about that difference.
-Its ``log1p`` adds the 1 in half precision, and takes known sizes alone.
+Torch-TensorRT 2.13 takes the logarithm of the softmax, which is 0 where an element is far below the
+largest (by 17 in float16, by 104 in float32): the result is minus infinity, not about that
+difference.
 """
 
 from __future__ import annotations
@@ -14,18 +14,12 @@ from torch.fx import GraphModule, Node
 
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["log1p", "subtract_logarithms"]
+__all__ = ["expand_log_softmax"]
 
 aten = torch.ops.aten
 
 
-def log1p(x: torch.Tensor) -> torch.Tensor:
-    """``aten.log1p``, by a sum in float32."""
-    dtype = x.dtype if x.dtype.is_floating_point else torch.float32
-    return (x.to(torch.float32) + 1).log().to(dtype)
-
-
-def subtract_logarithms(module: GraphModule) -> None:
+def expand_log_softmax(module: GraphModule) -> None:
     """Write ``log_softmax`` as the number less the logarithm of the sum of exponentials.
 
     Half precision is computed in float32, as torch does it.

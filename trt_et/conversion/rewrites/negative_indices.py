@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["count_from_zero"]
+__all__ = ["normalize_negative_indices"]
 
 aten = torch.ops.aten
 
@@ -24,7 +24,7 @@ _SCATTERS: Final = (aten.index_put.default, aten._unsafe_index_put.default)
 _INTEGERS: Final = (torch.int32, torch.int64)
 
 
-def count_from_zero(module: GraphModule) -> None:
+def normalize_negative_indices(module: GraphModule) -> None:
     """Add the size to negative indices, wherever an engine would not do it.
 
     Args:

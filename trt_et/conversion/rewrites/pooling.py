@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["is_written_out", "pool_over_the_edge"]
+__all__ = ["expand_ceil_mode_pooling", "is_expanded_pooling"]
 
 aten = torch.ops.aten
 
@@ -68,8 +68,8 @@ class _Windows:
         return max(self.last + self.reach - self.size - 2 * self.pad, 0)
 
 
-def is_written_out(node: Node) -> bool:
-    """Whether :func:`pool_over_the_edge` replaces a node of plain ATen by what TensorRT has."""
+def is_expanded_pooling(node: Node) -> bool:
+    """Whether :func:`expand_ceil_mode_pooling` replaces a call by what TensorRT has."""
     if node.target in _MAXIMA:
         # Its converter refuses a dilation of [1, 1] too.
         if _is_plain_maximum(node):
@@ -81,14 +81,14 @@ def is_written_out(node: Node) -> bool:
     return _windows(node) is not None
 
 
-def pool_over_the_edge(module: GraphModule) -> None:
+def expand_ceil_mode_pooling(module: GraphModule) -> None:
     """Write such poolings out.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
     """
     for node in list(module.graph.nodes):
-        if node.op != "call_function" or not is_written_out(node):
+        if node.op != "call_function" or not is_expanded_pooling(node):
             continue
         windows = _windows(node)
         if windows is None or _is_plain_maximum(node):

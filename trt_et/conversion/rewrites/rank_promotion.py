@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["add_missing_dimensions"]
+__all__ = ["unsqueeze_to_min_rank"]
 
 aten = torch.ops.aten
 
@@ -50,7 +50,7 @@ _REDUCTIONS: Final = (
 )
 
 
-def add_missing_dimensions(module: GraphModule) -> None:
+def unsqueeze_to_min_rank(module: GraphModule) -> None:
     """Put dimensions of size 1 in front, and take them away behind the operator.
 
     Args:

@@ -7,14 +7,14 @@ from typing import Final
 import torch
 from torch.fx import GraphModule
 
-__all__ = ["state_known_sizes"]
+__all__ = ["make_reshape_static"]
 
 aten = torch.ops.aten
 
 _RESHAPES: Final = (aten.reshape.default, aten.view.default, aten._unsafe_view.default)
 
 
-def state_known_sizes(module: GraphModule) -> None:
+def make_reshape_static(module: GraphModule) -> None:
     """Write known sizes into reshapes, and ``-1`` for the only one that is dynamic.
 
     A model that says ``x.view(1, length, -1, 8)`` with a dynamic length leaves two sizes to be

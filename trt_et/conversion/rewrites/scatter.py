@@ -9,14 +9,14 @@ from torch.fx import GraphModule, Node
 
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["scatter_as_much_as_indexed"]
+__all__ = ["fit_scatter_source"]
 
 aten = torch.ops.aten
 
 _SCATTERS: Final = (aten.scatter.src, aten.scatter_add.default)
 
 
-def scatter_as_much_as_indexed(module: GraphModule) -> None:
+def fit_scatter_source(module: GraphModule) -> None:
     """Cut sources to what is indexed, and write out a number that is scattered.
 
     Torch-TensorRT 2.13 hands a larger source on as it is, and makes an integer a float64.

@@ -20,7 +20,13 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import shape_range
 
-__all__ = ["SCATTERED_SUMS", "add_whole_rows", "adds", "refuse_sum", "scatter_reduce"]
+__all__ = [
+    "SCATTER_REDUCTIONS",
+    "is_accumulating",
+    "scatter_add_to_index_add",
+    "scatter_reduce",
+    "unsupported_scatter_reason",
+]
 
 aten = torch.ops.aten
 
@@ -103,19 +109,19 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: flo
     return (target + alpha * added.reshape(target.shape)).movedim(0, dim)
 
 
-SCATTERED_SUMS: Final[dict[Any, Callable[..., Any]]] = {
+SCATTER_REDUCTIONS: Final[dict[Any, Callable[..., Any]]] = {
     aten.scatter_add.default: _scatter_add,
     aten.scatter_reduce.two: scatter_reduce,
     aten.index_add.default: _index_add,
 }
 
 
-def refuse_sum(node: Node) -> str | None:
+def unsupported_scatter_reason(node: Node) -> str | None:
     """Why an engine shall not hold such a node of plain ATen; None for all others too."""
-    if not adds(node) and node.target not in SCATTERED_SUMS:
+    if not is_accumulating(node) and node.target not in SCATTER_REDUCTIONS:
         return None
     rows = _whole_rows(node)
-    if rows is None and adds(node):
+    if rows is None and is_accumulating(node):
         return "it adds at several places at once, by a mask, or integers"
     arguments: Any = rows or node.args
     x, dim, index = arguments[:3]
@@ -126,14 +132,14 @@ def refuse_sum(node: Node) -> str | None:
     return f"the matrix of its places would have {number} elements" if number > _LARGEST else None
 
 
-def adds(node: Node) -> bool:
+def is_accumulating(node: Node) -> bool:
     """Whether a node is an ``index_put`` that adds to what is there."""
     if node.target is not aten.index_put.default:
         return False
     return bool(node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False))
 
 
-def add_whole_rows(module: GraphModule) -> None:
+def scatter_add_to_index_add(module: GraphModule) -> None:
     """Write what adds whole rows as ``index_add``.
 
     Args:
@@ -158,7 +164,7 @@ def _whole_rows(node: Node) -> tuple[Node, int, Node, Node] | None:
     """
     arguments: Any = node.args
     index: Any
-    if adds(node):
+    if is_accumulating(node):
         x, indices, source = arguments[:3]
         given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
         if len(given) != 1:

@@ -10,7 +10,7 @@ from torch.fx import GraphModule, Node
 
 from trt_et.ops.quantize import is_quantize_layer, named_arguments
 
-__all__ = ["add_bias_behind_split", "dequantize_before_convolution"]
+__all__ = ["add_bias_after_split", "dequantize_before_convolution"]
 
 aten = torch.ops.aten
 
@@ -26,7 +26,7 @@ _PRODUCTS = (
 )
 
 
-def add_bias_behind_split(module: GraphModule) -> None:
+def add_bias_after_split(module: GraphModule) -> None:
     """Split first, then add the bias, where a biased product is only ever split by its last axis.
 
     TensorRT-RTX 1.5 fails to build the fused projection of queries, keys and values that most

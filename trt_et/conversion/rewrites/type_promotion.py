@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["promote_as_torch_does"]
+__all__ = ["apply_type_promotion"]
 
 aten = torch.ops.aten
 
@@ -43,7 +43,7 @@ _EXACT: Final = (
 )
 
 
-def promote_as_torch_does(module: GraphModule) -> None:
+def apply_type_promotion(module: GraphModule) -> None:
     """Cast what an operator takes to the dtype that torch computes it in.
 
     Args:

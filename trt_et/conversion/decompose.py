@@ -1,0 +1,73 @@
+"""Replaces calls of operators by their decompositions, ours and Torch-TensorRT's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
+
+from trt_et.conversion.registry import DECOMPOSITIONS
+from trt_et.conversion.settings import converter_registry, make_settings
+from trt_et.conversion.torch_tensorrt_import import torch_tensorrt, without_gpu
+from trt_et.errors import BuilderError
+from trt_et.graph.inlining import TracedCall, insert_traced, trace_call
+
+__all__ = ["decompose", "decomposed_from", "decomposed_operators", "inline_decompositions"]
+
+_DECOMPOSED_FROM = "trt_et_decomposed_from"
+_log = logging.getLogger(__name__)
+
+
+@cache
+def decomposed_operators() -> dict[OpOverload, Callable[..., Any]]:
+    """Torch-TensorRT's decompositions of the operators that it has no converter for, and ours."""
+    torch_tensorrt()
+    from torch_tensorrt.dynamo.lowering import get_decompositions
+
+    with without_gpu():
+        table = get_decompositions()
+        convertible = converter_registry(make_settings()).unique_targets()
+    theirs = {
+        op: function
+        for op, function in table.items()
+        if isinstance(op, OpOverload) and op not in convertible
+    }
+    return theirs | DECOMPOSITIONS
+
+
+def decompose(node: Node) -> TracedCall | None:
+    """The decomposition of one call; None where it does not apply to its arguments."""
+    try:
+        return trace_call(node, node.target, decomposed_operators())
+    except Exception as error:
+        # Whatever a decomposition raises (for a tensor without dimensions, say), it does not apply.
+        _log.debug("decomposing %s failed: %s", node, error)
+        return None
+
+
+def inline_decompositions(module: GraphModule) -> None:
+    """Put the decompositions of a graph's operators in their stead.
+
+    Args:
+        module: Plain ATen, with ``val`` metadata; changed in place.
+
+    Raises:
+        BuilderError: A decomposition does not apply.
+    """
+    for node in list(module.graph.nodes):
+        if node.op == "call_function" and node.target in decomposed_operators():
+            traced = decompose(node)
+            if traced is None:
+                raise BuilderError(f"{node.target} at node {node.name} could not be decomposed")
+            for part in insert_traced(module, node, traced, "_constant_"):
+                part.meta[_DECOMPOSED_FROM] = node.name
+    module.recompile()
+
+
+def decomposed_from(node: Node) -> str:
+    """The name of the node that a node was decomposed from, or else its own."""
+    return str(node.meta.get(_DECOMPOSED_FROM, node.name))

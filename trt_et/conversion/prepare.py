@@ -1,0 +1,80 @@
+"""A partition's graph in the form that the converters take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import Graph, GraphModule, Node
+
+from trt_et.conversion.decompose import inline_decompositions
+from trt_et.conversion.registry import REWRITES, Step
+from trt_et.conversion.rewrites.kv_cache_update import update_in_place
+from trt_et.engine_info import Alias
+from trt_et.errors import BuilderError
+from trt_et.graph.tracing import forget_pending_symbols
+from trt_et.lowering.edge_to_aten import describe_value
+from trt_et.lowering.lower import LoweredPartition
+
+__all__ = ["prepare_module", "unlift"]
+
+
+def prepare_module(
+    lowered: LoweredPartition,
+    library: str,
+    settings: Any,  # noqa: ANN401
+) -> tuple[GraphModule, tuple[Alias, ...]]:
+    """The partition, constants as attributes, after all rewrites, ours and Torch-TensorRT's.
+
+    Args:
+        lowered: The partition; not changed.
+        library: The engine library, by its builder's name.
+        settings: Torch-TensorRT's ``CompilationSettings``.
+
+    Returns:
+        The module, and the outputs that it writes into an input's memory.
+    """
+    from torch_tensorrt.dynamo.lowering import post_lowering
+
+    from trt_et.conversion.converters.kv_cache_update import has_cache_update_layer
+    from trt_et.conversion.converters.quantize import weights_stay_quantized
+
+    forget_pending_symbols(lowered.program)
+    module = unlift(lowered.program)
+    aliases: tuple[Alias, ...] = ()
+    for rewrite in REWRITES:
+        if rewrite is Step.DECOMPOSE:
+            inline_decompositions(module)
+        elif rewrite is Step.UPDATE_IN_PLACE:
+            if has_cache_update_layer():
+                aliases = update_in_place(module, lowered.updates)
+        elif not isinstance(rewrite, Step) and rewrite.library in (None, library):
+            rewrite.apply(module)
+    for node in module.graph.nodes:
+        describe_value(node)
+    with weights_stay_quantized():
+        prepared: GraphModule = post_lowering(module, settings)
+    return prepared, aliases
+
+
+def unlift(program: ExportedProgram) -> GraphModule:
+    """A module that holds the lifted tensors themselves, without copies of them."""
+    values = LoweredPartition(program, (), ()).constants
+    root = torch.nn.Module()
+    graph = Graph()
+    nodes: dict[Node, Node] = {}
+    custom = [s for s in program.graph_signature.input_specs if s.kind is InputKind.CUSTOM_OBJ]
+    if custom:
+        raise BuilderError(f"custom object {custom[0].target} cannot go into an engine")
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in values:
+            name = f"_constant_{node.name}"
+            root.register_buffer(name, values[node.name].detach())
+            nodes[node] = graph.get_attr(name)
+            nodes[node].meta = dict(node.meta)
+        else:
+            nodes[node] = graph.node_copy(node, lambda n: nodes[n])
+    graph.lint()
+    return GraphModule(root, graph)

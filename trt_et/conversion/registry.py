@@ -1,0 +1,321 @@
+"""Every operator that Torch-TensorRT's converters do not convert as they should, and what we do.
+
+One list each, in the order in which they apply to a partition:
+
+1. :data:`REFUSALS`: calls that stay out of an engine, and why.
+2. :data:`REWRITES`: changes of the graph, in order, with the reason of every ordering constraint.
+3. :data:`DECOMPOSITIONS`: operators that are replaced by others, where ``DECOMPOSE`` stands among
+   the rewrites.
+4. :data:`CONVERTERS`: operators that a converter of ours turns into TensorRT's layers.
+
+The support check (``support.py``), the preparation of the graph (``prepare.py``) and the
+interpreter (``interpreter.py``) all read these lists: an operator that one of them knows is known
+to all. How to add an operator: ``docs/internals/add-an-operator.md``.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+import torch
+import torch.ao.quantization.fx._decomposed  # Registers the operators of PT2E.
+from torch.fx import GraphModule, Node
+
+from trt_et.conversion import refusals
+from trt_et.conversion.decompositions import (
+    diagonal,
+    log1p,
+    max_with_indices,
+    min_with_indices,
+)
+from trt_et.conversion.rewrites.adaptive_pool_and_resize import (
+    ADAPTIVE_AVERAGES,
+    resample_by_matrix,
+)
+from trt_et.conversion.rewrites.attention_mask import zero_fully_masked_rows
+from trt_et.conversion.rewrites.embedding_bag import (
+    EMBEDDING_BAGS,
+    embedding_bag,
+    reduce_equal_size_bags,
+)
+from trt_et.conversion.rewrites.index_put import (
+    broadcast_index_put_values,
+    flatten_index_put,
+    is_masked_put,
+    masked_put_to_where,
+)
+from trt_et.conversion.rewrites.instance_norm import expand_normalization
+from trt_et.conversion.rewrites.integer_division import divide_exactly
+from trt_et.conversion.rewrites.kv_cache_update import write_rows
+from trt_et.conversion.rewrites.log_softmax import expand_log_softmax
+from trt_et.conversion.rewrites.negative_indices import normalize_negative_indices
+from trt_et.conversion.rewrites.pooling import expand_ceil_mode_pooling, is_expanded_pooling
+from trt_et.conversion.rewrites.quantize import keep_weights_int8, split_fake_quantize
+from trt_et.conversion.rewrites.rank_promotion import unsqueeze_to_min_rank
+from trt_et.conversion.rewrites.reshape import make_reshape_static
+from trt_et.conversion.rewrites.scatter import fit_scatter_source
+from trt_et.conversion.rewrites.scatter_reduce import (
+    SCATTER_REDUCTIONS,
+    is_accumulating,
+    scatter_add_to_index_add,
+    unsupported_scatter_reason,
+)
+from trt_et.conversion.rewrites.tensorrt_rtx_workarounds import (
+    add_bias_after_split,
+    dequantize_before_convolution,
+)
+from trt_et.conversion.rewrites.type_promotion import apply_type_promotion
+from trt_et.ops.fake_quantize import FAKE_QUANTIZE
+
+__all__ = [
+    "CONVERTERS",
+    "DECOMPOSITIONS",
+    "REFUSALS",
+    "REWRITES",
+    "Converter",
+    "Refusal",
+    "Rewrite",
+    "Step",
+    "converter_for",
+    "refusal_reason",
+]
+
+aten = torch.ops.aten
+_quantized = torch.ops.quantized_decomposed
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Calls that stay out of an engine although Torch-TensorRT has a converter.
+
+    Attributes:
+        operators: Asked about only these.
+        reason: Why a call is refused; None where it is not.
+    """
+
+    operators: tuple[Any, ...]
+    reason: Callable[[Node], str | None]
+
+
+REFUSALS: Final = (
+    Refusal(
+        (
+            *(aten.mm.default, aten.bmm.default, aten.matmul.default, aten.addmm.default),
+            *(aten.baddbmm.default, aten.linear.default, aten.mv.default, aten.dot.default),
+            *(aten.convolution.default, aten.avg_pool1d.default),
+            *(aten.avg_pool2d.default, aten.avg_pool3d.default),
+        ),
+        refusals.integer_layer,
+    ),
+    Refusal((aten.convolution.default,), refusals.output_padding),
+    Refusal((aten.sort.default, aten.topk.default), refusals.boolean_order),
+    Refusal((*SCATTER_REDUCTIONS, aten.index_put.default), unsupported_scatter_reason),
+    Refusal(
+        (aten.as_strided.default, aten.argmax.default, aten.argmin.default),
+        refusals.argument_without_dimensions,
+    ),
+    Refusal((aten.grid_sampler.default,), refusals.volume_sampling),
+    Refusal((aten.copy.default,), refusals.unequal_copy),
+    Refusal((aten.softplus.default,), refusals.softplus_threshold),
+    Refusal((aten.index_put.default,), refusals.dynamic_index_put),
+    Refusal((aten.max_pool2d.default, aten.max_pool3d.default), refusals.dynamic_pool_channels),
+    Refusal(ADAPTIVE_AVERAGES, refusals.dynamic_adaptive_average),
+    Refusal(
+        (
+            *refusals.NEAREST_RESIZES,
+            *(aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec),
+            *(aten.upsample_trilinear3d.vec, aten.upsample_bicubic2d.vec),
+        ),
+        refusals.dynamic_resize_factor,
+    ),
+)
+"""Calls that stay out of an engine. The first reason counts."""
+
+
+def refusal_reason(node: Node) -> str | None:
+    """Why a call stays out of an engine by :data:`REFUSALS`; None where it does not."""
+    for refusal in REFUSALS:
+        reason = refusal.reason(node) if node.target in refusal.operators else None
+        if reason is not None:
+            return reason
+    return None
+
+
+class Step(Enum):
+    """What happens among the rewrites that is more than a function of the graph."""
+
+    UPDATE_IN_PLACE = "updates of KV caches become write_rows (rewrites/kv_cache_update.py)"
+    DECOMPOSE = "DECOMPOSITIONS, and those of Torch-TensorRT (decompose.py)"
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One change of a partition's graph; its function's module says what it works around.
+
+    Attributes:
+        apply: Changes the graph in place.
+        before: Rewrites and steps that must come later, each with the reason.
+        accepts: Calls that it replaces by what TensorRT has, whatever Torch-TensorRT says of them.
+        library: The engine library that needs it (a builder's name); None: every one.
+    """
+
+    apply: Callable[[GraphModule], None]
+    before: Mapping[Callable[[GraphModule], None] | Step, str] = field(default_factory=dict)
+    accepts: Callable[[Node], bool] | None = None
+    library: str | None = None
+
+
+REWRITES: Final[tuple[Rewrite | Step, ...]] = (
+    Rewrite(
+        masked_put_to_where,
+        before={apply_type_promotion: "the value and the tensor may differ in dtype"},
+        accepts=is_masked_put,
+    ),
+    Rewrite(
+        broadcast_index_put_values,
+        before={Step.UPDATE_IN_PLACE: "it recognises rows in their full shape only"},
+    ),
+    Rewrite(
+        expand_log_softmax,
+        before={Step.DECOMPOSE: "Torch-TensorRT's is the logarithm of the softmax"},
+    ),
+    Rewrite(
+        reduce_equal_size_bags,
+        before={Step.DECOMPOSE: "the decomposition multiplies by a matrix of all bags"},
+    ),
+    Rewrite(
+        scatter_add_to_index_add,
+        before={Step.DECOMPOSE: "index_add is decomposed, and so is a scatter_add of other rows"},
+        accepts=is_accumulating,
+    ),
+    Step.UPDATE_IN_PLACE,  # Before DECOMPOSE, which takes slice_scatter apart.
+    Step.DECOMPOSE,
+    Rewrite(
+        zero_fully_masked_rows,
+        before={
+            apply_type_promotion: "it reduces boolean masks, which TensorRT does as int32 only",
+            unsqueeze_to_min_rank: "that widens the attention, its new mask included",
+        },
+    ),
+    Rewrite(
+        apply_type_promotion,
+        before={divide_exactly: "that expects operands in the dtype of the result"},
+    ),
+    Rewrite(divide_exactly),
+    Rewrite(expand_normalization),
+    Rewrite(
+        resample_by_matrix,
+        before={unsqueeze_to_min_rank: "it makes means and index_selects"},
+    ),
+    Rewrite(
+        expand_ceil_mode_pooling,
+        before={unsqueeze_to_min_rank: "the poolings that it makes may have three dimensions"},
+        accepts=is_expanded_pooling,
+    ),
+    Rewrite(unsqueeze_to_min_rank),
+    Rewrite(fit_scatter_source),
+    Rewrite(
+        normalize_negative_indices,
+        before={flatten_index_put: "an index below 0 in one of several would carry to the next"},
+    ),
+    Rewrite(
+        flatten_index_put,
+        before={make_reshape_static: "that also makes the new reshapes"},
+    ),
+    Rewrite(make_reshape_static),
+    Rewrite(keep_weights_int8),
+    Rewrite(
+        split_fake_quantize,
+        before={dequantize_before_convolution: "its dequantize layers may reach a convolution"},
+    ),
+    Rewrite(add_bias_after_split, library="tensorrt_rtx"),
+    Rewrite(dequantize_before_convolution, library="tensorrt_rtx"),
+)
+"""All changes of a partition's graph before it is converted, in order."""
+
+DECOMPOSITIONS: Final[dict[Any, Callable[..., Any]]] = {
+    **dict.fromkeys(EMBEDDING_BAGS, embedding_bag),
+    **SCATTER_REDUCTIONS,
+    aten.diagonal.default: diagonal,
+    aten.log1p.default: log1p,
+    aten.max.dim: max_with_indices,
+    aten.min.dim: min_with_indices,
+}
+"""Replaces converters of Torch-TensorRT; each function says why."""
+
+
+@dataclass(frozen=True)
+class Converter:
+    """A converter of ours. Functions are named ``module:function`` below ``conversion.converters``.
+
+    They are named because their modules import TensorRT, which the support check on a machine
+    without it must not need.
+
+    Attributes:
+        function: Adds the layers: ``(ctx, node, args, kwargs) -> ITensor``.
+        takes_every_call: Whether the support check need not ask Torch-TensorRT about a call.
+        available: Whether this TensorRT has the layer: ``() -> bool``. Empty: every one has.
+        applies: Whether it converts this call: ``(args) -> bool``. Empty: it converts every call.
+    """
+
+    function: str
+    takes_every_call: bool = False
+    available: str = ""
+    applies: str = ""
+
+    def load(self) -> Callable[..., Any]:
+        """The function that adds the layers."""
+        return _resolve(self.function)
+
+    def is_available(self) -> bool:
+        """Whether this TensorRT has the layer; imports TensorRT where that is the question."""
+        return not self.available or bool(_resolve(self.available)())
+
+    def converts(self, args: Any) -> bool:  # noqa: ANN401
+        """Whether it converts a call with these arguments, tensors as TensorRT's."""
+        return not self.applies or bool(_resolve(self.applies)(args))
+
+
+def _resolve(name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = pkgutil.resolve_name(f"trt_et.conversion.converters.{name}")
+    return function
+
+
+_QUANTIZE: Final = Converter("quantize:add_quantize_layer")
+_RESIZE: Final = Converter("resize:add_resize", applies="resize:has_computed_sizes")
+
+CONVERTERS: Final[dict[Any, Converter]] = {
+    aten.cumsum.default: Converter(
+        "cumsum:add_cumulative_sum",
+        takes_every_call=True,
+        available="cumsum:has_cumulative_layer",
+    ),
+    aten.gather.default: Converter("gather:add_gather", takes_every_call=True),
+    aten.where.self: Converter("where:add_select"),
+    **dict.fromkeys(
+        (
+            *refusals.NEAREST_RESIZES,
+            *(aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec),
+            *(aten.upsample_trilinear3d.vec, aten.upsample_bicubic2d.vec),
+        ),
+        _RESIZE,
+    ),
+    # Which of their calls are supported: ops/quantize.py.
+    _quantized.quantize_per_tensor.default: _QUANTIZE,
+    _quantized.quantize_per_channel.default: _QUANTIZE,
+    _quantized.dequantize_per_tensor.default: _QUANTIZE,
+    _quantized.dequantize_per_channel.default: _QUANTIZE,
+    FAKE_QUANTIZE: Converter("quantize:add_fp8_layers"),
+    write_rows: Converter("kv_cache_update:add_cache_update"),
+}
+"""Used in place of Torch-TensorRT's; each function's module says why."""
+
+
+def converter_for(target: object) -> Converter | None:
+    """Our converter of an operator, where this TensorRT has its layer; None: Torch-TensorRT's."""
+    converter = CONVERTERS.get(target)
+    return converter if converter is not None and converter.is_available() else None
