@@ -4,6 +4,9 @@
 # make test-native       the C++ tests under the address and undefined-behaviour sanitizers, and 1 M
 #                        mutants of engine blobs; FUZZ_MUTANTS=n for another number
 # make test-native-tsan  the C++ tests under the thread sanitizer
+# make check-interface   our description of TensorRT's binary interface against NVIDIA's headers, in
+#                        TENSORRT_INCLUDE_DIR="/path/to/include ..."
+# make check-bindings    the same against the Python bindings of TensorRTs that pip can get, in PACKAGES
 # make coverage ExecuTorch's backend test suite on this backend, XNNPACK and portable; docs/coverage.*
 # make networks the same suite, and torch's own samples of its operators: each partition's TensorRT network,
 #               evaluated on the CPU, against eager
@@ -35,7 +38,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: networks random-programs zoo bench-aot bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
+.PHONY: check-interface check-bindings networks random-programs zoo bench-aot bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -92,6 +95,21 @@ test-native-tsan: $(INSTALLED) $(NATIVE_BLOB)
 	$(call build-native,tsan,trt_et_native_tests,-DTRT_ET_BUILD_TESTS=ON -DTRT_ET_SANITIZE=thread)
 	TSAN_OPTIONS=halt_on_error=1 build/tsan/tests/runtime/native/trt_et_native_tests $(NATIVE_BLOB)
 
+INTERFACE := tests/runtime/interface
+RUNTIME_SOURCES := trt_et/runtime/src
+check-interface:
+	mkdir -p build
+	for folder in $(TENSORRT_INCLUDE_DIR); do \
+	  $(CXX) -std=c++17 -isystem $$folder -isystem $(RUNTIME_SOURCES)/tensorrt/cuda_types -I $(RUNTIME_SOURCES) \
+	    -Wno-deprecated-declarations -o build/check_interface $(INTERFACE)/check_interface.cpp \
+	  && build/check_interface || exit 1; \
+	done
+
+PACKAGES ?= tensorrt-rtx-cu13==1.5.0.114 tensorrt-rtx-cu13==1.6.1.120 tensorrt-rtx-cu13==1.7.1.116 \
+  tensorrt-lean-cu13==11.1.0.106 tensorrt-lean-cu13==11.4.0.106
+check-bindings: $(INSTALLED)
+	$(BIN)/python $(INTERFACE)/ask_bindings.py $(PACKAGES)
+
 # About a quarter of an hour a flow on two cores.
 SUITE = $(shell $(BIN)/python -c "import importlib.util as u; print(*u.find_spec('executorch').submodule_search_locations)")/backends/test/suite
 coverage: $(INSTALLED)
@@ -112,7 +130,7 @@ networks: $(INSTALLED)
 	  tests/network_evaluator/test_torch_operators.py
 
 bench-runtime: $(INSTALLED)
-	$(call build-native,bench,trt_et_bench fake_nvinfer trt_et_tensorrt_11_fake, \
+	$(call build-native,bench,trt_et_bench fake_nvinfer trt_et_tensorrt_11, \
 	  -DTRT_ET_BUILD_BENCHMARKS=ON -DTRT_ET_BUILD_TESTS=ON)
 	$(BIN)/python benchmarks/runtime.py --binary build/bench/benchmarks/native/trt_et_bench \
 	  --fake build/bench/tests/runtime/tensorrt_fake

@@ -32,7 +32,6 @@ class Bench:
         self.folder = folder
         self.variables = {
             "TRT_ET_CUDA": "simulated:1",
-            "TRT_ET_PROVIDER_PATH": str(fake),
             "TRT_ET_TENSORRT_LIBRARY": str(fake / "libfake_nvinfer.so"),
         }
 

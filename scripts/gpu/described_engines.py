@@ -23,7 +23,7 @@ from trt_et.lowering.lower import LoweredPartition
 
 __all__ = ["DescribedEngines", "describe"]
 
-FAKE_VERSION = "11.7.3"  # tests/runtime/tensorrt_fake/include/NvInferVersion.h
+FAKE_VERSION = "11.7.3"  # tests/runtime/tensorrt_fake/tables.h
 
 
 @dataclass(frozen=True)

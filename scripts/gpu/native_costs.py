@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import trt_et.runtime
+
 
 def main() -> int:
     """Write the times of every model that is to be timed; 0 if there are some of all."""
@@ -60,7 +62,9 @@ def _count(tool: Path, program: Path, where: str) -> dict[str, Any]:
 
 
 def _run(command: list[str], changes: dict[str, str]) -> dict[str, Any]:
-    variables = {**os.environ, **changes}
+    # The tool has the plugin's sources, and the providers lie beside the installed plugin.
+    folder = str(trt_et.runtime.plugin_path().parent)
+    variables = {"TRT_ET_PROVIDER_PATH": folder, **os.environ, **changes}
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=200)
     if done.returncode:
         return {"why": f"exit {done.returncode}: {done.stderr[-1000:]}"}

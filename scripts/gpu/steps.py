@@ -83,7 +83,6 @@ def steps_of(plan: Plan) -> Iterator[Step]:
         compiled = ["-m", "compileall", "-qq", "-j", "0", "-x", "lib2to3.tests|py312_intrinsics"]
         folder = str(plan.python.parents[1] / "lib")
         yield Step("bytecode", [str(plan.python), *compiled, folder], variables=variables)
-    # Without a native loader first, so that question 1 is about TensorRT-RTX's Python bindings.
     yield from _native_build(plan, PLAIN, variables)
     builder = "reference" if plan.rehearse else "tensorrt_rtx"
     yield _python(
@@ -151,8 +150,6 @@ def _native_questions(plan: Plan, flavour: Flavour, variables: dict[str, str]) -
     maker: list[object] = []
     if flavour.library:
         maker = ["--maker", native / "make_engine", "--library", library, "--name", flavour.name]
-    else:
-        variables["TRT_ET_PROVIDER_PATH"] = str(fake)
     named = f"{flavour.name} engines built here"
     yield _python(plan, named, ["make_native_kit.py", kit, *maker], variables)
 
@@ -192,7 +189,7 @@ def _build_folder(plan: Plan, flavour: Flavour) -> Path:
 
 
 def _loader(flavour: Flavour) -> str:
-    return f"with a loader for {flavour.name}" if flavour.headers else "without a loader"
+    return f"with the headers of {flavour.name}" if flavour.headers else "as pip builds it"
 
 
 def _variables(plan: Plan) -> dict[str, str]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 import torch
 
-import trt_et.runtime
 from tests.support.models import make
 from tests.support.stored_programs import as_tuple, run_runner, run_stock, write_case
 
@@ -44,13 +41,5 @@ def test_an_engine_built_without_a_gpu_runs_in_the_stock_runtime(name, tmp_path)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_engine_built_without_a_gpu_runs_in_executor_runner(name, tmp_path):
-    folders = [
-        trt_et.runtime.plugin_path().parent,
-        Path(os.environ.get("TRT_ET_PROVIDER_PATH", ".")),
-    ]
-    if not any(list(folder.glob("libtrt_et_tensorrt_rtx_*.so")) for folder in folders):
-        pytest.skip(
-            "no native loader for TensorRT-RTX: build one with its headers (docs/native.md)"
-        )
     write_case(tmp_path, name, builder="tensorrt_rtx")
     agrees(run_runner(tmp_path, name, "real"), name)

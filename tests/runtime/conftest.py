@@ -95,10 +95,6 @@ def _build(*targets: str) -> Path:
     return folder
 
 
-def _build_fake_tensorrt() -> Path:
-    return _build("fake_nvinfer", "trt_et_tensorrt_11_fake") / "tests/runtime/tensorrt_fake"
-
-
 @pytest.fixture(scope="session")
 def engine_costs() -> Path:
     """The program of scripts/gpu/native, compiled against the fake TensorRT."""
@@ -106,9 +102,15 @@ def engine_costs() -> Path:
 
 
 @pytest.fixture(scope="session")
-def fake_tensorrt() -> dict[str, str]:
-    """The environment that makes a process use the fake TensorRT, which is built where needed."""
-    named = os.environ.get("TRT_ET_FAKE_TENSORRT")
-    folder = Path(named or _build_fake_tensorrt())
-    library = folder / "libfake_nvinfer.so"
-    return {"TRT_ET_PROVIDER_PATH": str(folder), "TRT_ET_TENSORRT_LIBRARY": str(library)}
+def fakes() -> Path:
+    """The folder of the fakes of TensorRT 10, 11 and TensorRT-RTX, built where needed."""
+    if named := os.environ.get("TRT_ET_FAKE_TENSORRT"):
+        return Path(named)
+    targets = ("fake_nvinfer", "fake_nvinfer_10", "fake_tensorrt_rtx")
+    return _build(*targets) / "tests/runtime/tensorrt_fake"
+
+
+@pytest.fixture(scope="session")
+def fake_tensorrt(fakes: Path) -> dict[str, str]:
+    """The environment that makes a process use the fake of TensorRT 11."""
+    return {"TRT_ET_TENSORRT_LIBRARY": str(fakes / "libfake_nvinfer.so")}

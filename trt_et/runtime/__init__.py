@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from trt_et.errors import OptionError, PluginError
-from trt_et.runtime import python_provider
 
 __all__ = [
     "device_count",
@@ -210,7 +209,6 @@ def _open(path: Path, runtime: Path) -> ctypes.CDLL:
     facts = json.loads(_text(library.trt_et_status))
     if not facts["backend"]:
         raise PluginError(f"the trt-et plugin did not register itself: {facts['problem']}")
-    python_provider.register(library)
     return library
 
 

@@ -7,6 +7,11 @@
 #include <cstdlib>
 
 namespace trt_et::gpu_check {
+
+#if !defined(TRT_ET_TENSORRT_HEADERS)
+namespace nvinfer1 = nvinfer;
+#endif
+
 namespace {
 
 class Logger final : public nvinfer1::ILogger {
@@ -38,8 +43,11 @@ BareEngine::BareEngine(const std::string& library, const std::string& bytes)
   using Create = void* (*)(void*, int32_t);
   const auto create = reinterpret_cast<Create>(
       wanted(dlsym(handle, "createInferRuntime_INTERNAL"), "finding createInferRuntime"));
+  using Version = int32_t (*)();
+  const auto version = reinterpret_cast<Version>(
+      wanted(dlsym(handle, "getInferLibVersion"), "finding getInferLibVersion"));
   parts_->runtime.reset(static_cast<nvinfer1::IRuntime*>(
-      wanted(create(&parts_->logger, tensorrt::kHeaderVersion), "createInferRuntime")));
+      wanted(create(&parts_->logger, version()), "createInferRuntime")));
   parts_->engine.reset(wanted(parts_->runtime->deserializeCudaEngine(bytes.data(), bytes.size()),
                               "deserializeCudaEngine"));
 }

@@ -15,9 +15,9 @@ namespace trt_et {
 using Bytes = std::vector<uint8_t>;
 
 // A blob around a plan (tests/runtime/tensorrt_fake/plan.h). With `ours`, a checksum and a sha256
-// that names it; else as Torch-TensorRT writes it.
+// that names it; else as Torch-TensorRT writes it. With `rtx`, of TensorRT-RTX.
 Bytes make_blob(const std::string& bindings, const std::string& plan, const std::string& more = "",
-                bool ours = true);
+                bool ours = true, bool rtx = false);
 
 // A float32 binding of a blob of ours, and one of Torch-TensorRT's.
 std::string binding(const char* name, const std::string& shape, bool is_input,

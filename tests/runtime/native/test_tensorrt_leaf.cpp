@@ -99,10 +99,12 @@ void test_graphs_off() {
   CHECK(out.read(0) == 6.0F);
 }
 
-// An engine whose runs TensorRT does not let be captured is never asked to be.
+// An engine whose runs TensorRT-RTX does not let be captured is never asked to be.
 void test_uncapturable() {
-  const auto delegate = load(
-      make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false), kDouble + "plain\n"));
+  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_RTX_LIBRARY, 1) == 0);
+  const auto delegate = load(make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false),
+                                       kDouble + "plain\n", "", true, true));
+  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
   Device in(16, 0, 3.0F), out(16, 0, 0.0F);
   OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
   const uint64_t captures = counter("captures"), calls = counter("double_calls");

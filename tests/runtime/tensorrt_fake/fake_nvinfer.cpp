@@ -3,10 +3,14 @@
 // are aligned to 256 bytes, shapes lie in the profile, memory is the device's.
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <numeric>
+#include <set>
+#include <sstream>
 
 #include "../../../trt_et/runtime/include/trt_et/simulated.h"
 #include "plan.h"
+#include "tables.h"
 
 namespace fake {
 namespace {
@@ -90,8 +94,8 @@ struct Run {
     }
     for (size_t i = 0; i < addresses.size(); ++i) {
       if (late[i] != nullptr) {
-        addresses[i] = late[i]->reallocateOutput(plan->tensors[i].name.c_str(), addresses[i],
-                                                 counts[i] * 4, 256);
+        addresses[i] = late[i]->reallocateOutputAsync(plan->tensors[i].name.c_str(), addresses[i],
+                                                      counts[i] * 4, 256, nullptr);
         if (addresses[i] == nullptr) return 1;
         late[i]->notifyShape(plan->tensors[i].name.c_str(), shapes[i]);
       }
@@ -153,9 +157,76 @@ struct Run {
   }
 };
 
-class Context final : public nvinfer1::IExecutionContext {
+class HostMemory : public Tabled<HostMemory> {
  public:
-  Context(ILogger& logger, std::shared_ptr<const Plan> plan, int device)
+  explicit HostMemory(std::string text) : text_(std::move(text)) {}
+  void* data() noexcept { return text_.data(); }
+  size_t size() noexcept { return text_.size(); }
+
+ private:
+  std::string text_;
+};
+
+// The kernels that have been compiled, one a line, behind a first line that says so.
+class RuntimeCache : public Tabled<RuntimeCache> {
+ public:
+  nvinfer1::IHostMemory* serialize() noexcept {
+    const std::lock_guard<std::mutex> lock(kernels_->mutex);
+    std::string text = kMagic;
+    for (const std::string& kernel : kernels_->names) text += kernel + "\n";
+    return new Handle<nvinfer1::IHostMemory, HostMemory>(text);
+  }
+  bool deserialize(const void* bytes, size_t size) noexcept {
+    std::stringstream lines(std::string(static_cast<const char*>(bytes), size));
+    std::string line;
+    if (!std::getline(lines, line) || line + "\n" != kMagic) return false;
+    const std::lock_guard<std::mutex> lock(kernels_->mutex);
+    while (std::getline(lines, line)) kernels_->names.insert(line);
+    return true;
+  }
+
+  struct Kernels {
+    std::mutex mutex;
+    std::set<std::string> names;
+  };
+  const std::shared_ptr<Kernels>& kernels() const { return kernels_; }
+
+ private:
+  static constexpr const char* kMagic = "fake kernels\n";
+  std::shared_ptr<Kernels> kernels_ = std::make_shared<Kernels>();
+};
+
+class RuntimeConfig : public Tabled<RuntimeConfig> {
+ public:
+  using Strategy = nvinfer1::ExecutionContextAllocationStrategy;
+
+  void setExecutionContextAllocationStrategy(Strategy strategy) noexcept { strategy_ = strategy; }
+  nvinfer1::IRuntimeCache* createRuntimeCache() noexcept {
+    return new Handle<nvinfer1::IRuntimeCache, RuntimeCache>;
+  }
+  bool setRuntimeCache(const nvinfer1::IRuntimeCache& cache) noexcept {
+    kernels_ =
+        static_cast<const Handle<nvinfer1::IRuntimeCache, RuntimeCache>&>(cache).inside.kernels();
+    return true;
+  }
+  bool setCudaGraphStrategy(nvinfer1::CudaGraphStrategy strategy) noexcept {
+    graphs_ = strategy == nvinfer1::CudaGraphStrategy::kWHOLE_GRAPH_CAPTURE;
+    return true;
+  }
+
+  Strategy strategy() const { return strategy_; }
+  bool graphs() const { return graphs_; }
+  const std::shared_ptr<RuntimeCache::Kernels>& kernels() const { return kernels_; }
+
+ private:
+  Strategy strategy_ = Strategy::kSTATIC;
+  bool graphs_ = false;
+  std::shared_ptr<RuntimeCache::Kernels> kernels_;
+};
+
+class ExecutionContext : public Tabled<ExecutionContext> {
+ public:
+  ExecutionContext(ILogger& logger, std::shared_ptr<const Plan> plan, int device)
       : logger_(logger), plan_(std::move(plan)), device_(device) {
     const size_t count = plan_->tensors.size();
     addresses_.resize(count);
@@ -168,7 +239,12 @@ class Context final : public nvinfer1::IExecutionContext {
     return user_memory || scratch_.allocate(plan_->scratch);
   }
 
-  bool setInputShape(const char* name, const Dims& dims) noexcept override {
+  void configure(const RuntimeConfig& config) {
+    kernels_ = config.kernels();
+    graphs_ = config.graphs();
+  }
+
+  bool setInputShape(const char* name, const Dims& dims) noexcept {
     if (!call("setInputShape", logger_)) return false;
     const size_t i = plan_->find(name);
     const auto& profile = plan_->profiles[static_cast<size_t>(profile_)];
@@ -182,7 +258,7 @@ class Context final : public nvinfer1::IExecutionContext {
     return true;
   }
 
-  int32_t inferShapes(int32_t, const char**) noexcept override {
+  int32_t inferShapes(int32_t, const char**) noexcept {
     if (!call("inferShapes", logger_)) return -1;
     for (size_t i = 0; i < shapes_.size(); ++i) {
       const Tensor& tensor = plan_->tensors[i];
@@ -197,20 +273,20 @@ class Context final : public nvinfer1::IExecutionContext {
     return 0;
   }
 
-  Dims getTensorShape(const char* name) const noexcept override {
+  Dims getTensorShape(const char* name) noexcept {
     const size_t i = plan_->find(name);
     if (i == shapes_.size()) return Dims{-1, {}};
     return plan_->tensors[i].late ? plan_->tensors[i].dims : shapes_[i];
   }
 
-  bool setOptimizationProfileAsync(int32_t profile, cudaStream_t) noexcept override {
+  bool setOptimizationProfileAsync(int32_t profile, cudaStream_t) noexcept {
     if (!call("setOptimizationProfileAsync", logger_)) return false;
     profile_ = profile;
     for (size_t i = 0; i < shapes_.size(); ++i) shapes_[i] = plan_->tensors[i].dims;
     return profile >= 0 && static_cast<size_t>(profile) < plan_->profiles.size();
   }
 
-  bool setTensorAddress(const char* name, void* address) noexcept override {
+  bool setTensorAddress(const char* name, void* address) noexcept {
     if (!call("setTensorAddress", logger_)) return false;
     const size_t i = plan_->find(name);
     if (i == addresses_.size() || address == nullptr ||
@@ -222,21 +298,21 @@ class Context final : public nvinfer1::IExecutionContext {
     return true;
   }
 
-  bool setOutputAllocator(const char* name, nvinfer1::IOutputAllocator* late) noexcept override {
+  bool setOutputAllocator(const char* name, nvinfer1::IOutputAllocator* late) noexcept {
     if (!call("setOutputAllocator", logger_)) return false;
     late_[plan_->find(name)] = late;
     return true;
   }
 
-  void setDeviceMemoryV2(void* memory, int64_t size) noexcept override {
+  void setDeviceMemoryV2(void* memory, int64_t size) noexcept {
     user_memory_ = size >= plan_->scratch ? memory : nullptr;
   }
-  void setProfiler(nvinfer1::IProfiler* profiler) noexcept override { profiler_ = profiler; }
-  void setEnqueueEmitsProfile(bool) noexcept override {}
+  void setProfiler(nvinfer1::IProfiler* profiler) noexcept { profiler_ = profiler; }
+  void setEnqueueEmitsProfile(bool) noexcept {}
 
-  bool isStreamCapturable(cudaStream_t) const noexcept override { return !plan_->plain; }
+  bool isStreamCapturable(cudaStream_t) noexcept { return !plan_->plain; }
 
-  bool enqueueV3(cudaStream_t stream) noexcept override {
+  bool enqueueV3(cudaStream_t stream) noexcept {
     if (!call("enqueueV3", logger_)) return false;
     const Inside inside;
     auto run = std::make_unique<Run>();
@@ -257,6 +333,7 @@ class Context final : public nvinfer1::IExecutionContext {
       }
       run->counts.push_back(elements(shapes_[i]));
     }
+    compile();
     for (const Layer& layer : plan_->layers) {
       if (profiler_ != nullptr) profiler_->reportLayerTime(layer.kind.c_str(), 0.5F);
     }
@@ -266,6 +343,17 @@ class Context final : public nvinfer1::IExecutionContext {
   }
 
  private:
+  // As TensorRT-RTX does: kernels for these shapes, once in all processes that share a cache.
+  void compile() {
+    if (kernels_ == nullptr) return;
+    std::string kernel = graphs_ ? "graph" : "plain";
+    for (const Dims& shape : shapes_) kernel += " " + std::to_string(elements(shape));
+    const std::lock_guard<std::mutex> lock(kernels_->mutex);
+    if (kernels_->names.insert(kernel).second) {
+      logger_.log(ILogger::Severity::kINFO, ("compiles kernels: " + kernel).c_str());
+    }
+  }
+
   static bool elements_known(const Dims& dims) {
     for (int i = 0; i < dims.nbDims; ++i) {
       if (dims.d[i] < 0) return false;
@@ -284,40 +372,38 @@ class Context final : public nvinfer1::IExecutionContext {
   std::vector<void*> addresses_;
   std::vector<nvinfer1::IOutputAllocator*> late_;
   nvinfer1::IProfiler* profiler_ = nullptr;
+  std::shared_ptr<RuntimeCache::Kernels> kernels_;
+  bool graphs_ = false;
 };
 
-class Engine final : public nvinfer1::ICudaEngine {
+class CudaEngine : public Tabled<CudaEngine> {
  public:
-  Engine(ILogger& logger, std::shared_ptr<const Plan> plan)
+  CudaEngine(ILogger& logger, std::shared_ptr<const Plan> plan)
       : logger_(logger), plan_(std::move(plan)) {}
 
   bool allocate() {
     return g_services->current_device(&device_) == 0 && weights_.allocate(plan_->weights);
   }
 
-  int32_t getNbIOTensors() const noexcept override {
-    return static_cast<int32_t>(plan_->tensors.size());
-  }
-  nvinfer1::TensorIOMode getTensorIOMode(const char* name) const noexcept override {
+  int32_t getNbIOTensors() noexcept { return static_cast<int32_t>(plan_->tensors.size()); }
+  nvinfer1::TensorIOMode getTensorIOMode(const char* name) noexcept {
     const Tensor* tensor = find(name);
     using Mode = nvinfer1::TensorIOMode;
     return tensor == nullptr ? Mode::kNONE : tensor->is_input ? Mode::kINPUT : Mode::kOUTPUT;
   }
-  nvinfer1::TensorLocation getTensorLocation(const char*) const noexcept override {
+  nvinfer1::TensorLocation getTensorLocation(const char*) noexcept {
     return nvinfer1::TensorLocation::kDEVICE;
   }
-  nvinfer1::TensorFormat getTensorFormat(const char*) const noexcept override {
+  nvinfer1::TensorFormat getTensorFormat(const char*) noexcept {
     return nvinfer1::TensorFormat::kLINEAR;
   }
-  nvinfer1::DataType getTensorDataType(const char* name) const noexcept override {
-    return find(name)->dtype;
-  }
-  Dims getTensorShape(const char* name) const noexcept override { return find(name)->dims; }
-  int32_t getNbOptimizationProfiles() const noexcept override {
+  nvinfer1::DataType getTensorDataType(const char* name) noexcept { return find(name)->dtype; }
+  Dims getTensorShape(const char* name) noexcept { return find(name)->dims; }
+  int32_t getNbOptimizationProfiles() noexcept {
     return static_cast<int32_t>(plan_->profiles.size());
   }
   Dims getProfileShape(const char* name, int32_t profile,
-                       nvinfer1::OptProfileSelector which) const noexcept override {
+                       nvinfer1::OptProfileSelector which) noexcept {
     const auto& ranges = plan_->profiles[static_cast<size_t>(profile)];
     const auto found = ranges.find(name);
     if (found == ranges.end()) return Dims{-1, {}};
@@ -325,28 +411,45 @@ class Engine final : public nvinfer1::ICudaEngine {
            : which == nvinfer1::OptProfileSelector::kMAX ? found->second.high
                                                          : found->second.best;
   }
-  const char* getAliasedInputTensor(const char* name) const noexcept override {
+  const char* getAliasedInputTensor(const char* name) noexcept {
     const Tensor* tensor = find(name);
     return tensor == nullptr || tensor->alias.empty() ? nullptr : tensor->alias.c_str();
   }
-  int64_t getDeviceMemorySizeV2() const noexcept override { return plan_->scratch; }
-  int64_t getStreamableWeightsSize() const noexcept override { return plan_->weights; }
-  bool setWeightStreamingBudgetV2(int64_t budget) noexcept override {
+  int64_t getDeviceMemorySizeV2() noexcept { return plan_->scratch; }
+  int64_t getStreamableWeightsSize() noexcept { return plan_->weights; }
+  bool setWeightStreamingBudgetV2(int64_t budget) noexcept {
     if (!call("setWeightStreamingBudgetV2", logger_)) return false;
     if (budget <= plan_->weights) return true;
     complain(logger_, "setWeightStreamingBudgetV2: more than there is");
     return false;
   }
-  int64_t getWeightStreamingAutomaticBudget() const noexcept override { return 1; }
+  int64_t getWeightStreamingAutomaticBudget() noexcept { return 1; }
 
   nvinfer1::IExecutionContext* createExecutionContext(
-      nvinfer1::ExecutionContextAllocationStrategy strategy) noexcept override {
+      nvinfer1::ExecutionContextAllocationStrategy strategy) noexcept {
     if (!call("createExecutionContext", logger_)) return nullptr;
-    auto context = std::make_unique<Context>(logger_, plan_, device_);
+    auto context = std::make_unique<Handle<nvinfer1::IExecutionContext, ExecutionContext>>(
+        logger_, plan_, device_);
     using Strategy = nvinfer1::ExecutionContextAllocationStrategy;
-    if (context->allocate(strategy == Strategy::kUSER_MANAGED)) return context.release();
+    if (context->inside.allocate(strategy == Strategy::kUSER_MANAGED)) return context.release();
     complain(logger_, "createExecutionContext: out of memory");
     return nullptr;
+  }
+
+  nvinfer1::IExecutionContext* createExecutionContextWithRuntimeConfig(
+      nvinfer1::IRuntimeConfig* config) noexcept {
+    auto& wanted = static_cast<Handle<nvinfer1::IRuntimeConfig, RuntimeConfig>*>(config)->inside;
+    nvinfer1::IExecutionContext* created = createExecutionContext(wanted.strategy());
+    if (created != nullptr) {
+      static_cast<Handle<nvinfer1::IExecutionContext, ExecutionContext>*>(created)
+          ->inside.configure(wanted);
+    }
+    return created;
+  }
+
+  nvinfer1::IRuntimeConfig* createRuntimeConfig() noexcept {
+    if (!call("createRuntimeConfig", logger_)) return nullptr;
+    return new Handle<nvinfer1::IRuntimeConfig, RuntimeConfig>;
   }
 
  private:
@@ -361,17 +464,17 @@ class Engine final : public nvinfer1::ICudaEngine {
   Memory weights_;
 };
 
-class Runtime final : public nvinfer1::IRuntime {
+class Runtime : public Tabled<Runtime> {
  public:
   explicit Runtime(ILogger& logger) : logger_(logger) {}
 
-  nvinfer1::ICudaEngine* deserializeCudaEngine(const void* bytes, size_t size) noexcept override {
+  nvinfer1::ICudaEngine* deserializeCudaEngine(const void* bytes, size_t size) noexcept {
     if (!call("deserializeCudaEngine", logger_)) return nullptr;
     auto plan = std::make_shared<Plan>();
     const std::string problem =
         parse_plan(std::string(static_cast<const char*>(bytes), size), plan.get());
-    auto engine = std::make_unique<Engine>(logger_, plan);
-    if (problem.empty() && engine->allocate()) return engine.release();
+    auto engine = std::make_unique<Handle<nvinfer1::ICudaEngine, CudaEngine>>(logger_, plan);
+    if (problem.empty() && engine->inside.allocate()) return engine.release();
     complain(logger_, problem.empty() ? "deserializeCudaEngine: out of memory" : problem);
     return nullptr;
   }
@@ -379,6 +482,19 @@ class Runtime final : public nvinfer1::IRuntime {
  private:
   ILogger& logger_;
 };
+
+// The lines of slots.def, each into the table of its class.
+void fill_tables() {
+#define TRT_ET_SLOT(class, method, of_10, since_10, of_11, ...) \
+  put<trt_et::nvinfer::slots::class##_##method, &class ::method>(table_of<class>());
+#if defined(TRT_ET_TENSORRT_RTX)
+#define TRT_ET_RTX_SLOT(class, method, number, ...) TRT_ET_SLOT(class, method, 0, 0, 0, 0)
+#else
+#define TRT_ET_RTX_SLOT(...)
+#endif
+#define TRT_ET_CALLBACK(...)
+#include <tensorrt/interface/slots.def>
+}
 
 }  // namespace
 }  // namespace fake
@@ -389,11 +505,17 @@ FAKE_EXPORT void trt_et_fake_tensorrt_attach(const trt_et_sim_services* services
   fake::g_services = services;
 }
 
-FAKE_EXPORT int32_t getInferLibVersion() noexcept { return NV_TENSORRT_VERSION; }
+FAKE_EXPORT int32_t getInferLibVersion() noexcept {
+  const trt_et::tensorrt::Version& version = fake::version();
+  return version.major * 10000 + version.minor * 100 + version.patch;
+}
 
 FAKE_EXPORT void* createInferRuntime_INTERNAL(void* logger, int32_t version) noexcept {
+  static const bool filled = (fake::fill_tables(), true);
   auto& log = *static_cast<nvinfer1::ILogger*>(logger);
-  if (version != NV_TENSORRT_VERSION || !fake::call("createInferRuntime", log)) return nullptr;
+  if (!filled || version != getInferLibVersion() || !fake::call("createInferRuntime", log)) {
+    return nullptr;
+  }
   log.log(nvinfer1::ILogger::Severity::kINFO, "fake TensorRT started");
-  return static_cast<nvinfer1::IRuntime*>(new fake::Runtime(log));
+  return static_cast<nvinfer1::IRuntime*>(new fake::Handle<nvinfer1::IRuntime, fake::Runtime>(log));
 }

@@ -1,5 +1,5 @@
 // The table through which the delegate knows engines: a small C ABI, so that a provider can be a
-// library of its own (one per TensorRT major), built in (the reference engine), or Python.
+// library of its own (one per TensorRT major), or built in (the reference engine).
 //
 // Every function returns 0 or an ExecuTorch error code (executorch/runtime/core/error.h), and then
 // last_error() gives its text on the same thread. Nothing may throw. A binding is always named by
@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define TRT_ET_PROVIDER_ABI 3
+#define TRT_ET_PROVIDER_ABI 4
 #define TRT_ET_MAX_RANK 16
 
 // One input or output. `dtype` is an ExecuTorch ScalarType, or -1 where it is not known. A
@@ -41,9 +41,7 @@ typedef struct trt_et_engine_request {
   char magic[4];
   const char* builder;          // "" where a foreign blob does not say
   const char* library_version;  // likewise
-  const char* gpu_name;
   int32_t device;
-  int32_t hardware_compatible;
   const void* bytes;
   size_t size;
   const trt_et_binding* bindings;
@@ -54,9 +52,6 @@ typedef struct trt_et_engine_request {
 
 // Flags of a provider.
 #define TRT_ET_PROVIDER_GRAPHS 1u  // enqueue() may be captured into a CUDA graph
-// A thread that waits for another's call may hold what that call needs to end (Python's GIL): what
-// would have to wait is refused instead.
-#define TRT_ET_PROVIDER_NO_WAIT 2u
 
 // Flags of create_context().
 #define TRT_ET_CONTEXT_USER_MEMORY 1u  // its scratch memory comes through set_memory()
@@ -115,7 +110,7 @@ typedef struct trt_et_host {
   const char* site_packages;  // folder of the Python packages beside ExecuTorch's; "" if unknown
 } trt_et_host;
 
-// The one symbol of a provider library, libtrt_et_tensorrt_<major>.so: its table, or null when it
+// The one symbol of a provider library, libtrt_et_tensorrt_<which>.so: its table, or null when it
 // was made for another ABI. The NVIDIA driver has been asked before; TensorRT is not touched here.
 typedef const trt_et_engine_provider* (*trt_et_open_provider_function)(const trt_et_host* host);
 #define TRT_ET_OPEN_PROVIDER "trt_et_open_provider"

@@ -47,15 +47,7 @@ Status Delegate::collect(Span<EValue*> values) {
 }
 
 Status Delegate::execute(Span<EValue*> arguments) {
-  std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) {
-    if (engine_->no_wait()) {
-      return {Error::InvalidState,
-              "another thread is executing this method: with TensorRT's Python bindings, one at a "
-              "time"};
-    }
-    lock.lock();
-  }
+  const std::lock_guard<std::mutex> lock(mutex_);
   TRT_ET_TRY(collect(arguments));
   cuda::DeviceGuard guard(api_);
   TRT_ET_TRY(guard.enter(device_));

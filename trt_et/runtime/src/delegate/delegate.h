@@ -20,8 +20,7 @@
 
 namespace trt_et {
 
-// Thread-safe: two threads that execute one delegate take turns, or the second is refused where
-// that could last for ever (TRT_ET_PROVIDER_NO_WAIT). It owns no argument.
+// Thread-safe: two threads that execute one delegate take turns. It owns no argument.
 class Delegate {
  public:
   // Loads the engine of `processed` onto the device that its blob (or the option) names.

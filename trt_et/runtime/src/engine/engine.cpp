@@ -91,9 +91,7 @@ trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptio
   std::memcpy(request.magic, blob.magic, sizeof request.magic);
   request.builder = metadata.builder.c_str();
   request.library_version = metadata.library_version.c_str();
-  request.gpu_name = metadata.gpu_name.c_str();
   request.device = device;
-  request.hardware_compatible = metadata.hardware_compatible ? 1 : 0;
   request.bytes = blob.engine;
   request.size = blob.engine_size;
   request.bindings = bindings->data();
@@ -124,13 +122,7 @@ Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob,
   if (blob.metadata.sha256.empty()) return create(engine);
   const auto slot = shared().slot(Key(&provider, blob.metadata.sha256, blob.engine_size,
                                       request.device, request.weight_streaming_budget));
-  std::unique_lock<std::mutex> lock(slot->loading, std::try_to_lock);
-  if (!lock.owns_lock()) {
-    if ((provider.flags & TRT_ET_PROVIDER_NO_WAIT) != 0) {
-      return {Error::InvalidState, "another thread is loading this engine: try again"};
-    }
-    lock.lock();
-  }
+  const std::lock_guard<std::mutex> lock(slot->loading);
   *engine = slot->engine.lock();
   if (*engine != nullptr) return {};
   TRT_ET_TRY(create(engine));

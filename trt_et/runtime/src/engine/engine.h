@@ -44,7 +44,6 @@ class Engine {
   bool keeps_bytes() const { return provider_.keeps_bytes(engine_) != 0; }
 
   // Whether nobody may wait for a call of another thread.
-  bool no_wait() const { return (provider_.flags & TRT_ET_PROVIDER_NO_WAIT) != 0; }
 
   // Bytes of scratch memory of a context; only where the provider can tell.
   Status memory_size(size_t* bytes) const;

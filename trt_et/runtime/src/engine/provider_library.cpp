@@ -16,9 +16,7 @@ namespace {
 
 constexpr const char* kEnterpriseMajors[] = {"11", "10", "8"};
 
-std::string library_name(const std::string& flavour, const std::string& major) {
-  return "libtrt_et_" + flavour + "_" + major + ".so";
-}
+std::string library_name(const std::string& which) { return "libtrt_et_tensorrt_" + which + ".so"; }
 
 std::vector<std::string> folders() {
   std::vector<std::string> found;
@@ -88,14 +86,14 @@ Opened& opened() {
 
 std::vector<std::string> provider_libraries(const std::string& builder,
                                             const std::string& version) {
+  if (builder == "tensorrt_rtx") return {library_name("rtx")};
   const std::string major = version.substr(0, version.find('.'));
   const bool known =
       !major.empty() && major.size() <= 3 && major.find_first_not_of("0123456789") == major.npos;
-  if (builder == "tensorrt_rtx") return {library_name("tensorrt_rtx", known ? major : "1")};
-  if (known) return {library_name("tensorrt", major)};
+  if (known) return {library_name(major)};
   std::vector<std::string> names;
   for (const char* candidate : kEnterpriseMajors) {
-    names.push_back(library_name("tensorrt", candidate));
+    names.push_back(library_name(candidate));
   }
   return names;
 }

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <vector>
@@ -40,11 +39,21 @@ Version version_of(int32_t number) {
   return {number / step, number % step / 100, number % 100};
 }
 
-// TensorRT-RTX starts with the version number of any headers, and its 1.5 has other tables of
-// virtual functions than 1.4: a call through the wrong ones crashes. (Seen with builders: those
-// of 1.5 to 1.7 work through TensorRT 11.1's public headers, and crash through 10.16's.)
-bool has_our_interface(const Version& version) {
-  return !kRtx || kMajor != 1 || (kMinor < 5) == (version.minor < 5);
+bool has_known_interface(const Version& version) {
+  return version.major == kMajor && version.minor >= kFirstMinor;
+}
+
+// TensorRT-RTX starts with the version number of any headers, and what is called through the tables
+// of another interface crashes: the library is asked before anything of it is used.
+Result check_interface(const Library& library) {
+  const char* anyway = std::getenv("TRT_ET_ANY_TENSORRT");
+  if (has_known_interface(library.version) || (anyway != nullptr && *anyway == '1')) return {};
+  return fail(
+      Error::NotFound,
+      "%s %s has an unknown interface (known: %d.%d to %d.%d and later %d.x): install one of "
+      "these, or set TRT_ET_ANY_TENSORRT=1, which may crash: %.60s",
+      kRtx ? "TensorRT-RTX" : "TensorRT", library.version.text().c_str(), kMajor, kFirstMinor,
+      kMajor, kLastMinor, kMajor, library.path.c_str());
 }
 
 Result read_library(void* handle, Library* library) {
@@ -55,17 +64,9 @@ Result read_library(void* handle, Library* library) {
   if (version == nullptr || library->create_runtime == nullptr) {
     return fail(Error::NotFound, "not a TensorRT library: %.180s", library->path.c_str());
   }
-  library->version = version_of(version());
-  if (library->version.major != kMajor) {
-    return fail(Error::NotFound, "TensorRT %s found, %d wanted: %.150s",
-                library->version.text().c_str(), kMajor, library->path.c_str());
-  }
-  if (has_our_interface(library->version)) return {};
-  return fail(
-      Error::NotFound,
-      "TensorRT-RTX %s has another interface than the headers of %d.%d that this loader was "
-      "compiled with: %.100s",
-      library->version.text().c_str(), kMajor, kMinor, library->path.c_str());
+  library->version_number = version();
+  library->version = version_of(library->version_number);
+  return check_interface(*library);
 }
 
 Result find_library(Library* library) {
@@ -124,14 +125,6 @@ void Logger::log(Severity severity, const char* text) noexcept {
   }
 }
 
-std::string Version::text() const {
-  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
-}
-
-bool Version::parse(const char* text, Version* version) {
-  return std::sscanf(text, "%d.%d.%d", &version->major, &version->minor, &version->patch) == 3;
-}
-
 Result open_library(const Library** library) {
   State& all = state();
   const std::lock_guard<std::mutex> lock(all.mutex);
@@ -145,14 +138,14 @@ Result open_library(const Library** library) {
 
 Result runtime_of(int device, std::shared_ptr<Runtime>* runtime) {
   const Library* library = nullptr;
-  TRT_ET_LEAF_TRY(open_library(&library));
+  TRT_ET_PROVIDER_TRY(open_library(&library));
   State& all = state();
   const std::lock_guard<std::mutex> lock(all.mutex);
   *runtime = all.runtimes[device].lock();
   if (*runtime != nullptr) return {};
   auto created = std::make_shared<Runtime>();
   Logger::forget();
-  void* started = library->create_runtime(&all.logger, kHeaderVersion);
+  void* started = library->create_runtime(&all.logger, library->version_number);
   // Where TensorRT cannot reach CUDA it says so, and returns a pointer that must not be touched.
   if (started == nullptr || !Logger::reason().empty()) {
     return fail(Error::InvalidState, "TensorRT %s does not start on cuda:%d: %.150s",

@@ -21,28 +21,15 @@ class Logger final : public nvinfer1::ILogger {
   static void forget() { reason().clear(); }
 };
 
-// "11.1.0", or what came out of a version string of a blob.
-struct Version {
-  int major = 0;
-  int minor = 0;
-  int patch = 0;
-
-  std::string text() const;
-  // Of the leading numbers of a text; false where there are none.
-  static bool parse(const char* text, Version* version);
-  bool operator==(const Version& other) const {
-    return major == other.major && minor == other.minor && patch == other.patch;
-  }
-};
-
 struct Library {
   void* (*create_runtime)(void* logger, int32_t version) = nullptr;
   Version version;
+  int32_t version_number = 0;  // as the library itself writes it
   std::string path;
 };
 
-// Opens the library of this leaf's major, once: TRT_ET_TENSORRT_LIBRARY, the loader's path, pip's
-// folders. NotFound says where it was looked for.
+// Opens the library of this provider's major, once: TRT_ET_TENSORRT_LIBRARY, the loader's path,
+// pip's folders. NotFound says where it was looked for.
 Result open_library(const Library** library);
 
 struct Runtime {

@@ -45,28 +45,28 @@ std::string shape_text(const Dims& dims) {
 Result LoadedEngine::load(const trt_et_engine_request& request,
                           std::unique_ptr<LoadedEngine>* engine) {
   auto loaded = std::make_unique<LoadedEngine>();
-  TRT_ET_LEAF_TRY(runtime_of(request.device, &loaded->runtime_));
-  TRT_ET_LEAF_TRY(loaded->deserialize(request));
+  TRT_ET_PROVIDER_TRY(open_library(&loaded->library_));
+  TRT_ET_PROVIDER_TRY(runtime_of(request.device, &loaded->runtime_));
+  TRT_ET_PROVIDER_TRY(loaded->deserialize(request));
   if (request.weight_streaming_budget != TRT_ET_NO_BUDGET) {
-    TRT_ET_LEAF_TRY(loaded->set_budget(request.weight_streaming_budget));
+    TRT_ET_PROVIDER_TRY(loaded->set_budget(request.weight_streaming_budget));
   }
-  TRT_ET_LEAF_TRY(loaded->read_tensors(request));
+  TRT_ET_PROVIDER_TRY(loaded->read_tensors(request));
   *engine = std::move(loaded);
   return {};
 }
 
 Result LoadedEngine::deserialize(const trt_et_engine_request& request) {
-  const Library* library = nullptr;
-  TRT_ET_LEAF_TRY(open_library(&library));
   const std::lock_guard<std::mutex> lock(runtime_->mutex);
   Logger::forget();
   engine_.reset(runtime_->runtime->deserializeCudaEngine(request.bytes, request.size));
-  return engine_ == nullptr ? refused(request, *library) : Result{};
+  return engine_ == nullptr ? refused(request, *library_) : Result{};
 }
 
 Result LoadedEngine::set_budget(int64_t budget) {
-  if (!kStreamsWeights) {
-    return fail(Error::NotSupported, "weight_streaming_budget needs TensorRT 10 or later");
+  if (!streams_weights(library_->version)) {
+    return fail(Error::NotSupported, "weight_streaming_budget needs TensorRT 10.1 or later, not %s",
+                library_->version.text().c_str());
   }
   if (streamable_weights(*engine_) <= 0) {
     host().log(TRT_ET_LOG_INFO, "weight_streaming_budget: the engine was not built for streaming");
@@ -86,7 +86,7 @@ Result LoadedEngine::read_tensors(const trt_et_engine_request& request) {
   }
   tensors_.resize(request.binding_count);
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    TRT_ET_LEAF_TRY(read_tensor(request.bindings[i], &tensors_[i]));
+    TRT_ET_PROVIDER_TRY(read_tensor(request.bindings[i], &tensors_[i]));
   }
   return {};
 }
@@ -154,7 +154,8 @@ Result LoadedEngine::describe(size_t index, trt_et_binding* out) const {
       out->max_dims[i] = p == 0 ? high.d[i] : std::max<int64_t>(out->max_dims[i], high.d[i]);
     }
   }
-  const char* source = tensor->is_input ? nullptr : aliased_input(*engine_, tensor->name.c_str());
+  const char* source =
+      tensor->is_input ? nullptr : aliased_input(*engine_, tensor->name.c_str(), library_->version);
   for (size_t i = 0; source != nullptr && i < tensors_.size(); ++i) {
     if (tensors_[i].is_input && tensors_[i].name == source) out->alias_of = static_cast<int>(i);
   }

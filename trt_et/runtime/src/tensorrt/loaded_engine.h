@@ -27,7 +27,8 @@ class LoadedEngine {
   Result describe(size_t index, trt_et_binding* out) const;
   int profile_count() const { return engine_->getNbOptimizationProfiles(); }
   nvinfer1::Dims profile_shape(const EngineTensor& tensor, int profile, bool largest) const;
-  size_t memory_bytes() const { return memory_size(*engine_); }
+  // Bytes that a context of user memory needs; -1 where this TensorRT does not say.
+  int64_t memory_bytes() const { return memory_size(*engine_, library_->version); }
 
   // Contexts come and go one at a time: TensorRT does not promise more.
   Result create_context(bool user_memory, std::unique_ptr<nvinfer1::IExecutionContext>* context);
@@ -39,6 +40,7 @@ class LoadedEngine {
   Result read_tensors(const trt_et_engine_request& request);
   Result read_tensor(const trt_et_binding& binding, EngineTensor* tensor) const;
 
+  const Library* library_ = nullptr;
   // In this order: an engine goes before its runtime.
   std::shared_ptr<Runtime> runtime_;
   std::unique_ptr<nvinfer1::ICudaEngine> engine_;

@@ -1,4 +1,4 @@
-// The leaf's table, and its one exported symbol.
+// The provider's table, and its one exported symbol.
 #include <cstring>
 
 #include "run_context.h"
@@ -27,7 +27,7 @@ int probe(const trt_et_engine_request* request) {
 int load(const trt_et_engine_request* request, void** engine) {
   return guarded([&]() -> Result {
     std::unique_ptr<LoadedEngine> loaded;
-    TRT_ET_LEAF_TRY(LoadedEngine::load(*request, &loaded));
+    TRT_ET_PROVIDER_TRY(LoadedEngine::load(*request, &loaded));
     *engine = loaded.release();
     return {};
   });
@@ -49,7 +49,7 @@ int create_context(void* engine, uint32_t flags, void** context) {
   return guarded([&]() -> Result {
     std::unique_ptr<RunContext> created;
     const bool user_memory = (flags & TRT_ET_CONTEXT_USER_MEMORY) != 0;
-    TRT_ET_LEAF_TRY(RunContext::create(engine_at(engine), user_memory, &created));
+    TRT_ET_PROVIDER_TRY(RunContext::create(engine_at(engine), user_memory, &created));
     *context = created.release();
     return {};
   });
@@ -81,7 +81,11 @@ const char* last_error_text() { return last_error().c_str(); }
 
 int memory_size(void* engine, size_t* bytes) {
   return guarded([&]() -> Result {
-    *bytes = engine_at(engine).memory_bytes();
+    const int64_t needed = engine_at(engine).memory_bytes();
+    if (needed < 0) {
+      return fail(Error::NotSupported, "shared scratch memory needs TensorRT 10.1 or later");
+    }
+    *bytes = static_cast<size_t>(needed);
     return {};
   });
 }

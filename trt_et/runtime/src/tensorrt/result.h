@@ -1,5 +1,5 @@
-// How this leaf says that something failed: an ExecuTorch code and a text. The leaf is a library of
-// its own, so it links nothing of ExecuTorch and has its own last error.
+// How this provider says that something failed: an ExecuTorch code and a text. The provider is a
+// library of its own, so it links nothing of ExecuTorch and has its own last error.
 #pragma once
 
 #include <executorch/runtime/core/error.h>
@@ -45,7 +45,7 @@ int guarded(F&& function) noexcept {
 
 }  // namespace trt_et::tensorrt
 
-#define TRT_ET_LEAF_TRY(expression)                           \
+#define TRT_ET_PROVIDER_TRY(expression)                       \
   do {                                                        \
     ::trt_et::tensorrt::Result trt_et_result_ = (expression); \
     if (!trt_et_result_.ok()) return trt_et_result_;          \

@@ -12,7 +12,7 @@ Result RunContext::create(LoadedEngine& engine, bool user_memory,
   for (const EngineTensor& tensor : engine.tensors()) {
     created->late_.push_back(tensor.is_input ? nullptr : std::make_unique<LateOutput>());
   }
-  TRT_ET_LEAF_TRY(engine.create_context(user_memory, &created->context_));
+  TRT_ET_PROVIDER_TRY(engine.create_context(user_memory, &created->context_));
   *context = std::move(created);
   return {};
 }
@@ -109,8 +109,8 @@ Result RunContext::find_late_outputs() {
 
 Result RunContext::prepare(void* stream) {
   Logger::forget();
-  TRT_ET_LEAF_TRY(choose_profile(stream));
-  TRT_ET_LEAF_TRY(set_shapes());
+  TRT_ET_PROVIDER_TRY(choose_profile(stream));
+  TRT_ET_PROVIDER_TRY(set_shapes());
   return find_late_outputs();
 }
 

@@ -10,9 +10,17 @@ namespace trt_et::tensorrt {
 // Takes the shape, and hands out the memory, of an output whose shape depends on the data.
 class LateOutput final : public nvinfer1::IOutputAllocator {
  public:
+#if !defined(TRT_ET_TENSORRT_RTX)
   void* reallocateOutput(const char*, void*, uint64_t size, uint64_t) noexcept override {
     return size <= capacity ? address : nullptr;
   }
+#endif
+#if TRT_ET_MODERN
+  void* reallocateOutputAsync(const char*, void*, uint64_t size, uint64_t,
+                              cudaStream_t) noexcept override {
+    return size <= capacity ? address : nullptr;
+  }
+#endif
   void notifyShape(const char*, const nvinfer1::Dims& dims) noexcept override {
     shape = dims;
     told = true;

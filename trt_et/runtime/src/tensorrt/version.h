@@ -1,36 +1,84 @@
-// TensorRT's headers, and everything in which its majors differ: 8.6, 10, 11, and RTX. The only
-// place that asks for a version.
+// The TensorRT that a provider is compiled for, and everything in which its versions differ. The
+// only place that asks for a version.
+//
+// Normally the interface is our own description of it (interface/), and the build sets
+// TRT_ET_TENSORRT_MAJOR to 10 or 11, or TRT_ET_TENSORRT_RTX. With TRT_ET_TENSORRT_HEADERS it is
+// NVIDIA's headers, which TensorRT 8.6 needs.
 #pragma once
 
+#if defined(TRT_ET_TENSORRT_RTX)
+#define TRT_ET_INTERFACE 11
+#elif defined(TRT_ET_TENSORRT_MAJOR)
+#define TRT_ET_INTERFACE TRT_ET_TENSORRT_MAJOR
+#endif
+
+#if defined(TRT_ET_TENSORRT_HEADERS)
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #endif
 #include <NvInferRuntime.h>
+#if !defined(TRT_ET_INTERFACE)
+#define TRT_ET_INTERFACE NV_TENSORRT_MAJOR
+#endif
+#endif
 
 #include <cstdint>
+#include <cstdio>
+#include <string>
 #include <type_traits>
+
+#define TRT_ET_MODERN (TRT_ET_INTERFACE >= 10)
+#if TRT_ET_MODERN
+#include "interface/objects.h"
+#endif
 
 namespace trt_et::tensorrt {
 
-// TRT_ET_TENSORRT_RTX is set by the build for the headers of TensorRT-RTX, whose majors start at 1
-// with the interface of TensorRT 10; that of 1.5 has come to be TensorRT 11's.
-#if defined(TRT_ET_TENSORRT_RTX)
-#define TRT_ET_MODERN 1
-#define TRT_ET_SIZES_V2 1
-inline constexpr bool kRtx = true;
-#else
-#define TRT_ET_MODERN (NV_TENSORRT_MAJOR >= 10)
-#define TRT_ET_SIZES_V2 \
-  (NV_TENSORRT_MAJOR > 10 || (NV_TENSORRT_MAJOR == 10 && NV_TENSORRT_MINOR >= 1))
-inline constexpr bool kRtx = false;
+#if !defined(TRT_ET_TENSORRT_HEADERS)
+namespace nvinfer1 = nvinfer;
 #endif
 
-inline constexpr int kMajor = NV_TENSORRT_MAJOR;
-inline constexpr int kMinor = NV_TENSORRT_MINOR;
+#if defined(TRT_ET_TENSORRT_RTX)
+inline constexpr bool kRtx = true;
+inline constexpr int kMajor = 1;
+#else
+inline constexpr bool kRtx = false;
+inline constexpr int kMajor = TRT_ET_INTERFACE;
+#endif
 
-inline constexpr int32_t kHeaderVersion = NV_TENSORRT_VERSION;
+// "11.1.0", or what came out of a version string of a blob.
+struct Version {
+  int major = 0;
+  int minor = 0;
+  int patch = 0;
+
+  std::string text() const {
+    return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
+  }
+  // Of the leading numbers of a text; false where there are none.
+  static bool parse(const char* text, Version* version) {
+    return std::sscanf(text, "%d.%d.%d", &version->major, &version->minor, &version->patch) == 3;
+  }
+  bool operator==(const Version& other) const {
+    return major == other.major && minor == other.minor && patch == other.patch;
+  }
+};
+
+// The versions whose interface was compared with slots.def (docs/native.md). Newer ones of the same
+// major are taken: TensorRT appends to its interface. TensorRT-RTX changed it in 1.5.
+inline constexpr int kFirstMinor = kRtx ? 5 : kMajor == 8 ? 6 : 0;
+inline constexpr int kLastMinor = kRtx ? 7 : kMajor == 8 ? 6 : kMajor == 10 ? 16 : 4;
+
+#if TRT_ET_MODERN
+// Whether a library of this version has the method. What it has not must not be called.
+template <class Slot>
+bool has(const Version& version) {
+  return version.major != kMajor || version.minor >= Slot::kSinceMinor;
+}
+namespace slots = nvinfer::slots;
+#endif
 
 using Extent = std::remove_extent_t<decltype(nvinfer1::Dims::d)>;  // of 32 bits before 10
 
@@ -59,16 +107,19 @@ inline nvinfer1::IExecutionContext* create_context(nvinfer1::ICudaEngine& engine
 #endif
 }
 
-inline size_t memory_size(const nvinfer1::ICudaEngine& engine) {
-#if TRT_ET_SIZES_V2
-  return static_cast<size_t>(engine.getDeviceMemorySizeV2());
+// Bytes that a context of user memory needs; -1 where this TensorRT does not say.
+inline int64_t memory_size(const nvinfer1::ICudaEngine& engine, const Version& version) {
+#if TRT_ET_MODERN
+  return has<slots::CudaEngine_getDeviceMemorySizeV2>(version) ? engine.getDeviceMemorySizeV2()
+                                                               : -1;
 #else
-  return engine.getDeviceMemorySize();
+  (void)version;
+  return static_cast<int64_t>(engine.getDeviceMemorySize());
 #endif
 }
 
 inline void set_memory(nvinfer1::IExecutionContext& context, void* memory, size_t bytes) {
-#if TRT_ET_SIZES_V2
+#if TRT_ET_MODERN
   context.setDeviceMemoryV2(memory, static_cast<int64_t>(bytes));
 #else
   (void)bytes;
@@ -76,15 +127,20 @@ inline void set_memory(nvinfer1::IExecutionContext& context, void* memory, size_
 #endif
 }
 
-inline constexpr bool kStreamsWeights = TRT_ET_MODERN;
+inline bool streams_weights(const Version& version) {
+#if TRT_ET_MODERN
+  return has<slots::CudaEngine_setWeightStreamingBudgetV2>(version);
+#else
+  (void)version;
+  return false;
+#endif
+}
 
-// A budget of -1: TensorRT's own choice. False when it refuses.
+// A budget of -1: TensorRT's own choice. False when it refuses. Only where it streams weights.
 inline bool set_weight_budget(nvinfer1::ICudaEngine& engine, int64_t budget) {
-#if TRT_ET_SIZES_V2
+#if TRT_ET_MODERN
   return engine.setWeightStreamingBudgetV2(budget < 0 ? engine.getWeightStreamingAutomaticBudget()
                                                       : budget);
-#elif TRT_ET_MODERN
-  return engine.setWeightStreamingBudget(budget);
 #else
   (void)engine;
   (void)budget;
@@ -101,7 +157,7 @@ inline int64_t streamable_weights(const nvinfer1::ICudaEngine& engine) {
 #endif
 }
 
-// TensorRT from 10.15 on, and a TensorRT-RTX whose headers have it.
+// Of headers that are older than the method.
 template <class Engine>
 auto aliased_input_of(const Engine& engine, const char* output, int)
     -> decltype(engine.getAliasedInputTensor(output)) {
@@ -113,29 +169,30 @@ const char* aliased_input_of(const Engine&, const char*, long) {
   return nullptr;
 }
 
-// Of TensorRT-RTX from 1.2 on. Without the question, the capture itself tells.
-template <class Context>
-auto is_stream_capturable_of(Context& context, cudaStream_t stream, int)
-    -> decltype(context.isStreamCapturable(stream)) {
-  return context.isStreamCapturable(stream);
-}
-
-template <class Context>
-bool is_stream_capturable_of(Context&, cudaStream_t, long) {
-  return true;
-}
-
-inline bool is_stream_capturable(nvinfer1::IExecutionContext& context, cudaStream_t stream) {
-  return is_stream_capturable_of(context, stream, 0);
-}
-
 // Name of the input whose memory an output must share; null: none.
-inline const char* aliased_input(const nvinfer1::ICudaEngine& engine, const char* output) {
+inline const char* aliased_input(const nvinfer1::ICudaEngine& engine, const char* output,
+                                 const Version& version) {
+#if TRT_ET_MODERN
+  if (!has<slots::CudaEngine_getAliasedInputTensor>(version)) return nullptr;
+#else
+  (void)version;
+#endif
   return aliased_input_of(engine, output, 0);
+}
+
+// Without TensorRT-RTX's question, the capture itself tells.
+inline bool is_stream_capturable(nvinfer1::IExecutionContext& context, cudaStream_t stream) {
+#if defined(TRT_ET_TENSORRT_RTX)
+  return context.isStreamCapturable(stream);
+#else
+  (void)context;
+  (void)stream;
+  return true;
+#endif
 }
 
 }  // namespace trt_et::tensorrt
 
-#if defined(__GNUC__)
+#if defined(TRT_ET_TENSORRT_HEADERS) && defined(__GNUC__)
 #pragma GCC diagnostic pop
 #endif

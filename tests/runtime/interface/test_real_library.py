@@ -1,0 +1,61 @@
+"""The real TensorRT-RTX library that pip installed, driven from C++ as far as it goes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
+
+import trt_et.runtime
+from tests.support.native_environment import ROOT, environment
+from trt_et import TensorRTPartitioner
+
+pytestmark = pytest.mark.skipif(
+    find_spec("tensorrt_rtx_libs") is None, reason="no TensorRT-RTX: pip install .[rtx]"
+)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory) -> Path:
+    exported = torch.export.export(torch.nn.Linear(4, 4).eval(), (torch.ones(2, 4),))
+    manager = to_edge_transform_and_lower(
+        exported, partitioner=[TensorRTPartitioner(builder="tensorrt_rtx")]
+    )
+    path: Path = tmp_path_factory.mktemp("program") / "linear.pte"
+    path.write_bytes(manager.to_executorch().buffer)
+    return path
+
+
+def run(program: Path, **variables: str) -> str:
+    done = subprocess.run(
+        [str(trt_et.runtime.runner_path()), "--model_path", str(program)],
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 1, done.stderr  # Refused; a crash would be negative.
+    return done.stderr
+
+
+def test_without_a_driver_the_runner_says_so(program):
+    tool = shutil.which("nvidia-smi")
+    if tool is not None and subprocess.run([tool, "-L"], capture_output=True).returncode == 0:
+        pytest.skip("there is a GPU: tests/gpu runs engines on it")
+    assert "no NVIDIA driver (libcuda.so.1 not found)" in run(program)
+
+
+def test_on_a_fake_driver_the_real_library_starts_and_its_refusal_is_reported(program, tmp_path):
+    """Version, factory, logger, runtime and deserialization are the real ones."""
+    driver = tmp_path / "libcuda.so.1"
+    source = ROOT / "tests/support/fake_cuda.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", driver, source], check=True, timeout=120)
+    found = run(program, LD_LIBRARY_PATH=str(tmp_path), TRT_ET_CUDART_LIBRARY=str(driver))
+    assert "TensorRT: Loaded engine size" in found  # An INFO line of its logger.
+    assert "TensorRT 1.5" in found
+    assert "refuses the engine: " in found

@@ -1,0 +1,117 @@
+"""A library is asked for its version, and nothing is called that its version does not have."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+import trt_et.runtime
+from tests.support.fake_tensorrt import FakeBuilder, Line
+from tests.support.native_environment import environment
+from tests.support.native_programs import export
+
+# A library of TensorRT as far as a provider asks before it trusts it.
+LIBRARY = """
+#include <stdlib.h>
+int getInferLibVersion(void) { return VERSION; }
+void* createInferRuntime_INTERNAL(void* logger, int version) { exit(77); }
+void trt_et_fake_tensorrt_attach(const void* services) {}
+"""
+STARTED = 77
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """One program for each provider."""
+    versions = {"10": "10.9.0", "11": "11.7.3", "rtx": "1.7.1"}
+
+    def make(which: str, **options):
+        builder = FakeBuilder(version=versions[which])
+        builder.name = "tensorrt_rtx" if which == "rtx" else "tensorrt"
+        folder = tmp_path_factory.mktemp(which)
+        return export(folder, "line", Line(), (torch.ones(3, 8),), builder=builder, **options)
+
+    batch = {0: torch.export.Dim("batch", min=1, max=3)}
+    return {which: make(which) for which in versions} | {
+        "rtx dynamic": make("rtx", dynamic=(batch,))
+    }
+
+
+def run(program, library: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(trt_et.runtime.runner_path()), "--model_path", str(program.path), *flags],
+        env=environment(
+            TRT_ET_CUDA="simulated:1", TRT_ET_TENSORRT_LIBRARY=str(library), **variables
+        ),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def library_of(folder: Path, version: int) -> Path:
+    source, library = folder / "library.c", folder / f"lib{version}.so"
+    source.write_text(LIBRARY.replace("VERSION", str(version)))
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
+    return library
+
+
+@pytest.mark.parametrize(
+    ("which", "number", "reason"),
+    [
+        ("rtx", 10400, "TensorRT-RTX 1.4.0 has an unknown interface (known: 1.5 to 1.7 and later"),
+        ("rtx", 20000, "TensorRT-RTX 2.0.0 has an unknown interface"),
+        ("11", 120000, "TensorRT 12.0.0 has an unknown interface (known: 11.0 to 11.4 and later"),
+        ("11", 101600, "TensorRT 10.16.0 has an unknown interface"),
+        ("10", 110100, "TensorRT 11.1.0 has an unknown interface (known: 10.0 to 10.16 and later"),
+    ],
+)
+def test_an_unknown_interface_is_refused_unless_it_is_asked_for(
+    programs, tmp_path, which, number, reason
+):
+    library = library_of(tmp_path, number)
+    done = run(programs[which], library)
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert "TRT_ET_ANY_TENSORRT=1" in done.stderr
+    assert run(programs[which], library, TRT_ET_ANY_TENSORRT="1").returncode == STARTED
+
+
+@pytest.mark.parametrize(
+    ("which", "number"), [("rtx", 10500), ("rtx", 11200), ("11", 110900), ("10", 100000)]
+)
+def test_newer_minors_of_a_known_major_are_started(programs, tmp_path, which, number):
+    assert run(programs[which], library_of(tmp_path, number)).returncode == STARTED
+
+
+@pytest.mark.parametrize("version", ["10.0.1", "10.9.0", "10.14.1", "10.16.1"])
+def test_nothing_beyond_an_older_librarys_tables_is_called(programs, fakes, version):
+    """The fake ends the process at a slot that its version does not have."""
+    library = fakes / "libfake_nvinfer_10.so"
+    flags = [] if version == "10.0.1" else ["--shared_scratch=1", "--weight_streaming_budget=auto"]
+    done = run(programs["10"], library, *flags, TRT_ET_FAKE_VERSION=version)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("flag", ["--shared_scratch=1", "--weight_streaming_budget=auto"])
+def test_what_an_older_library_lacks_is_refused(programs, fakes, flag):
+    library = fakes / "libfake_nvinfer_10.so"
+    done = run(programs["10"], library, flag, TRT_ET_FAKE_VERSION="10.0.1")
+    assert done.returncode == 1, done.stderr
+    assert "needs TensorRT 10.1 or later" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["rtx", "rtx dynamic"])
+def test_graphs_are_of_engines_whose_kernels_stay(programs, fakes, tmp_path, name):
+    """TensorRT-RTX runs fallback kernels of a new dynamic shape until it has compiled others."""
+    trace = tmp_path / "trace.etdump"
+    flags = ["--num_executions", "6", "--etdump_path", str(trace)]
+    done = run(programs[name], fakes / "libfake_tensorrt_rtx.so", *flags)
+    assert done.returncode == 0, done.stderr
+    dynamic = name == "rtx dynamic"
+    refused = "it runs plainly: a graph would keep the first kernels of dynamic shapes"
+    assert (refused in done.stderr) == dynamic
+    assert (b"launch graph" in trace.read_bytes()) == (not dynamic)

@@ -1,0 +1,46 @@
+// The plain types of TensorRT's interface, from TensorRT 10 and TensorRT-RTX 1.5 on. Our own
+// description: names and values as far as we use them.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace trt_et::nvinfer {
+
+struct Dims {
+  int32_t nbDims;
+  int64_t d[8];
+};
+
+enum class DataType : int32_t {
+  kFLOAT = 0,
+  kHALF = 1,
+  kINT8 = 2,
+  kINT32 = 3,
+  kBOOL = 4,
+  kUINT8 = 5,
+  kFP8 = 6,
+  kBF16 = 7,
+  kINT64 = 8
+};
+enum class TensorIOMode : int32_t { kNONE = 0, kINPUT = 1, kOUTPUT = 2 };
+enum class TensorLocation : int32_t { kDEVICE = 0, kHOST = 1 };
+enum class TensorFormat : int32_t { kLINEAR = 0 };
+enum class OptProfileSelector : int32_t { kMIN = 0, kOPT = 1, kMAX = 2 };
+enum class ExecutionContextAllocationStrategy : int32_t {
+  kSTATIC = 0,
+  kON_PROFILE_CHANGE = 1,
+  kUSER_MANAGED = 2
+};
+enum class APILanguage : int32_t { kCPP = 0 };
+enum class CudaGraphStrategy : int32_t { kDISABLED = 0, kWHOLE_GRAPH_CAPTURE = 1 };  // RTX only
+
+struct InterfaceInfo {
+  const char* kind;
+  int32_t major;
+  int32_t minor;
+};
+
+}  // namespace trt_et::nvinfer
