@@ -11,7 +11,8 @@
     │   └── PartitionError        one partition failed; names it and its operators
     ├── BackendConflictError      another ``TensorRTBackend`` class is registered
     ├── OptionError               an option's value is wrong (also a ``ValueError``)
-    └── PluginError               the native runtime plugin cannot be loaded or used
+    ├── PluginError               the native runtime plugin cannot be loaded or used
+    └── RunError                  a program could not be loaded or run
 
 Every message says what failed, on what, what was expected and found, and what to do next.
 """
@@ -28,6 +29,7 @@ __all__ = [
     "OptionError",
     "PartitionError",
     "PluginError",
+    "RunError",
     "TrtEtError",
 ]
 
@@ -70,3 +72,7 @@ class OptionError(TrtEtError, ValueError):
 
 class PluginError(TrtEtError):
     """The native runtime plugin is missing, cannot be loaded, or is not usable."""
+
+
+class RunError(TrtEtError):
+    """A program could not be loaded or run; the message holds the backend's own reason."""

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 import trt_et
-from trt_et.cli import cache, inspect
+from trt_et.cli import bench, cache, compare, doctor, export, inspect, run
 
 __all__ = ["app", "main"]
 
@@ -37,7 +37,12 @@ def _options(
     """TensorRT as a normal ExecuTorch backend."""
 
 
+app.command("doctor")(doctor.doctor_command)
+app.command("export")(export.export_command)
 app.command("inspect")(inspect.inspect_command)
+app.command("run")(run.run_command)
+app.command("compare")(compare.compare_command)
+app.command("bench")(bench.bench_command)
 app.add_typer(cache.app, name="cache")
 
 

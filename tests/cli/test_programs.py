@@ -1,0 +1,176 @@
+"""``trt-et export``, ``run``, ``compare`` and ``bench``, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.cli.command_line import invoke, run
+from tests.support.cli.sample_programs import program
+from trt_et.inspection import inspect_file
+
+MODELS = """
+import os, signal, torch
+
+class Model(torch.nn.Module):
+    def __init__(self, extra=0):
+        super().__init__()
+        self.extra = extra
+    def forward(self, x):
+        return torch.relu(x) + 1 + self.extra
+
+def model():
+    size = torch.export.Dim("size", min=1, max=8)
+    return Model(), (torch.ones(2, 4),), ({0: size},)
+def other():
+    return Model(0.5), (torch.ones(2, 4),)
+def wrong():
+    return 1
+def failing():
+    raise KeyError("x")
+def crashing():
+    os.kill(os.getpid(), signal.SIGSEGV)
+"""
+GPUS = ("--cuda", "simulated:2")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working folder: models, and a program of one of them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models_of_a_user.py").write_text(MODELS)
+    (tmp_path / "dynamic.pte").write_bytes(program("dynamic"))
+    yield tmp_path
+    sys.modules.pop("models_of_a_user", None)
+
+
+def test_a_model_is_exported_for_the_gpu_that_is_asked_for(folder):
+    arguments = ("export", "models_of_a_user:model", "--builder", "reference", "--device", "cuda:1")
+    assert "tensorrt_0: " in run(*arguments, "-o", "none.pte", "--explain")
+    assert not Path("none.pte").exists()
+    report = json.loads(run(*arguments, "-o", "out.pte", "--json"))
+    assert report["engines"] == 1
+    assert report["bytes"] == Path("out.pte").stat().st_size
+    (method,) = inspect_file("out.pte").methods
+    assert method.delegates[0].engine.device_id == 1
+    assert not list(folder.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["models_of_a_user:failing"], 1, "models_of_a_user:failing fails: KeyError: 'x'"),
+        (["models_of_a_user:wrong"], 1, "does not return (module, example_inputs"),
+        (["models_of_a_user:none"], 2, "has no callable 'none'"),
+        (["no_such_module:f"], 2, "No module named 'no_such_module'"),
+        (["models_of_a_user"], 2, "is not MODULE:CALLABLE"),
+        (["models_of_a_user:model", "--builder", "best"], 2, "builder 'best' is unknown"),
+        (["models_of_a_user:model", "--device", "gpu"], 2, "device 'gpu' is not a GPU"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_line(folder, arguments, code, message):
+    result = invoke("export", "--builder", "reference", "-o", "out.pte", *arguments)
+    assert result.exit_code == code, result.output
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not Path("out.pte").exists()
+
+
+def test_a_program_runs_with_given_inputs_of_another_size(folder):
+    array = np.arange(-6, 6, dtype=np.float32).reshape(3, 4)
+    np.save("in.npy", array)
+    printed = run("run", "dynamic.pte", "--input", "in.npy", "-o", "out.npz", *GPUS)
+    assert "output 0: float32 [3, 4], from 1 to 6" in printed
+    np.testing.assert_array_equal(np.load("out.npz")["output0"], array.clip(0) + 1)
+
+
+def test_comparison_with_the_model_agrees_and_with_another_differs(folder):
+    found = json.loads(run("compare", "models_of_a_user:model", "dynamic.pte", "--json", *GPUS))
+    assert found["agree"]
+    assert found["outputs"][0]["largest_error"] == 0
+    printed = run("compare", "models_of_a_user:other", "dynamic.pte", *GPUS, code=1)
+    assert "output 0 DIFFERS: largest error 0.5 (20.00% of the largest value)" in printed
+
+
+def test_a_crash_of_the_runtime_is_one_line(folder):
+    printed = run("compare", "models_of_a_user:crashing", "dynamic.pte", *GPUS, code=1)
+    assert "the runtime crashed with SIGSEGV" in printed
+    assert printed.count("\n") == 1
+
+
+def test_times_and_copies_are_counted(folder):
+    found = json.loads(run("bench", "dynamic.pte", "--repeat", 5, "--json", *GPUS))["dynamic.pte"]
+    assert len(found["seconds"]) == 5
+    assert found["per_call"]["copies_h2d"] == 1
+    assert found["per_call"]["copies_d2h"] == 1
+    assert found["per_call"]["bytes_h2d"] == 8 * 4 * 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["none.pte"], 1, "none.pte cannot be read: No such file"),
+        (["models_of_a_user.py"], 1, "is no ExecuTorch program"),
+        (["dynamic.pte", "--method", "backward"], 2, "has no method 'backward'; it has forward"),
+        (["dynamic.pte", "--shape", "0=axb"], 2, "is not INDEX=SIZExSIZE"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is_loaded(
+    folder, monkeypatch, arguments, code, message
+):
+    monkeypatch.setattr(subprocess, "run", None)
+    assert message in run("run", *arguments, code=code)
+
+
+MUTANTS = """
+import os, random, signal, sys
+import trt_et.runtime
+from trt_et.errors import TrtEtError
+from trt_et.tools import inputs, worker
+from trt_et.tools.requests import Request
+trt_et.runtime.load("simulated:2")
+from executorch.runtime import Runtime
+Runtime.get()
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        try:
+            worker.perform(Request("run", line.strip()))
+            os._exit(0)
+        except TrtEtError:
+            os._exit(1)
+        except BaseException:
+            os._exit(2)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_damaged_program_runs_or_is_refused(folder):
+    """400 mutants: none ends in an error that the worker does not report, none hangs."""
+    pte = program("split")
+    chosen = random.Random(7)
+    names = []
+    for number in range(400):
+        mutant = bytearray(pte)
+        for _ in range(chosen.randint(1, 3)):
+            mutant[chosen.randrange(len(mutant))] ^= chosen.randint(1, 255)
+        path = folder / f"{number}.pte"
+        path.write_bytes(mutant)
+        names.append(str(path))
+    done = subprocess.run(
+        [sys.executable, "-c", MUTANTS], input="\n".join(names), capture_output=True, text=True
+    )
+    codes = [int(line) for line in done.stdout.split()]
+    assert len(codes) == 400, done.stderr
+    # A crash of ExecuTorch itself on a damaged file ends the worker; the command reports it.
+    assert {code for code in codes if code >= 0} <= {0, 1}
+    assert -14 not in codes  # SIGALRM: it hung.
+    assert codes.count(1) > 200

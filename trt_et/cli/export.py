@@ -1,0 +1,80 @@
+"""``trt-et export``: a model in Python code becomes a ``.pte``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trt_et.cli.output import Json, errors_on_one_line, make_console, print_json
+
+__all__ = ["export_command"]
+
+
+def export_command(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A function that returns (module, example_inputs[, dynamic_shapes]).",
+            metavar="MODULE:CALLABLE",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The .pte to write.")],
+    builder: Annotated[
+        str, typer.Option(help="auto, tensorrt, tensorrt_rtx or reference.")
+    ] = "auto",
+    device: Annotated[str, typer.Option(help="The GPU of the engines, such as cuda:1.")] = "cuda:0",
+    capabilities: Annotated[
+        list[str] | None,
+        typer.Option("--compute-capability", help="A target such as 8.6; several are possible."),
+    ] = None,
+    min_block_size: Annotated[
+        int, typer.Option(min=1, help="Smallest number of operators worth an engine.")
+    ] = 1,
+    excluded_ops: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", help="An operator to leave to the CPU, such as aten.mul."),
+    ] = None,
+    full_graph: Annotated[
+        bool, typer.Option("--full-graph", help="Fail if an operator stays on the CPU.")
+    ] = False,
+    optimization_level: Annotated[
+        int | None, typer.Option(min=0, max=5, help="TensorRT's builder optimization level.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder of the engine cache. [default: TRT_ET_CACHE]")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print what would be done; build and write nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Export a model: torch.export, partitions, engines, one .pte."""
+    with errors_on_one_line():
+        from trt_et import TensorRTPartitioner
+        from trt_et.tools.exporting import explain_model, export_model
+
+        partitioner = TensorRTPartitioner(
+            builder=builder,
+            device=device,
+            compute_capabilities=capabilities,
+            min_block_size=min_block_size,
+            excluded_ops=excluded_ops or (),
+            full_graph=full_graph,
+            optimization_level=optimization_level,
+            cache=cache,
+            progress=not as_json,
+        )
+        if explain:
+            report = explain_model(model, partitioner)
+        else:
+            report = export_model(model, partitioner, output)
+    if as_json:
+        print_json(report)
+        return
+    console = make_console()
+    for line in report["lines"]:
+        console.print(line)
+    if not explain:
+        console.print(f"wrote {output}: {report['engines']} engines, {report['bytes']:,} bytes")

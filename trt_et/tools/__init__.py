@@ -1,0 +1,1 @@
+"""What the command line does, as functions: diagnosis, running, comparing and timing programs."""

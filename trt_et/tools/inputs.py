@@ -1,0 +1,144 @@
+"""The inputs of a program: from files, from numbers, or random."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from trt_et.errors import OptionError, RunError
+from trt_et.inspection import MethodInfo
+from trt_et.inspection.pte import TensorValue
+
+__all__ = ["make_inputs", "to_numpy"]
+
+_AT_MOST = 1 << 34  # Bytes of one input: a damaged file can ask for any size.
+
+
+def make_inputs(
+    method: MethodInfo,
+    sources: Sequence[str],
+    shapes: Mapping[int, Sequence[int]],
+    seed: int,
+) -> list[Any]:
+    """One value for each input of a method.
+
+    Args:
+        method: What the program says about its inputs.
+        sources: Files (``.npy``, ``.npz``, raw bytes) or numbers in the order of the inputs; empty:
+            random floats, and integers that are 0 or 1.
+        shapes: Sizes of inputs by index, for random and raw ones of dynamic sizes.
+        seed: Of what is random.
+
+    Raises:
+        OptionError: There are too many or too few, or one has another type or shape.
+        RunError: A file cannot be read.
+    """
+    expected = method.inputs
+    if unknown := sorted(set(shapes) - set(range(len(expected)))):
+        raise OptionError(f"there is no input {unknown[0]}; there are {len(expected)}")
+    if not sources:
+        generator = torch.Generator().manual_seed(seed)
+        return [
+            _random(index, value, shapes.get(index), generator)
+            for index, value in enumerate(expected)
+        ]
+    given = [value for source in sources for value in _read(source)]
+    if len(given) != len(expected):
+        raise OptionError(f"{len(given)} inputs are given; the method has {len(expected)}")
+    return [
+        _checked(index, value, found, shapes.get(index))
+        for index, (value, found) in enumerate(zip(expected, given, strict=True))
+    ]
+
+
+def to_numpy(value: Any) -> np.ndarray[Any, Any]:  # noqa: ANN401
+    """A tensor or number as an array; types that NumPy lacks become float32."""
+    tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value)
+    tensor = tensor.detach().cpu()
+    try:
+        return tensor.numpy()
+    except TypeError:
+        return tensor.float().numpy()
+
+
+def _random(
+    index: int,
+    value: TensorValue | None,
+    shape: Sequence[int] | None,
+    generator: torch.Generator,
+) -> Any:  # noqa: ANN401
+    if value is None:
+        raise OptionError(f"input {index} is no tensor: give every input with --input")
+    sizes = _sizes(index, value, shape)
+    dtype = getattr(torch, value.dtype, None)
+    if dtype is None:
+        raise OptionError(f"input {index} has the type {value.dtype}, which is not supported here")
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.randn(sizes, generator=generator).to(dtype)
+    return torch.randint(0, 2, sizes, generator=generator).to(dtype)
+
+
+def _sizes(index: int, value: TensorValue, shape: Sequence[int] | None) -> tuple[int, ...]:
+    sizes = value.sizes if shape is None else tuple(shape)
+    fits = len(sizes) == len(value.sizes) and all(
+        size == most or (value.is_dynamic and 0 <= size <= most)
+        for size, most in zip(sizes, value.sizes, strict=True)
+    )
+    if not fits:
+        most = "at most " if value.is_dynamic else ""
+        raise OptionError(
+            f"input {index} has the sizes {list(sizes)}; expected {most}{list(value.sizes)}"
+        )
+    if math.prod(sizes) * max(1, value.nbytes // max(1, math.prod(value.sizes))) > _AT_MOST:
+        raise RunError(f"input {index} of the sizes {list(sizes)} is larger than 16 GiB")
+    return sizes
+
+
+def _read(source: str) -> list[Any]:
+    try:
+        return [int(source)]
+    except ValueError:
+        pass
+    path = Path(source)
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as arrays:
+                return [arrays[name] for name in arrays.files]
+        if path.suffix == ".npy":
+            return [np.load(path, allow_pickle=False)]
+        return [path.read_bytes()]
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise RunError(f"the input {source} cannot be read: {reason}") from error
+
+
+def _checked(
+    index: int,
+    value: TensorValue | None,
+    found: Any,  # noqa: ANN401
+    shape: Sequence[int] | None,
+) -> Any:  # noqa: ANN401
+    if value is None:
+        return found.item() if isinstance(found, np.ndarray) and found.ndim == 0 else found
+    dtype = getattr(torch, value.dtype)
+    if isinstance(found, bytes):
+        sizes = _sizes(index, value, shape)
+        needed = math.prod(sizes) * dtype.itemsize
+        if len(found) != needed:
+            raise OptionError(f"input {index} has {len(found)} bytes; expected {needed}")
+        if not found:
+            return torch.empty(sizes, dtype=dtype)
+        return torch.frombuffer(bytearray(found), dtype=dtype).reshape(sizes)
+    tensor = torch.as_tensor(np.ascontiguousarray(found) if np.ndim(found) else found)
+    if tensor.dtype != dtype:
+        # NumPy lacks some types, and a number on the command line has none.
+        if isinstance(found, np.ndarray) and hasattr(np, value.dtype):
+            raise OptionError(f"input {index} is {tensor.dtype}; expected {dtype}")
+        tensor = tensor.to(dtype)
+    _sizes(index, value, tensor.shape)
+    return tensor
