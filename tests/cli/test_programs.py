@@ -133,17 +133,24 @@ import os, random, signal, sys
 import trt_et.runtime
 from trt_et.errors import TrtEtError
 from trt_et.tools import inputs, worker
-from trt_et.tools.requests import Request
+from trt_et.tools.requests import Request, choose_method
 trt_et.runtime.load("simulated:2")
 from executorch.runtime import Runtime
 Runtime.get()
 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 for line in sys.stdin:
+    request = Request("run", line.strip())
+    try:
+        choose_method(request, verify=True)
+    except TrtEtError:
+        print(1)
+        continue
+    sys.stdout.flush()
     child = os.fork()
     if child == 0:
         signal.alarm(30)
         try:
-            worker.perform(Request("run", line.strip()))
+            worker.perform(request)
             os._exit(0)
         except TrtEtError:
             os._exit(1)
