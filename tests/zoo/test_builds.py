@@ -1,4 +1,4 @@
-"""Whole models, as people bring them, built by TensorRT-RTX (see ``test_zoo_runs.py``)."""
+"""Whole models, as people bring them, built by TensorRT-RTX (see ``test_runs.py``)."""
 
 from __future__ import annotations
 
