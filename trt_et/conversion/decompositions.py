@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["diagonal", "log1p", "max_with_indices", "min_with_indices"]
+__all__ = ["diagonal", "log1p", "max_with_indices", "min_with_indices", "slice_scatter"]
 
 aten = torch.ops.aten
 
@@ -61,3 +62,60 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:  
     step = columns + 1
     flat = matrices.reshape(*others, rows * columns)
     return flat[..., first : first + (length - 1) * step + 1 : step]
+
+
+def slice_scatter(
+    x: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: Any = None,  # noqa: ANN401
+    end: Any = None,  # noqa: ANN401
+    step: int = 1,
+) -> Any:  # noqa: ANN401
+    """``aten.slice_scatter``, as what is in front, what is written, and what is behind.
+
+    Torch-TensorRT 2.13 scatters element by element, along static dimensions only.
+
+    Args:
+        x: What is written into; it has a dimension at least.
+        src: What is written.
+        dim: The dimension of the slice.
+        start: Where it begins, a number or a symbolic one; counted as torch counts indices.
+        end: Where it ends, likewise.
+        step: From one written index to the next.
+
+    Returns:
+        A tensor like ``x``; ``NotImplemented`` for gaps along a dynamic dimension.
+    """
+    size = x.shape[dim]
+    start, end = 0 if start is None else start, sys.maxsize if end is None else end
+    static = all(isinstance(number, int) for number in (size, start, end))
+    if static:
+        first, last, _ = slice(start, end).indices(size)
+        if last <= first:
+            return x.clone()
+        start, end = first, last if last < size else sys.maxsize
+    if step != 1:
+        return _with_gaps(x, src, dim, start, step) if static else NotImplemented
+    parts = [src.to(x.dtype).expand(_written(x, src, dim))]
+    if not (isinstance(start, int) and start == 0):
+        parts.insert(0, aten.slice.Tensor(x, dim, 0, start))
+    if not (isinstance(end, int) and end == sys.maxsize):
+        parts.append(aten.slice.Tensor(x, dim, end, sys.maxsize))
+    return torch.cat(parts, dim) if len(parts) > 1 else parts[0].clone()
+
+
+def _written(x: Tensor, src: Tensor, dim: int) -> list[Any]:
+    shape: list[Any] = list(x.shape)
+    shape[dim] = src.shape[dim]
+    return shape
+
+
+def _with_gaps(x: Tensor, src: Tensor, dim: int, start: int, step: int) -> Tensor:
+    indices = torch.arange(x.shape[dim], device=x.device) - start
+    count = src.shape[dim]
+    written = (indices >= 0) & (indices % step == 0) & (indices < count * step)
+    source = src.to(x.dtype).index_select(dim, (indices // step).clamp(0, count - 1))
+    shape = [1] * x.dim()
+    shape[dim] = -1
+    return torch.where(written.reshape(shape), source, x)

@@ -15,6 +15,8 @@ from torch_tensorrt.dynamo.conversion._ConversionContext import ConversionContex
 from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter
 from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 
+from trt_et.conversion.converters.slice import bound_slice
+from trt_et.conversion.index_check import IndexCheck
 from trt_et.conversion.registry import converter_for
 
 __all__ = ["PartitionInterpreter"]
@@ -47,6 +49,7 @@ class PartitionInterpreter(TRTInterpreter):
         super().__init__(*args, **kwargs)
         plain: ConversionContext = self.__dict__["ctx"]
         self.ctx: Any = _KeepingContext(plain.net, self.compilation_settings)
+        self._indices = IndexCheck(plain.net)
 
     def validate_conversion(self) -> set[str]:
         """Return the operators without a converter; the base class warns of them."""
@@ -58,11 +61,14 @@ class PartitionInterpreter(TRTInterpreter):
         }
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
-        """Convert one operator, by a converter of ours where there is one."""
+        """Convert one operator, by a converter of ours where there is one; check its indices."""
         own = converter_for(target)
         if own is not None and own.converts(args):
-            return own.load()(self.ctx, self._node, args, kwargs)
-        return super().call_function(target, self._adapted(target, args), kwargs)
+            result = own.load()(self.ctx, self._node, args, kwargs)
+        else:
+            result = super().call_function(target, self._adapted(target, args), kwargs)
+        self._indices.check_new_layers()
+        return result
 
     @property
     def _node(self) -> Node:
@@ -82,6 +88,8 @@ class PartitionInterpreter(TRTInterpreter):
         if target is torch.ops.aten.embedding.default and isinstance(args[1], torch.Tensor):
             # Its converter refuses constant indices that are int64, as torch has them.
             return [args[0], args[1].int(), *args[2:]]
+        if target is torch.ops.aten.slice.Tensor:
+            return bound_slice(args)
         return args
 
     def output(self, target: str, args: Any, kwargs: Any) -> list[Any]:  # noqa: ANN401

@@ -31,6 +31,7 @@ from trt_et.conversion.decompositions import (
     log1p,
     max_with_indices,
     min_with_indices,
+    slice_scatter,
 )
 from trt_et.conversion.rewrites.adaptive_pool_and_resize import (
     ADAPTIVE_AVERAGES,
@@ -244,6 +245,7 @@ DECOMPOSITIONS: Final[dict[Any, Callable[..., Any]]] = {
     aten.log1p.default: log1p,
     aten.max.dim: max_with_indices,
     aten.min.dim: min_with_indices,
+    aten.slice_scatter.default: slice_scatter,
 }
 """Replaces converters of Torch-TensorRT; each function says why."""
 
@@ -296,6 +298,8 @@ CONVERTERS: Final[dict[Any, Converter]] = {
     ),
     aten.gather.default: Converter("gather:add_gather", takes_every_call=True),
     aten.where.self: Converter("where:add_select"),
+    aten.slice.Tensor: Converter("slice:add_slice", applies="slice:is_computed_slice"),
+    aten.select.int: Converter("slice:add_select_index", applies="slice:is_computed_index"),
     **dict.fromkeys(
         (
             *refusals.NEAREST_RESIZES,

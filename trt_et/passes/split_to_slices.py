@@ -8,6 +8,7 @@ size: a program for any batch becomes, without a word, one for the batch of the 
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram, default_decompositions
 from torch.fx import GraphModule, Node
 
+from trt_et.graph.insertion import insert_number
 from trt_et.graph.subgraphs import copied_module, places
 
 __all__ = ["slice_what_is_split", "warn_of_lost_sizes"]
@@ -32,6 +34,10 @@ _SPLITS: Final[tuple[OpOverload, ...]] = (
     aten.tensor_split.indices,
     aten.unsafe_chunk.default,
     aten.unsafe_split.Tensor,
+    aten.unsafe_split_with_sizes.default,
+)
+_OF_SIZES: Final = (
+    aten.split_with_sizes.default,
     aten.unsafe_split_with_sizes.default,
 )
 # Their decompositions split.
@@ -106,10 +112,14 @@ def _is_dynamic_list(node: Node) -> bool:
     if node.target not in _SPLITS and node.target is not aten.unbind.int:
         return False
     parts = node.meta["val"]
-    if not parts or parts[0].dim() == 0 or not isinstance(parts[0].shape[0], torch.SymInt):
+    if not parts or parts[0].dim() == 0:
         return False
     dim = _dim(node)
-    return node.target is aten.unbind.int or all(isinstance(p.shape[dim], int) for p in parts)
+    if node.target in _OF_SIZES and any(isinstance(p.shape[dim], torch.SymInt) for p in parts):
+        return True  # Torch-TensorRT does not take computed sizes either.
+    return isinstance(parts[0].shape[0], torch.SymInt) and (
+        node.target is aten.unbind.int or all(isinstance(p.shape[dim], int) for p in parts)
+    )
 
 
 def _dim(node: Node) -> int:
@@ -122,12 +132,23 @@ def _dim(node: Node) -> int:
 def _slice(node: Node) -> None:
     """Make each pick from a list a slice of what was split, by the same name."""
     dim, source, parts = _dim(node), node.args[0], node.meta["val"]
+    sizes: Any = node.args[1] if node.target in _OF_SIZES else None
     for pick in list(node.users):
         index: Any = pick.args[1]
         index %= len(parts)
         if node.target is aten.unbind.int:
             pick.target, pick.args = aten.select.int, (source, dim, index)
         else:
-            start = sum(int(part.shape[dim]) for part in parts[:index])
-            end = start + int(parts[index].shape[dim])
+            given = sizes or [int(part.shape[dim]) for part in parts]
+            start = _sum(pick, given[:index])
+            end = _sum(pick, [start, given[index]])
             pick.target, pick.args = aten.slice.Tensor, (source, dim, start, end)
+
+
+def _sum(before: Node, sizes: Sequence[Any]) -> Any:  # noqa: ANN401
+    """The sum of numbers and of nodes that compute some."""
+    total: Any = sum(size for size in sizes if isinstance(size, int))
+    for size in sizes:
+        if isinstance(size, Node):
+            total = insert_number(before, operator.add, total, size) if total != 0 else size
+    return total

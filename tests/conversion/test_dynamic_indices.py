@@ -1,0 +1,166 @@
+"""Indices, starts and ends along dynamic dimensions count as torch counts them.
+
+The networks are evaluated on the CPU at the smallest, the best and the largest size.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from tests.support.lowering import blobs, lower
+from tests.support.models import Function
+from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
+from trt_et import TensorRTPartitioner
+from trt_et.conversion import support
+from trt_et.errors import BuilderError
+
+aten = torch.ops.aten
+X = torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(0))
+LSTM = nn.LSTM(3, 4, batch_first=True).eval()
+
+
+def written(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[-1] = 1.0
+    y[1:-1] = 2.0
+    return y
+
+
+# With the smallest size that the program takes.
+CASES = {
+    "the last": (1, lambda x: x[-1]),
+    "the one before it": (3, lambda x: x.select(0, -2)),
+    "the last of a middle dimension": (1, lambda x: x.transpose(0, 1)[:, -1]),
+    "the last by its number": (1, lambda x: x[x.shape[0] - 1]),
+    "the first": (1, lambda x: x[0]),
+    "the last of rows in one line": (1, lambda x: x.flatten(0, 1)[-1]),
+    "the last sum": (1, lambda x: x.cumsum(0)[-1]),
+    "the last states": (1, lambda x: LSTM(x)[0][-1]),
+    "the last two": (3, lambda x: x[-2:]),
+    "all but the last": (3, lambda x: x[:-1]),
+    "between the ends": (4, lambda x: x[1:-1]),
+    "from beyond the start": (3, lambda x: x[-9:-1]),
+    "to beyond the end": (1, lambda x: x[:100]),
+    "to a computed number": (4, lambda x: x[1 : x.shape[0] - 1]),
+    "every other of the last three": (3, lambda x: x[-3::2]),
+    "narrowed at the end": (3, lambda x: x.narrow(0, -2, 2)),
+    "split at a computed size": (3, lambda x: x.split([1, x.shape[0] - 1])),
+    "split before the last": (3, lambda x: x.split([x.shape[0] - 1, 1])[1]),
+    "split at both ends": (4, lambda x: x.tensor_split([1, -1])),
+    "rolled back": (1, lambda x: x.roll(-1, 0)),
+    "rolled twice around": (3, lambda x: x.roll((1, -7), (0, 1))),
+    "flipped": (1, lambda x: x.flip(0, 1)),
+    "by a list": (1, lambda x: x[[0, -1]]),
+    "by rows": (3, lambda x: x.index_select(0, torch.tensor([1, 0]))),
+    "gathered": (3, lambda x: x.gather(0, torch.tensor([[[0, 1, 0], [1, 0, 1]]]))),
+    "gathered by computed indices": (1, lambda x: x.gather(0, x.argmax(0, keepdim=True))),
+    "differences": (3, lambda x: x.diff(dim=0)),
+    "the last one written": (1, lambda x: aten.select_scatter(x, x[0], 0, -1)),
+    "the last two written": (3, lambda x: x.slice_scatter(torch.ones(2, 4, 3), 0, -2)),
+    "written in place": (4, written),
+    "reflected": (
+        3,
+        lambda x: nn.functional.pad(x.permute(1, 2, 0), (1, 2), mode="reflect"),
+    ),
+}
+
+
+def dynamic(smallest: int, function) -> torch.export.ExportedProgram:
+    # The product in front and behind keeps moves alone from being left to the CPU.
+    def model(x):
+        return torch.utils._pytree.tree_map(lambda y: y * 3, function(x * 2))
+
+    sizes = (({0: Dim("n", min=smallest, max=7)},),)
+    return torch.export.export(Function(model), (X,), dynamic_shapes=sizes)
+
+
+def equals_eager(program: torch.export.ExportedProgram) -> None:
+    verdicts: list[Verdict] = []
+    lower(program, partitioner=TensorRTPartitioner(builder=ComparingBuilder(verdicts)))
+    assert verdicts
+    assert {verdict.outcome for verdict in verdicts} == {"equal"}, verdicts
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_network_equals_eager_at_every_size(case):
+    equals_eager(dynamic(*CASES[case]))
+
+
+@pytest.mark.parametrize(
+    "case", ["the last", "the last by its number", "the last two", "written in place"]
+)
+def test_an_engine_is_built(case):
+    assert blobs(lower(dynamic(*CASES[case]), builder="tensorrt_rtx"))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[-9:],
+        lambda x: x[-9:3],
+        lambda x: x[:, -9:],
+        lambda x: x[3:100],
+        lambda x: torch.cat([x, x[4:2]]),
+    ],
+)
+@pytest.mark.parametrize("sizes", [None, (({2: Dim("n", min=2, max=7)},),)])
+def test_bounds_beyond_a_known_size_are_the_size(function, sizes):
+    equals_eager(
+        torch.export.export(Function(lambda x: function(x * 2) * 3), (X,), dynamic_shapes=sizes)
+    )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.slice_scatter(x[:2], 0, 1, None, 2),
+        lambda x: x.slice_scatter(x[:3], 0, -9, 3),
+        lambda x: x.slice_scatter(x[:, :2], 1, 1, 3),
+        lambda x: x.slice_scatter(x + 1, 1),
+        lambda x: x.select_scatter(x[:, 0], 1, -1),
+    ],
+)
+def test_what_is_written_to_a_slice_is_between_what_was_there(function):
+    equals_eager(torch.export.export(Function(lambda x: function(x * 2) * 3), (X,)))
+
+
+def test_a_network_that_gathers_by_a_negative_index_is_not_built(monkeypatch):
+    """What the converters of Torch-TensorRT alone make of it."""
+    support.convertible_operators()  # Makes the module below importable.
+    monkeypatch.setattr("trt_et.conversion.converters.slice.is_computed_index", lambda args: False)
+    with pytest.raises(BuilderError, match=r"partition .* at node .*select.*negative index"):
+        lower(dynamic(*CASES["the last"]), builder="tensorrt_rtx")
+
+
+@pytest.mark.parametrize(
+    ("indices", "refused"), [((0, 1), False), ((0, -1), True), ((-1, 0), True)]
+)
+@pytest.mark.parametrize("layer", ["gather", "gather ND", "scatter"])
+def test_a_negative_index_among_several_is_found(indices, refused, layer):
+    support.convertible_operators()
+    import tensorrt as trt
+
+    from trt_et.conversion.index_check import IndexCheck
+
+    logger = trt.Logger(trt.Logger.ERROR)
+    builder = trt.Builder(logger)
+    net = builder.create_network(0)
+    x = net.add_input("x", trt.float32, (-1, -1))
+    kept = np.array([indices], np.int32)
+    index = net.add_constant(kept.shape, kept).get_output(0)
+    check = IndexCheck(net)
+    check.check_new_layers()
+    if layer == "scatter":
+        value = np.ones(1, np.float32)
+        net.add_scatter(x, index, net.add_constant((1,), value).get_output(0), trt.ScatterMode.ND)
+    else:
+        mode = trt.GatherMode.ND if "ND" in layer else trt.GatherMode.DEFAULT
+        net.add_gather_v2(x, index, mode)
+    with pytest.raises(ValueError, match="negative index") if refused else nullcontext():
+        check.check_new_layers()
