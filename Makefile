@@ -80,7 +80,7 @@ $(NATIVE_BLOB): $(INSTALLED) tests/runtime/native/make_blob.py tests/support/nat
 
 # $(call build-native,FOLDER,TARGET,OPTIONS)
 define build-native
-	$(BIN)/cmake -S . -B build/$(1) -G Ninja --log-level=WARNING $(3) \
+	$(BIN)/cmake -S . -B build/$(1) -G Ninja --log-level=WARNING -DTRT_ET_WARNINGS_AS_ERRORS=ON $(3) \
 	  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python
 	$(BIN)/cmake --build build/$(1) --parallel $(JOBS) --target $(2)
 endef

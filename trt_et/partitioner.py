@@ -77,7 +77,7 @@ class TensorRTPartitioner(Partitioner):
             is used. None: one profile, of the exported ranges, best at the exported sizes.
         workspace_size: Bytes of scratch memory that TensorRT may use; None: all.
         hardware_compatible: Engines for all GPUs from Ampere on (TensorRT-RTX's always are).
-        version_compatible: Engines that later TensorRT versions run too, also its lean runtime.
+        version_compatible: Refused, with the reason: no other TensorRT version would run them.
         refittable: Engines whose weights TensorRT's refitter can replace.
         weight_streaming: Engines that may keep weights in host memory (the compile spec and load
             option ``weight_streaming_budget`` says how much).

@@ -38,13 +38,10 @@ def test_options_reach_the_builder():
         builder=spy,
         workspace_size=1 << 20,
         optimization_level=2,
-        version_compatible=True,
         refittable=True,
         weight_streaming=True,
     )
     assert spy.flags - plain.flags == {
-        "VERSION_COMPATIBLE",
-        "EXCLUDE_LEAN_RUNTIME",
         "REFIT",
         "WEIGHT_STREAMING",
     }
@@ -66,7 +63,7 @@ def test_hardware_compatibility_is_a_setting_of_the_engine():
         ({"workspace_size": 0}, "workspace_size is 0"),
         ({"workspace_size": "1G"}, "workspace_size"),
         ({"refittable": 1}, "refittable is 1"),
-        ({"version_compatible": "yes"}, "version_compatible"),
+        ({"version_compatible": True}, "version_compatible=True is not supported: .* lean runtime"),
         ({"settings": {"immutable_weights": False}}, "option of the partitioner itself: refit"),
         ({"settings": {"strip_engine_weights": True}}, "nothing here puts them back"),
     ],

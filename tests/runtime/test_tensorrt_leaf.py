@@ -28,6 +28,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     upstream = FakeBuilder(upstream=True)
     aliased = FakeBuilder(upstream=True, alias=True)
     cases: dict[str, dict[str, Any]] = {
+        "streaming": {"builder": FakeBuilder(streamable=512)},
         "planned": {},
         "on_2": {"device": "cuda:2"},
         "host": {"host": True},
@@ -154,7 +155,9 @@ def test_options_come_from_the_environment(
     assert "on cuda:3" in moved.stderr
     refused = run(lines["planned"], tmp_path, TRT_ET_DEVICE="gpu", **fake_tensorrt)
     assert "option device (TRT_ET_DEVICE) is 'gpu'" in refused.stderr
-    budget = run(lines["planned"], tmp_path, TRT_ET_WEIGHT_STREAMING_BUDGET="9999", **fake_tensorrt)
+    budget = run(
+        lines["streaming"], tmp_path, TRT_ET_WEIGHT_STREAMING_BUDGET="9999", **fake_tensorrt
+    )
     assert "refuses weight_streaming_budget 9999" in budget.stderr
 
 
@@ -177,13 +180,39 @@ def test_options_come_from_flags(
         "--device=gpu": "option device (TRT_ET_DEVICE) is 'gpu'",
         "--cuda_graphs=yes": "option cuda_graphs (TRT_ET_CUDA_GRAPHS) is 'yes'",
         "--shared_scratch=2": "option shared_scratch (TRT_ET_SHARED_SCRATCH) is '2'",
-        "--weight_streaming_budget=9999": "refuses weight_streaming_budget 9999",
         f"--device={'1' * 256}": "--device has 256 characters, at most 255 are taken",
         "--time_layers": "--time_layers needs --etdump_path",
     }
     for flag, text in refused.items():
         done = run(lines["planned"], tmp_path, flag, **fake_tensorrt)
         assert (done.returncode, text in done.stderr) == (1, True), (flag, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "captured"),
+    [
+        ("planned", None, True),
+        ("planned", "auto", True),  # It was not built for streaming: nothing to stream.
+        ("streaming", None, False),  # TensorRT's automatic budget.
+        ("streaming", "0", False),
+        ("streaming", "512", True),  # All of the weights.
+    ],
+)
+def test_only_engines_that_stream_their_weights_do_without_graphs(
+    lines: dict[str, Any],
+    fake_tensorrt: dict[str, str],
+    tmp_path: Path,
+    name: str,
+    budget: str | None,
+    captured: bool,
+) -> None:
+    trace = tmp_path / "trace.etdump"
+    flags = ["--etdump_path", trace]
+    flags += [] if budget is None else [f"--weight_streaming_budget={budget}"]
+    done = run(lines[name], tmp_path, *flags, **fake_tensorrt)
+    assert done.returncode == 0, done.stderr
+    assert (b"launch graph" in trace.read_bytes()) == captured
+    assert ("its weights are streamed, which no graph can hold" in done.stderr) == (not captured)
 
 
 @pytest.mark.parametrize("by", ["flag", "environment"])

@@ -19,10 +19,17 @@ class FakeBuilder:
     name = "tensorrt"
 
     def __init__(
-        self, *, upstream: bool = False, alias: bool = False, version: str = "11.7.3", **info: Any
+        self,
+        *,
+        upstream: bool = False,
+        alias: bool = False,
+        streamable: int = 0,
+        version: str = "11.7.3",
+        **info: Any,
     ) -> None:
         self.upstream = upstream
         self.alias = alias
+        self.streamable = streamable
         self.version = version
         self.info = info
 
@@ -30,7 +37,7 @@ class FakeBuilder:
         def shape(dims: Any) -> str:
             return ",".join(map(str, dims)) or "-"
 
-        lines = "fake\nweights 1024\nscratch 256\n"
+        lines = f"fake\nweights 1024\nstreamable {self.streamable}\nscratch 256\n"
         lines += f"input {x.name} float32 {shape(x.shape)}\n"
         lines += f"output {y.name} float32 {shape(y.shape)}\n"
         if self.alias:

@@ -84,10 +84,15 @@ class BuildOptions:
             raise OptionError(f"optimization_level is {optimization_level!r}; expected 0..5")
         if workspace_size is not None and (type(workspace_size) is not int or workspace_size < 1):
             raise OptionError(f"workspace_size is {workspace_size!r}; expected bytes, 1 or more")
+        if version_compatible:
+            raise OptionError(
+                "version_compatible=True is not supported: Torch-TensorRT leaves the lean runtime "
+                "out of such engines, and no other TensorRT version runs them without it; export "
+                "once with each TensorRT version that is to run the program"
+            )
         fields = {} if workspace_size is None else {"workspace_size": workspace_size}
         for option, asked, name, value in (
             ("hardware_compatible", hardware_compatible, "hardware_compatible", True),
-            ("version_compatible", version_compatible, "version_compatible", True),
             ("refittable", refittable, "immutable_weights", False),
             ("weight_streaming", weight_streaming, "enable_weight_streaming", True),
         ):

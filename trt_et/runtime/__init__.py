@@ -27,6 +27,7 @@ from typing import Any, Final
 from trt_et.errors import OptionError, PluginError
 
 __all__ = [
+    "cmake_folder",
     "device_count",
     "is_available",
     "last_error",
@@ -36,6 +37,7 @@ __all__ = [
     "status",
 ]
 
+_CMAKE: Final = "cmake/trt_et-config.cmake"
 _PLUGIN: Final = "lib/libtrt_et_backend.so"
 _RUNNER: Final = "bin/executor_runner"
 # Only in executorch's wheels for CUDA. The second needs the first.
@@ -135,6 +137,15 @@ def runner_path() -> Path:
         PluginError: It is not there.
     """
     return _find(_RUNNER, "TRT_ET_RUNNER")
+
+
+def cmake_folder() -> Path:
+    """The folder for ``CMAKE_PREFIX_PATH`` that makes ``find_package(trt_et)`` work.
+
+    Raises:
+        PluginError: It is not there.
+    """
+    return _find(_CMAKE, "TRT_ET_CMAKE_CONFIG").parent
 
 
 def _find(name: str, variable: str) -> Path:

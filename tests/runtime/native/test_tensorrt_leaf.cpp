@@ -102,8 +102,11 @@ void test_graphs_off() {
 // An engine whose runs TensorRT-RTX does not let be captured is never asked to be.
 void test_uncapturable() {
   CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_RTX_LIBRARY, 1) == 0);
+  LoadOptions options;
+  options.runtime_cache = "off";
   const auto delegate = load(make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false),
-                                       kDouble + "plain\n", "", true, true));
+                                       kDouble + "plain\n", "", true, true),
+                             options);
   CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
   Device in(16, 0, 3.0F), out(16, 0, 0.0F);
   OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
@@ -284,7 +287,10 @@ void test_refusals() {
       "for compute capability 9.0 (NVIDIA H200), but cuda:0 is 0.0 (simulated GPU)");
   LoadOptions options;
   options.weight_streaming_budget = 5000;
-  CHECK_FAILS(try_load(double_blob(), &none, options), "refuses weight_streaming_budget 5000");
+  CHECK_FAILS(try_load(make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false),
+                                 kDouble + "streamable 4096\n"),
+                       &none, options),
+              "refuses weight_streaming_budget 5000");
   options.weight_streaming_budget = -1;
   CHECK_OK(try_load(double_blob(), &none, options));
 }

@@ -416,10 +416,10 @@ class CudaEngine : public Tabled<CudaEngine> {
     return tensor == nullptr || tensor->alias.empty() ? nullptr : tensor->alias.c_str();
   }
   int64_t getDeviceMemorySizeV2() noexcept { return plan_->scratch; }
-  int64_t getStreamableWeightsSize() noexcept { return plan_->weights; }
+  int64_t getStreamableWeightsSize() noexcept { return plan_->streamable; }
   bool setWeightStreamingBudgetV2(int64_t budget) noexcept {
     if (!call("setWeightStreamingBudgetV2", logger_)) return false;
-    if (budget <= plan_->weights) return true;
+    if (budget <= plan_->streamable) return true;
     complain(logger_, "setWeightStreamingBudgetV2: more than there is");
     return false;
   }

@@ -49,6 +49,7 @@ bool parse_line(const std::string& line, Plan* plan) {
   if (kind.empty() || kind == "fake") return true;
   if (kind == "plain") return plan->plain = true;
   if (kind == "weights") return plan->weights = std::stoll(a), true;
+  if (kind == "streamable") return plan->streamable = std::stoll(a), true;
   if (kind == "scratch") return plan->scratch = std::stoll(a), true;
   if (kind == "input" || kind == "output") {
     Tensor tensor;

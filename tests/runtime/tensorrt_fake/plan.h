@@ -2,6 +2,7 @@
 //
 //   fake                           the magic word
 //   weights 1024                   bytes on the GPU for the engine
+//   streamable 512                 bytes of weights that may stay on the host; none without it
 //   scratch 256                    bytes on the GPU for each context
 //   input x float32 -1,8           name, dtype, shape; "-" for none
 //   output y float32 -1,8          of the shape of the first input where it is dynamic
@@ -52,6 +53,7 @@ struct Layer {
 
 struct Plan {
   int64_t weights = 1;
+  int64_t streamable = 0;
   int64_t scratch = 1;
   bool plain = false;
   std::vector<Tensor> tensors;

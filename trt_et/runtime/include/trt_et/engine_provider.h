@@ -48,6 +48,9 @@ typedef struct trt_et_engine_request {
   size_t binding_count;
   // Bytes of GPU memory for weights; -1: as TensorRT sees fit; TRT_ET_NO_BUDGET: not asked for.
   int64_t weight_streaming_budget;
+  const char* sha256;         // of the engine; "" where the blob does not say
+  const char* gpu;            // name of the GPU that it goes to
+  const char* runtime_cache;  // folder for kernels that the library compiles; "": its own; "off"
 } trt_et_engine_request;
 
 // Flags of a provider.
@@ -55,6 +58,7 @@ typedef struct trt_et_engine_request {
 
 // Flags of create_context().
 #define TRT_ET_CONTEXT_USER_MEMORY 1u  // its scratch memory comes through set_memory()
+#define TRT_ET_CONTEXT_GRAPHS 2u       // the library may record CUDA graphs of its own
 
 typedef struct trt_et_engine_provider {
   uint32_t abi;        // TRT_ET_PROVIDER_ABI

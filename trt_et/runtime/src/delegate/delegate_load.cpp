@@ -34,7 +34,7 @@ Status Delegate::create(FreeableBuffer* processed, const LoadOptions& options,
   TRT_ET_TRY(parse_blob(processed->data(), processed->size(), &blob));
   TRT_ET_TRY(choose_device(blob, options, &device));
   std::vector<trt_et_binding> bindings;
-  const trt_et_engine_request request = make_request(blob, device, options, &bindings);
+  trt_et_engine_request request = make_request(blob, device, options, &bindings);
   const trt_et_engine_provider* provider = nullptr;
   TRT_ET_TRY(find_provider(blob, request, &provider));
   cuda::Api* api = nullptr;
@@ -43,6 +43,9 @@ Status Delegate::create(FreeableBuffer* processed, const LoadOptions& options,
   cuda::DeviceGuard guard(*api);
   TRT_ET_TRY(guard.enter(device));
   if (!blob.is_reference()) TRT_ET_TRY(check_compatibility(*api, blob, device));
+  cuda::DeviceInfo gpu;
+  TRT_ET_TRY(api->device_info(device, &gpu));
+  request.gpu = gpu.name.c_str();
   std::unique_ptr<Delegate> created(new Delegate(*api, device, options));
   TRT_ET_TRY(Engine::load(*provider, blob, request, &created->engine_));
   TRT_ET_TRY(created->load(blob, options));
@@ -63,7 +66,11 @@ Status Delegate::create_context(const LoadOptions& options) {
     scratch_ = Scratch::of(options.method, api_, device_);
     TRT_ET_TRY(scratch_->reserve(bytes));
   }
-  TRT_ET_TRY(Context::create(*engine_, scratch_ != nullptr, &context_));
+  const bool graphs = options.cuda_graphs && !options.time_layers;
+  TRT_ET_TRY(Context::create(
+      *engine_,
+      (scratch_ != nullptr ? TRT_ET_CONTEXT_USER_MEMORY : 0) | (graphs ? TRT_ET_CONTEXT_GRAPHS : 0),
+      &context_));
   return options.time_layers ? time_layers() : Status{};
 }
 
@@ -80,10 +87,7 @@ Status Delegate::time_layers() {
 Status Delegate::load(const Blob& blob, const LoadOptions& options) {
   const trt_et_engine_provider& provider = engine_->provider();
   alignment_ = provider.alignment == 0 ? 1 : provider.alignment;
-  // An engine that streams its weights waits in each run, which no graph can hold.
-  if ((provider.flags & TRT_ET_PROVIDER_GRAPHS) == 0 || options.weight_streaming_budget) {
-    replay_.disable();
-  }
+  if ((provider.flags & TRT_ET_PROVIDER_GRAPHS) == 0) replay_.disable();
   TRT_ET_TRY(create_context(options));
   TRT_ET_TRY(read_arguments(blob));
   TRT_ET_TRY(read_aliases(blob));

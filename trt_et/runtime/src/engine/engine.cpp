@@ -97,6 +97,9 @@ trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptio
   request.bindings = bindings->data();
   request.binding_count = bindings->size();
   request.weight_streaming_budget = options.weight_streaming_budget.value_or(TRT_ET_NO_BUDGET);
+  request.sha256 = metadata.sha256.c_str();
+  request.gpu = "";
+  request.runtime_cache = options.runtime_cache.c_str();
   return request;
 }
 
@@ -138,8 +141,7 @@ Status Engine::memory_size(size_t* bytes) const {
   return check(provider_, provider_.memory_size(engine_, bytes), "memory_size");
 }
 
-Status Context::create(const Engine& engine, bool user_memory, std::unique_ptr<Context>* context) {
-  const uint32_t flags = user_memory ? TRT_ET_CONTEXT_USER_MEMORY : 0;
+Status Context::create(const Engine& engine, uint32_t flags, std::unique_ptr<Context>* context) {
   void* created = nullptr;
   const trt_et_engine_provider& provider = engine.provider_;
   TRT_ET_TRY(

@@ -43,8 +43,6 @@ class Engine {
   // Whether the blob's bytes must stay as long as this object.
   bool keeps_bytes() const { return provider_.keeps_bytes(engine_) != 0; }
 
-  // Whether nobody may wait for a call of another thread.
-
   // Bytes of scratch memory of a context; only where the provider can tell.
   Status memory_size(size_t* bytes) const;
 
@@ -65,7 +63,7 @@ uint64_t engine_loads();
 // Used by one thread at a time; must not outlive its engine.
 class Context {
  public:
-  static Status create(const Engine& engine, bool user_memory, std::unique_ptr<Context>* context);
+  static Status create(const Engine& engine, uint32_t flags, std::unique_ptr<Context>* context);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   ~Context();

@@ -27,8 +27,9 @@ constexpr Name kScratch = {"shared_scratch", "TRT_ET_SHARED_SCRATCH"};
 constexpr Name kBudget = {"weight_streaming_budget", "TRT_ET_WEIGHT_STREAMING_BUDGET"};
 
 constexpr Name kLayers = {"time_layers", "TRT_ET_TIME_LAYERS"};
+constexpr Name kCache = {"runtime_cache", "TRT_ET_RUNTIME_CACHE"};
 
-constexpr const Name* kAll[] = {&kDevice, &kGraphs, &kScratch, &kBudget, &kLayers};
+constexpr const Name* kAll[] = {&kDevice, &kGraphs, &kScratch, &kBudget, &kLayers, &kCache};
 
 struct Settings {
   std::mutex mutex;
@@ -117,7 +118,12 @@ Status parse(const Name& name, const std::string& text, LoadOptions* options) {
   if (&name == &kGraphs) return read_switch(name, text, &options->cuda_graphs);
   if (&name == &kScratch) return read_switch(name, text, &options->shared_scratch);
   if (&name == &kLayers) return read_switch(name, text, &options->time_layers);
-  return read_budget(text, &options->weight_streaming_budget);
+  if (&name == &kBudget) return read_budget(text, &options->weight_streaming_budget);
+  if (!text.empty() && text != "off" && text.front() != '/') {
+    return bad(name, text, "an absolute path of a folder, or off");
+  }
+  options->runtime_cache = text;
+  return {};
 }
 
 }  // namespace
@@ -145,7 +151,7 @@ Status set_options(Span<const BackendOption> backend_options) {
     if (known == nullptr) {
       return fail(Error::NotFound,
                   "no option '%.40s'; there are device, cuda_graphs, shared_scratch, "
-                  "weight_streaming_budget and time_layers",
+                  "weight_streaming_budget, time_layers and runtime_cache",
                   option.key);
     }
     LoadOptions checked;

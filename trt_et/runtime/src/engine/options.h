@@ -24,6 +24,9 @@ struct LoadOptions {
   bool shared_scratch = false;
   // "time_layers": true to trace every layer's time. Each run then waits for itself, and is plain.
   bool time_layers = false;
+  // "runtime_cache": folder for what TensorRT-RTX compiles at run time, or "off". Empty: the user's
+  // cache folder.
+  std::string runtime_cache;
   // Not options. What the delegates of a method have in common.
   const void* method = nullptr;
   // The program's compile spec plans the delegate's tensors on the host.

@@ -48,10 +48,9 @@ Result LoadedEngine::load(const trt_et_engine_request& request,
   TRT_ET_PROVIDER_TRY(open_library(&loaded->library_));
   TRT_ET_PROVIDER_TRY(runtime_of(request.device, &loaded->runtime_));
   TRT_ET_PROVIDER_TRY(loaded->deserialize(request));
-  if (request.weight_streaming_budget != TRT_ET_NO_BUDGET) {
-    TRT_ET_PROVIDER_TRY(loaded->set_budget(request.weight_streaming_budget));
-  }
+  TRT_ET_PROVIDER_TRY(loaded->set_budget(request.weight_streaming_budget));
   TRT_ET_PROVIDER_TRY(loaded->read_tensors(request));
+  loaded->kernels_.open(*loaded->engine_, request, loaded->library_->version);
   *engine = std::move(loaded);
   return {};
 }
@@ -63,19 +62,30 @@ Result LoadedEngine::deserialize(const trt_et_engine_request& request) {
   return engine_ == nullptr ? refused(request, *library_) : Result{};
 }
 
+// An engine that was built for streaming has TensorRT's automatic budget where nothing is said.
 Result LoadedEngine::set_budget(int64_t budget) {
+  const bool asked = budget != TRT_ET_NO_BUDGET;
   if (!streams_weights(library_->version)) {
+    if (!asked) return {};
     return fail(Error::NotSupported, "weight_streaming_budget needs TensorRT 10.1 or later, not %s",
                 library_->version.text().c_str());
   }
-  if (streamable_weights(*engine_) <= 0) {
-    host().log(TRT_ET_LOG_INFO, "weight_streaming_budget: the engine was not built for streaming");
+  const int64_t streamable = streamable_weights(*engine_);
+  if (streamable <= 0) {
+    if (asked) {
+      host().log(TRT_ET_LOG_INFO,
+                 "weight_streaming_budget: the engine was not built for streaming");
+    }
     return {};
   }
+  if (!asked || budget < 0) budget = automatic_budget(*engine_);
   Logger::forget();
-  if (set_weight_budget(*engine_, budget)) return {};
-  return fail(Error::InvalidArgument, "TensorRT refuses weight_streaming_budget %lld: %.120s",
-              static_cast<long long>(budget), Logger::reason().c_str());
+  if (!set_weight_budget(*engine_, budget)) {
+    return fail(Error::InvalidArgument, "TensorRT refuses weight_streaming_budget %lld: %.120s",
+                static_cast<long long>(budget), Logger::reason().c_str());
+  }
+  streams_ = budget < streamable;
+  return {};
 }
 
 Result LoadedEngine::read_tensors(const trt_et_engine_request& request) {
@@ -162,19 +172,25 @@ Result LoadedEngine::describe(size_t index, trt_et_binding* out) const {
   return {};
 }
 
-Result LoadedEngine::create_context(bool user_memory,
+Result LoadedEngine::create_context(uint32_t flags,
                                     std::unique_ptr<nvinfer1::IExecutionContext>* context) {
+  const bool dynamic = std::any_of(tensors_.begin(), tensors_.end(),
+                                   [](const EngineTensor& tensor) { return tensor.dynamic; });
   const std::lock_guard<std::mutex> lock(mutex_);
   Logger::forget();
-  context->reset(tensorrt::create_context(*engine_, user_memory));
+  context->reset(kernels_.create_context(*engine_, (flags & TRT_ET_CONTEXT_USER_MEMORY) != 0,
+                                         dynamic && (flags & TRT_ET_CONTEXT_GRAPHS) != 0));
   if (*context != nullptr) return {};
   return fail(Error::MemoryAllocationFailed, "TensorRT gives no execution context: %.150s",
               Logger::reason().c_str());
 }
 
 void LoadedEngine::free_context(std::unique_ptr<nvinfer1::IExecutionContext> context) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  context.reset();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    context.reset();
+  }
+  kernels_.save();
 }
 
 }  // namespace trt_et::tensorrt

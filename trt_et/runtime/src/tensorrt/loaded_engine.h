@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "kernel_cache.h"
 #include "library.h"
 
 namespace trt_et::tensorrt {
@@ -27,11 +28,13 @@ class LoadedEngine {
   Result describe(size_t index, trt_et_binding* out) const;
   int profile_count() const { return engine_->getNbOptimizationProfiles(); }
   nvinfer1::Dims profile_shape(const EngineTensor& tensor, int profile, bool largest) const;
+  // Whether weights come from host memory in each run.
+  bool streams() const { return streams_; }
   // Bytes that a context of user memory needs; -1 where this TensorRT does not say.
   int64_t memory_bytes() const { return memory_size(*engine_, library_->version); }
 
   // Contexts come and go one at a time: TensorRT does not promise more.
-  Result create_context(bool user_memory, std::unique_ptr<nvinfer1::IExecutionContext>* context);
+  Result create_context(uint32_t flags, std::unique_ptr<nvinfer1::IExecutionContext>* context);
   void free_context(std::unique_ptr<nvinfer1::IExecutionContext> context);
 
  private:
@@ -44,7 +47,9 @@ class LoadedEngine {
   // In this order: an engine goes before its runtime.
   std::shared_ptr<Runtime> runtime_;
   std::unique_ptr<nvinfer1::ICudaEngine> engine_;
+  KernelCache kernels_;
   std::mutex mutex_;
+  bool streams_ = false;
   std::vector<EngineTensor> tensors_;
 };
 

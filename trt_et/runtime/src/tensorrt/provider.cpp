@@ -48,8 +48,7 @@ void free_engine(void* engine) { delete &engine_at(engine); }
 int create_context(void* engine, uint32_t flags, void** context) {
   return guarded([&]() -> Result {
     std::unique_ptr<RunContext> created;
-    const bool user_memory = (flags & TRT_ET_CONTEXT_USER_MEMORY) != 0;
-    TRT_ET_PROVIDER_TRY(RunContext::create(engine_at(engine), user_memory, &created));
+    TRT_ET_PROVIDER_TRY(RunContext::create(engine_at(engine), flags, &created));
     *context = created.release();
     return {};
   });

@@ -6,13 +6,13 @@ namespace trt_et::tensorrt {
 
 using nvinfer1::Dims;
 
-Result RunContext::create(LoadedEngine& engine, bool user_memory,
+Result RunContext::create(LoadedEngine& engine, uint32_t flags,
                           std::unique_ptr<RunContext>* context) {
   std::unique_ptr<RunContext> created(new RunContext(engine));
   for (const EngineTensor& tensor : engine.tensors()) {
     created->late_.push_back(tensor.is_input ? nullptr : std::make_unique<LateOutput>());
   }
-  TRT_ET_PROVIDER_TRY(engine.create_context(user_memory, &created->context_));
+  TRT_ET_PROVIDER_TRY(engine.create_context(flags, &created->context_));
   *context = std::move(created);
   return {};
 }
@@ -159,8 +159,11 @@ Result RunContext::check_capture(void* stream) {
                                    [](const EngineTensor& tensor) { return tensor.dynamic; });
   if (kRtx && dynamic) {
     // Of a shape that it has not met, TensorRT-RTX runs fallback kernels until others are compiled
-    // beside the runs, and does not tell when.
-    return fail(Error::NotSupported, "a graph would keep the first kernels of dynamic shapes");
+    // beside the runs. Its own graphs know when.
+    return fail(Error::NotSupported, "TensorRT-RTX records graphs of dynamic shapes itself");
+  }
+  if (engine_.streams()) {
+    return fail(Error::NotSupported, "its weights are streamed, which no graph can hold");
   }
   if (is_stream_capturable(*context_, static_cast<cudaStream_t>(stream))) return {};
   return fail(Error::NotSupported, "TensorRT says that its runs cannot be captured");

@@ -45,8 +45,7 @@ class LayerTimes final : public nvinfer1::IProfiler {
 
 class RunContext {
  public:
-  static Result create(LoadedEngine& engine, bool user_memory,
-                       std::unique_ptr<RunContext>* context);
+  static Result create(LoadedEngine& engine, uint32_t flags, std::unique_ptr<RunContext>* context);
   RunContext(const RunContext&) = delete;
   RunContext& operator=(const RunContext&) = delete;
   ~RunContext() { engine_.free_context(std::move(context_)); }

@@ -136,11 +136,20 @@ inline bool streams_weights(const Version& version) {
 #endif
 }
 
-// A budget of -1: TensorRT's own choice. False when it refuses. Only where it streams weights.
+// Only where it streams weights.
+inline int64_t automatic_budget(const nvinfer1::ICudaEngine& engine) {
+#if TRT_ET_MODERN
+  return engine.getWeightStreamingAutomaticBudget();
+#else
+  (void)engine;
+  return 0;
+#endif
+}
+
+// False when it refuses. Only where it streams weights.
 inline bool set_weight_budget(nvinfer1::ICudaEngine& engine, int64_t budget) {
 #if TRT_ET_MODERN
-  return engine.setWeightStreamingBudgetV2(budget < 0 ? engine.getWeightStreamingAutomaticBudget()
-                                                      : budget);
+  return engine.setWeightStreamingBudgetV2(budget);
 #else
   (void)engine;
   (void)budget;

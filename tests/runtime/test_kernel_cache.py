@@ -1,0 +1,112 @@
+"""What TensorRT-RTX compiles at run time is kept for the next process: on its fake."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import trt_et.runtime
+from tests.support.fake_tensorrt import FakeBuilder, Line
+from tests.support.native_environment import environment
+from tests.support.native_programs import export
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    builder = FakeBuilder(version="1.7.1")
+    builder.name = "tensorrt_rtx"
+    batch = ({0: torch.export.Dim("batch", min=1, max=3)},)
+    folder = tmp_path_factory.mktemp("program")
+    return export(folder, "line", Line(), (torch.ones(3, 8),), builder=builder, dynamic=batch)
+
+
+@pytest.fixture
+def run(program: Any, fakes: Path, tmp_path: Path) -> Any:
+    """Runs the program twice in a new process; its stderr."""
+
+    def run(*flags: str, **variables: str) -> str:
+        command = [str(trt_et.runtime.runner_path()), "--model_path", str(program.path)]
+        done = subprocess.run(
+            [*command, "--num_executions=2", *flags],
+            env=environment(
+                TRT_ET_CUDA="simulated:1",
+                TRT_ET_TENSORRT_LIBRARY=str(fakes / "libfake_tensorrt_rtx.so"),
+                HOME=str(tmp_path / "home"),
+                XDG_CACHE_HOME=variables.pop("XDG_CACHE_HOME", ""),
+                **variables,
+            ),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    return run
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_kernels_are_compiled_once_and_found_by_the_next_process(run, tmp_path):
+    assert run().count("compiles kernels") == 1
+    (kept,) = files(tmp_path / "home" / ".cache" / "trt-et" / "kernels")
+    assert kept.name.endswith(".kernels")
+    before = kept.stat().st_mtime_ns
+    assert "compiles kernels" not in run()
+    assert kept.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("by", ["variable", "xdg"])
+def test_the_folder_can_be_named(run, tmp_path, by):
+    folder = tmp_path / "named"
+    run(**{"TRT_ET_RUNTIME_CACHE" if by == "variable" else "XDG_CACHE_HOME": str(folder)})
+    assert len(files(folder)) == 1
+    assert not files(tmp_path / "home")
+
+
+def test_it_can_be_switched_off(run, tmp_path):
+    assert "compiles kernels" not in run(TRT_ET_RUNTIME_CACHE="off")
+    assert not files(tmp_path)
+
+
+def test_a_corrupt_file_is_reported_and_replaced(run, tmp_path):
+    run(TRT_ET_RUNTIME_CACHE=str(tmp_path / "cache"))
+    (kept,) = files(tmp_path / "cache")
+    good = kept.read_bytes()
+    kept.write_bytes(b"\0" + good)
+    found = run(TRT_ET_RUNTIME_CACHE=str(tmp_path / "cache"))
+    assert "kernel cache is not usable and will be written anew" in found
+    assert "compiles kernels" in found
+    assert kept.read_bytes() == good
+
+
+def test_a_folder_that_cannot_be_written_is_reported(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    found = run(TRT_ET_RUNTIME_CACHE=str(tmp_path / "file" / "cache"))
+    assert "kernel cache cannot be written" in found
+
+
+def test_without_graphs_the_library_records_none(run):
+    """The fake names its kernels after the strategy that it was given."""
+    assert "compiles kernels: graph" in run()
+    assert "compiles kernels: plain" in run("--cuda_graphs=off")
+
+
+def test_a_relative_folder_is_refused(program, fakes):
+    done = subprocess.run(
+        [str(trt_et.runtime.runner_path()), "--model_path", str(program.path)],
+        env=environment(TRT_ET_CUDA="simulated:1", TRT_ET_RUNTIME_CACHE="cache")
+        | {"TRT_ET_TENSORRT_LIBRARY": os.fspath(fakes / "libfake_tensorrt_rtx.so")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "expected an absolute path of a folder, or off" in done.stderr
