@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
+import torch
 from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
@@ -46,7 +47,7 @@ from trt_et.target_device import explicit_device, parse_device
 __all__ = ["Partition", "PartitionReport", "TensorRTPartitioner"]
 
 
-DeviceChoice = str | int | Callable[[Partition], str | int]
+DeviceChoice = str | int | torch.device | Callable[[Partition], str | int | torch.device]
 
 
 class TensorRTPartitioner(Partitioner):
@@ -58,9 +59,9 @@ class TensorRTPartitioner(Partitioner):
         builder: ``"auto"`` (the best real TensorRT installed), ``"tensorrt"``, ``"tensorrt_rtx"``,
             ``"reference"`` (runs on simulated GPUs), or an object with a ``name`` and a
             ``build(request)`` method.
-        device: The GPU to build engines for: ``"cuda:1"``, an index, or a function from
-            :class:`Partition` to either. None: the GPU that an explicit ``target_device`` names,
-            else ``cuda:0``.
+        device: The GPU to build engines for: ``"cuda:1"``, a ``torch.device``, an index, or a
+            function from :class:`Partition` to one of them. None: the GPU that an explicit
+            ``target_device`` names, else ``cuda:0``.
         compute_capabilities: Targets such as ``["8.6", "12.0"]``, where the builder can choose.
         optimization_level: TensorRT's builder optimization level, 0 to 5.
         min_block_size: Smallest number of operators worth an engine. Partitions that hold an

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+import torch
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.passes.propagate_device_pass import TARGET_DEVICE_COMPILE_SPEC_KEY
 
@@ -25,15 +26,15 @@ _DEVICE: Final = re.compile(r"cuda(?::(\d{1,4}))?", re.IGNORECASE)
 _log = logging.getLogger(__name__)
 
 
-def parse_device(device: str | int) -> int:
-    """The index in ``"cuda:1"``, ``"cuda"`` (0) or ``1``.
+def parse_device(device: str | int | torch.device) -> int:
+    """The index in ``"cuda:1"``, ``"cuda"`` (0), ``torch.device("cuda:1")`` or ``1``.
 
     Raises:
         OptionError: It is something else, or the index is over 127.
     """
     index: int | None = None
-    if isinstance(device, str):
-        match = _DEVICE.fullmatch(device.strip())
+    if isinstance(device, str | torch.device):
+        match = _DEVICE.fullmatch(str(device).strip())
         index = int(match[1] or 0) if match else None
     elif type(device) is int:
         index = device

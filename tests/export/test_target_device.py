@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+import torch
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 
 from tests.support.builders import Rewritten
@@ -112,3 +113,14 @@ def test_devices_are_parsed(text, index):
 def test_what_is_no_gpu_is_refused(text):
     with pytest.raises(OptionError, match="not a GPU"):
         parse_device(text)
+
+
+@pytest.mark.parametrize("device", ["cuda:3", 3, torch.device("cuda:3"), torch.device("cuda", 3)])
+def test_a_gpu_is_a_text_an_index_or_a_torch_device(device):
+    assert parse_device(device) == 3
+
+
+def test_a_torch_device_that_is_no_gpu_is_refused():
+    assert parse_device(torch.device("cuda")) == 0
+    with pytest.raises(OptionError, match="is not a GPU"):
+        parse_device(torch.device("cpu"))

@@ -55,6 +55,14 @@ def test_a_worker_that_dies_is_told_with_its_partition(context, tmp_path):
     assert leftovers(tmp_path) == []
 
 
+def test_a_pool_whose_processes_do_not_start_names_the_guard_that_scripts_need(context, tmp_path):
+    with (
+        ProcessPoolExecutor(1, context, os._exit, (1,)) as pool,
+        pytest.raises(PartitionError, match=r'under `if __name__ == "__main__":`'),
+    ):
+        export(executor=pool, scratch=tmp_path)
+
+
 SCRIPT = """
 import multiprocessing, signal, sys
 from concurrent.futures import ProcessPoolExecutor

@@ -116,7 +116,7 @@ class _OnExecutor:
         try:
             return self._submit(job, place)
         except BrokenProcessPool as error:
-            raise job.failed(BuilderError(f"the executor is broken: {error}")) from error
+            raise job.failed(self._explained({}, place, error)) from error
         except Exception as error:
             raise job.failed(error) from error
 
@@ -232,10 +232,16 @@ class InProcesses(_OnExecutor):
     ) -> Exception:
         """Of a pool that broke, only the builds that had begun tell why."""
         begun = place.being_built()
+        if begun:
+            names = " and ".join(begun)
+            return BuilderError(
+                f"a process of the executor died while it built {names}; was it killed, or out of "
+                "memory?"
+            )
         return BuilderError(
-            "a process of the executor died "
-            + (f"while it built {' and '.join(begun)}" if begun else "before it built anything")
-            + "; was it killed, or out of memory?"
+            "a process of the executor died before it built anything. A script that uses "
+            'ProcessPoolExecutor must do its work under `if __name__ == "__main__":`, because each '
+            "process imports the script; otherwise, was it killed, or out of memory?"
         )
 
 

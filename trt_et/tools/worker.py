@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from trt_et.errors import OptionError, RunError, TrtEtError
+from trt_et.errors import OptionError, TrtEtError
+from trt_et.runtime.explain import explained_errors
 from trt_et.tools.requests import Request, choose_method
 
 __all__ = ["main", "perform"]
@@ -26,20 +27,16 @@ class _Program:
         from executorch.runtime import Runtime, Verification
 
         begin = time.perf_counter()
-        try:
+        with explained_errors("the program cannot be loaded"):
             program = Runtime.get().load_program(
                 request.file, verification=Verification.InternalConsistency
             )
             self._loaded = program.load_method(self.method.name)
-        except RuntimeError as error:
-            raise RunError(f"the program cannot be loaded: {_reason(error)}") from error
         self.load_seconds = time.perf_counter() - begin
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
-        try:
+        with explained_errors("the program cannot be run"):
             return list(self._loaded.execute(inputs))
-        except RuntimeError as error:
-            raise RunError(f"the program cannot be run: {_reason(error)}") from error
 
 
 def main() -> None:
@@ -67,14 +64,6 @@ def perform(request: Request) -> dict[str, Any]:
     if request.task == "bench":
         return _bench(request, program, inputs)
     return _run(request, program, inputs)
-
-
-def _reason(error: RuntimeError) -> str:
-    """ExecuTorch's text, and behind it the sentence of the backend's own error."""
-    import trt_et.runtime
-
-    own = trt_et.runtime.last_error()
-    return f"{error}: {own}" if own and own not in str(error) else str(error)
 
 
 def _run(request: Request, program: _Program, inputs: list[Any]) -> dict[str, Any]:

@@ -1,0 +1,62 @@
+"""Errors of ``executorch.runtime`` with the reason that the backend gave.
+
+::
+
+    from trt_et.runtime.explain import explained_errors
+
+    with explained_errors():
+        method = Runtime.get().load_program("model.pte").load_method("forward")
+        outputs = method.execute(inputs)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import trt_et.runtime
+from trt_et.errors import RunError, TrtEtError
+
+__all__ = ["explained_errors"]
+
+_NOT_LOADED = (
+    "the TensorRT backend is not loaded in this process: call trt_et.runtime.load() before a "
+    "program is loaded"
+)
+
+
+@contextlib.contextmanager
+def explained_errors(what: str = "ExecuTorch failed") -> Iterator[None]:
+    """Raise a :class:`trt_et.errors.RunError` in place of ExecuTorch's ``RuntimeError``.
+
+    ExecuTorch reports a number; the message of the new error also holds what the backend reported
+    since the block began.
+
+    Args:
+        what: Begins the message.
+
+    Raises:
+        RunError: Something in the block raised a ``RuntimeError``, which is its cause.
+    """
+    before = _clear()
+    try:
+        yield
+    except RuntimeError as error:
+        raise RunError(f"{what}: {error}{_reason(before)}") from error
+
+
+def _reason(before: str) -> str:
+    if trt_et.runtime._library is None:
+        return f": {_NOT_LOADED}"
+    reason = trt_et.runtime.last_error()
+    if not reason:
+        return ""
+    return f": {reason}" if reason != before else f" (an earlier error was: {reason})"
+
+
+def _clear() -> str:
+    """Have the backend forget an earlier error; what it still remembers."""
+    if trt_et.runtime.last_error() and trt_et.runtime.status()["cuda"]:
+        with contextlib.suppress(TrtEtError):
+            trt_et.runtime.device_count()  # A call that succeeds clears the error.
+    return trt_et.runtime.last_error()
