@@ -135,10 +135,10 @@ class TensorRTPartitioner(Partitioner):
             raise OptionError(f"min_block_size is {min_block_size!r}; expected an integer >= 1")
         self._compile_specs = list(compile_specs or ())
         self._builder = make_builder(builder)
-        self._options = BuildOptions.checked(
-            compute_capabilities,
+        self._options = BuildOptions(
+            compute_capabilities,  # type: ignore[arg-type]
             optimization_level,
-            settings,
+            settings or {},
             workspace_size=workspace_size,
             hardware_compatible=hardware_compatible,
             version_compatible=version_compatible,

@@ -54,7 +54,9 @@ def test_what_tensorrt_says_of_a_failed_build_is_told():
 
 
 def test_hardware_compatibility_is_a_setting_of_the_engine():
-    assert BuildOptions.checked(hardware_compatible=True).settings == {"hardware_compatible": True}
+    assert BuildOptions(hardware_compatible=True).compilation_settings() == {
+        "hardware_compatible": True
+    }
 
 
 @pytest.mark.parametrize(

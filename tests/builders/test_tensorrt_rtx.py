@@ -9,7 +9,7 @@ import torch
 
 from tests.support.lowering import blobs, lower, lower_case
 from trt_et import BuilderUnavailable, OptionError
-from trt_et.builders.registry import installed_variant
+from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import decode_blob
 
 pytestmark = pytest.mark.skipif(

@@ -94,7 +94,7 @@ def test_a_matrix_of_places_that_would_be_too_large_stays_on_the_cpu():
     program = torch.export.export(Function(summed), edges)
     partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
     lower(program, partitioner=partitioner)
-    assert "its places would have 33554432 elements" in str(partitioner.report.left_out)
+    assert "its elements would have 33554432 elements" in str(partitioner.report.left_out)
 
 
 def test_booleans_are_put_in_order_by_the_cpu():
@@ -109,10 +109,10 @@ def test_booleans_are_put_in_order_by_the_cpu():
     [
         (
             lambda x: torch.scatter_add(x * 2, 0, torch.tensor(0), x).sin(),
-            "a number without dimensions",
+            "a tensor without dimensions",
         ),
-        (lambda x: x.unfold(0, 1, 1).sin(), "a number without dimensions"),
-        (lambda x: x.argmax() + 1, "a number without dimensions"),
+        (lambda x: x.unfold(0, 1, 1).sin(), "a tensor without dimensions"),
+        (lambda x: x.argmax() + 1, "a tensor without dimensions"),
     ],
 )
 def test_what_cannot_be_done_to_a_number_stays_on_the_cpu(function, why):
@@ -164,7 +164,7 @@ def test_products_of_integers_stay_on_the_cpu(function):
     ("function", "others", "why"),
     [
         (put(None, 0, 1), (randn(3, 3), ROWS, ROWS), "behind a dimension"),
-        (lambda x: F.interpolate(x, scale_factor=1.7), (), "no whole number"),
+        (lambda x: F.interpolate(x, scale_factor=1.7), (), "not an integer"),
     ],
 )
 def test_what_is_right_for_known_sizes_alone_stays_on_the_cpu_for_others(function, others, why):

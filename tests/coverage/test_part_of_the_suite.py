@@ -12,7 +12,7 @@ import pytest
 from executorch.backends.test import suite
 
 from tests.support.coverage import report
-from trt_et.builders.registry import installed_variant
+from trt_et.conversion.installed import installed_variant
 
 ROOT = Path(__file__).parents[2]
 OPERATORS = ("add", "avgpool3d", "conv2d", "embedding_bag", "hardswish", "upsample_bilinear2d")

@@ -12,7 +12,7 @@ from torch.export import Dim
 from tests.support.lowering import export, lower
 from trt_et import PartitionError, TensorRTPartitioner
 from trt_et.builders.reference.builder import ReferenceBuilder
-from trt_et.builders.registry import installed_variant
+from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import Binding, EngineInfo, encode_blob
 from trt_et.inspection import inspect_program
 

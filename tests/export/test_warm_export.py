@@ -14,8 +14,8 @@ from torch import nn
 
 from tests.support.lowering import export, lower
 from trt_et import EngineCache, TensorRTPartitioner
-from trt_et.builders.registry import installed_variant
 from trt_et.cache import fingerprint
+from trt_et.conversion.installed import installed_variant
 from trt_et.partition.support_cache import ClaimsCache, Remembering, node_signature
 
 pytestmark = pytest.mark.skipif(
@@ -70,7 +70,7 @@ def test_the_report_is_the_same_with_remembered_answers(tmp_path, monkeypatch):
         "trt_et.partition.support_check.refusal_for", lambda *_: pytest.fail("asked again")
     )
     assert report(cache=tmp_path) == plain
-    assert "it adds at several places at once" in plain
+    assert "it adds by several indices" in plain
 
 
 def test_other_settings_and_foreign_converters_are_asked_again(tmp_path, monkeypatch):

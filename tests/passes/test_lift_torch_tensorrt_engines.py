@@ -15,8 +15,8 @@ from tests.support.lowering import blobs, lower, target_devices
 from trt_et import TensorRTPartitioner
 from trt_et.builders import BuildOptions, BuildRequest
 from trt_et.builders.prebuilt import PrebuiltBuilder
-from trt_et.builders.registry import installed_variant
 from trt_et.conversion import torch_tensorrt_import
+from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import EngineInfo, decode_blob
 from trt_et.errors import BuilderError, PartitionError
 from trt_et.lowering.lower import lower_partition

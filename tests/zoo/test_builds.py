@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.zoo.lowered import NAMES, check_plan, lower, make
-from trt_et.builders.registry import installed_variant
+from trt_et.conversion.installed import installed_variant
 
 
 @pytest.mark.skipif(

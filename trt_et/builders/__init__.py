@@ -18,7 +18,8 @@ auto            one of the first two         the best real one; never ``referenc
 
 from __future__ import annotations
 
-from trt_et.builders.base import BuildOptions, BuildRequest, EngineBuilder
+from trt_et.builders.base import BuildRequest, EngineBuilder
 from trt_et.builders.registry import make_builder
+from trt_et.options import BuildOptions
 
 __all__ = ["BuildOptions", "BuildRequest", "EngineBuilder", "make_builder"]

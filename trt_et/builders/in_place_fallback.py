@@ -1,4 +1,4 @@
-"""Engines that write state in place, and those without where TensorRT refuses."""
+"""Builds engines that update buffers in place, and without that where TensorRT fails."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _log = logging.getLogger(__name__)
 def build_with_in_place_fallback(
     build: Callable[[BuildRequest], bytes], request: BuildRequest
 ) -> bytes:
-    """Build an engine, and where TensorRT refuses, once more without any update in place.
+    """Build an engine; where TensorRT fails, build once more without updates in place.
 
     Args:
         build: Builds it.
-        request: Says what may be updated in place.
+        request: Its ``updates`` may be made in place.
 
     Raises:
         BuilderError: It cannot be built either way.

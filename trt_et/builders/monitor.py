@@ -1,4 +1,4 @@
-"""What a build tells while it runs, and how it is told to stop."""
+"""Progress of a build, and how to stop it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BuildMonitor:
         self._stop = stop
         self._lock = threading.RLock()
         self._phases: dict[str, _Phase] = {}
-        self._told = 0.0
+        self._reported = 0.0
         self._cancelled = False
         self._failure: BaseException | None = None
 
@@ -57,14 +57,14 @@ class BuildMonitor:
             if parent is None:
                 self._phases.clear()
             self._phases[phase] = _Phase(max(1, steps))
-            self._tell(phase)
+            self._notify(phase)
 
     def step_complete(self, phase: str, step: int) -> bool:
         """Step number ``step`` of a phase is done; returns whether to go on."""
         with self._lock:
             if phase in self._phases:
                 self._phases[phase].done = step + 1
-                self._tell(phase)
+                self._notify(phase)
             return not self.cancelled
 
     def phase_finish(self, phase: str) -> None:
@@ -73,7 +73,7 @@ class BuildMonitor:
             self._phases.pop(phase, None)
 
     def check(self) -> None:
-        """Raise what a listener raised, or say that the build was stopped.
+        """Raise what a listener raised, or that the build was stopped.
 
         Raises:
             BuildCancelled: It was.
@@ -83,7 +83,7 @@ class BuildMonitor:
         if self.cancelled:
             raise BuildCancelled("the build was stopped")
 
-    def _tell(self, phase: str) -> None:
+    def _notify(self, phase: str) -> None:
         if self._report is None or self._failure is not None:
             return
         at = self._phases[phase]
@@ -99,9 +99,9 @@ class BuildMonitor:
         share = 0.0
         for phase in reversed(self._phases.values()):
             share = min(1.0, (phase.done + share) / phase.steps)
-        # A phase may end before its last step; what was told is not taken back.
-        self._told = max(self._told, share)
-        return self._told
+        # A phase may end before its last step; a share that was reported is not lowered.
+        self._reported = max(self._reported, share)
+        return self._reported
 
 
 def interruptible(function: Callable[[], None], cancel: Callable[[], None]) -> None:

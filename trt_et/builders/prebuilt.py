@@ -9,7 +9,7 @@ from typing import Any
 from torch.fx import Node
 
 from trt_et.builders.base import BuildRequest
-from trt_et.builders.registry import installed_variant
+from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import EngineInfo, encode_blob
 from trt_et.errors import BuilderError
 from trt_et.passes.lift_torch_tensorrt_engines import PrebuiltEngine, is_prebuilt
@@ -53,7 +53,7 @@ class PrebuiltBuilder:
             EngineInfo(
                 bindings=(*inputs, *outputs),
                 device_id=info.device_id,
-                # Torch-TensorRT's engines do not say; it is the one that the program came with.
+                # Torch-TensorRT's engines do not record it; it is the installed one.
                 builder=installed_variant() or "",
                 hardware_compatible=info.hardware_compatible,
                 target_platform=info.target_platform,

@@ -1,39 +1,67 @@
-"""From a builder's name to a builder; nothing heavy is imported before it builds."""
+"""The engine libraries, and from a builder's name to a builder.
+
+A further library adds one entry to :data:`LIBRARIES`, its builder, and its provider in the runtime;
+see ``docs/internals/add-an-engine-library.md``. Nothing heavy is imported before a builder is made.
+"""
 
 from __future__ import annotations
 
-import importlib.util
-from functools import cache
-from importlib.metadata import packages_distributions
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from trt_et.builders.base import EngineBuilder
+from trt_et.conversion.installed import installed_variant
 from trt_et.errors import BuilderUnavailable, OptionError
 
-__all__ = ["BUILDER_NAMES", "installed_variant", "make_builder"]
-
-BUILDER_NAMES: Final = ("auto", "tensorrt", "tensorrt_rtx", "reference")
-
-_INSTALL: Final = {
-    "tensorrt": 'pip install "trt-et[tensorrt]"',
-    "tensorrt_rtx": 'pip install "trt-et[rtx]"',
-}
+__all__ = ["BUILDER_NAMES", "LIBRARIES", "EngineLibrary", "make_builder"]
 
 
-@cache
-def installed_variant() -> str | None:
-    """``"tensorrt"`` or ``"tensorrt_rtx"``, after the installed Torch-TensorRT; None without one.
+@dataclass(frozen=True)
+class EngineLibrary:
+    """One engine library.
 
-    Both distributions install the module ``torch_tensorrt``; which one did decides which TensorRT
-    it uses.
+    Attributes:
+        builder: Its builder's class, ``module:class`` below ``trt_et.builders``; named, so that
+            only the chosen one is imported.
+        is_installed: Whether what the builder needs is installed.
+        install: The command that installs it.
+        about: What the builder needs and makes, in a few words.
+        is_chosen_by_auto: Whether ``builder="auto"`` may choose it.
     """
-    if importlib.util.find_spec("torch_tensorrt") is None:
-        return None
-    owners = {
-        name.replace("_", "-").lower()
-        for name in packages_distributions().get("torch_tensorrt", ())
-    }
-    return "tensorrt_rtx" if "torch-tensorrt-rtx" in owners else "tensorrt"
+
+    builder: str
+    is_installed: Callable[[], bool]
+    install: str
+    about: str
+    is_chosen_by_auto: bool = True
+
+
+LIBRARIES: Final[dict[str, EngineLibrary]] = {
+    "tensorrt_rtx": EngineLibrary(
+        "tensorrt_rtx:TensorRTRTXBuilder",
+        lambda: installed_variant() == "tensorrt_rtx",
+        'pip install "trt-et[rtx]"',
+        "TensorRT-RTX; builds without a GPU",
+    ),
+    "tensorrt": EngineLibrary(
+        "tensorrt:TensorRTBuilder",
+        lambda: installed_variant() == "tensorrt",
+        'pip install "trt-et[tensorrt]"',
+        "TensorRT; builds on the GPU at hand",
+    ),
+    "reference": EngineLibrary(
+        "reference.builder:ReferenceBuilder",
+        lambda: True,
+        "pip install trt-et",
+        "runs on simulated GPUs only",
+        is_chosen_by_auto=False,
+    ),
+}
+"""By the builder's name, in the order in which ``auto`` prefers them."""
+
+BUILDER_NAMES: Final = ("auto", *LIBRARIES)
 
 
 def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
@@ -52,28 +80,26 @@ def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
         )
     if builder not in BUILDER_NAMES:
         raise OptionError(f"builder {builder!r} is unknown; known: {', '.join(BUILDER_NAMES)}")
-    if builder == "reference":
-        from trt_et.builders.reference.builder import ReferenceBuilder
-
-        return ReferenceBuilder()
-    found = installed_variant()
-    wanted = found if builder == "auto" else builder
-    if wanted is None:
-        raise BuilderUnavailable(
-            "builder='auto' found no TensorRT to build engines with. Install one:\n"
-            f"  {_INSTALL['tensorrt_rtx']}       (TensorRT-RTX; builds without a GPU)\n"
-            f"  {_INSTALL['tensorrt']}  (TensorRT; builds on the GPU at hand)\n"
-            "or ask for builder='reference', which runs on simulated GPUs only"
-        )
-    if wanted != found:
+    name = _choose() if builder == "auto" else builder
+    library = LIBRARIES[name]
+    if not library.is_installed():
+        found = installed_variant()
         other = f"torch_tensorrt here uses {found}" if found else "Torch-TensorRT is not installed"
         raise BuilderUnavailable(
-            f"builder={builder!r} is not available: {other}. Run: {_INSTALL[wanted]}"
+            f"builder={builder!r} is not available: {other}. Run: {library.install}"
         )
-    if wanted == "tensorrt":
-        from trt_et.builders.tensorrt import TensorRTBuilder
+    made: EngineBuilder = pkgutil.resolve_name(f"trt_et.builders.{library.builder}")()
+    return made
 
-        return TensorRTBuilder()
-    from trt_et.builders.tensorrt_rtx import TensorRTRTXBuilder
 
-    return TensorRTRTXBuilder()
+def _choose() -> str:
+    candidates = {name: entry for name, entry in LIBRARIES.items() if entry.is_chosen_by_auto}
+    for name, library in candidates.items():
+        if library.is_installed():
+            return name
+    commands = "\n".join(f"  {entry.install}  ({entry.about})" for entry in candidates.values())
+    raise BuilderUnavailable(
+        "builder='auto' found no TensorRT to build engines with. Install one:\n"
+        f"{commands}\n"
+        "or ask for builder='reference', which runs on simulated GPUs only"
+    )

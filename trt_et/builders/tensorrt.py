@@ -60,7 +60,7 @@ class TensorRTBuilder:
                 library_version=str(network.trt.__version__),
                 compute_capabilities=(own,),
                 gpu_name=torch.cuda.get_device_properties(request.device_id).name,
-                hardware_compatible=bool(request.options.settings.get("hardware_compatible")),
+                hardware_compatible=request.options.hardware_compatible,
                 target_platform=target_platform(),
                 aliases=network.aliases,
             )

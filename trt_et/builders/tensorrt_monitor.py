@@ -1,6 +1,6 @@
-"""TensorRT's progress monitor, told to ours.
+"""TensorRT's progress monitor, which notifies ours.
 
-Imported only where Torch-TensorRT is loaded already (see ``network.py``).
+Imported only where Torch-TensorRT is loaded already (see ``conversion/network.py``).
 """
 
 from __future__ import annotations

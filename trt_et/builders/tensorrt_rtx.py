@@ -21,7 +21,7 @@ class TensorRTRTXBuilder:
     """Builds TensorRT-RTX engines.
 
     Kernels are chosen on the target GPU when the engine is loaded, so an engine fits a set of
-    compute capabilities and depends on no device index: ``device_id`` only says where to load it.
+    compute capabilities and depends on no device index: ``device_id`` is only where to load it.
     """
 
     name = "tensorrt_rtx"

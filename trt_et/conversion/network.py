@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from torch.fx import GraphModule
 
-from trt_et.builders.base import BuildOptions
 from trt_et.conversion.decompose import decomposed_from
 from trt_et.conversion.prepare import prepare_module
 from trt_et.conversion.settings import make_settings
@@ -21,6 +20,7 @@ from trt_et.conversion.torch_tensorrt_import import quietly, without_gpu
 from trt_et.engine_info import Alias, Binding
 from trt_et.errors import BuilderError
 from trt_et.lowering.lower import DTYPE_NAMES, LoweredPartition
+from trt_et.options import BuildOptions
 
 __all__ = ["Network", "convert_partition"]
 
@@ -65,8 +65,7 @@ def convert_partition(
             partition's.
     """
     with without_gpu(), quietly():
-        level = {"optimization_level": options.optimization_level}
-        settings = make_settings(**level, **options.settings)
+        settings = make_settings(**options.compilation_settings())
         module, aliases = prepare_module(lowered, library, settings)
         interpreter = _interpret(module, partition, lowered, settings)
         config = interpreter._populate_trt_builder_config()

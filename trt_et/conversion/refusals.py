@@ -97,7 +97,7 @@ def softplus_threshold(node: Node) -> str | None:
 
 
 def dynamic_index_put(node: Node) -> str | None:
-    """Several indices behind a whole dimension; rewritten only where all sizes are known."""
+    """Several indices after a dimension without one; rewritten only where all sizes are known."""
     args: Any = node.args
     given = [index for index in args[1] if index is not None]
     if not _is_static(node) and args[1][0] is None and len(given) > 1:

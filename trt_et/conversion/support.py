@@ -8,7 +8,6 @@ from typing import Any
 
 from torch.fx import Node
 
-from trt_et.builders.base import BuildOptions
 from trt_et.conversion.decompose import decompose, decomposed_operators
 from trt_et.conversion.registry import (
     DECOMPOSITIONS,
@@ -19,6 +18,7 @@ from trt_et.conversion.registry import (
 )
 from trt_et.conversion.settings import converter_registry, make_settings
 from trt_et.conversion.torch_tensorrt_import import torch_tensorrt, without_gpu
+from trt_et.options import BuildOptions
 
 __all__ = ["convertible_operators", "make_support_check"]
 
@@ -38,7 +38,7 @@ def make_support_check(options: BuildOptions) -> Callable[[Node], str | None]:
         OptionError: A setting is unknown.
     """
     with without_gpu():
-        settings = make_settings(**options.settings)
+        settings = make_settings(**options.compilation_settings())
 
     def unsupported_reason(node: Node) -> str | None:
         with without_gpu():

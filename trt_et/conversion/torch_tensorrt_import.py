@@ -114,29 +114,29 @@ def torch_tensorrt() -> Any:  # noqa: ANN401
     Raises:
         BuilderError: It is installed but cannot be imported.
     """
-    said = io.StringIO()
-    vendor_log = logging.getLogger("torch_tensorrt")
-    level = vendor_log.level
+    printed = io.StringIO()
+    library_log = logging.getLogger("torch_tensorrt")
+    level = library_log.level
     try:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(contextlib.redirect_stdout(said))
+            stack.enter_context(contextlib.redirect_stdout(printed))
             if not torch.cuda.is_available():
                 stack.enter_context(without_gpu())
                 stack.enter_context(_without_runtime())
                 # It complains of the missing GPU and of optional packages (modelopt).
-                vendor_log.setLevel(logging.CRITICAL)
+                library_log.setLevel(logging.CRITICAL)
             import torch_tensorrt
             import torch_tensorrt.dynamo
     except Exception as error:
         # Any failure of a third party's import; the cause goes along.
         raise BuilderError(
             f"Torch-TensorRT is installed but cannot be imported: {error}. It printed: "
-            f"{said.getvalue().strip() or 'nothing'}"
+            f"{printed.getvalue().strip() or 'nothing'}"
         ) from error
     finally:
-        vendor_log.setLevel(level)
-        if said.getvalue():
-            _log.debug("importing torch_tensorrt printed: %s", said.getvalue().strip())
+        library_log.setLevel(level)
+        if printed.getvalue():
+            _log.debug("importing torch_tensorrt printed: %s", printed.getvalue().strip())
     return torch_tensorrt
 
 

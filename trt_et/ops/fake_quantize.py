@@ -17,6 +17,7 @@ __all__ = [
     "FAKE_QUANTIZE",
     "FOREIGN_NAME",
     "FP8_LIMIT",
+    "SMALLEST_AMAX",
     "fake_quantize",
     "limits",
     "round_to_fp8",
@@ -28,7 +29,9 @@ FOREIGN_NAME: Final = "tensorrt::quantize_op"
 FP8_LIMIT: Final = 448.0
 """The largest number of e4m3."""
 
-_TINY: Final = 2.0**-24  # What modelopt takes for zero.
+SMALLEST_AMAX: Final = 2.0**-24
+"""The largest magnitude that modelopt takes for zero."""
+
 _FP8_NORMAL: Final = 2.0**-6  # The smallest number of e4m3 with all of its bits.
 _DROPPED_BITS: Final = 20  # A float32 has so many more than e4m3.
 # Added to a small number, this leaves multiples of 2**-9, the smallest number of e4m3.
@@ -63,7 +66,7 @@ def fake_quantize(
     """
     low, high = limits(num_bits, exponent_bits, unsigned, narrow_range)
     wide, largest = x.to(torch.float32), amax.to(torch.float32)
-    is_zero = largest <= _TINY
+    is_zero = largest <= SMALLEST_AMAX
     scale = high / torch.where(is_zero, 1.0, largest)
     if exponent_bits:
         rounded = round_to_fp8(torch.clamp(wide * scale, low, high))

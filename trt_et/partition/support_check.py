@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from functools import cache
 
 import torch
-from torch._ops import OpOverload
-from torch.fx import Node
 
 from trt_et.builders import BuildOptions, EngineBuilder
-from trt_et.builders.registry import installed_variant
+from trt_et.builders.reference.support import unsupported_by_cpu_kernels
 from trt_et.cache.engine_cache import EngineCache
 from trt_et.cache.fingerprint import fingerprint_of, has_foreign_converters
+from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import REFERENCE_BUILDER
 from trt_et.lowering.canonical_text import NoText, SymbolNames, value_text
 from trt_et.partition.operator_support import Refusal
@@ -61,7 +60,7 @@ def refusal_for(builder: EngineBuilder, options: BuildOptions) -> Refusal:
 
         return support.make_support_check(options)
     _say_once()
-    return _kernel_refusal
+    return unsupported_by_cpu_kernels
 
 
 def _uses_converters(builder: EngineBuilder) -> bool:
@@ -78,7 +77,7 @@ def _fingerprint(options: BuildOptions) -> str:
     if installed_variant() is None or has_foreign_converters():
         return ""
     try:
-        settings = value_text(options.settings, SymbolNames())
+        settings = value_text(options.compilation_settings(), SymbolNames())
     except NoText:
         return ""
     # Some validators ask what the GPU can do.
@@ -92,54 +91,3 @@ def _say_once() -> None:
         "Torch-TensorRT is not usable here, so operators are claimed by ExecuTorch's CPU kernels, "
         'not by what TensorRT can run. For TensorRT\'s own choice: pip install "trt-et[rtx]"'
     )
-
-
-def _kernel_refusal(node: Node) -> str | None:
-    target = node.target
-    if not isinstance(target, OpOverload):
-        return None
-    if target.namespace != "aten":
-        return "ExecuTorch has no CPU kernel for it"
-    return (
-        None
-        if target in _decomposable() or _has_kernel(target)
-        else ("ExecuTorch has no CPU kernel for it")
-    )
-
-
-@cache
-def _decomposable() -> frozenset[OpOverload]:
-    from torch._decomp import core_aten_decompositions
-
-    return frozenset(op for op in core_aten_decompositions() if isinstance(op, OpOverload))
-
-
-@cache
-def _kernels() -> frozenset[str]:
-    from executorch.runtime import Runtime
-
-    return frozenset(Runtime.get().operator_registry.operator_names)
-
-
-def _has_kernel(target: OpOverload) -> bool:
-    from executorch.exir.operator.convert import to_out_variant
-
-    for candidate in (target, _copying(target)):
-        if candidate is None:
-            continue
-        try:
-            out, _ = to_out_variant(candidate)
-        except (RuntimeError, KeyError):
-            continue
-        name = out._schema.name + (f".{out._overloadname}" if out._overloadname else "")
-        if name in _kernels() or f"{out._schema.name}.out" in _kernels():
-            return True
-    return False
-
-
-def _copying(target: OpOverload) -> OpOverload | None:
-    """``aten.permute.default`` -> ``aten.permute_copy.default``, as the Edge dialect has it."""
-    name = target._schema.name.split("::")[1]
-    packet = getattr(torch.ops.aten, f"{'view' if name == 'reshape' else name}_copy", None)
-    overload = getattr(packet, target._overloadname, None)
-    return overload if isinstance(overload, OpOverload) else None

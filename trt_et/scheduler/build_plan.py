@@ -14,10 +14,11 @@ from typing import Any
 
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 
-from trt_et.builders.base import BuildOptions, EngineBuilder
+from trt_et.builders.base import EngineBuilder
 from trt_et.cache.engine_cache import EngineCache
 from trt_et.lowering.in_place_buffers import StateUpdate
 from trt_et.lowering.optimization_profiles import OptimizationProfile
+from trt_et.options import BuildOptions
 from trt_et.scheduler.build_runner import BuildRunner
 from trt_et.scheduler.progress import ProgressOption
 

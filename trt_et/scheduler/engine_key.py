@@ -16,8 +16,9 @@ from typing import Any, Final
 
 import torch
 
-from trt_et.builders.base import BuildOptions, BuildRequest, EngineBuilder
+from trt_et.builders.base import BuildRequest, EngineBuilder
 from trt_et.lowering.canonical_text import NoText, SymbolNames, partition_text, value_text
+from trt_et.options import BuildOptions
 
 __all__ = ["WeightDigests", "engine_key", "fingerprint", "glance", "memory_of", "request_digest"]
 

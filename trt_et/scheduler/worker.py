@@ -27,13 +27,14 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, GraphModule, Node, map_arg
 
-from trt_et.builders.base import BuildOptions, BuildRequest, EngineBuilder
+from trt_et.builders.base import BuildRequest, EngineBuilder
 from trt_et.builders.monitor import BuildMonitor
 from trt_et.builders.registry import BUILDER_NAMES, make_builder
 from trt_et.engine_info import Binding
 from trt_et.errors import BuilderError
 from trt_et.lowering.in_place_buffers import StateUpdate
 from trt_et.lowering.lower import LoweredPartition, ProfileShapes
+from trt_et.options import BuildOptions
 from trt_et.scheduler.weights_file import StoredTensor, WeightsWriter, read_weights
 
 __all__ = ["BuildResult", "PortableRequest", "build_portable", "pack_request", "unpack_request"]

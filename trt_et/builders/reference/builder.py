@@ -8,7 +8,6 @@ so, and a real TensorRT runtime rejects it.
 from __future__ import annotations
 
 import logging
-from functools import cache
 from importlib.metadata import version
 
 from executorch.exir import (
@@ -22,6 +21,7 @@ from torch.export.graph_signature import InputKind
 
 from trt_et.builders.base import BuildRequest
 from trt_et.builders.reference.kernels import decompose_for_cpu_kernels
+from trt_et.builders.reference.support import cpu_kernels
 from trt_et.cache.fingerprint import fingerprint_of, target_platform
 from trt_et.engine_info import REFERENCE_BUILDER, EngineInfo, encode_blob
 from trt_et.errors import BuilderError
@@ -71,21 +71,14 @@ def _nested_program(program: ExportedProgram) -> ExecutorchProgramManager:
     return edge.to_executorch(ExecutorchBackendConfig(enable_non_cpu_memory_planning=False))
 
 
-@cache
-def _kernels() -> frozenset[str]:
-    from executorch.runtime import Runtime
-
-    return frozenset(Runtime.get().operator_registry.operator_names)
-
-
 def _warn_of_missing_kernels(nested: ExecutorchProgramManager, partition: str) -> None:
-    """Say which kernels the stock runtime lacks: TensorRT runs more than ExecuTorch's CPU does."""
+    """Warn of kernels that the stock runtime lacks: TensorRT runs more operators."""
     needed = {
         f"{operator.name}.{operator.overload}".rstrip(".")
         for plan in nested.executorch_program.execution_plan
         for operator in plan.operators
     }
-    missing = sorted(needed - _kernels())
+    missing = sorted(needed - cpu_kernels())
     if missing:
         _log.warning(
             "partition %s: its reference engine needs %s, for which the stock ExecuTorch runtime "

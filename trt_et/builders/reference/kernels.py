@@ -1,9 +1,8 @@
-"""What TensorRT runs and ExecuTorch's CPU kernels do not, in terms of what they do.
+"""Decompositions of operators that TensorRT runs and ExecuTorch's CPU kernels do not.
 
-Three-dimensional pooling and convolution, slice by slice, sorting by ``topk``, bags of
-embeddings and reductions of what is scattered by a matrix, negative padding, sums of a single
-number, remainders of negative integers. Only the reference builder needs this: its engines stand in
-for TensorRT's.
+Three-dimensional pooling and convolution, slice by slice; sorting by ``topk``; bags of embeddings
+and scatters that reduce, by a matrix; negative padding; cumulative sums of a single number;
+remainders of negative integers. Only the reference builder needs this.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _Sizes = int | Sequence[int]
 
 
 def decompose_for_cpu_kernels(program: ExportedProgram) -> ExportedProgram:
-    """The program, with the operators of this file taken apart; itself where it has none of them.
+    """The program, with the operators of this file decomposed; itself where it has none of them.
 
     Args:
         program: Plain ATen; not changed.
@@ -182,7 +181,7 @@ def _deconvolution(
     step, pad, spread = _triple(stride), _triple(padding), _triple(dilation)
     taps, depth = weight.shape[2], x.shape[2]
     planes = x.permute(0, 2, 1, 3, 4).reshape(-1, x.shape[1], *x.shape[3:])
-    whole = (depth - 1) * step[0] + spread[0] * (taps - 1) + 1
+    full_depth = (depth - 1) * step[0] + spread[0] * (taps - 1) + 1
     total: Tensor | None = None
     for tap in range(taps):
         y = functional.conv_transpose2d(
@@ -200,7 +199,7 @@ def _deconvolution(
         y = functional.pad(y, [0, 0, 0, 0, 0, 0, 0, step[0] - 1]).flatten(1, 2)
         y = y[:, : (depth - 1) * step[0] + 1]
         start = tap * spread[0]
-        y = functional.pad(y, [0, 0, 0, 0, 0, 0, start, whole - y.shape[1] - start])
+        y = functional.pad(y, [0, 0, 0, 0, 0, 0, start, full_depth - y.shape[1] - start])
         total = y if total is None else total + y
     if total is None:
         raise ValueError("a convolution has at least one tap")

@@ -1,6 +1,6 @@
 """Cumulative sums as TensorRT's own layer.
 
-Imported only where Torch-TensorRT is loaded already (see ``network.py``). Its converter makes a
+Imported only where Torch-TensorRT is loaded already (see ``registry.py``). Its converter makes a
 loop, which TensorRT-RTX does not have; masks of causal language models are made with such sums.
 """
 

@@ -1,6 +1,6 @@
 """``gather`` as TensorRT's gather of elements, also of dynamic sizes.
 
-Imported only where Torch-TensorRT is loaded already (see ``network.py``). Torch-TensorRT 2.13 adds
+Imported only where Torch-TensorRT is loaded already (see ``registry.py``). Torch-TensorRT 2.13 adds
 the same layer, but does not take the operator where any size is dynamic.
 """
 

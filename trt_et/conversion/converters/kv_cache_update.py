@@ -1,6 +1,6 @@
-"""Updates of KV caches as TensorRT's own layer, which works in place.
+"""KV cache updates as TensorRT's layer, which writes in place.
 
-Imported only where Torch-TensorRT is loaded already (see ``network.py``), which has no converter
+Imported only where Torch-TensorRT is loaded already (see ``registry.py``), which has no converter
 that makes one.
 """
 
@@ -25,7 +25,7 @@ def has_cache_update_layer() -> bool:
 
 
 def add_cache_update(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
-    """Add the layer of one ``write_rows`` (``cache_updates.py``).
+    """Add the layer of one ``write_rows`` (``rewrites/kv_cache_update.py``).
 
     Args:
         ctx: Torch-TensorRT's ``ConversionContext``.
@@ -51,14 +51,14 @@ def add_cache_update(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # no
 
 
 def check_cache_updates(network: Any, aliases: Collection[Alias]) -> None:  # noqa: ANN401
-    """Make sure that a network writes those inputs in place that it says, and no others.
+    """Make sure that a network writes exactly the declared inputs in place.
 
     A release of Torch-TensorRT that makes such layers by itself does not know whether the program
     needs the old value.
 
     Args:
         network: ``trt.INetworkDefinition``.
-        aliases: What is said of it.
+        aliases: The declared updates.
 
     Raises:
         BuilderError: They differ.
@@ -71,9 +71,9 @@ def check_cache_updates(network: Any, aliases: Collection[Alias]) -> None:  # no
         for layer in layers
         if layer.type == trt.LayerType.KV_CACHE_UPDATE
     }
-    said = {(alias.output, alias.input) for alias in aliases}
-    if found != said:
+    declared = {(alias.output, alias.input) for alias in aliases}
+    if found != declared:
         raise BuilderError(
-            f"the network updates {sorted(found)} in place; expected {sorted(said)}. Is "
+            f"the network updates {sorted(found)} in place; expected {sorted(declared)}. Is "
             "Torch-TensorRT newer than this package knows?"
         )

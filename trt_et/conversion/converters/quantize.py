@@ -1,6 +1,6 @@
 """Quantize and dequantize operators as TensorRT's layers.
 
-Imported only where Torch-TensorRT is loaded already (see ``network.py``); its own converters know
+Imported only where Torch-TensorRT is loaded already (see ``registry.py``); its own converters know
 the quantize operators of other tools alone.
 """
 
@@ -18,12 +18,11 @@ from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 from torch_tensorrt.dynamo.lowering.passes import constant_folding
 
 from trt_et.errors import BuilderError
-from trt_et.ops.fake_quantize import FP8_LIMIT
+from trt_et.ops.fake_quantize import FP8_LIMIT, SMALLEST_AMAX
 from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer, named_arguments
 
 __all__ = ["add_fp8_layers", "add_quantize_layer", "weights_stay_quantized"]
 
-_ZERO: Final = 2.0**-24  # What modelopt takes for zero.
 _LIMITS: Final = (-128, 127)  # What TensorRT's layer clamps to.
 
 
@@ -107,7 +106,7 @@ def add_fp8_layers(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa
             "the node (excluded_ops=...)"
         )
     largest = amax.detach().to(torch.float32).reshape(())
-    scale = (largest if largest > _ZERO else torch.ones(())) / FP8_LIMIT
+    scale = (largest if largest > SMALLEST_AMAX else torch.ones(())) / FP8_LIMIT
     value = get_trt_tensor(ctx, scale, f"{node.name}_scale", dtype=torch.float32)
     source = get_trt_tensor(ctx, (given | kwargs)["input"], f"{node.name}_input")
     quantize = ctx.net.add_quantize(source, value, trt.fp8)

@@ -1,6 +1,6 @@
 """Resizing to sizes that are computed, as TensorRT's resize layer.
 
-Imported only where Torch-TensorRT is loaded already (see ``network.py``). The converters of
+Imported only where Torch-TensorRT is loaded already (see ``registry.py``). The converters of
 Torch-TensorRT 2.13 take dynamic batches, but only constant sizes.
 """
 

@@ -1,9 +1,9 @@
 """Pooling to a size, and resizing by a factor, as products with constant matrices.
 
-What such an operator does along one dimension is linear, and torch itself says which matrix it is.
-Torch-TensorRT 2.13 guesses windows of one size for adaptive averages, which is right only where the
-sizes divide; and by TensorRT's documentation a resize takes its step from the two lengths, where
-torch takes it from the factor: 5 elements by 1.3 are 6, and 5 / 6 is not 1 / 1.3.
+Such an operator is linear along each dimension; torch applied to the identity gives its matrix.
+Torch-TensorRT 2.13 uses windows of one size for adaptive averages, which is right only where the
+sizes divide. By TensorRT's documentation a resize takes its step from the two lengths; torch takes
+it from the factor: 5 elements by 1.3 are 6, and 5 / 6 is not 1 / 1.3.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Line = Callable[[torch.Tensor], torch.Tensor]
 
 
 def resample_by_matrix(module: GraphModule) -> None:
-    """Replace the averages and resizes that an engine would compute otherwise.
+    """Replace the averages and resizes that TensorRT would compute differently.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
@@ -123,8 +123,8 @@ def _replace(module: GraphModule, node: Node, sizes: list[int], lines: list[Line
             continue
         name = f"_resampling_{node.name}_{index}"
         if node.target in _NEAREST:
-            places = _constant(module, node, name, matrix.argmax(0))
-            result = insert_call(node, aten.index_select.default, result, dim, places)
+            indices = _constant(module, node, name, matrix.argmax(0))
+            result = insert_call(node, aten.index_select.default, result, dim, indices)
             continue
         factor = _constant(module, node, name, matrix.to(dtype))
         order = [*range(dim), *range(dim + 1, rank), dim]

@@ -1,8 +1,8 @@
-"""Queries that may attend to nothing: torch gives zeros.
+"""Attention masks with rows that mask every key.
 
-A softmax over nothing is not a number, and TensorRT does not say what its attention makes of such a
-row. The first tokens of a prompt that is padded on the left are such queries; what comes of them
-would reach every other token through the next layer's keys and values.
+Torch returns zeros for such a query. A softmax over no element is NaN, and TensorRT does not
+document what its attention returns. The first tokens of a prompt that is padded on the left are
+such queries; a NaN there would reach every other token through the next layer's keys and values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ aten = torch.ops.aten
 
 
 def zero_fully_masked_rows(module: GraphModule) -> None:
-    """Let queries without any key attend to all of them, and make what comes of them 0.
+    """Let fully masked queries attend to every key, and set their results to 0.
 
     Args:
         module: Plain ATen, with ``val`` metadata, constants as attributes; changed in place.
@@ -30,12 +30,12 @@ def zero_fully_masked_rows(module: GraphModule) -> None:
         if node.target is not aten.scaled_dot_product_attention.default:
             continue
         mask: Any = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
-        if isinstance(mask, Node) and not _leaves_no_row_out(module, mask):
-            _attend(node, mask)
+        if isinstance(mask, Node) and not _has_no_fully_masked_row(module, mask):
+            _zero_masked_rows(node, mask)
     module.recompile()
 
 
-def _leaves_no_row_out(module: GraphModule, mask: Node) -> bool:
+def _has_no_fully_masked_row(module: GraphModule, mask: Node) -> bool:
     if mask.op != "get_attr":
         return False
     value = module.get_buffer(str(mask.target))
@@ -46,7 +46,7 @@ def _seen(mask: torch.Tensor) -> torch.Tensor:
     return mask if mask.dtype == torch.bool else mask > -math.inf
 
 
-def _attend(node: Node, mask: Node) -> None:
+def _zero_masked_rows(node: Node, mask: Node) -> None:
     def call(operator: Any, *args: Any, **kwargs: Any) -> Node:  # noqa: ANN401
         return insert_call(node, operator, *args, **kwargs)
 

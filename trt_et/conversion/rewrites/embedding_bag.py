@@ -45,7 +45,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = -1,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """``aten.embedding_bag``, by the matrix that says which index is in which bag.
+    """``aten.embedding_bag``, by a boolean matrix ``[bags, indices]``.
 
     Args:
         weight: ``[embeddings, width]``.
@@ -87,7 +87,7 @@ def embedding_bag(
 
 
 def reduce_equal_size_bags(module: GraphModule) -> None:
-    """Write bags that are all of one size, as of indices in rows, as reductions.
+    """Write bags of one static size as reductions.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.

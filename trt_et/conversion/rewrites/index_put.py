@@ -1,6 +1,7 @@
-"""``index_put`` as Torch-TensorRT's converter takes it right: values in their full shape.
+"""``index_put`` in the forms that Torch-TensorRT 2.13 converts right.
 
-One number that is put where a mask says (``x[x > 1] = 1``), which it does not take, is a choice.
+One number that is written by a mask (``x[x > 1] = 1``), which it does not convert, becomes a
+``where``.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def is_masked_put(node: Node) -> bool:
 
 
 def masked_put_to_where(module: GraphModule) -> None:
-    """Write such a node as ``where``.
+    """Write such an ``index_put`` as ``where``.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
@@ -57,11 +58,11 @@ def masked_put_to_where(module: GraphModule) -> None:
 
 
 def broadcast_index_put_values(module: GraphModule) -> None:
-    """Write out the values of an ``index_put`` with one index, and that index as a list.
+    """Broadcast the values of an ``index_put`` with one index, and make that index one-dimensional.
 
     ``cache[:, :, positions] = rows`` reaches an engine with rows of ``[heads, n, width]``, without
-    a batch of 1. Torch-TensorRT 2.13 lays values of fewer dimensions than the tensor's over the
-    wrong ones: it fails ("Cannot broadcast"), or, where the sizes happen to agree, writes other
+    a batch of 1. Torch-TensorRT 2.13 broadcasts values of fewer dimensions than the tensor's
+    wrongly: it fails ("Cannot broadcast"), or, where the sizes happen to agree, writes other
     values. It also takes no index without dimensions. With all dimensions it is right.
 
     Args:
@@ -98,9 +99,9 @@ def _state(node: Node) -> None:
 
 
 def flatten_index_put(module: GraphModule) -> None:
-    """Write an ``index_put`` with several indices, or one of several dimensions, with one number.
+    """Write an ``index_put`` with several indices, or one of several dimensions, with one index.
 
-    Torch-TensorRT 2.13 puts values elsewhere where whole dimensions come first
+    Torch-TensorRT 2.13 writes to other elements where dimensions without an index come first
     (``x[:, rows, columns] = values``), and takes no indices of several dimensions. With one list of
     indices, along the first dimension, it is right.
 
@@ -139,13 +140,13 @@ def _put_by_one(node: Node) -> None:
         return insert_call(node, operator, *args, **kwargs)
 
     number = None
-    for place, dim in enumerate(dims):
-        step = prod(sizes[d] for d in dims[place + 1 :])
+    for order_index, dim in enumerate(dims):
+        step = prod(sizes[d] for d in dims[order_index + 1 :])
         index = call(aten._to_copy.default, given[dim], dtype=torch.int64)
         index = call(aten.mul.Scalar, index, step) if step > 1 else index
         number = index if number is None else call(aten.add.Tensor, number, index)
     number = call(aten.reshape.default, call(aten.expand.default, number, shape), [-1])
-    # Where the indices' own dimensions are in what torch writes: in front, or in their place.
+    # Where torch has the indices' own dimensions: first, or where the indexed ones were.
     at = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
     kept = [sizes[dim] for dim in others]
     values = call(aten.expand.default, values, [*kept[:at], *shape, *kept[at:]])

@@ -1,7 +1,7 @@
-"""Normalization by the statistics of the input itself, in sums and products.
+"""Normalization by the input's own statistics, as sums and products.
 
 Torch-TensorRT 2.13 takes it for a batch norm whose running mean is 0 and variance 1: its instance
-norms do not normalize. Its layer norms are TensorRT's, which give no statistics.
+norms do not normalize. Its layer norms are TensorRT's layer, which returns no statistics.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["expand_normalization"]
 
 aten = torch.ops.aten
 
-# The place of ``training``, or ``use_input_stats``, among the arguments; ``eps`` is two behind it.
+# The index of the argument ``training`` or ``use_input_stats``; ``eps`` is two after it.
 _TRAINING: Final[dict[Any, int]] = {
     aten.instance_norm.default: 5,
     aten._native_batch_norm_legit.no_stats: 3,
@@ -28,9 +28,9 @@ _TRAINING: Final[dict[Any, int]] = {
 
 
 def expand_normalization(module: GraphModule) -> None:
-    """Write out the batch norms that use their input's mean and variance.
+    """Expand batch norms that use their input's mean and variance.
 
-    Of layer norms, the mean and the variance, where something uses them.
+    Also the mean and the variance of layer norms, where something uses them.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
@@ -39,7 +39,7 @@ def expand_normalization(module: GraphModule) -> None:
         if node.target in _TRAINING and bool(node.args[_TRAINING[node.target]]):
             _write_out(node)
         elif node.target is aten.native_layer_norm.default:
-            _give_statistics(node)
+            _compute_statistics(node)
     module.graph.eliminate_dead_code()
     module.recompile()
 
@@ -87,7 +87,7 @@ def _statistics(before: Node, source: Node, dims: list[int], eps: Any) -> tuple[
     return centered, mean, call(aten.rsqrt.default, variance)
 
 
-def _give_statistics(node: Node) -> None:
+def _compute_statistics(node: Node) -> None:
     others = [user for user in node.users if user.args[1] != 0 and user.users]
     if not others:
         return

@@ -1,8 +1,8 @@
-"""Divisions that cut off, and their remainders, from divisions that round down.
+"""Truncating divisions and remainders, expressed by divisions that round down.
 
 Torch-TensorRT 2.13 takes the sign of a quotient from the product, which overflows in integers, and
-is 0 where a float is divided by 0; a remainder it takes from two such divisions, and bfloat16 it
-does not cut off at all.
+is 0 where a float is divided by 0. It computes a remainder from two such divisions, and does not
+truncate bfloat16 at all.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _REMAINDERS: Final = (
     aten.remainder.Scalar_Tensor,
 )
 
-# A quotient that is rounded to half precision may be rounded up to the next whole number.
+# A quotient that is rounded to half precision may be rounded up to the next integer.
 _HALF_PRECISION: Final = (torch.float16, torch.bfloat16)
 
 
 def divide_exactly(module: GraphModule) -> None:
-    """Write truncated quotients, and integers' remainders, with what TensorRT divides right.
+    """Express truncated quotients and integer remainders by divisions that TensorRT computes right.
 
     Remainders of half precision are computed in float32.
 
@@ -43,15 +43,15 @@ def divide_exactly(module: GraphModule) -> None:
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
             continue
-        whole = not value.dtype.is_floating_point
+        is_integer = not value.dtype.is_floating_point
         first, second = (*node.args, None, None)[:2]
         if node.target in _DIVISIONS and node.kwargs.get("rounding_mode") == "trunc":
-            _replace(node, _truncated(node, first, second, whole))
-        elif node.target is aten.trunc.default and not whole:
+            _replace(node, _truncated(node, first, second, is_integer))
+        elif node.target is aten.trunc.default and not is_integer:
             _replace(node, _cut_off(node, first))
-        elif node.target in _FMODS and whole:
-            _replace(node, _rest(node, first, _truncated(node, first, second, whole), second))
-        elif node.target in _REMAINDERS and whole:
+        elif node.target in _FMODS and is_integer:
+            _replace(node, _rest(node, first, _truncated(node, first, second, is_integer), second))
+        elif node.target in _REMAINDERS and is_integer:
             _replace(node, _rest(node, first, _rounded_down(node, first, second), second))
         elif node.target in (*_FMODS, *_REMAINDERS) and value.dtype in _HALF_PRECISION:
             _replace(node, _in_float32(node))
@@ -97,8 +97,8 @@ def _rest(node: Node, first: Any, quotient: Node, second: Any) -> Node:  # noqa:
     return _call(node, aten.sub, first, _call(node, aten.mul, quotient, second))
 
 
-def _truncated(node: Node, first: Any, second: Any, whole: bool) -> Node:  # noqa: ANN401
-    if not whole:
+def _truncated(node: Node, first: Any, second: Any, is_integer: bool) -> Node:  # noqa: ANN401
+    if not is_integer:
         return _cut_off(node, _call(node, aten.div, first, second))
     # Rounded down it is one too low where it is negative and there is a rest.
     down = _rounded_down(node, first, second)

@@ -2,12 +2,12 @@
 
 Recognises, in a partition's graph, rows that are written into a cache one behind the other
 (``index_put``, which ``index_copy`` becomes in the Edge dialect, and ``slice_scatter``), and puts
-:func:`write_rows` there, for which TensorRT has a layer (``cache_update_layers.py``). It takes only
-what is provably the same:
+:func:`write_rows` there, for which TensorRT has a layer (``converters/kv_cache_update.py``). It
+takes only what is provably the same:
 
 * the cache is an input of the engine, of shape ``[batch, heads, positions, width]`` and a float
   dtype, and nothing reads its old value. Whether anything outside of the partition does was
-  looked at before (``trt_et/state_updates.py``);
+  checked before (``lowering/in_place_buffers.py``);
 * one position, whichever it is; or several that are ``start + arange(n)`` in the graph. Several of
   ``index_put`` also need a start that is known: from a negative one they could go on at 0.
 
@@ -45,9 +45,9 @@ _SAME: Final = (
 
 
 def write_rows(cache: torch.Tensor, rows: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-    """The cache with ``rows`` in place of its own, in each batch from its start on.
+    """The cache with ``rows`` written into each batch, from its start on.
 
-    What TensorRT's layer computes, and in place. Rows that do not fit are not written.
+    TensorRT's layer computes this in place. Rows that do not fit are not written.
 
     Args:
         cache: ``[batch, heads, positions, width]``.

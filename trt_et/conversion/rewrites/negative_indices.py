@@ -1,6 +1,6 @@
-"""Indices that count from the end, as numbers from 0 on.
+"""Negative indices, which count from the end, as indices from 0 on.
 
-TensorRT takes negative indices in one place only: a gather along a dimension of static size
+TensorRT takes negative indices in one layer only: a gather along a dimension of static size
 (``IGatherLayer`` in its ``NvInfer.h``). Torch-TensorRT 2.13 hands them on as they are: to scatters,
 to gathers along dynamic dimensions, and, where there are several indices, into one number computed
 from all of them, so that ``x[[0], [-1]]`` picks from the last row.
@@ -25,33 +25,33 @@ _INTEGERS: Final = (torch.int32, torch.int64)
 
 
 def normalize_negative_indices(module: GraphModule) -> None:
-    """Add the size to negative indices, wherever an engine would not do it.
+    """Add the size to negative indices, wherever TensorRT would not.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
     """
     for node in list(module.graph.nodes):
         if node.target in _GATHERS or node.target in _SCATTERS:
-            _count_from_zero(module, node)
+            _normalize(module, node)
     module.recompile()
 
 
-def _count_from_zero(module: GraphModule, node: Node) -> None:
+def _normalize(module: GraphModule, node: Node) -> None:
     source, indices = node.args[0], list(node.args[1])  # type: ignore[arg-type]
     given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
     if not isinstance(source, Node) or not all(
         isinstance(index, Node) and index.meta["val"].dtype in _INTEGERS for _, index in given
     ):
-        return  # A mask takes the place of several dimensions.
+        return  # A mask stands for several dimensions.
     sizes = source.meta["val"].shape
     if node.target in _GATHERS and len(given) == 1 and isinstance(sizes[given[0][0]], int):
         return
     for dim, index in given:
-        indices[dim] = _from_zero(module, node, source, dim, index)
+        indices[dim] = _normalized(module, node, source, dim, index)
     node.args = (source, indices, *node.args[2:])
 
 
-def _from_zero(module: GraphModule, node: Node, source: Node, dim: int, index: Node) -> Node:
+def _normalized(module: GraphModule, node: Node, source: Node, dim: int, index: Node) -> Node:
     if index.op == "get_attr" and bool((getattr(module, str(index.target)) >= 0).all()):
         return index
     size: Any = source.meta["val"].shape[dim]

@@ -1,8 +1,8 @@
-"""Poolings that TensorRT's layers do not have: windows over the edge, or with gaps.
+"""Pooling with windows over the edge, or with dilation, which TensorRT's layers do not have.
 
 Torch-TensorRT 2.13 refuses ``ceil_mode`` (SqueezeNet, GoogLeNet, SSD), ``dilation`` and
-``divisor_override``. Here what is pooled gets a wider edge, where its sizes are known; others than
-height and width (and depth) may be dynamic.
+``divisor_override``. Here the input is padded, where its spatial sizes are static; the other sizes
+may be dynamic.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def is_expanded_pooling(node: Node) -> bool:
 
 
 def expand_ceil_mode_pooling(module: GraphModule) -> None:
-    """Write such poolings out.
+    """Expand such poolings.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
@@ -169,9 +169,15 @@ def _largest(node: Node, windows: Sequence[_Windows]) -> Node:
     for dim, along in enumerate(windows, first):
         parts = [
             insert_call(
-                node, aten.slice.Tensor, result, dim, place, place + along.last + 1, along.step
+                node,
+                aten.slice.Tensor,
+                result,
+                dim,
+                start,
+                start + along.last + 1,
+                along.step,
             )
-            for place in range(0, along.reach, along.gap)
+            for start in range(0, along.reach, along.gap)
         ]
         result = reduce(larger, parts)
     return result
@@ -203,7 +209,7 @@ def _counts(along: _Windows, *, padding: bool) -> torch.Tensor:
     """How many elements of each window count."""
     inside, outside = (1.0, float(padding))
     line = functional.pad(torch.full((1, along.size), inside), [along.pad] * 2, value=outside)
-    line = functional.pad(line, [0, along.overhang]).double()
+    line = functional.pad(line, [0, along.overhang]).to(torch.float64)
     return functional.avg_pool1d(line, along.kernel, along.step)[0] * along.kernel
 
 

@@ -9,7 +9,7 @@ import torch.ao.quantization.fx._decomposed  # Registers the operators of PT2E.
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
-from trt_et.ops.fake_quantize import limits
+from trt_et.ops.fake_quantize import SMALLEST_AMAX, limits
 from trt_et.ops.quantize import (
     constant_source,
     is_fake_quantize,
@@ -20,8 +20,7 @@ from trt_et.ops.quantize import (
 
 __all__ = ["keep_weights_int8", "split_fake_quantize"]
 
-_WHOLE: Final = (-128, 127, torch.int8)
-_ZERO: Final = 2.0**-24  # What modelopt takes for zero.
+_INT8: Final = (-128, 127, torch.int8)
 _TO_ZERO: Final = 2.0**100  # A scale that makes zeros of all numbers.
 
 
@@ -37,7 +36,7 @@ def keep_weights_int8(module: GraphModule) -> None:
         source = constant_source(node.args[0]) if is_weight_cast(node) else None
         if source is not None and source.op == "get_attr":
             dtype = {"out_dtype": node.meta["val"].dtype}
-            args = (node.args[0], 1.0, 0, *_WHOLE)
+            args = (node.args[0], 1.0, 0, *_INT8)
             _replace(module, node, _DEQUANTIZE, args, dtype)
     module.recompile()
 
@@ -60,7 +59,7 @@ def split_fake_quantize(module: GraphModule) -> None:
 def _amax(module: GraphModule, node: Node) -> torch.Tensor | None:
     source = constant_source(named_arguments(node)["amax"])
     if source is None or source.op != "get_attr":
-        return None  # The layer's converter says what is wrong.
+        return None  # The layer's converter reports it.
     value = getattr(module, str(source.target))
     return value if isinstance(value, torch.Tensor) else None
 
@@ -69,7 +68,7 @@ def _split(module: GraphModule, node: Node, amax: torch.Tensor) -> None:
     given = named_arguments(node)
     low, high = (int(n) for n in limits(8, 0, given["unsigned"], given["narrow_range"]))
     amax = amax.detach().to(torch.float32)
-    scale = torch.where(amax <= _ZERO, _TO_ZERO, amax / high)
+    scale = torch.where(amax <= SMALLEST_AMAX, _TO_ZERO, amax / high)
     dtype = node.meta["val"].dtype
     how: tuple[Any, ...]
     if scale.numel() == 1:

@@ -1,6 +1,6 @@
 """Operators on tensors of fewer dimensions than TensorRT's layers have.
 
-Torch-TensorRT 2.13 hands the tensors on as they are. TensorRT then refuses to build, or, for
+Torch-TensorRT 2.13 hands the tensors on as they are. TensorRT then fails to build, or, for
 attention in three dimensions, takes them for packed tokens.
 """
 
@@ -29,7 +29,7 @@ _RANKS: Final[dict[Any, int]] = {
     aten.argmax.default: 2,
     aten.argmin.default: 2,
 }
-# The place of the dimension that they work along.
+# The index of the argument that is their dimension.
 _DIMS: Final[dict[Any, int]] = {
     aten._softmax.default: 1,
     aten.softmax.int: 1,
@@ -39,7 +39,7 @@ _DIMS: Final[dict[Any, int]] = {
     aten.argmin.default: 1,
 }
 
-# These take no tensors without dimensions at all.
+# Their layers take no tensors without dimensions.
 _OF_LINES: Final = (aten.where.self, aten.atan2.default, aten.gather.default)
 # These reduce nothing where there are no dimensions.
 _REDUCTIONS: Final = (
@@ -51,7 +51,7 @@ _REDUCTIONS: Final = (
 
 
 def unsqueeze_to_min_rank(module: GraphModule) -> None:
-    """Put dimensions of size 1 in front, and take them away behind the operator.
+    """Unsqueeze the arguments of such operators, and squeeze their results.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
@@ -97,20 +97,20 @@ def _widen(node: Node) -> None:
     number = 4 if node.target is aten.scaled_dot_product_attention.default else 1
     ranks = [a.meta["val"].dim() for a in node.args[:number] if isinstance(a, Node)]
     missing = _RANKS[node.target] - ranks[0]
-    if missing <= 0 or len(set(ranks[:3])) > 1 or _looks_everywhere(node):
+    if missing <= 0 or len(set(ranks[:3])) > 1 or _has_no_dimension(node):
         return
     arguments = [
         _with_dimensions(node, argument, missing)
-        if isinstance(argument, Node) and place < number
+        if isinstance(argument, Node) and index < number
         else argument
-        for place, argument in enumerate(node.args)
+        for index, argument in enumerate(node.args)
     ]
-    place = _DIMS.get(node.target)
-    if place is not None and place < len(arguments):
-        dim: Any = arguments[place]
+    position = _DIMS.get(node.target)
+    if position is not None and position < len(arguments):
+        dim: Any = arguments[position]
         if ranks[0] == 0:
-            dim = -1  # A number has but one dimension to speak of.
-        arguments[place] = dim + missing if dim >= 0 else dim
+            dim = -1  # After unsqueezing, the only one.
+        arguments[position] = dim + missing if dim >= 0 else dim
     if isinstance(node.meta["val"], torch.Tensor):
         result = insert_call(node, node.target, *arguments, **node.kwargs)
         node.replace_all_uses_with(_without_dimensions(node, result, missing))
@@ -130,8 +130,8 @@ def _widen(node: Node) -> None:
             other.replace_input_with(user, narrow)
 
 
-def _looks_everywhere(node: Node) -> bool:
-    """Whether a place is sought without a dimension."""
+def _has_no_dimension(node: Node) -> bool:
+    """Whether it searches the flattened tensor."""
     return node.target in (aten.argmax.default, aten.argmin.default) and node.args[1:2] in (
         (),
         (None,),

@@ -1,4 +1,7 @@
-"""Views and reshapes as TensorRT wants them: reshapes that say every size that is known."""
+"""Reshapes that state every static size.
+
+Seen with TensorRT-RTX 1.5 and Torch-TensorRT 2.13.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _RESHAPES: Final = (aten.reshape.default, aten.view.default, aten._unsafe_view.d
 def make_reshape_static(module: GraphModule) -> None:
     """Write known sizes into reshapes, and ``-1`` for the only one that is dynamic.
 
-    A model that says ``x.view(1, length, -1, 8)`` with a dynamic length leaves two sizes to be
+    A model with ``x.view(1, length, -1, 8)`` with a dynamic length leaves two sizes to be
     computed at run time, one of which is always the same. TensorRT then knows neither, and refuses
     what follows (attention: "query number of heads must be divisible by key/value number of
     heads"). Export recorded which sizes are known.
@@ -34,10 +37,10 @@ def make_reshape_static(module: GraphModule) -> None:
         if len(dynamic) == 1:
             stated = [size if isinstance(size, int) else -1 for size in sizes]
         else:
-            said = node.args[1]
+            requested = node.args[1]
             stated = [
                 size if isinstance(size, int) else given
-                for size, given in zip(sizes, said, strict=True)
+                for size, given in zip(sizes, requested, strict=True)
             ]
         # Torch-TensorRT runs what depends on constants alone, behind a pass that drops clones: a
         # view of the clone of a permuted constant is none of the permuted constant.

@@ -1,9 +1,9 @@
-"""What several elements are scattered to: sums, products and extrema, by a matrix of places.
+"""Sums, products and extrema for indices that occur more than once.
 
-TensorRT's scatter layers write, and keep the last of what meets. Torch-TensorRT 2.13 adds two
+TensorRT's scatter layers write, and the last write to an index wins. Torch-TensorRT 2.13 adds two
 layers for each element along the dimension: 1,024 edges of a graph are an engine of 266 MB. Here
-a matrix says which element goes where (``[places, elements]``); rows that go to their places as a
-whole are multiplied by it, others chosen by it and reduced.
+a boolean matrix (``[targets, elements]``) selects the elements of each target. Entire rows are
+multiplied by it; other elements are selected by it and reduced.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 aten = torch.ops.aten
 
-# Elements of the matrix, or of what it chooses from. 64 MiB in float32.
+# Elements of the matrix, or of what it selects from. 64 MiB in float32.
 _LARGEST: Final = 1 << 24
 
 _REDUCTIONS: Final[dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], float]]] = {
@@ -50,30 +50,30 @@ def scatter_reduce(
     Args:
         x: What is reduced into; it has a dimension at least.
         dim: The dimension that the index counts along.
-        index: Places, of no larger shape than ``src``, and but for ``dim`` than ``x``.
+        index: Indices; no larger than ``src``, nor than ``x`` but along ``dim``.
         src: What is scattered.
         reduce: ``sum``, ``mean`` (of floats), ``prod``, ``amax`` or ``amin``.
-        include_self: Whether what is there counts.
+        include_self: Whether the elements of ``x`` count.
 
     Returns:
         A tensor like ``x``; ``NotImplemented`` for what is not listed here.
     """
-    whole = not x.dtype.is_floating_point
-    if reduce not in _REDUCTIONS or x.dim() == 0 or (whole and reduce == "mean"):
+    is_integer = not x.dtype.is_floating_point
+    if reduce not in _REDUCTIONS or x.dim() == 0 or (is_integer and reduce == "mean"):
         return NotImplemented
     merge, collapse, neutral = _REDUCTIONS[reduce]
-    if whole:
+    if is_integer:
         limits = torch.iinfo(x.dtype)
         neutral = int(min(max(neutral, limits.min), limits.max))
-    for place, size in enumerate(index.shape):
-        if not statically_known_true(size == src.shape[place]):
+    for axis, size in enumerate(index.shape):
+        if not statically_known_true(size == src.shape[axis]):
             if not isinstance(size, int):
                 return NotImplemented
-            src = src.narrow(place, 0, size)
+            src = src.narrow(axis, 0, size)
     src = src.movedim(dim, -1)
     target, index = x.movedim(dim, -1), index.movedim(dim, -1)
-    places = torch.arange(target.shape[-1], dtype=index.dtype, device=x.device)
-    member = places.unsqueeze(-1) == index.unsqueeze(-2)
+    targets = torch.arange(target.shape[-1], dtype=index.dtype, device=x.device)
+    member = targets.unsqueeze(-1) == index.unsqueeze(-2)
     scattered = collapse(torch.where(member, src.unsqueeze(-2), neutral)).to(x.dtype)
     count = member.sum(-1)
     # The index may be smaller than what it writes to.
@@ -95,16 +95,16 @@ def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:  # noq
 
 
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    """Whole rows: a product with the matrix. Negative indices count from the end.
+    """Entire rows: a product with the matrix. Negative indices count from the end.
 
-    A row that is not finite makes all places so.
+    A row that is not finite makes every target so.
     """
     target = x.movedim(dim, 0)
     rows = source.movedim(dim, 0).reshape(source.shape[dim], -1)
     number = target.shape[0]
     index = torch.where(index < 0, index + number, index)
-    places = torch.arange(number, dtype=index.dtype, device=x.device)
-    member = places.unsqueeze(-1) == index
+    targets = torch.arange(number, dtype=index.dtype, device=x.device)
+    member = targets.unsqueeze(-1) == index
     added = member.to(x.dtype) @ rows
     return (target + alpha * added.reshape(target.shape)).movedim(0, dim)
 
@@ -117,30 +117,34 @@ SCATTER_REDUCTIONS: Final[dict[Any, Callable[..., Any]]] = {
 
 
 def unsupported_scatter_reason(node: Node) -> str | None:
-    """Why an engine shall not hold such a node of plain ATen; None for all others too."""
+    """Why a scatter that reduces stays out of an engine; None where it does not."""
     if not is_accumulating(node) and node.target not in SCATTER_REDUCTIONS:
         return None
     rows = _whole_rows(node)
     if rows is None and is_accumulating(node):
-        return "it adds at several places at once, by a mask, or integers"
+        return "it adds by several indices, by a mask, or integers"
     arguments: Any = rows or node.args
     x, dim, index = arguments[:3]
-    shape, places = x.meta["val"].shape, index.meta["val"].shape
+    shape, indices = x.meta["val"].shape, index.meta["val"].shape
     if not shape:
-        return "Torch-TensorRT cannot do it to a number without dimensions"
-    number = math.prod(shape_range(size)[2] for size in (*places, shape[dim]))
-    return f"the matrix of its places would have {number} elements" if number > _LARGEST else None
+        return "Torch-TensorRT does not convert it for a tensor without dimensions"
+    number = math.prod(shape_range(size)[2] for size in (*indices, shape[dim]))
+    return (
+        f"the matrix that selects its elements would have {number} elements"
+        if number > _LARGEST
+        else None
+    )
 
 
 def is_accumulating(node: Node) -> bool:
-    """Whether a node is an ``index_put`` that adds to what is there."""
+    """Whether a node is an ``index_put`` that accumulates."""
     if node.target is not aten.index_put.default:
         return False
     return bool(node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False))
 
 
 def scatter_add_to_index_add(module: GraphModule) -> None:
-    """Write what adds whole rows as ``index_add``.
+    """Write scatters that add entire rows as ``index_add``.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
@@ -158,9 +162,9 @@ def scatter_add_to_index_add(module: GraphModule) -> None:
 
 
 def _whole_rows(node: Node) -> tuple[Node, int, Node, Node] | None:
-    """What is added to, the dimension, where along it, and the rows; None for any other node.
+    """The target, the dimension, the indices along it, and the rows; None for any other node.
 
-    The places have all of their elements in one dimension.
+    The indices have all of their elements in one dimension.
     """
     arguments: Any = node.args
     index: Any

@@ -27,7 +27,7 @@ _PRODUCTS = (
 
 
 def add_bias_after_split(module: GraphModule) -> None:
-    """Split first, then add the bias, where a biased product is only ever split by its last axis.
+    """Add a bias after the split of a product that is only ever split by its last axis.
 
     TensorRT-RTX 1.5 fails to build the fused projection of queries, keys and values that most
     decoders have (``linear(x).split(n, -1)``, heads, attention), and some vision transformers
@@ -125,7 +125,7 @@ def _selected(node: Node, bias: torch.Tensor) -> list[tuple[Node, torch.Tensor]]
         if not all(isinstance(size, int) for size in trailing):
             return []
         moved = [u for u in user.users if u.target is aten.permute.default] or [user]
-        if not any(u.target is aten.select.int for place in moved for u in place.users):
+        if not any(u.target is aten.select.int for source in moved for u in source.users):
             return []
         found.append((user, bias.reshape(trailing)))
     return found

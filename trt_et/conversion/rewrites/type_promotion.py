@@ -1,4 +1,4 @@
-"""The dtypes that torch computes in, as casts that an engine makes too.
+"""Type promotion as explicit casts.
 
 Torch promotes: an integer plus 2.5, or its logarithm, is a float. Torch-TensorRT 2.13 makes the 2.5
 an integer of the tensor's dtype (``x % 2.5`` becomes ``x % 2``, ``x == 2.5`` holds for 2), and
@@ -44,7 +44,7 @@ _EXACT: Final = (
 
 
 def apply_type_promotion(module: GraphModule) -> None:
-    """Cast what an operator takes to the dtype that torch computes it in.
+    """Cast the arguments of operators to the dtype that torch computes in.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
@@ -72,8 +72,8 @@ def _is_long(argument: object) -> bool:
     return isinstance(argument, int) and not -(1 << 31) <= argument < 1 << 31
 
 
-def _take_long_numbers(node: Node, dtype: torch.dtype) -> None:
-    """Whole numbers beyond int32, which is what the converters make of any, as floats or tensors.
+def _widen_long_integers(node: Node, dtype: torch.dtype) -> None:
+    """Turn integers beyond int32 into floats or tensors: converters make int32 of any integer.
 
     Args:
         node: The call.
@@ -102,23 +102,23 @@ def _cast_result(node: Node, dtype: torch.dtype) -> None:
     node.replace_all_uses_with(_cast(node, result, dtype))
 
 
-def _is_whole(argument: object) -> bool:
+def _is_integer(argument: object) -> bool:
     dtype = _dtype(argument)
     return dtype is not None and not dtype.is_floating_point
 
 
 def _of_floats(node: Node) -> None:
-    if _is_whole(node.args[0]):
+    if _is_integer(node.args[0]):
         node.args = (_cast(node, node.args[0], node.meta["val"].dtype), *node.args[1:])
 
 
 def _test(node: Node) -> None:
-    if _is_whole(node.args[0]):
+    if _is_integer(node.args[0]):
         node.args = (_cast(node, node.args[0], torch.float32),)
 
 
 def _rounding(node: Node) -> None:
-    if _is_whole(node.args[0]) and len(node.args) == 1 and not node.kwargs:
+    if _is_integer(node.args[0]) and len(node.args) == 1 and not node.kwargs:
         node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]
 
 
@@ -145,7 +145,7 @@ def _of_two(node: Node) -> None:
         common = torch.int32  # TensorRT has no arithmetic of booleans.
     first, second = (_cast(node, argument, common) for argument in node.args[:2])
     node.args = (first, second, *node.args[2:])
-    _take_long_numbers(node, common)
+    _widen_long_integers(node, common)
     if result == torch.bool and node.target.overloadpacket in _ARITHMETIC:  # type: ignore[union-attr]
         _cast_result(node, result)
 
@@ -157,11 +157,11 @@ def _of_results(node: Node) -> None:
     if result == torch.bool:
         _cast_result(node, result)
     if node.target.overloadpacket in _CLAMPS:  # type: ignore[union-attr]
-        _take_long_numbers(node, dtype)
+        _widen_long_integers(node, dtype)
 
 
 def _hardtanh(node: Node) -> None:
-    if _is_whole(node.args[0]):
+    if _is_integer(node.args[0]):
         node.target = aten.clamp.default  # The layer is one of floats.
 
 

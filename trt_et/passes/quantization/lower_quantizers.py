@@ -20,12 +20,12 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputSpec
 from torch.fx import Graph, Node, map_arg
 
-from trt_et.builders import BuildOptions
 from trt_et.graph.constants import add_constant, constant_values
 from trt_et.graph.inlining import inline
 from trt_et.graph.subgraphs import Place, copied_module, places
 from trt_et.ops.fake_quantize import FOREIGN_NAME, fake_quantize
 from trt_et.ops.quantize import FP8_CAPABILITY, constant_source, is_fp8, named_arguments
+from trt_et.options import BuildOptions
 from trt_et.partition.excluded_ops import Exclusions
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.passes.quantization.pt2e_fp8_to_float import compute_in_floats, quantizes_to_fp8

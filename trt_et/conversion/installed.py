@@ -1,0 +1,25 @@
+"""Which Torch-TensorRT is installed, without importing it."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from importlib.metadata import packages_distributions
+
+__all__ = ["installed_variant"]
+
+
+@cache
+def installed_variant() -> str | None:
+    """``"tensorrt"`` or ``"tensorrt_rtx"``, by the installed Torch-TensorRT; None without one.
+
+    Both distributions install the module ``torch_tensorrt``; which one did decides which TensorRT
+    it uses.
+    """
+    if importlib.util.find_spec("torch_tensorrt") is None:
+        return None
+    owners = {
+        name.replace("_", "-").lower()
+        for name in packages_distributions().get("torch_tensorrt", ())
+    }
+    return "tensorrt_rtx" if "torch-tensorrt-rtx" in owners else "tensorrt"
