@@ -116,7 +116,7 @@ def bare_build(program: ExportedProgram, path: Path) -> None:
     )
 
     from trt_et.conversion.settings import make_settings
-    from trt_et.conversion.torch_tensorrt_import import quietly, without_gpu
+    from trt_et.conversion.torch_tensorrt_patches import quietly, without_gpu
 
     with without_gpu(), quietly(), path.open("wb") as file:
 
@@ -161,7 +161,8 @@ def vendor_stage(size: int) -> tuple[ExportedProgram, Partitioner, Any]:
     Returns:
         The program, Torch-TensorRT's partitioner, and its compile configuration.
     """
-    from trt_et.conversion.torch_tensorrt_import import torch_tensorrt, without_gpu
+    from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
+    from trt_et.conversion.torch_tensorrt_patches import without_gpu
 
     torch_tensorrt()
     # Only its C++ runtime, which needs libtorch's CUDA part, knows the engine's class.

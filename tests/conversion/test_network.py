@@ -1,6 +1,6 @@
 """The private parts of Torch-TensorRT that we lean on, and what we guard against in them.
 
-When a new release fails here, mend ``network.py`` and ``torch_tensorrt_import.py`` in
+When a new release fails here, mend ``network.py`` and ``torch_tensorrt_patches.py`` in
 ``trt_et/conversion``.
 """
 

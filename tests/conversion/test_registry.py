@@ -11,7 +11,8 @@ from torch import nn
 from trt_et.builders import BuildOptions, BuildRequest
 from trt_et.builders.serialize import build_network
 from trt_et.conversion import registry
-from trt_et.conversion.registry import CONVERTERS, REWRITES, Converter, Rewrite, Step
+from trt_et.conversion.entries import Converter, Rewrite, Step, resolve
+from trt_et.conversion.registry import CONVERTERS, REWRITES
 from trt_et.conversion.support import convertible_operators, make_support_check
 from trt_et.lowering.lower import lower_partition
 
@@ -58,7 +59,7 @@ def test_every_converter_that_is_named_exists(entry):
     assert callable(entry.load())
     assert entry.is_available() in (True, False)
     if entry.applies:
-        assert callable(registry._resolve(entry.applies))
+        assert callable(resolve(entry.applies))
 
 
 def test_an_operator_without_an_entry_has_no_converter_of_ours():

@@ -12,7 +12,8 @@ from torch.fx import GraphModule, Node
 
 from trt_et.conversion.registry import DECOMPOSITIONS
 from trt_et.conversion.settings import converter_registry, make_settings
-from trt_et.conversion.torch_tensorrt_import import torch_tensorrt, without_gpu
+from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
+from trt_et.conversion.torch_tensorrt_patches import without_gpu
 from trt_et.errors import BuilderError
 from trt_et.graph.inlining import TracedCall, insert_traced, trace_call
 

@@ -10,8 +10,10 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Graph, GraphModule, Node
 
 from trt_et.conversion.decompose import inline_decompositions
-from trt_et.conversion.registry import REWRITES, Step
+from trt_et.conversion.entries import Step
+from trt_et.conversion.registry import REWRITES
 from trt_et.conversion.rewrites.kv_cache_update import update_in_place
+from trt_et.conversion.torch_tensorrt_patches import weights_stay_quantized
 from trt_et.engine_info import Alias
 from trt_et.errors import BuilderError
 from trt_et.graph.tracing import forget_pending_symbols
@@ -39,7 +41,6 @@ def prepare_module(
     from torch_tensorrt.dynamo.lowering import post_lowering
 
     from trt_et.conversion.converters.kv_cache_update import has_cache_update_layer
-    from trt_et.conversion.converters.quantize import weights_stay_quantized
 
     forget_pending_symbols(lowered.program)
     module = unlift(lowered.program)

@@ -15,15 +15,12 @@ to all. How to add an operator: ``docs/internals/add-an-operator.md``.
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
 import torch.ao.quantization.fx._decomposed  # Registers the operators of PT2E.
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
 from trt_et.conversion import refusals
 from trt_et.conversion.decompositions import (
@@ -33,6 +30,7 @@ from trt_et.conversion.decompositions import (
     min_with_indices,
     slice_scatter,
 )
+from trt_et.conversion.entries import Converter, Refusal, Rewrite, Step
 from trt_et.conversion.rewrites.adaptive_pool_and_resize import (
     ADAPTIVE_AVERAGES,
     resample_by_matrix,
@@ -77,10 +75,6 @@ __all__ = [
     "DECOMPOSITIONS",
     "REFUSALS",
     "REWRITES",
-    "Converter",
-    "Refusal",
-    "Rewrite",
-    "Step",
     "converter_for",
     "refusal_reason",
 ]
@@ -88,18 +82,11 @@ __all__ = [
 aten = torch.ops.aten
 _quantized = torch.ops.quantized_decomposed
 
-
-@dataclass(frozen=True)
-class Refusal:
-    """Calls that stay out of an engine although Torch-TensorRT has a converter.
-
-    Attributes:
-        operators: Asked about only these.
-        reason: Why a call is refused; None where it is not.
-    """
-
-    operators: tuple[Any, ...]
-    reason: Callable[[Node], str | None]
+_RESIZES: Final = (
+    *refusals.NEAREST_RESIZES,
+    *(aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec),
+    *(aten.upsample_trilinear3d.vec, aten.upsample_bicubic2d.vec),
+)
 
 
 REFUSALS: Final = (
@@ -126,11 +113,7 @@ REFUSALS: Final = (
     Refusal((aten.max_pool2d.default, aten.max_pool3d.default), refusals.dynamic_pool_channels),
     Refusal(ADAPTIVE_AVERAGES, refusals.dynamic_adaptive_average),
     Refusal(
-        (
-            *refusals.NEAREST_RESIZES,
-            *(aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec),
-            *(aten.upsample_trilinear3d.vec, aten.upsample_bicubic2d.vec),
-        ),
+        _RESIZES,
         refusals.dynamic_resize_factor,
     ),
 )
@@ -144,30 +127,6 @@ def refusal_reason(node: Node) -> str | None:
         if reason is not None:
             return reason
     return None
-
-
-class Step(Enum):
-    """What happens among the rewrites that is more than a function of the graph."""
-
-    UPDATE_IN_PLACE = "updates of KV caches become write_rows (rewrites/kv_cache_update.py)"
-    DECOMPOSE = "DECOMPOSITIONS, and those of Torch-TensorRT (decompose.py)"
-
-
-@dataclass(frozen=True)
-class Rewrite:
-    """One change of a partition's graph; its function's module says what it works around.
-
-    Attributes:
-        apply: Changes the graph in place.
-        before: Rewrites and steps that must come later, each with the reason.
-        accepts: Calls that it replaces by what TensorRT has, whatever Torch-TensorRT says of them.
-        library: The engine library that needs it (a builder's name); None: every one.
-    """
-
-    apply: Callable[[GraphModule], None]
-    before: Mapping[Callable[[GraphModule], None] | Step, str] = field(default_factory=dict)
-    accepts: Callable[[Node], bool] | None = None
-    library: str | None = None
 
 
 REWRITES: Final[tuple[Rewrite | Step, ...]] = (
@@ -233,8 +192,8 @@ REWRITES: Final[tuple[Rewrite | Step, ...]] = (
         split_fake_quantize,
         before={dequantize_before_convolution: "its dequantize layers may reach a convolution"},
     ),
-    Rewrite(add_bias_after_split, library="tensorrt_rtx"),
-    Rewrite(dequantize_before_convolution, library="tensorrt_rtx"),
+    Rewrite(add_bias_after_split, library="tensorrt_rtx", seen_with="TensorRT-RTX 1.5"),
+    Rewrite(dequantize_before_convolution, library="tensorrt_rtx", seen_with="TensorRT-RTX 1.5"),
 )
 """All changes of a partition's graph before it is converted, in order."""
 
@@ -248,43 +207,6 @@ DECOMPOSITIONS: Final[dict[Any, Callable[..., Any]]] = {
     aten.slice_scatter.default: slice_scatter,
 }
 """Replaces converters of Torch-TensorRT; each function says why."""
-
-
-@dataclass(frozen=True)
-class Converter:
-    """A converter of ours. Functions are named ``module:function`` below ``conversion.converters``.
-
-    They are named because their modules import TensorRT, which the support check on a machine
-    without it must not need.
-
-    Attributes:
-        function: Adds the layers: ``(ctx, node, args, kwargs) -> ITensor``.
-        takes_every_call: Whether the support check need not ask Torch-TensorRT about a call.
-        available: Whether this TensorRT has the layer: ``() -> bool``. Empty: every one has.
-        applies: Whether it converts this call: ``(args) -> bool``. Empty: it converts every call.
-    """
-
-    function: str
-    takes_every_call: bool = False
-    available: str = ""
-    applies: str = ""
-
-    def load(self) -> Callable[..., Any]:
-        """The function that adds the layers."""
-        return _resolve(self.function)
-
-    def is_available(self) -> bool:
-        """Whether this TensorRT has the layer; imports TensorRT where that is the question."""
-        return not self.available or bool(_resolve(self.available)())
-
-    def converts(self, args: Any) -> bool:  # noqa: ANN401
-        """Whether it converts a call with these arguments, tensors as TensorRT's."""
-        return not self.applies or bool(_resolve(self.applies)(args))
-
-
-def _resolve(name: str) -> Callable[..., Any]:
-    function: Callable[..., Any] = pkgutil.resolve_name(f"trt_et.conversion.converters.{name}")
-    return function
 
 
 _QUANTIZE: Final = Converter("quantize:add_quantize_layer")
@@ -301,11 +223,7 @@ CONVERTERS: Final[dict[Any, Converter]] = {
     aten.slice.Tensor: Converter("slice:add_slice", applies="slice:is_computed_slice"),
     aten.select.int: Converter("slice:add_select_index", applies="slice:is_computed_index"),
     **dict.fromkeys(
-        (
-            *refusals.NEAREST_RESIZES,
-            *(aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec),
-            *(aten.upsample_trilinear3d.vec, aten.upsample_bicubic2d.vec),
-        ),
+        _RESIZES,
         _RESIZE,
     ),
     # Which of their calls are supported: ops/quantize.py.

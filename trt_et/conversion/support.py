@@ -9,15 +9,16 @@ from typing import Any
 from torch.fx import Node
 
 from trt_et.conversion.decompose import decompose, decomposed_operators
+from trt_et.conversion.entries import Rewrite
 from trt_et.conversion.registry import (
     DECOMPOSITIONS,
     REWRITES,
-    Rewrite,
     converter_for,
     refusal_reason,
 )
 from trt_et.conversion.settings import converter_registry, make_settings
-from trt_et.conversion.torch_tensorrt_import import torch_tensorrt, without_gpu
+from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
+from trt_et.conversion.torch_tensorrt_patches import without_gpu
 from trt_et.options import BuildOptions
 
 __all__ = ["convertible_operators", "make_support_check"]

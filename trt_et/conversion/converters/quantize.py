@@ -6,58 +6,19 @@ the quantize operators of other tools alone.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any, Final
-from unittest import mock
 
 import tensorrt as trt
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
-from torch_tensorrt.dynamo.lowering.passes import constant_folding
 
 from trt_et.errors import BuilderError
 from trt_et.ops.fake_quantize import FP8_LIMIT, SMALLEST_AMAX
-from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer, named_arguments
 
-__all__ = ["add_fp8_layers", "add_quantize_layer", "weights_stay_quantized"]
+__all__ = ["add_fp8_layers", "add_quantize_layer"]
 
 _LIMITS: Final = (-128, 127)  # What TensorRT's layer clamps to.
-
-
-@contextlib.contextmanager
-def weights_stay_quantized() -> Iterator[None]:
-    """Keep Torch-TensorRT from folding quantized weights into float ones; one thread at a time.
-
-    What has another zero point than 0 is folded: TensorRT has no layer for it.
-    """
-    folder = constant_folding._TorchTensorRTConstantFolder
-    plain = folder.is_impure
-
-    def is_impure(self: Any, node: Node) -> bool:  # noqa: ANN401
-        return (
-            bool(plain(self, node))
-            or is_fake_quantize(node.target)
-            or _is_symmetric_dequantize(self.module, node)
-        )
-
-    with mock.patch.object(folder, "is_impure", is_impure):
-        yield
-
-
-def _is_symmetric_dequantize(module: GraphModule, node: Node) -> bool:
-    if not is_quantize_layer(node.target):
-        return False
-    arguments = named_arguments(node)
-    if "dequantize" not in str(node.target):
-        return False
-    if "scale" in arguments:
-        return bool(arguments["zero_point"] == 0)
-    zero_points = arguments["zero_points"]
-    if isinstance(zero_points, Node):
-        zero_points = getattr(module, str(zero_points.target), None)
-    return zero_points is None or not bool(zero_points.any())
 
 
 def add_quantize_layer(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: ANN401

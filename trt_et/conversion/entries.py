@@ -1,0 +1,91 @@
+"""What the entries of the registry (``registry.py``) say about an operator or a rewrite."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from torch.fx import GraphModule, Node
+
+__all__ = ["Converter", "Refusal", "Rewrite", "Step", "resolve"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Calls that stay out of an engine although Torch-TensorRT has a converter.
+
+    Attributes:
+        operators: Asked about only these.
+        reason: Why a call is refused; None where it is not.
+    """
+
+    operators: tuple[Any, ...]
+    reason: Callable[[Node], str | None]
+
+
+class Step(Enum):
+    """What happens among the rewrites that is more than a function of the graph."""
+
+    UPDATE_IN_PLACE = "updates of KV caches become write_rows (rewrites/kv_cache_update.py)"
+    DECOMPOSE = "DECOMPOSITIONS, and those of Torch-TensorRT (decompose.py)"
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One change of a partition's graph; its function's module says what it works around.
+
+    Attributes:
+        apply: Changes the graph in place.
+        before: Rewrites and steps that must come later, each with the reason.
+        accepts: Calls that it replaces by what TensorRT has, whatever Torch-TensorRT says of them.
+        library: The engine library that needs it (a builder's name); None: every one.
+        seen_with: The library and version that it was needed for;
+            ``tests/conversion/test_rewrites_are_needed.py`` fails once it no longer is.
+    """
+
+    apply: Callable[[GraphModule], None]
+    before: Mapping[Callable[[GraphModule], None] | Step, str] = field(default_factory=dict)
+    accepts: Callable[[Node], bool] | None = None
+    library: str | None = None
+    seen_with: str = "Torch-TensorRT 2.13"
+
+
+@dataclass(frozen=True)
+class Converter:
+    """A converter of ours. Functions are named ``module:function`` below ``conversion.converters``.
+
+    They are named because their modules import TensorRT, which the support check on a machine
+    without it must not need.
+
+    Attributes:
+        function: Adds the layers: ``(ctx, node, args, kwargs) -> ITensor``.
+        takes_every_call: Whether the support check need not ask Torch-TensorRT about a call.
+        available: Whether this TensorRT has the layer: ``() -> bool``. Empty: every one has.
+        applies: Whether it converts this call: ``(args) -> bool``. Empty: it converts every call.
+    """
+
+    function: str
+    takes_every_call: bool = False
+    available: str = ""
+    applies: str = ""
+
+    def load(self) -> Callable[..., Any]:
+        """The function that adds the layers."""
+        return resolve(self.function)
+
+    def is_available(self) -> bool:
+        """Whether this TensorRT has the layer; imports TensorRT where that is the question."""
+        return not self.available or bool(resolve(self.available)())
+
+    def converts(self, args: Any) -> bool:  # noqa: ANN401
+        """Whether it converts a call with these arguments, tensors as TensorRT's."""
+        return not self.applies or bool(resolve(self.applies)(args))
+
+
+def resolve(name: str) -> Callable[..., Any]:
+    """A function of ``conversion/converters``, by its name ``module:function``."""
+    function: Callable[..., Any] = pkgutil.resolve_name(f"trt_et.conversion.converters.{name}")
+    return function

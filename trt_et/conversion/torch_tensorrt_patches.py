@@ -1,0 +1,124 @@
+"""Everything that is patched in Torch-TensorRT, or around it, while it works; all of it is undone.
+
+Torch-TensorRT asks the CUDA device about itself when it is imported and expects its C++ runtime.
+Neither is needed to fill a TensorRT network, so where there is no GPU both questions are answered
+for it (:func:`without_gpu`, :func:`without_runtime`). Two of its habits are changed:
+:func:`weights_stay_quantized` and :func:`quietly`. Nothing stays patched when it returns. Seen with
+Torch-TensorRT 2.13.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.fx import GraphModule, Node
+
+from trt_et.graph.tracing import TRACING
+from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer, named_arguments
+
+__all__ = ["quietly", "weights_stay_quantized", "without_gpu", "without_runtime"]
+
+
+class _DeclaredDevice:
+    """What Torch-TensorRT asks of a GPU that is not there; no engine depends on the answers."""
+
+    name = "declared by trt-et"
+    major, minor = 8, 9
+    total_memory = 24 << 30
+    multi_processor_count = 1
+
+
+@contextlib.contextmanager
+def without_gpu() -> Iterator[None]:
+    """Answer Torch-TensorRT's questions about the GPU where there is none; one thread at a time."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(TRACING)
+        if torch.cuda.is_available():
+            yield
+            return
+        device = _DeclaredDevice()
+        answers: dict[str, Callable[..., Any]] = {
+            "get_device_capability": lambda *_: (device.major, device.minor),
+            "get_device_properties": lambda *_: device,
+            "current_device": lambda: 0,
+        }
+        for name, answer in answers.items():
+            stack.enter_context(mock.patch.object(torch.cuda, name, answer))
+        if not hasattr(torch._C, "_CudaDeviceProperties"):
+            stack.enter_context(
+                mock.patch.object(torch._C, "_CudaDeviceProperties", _DeclaredDevice, create=True)
+            )
+        yield
+
+
+@contextlib.contextmanager
+def without_runtime() -> Iterator[None]:
+    """Import Torch-TensorRT in its own "no C++ runtime" configuration.
+
+    ``libtorchtrt.so`` links to libtorch's CUDA part, which a CPU build of torch does not have, and
+    whether the file exists is how Torch-TensorRT decides.
+    """
+    real = os.path.isfile
+
+    def isfile(path: Any) -> bool:  # noqa: ANN401
+        return "libtorchtrt" not in os.path.basename(str(path)) and real(path)  # noqa: PTH119
+
+    with mock.patch.object(os.path, "isfile", isfile):
+        yield
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Drop one warning that Torch-TensorRT's logging of node inputs repeats by the dozen."""
+    log = logging.getLogger("torch_tensorrt.dynamo.conversion.converter_utils")
+
+    def wanted(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("Detected unparsable type in node formatting")
+
+    log.addFilter(wanted)
+    try:
+        yield
+    finally:
+        log.removeFilter(wanted)
+
+
+@contextlib.contextmanager
+def weights_stay_quantized() -> Iterator[None]:
+    """Keep Torch-TensorRT from folding quantized weights into float ones; one thread at a time.
+
+    Weights whose zero point is not 0 are folded: TensorRT has no layer for them. Seen with 2.13.
+    """
+    from torch_tensorrt.dynamo.lowering.passes import constant_folding
+
+    folder = constant_folding._TorchTensorRTConstantFolder
+    plain = folder.is_impure
+
+    def is_impure(self: Any, node: Node) -> bool:  # noqa: ANN401
+        return (
+            bool(plain(self, node))
+            or is_fake_quantize(node.target)
+            or _is_symmetric_dequantize(self.module, node)
+        )
+
+    with mock.patch.object(folder, "is_impure", is_impure):
+        yield
+
+
+def _is_symmetric_dequantize(module: GraphModule, node: Node) -> bool:
+    if not is_quantize_layer(node.target):
+        return False
+    arguments = named_arguments(node)
+    if "dequantize" not in str(node.target):
+        return False
+    if "scale" in arguments:
+        return bool(arguments["zero_point"] == 0)
+    zero_points = arguments["zero_points"]
+    if isinstance(zero_points, Node):
+        zero_points = getattr(module, str(zero_points.target), None)
+    return zero_points is None or not bool(zero_points.any())
