@@ -163,7 +163,7 @@ def test_products_of_integers_stay_on_the_cpu(function):
 @pytest.mark.parametrize(
     ("function", "others", "why"),
     [
-        (put(None, 0, 1), (randn(3, 3), ROWS, ROWS), "behind a dimension"),
+        (put(None, 0, 1), (randn(3, 3), ROWS, ROWS), "follow a dimension that is not indexed"),
         (lambda x: F.interpolate(x, scale_factor=1.7), (), "not an integer"),
     ],
 )

@@ -126,7 +126,14 @@ def _check_bindings(interpreter: Any, partition: str, lowered: LoweredPartition)
         )
     network = interpreter.ctx.net
     for index, binding in enumerate(lowered.outputs):
-        shape = tuple(network.get_output(index).shape)
+        try:
+            shape = tuple(network.get_output(index).shape)
+        except ValueError as error:
+            raise BuilderError(
+                f"partition {partition}: TensorRT cannot compute the shape of {binding.name}; "
+                f"expected {tuple(binding.shape)}. Keep the operator that it comes from out of the "
+                "engine (excluded_ops=...)"
+            ) from error
         if len(shape) != len(binding.shape) or any(
             -1 not in (have, want) and have != want
             for have, want in zip(shape, binding.shape, strict=True)
