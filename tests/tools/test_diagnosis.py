@@ -74,4 +74,9 @@ def test_libraries_that_the_environment_names_are_looked_for(monkeypatch, tmp_pa
     assert finding("TensorRT").fact == f"nvinfer 11, {tmp_path}/libnvinfer.so.11"
     monkeypatch.setenv("TRT_ET_PROVIDER_PATH", str(tmp_path))
     (tmp_path / "libtrt_et_tensorrt_11.so").touch()
-    assert finding("provider").fact == f"tensorrt 11, {tmp_path}/libtrt_et_tensorrt_11.so"
+    (tmp_path / "libtrt_et_tensorrt_rtx.so").touch()
+    providers = [found.fact for found in diagnose().findings if found.subject == "provider"]
+    assert providers[:2] == [
+        f"for TensorRT 11, {tmp_path}/libtrt_et_tensorrt_11.so",
+        f"for TensorRT RTX, {tmp_path}/libtrt_et_tensorrt_rtx.so",
+    ]

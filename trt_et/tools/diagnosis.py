@@ -23,7 +23,7 @@ from trt_et.errors import TrtEtError
 __all__ = ["Ability", "Diagnosis", "Finding", "diagnose"]
 
 _TENSORRT_LIBRARIES: Final = re.compile(r"lib(nvinfer|nvinfer_lean|tensorrt_rtx)\.so\.(\d+)")
-_PROVIDERS: Final = re.compile(r"libtrt_et_(tensorrt|tensorrt_rtx)_(\d+)\.so")
+_PROVIDERS: Final = re.compile(r"libtrt_et_tensorrt_(\d+|rtx)\.so")
 _PIP_FOLDERS: Final = ("tensorrt_libs", "tensorrt_lean_libs", "tensorrt_rtx_libs")
 _CUDART: Final = ("libcudart.so.13", "libcudart.so.12")
 _CUDART_FOLDERS: Final = ("nvidia/cu13/lib", "nvidia/cuda_runtime/lib")
@@ -245,7 +245,7 @@ def _providers() -> Iterator[Finding]:
         for path in sorted(Path(folder).glob("libtrt_et_tensorrt*.so")):
             match = _PROVIDERS.fullmatch(path.name)
             if match:
-                yield Finding("provider", True, f"{match[1]} {match[2]}, {path}")
+                yield Finding("provider", True, f"for TensorRT {match[1].upper()}, {path}")
 
 
 def _missing_library() -> Finding:
