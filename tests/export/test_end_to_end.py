@@ -52,11 +52,11 @@ def test_a_label_that_disagrees_with_the_engine_is_safe_at_run_time(tmp_path):
     from executorch.exir.backend.compile_spec_schema import CompileSpec
 
     write_case(
-        tmp_path, "vit", device="cuda:1", compile_specs=[CompileSpec("target_device", b"cuda:0")]
+        tmp_path, "mlp", device="cuda:1", compile_specs=[CompileSpec("target_device", b"cuda:0")]
     )
-    run_stock(tmp_path, "simulated:2", "vit")
-    for outputs in torch.load(tmp_path / "vit.outputs"):
-        assert_agrees(outputs, "vit")
+    run_stock(tmp_path, "simulated:2", "mlp")
+    for outputs in torch.load(tmp_path / "mlp.outputs"):
+        assert_agrees(outputs, "mlp")
 
 
 def test_an_engine_for_a_gpu_that_is_not_there_says_how_many_there_are(tmp_path):
