@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 from typing import Any, Final
 
+from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.lowered_backend_module import LoweredBackendModule
 from executorch.exir.memory import alloc
@@ -26,6 +27,8 @@ __all__ = ["TensorRTMemoryPlanningPass"]
 # TensorRT wants addresses that are multiples of this; the delegate copies a tensor at any other.
 _ALIGNMENT: Final = 256
 _BACKEND: Final = "TensorRTBackend"
+# The compile spec that names a delegate's inputs by their index among its tensors, as "0,3".
+_STATE_INPUTS: Final = "state_inputs"
 
 
 class TensorRTMemoryPlanningPass(MemoryPlanningPass):
@@ -37,12 +40,13 @@ class TensorRTMemoryPlanningPass(MemoryPlanningPass):
             ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
         )
 
-    A mutated buffer moves to the GPU if all that reads it are delegates there, the last of which is
-    a TensorRT engine that writes its new value. Any other buffer stays where ExecuTorch plans it:
-    one that the CPU reads, one with an initial value to be loaded
+    A mutated buffer moves to the GPU if all that reads it are delegates there, the first of which
+    is a TensorRT engine, and the last one that writes its new value. Any other buffer stays where
+    ExecuTorch plans it: one that the CPU reads, one with an initial value to be loaded
     (``InitializedMutableBufferPass``), one read again after its new value exists, and all with
     ``share_mutable_buffers`` or without ``enable_non_cpu_memory_planning``. State on the GPU begins
-    at zero.
+    at zero: the first engine that reads it clears it before its first run, where the memory comes
+    from another allocator than trt-et's.
 
     Args:
         alignment: Of every planned tensor, in bytes.
@@ -98,6 +102,7 @@ class _State:
             and set(self.buffer.users) == {self.write_back, *self.uploads}
             and all(_device(upload) == device for upload in self.uploads)
             and all(reader.target is executorch_call_delegate for reader in readers)
+            and _backend_id(min(readers, key=order.__getitem__)) == _BACKEND
             and max(order[reader] for reader in readers) <= order[self.writer]
         )
 
@@ -119,14 +124,35 @@ class _State:
 
 
 def _keep_state_on_device(module: GraphModule, signature: ExportGraphSignature) -> None:
+    moved = []
     for state, output in _states(module, signature):
         order = {node: index for index, node in enumerate(module.graph.nodes)}
         if state.can_move(order):
             state.move()
+            moved.append(state.buffer)
             signature.output_specs[output].arg.name = state.new.name
             _replace_result(module.graph.output_node(), output, state.buffer.meta["spec"])
+    _name_state_inputs(module, moved)
     module.graph.lint()
     module.recompile()
+
+
+def _name_state_inputs(module: GraphModule, buffers: list[Node]) -> None:
+    """Tell each delegate, in a compile spec, which of its inputs is state that it reads first."""
+    remaining = set(buffers)
+    for node in module.graph.nodes:
+        if node.target is not executorch_call_delegate:
+            continue
+        tensors = [
+            argument
+            for argument in node.args[1:]
+            if isinstance(argument, Node) and isinstance(argument.meta.get("spec"), TensorSpec)
+        ]
+        found = [index for index, argument in enumerate(tensors) if argument in remaining]
+        remaining.difference_update(tensors)
+        if found and (lowered := _lowered_module(node)) is not None:
+            text = ",".join(map(str, found))
+            lowered.compile_specs.append(CompileSpec(_STATE_INPUTS, text.encode()))
 
 
 def _states(module: GraphModule, signature: ExportGraphSignature) -> list[tuple[_State, int]]:
@@ -181,12 +207,16 @@ def _layout(spec: TensorSpec) -> tuple[Any, ...]:
     return spec.dtype, tuple(spec.shape), tuple(spec.dim_order), spec.shape_dynamism
 
 
-def _backend_id(call: Node) -> str:
+def _lowered_module(call: Node) -> LoweredBackendModule | None:
     lowered = call.args[0]
     assert isinstance(lowered, Node)
-    owner = call.graph.owning_module
-    module = getattr(owner, str(lowered.target), None)
-    return str(module.backend_id) if isinstance(module, LoweredBackendModule) else ""
+    module = getattr(call.graph.owning_module, str(lowered.target), None)
+    return module if isinstance(module, LoweredBackendModule) else None
+
+
+def _backend_id(call: Node) -> str:
+    module = _lowered_module(call)
+    return "" if module is None else str(module.backend_id)
 
 
 def _replace_result(node: Node, index: int, spec: TensorSpec) -> None:

@@ -14,6 +14,7 @@ from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from executorch.exir.lowered_backend_module import LoweredBackendModule
 from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 from torch import nn
@@ -58,6 +59,8 @@ def no_gradients():
 class Planned(NamedTuple):
     pte: bytes
     homes: dict[str, tuple[str, int]]
+    # Of each delegate: the compile spec that names its inputs which are state.
+    state_inputs: list[list[bytes]]
 
 
 def planned(
@@ -86,7 +89,12 @@ def planned(
         if node.op == "placeholder" and node.name.startswith("b_")
     }
     homes = {name: (spec.device.name, spec.device_index) for name, spec in specs.items()}
-    return Planned(bytes(done.buffer), homes)
+    state_inputs = [
+        [spec.value for spec in module.compile_specs if spec.key == "state_inputs"]
+        for module in done.exported_program().graph_module.children()
+        if isinstance(module, LoweredBackendModule)
+    ]
+    return Planned(bytes(done.buffer), homes, state_inputs)
 
 
 def run(folder: Path, **programs: bytes) -> dict[str, list[tuple[list[torch.Tensor], dict]]]:
@@ -109,6 +117,7 @@ def run(folder: Path, **programs: bytes) -> dict[str, list[tuple[list[torch.Tens
 class Program:
     pte: bytes
     homes: dict[str, tuple[str, int]]
+    state_inputs: list[list[bytes]]
     model: nn.Module
     calls: list[tuple[list[torch.Tensor], dict[str, int]]]
 
@@ -268,6 +277,14 @@ def test_several_buffers_move(programs):
 )
 def test_state_that_must_not_be_written_in_place_stays_on_the_host(programs, name):
     assert programs[name].homes == {"total": ("CPU", 0)}
+
+
+def test_the_first_engine_that_reads_state_is_told_to_clear_it():
+    assert planned(State()).state_inputs == [[b"0"]]
+    two = planned(Two())
+    assert set(two.homes.values()) == {("CUDA", 0)}
+    assert two.state_inputs == [[b"0,2"]]
+    assert planned(ReadByCpu()).state_inputs.count([]) == len(planned(ReadByCpu()).state_inputs)
 
 
 def test_state_of_another_layout_than_its_new_value_stays_on_the_host():

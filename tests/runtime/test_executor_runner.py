@@ -53,6 +53,21 @@ def test_inputs_are_ones_and_as_large_as_allowed(programs: dict[str, Any], runne
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_a_program_for_a_gpu_that_is_not_there_moves_with_its_memory(
+    programs: dict[str, Any], runner: Runner, tmp_path: Path
+) -> None:
+    program = programs["mlp_on_3"]
+    files = ",".join(map(str, program.input_files()))
+    arguments = ["--model_path", program.path, "--inputs", files, "--output_file", tmp_path / "out"]
+    done = runner(*arguments, cuda="simulated:2")
+    assert "TRT_ET_DEVICE=0 moves memory and engines" in done.stderr
+    done = runner(*arguments, "--device=1", cuda="simulated:2")
+    assert done.returncode == 0, done.stderr
+    found = np.fromfile(tmp_path / "out-0.bin", dtype=np.float32)
+    expected = program.outputs[0].numpy().flatten()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_timings(programs: dict[str, Any], runner: Runner) -> None:
     def lines(*more: object) -> list[str]:
         model = programs["mlp"].path

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.support.native_environment import ROOT, environment
+from tests.support.native_programs import ForeignBuilder, Mlp, export
 
 FAKE = ROOT / "tests/support/fake_cuda.c"
 
@@ -20,9 +22,13 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None:
         pytest.skip("no C compiler for the fake driver: install gcc")
     folder = tmp_path_factory.mktemp("fake_cuda")
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-o", folder / "libcuda.so.1", FAKE], check=True, timeout=600
-    )
+    command = [compiler, "-shared", "-fPIC", FAKE, "-o"]
+    subprocess.run([*command, folder / "libcuda.so.1"], check=True, timeout=600)
+    for major in (12, 13):
+        (folder / str(major)).mkdir()
+        runtime = folder / str(major) / f"libcudart.so.{major}"
+        flag = f"-DFAKE_RUNTIME={major}000"
+        subprocess.run([*command, runtime, flag], check=True, timeout=600)
     return folder
 
 
@@ -69,6 +75,44 @@ def test_driver_without_gpu(programs: dict[str, Any], fake: Path) -> None:
 def test_cuda_runtime_that_does_not_load(programs: dict[str, Any], fake: Path) -> None:
     found = run(programs["foreign"], fake, runtime=False, TRT_ET_CUDART_LIBRARY="/nowhere.so")
     assert "TRT_ET_CUDART_LIBRARY names a library that does not load: /nowhere.so" in found
+
+
+@pytest.mark.parametrize(
+    ("driver", "runtimes", "reason"),
+    [
+        ("13000", [12, 13], "reference engines run on simulated GPUs only"),
+        ("12040", [12, 13], "reference engines run on simulated GPUs only"),
+        ("12040", [13], "no CUDA runtime for this driver, which supports CUDA up to 12.4"),
+    ],
+)
+def test_the_cuda_runtime_is_one_that_the_driver_supports(
+    programs: dict[str, Any], fake: Path, driver: str, runtimes: list[int], reason: str
+) -> None:
+    path = ":".join([str(fake), *(str(fake / str(major)) for major in runtimes)])
+    variables = {"LD_LIBRARY_PATH": path, "FAKE_DRIVER_VERSION": driver}
+    assert reason in run(programs["mlp"], fake, runtime=False, **variables)
+
+
+def test_a_named_cuda_runtime_that_the_driver_does_not_support(
+    programs: dict[str, Any], fake: Path
+) -> None:
+    named = str(fake / "13" / "libcudart.so.13")
+    variables = {"TRT_ET_CUDART_LIBRARY": named, "FAKE_DRIVER_VERSION": "12040"}
+    found = run(programs["mlp"], fake, runtime=False, **variables)
+    assert "TRT_ET_CUDART_LIBRARY is CUDA 13.0, and the driver supports CUDA up to 12.4" in found
+
+
+def test_a_tensorrt_that_is_there_and_does_not_load_is_named(
+    fake: Path,
+    tmp_path: Path,
+) -> None:
+    broken = tmp_path / "libnvinfer.so.11"
+    broken.write_text("cut off in the download")
+    variables = {"LD_LIBRARY_PATH": f"{fake}:{tmp_path}"}
+    builder = ForeignBuilder("tensorrt", "11.7.3")
+    program = export(tmp_path, "enterprise", Mlp(), (torch.ones(2, 8),), builder=builder)
+    found = run(program, fake, **variables)
+    assert f"TensorRT 11 does not load: {broken}: file too short" in found
 
 
 def test_the_cuda_runtime_is_found_beside_executorch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import executorch
 import pytest
 
+import trt_et.runtime
 from tests.support.native_environment import ROOT, environment
 
 PACKAGE = Path(next(iter(executorch.__path__)))
@@ -38,25 +40,28 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compile_stand_in(out: Path, *arguments: str | Path) -> Path:
     compiler = shutil.which("c++")
     if compiler is None:
         pytest.skip("no C++ compiler for the stand-in: install g++")
-    library = tmp_path_factory.mktemp("stand_in") / "stand_in.so"
-    flags = ["-std=c++17", "-shared", "-fPIC", "-DC10_USING_CUSTOM_GENERATED_MACROS"]
+    flags = ["-std=c++17", "-fPIC", "-DC10_USING_CUSTOM_GENERATED_MACROS"]
     include = PACKAGE / "include"
     c10 = include / "executorch/runtime/core/portable_type/c10"
     includes = ["-isystem", include, "-isystem", c10]
     runtime = PACKAGE / "lib" / "libexecutorch.so"
-    command = [compiler, *flags, *includes, "-o", library, SOURCE, runtime]
+    command = [compiler, *flags, *includes, "-o", out, SOURCE, *arguments, runtime, "-ldl"]
     subprocess.run(command, check=True, timeout=600)
-    return library
+    return out
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_stand_in(tmp_path_factory.mktemp("stand_in") / "stand_in.so", "-shared")
 
 
 def load(folder: Path, *later: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", LOAD, str(folder), *later]
-    env = environment(LD_LIBRARY_PATH=str(PACKAGE / "lib"))
+    env = environment(LD_LIBRARY_PATH=str(PACKAGE / "lib"), TRT_ET_LOG="debug")
     return subprocess.run(
         command, env=env, capture_output=True, text=True, timeout=600, check=False
     )
@@ -67,7 +72,7 @@ def test_the_stock_allocator_comes_first(folder: Path, stand_in: Path, name: str
     (folder / name).symlink_to(stand_in)
     done = load(folder, name)
     assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
-    assert "a CUDA allocator is registered already" in done.stderr
+    assert "the CUDA allocator of another library is used" in done.stderr
 
 
 def test_a_stock_library_that_does_not_load_is_left_out(folder: Path) -> None:
@@ -81,3 +86,23 @@ def test_the_other_order_would_end_the_process(folder: Path, stand_in: Path) -> 
     done = load(folder, "later.so")
     assert done.stdout == "True\n"
     assert done.returncode < 0, "executorch takes a second allocator: opening it first is needless"
+
+
+@pytest.mark.parametrize("order", ["static", "stand-in first", "plugin first", "none"])
+def test_programs_that_link_both_start(stand_in: Path, tmp_path: Path, order: str) -> None:
+    """Ours gives way to an allocator that registers later, too."""
+    plugin = trt_et.runtime.plugin_path()
+    libraries = {
+        "static": [plugin],
+        "stand-in first": [stand_in, plugin],
+        "plugin first": [plugin, stand_in],
+        "none": [plugin],
+    }[order]
+    flags = ["-DSTAND_IN_MAIN"] + ["-DWITHOUT_STAND_IN"] * (order != "static")
+    program = compile_stand_in(tmp_path / "program", *flags, "-Wl,--no-as-needed", *libraries)
+    env = environment(LD_LIBRARY_PATH=f"{PACKAGE / 'lib'}:{plugin.parent}:{stand_in.parent}")
+    done = subprocess.run([program], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    status = json.loads(done.stdout)
+    assert status["backend"]
+    assert status["allocator"] == (order == "none")

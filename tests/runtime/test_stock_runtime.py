@@ -100,6 +100,18 @@ def test_programs_agree_with_eager(
     check_outputs(on_two_gpus["results"][name], programs[name])
 
 
+def test_a_program_moves_to_another_gpu_with_its_memory(
+    programs: dict[str, Any], stock: Stock
+) -> None:
+    program = programs["mlp_on_3"]
+    facts = stock(job(program), TRT_ET_CUDA="simulated:2", TRT_ET_DEVICE="1")
+    (result,) = facts["results"]
+    check_outputs(result, program)
+    assert result["loaded"]["live"][0] == 0
+    assert result["loaded"]["live"][1] > 0
+    assert during(result, "copies_peer") == 0
+
+
 def test_nothing_is_left_behind(on_two_gpus: dict[str, Any]) -> None:
     assert on_two_gpus["end"]["live"] == [0] * 16
     assert on_two_gpus["end"]["mallocs"] == on_two_gpus["end"]["frees"]

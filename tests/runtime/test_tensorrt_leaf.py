@@ -125,7 +125,7 @@ def run(
     command += ["--output_file", tmp_path / "out", "--num_executions=5", *flags]
     done = subprocess.run(
         [*map(str, command)],
-        env=environment(TRT_ET_CUDA="simulated:4", **env),
+        env=environment(TRT_ET_CUDA="simulated:4", TRT_ET_LOG="debug", **env),
         capture_output=True,
         text=True,
         timeout=600,

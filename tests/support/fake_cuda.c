@@ -7,6 +7,18 @@ int cuInit(unsigned flags) {
   (void)flags;
   return getenv("FAKE_CUDA_NO_GPU") ? 100 : 0;
 }
+#ifndef FAKE_RUNTIME
+#define FAKE_RUNTIME 12000
+#endif
+int cuDriverGetVersion(int* version) {
+  const char* named = getenv("FAKE_DRIVER_VERSION");
+  *version = named ? atoi(named) : 13000;
+  return 0;
+}
+int cudaRuntimeGetVersion(int* version) {
+  *version = FAKE_RUNTIME;
+  return 0;
+}
 int cuDeviceGet(int* handle, int index) {
   *handle = index;
   return 0;
@@ -17,6 +29,9 @@ int cuDeviceGetName(char* name, int size, int handle) {
   return 0;
 }
 int cudaGetDeviceCount(int* count) {
+  int driver = 0;
+  cuDriverGetVersion(&driver);
+  if (FAKE_RUNTIME / 1000 > driver / 1000) return 35;
   *count = 2;
   return 0;
 }

@@ -68,9 +68,10 @@ class ChannelsLast(torch.nn.Module):
 
 
 class ForeignBuilder:
-    """Returns what claims to be a TensorRT-RTX engine."""
+    """Returns what claims to be an engine of TensorRT-RTX, or of TensorRT."""
 
-    name = "tensorrt_rtx"
+    def __init__(self, name: str = "tensorrt_rtx", version: str = "1.5.0.114") -> None:
+        self.name, self.version = name, version
 
     def build(self, request: Any) -> bytes:
         return encode_blob(
@@ -79,7 +80,7 @@ class ForeignBuilder:
                 bindings=request.lowered.bindings,
                 device_id=request.device_id,
                 builder=self.name,
-                library_version="1.5.0.114",
+                library_version=self.version,
             ),
         )
 

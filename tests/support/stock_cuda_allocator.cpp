@@ -1,8 +1,13 @@
-// Stands in for ExecuTorch's libexecutorch_backend_cuda.so: registers a CUDA allocator.
+// Stands in for ExecuTorch's libexecutorch_backend_cuda.so: registers a CUDA allocator. With
+// -DSTAND_IN_MAIN it is a program that prints trt_et_status(), and with -DWITHOUT_STAND_IN it
+// registers nothing.
 #include <executorch/runtime/core/device_allocator.h>
+
+#include <cstdio>
 
 using namespace executorch::runtime;
 
+#ifndef WITHOUT_STAND_IN
 struct Allocator final : DeviceAllocator {
   Result<void*> allocate(size_t, etensor::DeviceIndex, size_t) override {
     return Error::MemoryAllocationFailed;
@@ -19,3 +24,14 @@ struct Allocator final : DeviceAllocator {
 
 static Allocator allocator;
 static const bool registered = (register_device_allocator(&allocator), true);
+#endif
+
+#ifdef STAND_IN_MAIN
+extern "C" size_t trt_et_status(char* out, size_t capacity);
+
+int main() {
+  char status[512];
+  trt_et_status(status, sizeof status);
+  std::puts(status);
+}
+#endif

@@ -29,6 +29,7 @@ from trt_et.errors import OptionError, PluginError
 __all__ = [
     "cmake_folder",
     "device_count",
+    "executorch_lock",
     "is_available",
     "last_error",
     "load",
@@ -44,6 +45,11 @@ _RUNNER: Final = "bin/executor_runner"
 _STOCK_CUDA: Final = ("libexecutorch_extension_cuda.so", "libexecutorch_backend_cuda.so")
 _HOW_TO_BUILD: Final = "build it with: pip install . (in the trt-et source tree)"
 _CUDA_MODE: Final = re.compile(r"real|simulated(:([1-9]|1[0-6]))?")
+
+#: Makes threads safe that use ``executorch.runtime``: hold it around every call that loads or runs
+#: a program or a method. ExecuTorch's bindings exchange the process's output streams around each
+#: call, and two calls at a time can crash or hang, whatever the backend.
+executorch_lock: Final = threading.RLock()
 
 _lock = threading.Lock()
 _library: ctypes.CDLL | None = None
@@ -111,7 +117,7 @@ def status() -> dict[str, Any]:
 
 
 def last_error() -> str:
-    """The text of the backend's last error in this process; empty if there was none.
+    """Why this thread's last call into the backend failed; empty if it succeeded.
 
     ExecuTorch's own exceptions carry a number only; this is the sentence behind it.
     """
@@ -216,6 +222,8 @@ def _open(path: Path, runtime: Path) -> ctypes.CDLL:
     library.trt_et_last_error.restype = ctypes.c_char_p
     library.trt_et_status.restype = ctypes.c_size_t
     library.trt_et_status.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    # What else is in the process has registered its allocator by now, if it has one.
+    library.trt_et_register_allocator()
     library.trt_et_choose_cuda.argtypes = [ctypes.c_char_p]
     facts = json.loads(_text(library.trt_et_status))
     if not facts["backend"]:

@@ -44,6 +44,7 @@ def run(program, library: Path, *flags: str, **variables: str) -> subprocess.Com
     return subprocess.run(
         [str(trt_et.runtime.runner_path()), "--model_path", str(program.path), *flags],
         env=environment(
+            TRT_ET_LOG="debug",
             TRT_ET_CUDA="simulated:1",
             TRT_ET_TENSORRT_LIBRARY=str(library),
             TRT_ET_RUNTIME_CACHE="off",

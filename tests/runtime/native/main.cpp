@@ -5,10 +5,28 @@
 #include <cstdio>
 #include <string>
 
+#include "check.h"
+#include "engine/engine.h"
 #include "tests.h"
+
+// A program's static objects free engines after the main thread's own objects are gone.
+static struct LateCaller {
+  void fail_to_load() const {
+    const trt_et_engine_provider& provider = trt_et::reference_provider();
+    const char bytes[16] = "not a program";
+    trt_et_engine_request request{};
+    request.bytes = bytes;
+    request.size = sizeof bytes;
+    void* engine = nullptr;
+    CHECK(provider.load(&request, &engine) != 0);
+    CHECK(std::string(provider.last_error()).find("nested program") != std::string::npos);
+  }
+  ~LateCaller() { fail_to_load(); }
+} g_late_caller;
 
 int main(int argc, char** argv) {
   executorch::runtime::runtime_init();
+  g_late_caller.fail_to_load();
   test_crc32c();
   test_blob_fuzz();
   test_simulator();

@@ -101,6 +101,36 @@ void test_declared_alias() {
   for (int i = 0; i < 5; ++i) CHECK_OK(call(*delegate, {&a.value, &b.value, &b.value}));
   CHECK(stats().copies_d2d == before.copies_d2d && stats().mallocs == before.mallocs);
   CHECK(cache.read(5) == 5.0F);
+  std::unique_ptr<Delegate> none;
+  CHECK_FAILS(
+      try_load(make_blob(foreign("new", true) + "," + foreign("cache", true) + "," +
+                             foreign("next", false),
+                         "fake\ninput new float32 8\ninput cache float32 8\n"
+                         "output next float32 8\nalias next cache\nsum next cache new\n",
+                         ",\"aliased_io\":[{\"output\":\"next\",\"input\":\"new\"}]", false),
+               &none),
+      "engine writes output 'next' into input 'cache', its blob says 'new'");
+}
+
+// State that the program names begins at zero, once, in memory that nobody has cleared; also when
+// the engine is moved away from it.
+void test_state_is_cleared_before_the_first_run() {
+  for (const int device : {0, 1}) {
+    LoadOptions options;
+    options.state_inputs = {1};
+    const auto delegate = load(state_blob(), options);
+    Device one(8, 0, 1.0F), state(8, device, 7.0F), out(8, 0, 0.0F);
+    OwnedTensor a({8}, one.data), b({8}, state.data), c({8}, out.data);
+    for (int i = 1; i <= 4; ++i) {
+      CHECK_OK(call(*delegate, {&a.value, &b.value, &b.value, &c.value}));
+      CHECK(out.read(3) == static_cast<float>(i) && state.read(7) == static_cast<float>(i));
+    }
+    CHECK(one.read(0) == 1.0F);
+  }
+  LoadOptions wrong;
+  wrong.state_inputs = {2};
+  std::unique_ptr<Delegate> none;
+  CHECK_FAILS(try_load(state_blob(), &none, wrong), "state_inputs names input 2 of 2");
 }
 
 // Planned memory begins at zero, whatever was there.
@@ -133,6 +163,7 @@ void test_state() {
   test_in_place(false);
   test_moving_state();
   test_declared_alias();
+  test_state_is_cleared_before_the_first_run();
   test_planned_memory_is_zero();
 }
 

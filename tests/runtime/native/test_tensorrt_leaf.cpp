@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/compatibility.h"
 #include "heap_count.h"
 #include "leaf_support.h"
 #include "tests.h"
@@ -285,6 +286,18 @@ void test_refusals() {
                          ",\"compute_capabilities\":[\"9.0\"],\"gpu_name\":\"NVIDIA H200\""),
                &none),
       "for compute capability 9.0 (NVIDIA H200), but cuda:0 is 0.0 (simulated GPU)");
+  // An RTX engine that names its targets runs on those only; the name of its GPU says nothing.
+  cuda::Api* api = nullptr;
+  CHECK_OK(cuda::access(&api));
+  Blob rtx;
+  rtx.metadata.builder = "tensorrt_rtx";
+  rtx.metadata.hardware_compatible = true;
+  CHECK_OK(check_compatibility(*api, rtx, 0));
+  rtx.metadata.compute_capabilities = {"8.6", "9.0"};
+  CHECK_FAILS(check_compatibility(*api, rtx, 0),
+              "for compute capability 8.6, 9.0 (any GPU), but cuda:0 is 0.0");
+  rtx.metadata.compute_capabilities = {"8.6", "0.0"};
+  CHECK_OK(check_compatibility(*api, rtx, 0));
   LoadOptions options;
   options.weight_streaming_budget = 5000;
   CHECK_FAILS(try_load(make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false),

@@ -3,7 +3,7 @@ add_executable(
   executor_runner
   "${CMAKE_CURRENT_LIST_DIR}/etdump.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/flags.cpp"
-  "${CMAKE_CURRENT_LIST_DIR}/load_options.cpp"
+  "${CMAKE_CURRENT_LIST_DIR}/backend_options.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/main.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/memory.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/outputs.cpp"

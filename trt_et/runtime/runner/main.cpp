@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <exception>
 
+#include "backend_options.h"
 #include "etdump.h"
 #include "flags.h"
 #include "inputs.h"
-#include "load_options.h"
 #include "memory.h"
 #include "outputs.h"
 #include "timings.h"
@@ -75,13 +75,12 @@ int run(const Flags& flags) {
                  name, *first);
     return 1;
   }
+  // Before the memory is planned, which --device moves, too.
+  if (!set_backend_options(flags.options)) return 1;
   MethodMemory memory;
   if (!memory.plan(*meta))
     return fail("planned memory cannot be had", Error::MemoryAllocationFailed);
-  LoadOptionsMap options;
-  if (!options.fill(flags.options)) return 1;
-  auto method =
-      program->load_method(name, &memory.manager(), etdump.tracer(), nullptr, &options.map());
+  auto method = program->load_method(name, &memory.manager(), etdump.tracer());
   if (!method.ok()) return fail("loading the method failed", method.error());
   timings.loaded(Clock::now() - start);
   const int result = execute(*method, memory, flags, timings);

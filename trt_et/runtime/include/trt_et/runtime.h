@@ -1,8 +1,8 @@
 // The C interface of the plugin library, libtrt_et_backend.so.
 //
 // Loading the library registers the backend "TensorRTBackend" with the ExecuTorch runtime in the
-// process and, where none is registered, a CUDA DeviceAllocator. Everything here is thread-safe and
-// throws nothing.
+// process and, where nothing else in the process registers one, a CUDA DeviceAllocator. Everything
+// here is thread-safe and throws nothing.
 #pragma once
 
 #include <stddef.h>
@@ -27,6 +27,12 @@ TRT_ET_EXPORT const char* trt_et_version(void);
 // Returns the length of the whole text; at most `capacity` bytes are written, always terminated.
 TRT_ET_EXPORT size_t trt_et_status(char* out, size_t capacity);
 
+// Registers our CUDA DeviceAllocator if there is none, and returns 1 if ours is the registered one,
+// else 0. Loading the library does that, unless the program or another library in it calls
+// ExecuTorch's register_device_allocator() too, which ends the process at a second allocator. A
+// program that calls it for another purpose calls this from main(), before it loads a method.
+TRT_ET_EXPORT int trt_et_register_allocator(void);
+
 // 1 if at least one GPU (real, or simulated when asked for) can be used, else 0. This is a first
 // use: it fixes the choice of trt_et_choose_cuda.
 TRT_ET_EXPORT int trt_et_available(void);
@@ -34,8 +40,8 @@ TRT_ET_EXPORT int trt_et_available(void);
 // Number of GPUs; -1 on failure, and trt_et_last_error says why.
 TRT_ET_EXPORT int trt_et_device_count(void);
 
-// The last error of this process, from any thread; "" if there was none. The pointer stays valid
-// until the calling thread calls this again.
+// Why the last call of this thread that can fail did so: of this interface, of the backend, or of
+// the allocator; "" if it succeeded. The pointer stays valid until this thread's next call.
 TRT_ET_EXPORT const char* trt_et_last_error(void);
 
 // Chooses the CUDA implementation: "real", "simulated" or "simulated:N" with N in 1..16, instead of

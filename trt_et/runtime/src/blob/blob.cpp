@@ -1,12 +1,11 @@
 #include "blob.h"
 
-#include <executorch/runtime/platform/log.h>
-
 #include <algorithm>
 #include <cstring>
 #include <exception>
 #include <new>
 
+#include "common/log.h"
 #include "crc32c.h"
 
 namespace trt_et {
@@ -166,7 +165,8 @@ Status device_of(const Blob& blob, int* device) {
   if (blob.has_checksum) {
     return fail(Error::InvalidProgram, "engine blob has no device_id: export the model again");
   }
-  ET_LOG(Info, "TensorRTBackend: engine blob of Torch-TensorRT has no device_id, taken as 0");
+  log(LogLevel::info,
+      "TensorRTBackend: engine blob of Torch-TensorRT has no device_id, taken as 0");
   *device = 0;
   return {};
 }

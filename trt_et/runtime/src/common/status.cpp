@@ -1,21 +1,15 @@
 #include "status.h"
 
-#include <executorch/runtime/platform/log.h>
-
 #include <cstdarg>
 #include <cstdio>
-#include <mutex>
+
+#include "log.h"
 
 namespace trt_et {
 namespace {
 
-// Never destroyed: errors are reported until the very end of the process.
-std::mutex& last_error_mutex() {
-  static auto* mutex = new std::mutex;
-  return *mutex;
-}
-
-char g_last_error[kMaxErrorText + 1] = "";
+// A plain array: errors are reported until the very end of the process.
+thread_local char t_last_error[kMaxErrorText + 1] = "";
 
 // The cut may fall inside a UTF-8 sequence of a name; drop the incomplete one.
 void drop_partial_character(std::string& text) {
@@ -45,17 +39,12 @@ Status fail(Error error, const char* format, ...) {
 
 Error report(const Status& status) {
   if (status.ok()) return Error::Ok;
-  ET_LOG(Error, "TensorRTBackend: %s", status.text.c_str());
-  const std::lock_guard<std::mutex> lock(last_error_mutex());
-  std::snprintf(g_last_error, sizeof g_last_error, "%s", status.text.c_str());
+  log(LogLevel::error, "TensorRTBackend: %s", status.text.c_str());
+  std::snprintf(t_last_error, sizeof t_last_error, "%s", status.text.c_str());
   return status.error;
 }
 
-const char* last_error_text() {
-  static thread_local char copy[sizeof g_last_error];
-  const std::lock_guard<std::mutex> lock(last_error_mutex());
-  std::snprintf(copy, sizeof copy, "%s", g_last_error);
-  return copy;
-}
+const char* last_error_text() { return t_last_error; }
+void clear_last_error() { t_last_error[0] = '\0'; }
 
 }  // namespace trt_et

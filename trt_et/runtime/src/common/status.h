@@ -27,9 +27,10 @@ inline constexpr size_t kMaxErrorText = 200;
 // Logs a failure and remembers it for trt_et_last_error(). Returns its code.
 Error report(const Status& status);
 
-// The text of the last reported failure of any thread; "" if there was none. Valid until this
-// thread asks again.
+// The text of the last failure that this thread has reported since clear_last_error(); "" if there
+// was none. Every entry that can fail begins with clear_last_error().
 const char* last_error_text();
+void clear_last_error();
 
 }  // namespace trt_et
 

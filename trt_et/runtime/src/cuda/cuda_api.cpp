@@ -1,11 +1,11 @@
 #include "cuda_api.h"
 
-#include <executorch/runtime/platform/log.h>
-
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+
+#include "common/log.h"
 
 namespace trt_et::cuda {
 namespace {
@@ -75,8 +75,8 @@ void make_choice(Choice& chosen) {
   }
   if (chosen.mode.simulated) {
     chosen.api = make_simulated_api(chosen.mode.devices);
-    ET_LOG(Info, "TensorRTBackend: CUDA is simulated, %d GPU(s) on host memory",
-           chosen.mode.devices);
+    log(LogLevel::debug, "TensorRTBackend: CUDA is simulated, %d GPU(s) on host memory",
+        chosen.mode.devices);
   } else {
     chosen.status = make_real_api(&chosen.api);
   }

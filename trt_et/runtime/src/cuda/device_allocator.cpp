@@ -1,8 +1,10 @@
 #include "device_allocator.h"
 
+#include <atomic>
 #include <exception>
 #include <optional>
 
+#include "common/log.h"
 #include "cuda_api.h"
 #include "streams.h"
 
@@ -13,10 +15,31 @@ using executorch::runtime::Result;
 
 constexpr size_t kMaxAlignment = 256;  // What cudaMalloc promises.
 
-// Finds the CUDA table, and makes the device that ExecuTorch names current.
+std::atomic<DeviceRedirection> g_redirection{nullptr};
+std::atomic<bool> g_redirected{false};  // some memory was planned on another device than asked for
+
+// Finds the CUDA table, and makes the device that ExecuTorch names, or that the user moves its
+// programs to, current.
 class Entry {
  public:
   Status open(int index) {
+    const DeviceRedirection redirect = g_redirection.load();
+    const int asked = index;
+    if (redirect != nullptr) TRT_ET_TRY(redirect(&index));
+    if (index != asked) g_redirected = true;
+    return open_device(index);
+  }
+
+  // The device of planned memory, which may have been moved when it was allocated.
+  Status open_for(const void* planned, int index) {
+    if (!g_redirected) return open(index);
+    cuda::PointerInfo info;
+    TRT_ET_TRY(cuda::access(&api_));
+    TRT_ET_TRY(api_->pointer_info(planned, &info));
+    return info.kind == cuda::MemoryKind::device ? open_device(info.device) : open(index);
+  }
+
+  Status open_device(int index) {
     int count = 0;
     Status status = cuda::usable_devices(&api_, &count);
     if (!status.ok()) {
@@ -27,8 +50,11 @@ class Entry {
     device_ = index;
     if (index == -1) TRT_ET_TRY(api_->current_device(&device_));
     if (device_ < 0 || device_ >= count) {
-      return fail(Error::NotFound, "memory is planned on cuda:%d but this machine has %d GPU(s)",
-                  index, count);
+      return fail(
+          Error::NotFound,
+          "memory is planned on cuda:%d but this machine has %d GPU(s): TRT_ET_DEVICE=0 moves "
+          "memory and engines, a load option only engines; or export for another GPU",
+          index, count);
     }
     guard_.emplace(*api_);
     return guard_->enter(device_);
@@ -107,7 +133,7 @@ Status copy_to_device(void* to, const void* from, size_t nbytes, int index) {
   Entry entry;
   cuda::Stream stream = nullptr;
   cuda::PointerInfo source;
-  TRT_ET_TRY(entry.open(index));
+  TRT_ET_TRY(entry.open_for(to, index));
   TRT_ET_TRY(entry.check_device_pointer(to, "copy to the device: target"));
   TRT_ET_TRY(entry.api().pointer_info(from, &source));
   TRT_ET_TRY(entry.stream(&stream));
@@ -123,7 +149,7 @@ Status copy_to_host(void* to, const void* from, size_t nbytes, int index) {
   TRT_ET_TRY(check_copy(to, from, "copy to the host"));
   Entry entry;
   cuda::Stream stream = nullptr;
-  TRT_ET_TRY(entry.open(index));
+  TRT_ET_TRY(entry.open_for(from, index));
   TRT_ET_TRY(entry.check_device_pointer(from, "copy to the host: source"));
   TRT_ET_TRY(entry.stream(&stream));
   TRT_ET_TRY(entry.api().copy(to, from, nbytes, cuda::CopyKind::device_to_host, stream));
@@ -133,6 +159,7 @@ Status copy_to_host(void* to, const void* from, size_t nbytes, int index) {
 // ExecuTorch calls in without exception handlers.
 template <typename F>
 Error run(F&& function) noexcept {
+  const LogScope scope;
   try {
     return report(function());
   } catch (const std::exception&) {
@@ -143,6 +170,7 @@ Error run(F&& function) noexcept {
 }  // namespace
 
 Result<void*> CudaAllocator::allocate(size_t nbytes, DeviceIndex index, size_t alignment) {
+  clear_last_error();
   void* pointer = nullptr;
   const Error error = run([&] { return allocate_on(nbytes, index, alignment, &pointer); });
   if (error != Error::Ok) return error;
@@ -155,13 +183,22 @@ void CudaAllocator::deallocate(void* ptr, DeviceIndex index) {
 
 Error CudaAllocator::copy_host_to_device(void* dst, const void* src, size_t nbytes,
                                          DeviceIndex index) {
+  clear_last_error();
   return run([&] { return copy_to_device(dst, src, nbytes, index); });
 }
 
 Error CudaAllocator::copy_device_to_host(void* dst, const void* src, size_t nbytes,
                                          DeviceIndex index) {
+  clear_last_error();
   return run([&] { return copy_to_host(dst, src, nbytes, index); });
 }
+
+bool cuda_allocator_is_registered() {
+  using executorch::runtime::etensor::DeviceType;
+  return executorch::runtime::get_device_allocator(DeviceType::CUDA) == &cuda_allocator();
+}
+
+void set_device_redirection(DeviceRedirection redirection) { g_redirection = redirection; }
 
 CudaAllocator& cuda_allocator() {
   static auto* instance = new CudaAllocator;

@@ -3,6 +3,8 @@
 
 #include <executorch/runtime/core/device_allocator.h>
 
+#include "common/status.h"
+
 namespace trt_et {
 
 // Thread-safe. Copies go through the calling thread's stream (streams.h): a copy to the device does
@@ -25,5 +27,13 @@ class CudaAllocator final : public executorch::runtime::DeviceAllocator {
 
 // The instance that the plugin registers; it lives until the process ends.
 CudaAllocator& cuda_allocator();
+
+// Whether ExecuTorch uses that instance, and not the allocator of another library.
+bool cuda_allocator_is_registered();
+
+// Asked with the device index of each planned buffer: changes it where the user moves programs to
+// another GPU. Set once, before anything is allocated.
+using DeviceRedirection = Status (*)(int* device);
+void set_device_redirection(DeviceRedirection redirection);
 
 }  // namespace trt_et

@@ -9,7 +9,40 @@
 namespace trt_et::cuda {
 namespace {
 
-constexpr const char* kRuntimeNames[] = {"libcudart.so.13", "libcudart.so.12"};
+constexpr int kRuntimeMajors[] = {13, 12};
+
+using GetVersion = int (*)(int*);
+
+// 12040 for CUDA 12.4; 0 where a library does not say.
+int version_of(void* library, const char* function) {
+  const auto get = reinterpret_cast<GetVersion>(dlsym(library, function));
+  int version = 0;
+  return get != nullptr && get(&version) == 0 ? version : 0;
+}
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// A runtime of a later major than the driver knows fails at every call (error 35).
+bool runs_on(int runtime, int driver) {
+  return runtime == 0 || driver == 0 || runtime / 1000 <= driver / 1000;
+}
+
+Status open_named(const char* path, int driver, void** library) {
+  *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (*library == nullptr) {
+    return fail(Error::NotFound, "TRT_ET_CUDART_LIBRARY names a library that does not load: %s",
+                dlerror());
+  }
+  const int version = version_of(*library, "cudaRuntimeGetVersion");
+  if (runs_on(version, driver)) return {};
+  dlclose(*library);
+  return fail(Error::NotFound,
+              "TRT_ET_CUDART_LIBRARY is CUDA %s, and the driver supports CUDA up to %s: update the "
+              "driver, or name libcudart.so.%d",
+              version_text(version).c_str(), version_text(driver).c_str(), driver / 1000);
+}
 
 // Where pip's wheels put them, from site-packages.
 constexpr const char* kWheelFolders[] = {"nvidia/cu13/lib", "nvidia/cuda_runtime/lib"};
@@ -33,29 +66,33 @@ Status open_driver(void** library) {
   return {};
 }
 
-Status open_runtime(void** library) {
+Status open_runtime(void* driver_library, void** library) {
+  const int driver = version_of(driver_library, "cuDriverGetVersion");
   const char* named = std::getenv("TRT_ET_CUDART_LIBRARY");
-  if (named != nullptr && *named != '\0') {
-    *library = dlopen(named, RTLD_NOW | RTLD_LOCAL);
-    if (*library != nullptr) return {};
-    return fail(Error::NotFound, "TRT_ET_CUDART_LIBRARY names a library that does not load: %s",
-                dlerror());
-  }
-  for (const char* name : kRuntimeNames) {
-    *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (*library != nullptr) return {};
-  }
+  if (named != nullptr && *named != '\0') return open_named(named, driver, library);
   // This library is <site-packages>/trt_et/runtime/lib/<library>, but in a source tree.
-  for (const std::string& packages :
-       {folder_of(reinterpret_cast<const void*>(&open_driver), 4), executorch_packages()}) {
-    for (const char* folder : kWheelFolders) {
-      if (packages.empty()) break;
-      for (const char* name : kRuntimeNames) {
-        const std::string path = packages + "/" + folder + "/" + name;
+  const std::string packages[] = {folder_of(reinterpret_cast<const void*>(&open_driver), 4),
+                                  executorch_packages()};
+  for (const int major : kRuntimeMajors) {
+    if (!runs_on(major * 1000, driver)) continue;
+    const std::string name = "libcudart.so." + std::to_string(major);
+    *library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (*library != nullptr) return {};
+    for (const std::string& parent : packages) {
+      for (const char* folder : kWheelFolders) {
+        if (parent.empty()) break;
+        const std::string path = parent + "/" + folder + "/" + name;
         *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (*library != nullptr) return {};
       }
     }
+  }
+  if (!runs_on(kRuntimeMajors[0] * 1000, driver)) {
+    return fail(
+        Error::NotFound,
+        "no CUDA runtime for this driver, which supports CUDA up to %s (libcudart.so.12 not "
+        "found): pip install nvidia-cuda-runtime-cu12, or update the driver",
+        version_text(driver).c_str());
   }
   return {Error::NotFound,
           "no CUDA runtime (libcudart.so.13 or .12 not found): pip install nvidia-cuda-runtime, or "

@@ -12,8 +12,9 @@ namespace trt_et::cuda {
 // touched: TensorRT without a driver returns garbage pointers.
 Status open_driver(void** library);
 
-// Opens the CUDA runtime, libcudart: the file that TRT_ET_CUDART_LIBRARY names, else what the
-// loader path has, else pip's nvidia-cuda-runtime wheel beside this package or ExecuTorch's.
-Status open_runtime(void** library);
+// Opens the newest CUDA runtime, libcudart, that the opened driver can run: the file that
+// TRT_ET_CUDART_LIBRARY names, else what the loader path has, else pip's nvidia-cuda-runtime wheel
+// beside this package or ExecuTorch's.
+Status open_runtime(void* driver_library, void** library);
 
 }  // namespace trt_et::cuda

@@ -1,7 +1,6 @@
 // CUDA on GPUs, through libcudart. Its prototypes are repeated here, so that no CUDA header is
 // needed to build; they are part of its stable ABI.
 #include <dlfcn.h>
-#include <executorch/runtime/platform/log.h>
 
 #include <memory>
 
@@ -264,7 +263,7 @@ Status make_real_api(Api** api) {
   void* runtime = nullptr;
   Functions functions{};
   TRT_ET_TRY(open_driver(&driver));
-  TRT_ET_TRY(open_runtime(&runtime));
+  TRT_ET_TRY(open_runtime(driver, &runtime));
   TRT_ET_TRY(find_functions(driver, runtime, functions));
   *api = new RealApi(functions);
   return {};

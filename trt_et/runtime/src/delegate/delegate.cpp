@@ -1,7 +1,5 @@
 #include "delegate.h"
 
-#include <executorch/runtime/platform/log.h>
-
 #include "cuda/streams.h"
 #include "event_tracing.h"
 
@@ -81,6 +79,7 @@ Status Delegate::finish(Status status, cuda::Stream stream, bool wait) {
 }
 
 Status Delegate::run(cuda::Stream stream, bool* wait) {
+  if (!uncleared_.empty()) TRT_ET_TRY(clear_state());
   // Shapes first: what no optimization profile takes is refused before anything is queued.
   TRT_ET_TRY(set_shapes(stream));
   moved_ = false;

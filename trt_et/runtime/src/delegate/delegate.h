@@ -94,6 +94,7 @@ class Delegate {
   Status time_layers();
   Status read_arguments(const Blob& blob);
   Status read_aliases(const Blob& blob);
+  Status read_state_inputs(const LoadOptions& options);
   Status set_alias(size_t output, size_t input);
 
   Status collect(executorch::runtime::Span<EValue*> values);
@@ -116,6 +117,7 @@ class Delegate {
   Status place_input(Argument& argument, cuda::Stream stream, bool* wait);
   Status place_output(Argument& argument);
   Status finish_output(Argument& argument, cuda::Stream stream, bool* wait);
+  Status clear_state();
   Status copy_near(Argument& argument, cuda::Stream stream);
   Status copy_in(Argument& argument, size_t bytes, cuda::Stream stream, bool* wait);
   Status copy_out(Argument& argument, size_t bytes, cuda::Stream stream, bool* wait);
@@ -131,6 +133,9 @@ class Delegate {
   void* scratch_memory_ = nullptr;    // as the context has it
   std::vector<Argument> arguments_;   // inputs, then outputs, as ExecuTorch passes them
   size_t input_count_ = 0;
+  // Inputs that are set to zero before the first run: state, in memory that its allocator has not
+  // cleared.
+  std::vector<size_t> uncleared_;
   size_t alignment_ = 1;   // of the addresses that the engine takes
   bool prepared_ = false;  // the engine has the shapes of the arguments
   bool late_ = false;      // an output's shape is known only after the run

@@ -1,6 +1,10 @@
 // How a delegate's arguments reach the engine: in place where they are on its device, through
 // staging memory where they are on the host, on another GPU, or at an address that it does not
 // take.
+#include <atomic>
+#include <string>
+
+#include "common/log.h"
 #include "cuda/streams.h"
 #include "delegate.h"
 #include "event_tracing.h"
@@ -9,6 +13,16 @@ namespace trt_et {
 
 using cuda::CopyKind;
 using cuda::MemoryKind;
+
+// Once in a process: host tensors cost a copy and a wait at every run.
+static void log_staging(const std::string& name, int device) {
+  static std::atomic<bool> logged{false};
+  if (logged.exchange(true)) return;
+  log(LogLevel::info,
+      "TensorRTBackend: '%.60s' is in host memory, which is copied at every run of an engine on "
+      "cuda:%d; tensors planned on the GPU are not (docs/native.md)",
+      name.c_str(), device);
+}
 
 // Asks the CUDA table what the tensor's memory is; the tensor's own label is not trusted. Planned
 // memory does not move, so the answer is kept until ExecuTorch frees some.
@@ -72,6 +86,29 @@ Status Delegate::place_input(Argument& argument, cuda::Stream stream, bool* wait
   return {};
 }
 
+// Nothing has written the state before: this delegate is its first reader in the method.
+Status Delegate::clear_state() {
+  for (const size_t index : uncleared_) {
+    Argument& argument = arguments_[index];
+    const size_t bytes = argument.tensor->nbytes();
+    if (bytes == 0) continue;
+    TRT_ET_TRY(locate(argument));
+    const bool on_device = argument.where.kind == MemoryKind::device;
+    if (!on_device && argument.where.kind != MemoryKind::managed) continue;
+    // The engine may have been moved away from its state.
+    cuda::DeviceGuard guard(api_);
+    TRT_ET_TRY(guard.enter(on_device ? argument.where.device : device_));
+    cuda::Stream stream = nullptr;
+    TRT_ET_TRY(api_.create_stream(&stream));
+    Status cleared = api_.zero(argument.tensor->mutable_data_ptr(), bytes, stream);
+    if (cleared.ok()) cleared = api_.synchronize_stream(stream);
+    (void)report(api_.destroy_stream(stream));
+    TRT_ET_TRY(std::move(cleared));
+  }
+  uncleared_.clear();
+  return {};
+}
+
 // Between a tensor and staging memory on the engine's own device.
 Status Delegate::copy_near(Argument& argument, cuda::Stream stream) {
   const auto& [data, bytes] = argument.copied;
@@ -91,6 +128,7 @@ Status Delegate::copy_in(Argument& argument, size_t bytes, cuda::Stream stream, 
   const TraceEvent event(argument.where.kind == MemoryKind::device ? "peer copy" : "h2d");
   const void* from = argument.tensor->const_data_ptr();
   if (argument.where.kind != MemoryKind::device) {
+    log_staging(argument.expected.name, device_);
     // Pinned memory is read after this call, when the planner may have reused it: wait at the end.
     // What was pageable when it was last looked at may have been pinned since.
     if (argument.where.kind == MemoryKind::pinned || argument.remembered) *wait = true;
@@ -188,6 +226,7 @@ Status Delegate::copy_out(Argument& argument, size_t bytes, cuda::Stream stream,
                                                                      : "d2h");
   if (near) return api_.copy(to, argument.address, bytes, CopyKind::device_to_device, stream);
   if (argument.where.kind != MemoryKind::device) {
+    log_staging(argument.expected.name, device_);
     *wait = true;
     return api_.copy(to, argument.address, bytes, CopyKind::device_to_host, stream);
   }

@@ -1,8 +1,8 @@
 // What a delegate reads out of its blob and its engine.
-#include <executorch/runtime/platform/log.h>
 
 #include <unordered_map>
 
+#include "common/log.h"
 #include "cuda/streams.h"
 #include "delegate.h"
 #include "engine/compatibility.h"
@@ -19,8 +19,8 @@ Status choose_device(const Blob& blob, const LoadOptions& options, int* device) 
   *device = *options.device;
   int recorded = 0;
   if (device_of(blob, &recorded).ok() && recorded != *device) {
-    ET_LOG(Info, "TensorRTBackend: engine for cuda:%d is moved to cuda:%d by option", recorded,
-           *device);
+    log(LogLevel::debug, "TensorRTBackend: engine for cuda:%d is moved to cuda:%d by option",
+        recorded, *device);
   }
   return {};
 }
@@ -49,8 +49,9 @@ Status Delegate::create(FreeableBuffer* processed, const LoadOptions& options,
   std::unique_ptr<Delegate> created(new Delegate(*api, device, options));
   TRT_ET_TRY(Engine::load(*provider, blob, request, &created->engine_));
   TRT_ET_TRY(created->load(blob, options));
-  ET_LOG(Info, "TensorRTBackend: loaded a %s engine of %zu bytes on cuda:%d%s", provider->name,
-         blob.engine_size, device, blob.is_reference() ? " (simulated, CPU arithmetic)" : "");
+  log(LogLevel::debug, "TensorRTBackend: loaded a %s engine of %zu bytes on cuda:%d%s",
+      provider->name, blob.engine_size, device,
+      blob.is_reference() ? " (simulated, CPU arithmetic)" : "");
   if (!created->engine_->keeps_bytes()) processed->Free();
   *delegate = std::move(created);
   return {};
@@ -76,8 +77,9 @@ Status Delegate::create_context(const LoadOptions& options) {
 
 Status Delegate::time_layers() {
   if (!context_->can_time_layers()) {
-    ET_LOG(Info, "TensorRTBackend: time_layers: a %s engine does not tell the times of its layers",
-           engine_->provider().name);
+    log(LogLevel::info,
+        "TensorRTBackend: time_layers: a %s engine does not tell the times of its layers",
+        engine_->provider().name);
     return {};
   }
   replay_.disable();  // A graph's launch reports nothing.
@@ -91,6 +93,7 @@ Status Delegate::load(const Blob& blob, const LoadOptions& options) {
   TRT_ET_TRY(create_context(options));
   TRT_ET_TRY(read_arguments(blob));
   TRT_ET_TRY(read_aliases(blob));
+  TRT_ET_TRY(read_state_inputs(options));
   for (Argument& argument : arguments_) {
     if (options.host_planned && argument.expected.max_bytes > 0 && argument.alias_of < 0) {
       TRT_ET_TRY(stage(argument, argument.expected.max_bytes));
@@ -114,7 +117,7 @@ Status Delegate::read_arguments(const Blob& blob) {
     }
     if (inputs) input_count_ = arguments_.size();
   }
-  // What the engine itself says of aliases holds, whatever the blob says.
+  // An engine may have aliases that its blob does not name.
   for (size_t output = input_count_; output < arguments_.size(); ++output) {
     for (size_t input = 0; input < input_count_ && aliases[output] >= 0; ++input) {
       if (arguments_[input].binding == static_cast<size_t>(aliases[output])) {
@@ -135,6 +138,16 @@ Status Delegate::read_aliases(const Blob& blob) {
   return {};
 }
 
+Status Delegate::read_state_inputs(const LoadOptions& options) {
+  for (const size_t index : options.state_inputs) {
+    if (index < input_count_) continue;
+    return fail(Error::InvalidProgram, "compile spec state_inputs names input %zu of %zu", index,
+                input_count_);
+  }
+  uncleared_ = options.state_inputs;
+  return {};
+}
+
 Status Delegate::set_alias(size_t output, size_t input) {
   const Expectation& from = arguments_[input].expected;
   const Expectation& to = arguments_[output].expected;
@@ -143,7 +156,14 @@ Status Delegate::set_alias(size_t output, size_t input) {
     return fail(Error::InvalidProgram, "aliased output '%.60s' does not have the type of '%.60s'",
                 to.name.c_str(), from.name.c_str());
   }
-  arguments_[output].alias_of = static_cast<int>(input);
+  int& alias_of = arguments_[output].alias_of;
+  if (alias_of >= 0 && static_cast<size_t>(alias_of) != input) {
+    return fail(Error::InvalidProgram,
+                "engine writes output '%.50s' into input '%.50s', its blob says '%.50s'",
+                to.name.c_str(), arguments_[static_cast<size_t>(alias_of)].expected.name.c_str(),
+                from.name.c_str());
+  }
+  alias_of = static_cast<int>(input);
   return {};
 }
 

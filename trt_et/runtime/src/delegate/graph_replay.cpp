@@ -1,7 +1,6 @@
 #include "graph_replay.h"
 
-#include <executorch/runtime/platform/log.h>
-
+#include "common/log.h"
 #include "event_tracing.h"
 
 namespace trt_et {
@@ -40,8 +39,8 @@ Status GraphReplay::run(cuda::Stream stream) {
     const Status captured = capture(stream);
     if (!captured.ok()) {
       enabled_ = false;
-      ET_LOG(Info, "TensorRTBackend: no CUDA graph for this engine, it runs plainly: %s",
-             captured.text.c_str());
+      log(LogLevel::debug, "TensorRTBackend: no CUDA graph for this engine, it runs plainly: %s",
+          captured.text.c_str());
     }
   }
   if (graph_ != nullptr) {

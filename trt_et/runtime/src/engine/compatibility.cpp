@@ -1,8 +1,8 @@
 #include "compatibility.h"
 
-#include <executorch/runtime/platform/log.h>
-
 #include <algorithm>
+
+#include "common/log.h"
 
 namespace trt_et {
 namespace {
@@ -28,11 +28,15 @@ Status check_compatibility(cuda::Api& api, const Blob& blob, int device) {
   // Simulated GPUs have the capability 0.0: a double's engine names it, or nothing.
   const bool ampere = found.major >= kAmpere || api.simulated();
   bool fits = listed || targets.empty();
-  if (metadata.hardware_compatible) fits = listed || ampere;
-  if (rtx && targets.empty()) fits = ampere;
+  if (rtx) {
+    fits = targets.empty() ? ampere : listed;
+  } else if (metadata.hardware_compatible) {
+    fits = listed || ampere;
+  }
   if (!fits) {
-    const std::string wanted =
-        targets.empty() || metadata.hardware_compatible ? "8.0 or later" : joined(targets);
+    const std::string wanted = targets.empty() || (metadata.hardware_compatible && !rtx)
+                                   ? "8.0 or later"
+                                   : joined(targets);
     return fail(Error::DelegateInvalidCompatibility,
                 "engine is for compute capability %s (%.40s), but cuda:%d is %s (%.40s)",
                 wanted.c_str(), metadata.gpu_name.empty() ? "any GPU" : metadata.gpu_name.c_str(),
@@ -40,10 +44,10 @@ Status check_compatibility(cuda::Api& api, const Blob& blob, int device) {
   }
   const bool same = metadata.gpu_name.empty() || metadata.gpu_name == found.name;
   if (!same && !metadata.hardware_compatible && !rtx) {
-    ET_LOG(Info,
-           "TensorRTBackend: engine was built on a %.60s and runs on a %.60s of the same compute "
-           "capability; it may be slower than one that was built here",
-           metadata.gpu_name.c_str(), found.name.c_str());
+    log(LogLevel::debug,
+        "TensorRTBackend: engine was built on a %.60s and runs on a %.60s of the same compute "
+        "capability; it may be slower than one that was built here",
+        metadata.gpu_name.c_str(), found.name.c_str());
   }
   return {};
 }

@@ -1,5 +1,6 @@
 #include "options.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -49,12 +50,8 @@ std::string text_of(const OptionValue& value) {
   return text == nullptr ? "" : std::string(text->data(), strnlen(text->data(), text->size()));
 }
 
-// What the user says of one option; empty: nothing.
-std::string find(const Name& name, const BackendInitContext& context,
-                 ArrayRef<CompileSpec> compile_specs) {
-  for (const BackendOption& option : context.runtime_specs()) {
-    if (std::strcmp(option.key, name.option) == 0) return text_of(option.value);
-  }
+// What the user says of one option for the whole process; empty: nothing.
+std::string find_for_process(const Name& name) {
   {
     Settings& all = settings();
     const std::lock_guard<std::mutex> lock(all.mutex);
@@ -62,7 +59,17 @@ std::string find(const Name& name, const BackendInitContext& context,
     if (found != all.values.end() && !found->second.empty()) return found->second;
   }
   const char* value = std::getenv(name.variable);
-  if (value != nullptr && *value != '\0') return value;
+  return value == nullptr ? "" : value;
+}
+
+// What the user says of one option; empty: nothing.
+std::string find(const Name& name, const BackendInitContext& context,
+                 ArrayRef<CompileSpec> compile_specs) {
+  for (const BackendOption& option : context.runtime_specs()) {
+    if (std::strcmp(option.key, name.option) == 0) return text_of(option.value);
+  }
+  std::string value = find_for_process(name);
+  if (!value.empty()) return value;
   for (const CompileSpec& spec : compile_specs) {
     if (std::strcmp(spec.key, name.option) != 0) continue;
     return std::string(static_cast<const char*>(spec.value.buffer), spec.value.nbytes);
@@ -113,6 +120,22 @@ Status read_budget(const std::string& text, std::optional<int64_t>* budget) {
   return {};
 }
 
+// "0,3".
+Status read_state_inputs(const std::string& text, std::vector<size_t>* inputs) {
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t comma = std::min(text.find(',', begin), text.size());
+    int64_t index = 0;
+    if (!parse_integer(text.substr(begin, comma - begin), &index) || index < 0 || index > 9999) {
+      return fail(Error::InvalidProgram,
+                  "compile spec state_inputs is '%.40s'; expected indices of inputs such as 0,3",
+                  text.c_str());
+    }
+    inputs->push_back(static_cast<size_t>(index));
+    begin = comma + 1;
+  }
+  return {};
+}
+
 Status parse(const Name& name, const std::string& text, LoadOptions* options) {
   if (&name == &kDevice) return read_device(text, &options->device);
   if (&name == &kGraphs) return read_switch(name, text, &options->cuda_graphs);
@@ -135,10 +158,19 @@ Status read_options(const BackendInitContext& context, ArrayRef<CompileSpec> com
     TRT_ET_TRY(parse(*name, find(*name, context, compile_specs), options));
   }
   for (const CompileSpec& spec : compile_specs) {
-    if (std::strcmp(spec.key, "target_device") != 0) continue;
     const std::string text(static_cast<const char*>(spec.value.buffer), spec.value.nbytes);
-    options->host_planned = text == "cpu";
+    if (std::strcmp(spec.key, "target_device") == 0) options->host_planned = text == "cpu";
+    if (std::strcmp(spec.key, "state_inputs") == 0) {
+      TRT_ET_TRY(read_state_inputs(text, &options->state_inputs));
+    }
   }
+  return {};
+}
+
+Status redirected_device(int* device) {
+  std::optional<int> wanted;
+  TRT_ET_TRY(read_device(find_for_process(kDevice), &wanted));
+  *device = wanted.value_or(*device);
   return {};
 }
 

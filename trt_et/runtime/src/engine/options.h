@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/status.h"
 
@@ -31,12 +32,19 @@ struct LoadOptions {
   const void* method = nullptr;
   // The program's compile spec plans the delegate's tensors on the host.
   bool host_planned = false;
+  // The program's compile spec names inputs, by their index, that are state on the GPU which this
+  // delegate is the first to read. They are set to zero before the first run.
+  std::vector<size_t> state_inputs;
 };
 
 // Reads the options of one delegate.
 Status read_options(const executorch::runtime::BackendInitContext& context,
                     executorch::runtime::ArrayRef<executorch::runtime::CompileSpec> compile_specs,
                     LoadOptions* options);
+
+// The GPU that every program of this process is moved to: set_option(), else the environment.
+// Leaves `device` alone where neither says one.
+Status redirected_device(int* device);
 
 // set_option() of the backend: from now on, for every delegate that is loaded. An empty text takes
 // the setting back.

@@ -1,7 +1,6 @@
 #include "provider_library.h"
 
 #include <dlfcn.h>
-#include <executorch/runtime/platform/log.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -9,6 +8,7 @@
 #include <mutex>
 
 #include "common/installed.h"
+#include "common/log.h"
 #include "simulation/simulated.h"
 
 namespace trt_et {
@@ -31,23 +31,16 @@ std::vector<std::string> folders() {
   return found;
 }
 
-void log(int level, const char* text) {
-  switch (level) {
-    case TRT_ET_LOG_ERROR:
-      ET_LOG(Error, "TensorRT: %.230s", text);
-      break;
-    case TRT_ET_LOG_WARNING:
-    case TRT_ET_LOG_INFO:
-      ET_LOG(Info, "TensorRT%s: %.220s", level == TRT_ET_LOG_WARNING ? " warns" : "", text);
-      break;
-    default:
-      ET_LOG(Debug, "TensorRT: %.230s", text);
-  }
+// TensorRT's verbose lines, a hundred for each engine, are dropped.
+void log_of_provider(int level, const char* text) {
+  if (level == TRT_ET_LOG_ERROR) log(LogLevel::error, "TensorRT: %.230s", text);
+  if (level == TRT_ET_LOG_WARNING) log(LogLevel::info, "TensorRT warns: %.220s", text);
+  if (level == TRT_ET_LOG_INFO) log(LogLevel::debug, "TensorRT: %.230s", text);
 }
 
 const trt_et_host& host() {
   static const auto* packages = new std::string(executorch_packages());
-  static const trt_et_host table = {TRT_ET_PROVIDER_ABI, log, packages->c_str()};
+  static const trt_et_host table = {TRT_ET_PROVIDER_ABI, log_of_provider, packages->c_str()};
   return table;
 }
 

@@ -6,6 +6,8 @@
 
 #include "backend.h"
 #include "blob/blob.h"
+#include "common/log.h"
+#include "cuda/device_allocator.h"
 #include "cuda/streams.h"
 #include "engine/engine.h"
 #include "plugin.h"
@@ -22,6 +24,7 @@ size_t copy_out(const std::string& text, char* out, size_t capacity) {
 
 template <typename R, typename F>
 R run(R failed, F&& function) noexcept {
+  const LogScope scope;
   try {
     return function();
   } catch (const std::exception&) {
@@ -45,15 +48,21 @@ size_t trt_et_status(char* out, size_t capacity) {
     const Registration& done = registration();
     const auto word = [](bool value) { return value ? "true" : "false"; };
     const std::string text = std::string("{\"backend\": ") + word(done.backend) +
-                             ", \"allocator\": " + word(done.allocator) + ", \"cuda\": \"" +
-                             cuda::chosen_mode() + "\", \"problem\": \"" + done.problem + "\"}";
+                             ", \"allocator\": " + word(cuda_allocator_is_registered()) +
+                             ", \"cuda\": \"" + cuda::chosen_mode() + "\", \"problem\": \"" +
+                             done.problem + "\"}";
     return copy_out(text, out, capacity);
   });
+}
+
+int trt_et_register_allocator(void) {
+  return run<int>(0, [] { return register_allocator() ? 1 : 0; });
 }
 
 int trt_et_available(void) { return backend().is_available() ? 1 : 0; }
 
 int trt_et_device_count(void) {
+  clear_last_error();
   return run<int>(-1, [] {
     cuda::Api* api = nullptr;
     int count = 0;
@@ -64,6 +73,7 @@ int trt_et_device_count(void) {
 const char* trt_et_last_error(void) { return last_error_text(); }
 
 int trt_et_choose_cuda(const char* mode) {
+  clear_last_error();
   return run<int>(-1, [&] { return report(cuda::choose(mode)) == Error::Ok ? 0 : -1; });
 }
 
@@ -94,6 +104,7 @@ int trt_et_counter(const char* name, uint64_t* value) {
 }
 
 int trt_et_use_stream(int device, void* stream) {
+  clear_last_error();
   return run<int>(-1, [&] {
     cuda::Api* api = nullptr;
     Status status = cuda::access(&api);
@@ -103,6 +114,7 @@ int trt_et_use_stream(int device, void* stream) {
 }
 
 int trt_et_add_provider(const trt_et_engine_provider* provider) {
+  clear_last_error();
   return run<int>(-1, [&] { return report(add_provider(provider)) == Error::Ok ? 0 : -1; });
 }
 

@@ -3,6 +3,8 @@
 #include <exception>
 #include <new>
 
+#include "common/log.h"
+#include "cuda/device_allocator.h"
 #include "delegate/delegate.h"
 #include "delegate/event_tracing.h"
 
@@ -21,6 +23,7 @@ using executorch::runtime::Span;
 // Nothing may throw into ExecuTorch, which is built without handlers.
 template <typename F>
 Error run(F&& function) noexcept {
+  const LogScope scope;
   try {
     return report(function());
   } catch (const std::bad_alloc&) {
@@ -33,6 +36,7 @@ Error run(F&& function) noexcept {
 }  // namespace
 
 bool TensorRTBackend::is_available() const {
+  clear_last_error();
   return run([] {
            cuda::Api* api = nullptr;
            int count = 0;
@@ -47,12 +51,15 @@ bool TensorRTBackend::is_available() const {
 Result<DelegateHandle*> TensorRTBackend::init(BackendInitContext& context,
                                               FreeableBuffer* processed,
                                               ArrayRef<CompileSpec> compile_specs) const {
+  clear_last_error();
   std::unique_ptr<Delegate> delegate;
   const TraceScope scope(context.event_tracer());
   const TraceEvent event("load");
   const Error error = run([&]() -> Status {
     LoadOptions options;
     TRT_ET_TRY(read_options(context, compile_specs, &options));
+    // Our allocator has cleared its memory; ExecuTorch's own leaves in it what was there.
+    if (cuda_allocator_is_registered()) options.state_inputs.clear();
     return Delegate::create(processed, options, &delegate);
   });
   if (error != Error::Ok) return error;
@@ -61,6 +68,7 @@ Result<DelegateHandle*> TensorRTBackend::init(BackendInitContext& context,
 
 Error TensorRTBackend::execute(BackendExecutionContext& context, DelegateHandle* handle,
                                Span<EValue*> args) const {
+  clear_last_error();
   if (handle == nullptr) return Error::DelegateInvalidHandle;
   const TraceScope scope(context.event_tracer());
   return run([&] { return static_cast<Delegate*>(handle)->execute(args); });
@@ -69,6 +77,7 @@ Error TensorRTBackend::execute(BackendExecutionContext& context, DelegateHandle*
 Error TensorRTBackend::set_option(
     executorch::runtime::BackendOptionContext&,
     const executorch::runtime::Span<executorch::runtime::BackendOption>& backend_options) {
+  clear_last_error();
   return run([&] { return set_options({backend_options.data(), backend_options.size()}); });
 }
 

@@ -1,28 +1,21 @@
 #include "plugin.h"
 
 #include <executorch/runtime/core/device_allocator.h>
-#include <executorch/runtime/platform/log.h>
 #include <executorch/runtime/platform/runtime.h>
 
+#include <mutex>
+
 #include "backend.h"
+#include "common/log.h"
 #include "cuda/device_allocator.h"
+#include "engine/options.h"
+#include "registration_order.h"
 
 namespace trt_et {
 namespace {
 
 using executorch::runtime::Error;
 using executorch::runtime::etensor::DeviceType;
-
-// Another CUDA allocator (of ExecuTorch's own CUDA backend) does: its memory is CUDA memory too.
-// Registering a second one would end the process.
-void register_allocator(Registration& done) {
-  if (executorch::runtime::get_device_allocator(DeviceType::CUDA) == nullptr) {
-    executorch::runtime::register_device_allocator(&cuda_allocator());
-    done.allocator = true;
-  } else {
-    ET_LOG(Info, "TensorRTBackend: a CUDA allocator is registered already, and is used");
-  }
-}
 
 void register_backend(Registration& done) {
   if (executorch::runtime::get_backend_class(kBackendName) != nullptr) {
@@ -33,7 +26,7 @@ void register_backend(Registration& done) {
     done.backend = true;
     return;
   }
-  ET_LOG(Error, "TensorRTBackend: not registered: %s", done.problem);
+  log(LogLevel::error, "TensorRTBackend: not registered: %s", done.problem);
 }
 
 Registration register_all() {
@@ -41,7 +34,13 @@ Registration register_all() {
   executorch::runtime::runtime_init();
   Registration done;
   register_backend(done);
-  if (done.backend) register_allocator(done);
+  if (!done.backend) return done;
+  set_device_redirection(redirected_device);
+  if (another_module_registers_allocators()) {
+    log(LogLevel::debug, "TensorRTBackend: the CUDA allocator of another library is used");
+  } else {
+    register_allocator();
+  }
   return done;
 }
 
@@ -50,5 +49,15 @@ const Registration g_registration = register_all();
 }  // namespace
 
 const Registration& registration() { return g_registration; }
+
+bool register_allocator() {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  // Another CUDA allocator does: its memory is CUDA memory too.
+  if (executorch::runtime::get_device_allocator(DeviceType::CUDA) == nullptr) {
+    executorch::runtime::register_device_allocator(&cuda_allocator());
+  }
+  return cuda_allocator_is_registered();
+}
 
 }  // namespace trt_et

@@ -4,11 +4,14 @@
 namespace trt_et {
 
 struct Registration {
-  bool backend = false;    // ours is the registered TensorRTBackend
-  bool allocator = false;  // ours is the registered CUDA allocator
+  bool backend = false;  // ours is the registered TensorRTBackend
   const char* problem = "";
 };
 
 const Registration& registration();
+
+// Registers our CUDA allocator if there is none. True if ours is the registered one. Loading this
+// library does it, but where another module brings an allocator of its own.
+bool register_allocator();
 
 }  // namespace trt_et

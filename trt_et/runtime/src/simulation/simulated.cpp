@@ -397,10 +397,10 @@ class SimulatedApi final : public Api {
 
 std::atomic<SimulatedApi*> g_simulated{nullptr};
 
-thread_local std::string t_told;
+thread_local char t_told[kMaxErrorText + 1] = "";
 
 int told(Status status) {
-  if (!status.ok()) t_told = std::move(status.text);
+  if (!status.ok()) std::snprintf(t_told, sizeof t_told, "%s", status.text.c_str());
   return static_cast<int>(status.error);
 }
 
@@ -442,7 +442,7 @@ const trt_et_sim_services& simulator_services() {
         return told(g_simulated.load()->launch_host(stream, [run, owned]() -> Status {
           const int code = run(owned.get());
           if (code == 0) return {};
-          return fail(static_cast<Error>(code), "simulated TensorRT failed: %s", t_told.c_str());
+          return fail(static_cast<Error>(code), "simulated TensorRT failed: %s", t_told);
         }));
       },
       [](int change) { t_inside += change; }};

@@ -19,15 +19,27 @@ std::vector<std::string> library_names() {
 constexpr const char* kWheelFolders[] = {"tensorrt_libs", "tensorrt_rtx_libs", "tensorrt_lean_libs",
                                          "nvidia/tensorrt/lib"};
 
-void* open_any(std::string* path) {
+// dlopen()'s reason, unless it is that the file itself is not there.
+void keep_reason(const std::string& path, std::string* reason) {
+  const char* error = dlerror();
+  const std::string text = error == nullptr ? "" : error;
+  const bool absent =
+      text.rfind(path + ": cannot open", 0) == 0 && text.find("No such file") != std::string::npos;
+  if (reason->empty() && !absent) *reason = text;
+}
+
+// `reason`: why a library that is there does not load.
+void* open_any(std::string* path, std::string* reason) {
   for (const std::string& name : library_names()) {
     *path = name;
     if (void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
+    keep_reason(*path, reason);
     const std::string packages = host().site_packages;
     for (const char* folder : kWheelFolders) {
       if (packages.empty()) break;
       *path = packages + "/" + folder + "/" + name;
       if (void* handle = dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
+      keep_reason(*path, reason);
     }
   }
   return nullptr;
@@ -72,6 +84,7 @@ Result read_library(void* handle, Library* library) {
 Result find_library(Library* library) {
   const char* named = std::getenv("TRT_ET_TENSORRT_LIBRARY");
   void* handle = nullptr;
+  std::string reason;
   if (named != nullptr && *named != '\0') {
     library->path = named;
     handle = dlopen(named, RTLD_NOW | RTLD_LOCAL);
@@ -79,7 +92,11 @@ Result find_library(Library* library) {
       return fail(Error::NotFound, "TRT_ET_TENSORRT_LIBRARY does not load: %.180s", dlerror());
     }
   } else {
-    handle = open_any(&library->path);
+    handle = open_any(&library->path, &reason);
+  }
+  if (handle == nullptr && !reason.empty()) {
+    return fail(Error::NotFound, "TensorRT%s %d does not load: %.180s", kRtx ? "-RTX" : "", kMajor,
+                reason.c_str());
   }
   if (handle == nullptr) {
     return fail(Error::NotFound,
@@ -108,8 +125,8 @@ State& state() {
 
 }  // namespace
 
-std::string& Logger::reason() {
-  static thread_local std::string text;
+ThreadText& Logger::reason() {
+  static thread_local ThreadText text;
   return text;
 }
 

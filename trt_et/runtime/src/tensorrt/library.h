@@ -17,7 +17,7 @@ class Logger final : public nvinfer1::ILogger {
 
   // The first error on this thread since `forget()`; "" if none. TensorRT says what is wrong first,
   // and then in which of its own files it noticed.
-  static std::string& reason();
+  static ThreadText& reason();
   static void forget() { reason().clear(); }
 };
 

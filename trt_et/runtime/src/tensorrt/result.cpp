@@ -19,8 +19,13 @@ Result fail(Error error, const char* format, ...) {
   return {error, buffer};
 }
 
-std::string& last_error() {
-  static thread_local std::string text;
+ThreadText& ThreadText::operator=(const char* text) {
+  std::snprintf(text_, sizeof text_, "%s", text);
+  return *this;
+}
+
+ThreadText& last_error() {
+  static thread_local ThreadText text;
   return text;
 }
 

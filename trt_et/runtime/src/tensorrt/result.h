@@ -22,8 +22,22 @@ struct [[nodiscard]] Result {
 
 Result fail(Error error, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
+// A text of a thread that outlives the thread's other objects: an engine may be freed after them.
+// Longer ones are cut.
+class ThreadText {
+ public:
+  ThreadText& operator=(const std::string& text) { return *this = text.c_str(); }
+  ThreadText& operator=(const char* text);
+  const char* c_str() const { return text_; }
+  bool empty() const { return text_[0] == '\0'; }
+  void clear() { text_[0] = '\0'; }
+
+ private:
+  char text_[512];
+};
+
 // The text of the last failure of this thread.
-std::string& last_error();
+ThreadText& last_error();
 
 // The plugin's side; set before anything else happens.
 const trt_et_host& host();
@@ -34,7 +48,7 @@ template <typename F>
 int guarded(F&& function) noexcept {
   try {
     Result result = function();
-    if (!result.ok()) last_error() = std::move(result.text);
+    if (!result.ok()) last_error() = result.text;
     return static_cast<int>(result.error);
   } catch (const std::bad_alloc&) {
     return static_cast<int>(Error::MemoryAllocationFailed);

@@ -16,7 +16,8 @@ using reference::NestedMethod;
 using reference::NestedProgram;
 using reference::Slot;
 
-thread_local std::string t_error;
+// Plain: an engine may be freed after the objects of its thread.
+thread_local char t_error[kMaxErrorText + 1] = "";
 
 struct ReferenceEngine {
   std::unique_ptr<NestedProgram> program;
@@ -40,7 +41,7 @@ template <typename F>
 int run(F&& function) noexcept {
   try {
     Status status = function();
-    if (!status.ok()) t_error = std::move(status.text);
+    if (!status.ok()) std::snprintf(t_error, sizeof t_error, "%s", status.text.c_str());
     return static_cast<int>(status.error);
   } catch (const std::exception&) {
     return static_cast<int>(Error::MemoryAllocationFailed);
@@ -230,7 +231,7 @@ int enqueue(void* context, void* stream) {
   });
 }
 
-const char* last_error() { return t_error.c_str(); }
+const char* last_error() { return t_error; }
 
 }  // namespace
 

@@ -1,4 +1,7 @@
-#include "load_options.h"
+#include "backend_options.h"
+
+#include <executorch/runtime/backend/interface.h>
+#include <trt_et/runtime.h>
 
 #include <cstdio>
 #include <cstring>
@@ -6,11 +9,12 @@
 namespace trt_et::runner {
 
 using executorch::runtime::BackendOption;
+using executorch::runtime::Error;
 using executorch::runtime::Span;
 
-bool LoadOptionsMap::fill(const std::vector<std::pair<std::string, std::string>>& options) {
+bool set_backend_options(const std::vector<std::pair<std::string, std::string>>& options) {
   for (const auto& [name, text] : options) {
-    BackendOption& option = options_.emplace_back();
+    BackendOption option{};
     std::array<char, executorch::runtime::kMaxOptionValueLength> value{};
     if (text.size() >= value.size()) {
       std::fprintf(stderr, "executor_runner: --%s has %zu characters, at most %zu are taken\n",
@@ -20,10 +24,13 @@ bool LoadOptionsMap::fill(const std::vector<std::pair<std::string, std::string>>
     std::memcpy(value.data(), text.data(), text.size());
     std::memcpy(option.key, name.c_str(), name.size() + 1);
     option.value = value;
+    if (executorch::runtime::set_option("TensorRTBackend", {&option, 1}) != Error::Ok) {
+      std::fprintf(stderr, "executor_runner: --%s is refused: %s\n", name.c_str(),
+                   trt_et_last_error());
+      return false;
+    }
   }
-  if (options_.empty()) return true;
-  const Span<BackendOption> all(options_.data(), options_.size());
-  return map_.set_options("TensorRTBackend", all) == executorch::runtime::Error::Ok;
+  return true;
 }
 
 }  // namespace trt_et::runner

@@ -1,0 +1,62 @@
+"""Python threads that use the stock runtime at the same time."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trt_et.runtime
+from tests.support.native_environment import environment
+from tests.support.simulated_gpus import load_runtime
+
+
+@pytest.mark.parametrize("kind", ["load", "first use", "load and run"])
+def test_threads_that_share_the_runtime_come_to_an_end(
+    programs: dict[str, Any], tmp_path: Path, kind: str
+) -> None:
+    path = str(programs["mlp"].path)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.run_python_threads", path, kind],
+        cwd=tmp_path,
+        env=environment(OMP_NUM_THREADS="1"),
+        capture_output=True,
+        text=True,
+        timeout=480,
+        check=False,
+    )
+    assert set(done.stdout.strip().split(",")) == {"0"}, done.stdout + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(("level", "lines"), [(None, 0), ("debug", 1)])
+def test_a_load_and_a_run_log_nothing_by_default(
+    programs: dict[str, Any], level: str | None, lines: int
+) -> None:
+    done = subprocess.run(
+        [str(trt_et.runtime.runner_path()), "--model_path", str(programs["mlp"].path)],
+        env=environment(TRT_ET_CUDA="simulated", TRT_ET_LOG=level),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("loaded a reference engine") == lines
+    assert ("TensorRTBackend" in done.stderr) == bool(lines)
+
+
+def test_the_last_error_is_of_this_threads_last_call(plugin: ctypes.CDLL) -> None:
+    load_runtime()
+    assert plugin.trt_et_choose_cuda(b"nonsense") == -1
+    assert "TRT_ET_CUDA is 'nonsense'" in trt_et.runtime.last_error()
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(trt_et.runtime.last_error).result() == ""
+        assert other.submit(plugin.trt_et_device_count).result() == 2
+    assert "TRT_ET_CUDA is 'nonsense'" in trt_et.runtime.last_error()
+    assert plugin.trt_et_device_count() == 2
+    assert trt_et.runtime.last_error() == ""

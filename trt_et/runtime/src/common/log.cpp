@@ -1,0 +1,81 @@
+#include "log.h"
+
+#include <dlfcn.h>
+#include <executorch/runtime/platform/log.h>
+#include <unistd.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trt_et {
+namespace {
+
+struct Line {
+  bool is_error;
+  std::string text;
+};
+
+// The lines that wait for the outermost scope of this thread. Both are plain, so that they outlive
+// the thread's other objects.
+thread_local int t_depth = 0;
+thread_local std::vector<Line>* t_lines = nullptr;
+
+bool has_python() { return dlsym(RTLD_DEFAULT, "Py_IsInitialized") != nullptr; }
+
+bool shows_debug() {
+  const char* level = std::getenv("TRT_ET_LOG");
+  return level != nullptr && std::strcmp(level, "debug") == 0;
+}
+
+void write_line(bool is_error, const char* text) {
+  if (has_python()) {
+    char line[300];
+    const int length = std::snprintf(line, sizeof line, "%c %s\n", is_error ? 'E' : 'I', text);
+    if (length > 0) (void)!write(STDERR_FILENO, line, static_cast<size_t>(length));
+  } else if (is_error) {
+    ET_LOG(Error, "%s", text);
+  } else {
+    ET_LOG(Info, "%s", text);
+  }
+}
+
+// False where there is no memory to keep the line.
+bool keep(bool is_error, const char* text) {
+  try {
+    if (t_lines == nullptr) t_lines = new std::vector<Line>;
+    t_lines->push_back({is_error, text});
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void log(LogLevel level, const char* format, ...) {
+  if (level == LogLevel::debug && !shows_debug()) return;
+  char text[256];  // As much as ExecuTorch's log takes.
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  const bool is_error = level == LogLevel::error;
+  if (t_depth == 0 || !keep(is_error, text)) write_line(is_error, text);
+}
+
+LogScope::LogScope() { ++t_depth; }
+
+LogScope::~LogScope() {
+  if (--t_depth > 0 || t_lines == nullptr) return;
+  const std::vector<Line>* lines = std::exchange(t_lines, nullptr);
+  for (const Line& line : *lines) write_line(line.is_error, line.text.c_str());
+  delete lines;
+}
+
+}  // namespace trt_et

@@ -1,0 +1,24 @@
+// How trt-et logs: outside of its locks, and without Python's help.
+#pragma once
+
+namespace trt_et {
+
+// What a load or a run does when all is well is debug, and is shown with TRT_ET_LOG=debug only.
+enum class LogLevel { debug, info, error };
+
+// Writes one line to ExecuTorch's log. In a process with Python it goes to the standard error
+// stream directly: ExecuTorch's bindings write the log to Python's sys.stderr, which lets another
+// Python thread run in the middle of a call, and that thread swaps the streams under the first one.
+void log(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// Keeps the lines of this thread back until the outermost scope ends. Every entry into the library
+// opens one before it takes a lock, so that no line is written while a lock is held.
+class LogScope {
+ public:
+  LogScope();
+  LogScope(const LogScope&) = delete;
+  LogScope& operator=(const LogScope&) = delete;
+  ~LogScope();
+};
+
+}  // namespace trt_et
