@@ -110,7 +110,7 @@ EXAMPLES: dict[str, Example | nn.Module] = {
         ),
     ),
     "expand_normalization": Example(lambda _, x: F.instance_norm(x), (IMAGE,)),
-    "resample_by_matrix": Example(lambda _, x: F.adaptive_avg_pool2d(x, (2, 3)), (IMAGE,)),
+    "resample_by_weighted_sums": Example(lambda _, x: F.adaptive_avg_pool2d(x, (2, 3)), (IMAGE,)),
     "expand_ceil_mode_pooling": Example(lambda _, x: F.max_pool2d(x, 2, ceil_mode=True), (IMAGE,)),
     "unsqueeze_to_min_rank": Example(lambda _, x: x.softmax(0), (torch.randn(5),)),
     "fit_scatter_source": Example(

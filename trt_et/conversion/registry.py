@@ -33,7 +33,7 @@ from trt_et.conversion.decompositions import (
 from trt_et.conversion.entries import Converter, Refusal, Rewrite, Step
 from trt_et.conversion.rewrites.adaptive_pool_and_resize import (
     ADAPTIVE_AVERAGES,
-    resample_by_matrix,
+    resample_by_weighted_sums,
 )
 from trt_et.conversion.rewrites.attention_mask import zero_fully_masked_rows
 from trt_et.conversion.rewrites.embedding_bag import (
@@ -168,8 +168,8 @@ REWRITES: Final[tuple[Rewrite | Step, ...]] = (
     Rewrite(divide_exactly),
     Rewrite(expand_normalization),
     Rewrite(
-        resample_by_matrix,
-        before={unsqueeze_to_min_rank: "it makes means and index_selects"},
+        resample_by_weighted_sums,
+        before={unsqueeze_to_min_rank: "it makes means and gathers"},
     ),
     Rewrite(
         expand_ceil_mode_pooling,

@@ -1,4 +1,4 @@
-"""Pooling to a size, and resizing by a factor, as products with constant matrices.
+"""Pooling to a size, and resizing by a factor, as weighted sums of gathered elements.
 
 Such an operator is linear along each dimension; torch applied to the identity gives its matrix.
 Torch-TensorRT 2.13 uses windows of one size for adaptive averages, which is right only where the
@@ -8,6 +8,7 @@ it from the factor: 5 elements by 1.3 are 6, and 5 / 6 is not 1 / 1.3.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from torch.nn import functional
 
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["ADAPTIVE_AVERAGES", "resample_by_matrix"]
+__all__ = ["ADAPTIVE_AVERAGES", "resample_by_weighted_sums"]
 
 aten = torch.ops.aten
 
@@ -43,7 +44,7 @@ _CUBIC: Final = (aten.upsample_bicubic2d.vec,)
 Line = Callable[[torch.Tensor], torch.Tensor]
 
 
-def resample_by_matrix(module: GraphModule) -> None:
+def resample_by_weighted_sums(module: GraphModule) -> None:
     """Replace the averages and resizes that TensorRT would compute differently.
 
     Args:
@@ -102,39 +103,94 @@ def _resize(module: GraphModule, node: Node) -> None:
 
     def along(by: float) -> Line:
         if node.target in _CUBIC:
-            return lambda lines: functional.interpolate(
-                lines.unsqueeze(2), scale_factor=(1.0, by), mode="bicubic"
-            ).squeeze(2)
+            return lambda lines: _cubic(lines, by)
         mode = "nearest" if node.target in _NEAREST else "linear"
         return lambda lines: functional.interpolate(lines, scale_factor=by, mode=mode)
 
     _replace(module, node, sizes, [along(by) for by in factors])
 
 
+def _cubic(lines: torch.Tensor, by: float) -> torch.Tensor:
+    # In the middle of an image, where no two of a column's terms are the same row.
+    image = functional.pad(lines.unsqueeze(2), [0, 0, 4, 4])
+    return functional.interpolate(image, scale_factor=(1.0, by), mode="bicubic")[:, :, 4]
+
+
 def _replace(module: GraphModule, node: Node, sizes: list[int], lines: list[Line]) -> None:
     result = node.args[0]
     assert isinstance(result, Node)
     dtype, rank = result.meta["val"].dtype, result.meta["val"].dim()
+    is_nearest = node.target in _NEAREST
+    if dtype is not torch.float32 and not is_nearest:
+        result = insert_call(node, aten._to_copy.default, result, dtype=torch.float32)
     for index, (size, line) in enumerate(zip(sizes, lines, strict=True)):
         dim = rank - len(sizes) + index
         # Row i: what element i of a line adds to each element of the new line.
         matrix = line(torch.eye(size, dtype=torch.float64).unsqueeze(0))[0]
-        if matrix.shape[0] == matrix.shape[1] and bool((matrix == torch.eye(size)).all()):
+        if _reaches_itself_only(matrix, line, is_nearest=is_nearest):
             continue
         name = f"_resampling_{node.name}_{index}"
-        if node.target in _NEAREST:
+        if is_nearest:
             indices = _constant(module, node, name, matrix.argmax(0))
             result = insert_call(node, aten.index_select.default, result, dim, indices)
             continue
-        factor = _constant(module, node, name, matrix.to(dtype))
-        order = [*range(dim), *range(dim + 1, rank), dim]
-        back = [*range(dim), rank - 1, *range(dim, rank - 1)]
-        if dim < rank - 1:
-            result = insert_call(node, aten.permute.default, result, order)
-        result = insert_call(node, aten.matmul.default, result, factor)
-        if dim < rank - 1:
-            result = insert_call(node, aten.permute.default, result, back)
+        terms, weights = _terms(matrix, line)
+        shape = [*weights.shape, *[1] * (rank - 1 - dim)]
+        places_node = _constant(module, node, f"{name}_places", terms)
+        weights_node = _constant(module, node, name, weights.reshape(shape))
+        gathered = insert_call(node, aten.index.Tensor, result, [*[None] * dim, places_node])
+        weighted = insert_call(node, aten.mul.Tensor, gathered, weights_node)
+        result = insert_call(node, aten.sum.dim_IntList, weighted, [dim + 1])
+    if dtype is not torch.float32 and not is_nearest:
+        result = insert_call(node, aten._to_copy.default, result, dtype=dtype)
     node.replace_all_uses_with(result)
+
+
+def _reached(line: Line, size: int) -> torch.Tensor:
+    """What an infinity at each element of a line makes of each element of the new line."""
+    return line(_infinities(size).unsqueeze(0))[0]
+
+
+def _infinities(size: int) -> torch.Tensor:
+    # diag() has zeros beside them; a product with a mask would not.
+    return torch.full((size,), math.inf, dtype=torch.float64).diag()
+
+
+def _reaches_itself_only(matrix: torch.Tensor, line: Line, *, is_nearest: bool) -> bool:
+    old, new = matrix.shape
+    if old != new or not bool((matrix == torch.eye(old)).all()):
+        return False
+    # A resize by 1 adds the next element 0 times.
+    return is_nearest or torch.equal(_reached(line, old), _infinities(old))
+
+
+def _terms(matrix: torch.Tensor, line: Line) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which elements each element of the new line adds, and how often: both ``[new, terms]``.
+
+    A product with the whole matrix would let one infinity reach every element, as 0 * inf is not a
+    number. Torch itself says what an infinity at each element reaches: also elements that it adds
+    0 times, and elements that it adds and subtracts, both of which make it not a number.
+    """
+    reached = _reached(line, matrix.shape[0])
+    columns: list[list[tuple[int, float]]] = []
+    for new in range(matrix.shape[1]):
+        terms: list[tuple[int, float]] = []
+        for place in torch.nonzero(~torch.isfinite(reached[:, new]))[:, 0].tolist():
+            weight = float(matrix[place, new])
+            if weight and bool(torch.isnan(reached[place, new])):
+                terms += [(place, 2 * weight), (place, -weight)]
+            else:
+                terms.append((place, weight))
+        columns.append(terms)
+    longest = max(len(terms) for terms in columns)
+    for terms in columns:
+        while len(terms) < longest:
+            # Halves of the largest, not zeros: these would make an infinity not a number.
+            place, weight = terms.pop(max(range(len(terms)), key=lambda i: abs(terms[i][1])))
+            terms += [(place, weight / 2), (place, weight / 2)]
+    places = torch.tensor([[place for place, _ in terms] for terms in columns])
+    weights = torch.tensor([[weight for _, weight in terms] for terms in columns])
+    return places, weights.to(torch.float32)
 
 
 def _constant(module: GraphModule, before: Node, name: str, value: torch.Tensor) -> Node:

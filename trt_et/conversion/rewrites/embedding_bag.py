@@ -14,6 +14,7 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from trt_et.conversion.rewrites.scatter_reduce import sum_members
 from trt_et.graph.insertion import insert_call
 
 __all__ = ["EMBEDDING_BAGS", "embedding_bag", "reduce_equal_size_bags"]
@@ -80,7 +81,7 @@ def embedding_bag(
     else:
         if include_last_offset and padding_idx < 0:
             member = member & (position < offsets[-1:])
-        result = member.to(torch.float32) @ rows
+        result = sum_members(member, rows)
         if mode == _MEAN:
             result = result / count.clamp(min=1)
     return result.to(weight.dtype), bag, count.squeeze(1), count.squeeze(1)

@@ -25,6 +25,7 @@ __all__ = [
     "is_accumulating",
     "scatter_add_to_index_add",
     "scatter_reduce",
+    "sum_members",
     "unsupported_scatter_reason",
 ]
 
@@ -95,18 +96,40 @@ def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:  # noq
 
 
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    """Entire rows: a product with the matrix. Negative indices count from the end.
-
-    A row that is not finite makes every target so.
-    """
+    """Entire rows: a product with the matrix. Negative indices count from the end."""
     target = x.movedim(dim, 0)
     rows = source.movedim(dim, 0).reshape(source.shape[dim], -1)
     number = target.shape[0]
     index = torch.where(index < 0, index + number, index)
     targets = torch.arange(number, dtype=index.dtype, device=x.device)
     member = targets.unsqueeze(-1) == index
-    added = member.to(x.dtype) @ rows
+    added = sum_members(member, rows)
     return (target + alpha * added.reshape(target.shape)).movedim(0, dim)
+
+
+def sum_members(member: Tensor, rows: Tensor) -> Tensor:
+    """The sums of the rows of each set, by one product that keeps what is not finite to its sets.
+
+    0 * inf is not a number, so a product of the rows as they are would spread an infinity to every
+    set. The product is of the finite numbers, and of two masks beside them: it counts, for each
+    sum, how many of its numbers are inf, and how many are -inf. A number that is NaN is in both.
+
+    Args:
+        member: ``[sets, rows]``, which row is in which set.
+        rows: ``[rows, width]``, of floats.
+
+    Returns:
+        ``[sets, width]``.
+    """
+    above = torch.logical_not(rows < math.inf)
+    below = torch.logical_not(rows > -math.inf)
+    finite = torch.where(torch.logical_or(above, below), 0.0, rows)
+    columns = torch.cat([finite, above.to(rows.dtype), below.to(rows.dtype)], 1)
+    width = rows.shape[1]
+    sums = member.to(rows.dtype) @ columns
+    result = sums[:, :width]
+    result = torch.where(sums[:, width : 2 * width] > 0, result + math.inf, result)
+    return torch.where(sums[:, 2 * width :] > 0, result - math.inf, result)
 
 
 SCATTER_REDUCTIONS: Final[dict[Any, Callable[..., Any]]] = {
