@@ -100,10 +100,10 @@ def add_select_index(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # no
     source, dim, index = args
     dim %= len(source.shape)
     numbers = _Numbers(ctx, node.name, source)
-    place = ctx.net.add_shuffle(numbers.from_zero(index, numbers.size(dim)))
-    place.reshape_dims = trt.Dims()
-    place.name = f"index_{node.name}"
-    layer = ctx.net.add_gather(source, place.get_output(0), dim)
+    position = ctx.net.add_shuffle(numbers.from_zero(index, numbers.size(dim)))
+    position.reshape_dims = trt.Dims()
+    position.name = f"index_{node.name}"
+    layer = ctx.net.add_gather(source, position.get_output(0), dim)
     layer.name = f"select_{node.name}"
     return layer.get_output(0)
 
