@@ -97,13 +97,12 @@ Status Delegate::clear_state() {
     if (!on_device && argument.where.kind != MemoryKind::managed) continue;
     // The engine may have been moved away from its state.
     cuda::DeviceGuard guard(api_);
-    TRT_ET_TRY(guard.enter(on_device ? argument.where.device : device_));
+    const int device = on_device ? argument.where.device : device_;
+    TRT_ET_TRY(guard.enter(device));
     cuda::Stream stream = nullptr;
-    TRT_ET_TRY(api_.create_stream(&stream));
-    Status cleared = api_.zero(argument.tensor->mutable_data_ptr(), bytes, stream);
-    if (cleared.ok()) cleared = api_.synchronize_stream(stream);
-    (void)report(api_.destroy_stream(stream));
-    TRT_ET_TRY(std::move(cleared));
+    TRT_ET_TRY(thread_stream(api_, device, &stream));
+    TRT_ET_TRY(api_.zero(argument.tensor->mutable_data_ptr(), bytes, stream));
+    TRT_ET_TRY(api_.synchronize_stream(stream));
   }
   uncleared_.clear();
   return {};
