@@ -10,7 +10,8 @@ from torch.export import ExportedProgram
 
 from trt_et.builders import BuildOptions, make_builder
 from trt_et.errors import BackendConflictError
-from trt_et.scheduler.build_plan import PartitionPlan, PartitionSpecs
+from trt_et.graph.tracing import unchanged_fake_modes
+from trt_et.scheduler.build_plan import PartitionPlan, plan_of
 from trt_et.scheduler.build_session import build_engines
 from trt_et.target_device import explicit_device, parse_device, resolve_target_device
 
@@ -77,9 +78,12 @@ class TensorRTBackend(BackendDetails):
 def _preprocess(
     partitions: list[tuple[ExportedProgram, list[CompileSpec]]],
 ) -> list[PreprocessResult]:
-    plans = [_plan_of(specs) for _, specs in partitions]
+    plans = [plan_of(*pair) or _plan_by_name(pair[1]) for pair in partitions]
+    for check in dict.fromkeys(plan.check for plan in plans if plan.check is not None):
+        check()
     programs = [program for program, _ in partitions]
-    engines = build_engines(list(zip(programs, plans, strict=True)))
+    with unchanged_fake_modes(programs):
+        engines = build_engines(list(zip(programs, plans, strict=True)))
     for plan, engine, (_, specs) in zip(plans, engines, partitions, strict=True):
         resolve_target_device(plan.name, engine.blob, specs)
     return [PreprocessResult(processed_bytes=engine.blob) for engine in engines]
@@ -108,9 +112,8 @@ def check_no_conflict() -> None:
         )
 
 
-def _plan_of(compile_specs: list[CompileSpec]) -> PartitionPlan:
-    if isinstance(compile_specs, PartitionSpecs):
-        return compile_specs.plan
+def _plan_by_name(compile_specs: list[CompileSpec]) -> PartitionPlan:
+    """The plan of a program that is lowered by the backend's name, without a partitioner."""
     pinned = explicit_device(compile_specs)
     device_id = 0 if pinned is None else parse_device(pinned.decode(errors="replace"))
     return PartitionPlan("program", make_builder("auto"), device_id, BuildOptions())

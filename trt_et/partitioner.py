@@ -30,7 +30,7 @@ from trt_et.lowering.optimization_profiles import (
     check_profiles,
     resolve_profiles,
 )
-from trt_et.partition.excluded_ops import Exclusion, Exclusions
+from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
 from trt_et.partition.grouping import group_nodes, tag_constants
 from trt_et.partition.operator_support import OperatorSupport, kept_whole
 from trt_et.partition.report import Partition, PartitionReport, describe_partition, make_report
@@ -68,8 +68,9 @@ class TensorRTPartitioner(Partitioner):
             operator without a CPU kernel are built however small they are.
         excluded_ops: What to leave to the CPU: operators (overloads, packets, or names such as
             ``"aten.mul"`` and ``"aten.mul.Tensor"``), names of nodes (in a branch also with its
-            path: ``"cond/true/aten_mul_tensor"``), or functions from a node to a bool. They are
-            asked about the exported program's nodes and about the Edge program's.
+            path: ``"cond/true/aten_mul_tensor"``), or functions from a node to a bool. Names may be
+            those of the exported program or those of :attr:`report`; one that matches nothing is an
+            error. Functions are called with the exported program's nodes and the Edge program's.
         full_graph: Refuse to lower a program of which anything stays out, but for what computes
             dynamic sizes.
         optimization_profiles: Ranges of dynamic dimensions to tune engines for, each a mapping from
@@ -114,7 +115,7 @@ class TensorRTPartitioner(Partitioner):
         compute_capabilities: Sequence[str] | None = None,
         optimization_level: int | None = None,
         min_block_size: int = 1,
-        excluded_ops: Collection[Exclusion] = (),
+        excluded_ops: Collection[ExcludedOp] = (),
         full_graph: bool = False,
         optimization_profiles: Sequence[ProfileOption] = (),
         workspace_size: int | None = None,
@@ -150,7 +151,7 @@ class TensorRTPartitioner(Partitioner):
         self._state_in_place = state_in_place
         self._profiles = check_profiles(optimization_profiles)
         self._min_block_size = min_block_size
-        self._exclusions = Exclusions(excluded_ops)
+        self._excluded = ExcludedOps(excluded_ops)
         self._full_graph = full_graph
         self._runner = make_runner(executor, scratch)
         self._progress = checked_progress(progress)
@@ -182,9 +183,13 @@ class TensorRTPartitioner(Partitioner):
 
         Args:
             program: As ``torch.export`` returns it; it is not changed.
+
+        Raises:
+            OptionError: A name in ``excluded_ops`` matches nothing in the program.
         """
         planner = _Planner(self)
         to_edge_transform_and_lower(program, partitioner=[planner])
+        self._excluded.check_names()
         return planner.report
 
     def _state_updates(
@@ -195,12 +200,13 @@ class TensorRTPartitioner(Partitioner):
         return state_updates(program, [nodes for _, nodes in plan])
 
     def _plan(self, program: ExportedProgram) -> list[tuple[Partition, list[Node]]]:
+        self._excluded.add_known_names(program)
         with claims_for(self._builder, self._options, self._cache) as refusal:
             supports = [
                 OperatorSupport(
                     place,
                     refusal,
-                    self._exclusions,
+                    self._excluded,
                     constants=() if place.path else constant_names(program),
                 )
                 for place in places(program.graph_module)
@@ -222,7 +228,7 @@ class TensorRTPartitioner(Partitioner):
     ) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
         """The operators of this program that TensorRT takes whole, every one of their calls."""
         with claims_for(self._builder, self._options, self._cache) as refusal:
-            return kept_whole(ep.graph_module, refusal, self._exclusions), None
+            return kept_whole(ep.graph_module, refusal, self._excluded), None
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
         """The program with dictionaries of its own for its weights and constants, to be lowered.
@@ -236,10 +242,11 @@ class TensorRTPartitioner(Partitioner):
         Raises:
             PartitionError: Such an engine cannot be taken.
         """
+        self._excluded.add_known_names(exported_program)
         own = copy.copy(slice_what_is_split(write_in_core_operators(exported_program)))
         own._state_dict = dict(own.state_dict)
         own._constants = dict(own.constants)
-        return take_quantizers(take_engines(own), self._exclusions, self._options)
+        return take_quantizers(take_engines(own), self._excluded, self._options)
 
     def _specs(
         self,
@@ -258,6 +265,7 @@ class TensorRTPartitioner(Partitioner):
             updates=updates,
             runner=self._runner,
             progress=self._progress,
+            check=self._excluded.check_names,
         )
         return PartitionSpecs(self._compile_specs, plan)
 

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-__all__ = ["fingerprint_of", "has_foreign_converters", "target_platform"]
+__all__ = ["code_digest", "fingerprint_of", "has_foreign_converters", "target_platform"]
 
 _TENSORRT: Final = (
     "torch-tensorrt",
@@ -68,11 +68,18 @@ def _version(name: str) -> str | None:
 
 @cache
 def _own_code() -> str:
-    """A digest of this package's Python files: what they do decides what is in an engine."""
+    return code_digest(Path(__file__).parent.parent)
+
+
+def code_digest(package: Path) -> str:
+    """A digest of a package's Python files, with their paths; the runtime's do not count.
+
+    What they do decides what is in an engine; ``runtime/`` runs engines and decides nothing about
+    them.
+    """
     digest = hashlib.sha256()
-    package = Path(__file__).parent.parent
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package).as_posix()
-        if not name.startswith("runtime/"):  # Runs engines; decides nothing about them.
+        if not name.startswith("runtime/"):
             digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]

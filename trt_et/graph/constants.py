@@ -9,7 +9,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Graph, Node
 
-__all__ = ["add_constant", "constant_names", "constant_values"]
+__all__ = ["add_constant", "constant_names", "constant_values", "input_names"]
 
 
 def constant_names(program: ExportedProgram) -> frozenset[str]:
@@ -17,7 +17,7 @@ def constant_names(program: ExportedProgram) -> frozenset[str]:
     signature = program.graph_signature
     buffers = signature.inputs_to_buffers
     mutated = set(signature.buffers_to_mutate.values())
-    inputs = set(signature.user_inputs)
+    inputs = input_names(program)
     return frozenset(
         node.name
         for node in program.graph.nodes
@@ -25,6 +25,16 @@ def constant_names(program: ExportedProgram) -> frozenset[str]:
         and node.name not in inputs
         and buffers.get(node.name) not in mutated
     )
+
+
+def input_names(program: ExportedProgram) -> frozenset[str]:
+    """The names of the placeholders that the caller passes values for.
+
+    ``ExportGraphSignature.user_inputs`` holds the value in place of the name for a Python number,
+    which export has made a constant of.
+    """
+    specs = program.graph_signature.input_specs
+    return frozenset(spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT)
 
 
 def constant_values(program: ExportedProgram) -> Mapping[str, torch.Tensor]:

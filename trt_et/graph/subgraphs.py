@@ -46,9 +46,10 @@ class Place:
         """The module's graph."""
         return self.module.graph
 
-    def name_of(self, node: Node) -> str:
-        """The node's name, which another graph may have too, behind the path."""
-        return f"{self.path}/{node.name}" if self.path else node.name
+    def name_of(self, node: Node | str) -> str:
+        """The path and the name of a node, which another graph may have too."""
+        name = node.name if isinstance(node, Node) else node
+        return f"{self.path}/{name}" if self.path else name
 
 
 def places(module: GraphModule) -> list[Place]:

@@ -7,14 +7,34 @@ which takes the time, needs none of them and runs outside of the lock.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 from torch.export import ExportedProgram
 
-__all__ = ["TRACING", "forget_pending_symbols"]
+__all__ = ["TRACING", "forget_pending_symbols", "unchanged_fake_modes"]
 
 TRACING: Final = threading.RLock()
+
+
+@contextlib.contextmanager
+def unchanged_fake_modes(programs: Iterable[ExportedProgram]) -> Iterator[None]:
+    """Leave the fake modes of programs as they are, whatever is traced meanwhile.
+
+    Partitions share their fake mode with the caller's program. Tracing one advances the mode's
+    ``epoch``, which ends the memory of what ``item()`` returned: the next pass over the whole
+    program makes new symbols for the same sizes, and the program cannot be decomposed again
+    (``PendingUnbackedSymbolNotFound``, seen with torch 2.13).
+    """
+    modes = {id(mode): mode for program in programs if (mode := _fake_mode(program)) is not None}
+    epochs = {key: mode.epoch for key, mode in modes.items()}
+    try:
+        yield
+    finally:
+        for key, mode in modes.items():
+            mode.epoch = epochs[key]
 
 
 def forget_pending_symbols(program: ExportedProgram) -> None:
@@ -23,9 +43,11 @@ def forget_pending_symbols(program: ExportedProgram) -> None:
     A partition has none of its own, but it shares its fake mode with the program that it was cut
     out of, and tracing it again would ask where those sizes went.
     """
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        environment = getattr(getattr(value, "fake_mode", None), "shape_env", None)
-        if environment is not None:
-            environment.pending_fresh_unbacked_symbols.clear()
-            return
+    environment = getattr(_fake_mode(program), "shape_env", None)
+    if environment is not None:
+        environment.pending_fresh_unbacked_symbols.clear()
+
+
+def _fake_mode(program: ExportedProgram) -> Any:  # noqa: ANN401
+    modes = (getattr(n.meta.get("val"), "fake_mode", None) for n in program.graph.nodes)
+    return next((mode for mode in modes if mode is not None), None)

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_flatten
 
 from trt_et.engine_info import Binding
 from trt_et.errors import PartitionError
+from trt_et.graph.constants import input_names
 from trt_et.graph.symbolic_shapes import shape_range
 from trt_et.lowering.canonical_names import canonical
 from trt_et.lowering.edge_to_aten import to_aten
@@ -117,7 +118,7 @@ def lower_partition(
         PartitionError: A boundary value is no tensor, or has a dtype that no engine takes.
     """
     graph, _ = to_aten(edge_program.graph)
-    users = {str(name) for name in edge_program.graph_signature.user_inputs}
+    users = set(input_names(edge_program))
     sizes = replace_sizes(graph, users)
     users -= sizes
     dropped = sizes | _drop_unused_constants(graph, users)

@@ -1,34 +1,47 @@
-"""What a caller keeps out of engines: operators, nodes, or whatever a function says."""
+"""The option ``excluded_ops``: operators and nodes that the caller leaves to the CPU.
+
+A name may be one of the Edge program (what the report prints) or one of the exported program: its
+``aten.conv2d`` is an ``aten.convolution`` in the Edge program, its ``aten.linear`` may be a matrix
+product and an addition. ``node.meta["from_node"]``, which torch records when it decomposes a
+program, says which node of the exported program a node comes from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from difflib import get_close_matches
+from typing import Any, Final
 
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
+from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.errors import OptionError
+from trt_et.graph.subgraphs import Place, places
+from trt_et.lowering.edge_to_aten import aten_target
 
-__all__ = ["Exclusion", "Exclusions"]
+__all__ = ["ExcludedOp", "ExcludedOps"]
 
-Exclusion = str | OpOverload | OpOverloadPacket | Callable[[Node], bool]
+ExcludedOp = str | OpOverload | OpOverloadPacket | Callable[[Node], bool]
+
+_SHOWN: Final = 5
 
 
-class Exclusions:
-    """The caller's ``excluded_ops``, ready to be asked.
+class ExcludedOps:
+    """The caller's ``excluded_ops``, checked.
 
     Args:
         items: Overloads; packets (``torch.ops.aten.mul``: all of its overloads); either of them by
-            name (``"aten.mul.Tensor"``, ``"aten::mul"``); names of nodes, which hold no dot (of
+            name (``"aten.mul.Tensor"``, ``"aten::mul"``); names of nodes, which have no dot (of
             those in a branch also with its path: ``"cond/true/aten_mul_tensor"``); or functions
-            from a node to whether it is out.
+            from a node to whether it is excluded.
 
     Raises:
         OptionError: An item is none of these, or names an operator that does not exist.
     """
 
-    def __init__(self, items: Collection[Exclusion] = ()) -> None:
+    def __init__(self, items: Collection[ExcludedOp] = ()) -> None:
         if isinstance(items, str) or not isinstance(items, Collection):
             raise OptionError(
                 f"excluded_ops is {items!r}; expected a collection, such as ['aten.mul']"
@@ -36,8 +49,14 @@ class Exclusions:
         self._operators: set[str] = set()
         self._nodes: set[str] = set()
         self._functions: list[Callable[[Node], bool]] = []
+        self._given: dict[
+            str, str
+        ] = {}  # Names that must match something, as the caller wrote them.
+        self._known: set[str] = set()
         for item in items:
-            if isinstance(item, (str, OpOverload, OpOverloadPacket)):
+            if isinstance(item, str):
+                self._given[self._add_name(item)] = item
+            elif isinstance(item, OpOverload | OpOverloadPacket):
                 self._add_name(str(item))
             elif callable(item):
                 self._functions.append(item)
@@ -47,40 +66,100 @@ class Exclusions:
                     "or of a node, or a function from a node to a bool"
                 )
 
-    def reason(self, node: Node, operator: OpOverload, path: str) -> str | None:
-        """Why the caller keeps a node out; None where it does not.
+    def reason(self, node: Node, place: Place) -> str | None:
+        """Why the caller excludes a node; None where it does not.
 
         Args:
-            node: The node, in whichever dialect it stands.
-            path: Its name with the branch that it stands in, as :meth:`Place.name_of` has it.
-            operator: The overload that it calls. ``aten.view`` also names the ``aten.view_copy``
-                that the Edge dialect calls instead.
+            node: A call of an operator, of an exported program or of an Edge program.
+            place: Its graph.
         """
-        if not self._operators.isdisjoint(_names(operator)):
+        if not self._operators.isdisjoint(_operator_names(node)):
             return "its operator is excluded by the caller"
-        named = node.name in self._nodes or path in self._nodes
-        if named or any(excludes(node) for excludes in self._functions):
+        if not self._nodes.isdisjoint(_node_names(node, place)):
+            return "it is excluded by the caller"
+        if any(excludes(node) for excludes in self._functions):
             return "it is excluded by the caller"
         return None
 
-    def _add_name(self, text: str) -> None:
+    def add_known_names(self, program: ExportedProgram) -> None:
+        """Remember which names this program has, for :meth:`check_names`."""
+        if not self._given:
+            return
+        for place in places(program.graph_module):
+            for node in place.graph.nodes:
+                if node.op == "call_function":
+                    self._known.update(_operator_names(node), _node_names(node, place))
+
+    def check_names(self) -> None:
+        """Refuse names that no program has which was seen so far.
+
+        Raises:
+            OptionError: A name matches nothing; the message has the nearest names.
+        """
+        for name, given in self._given.items():
+            if name not in self._known:
+                near = _nearest(
+                    name, {known for known in self._known if ("." in name) == ("." in known)}
+                )
+                raise OptionError(
+                    f"excluded_ops names {given!r}, which matches no operator and no node of the "
+                    f"program{near}. The names are in str(partitioner.explain(exported_program)) "
+                    "and in print(exported_program)"
+                )
+
+    def _add_name(self, text: str) -> str:
         name = text.replace("::", ".").removeprefix("torch.ops.")
         if "." not in name:
             self._nodes.add(name)
         elif _exists(name):
             self._operators.add(name)
         else:
+            namespace, _, rest = name.partition(".")
+            packets = dir(getattr(torch.ops, namespace))
+            near = _nearest(rest.partition(".")[0], packets, f"{namespace}.")
             raise OptionError(
-                f"excluded_ops names the operator {text!r}, which torch.ops does not have; "
+                f"excluded_ops names the operator {text!r}, which torch.ops does not have{near}; "
                 "expected a name such as 'aten.mul' or 'aten.mul.Tensor'"
             )
+        return name
 
 
-def _names(operator: OpOverload) -> set[str]:
-    """``aten.mul`` and ``aten.mul.Tensor``."""
-    packet = operator._schema.name.replace("::", ".")
-    packets = {packet, packet.removesuffix("_copy")}
-    return packets | {f"{each}.{operator._overloadname}" for each in packets}
+def _operator_names(node: Node) -> Iterator[str]:
+    """``aten.mul`` and ``aten.mul.Tensor``: of the node, and of those that it comes from."""
+    target = aten_target(node)
+    texts = [str(source.target) for source in _sources(node)]
+    if isinstance(target, OpOverload):
+        texts.append(f"{target._schema.name.replace('::', '.')}.{target._overloadname}")
+    for text in texts:
+        packet, _, overload = text.rpartition(".")
+        if "." in packet:
+            # The Edge dialect calls aten.view_copy where the caller says aten.view.
+            for each in {packet, packet.removesuffix("_copy")}:
+                yield each
+                yield f"{each}.{overload}"
+
+
+def _node_names(node: Node, place: Place) -> Iterator[str]:
+    """The node's name, and that of the exported program's; also with the path of its branch."""
+    sources = list(_sources(node))
+    for name in {node.name, sources[-1].name if sources else node.name}:
+        yield name
+        yield place.name_of(name)
+    parts = place.path.split("/")
+    yield from ("/".join(parts[:end]) for end in range(1, len(parts) + 1) if place.path)
+
+
+def _sources(node: Node) -> Iterator[Any]:
+    """The nodes that a node was made from, the exported program's last."""
+    sources: Any = node.meta.get("from_node")
+    while sources:
+        yield sources[0]
+        sources = sources[0].from_node
+
+
+def _nearest(name: str, known: Collection[str], prefix: str = "") -> str:
+    near = get_close_matches(name, sorted(known), n=_SHOWN, cutoff=0.5)
+    return f"; near it: {', '.join(prefix + each for each in near)}" if near else ""
 
 
 def _exists(name: str) -> bool:
@@ -89,4 +168,4 @@ def _exists(name: str) -> bool:
         found = getattr(found, part, None)
         if found is None:
             return False
-    return isinstance(found, (OpOverload, OpOverloadPacket))
+    return isinstance(found, OpOverload | OpOverloadPacket)

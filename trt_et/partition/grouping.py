@@ -6,7 +6,7 @@ from executorch.exir.backend.utils import tag_constant_data
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
-from trt_et.graph.constants import constant_names
+from trt_et.graph.constants import constant_names, input_names
 from trt_et.graph.symbolic_shapes import size_symbols, tensor_symbols
 from trt_et.lowering.edge_to_aten import aten_target
 from trt_et.ops.quantize import is_quantization
@@ -84,7 +84,7 @@ def tag_constants(program: ExportedProgram) -> None:
     signature = program.graph_signature
     mutated = set(signature.buffers_to_mutate.values())
     tags = [n.meta["delegation_tag"] for n in program.graph.nodes if "delegation_tag" in n.meta]
-    inputs = set(signature.user_inputs)
+    inputs = input_names(program)
     for node in program.graph.nodes:
         if node.op == "placeholder" and not node.users and node.name not in inputs and tags:
             node.meta["delegation_tag"] = tags[0]
@@ -117,7 +117,7 @@ def _in_lists_of_several_groups(program: ExportedProgram, groups: list[list[Node
     or all outside.
     """
     group_of = {node: index for index, nodes in enumerate(groups) for node in nodes}
-    inputs = set(program.graph_signature.user_inputs)
+    inputs = input_names(program)
     torn = []
     for weight in program.graph.nodes:
         if weight.op == "placeholder" and weight.name not in inputs:

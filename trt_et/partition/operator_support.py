@@ -25,7 +25,7 @@ from trt_et.ops.quantize import (
     quantization_refusal,
     scale_arguments,
 )
-from trt_et.partition.excluded_ops import Exclusions
+from trt_et.partition.excluded_ops import ExcludedOps
 from trt_et.partition.internal_sizes import is_size
 from trt_et.passes.lift_torch_tensorrt_engines import is_prebuilt
 
@@ -129,7 +129,7 @@ class OperatorSupport:
     Args:
         place: The graph, in the Edge dialect (or ATen); not changed.
         refusal: The vendor's word on nodes of the equivalent ATen graph.
-        exclusions: What the caller keeps out.
+        excluded: What the caller leaves to the CPU.
         only: The operators to look at; None: all. Other nodes count as unsupported.
         constants: The names of the graph's placeholders whose values never change.
 
@@ -144,7 +144,7 @@ class OperatorSupport:
         self,
         place: Place,
         refusal: Refusal,
-        exclusions: Exclusions | None = None,
+        excluded: ExcludedOps | None = None,
         only: Collection[OpOverload] | None = None,
         constants: Collection[str] = (),
     ) -> None:
@@ -152,7 +152,7 @@ class OperatorSupport:
         self._constants = frozenset(constants)
         self._equivalent: Mapping[Node, Node] = to_aten(place.graph).nodes
         self._refusal = refusal
-        self._exclusions = exclusions or Exclusions()
+        self._excluded = excluded or ExcludedOps()
         self.reasons: dict[Node, str] = {}
         self.prebuilt: dict[Node, list[Node]] = {}
         self._supported: set[Node] = set()
@@ -235,9 +235,9 @@ class OperatorSupport:
             return self.place.obstacle
         if not isinstance(target, OpOverload) or isinstance(node.meta.get("val"), _SIZES):
             return COMPUTES_A_SIZE
-        excluded = self._exclusions.reason(node, target, self.place.name_of(node))
-        if excluded is not None:
-            return excluded
+        reason = self._excluded.reason(node, self.place)
+        if reason is not None:
+            return reason
         if _draws_random_numbers(node, target):
             # Torch-TensorRT's converters draw the numbers once, when the engine is built.
             return "it draws random numbers, which an engine would freeze"
@@ -349,7 +349,7 @@ def _reason_for_sizes(sizes: Iterable[int | torch.SymInt]) -> str | None:
 
 
 def kept_whole(
-    module: GraphModule, refusal: Refusal, exclusions: Exclusions | None = None
+    module: GraphModule, refusal: Refusal, excluded: ExcludedOps | None = None
 ) -> list[OpOverload]:
     """The operators of an ATen program that must not be decomposed: an engine takes them whole.
 
@@ -363,7 +363,7 @@ def kept_whole(
         here = {op for op in KEPT_WHOLE if any(node.target is op for node in place.graph.nodes)}
         if here:
             called |= here
-            support = OperatorSupport(place, refusal, exclusions, here)
+            support = OperatorSupport(place, refusal, excluded, here)
             refused |= {node.target for node in support.reasons}
     return [op for op in KEPT_WHOLE if op in called and op not in refused]
 

@@ -26,7 +26,7 @@ from trt_et.graph.subgraphs import Place, copied_module, places
 from trt_et.ops.fake_quantize import FOREIGN_NAME, fake_quantize
 from trt_et.ops.quantize import FP8_CAPABILITY, constant_source, is_fp8, named_arguments
 from trt_et.options import BuildOptions
-from trt_et.partition.excluded_ops import Exclusions
+from trt_et.partition.excluded_ops import ExcludedOps
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.passes.quantization.pt2e_fp8_to_float import compute_in_floats, quantizes_to_fp8
 from trt_et.passes.quantization.widen_dynamic_int8 import INT_MM, widen_quantized
@@ -44,19 +44,19 @@ _TARGET: Final = "_trt_et_float_weight_{}"
 
 
 def take_quantizers(
-    program: ExportedProgram, exclusions: Exclusions, options: BuildOptions
+    program: ExportedProgram, excluded: ExcludedOps, options: BuildOptions
 ) -> ExportedProgram:
     """The program without what nobody can run; itself where it has nothing of it.
 
     Args:
         program: As ``torch.export`` returns it; not changed.
-        exclusions: What the caller keeps out of engines.
+        excluded: What the caller leaves to the CPU.
         options: Of the engines; older GPUs among their targets have no 8-bit floats.
     """
     everywhere = [node for place in places(program.graph_module) for node in place.graph.nodes]
     if not any(_is_foreign(node) for node in everywhere):
         return program
-    rewriting = _Rewriting(program, exclusions, options)
+    rewriting = _Rewriting(program, excluded, options)
     return rewriting.result()
 
 
@@ -64,10 +64,10 @@ class _Rewriting:
     """One program that is being rewritten."""
 
     def __init__(
-        self, program: ExportedProgram, exclusions: Exclusions, options: BuildOptions
+        self, program: ExportedProgram, excluded: ExcludedOps, options: BuildOptions
     ) -> None:
         self._program = program
-        self._exclusions = exclusions
+        self._excluded = excluded
         self._capability = _lowest(options.compute_capabilities)
         self._module = copied_module(program.graph_module)
         self._specs = list(program.graph_signature.input_specs)
@@ -130,7 +130,7 @@ class _Rewriting:
         support = OperatorSupport(
             place,
             lambda _: None,
-            self._exclusions,
+            self._excluded,
             operators,
             constants=weights,
         )
@@ -147,8 +147,7 @@ class _Rewriting:
 
     def _is_for_the_cpu(self, place: Place, node: Node) -> bool:
         return any(
-            isinstance(user.target, OpOverload)
-            and self._exclusions.reason(user, user.target, place.name_of(user)) is not None
+            isinstance(user.target, OpOverload) and self._excluded.reason(user, place) is not None
             for user in node.users
         )
 

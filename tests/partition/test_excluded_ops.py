@@ -1,0 +1,137 @@
+"""What a caller reads in the report or in the exported program can be excluded by that name."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from executorch.exir import to_edge, to_edge_transform_and_lower
+from torch import nn
+
+from trt_et import OptionError, TensorRTPartitioner
+from trt_et.graph.subgraphs import places
+from trt_et.partition.excluded_ops import ExcludedOps
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 4, 1)
+        self.inner = nn.Linear(4, 4)
+        self.outer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = torch.cond(x.sum() > 0, nn.functional.silu, lambda y: (y * 2).relu(), (x,))
+        y = self.convolution(y).relu_()
+        return self.outer(self.inner(y + y.tanh()).softmax(-1).flatten(1).reshape(1, 4, -1, 4))
+
+
+@pytest.fixture(scope="module")
+def program():
+    return torch.export.export(Model().eval(), (torch.randn(1, 3, 4, 4),))
+
+
+@pytest.fixture(scope="module")
+def edge(program):
+    return to_edge(program).exported_program()
+
+
+def excluded(report):
+    return [operator for _, operator, why in report.left_out if "excluded by the caller" in why]
+
+
+CASES = {
+    "aten.conv2d": ["aten_convolution_default"],
+    "conv2d": ["aten_convolution_default"],
+    "aten.convolution.default": ["aten_convolution_default"],
+    "aten_convolution_default": ["aten_convolution_default"],
+    "aten.softmax": ["aten__softmax_default"],
+    "aten.softmax.int": ["aten__softmax_default"],
+    "aten::_softmax.default": ["aten__softmax_default"],
+    "aten.relu_": ["aten_relu_default"],
+    "relu_": ["aten_relu_default"],
+    "aten.flatten.using_ints": ["aten_view_copy_default_2"],
+    "aten.reshape": ["aten_view_copy_default_3"],
+    "aten.relu": ["aten_relu_default", "cond/false/aten_relu_default"],
+    "silu": ["cond/true/aten_sigmoid_default", "cond/true/aten_mul_tensor"],
+    "cond/true/silu": ["cond/true/aten_sigmoid_default", "cond/true/aten_mul_tensor"],
+    "cond/false": ["cond/false/aten_mul_tensor", "cond/false/aten_relu_default"],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_names_of_the_exported_program_and_of_the_edge_program_are_excluded(edge, name):
+    ops = ExcludedOps([name])
+    found = [
+        place.name_of(node)
+        for place in places(edge.graph_module)
+        for node in place.graph.nodes
+        if node.op == "call_function" and ops.reason(node, place) is not None
+    ]
+    assert [each for each in found if "dim_order" not in each] == CASES[name]
+
+
+@pytest.mark.parametrize(("name", "count"), [("aten::linear.default", 2), ("linear", 1)])
+def test_an_operator_that_would_be_preserved_is_decomposed_and_excluded(program, name, count):
+    report = TensorRTPartitioner(builder="reference", excluded_ops=[name]).explain(program)
+    assert excluded(report).count("aten::addmm.default") == count
+
+
+def test_every_name_that_the_report_prints_is_excluded(edge):
+    for place in places(edge.graph_module):
+        for node in place.graph.nodes:
+            if node.op == "call_function" and "aten" in node.name:
+                name = place.name_of(node)
+                assert ExcludedOps([name]).reason(node, place) == "it is excluded by the caller"
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("linear_7", "linear_1"),
+        ("aten_convolutoin_default", "aten_convolution_default"),
+        ("aten.conv1d", "aten.conv2d"),
+    ],
+)
+def test_a_name_that_matches_nothing_is_an_error_with_the_nearest_names(program, name, near):
+    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[name])
+    with pytest.raises(OptionError, match=rf"'{name}'.*near it: .*{near}"):
+        partitioner.explain(program)
+
+
+def test_a_name_that_matches_nothing_is_an_error_before_anything_is_built(program):
+    class Never:
+        name = "never"
+
+        def build(self, request):
+            raise AssertionError("an engine was built")
+
+    partitioner = TensorRTPartitioner(builder=Never(), excluded_ops=["conv3d"])
+    with pytest.raises(OptionError, match=r"'conv3d'.*near it: .*conv2d"):
+        to_edge_transform_and_lower(program, partitioner=[partitioner])
+
+
+def test_an_operator_object_need_not_be_called(program):
+    ops = [torch.ops.aten.conv1d, torch.ops.aten.cumsum.default]
+    report = TensorRTPartitioner(builder="reference", excluded_ops=ops).explain(program)
+    assert excluded(report) == []
+
+
+@pytest.mark.parametrize("item", ["aten.mull", "aten.conv2dd.default", "aten.mul.Dimname"])
+def test_an_operator_that_does_not_exist_is_an_error_with_the_nearest_names(item):
+    with pytest.raises(OptionError, match=r"near it: .*aten\.(mul|conv2d)"):
+        TensorRTPartitioner(builder="reference", excluded_ops=[item])
+
+
+@pytest.mark.parametrize("names", [["tanh"], ["aten_tanh_default"], ["aten.relu", "aten.tanh"]])
+def test_a_name_counts_for_all_methods_that_are_lowered_together(names):
+    first = torch.export.export(nn.Sequential(nn.ReLU()), (torch.randn(3),))
+    second = torch.export.export(nn.Sequential(nn.Tanh(), nn.Sigmoid()), (torch.randn(3),))
+    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=names)
+    to_edge_transform_and_lower({"one": first, "two": second}, partitioner=[partitioner])
+    assert excluded(partitioner.report) == ["aten::tanh.default"]
+
+
+def test_names_of_the_exported_program_count_where_edge_is_made_first(program):
+    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=["conv2d"])
+    to_edge(program).to_backend(partitioner)
+    assert excluded(partitioner.report) == ["aten::convolution.default"]
