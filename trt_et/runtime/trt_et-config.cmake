@@ -14,7 +14,7 @@ if(NOT TARGET trt_et::backend)
   add_library(trt_et::backend SHARED IMPORTED)
   set_target_properties(
     trt_et::backend PROPERTIES IMPORTED_LOCATION "${trt_et_library}"
-                               INTERFACE_INCLUDE_DIRECTORIES "${trt_et_root}/include")
+                               INTERFACE_INCLUDE_DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}/include")
   # A program need not refer to any of its symbols, and the linker would drop it.
   set_property(
     TARGET trt_et::backend
