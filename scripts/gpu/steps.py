@@ -164,6 +164,8 @@ def _native_questions(plan: Plan, flavour: Flavour, variables: dict[str, str]) -
     tool = ("--tool", native / "engine_costs")
     yield ask(f"question 3: {named}, beside the bare API", "native_costs.py", three, *tool)
     yield ask(f"question 3: {named}, memory of several methods", "memory.py", f"{three}_memory")
+    name = f"question 6: {named}, between copies on the legacy stream, and in two threads"
+    yield ask(name, "stream_order.py", f"question6_{flavour.name}", *tool)
     for checker in ("memcheck", "racecheck"):
         question = f"question 4: {named}, compute-sanitizer {checker}"
         run = ask(question, "run_kit.py", f"question4_{flavour.name}_{checker}", "--runner")

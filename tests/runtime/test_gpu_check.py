@@ -86,6 +86,20 @@ def test_a_call_is_timed_beside_the_bare_api(kit, fake_tensorrt, engine_costs, t
     assert "allocations" not in calls
 
 
+def test_runs_are_ordered_with_copies_on_the_legacy_stream(
+    kit, fake_tensorrt, engine_costs, tmp_path
+):
+    result = tmp_path / "result.json"
+    command = [sys.executable, SCRIPTS / "stream_order.py", kit, result, "--tool", engine_costs]
+    command += ["--builder", "tensorrt", "--rounds", "20"]
+    done = run(*command, TRT_ET_CUDA="simulated:1", **fake_tensorrt)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(result.read_text())
+    assert len(found) == 6
+    right = {"ok": True, "runs": 20, "wrong": 0, "wrong_in_threads": 0}
+    assert all(facts == right for facts in found.values())
+
+
 def test_what_the_counting_runtime_counts_is_what_the_delegate_calls():
     source = (SCRIPTS / "native" / "counting_cudart.cpp").read_text()
     counted = re.findall(r"X\((cuda\w+)\)", source)

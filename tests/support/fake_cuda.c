@@ -58,6 +58,15 @@ int cudaFree(void* p) {
   free(p);
   return 0;
 }
+int cudaHostAlloc(void** p, size_t n, unsigned f) {
+  (void)f;
+  *p = malloc(n);
+  return 0;
+}
+int cudaFreeHost(void* p) {
+  free(p);
+  return 0;
+}
 int cudaPointerGetAttributes(int* type_and_device, const void* p) {
   (void)p;
   type_and_device[0] = 2;

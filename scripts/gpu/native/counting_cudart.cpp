@@ -58,6 +58,8 @@ Function find(const char* name) {
   X(cudaDeviceGetAttribute)        \
   X(cudaMalloc)                    \
   X(cudaFree)                      \
+  X(cudaHostAlloc)                 \
+  X(cudaFreeHost)                  \
   X(cudaPointerGetAttributes)      \
   X(cudaMemcpyAsync)               \
   X(cudaMemsetAsync)               \

@@ -2,9 +2,10 @@
 //
 //   engine_costs PROGRAM ENGINE LIBRARY ROUNDS TENSOR=BYTES...
 //   engine_costs count PROGRAM host|device
+//   engine_costs order PROGRAM ROUNDS
 //
 // The second counts the CUDA calls of one steady call of a program: on simulated GPUs, or through
-// counting_cudart.
+// counting_cudart. The third is stream_order.h.
 //
 // PROGRAM is a .pte with one engine of static shapes and its inputs and outputs on the GPU; ENGINE,
 // that engine; the tensors are the engine's, inputs and outputs. Times are medians of the host's
@@ -28,6 +29,7 @@
 #include "bare_engine.h"
 #include "cuda/cuda_api.h"
 #include "loaded_method.h"
+#include "stream_order.h"
 
 namespace trt_et::gpu_check {
 namespace {
@@ -87,7 +89,7 @@ int run(const std::string& program, const std::string& engine, const std::string
   check(cuda::access(&api), "CUDA");
   cuda::Stream stream = nullptr;
   check(api->set_device(0), "choosing cuda:0");
-  check(api->create_stream(&stream), "making a stream");
+  check(api->create_stream(cuda::StreamKind::non_blocking, &stream), "making a stream");
   if (trt_et_use_stream(0, stream) != 0) bench::die("using a stream");
 
   auto start = Clock::now();
@@ -114,7 +116,7 @@ int run(const std::string& program, const std::string& engine, const std::string
   check(api->synchronize_stream(stream), "the first bare run");
   // Not every engine can be recorded; the other ways are measured still.
   cuda::Graph graph = nullptr;
-  check(api->begin_capture(stream), "recording");
+  check(api->begin_capture(stream, cuda::CaptureMode::thread_only), "recording");
   const bool queued = bare.enqueue(tensors, addresses, stream);
   const bool recorded = api->end_capture(stream, &graph).ok() && queued;
 
@@ -189,6 +191,9 @@ int main(int argc, char** argv) {
   executorch::runtime::runtime_init();
   if (argc == 4 && std::string(argv[1]) == "count") {
     return trt_et::gpu_check::count(argv[2], std::string(argv[3]) == "device");
+  }
+  if (argc == 4 && std::string(argv[1]) == "order") {
+    return trt_et::gpu_check::check_order(argv[2], std::max(1, std::atoi(argv[3])));
   }
   if (argc < 6) trt_et::bench::die("see the head of engine_costs.cpp");
   return trt_et::gpu_check::run(argv[1], argv[2], argv[3], std::max(1, std::atoi(argv[4])),

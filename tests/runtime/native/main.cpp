@@ -31,8 +31,10 @@ int main(int argc, char** argv) {
   test_blob_fuzz();
   test_simulator();
   test_tensorrt_leaf();
+  test_streams();
   if (argc > 1) test_delegate(argv[1]);
   if (argc > 1) test_reference_state((std::string(argv[1]) + "_state").c_str());
+  test_beside_cuda_backend();
   std::printf("native tests passed%s\n", argc > 1 ? "" : " (no blob given: delegate not tested)");
   return 0;
 }

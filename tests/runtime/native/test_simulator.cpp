@@ -1,4 +1,5 @@
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -21,14 +22,14 @@ void test_work_is_deferred(Api& api) {
   std::memset(in, 5, sizeof in);
   CHECK_OK(api.set_device(0));
   CHECK_OK(api.allocate(16, &memory));
-  CHECK_OK(api.create_stream(&stream));
+  CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &stream));
   CHECK(static_cast<uint8_t*>(memory)[3] == 0xDB);
   CHECK_OK(api.copy(memory, in, 16, CopyKind::host_to_device, stream));
-  std::memset(in, 9, sizeof in);  // Pageable memory was read at the call.
+  std::memset(in, 9, sizeof in);  // CUDA may read pageable memory this late.
   CHECK_OK(api.copy(out, memory, 16, CopyKind::device_to_host, stream));
   CHECK(out[0] == 0 && static_cast<uint8_t*>(memory)[0] == 0xDB);
   CHECK_OK(api.synchronize_stream(stream));
-  CHECK(out[0] == 5 && out[15] == 5);
+  CHECK(out[0] == 9 && out[15] == 9);
   CHECK_OK(api.destroy_stream(stream));
   CHECK_OK(api.release(memory));
 }
@@ -42,14 +43,14 @@ void test_wrong_pointers(Api& api) {
   CHECK_OK(api.allocate(32, &other));
   CHECK_OK(api.set_device(0));
   CHECK_OK(api.allocate(32, &memory));
-  CHECK_OK(api.create_stream(&stream));
+  CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &stream));
   auto* bytes = static_cast<uint8_t*>(memory);
   CHECK_OK(api.copy(bytes + 16, host, 16, CopyKind::host_to_device, stream));
   CHECK_FAILS(api.copy(bytes + 16, host, 17, CopyKind::host_to_device, stream), "offset 16");
   CHECK_FAILS(api.copy(host, bytes, 33, CopyKind::device_to_host, stream), "allocation of 32");
   CHECK_FAILS(api.copy(other, host, 8, CopyKind::host_to_device, stream),
               "on cuda:1, not on cuda:0");
-  CHECK_FAILS(api.copy(host, host + 8, 8, CopyKind::host_to_device, nullptr), "not a stream");
+  CHECK_FAILS(api.copy(host, host + 8, 8, CopyKind::host_to_device, host), "not a stream");
   CHECK_FAILS(api.copy(host, host + 8, 8, CopyKind::host_to_device, stream), "not memory of a");
   CHECK_FAILS(api.copy(bytes, bytes + 8, 8, CopyKind::host_to_device, stream), "no host memory");
   cuda::PointerInfo info;
@@ -58,10 +59,12 @@ void test_wrong_pointers(Api& api) {
   CHECK_OK(api.pointer_info(host, &info));
   CHECK(info.kind == cuda::MemoryKind::host);
   CHECK_FAILS(api.release(bytes + 1), "not allocated");
-  // Freed between the call and the run.
+  // Freeing waits for what is queued.
+  host[7] = 1;
   CHECK_OK(api.copy(host, memory, 8, CopyKind::device_to_host, stream));
   CHECK_OK(api.release(memory));
-  CHECK_FAILS(api.synchronize_stream(stream), "freed");
+  CHECK(host[7] != 1);
+  CHECK_OK(api.synchronize_stream(stream));
   CHECK_FAILS(api.pointer_info(memory, &info), "use after free");
   CHECK_FAILS(api.release(memory), "double free");
   CHECK_OK(api.release(other));
@@ -75,13 +78,13 @@ void test_events_and_failures(Api& api) {
   cuda::Event event = nullptr;
   int order = 0;
   CHECK_OK(api.set_device(0));
-  CHECK_OK(api.create_stream(&first));
+  CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &first));
   CHECK_OK(api.create_event(&event));
   CHECK_OK(api.launch_host(first, [&order] { return order = order * 10 + 1, Status{}; }));
   CHECK_OK(api.record_event(event, first));
   CHECK_OK(api.launch_host(first, [&order] { return order = order * 10 + 3, Status{}; }));
   CHECK_OK(api.set_device(1));
-  CHECK_OK(api.create_stream(&second));
+  CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &second));
   CHECK_FAILS(api.record_event(event, second), "event of cuda:0");
   CHECK_FAILS(api.launch_host(first, [] { return Status{}; }), "while cuda:1 is current");
   CHECK_OK(api.wait_event(second, event));
@@ -110,6 +113,108 @@ void test_events_and_failures(Api& api) {
   CHECK_OK(api.destroy_stream(second));
 }
 
+// Blocking streams run in turns with the legacy stream, others do not.
+void test_default_streams(Api& api) {
+  using cuda::StreamKind;
+  cuda::Stream blocking = nullptr, second = nullptr, free = nullptr;
+  int order = 0;
+  const auto queue = [&](cuda::Stream stream, int digit) {
+    CHECK_OK(
+        api.launch_host(stream, [&order, digit] { return order = order * 10 + digit, Status{}; }));
+  };
+  CHECK_OK(api.set_device(0));
+  CHECK_OK(api.create_stream(StreamKind::blocking, &blocking));
+  CHECK_OK(api.create_stream(StreamKind::blocking, &second));
+  CHECK_OK(api.create_stream(StreamKind::non_blocking, &free));
+  queue(blocking, 1);
+  queue(free, 9);
+  queue(nullptr, 2);
+  queue(blocking, 3);
+  queue(second, 4);
+  queue(cuda::kLegacyStream, 5);
+  CHECK_OK(api.synchronize_stream(second));
+  CHECK(order == 12435);
+  CHECK_OK(api.synchronize_stream(free));
+  CHECK(order == 124359);
+  // A stream of each thread.
+  order = 0;
+  queue(cuda::kPerThreadStream, 1);
+  std::thread([&] { CHECK_OK(api.synchronize_stream(cuda::kPerThreadStream)); }).join();
+  CHECK(order == 0);
+  CHECK_OK(api.synchronize_stream(cuda::kPerThreadStream));
+  CHECK(order == 1);
+  for (const cuda::Stream stream : {blocking, second, free}) CHECK_OK(api.destroy_stream(stream));
+  CHECK_OK(api.create_stream(StreamKind::non_blocking, &second));
+  CHECK(second == free);
+  CHECK_OK(api.destroy_stream(second));
+}
+
+// What ends a capture, by its mode, the kind of its stream, and the thread that does it.
+void test_captures(Api& api) {
+  using cuda::CaptureMode;
+  using cuda::StreamKind;
+  cuda::Stream blocking = nullptr, free = nullptr;
+  cuda::Graph graph = nullptr;
+  void* memory = nullptr;
+  CHECK_OK(api.set_device(0));
+  CHECK_OK(api.create_stream(StreamKind::blocking, &blocking));
+  CHECK_OK(api.create_stream(StreamKind::non_blocking, &free));
+  CHECK_FAILS(api.begin_capture(nullptr, CaptureMode::relaxed), "legacy stream");
+  const auto allocate = [&] {
+    Status status = api.allocate(16, &memory);
+    return status.ok() ? api.release(memory) : std::move(status);
+  };
+  const auto on_other_thread = [](const std::function<Status()>& call) {
+    Status status;
+    std::thread([&] { status = call(); }).join();
+    return status;
+  };
+  const auto use_legacy = [&] { return api.launch_host(nullptr, [] { return Status{}; }); };
+  const auto ends = [&](cuda::Stream stream, bool intact) {
+    const Status ended = api.end_capture(stream, &graph);
+    CHECK(ended.ok() == intact);
+    if (intact) CHECK_OK(api.destroy_graph(graph));
+  };
+  for (const auto mode : {CaptureMode::global, CaptureMode::thread_only, CaptureMode::relaxed}) {
+    CHECK_OK(api.begin_capture(free, mode));
+    CHECK_OK(use_legacy());
+    ends(free, true);
+    CHECK_OK(api.begin_capture(blocking, mode));
+    CHECK_FAILS(on_other_thread(use_legacy), "blocking stream of its GPU is captured");
+    ends(blocking, false);
+    CHECK_OK(api.begin_capture(free, mode));
+    CHECK(on_other_thread(allocate).ok() == (mode != CaptureMode::global));
+    ends(free, mode != CaptureMode::global);
+    CHECK_OK(api.begin_capture(free, mode));
+    CHECK(allocate().ok() == (mode == CaptureMode::relaxed));
+    ends(free, mode == CaptureMode::relaxed);
+    CHECK_OK(api.begin_capture(free, mode));
+    CHECK_FAILS(on_other_thread([&] { return api.synchronize_stream(free); }), "captured");
+    ends(free, false);
+  }
+  for (const cuda::Stream stream : {blocking, free}) CHECK_OK(api.destroy_stream(stream));
+}
+
+void test_pinned_memory(Api& api) {
+  void* memory = nullptr;
+  void* host = nullptr;
+  cuda::Stream stream = nullptr;
+  cuda::PointerInfo info;
+  CHECK_OK(api.set_device(0));
+  CHECK_OK(api.allocate(16, &memory));
+  CHECK_OK(api.allocate_pinned(16, &host));
+  CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &stream));
+  CHECK_OK(api.pointer_info(host, &info));
+  CHECK(info.kind == cuda::MemoryKind::pinned && info.device == -1);
+  CHECK_FAILS(api.copy(host, memory, 16, CopyKind::device_to_device, stream), "is host memory");
+  std::memset(host, 3, 16);
+  CHECK_OK(api.copy(memory, host, 16, CopyKind::host_to_device, stream));
+  CHECK_OK(api.release_pinned(host));  // It waits.
+  CHECK(static_cast<uint8_t*>(memory)[15] == 3);
+  CHECK_OK(api.release(memory));
+  CHECK_OK(api.destroy_stream(stream));
+}
+
 // Many threads, each with its stream, waiting for each other's events at random.
 void test_threads(Api& api) {
   constexpr int kThreads = 6, kRounds = 300;
@@ -118,7 +223,7 @@ void test_threads(Api& api) {
   std::vector<int> counts(kThreads, 0);
   CHECK_OK(api.set_device(0));
   for (int i = 0; i < kThreads; ++i) {
-    CHECK_OK(api.create_stream(&streams[i]));
+    CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &streams[i]));
     CHECK_OK(api.create_event(&events[i]));
   }
   std::vector<std::thread> threads;
@@ -156,6 +261,9 @@ void test_simulator() {
   test_work_is_deferred(*api);
   test_wrong_pointers(*api);
   test_events_and_failures(*api);
+  test_default_streams(*api);
+  test_captures(*api);
+  test_pinned_memory(*api);
   test_threads(*api);
   int device = -1;
   CHECK_OK(api->set_device(1));

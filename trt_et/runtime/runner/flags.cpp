@@ -26,6 +26,7 @@ constexpr const char* kUsage =
     "  --shared_scratch 0|1    whether the method's engines share scratch memory (default: 0)\n"
     "  --weight_streaming_budget BYTES\n"
     "                          GPU memory for weights, or auto\n"
+    "  --pinned_staging BYTES  copy from and to the host through this much pinned memory\n"
     "  --time_layers           trace the time of every layer; needs --etdump_path\n"
     "  --help                  show this\n"
     "Simulated GPUs, on host memory, run reference engines.\n";
@@ -61,6 +62,7 @@ constexpr option kOptions[] = {
     {"cuda_graphs", required_argument, nullptr, kLoadOption},
     {"shared_scratch", required_argument, nullptr, kLoadOption},
     {"weight_streaming_budget", required_argument, nullptr, kLoadOption},
+    {"pinned_staging", required_argument, nullptr, kLoadOption},
     {"help", no_argument, nullptr, kHelp},
     {nullptr, 0, nullptr, 0},
 };

@@ -77,13 +77,13 @@ typedef struct trt_et_sim_stats {
 TRT_ET_EXPORT int trt_et_stats(trt_et_sim_stats* out);
 
 // A counter that the structure does not have: "captures", "graph_launches", "double_calls" (of a
-// double of TensorRT), "live_graphs", "live_events", "engines" (loaded now), "engine_loads".
-// Returns 0, or -1 when there is no such.
+// double of TensorRT), "live_graphs", "live_events", "live_streams", "engines" (loaded now),
+// "engine_loads". Returns 0, or -1 when there is no such.
 TRT_ET_EXPORT int trt_et_counter(const char* name, uint64_t* value);
 
-// From now on the calling thread's work on `device` goes to this stream instead of one of ours;
-// null: ours again. The caller keeps it until then, and waits for what it needs on the host.
-// Returns 0, or -1.
+// From now on the calling thread's work on `device` goes to this stream instead of one of ours, or
+// to a default stream (cudaStreamLegacy, cudaStreamPerThread); null: ours again. The caller keeps
+// it until then, and waits for what it needs on the host. Returns 0, or -1.
 TRT_ET_EXPORT int trt_et_use_stream(int device, void* stream);
 
 struct trt_et_engine_provider;

@@ -116,9 +116,13 @@ std::string chosen_mode() {
 }
 
 Status usable_devices(Api** api, int* count) {
+  static std::atomic<int> known{0};  // GPUs do not come and go.
   TRT_ET_TRY(access(api));
+  *count = known.load(std::memory_order_relaxed);
+  if (*count > 0) return {};
   TRT_ET_TRY((*api)->device_count(count));
   if (*count < 1) return fail(Error::NotFound, "no CUDA device: the driver reports 0 GPUs");
+  known.store(*count, std::memory_order_relaxed);
   return {};
 }
 

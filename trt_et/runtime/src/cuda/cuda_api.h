@@ -19,6 +19,18 @@ using Stream = void*;
 using Event = void*;
 using Graph = void*;  // ready to be launched
 
+// CUDA's own handles of the default streams: that of the current device, and that of the calling
+// thread and the current device. A null stream is the legacy one, too.
+inline const Stream kLegacyStream = reinterpret_cast<Stream>(1);
+inline const Stream kPerThreadStream = reinterpret_cast<Stream>(2);
+
+// Work of a blocking stream and work of the legacy stream of its device run in the order in which
+// they were queued.
+enum class StreamKind { blocking, non_blocking };
+
+// Which calls of other threads a capture forbids; see cudaThreadExchangeStreamCaptureMode.
+enum class CaptureMode { global, thread_only, relaxed };
+
 // Work for the host, run in a stream's order. It must not call CUDA. A failure fails the stream.
 using HostFunction = std::function<Status()>;
 
@@ -49,23 +61,27 @@ class Api {
   virtual Status set_device(int device) = 0;
 
   virtual Status allocate(size_t size, void** pointer) = 0;
+  // Waits for everything on the memory's device. Fails in a thread that captures a stream.
   virtual Status release(void* pointer) = 0;
+  // Host memory that GPUs read and write directly, for all devices.
+  virtual Status allocate_pinned(size_t size, void** pointer) = 0;
+  virtual Status release_pinned(void* pointer) = 0;
   // What a pointer is; interior pointers are fine, unknown ones are host memory.
   virtual Status pointer_info(const void* pointer, PointerInfo* info) = 0;
 
-  // Pageable host memory is read before the call returns; pinned memory and a copy's destination
-  // must stay until the stream has been synchronised.
+  // Host memory and a copy's destination must stay until the stream has been synchronised: CUDA
+  // does not say that pageable memory has been read when the call returns.
   virtual Status copy(void* to, const void* from, size_t size, CopyKind kind, Stream stream) = 0;
   // Writes zeros over memory of the stream's device.
   virtual Status zero(void* to, size_t size, Stream stream) = 0;
   virtual Status copy_peer(void* to, int to_device, const void* from, int from_device, size_t size,
                            Stream stream) = 0;
 
-  virtual Status create_stream(Stream* stream) = 0;
+  virtual Status create_stream(StreamKind kind, Stream* stream) = 0;
   virtual Status destroy_stream(Stream stream) = 0;
   virtual Status synchronize_stream(Stream stream) = 0;
 
-  // Whose stream it is; any stream of CUDA's.
+  // Whose stream it is; any stream of CUDA's but the default ones.
   virtual Status stream_device(Stream stream, int* device) = 0;
 
   virtual Status create_event(Event* event) = 0;
@@ -77,9 +93,9 @@ class Api {
   virtual Status launch_host(Stream stream, HostFunction function) = 0;
 
   // What the calling thread queues on the stream between these two is recorded instead of run.
-  // Waiting, allocating and copying pageable memory are not possible meanwhile. NotSupported where
-  // CUDA has no graphs.
-  virtual Status begin_capture(Stream stream) = 0;
+  // Waiting, allocating and copying pageable memory are not possible meanwhile, and nothing may use
+  // the legacy stream while a blocking stream is captured. NotSupported where CUDA has no graphs.
+  virtual Status begin_capture(Stream stream, CaptureMode mode) = 0;
   // Ends it, also after a failure in between, and then gives no graph.
   virtual Status end_capture(Stream stream, Graph* graph) = 0;
   virtual Status launch_graph(Graph graph, Stream stream) = 0;

@@ -1,8 +1,12 @@
 #include "device_allocator.h"
 
 #include <atomic>
+#include <cstring>
 #include <exception>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <utility>
 
 #include "common/log.h"
 #include "cuda_api.h"
@@ -17,6 +21,40 @@ constexpr size_t kMaxAlignment = 256;  // What cudaMalloc promises.
 
 std::atomic<DeviceRedirection> g_redirection{nullptr};
 std::atomic<bool> g_redirected{false};  // some memory was planned on another device than asked for
+
+// Planned memory that is there now, so that a copy need not ask CUDA what it is.
+class Planned {
+ public:
+  void add(const void* pointer, size_t size, int device) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    by_address_[address(pointer)] = {size, device};
+  }
+  void remove(const void* pointer) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    by_address_.erase(address(pointer));
+  }
+  // -1 where all of it is not planned memory of one device.
+  int device_of(const void* pointer, size_t size) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto next = by_address_.upper_bound(address(pointer));
+    if (next == by_address_.begin()) return -1;
+    --next;
+    const auto [bytes, device] = next->second;
+    const size_t offset = address(pointer) - next->first;
+    return offset < bytes && size <= bytes - offset ? device : -1;
+  }
+
+ private:
+  static uintptr_t address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
+
+  std::mutex mutex_;
+  std::map<uintptr_t, std::pair<size_t, int>> by_address_;
+};
+
+Planned& planned() {
+  static auto* instance = new Planned;
+  return *instance;
+}
 
 // Finds the CUDA table, and makes the device that ExecuTorch names, or that the user moves its
 // programs to, current.
@@ -63,10 +101,27 @@ class Entry {
   cuda::Api& api() { return *api_; }
   int device() const { return device_; }
 
-  Status stream(cuda::Stream* stream) { return thread_stream(*api_, device_, stream); }
+  Status stream(WorkStream* stream) { return thread_stream(*api_, device_, stream); }
+
+  Status wait(const WorkStream& stream) {
+    Status status = api_->synchronize_stream(stream.handle);
+    if (stream.staging != nullptr) stream.staging->reset();
+    return status;
+  }
+
+  // Pinned memory for a copy from or to pageable memory; null: none.
+  void* staging(const WorkStream& stream, const void* host, size_t size, bool may_wait) {
+    if (stream.staging == nullptr) return nullptr;
+    void* room = stream.staging->take(size, may_wait);
+    cuda::PointerInfo info;
+    const bool pageable = room != nullptr && api_->pointer_info(host, &info).ok() &&
+                          info.kind == cuda::MemoryKind::host;
+    return pageable ? room : nullptr;
+  }
 
   // Whether a pointer that ExecuTorch calls memory of this device is that.
-  Status check_device_pointer(const void* pointer, const char* what) {
+  Status check_device_pointer(const void* pointer, size_t size, const char* what) {
+    if (planned().device_of(pointer, size) == device_) return {};
     cuda::PointerInfo info;
     TRT_ET_TRY(api_->pointer_info(pointer, &info));
     if (info.kind == cuda::MemoryKind::managed) return {};
@@ -96,7 +151,7 @@ Status allocate_on(size_t nbytes, int index, size_t alignment, void** pointer) {
                 kMaxAlignment);
   }
   Entry entry;
-  cuda::Stream stream = nullptr;
+  WorkStream stream;
   TRT_ET_TRY(entry.open(index));
   TRT_ET_TRY(entry.stream(&stream));
   // A planned buffer may be empty, and its address is still used.
@@ -104,56 +159,59 @@ Status allocate_on(size_t nbytes, int index, size_t alignment, void** pointer) {
   TRT_ET_TRY(entry.api().allocate(size, pointer));
   // State that a program keeps in planned memory begins at zero, as it does in ExecuTorch's own
   // memory on the host. Any thread may use it next, on its own stream: so it is waited for.
-  Status zeroed = entry.api().zero(*pointer, size, stream);
-  if (zeroed.ok()) zeroed = entry.api().synchronize_stream(stream);
-  if (!zeroed.ok()) (void)report(entry.api().release(*pointer));
-  return zeroed;
+  Status zeroed = entry.api().zero(*pointer, size, stream.handle);
+  if (zeroed.ok()) zeroed = entry.wait(stream);
+  if (!zeroed.ok()) {
+    (void)report(entry.api().release(*pointer));
+    return zeroed;
+  }
+  planned().add(*pointer, size, entry.device());
+  return {};
 }
 
-// Whatever fails on the way, the memory goes.
-Status deallocate_on(void* pointer, int index) {
+// CUDA waits for all that is queued on the device. (Waiting for other threads' streams here would
+// end a capture that is going on there.)
+Status deallocate(void* pointer) {
   if (pointer == nullptr) return {};
   cuda::Api* api = nullptr;
   TRT_ET_TRY(cuda::access(&api));
-  cuda::DeviceGuard guard(*api);
-  Status status;
-  if (index == -1) status = api->current_device(&index);
-  if (status.ok()) status = guard.enter(index);
-  // Nothing that is queued may still use it.
-  Status pending = synchronize_device(*api, index);
+  planned().remove(pointer);
   Status released = api->release(pointer);
   cuda::next_memory_epoch();
-  if (!status.ok()) return status;
-  return pending.ok() ? released : pending;
+  return released;
 }
 
 Status copy_to_device(void* to, const void* from, size_t nbytes, int index) {
   if (nbytes == 0) return {};
   TRT_ET_TRY(check_copy(to, from, "copy to the device"));
   Entry entry;
-  cuda::Stream stream = nullptr;
-  cuda::PointerInfo source;
+  WorkStream stream;
   TRT_ET_TRY(entry.open_for(to, index));
-  TRT_ET_TRY(entry.check_device_pointer(to, "copy to the device: target"));
-  TRT_ET_TRY(entry.api().pointer_info(from, &source));
+  TRT_ET_TRY(entry.check_device_pointer(to, nbytes, "copy to the device: target"));
   TRT_ET_TRY(entry.stream(&stream));
-  TRT_ET_TRY(entry.api().copy(to, from, nbytes, cuda::CopyKind::host_to_device, stream));
-  // Pageable memory has been read by now; pinned memory is read later, and the planner may give the
-  // source to another tensor as soon as this returns.
-  if (source.kind == cuda::MemoryKind::host) return {};
-  return entry.api().synchronize_stream(stream);
+  void* const staged = entry.staging(stream, from, nbytes, true);
+  if (staged != nullptr) std::memcpy(staged, from, nbytes);
+  TRT_ET_TRY(entry.api().copy(to, staged != nullptr ? staged : from, nbytes,
+                              cuda::CopyKind::host_to_device, stream.handle));
+  // The planner may give the source to another tensor as soon as this returns, and CUDA may not
+  // have read it by then, pageable or not.
+  return staged != nullptr ? Status{} : entry.wait(stream);
 }
 
 Status copy_to_host(void* to, const void* from, size_t nbytes, int index) {
   if (nbytes == 0) return {};
   TRT_ET_TRY(check_copy(to, from, "copy to the host"));
   Entry entry;
-  cuda::Stream stream = nullptr;
+  WorkStream stream;
   TRT_ET_TRY(entry.open_for(from, index));
-  TRT_ET_TRY(entry.check_device_pointer(from, "copy to the host: source"));
+  TRT_ET_TRY(entry.check_device_pointer(from, nbytes, "copy to the host: source"));
   TRT_ET_TRY(entry.stream(&stream));
-  TRT_ET_TRY(entry.api().copy(to, from, nbytes, cuda::CopyKind::device_to_host, stream));
-  return entry.api().synchronize_stream(stream);
+  void* const staged = entry.staging(stream, to, nbytes, true);
+  TRT_ET_TRY(entry.api().copy(staged != nullptr ? staged : to, from, nbytes,
+                              cuda::CopyKind::device_to_host, stream.handle));
+  TRT_ET_TRY(entry.wait(stream));
+  if (staged != nullptr) std::memcpy(to, staged, nbytes);
+  return {};
 }
 
 // ExecuTorch calls in without exception handlers.
@@ -177,8 +235,8 @@ Result<void*> CudaAllocator::allocate(size_t nbytes, DeviceIndex index, size_t a
   return pointer;
 }
 
-void CudaAllocator::deallocate(void* ptr, DeviceIndex index) {
-  (void)run([&] { return deallocate_on(ptr, index); });
+void CudaAllocator::deallocate(void* ptr, DeviceIndex) {
+  (void)run([&] { return trt_et::deallocate(ptr); });
 }
 
 Error CudaAllocator::copy_host_to_device(void* dst, const void* src, size_t nbytes,

@@ -7,8 +7,9 @@
 
 namespace trt_et {
 
-// Thread-safe. Copies go through the calling thread's stream (streams.h): a copy to the device does
-// not wait, a copy to the host does, so that a method call waits once, where the host reads.
+// Thread-safe. Copies go through the calling thread's stream (streams.h), and are complete when
+// they return; with pinned staging, a copy to the device may still be going on, and the host's
+// memory is free all the same.
 class CudaAllocator final : public executorch::runtime::DeviceAllocator {
  public:
   using DeviceIndex = executorch::runtime::etensor::DeviceIndex;

@@ -10,7 +10,9 @@
 namespace trt_et::cuda {
 namespace {
 
+constexpr unsigned kStreamBlocking = 0;
 constexpr unsigned kStreamNonBlocking = 1;
+constexpr unsigned kHostPortable = 1;
 constexpr unsigned kEventDisableTiming = 2;
 constexpr int kAttributeMajor = 75;
 constexpr int kAttributeMinor = 76;
@@ -33,6 +35,8 @@ struct Functions {
   int (*cudaDeviceGetAttribute)(int*, int, int);
   int (*cudaMalloc)(void**, size_t);
   int (*cudaFree)(void*);
+  int (*cudaHostAlloc)(void**, size_t, unsigned);
+  int (*cudaFreeHost)(void*);
   int (*cudaPointerGetAttributes)(PointerAttributes*, const void*);
   int (*cudaMemcpyAsync)(void*, const void*, size_t, int, Stream);
   int (*cudaMemsetAsync)(void*, int, size_t, Stream);
@@ -74,6 +78,7 @@ Status find_functions(void* driver, void* runtime, Functions& f) {
       TRT_ET_FIND(runtime, cudaGetDeviceCount) && TRT_ET_FIND(runtime, cudaGetDevice) &&
       TRT_ET_FIND(runtime, cudaSetDevice) && TRT_ET_FIND(runtime, cudaDeviceGetAttribute) &&
       TRT_ET_FIND(runtime, cudaMalloc) && TRT_ET_FIND(runtime, cudaFree) &&
+      TRT_ET_FIND(runtime, cudaHostAlloc) && TRT_ET_FIND(runtime, cudaFreeHost) &&
       TRT_ET_FIND(runtime, cudaPointerGetAttributes) && TRT_ET_FIND(runtime, cudaMemcpyAsync) &&
       TRT_ET_FIND(runtime, cudaMemsetAsync) && TRT_ET_FIND(runtime, cudaMemcpyPeerAsync) &&
       TRT_ET_FIND(runtime, cudaStreamCreateWithFlags) && TRT_ET_FIND(runtime, cudaStreamDestroy) &&
@@ -142,6 +147,19 @@ class RealApi final : public Api {
 
   Status release(void* pointer) override { return check(f_.cudaFree(pointer), "cudaFree"); }
 
+  Status allocate_pinned(size_t size, void** pointer) override {
+    const int code = f_.cudaHostAlloc(pointer, size, kHostPortable);
+    if (code == kErrorMemoryAllocation) {
+      (void)f_.cudaGetLastError();
+      return fail(Error::MemoryAllocationFailed, "no pinned host memory for %zu bytes", size);
+    }
+    return check(code, "cudaHostAlloc");
+  }
+
+  Status release_pinned(void* pointer) override {
+    return check(f_.cudaFreeHost(pointer), "cudaFreeHost");
+  }
+
   Status pointer_info(const void* pointer, PointerInfo* info) override {
     PointerAttributes attributes{};
     TRT_ET_TRY(
@@ -172,8 +190,9 @@ class RealApi final : public Api {
                  "cudaMemcpyPeerAsync");
   }
 
-  Status create_stream(Stream* stream) override {
-    return check(f_.cudaStreamCreateWithFlags(stream, kStreamNonBlocking), "cudaStreamCreate");
+  Status create_stream(StreamKind kind, Stream* stream) override {
+    const unsigned flags = kind == StreamKind::blocking ? kStreamBlocking : kStreamNonBlocking;
+    return check(f_.cudaStreamCreateWithFlags(stream, flags), "cudaStreamCreate");
   }
 
   Status destroy_stream(Stream stream) override {
@@ -218,10 +237,10 @@ class RealApi final : public Api {
     return {};
   }
 
-  Status begin_capture(Stream stream) override {
-    constexpr int kThreadLocal = 1;  // Other threads may allocate meanwhile.
+  Status begin_capture(Stream stream, CaptureMode mode) override {
     if (!f_.has_graphs) return {Error::NotSupported, "this CUDA runtime has no graphs"};
-    return check(f_.cudaStreamBeginCapture(stream, kThreadLocal), "cudaStreamBeginCapture");
+    return check(f_.cudaStreamBeginCapture(stream, static_cast<int>(mode)),
+                 "cudaStreamBeginCapture");
   }
 
   Status end_capture(Stream stream, Graph* graph) override {

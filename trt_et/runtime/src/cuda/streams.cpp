@@ -1,59 +1,40 @@
 #include "streams.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
-#include <algorithm>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace trt_et {
 namespace {
 
-struct OwnedStream {
-  OwnedStream(cuda::Api& owner, int index, cuda::Stream handle)
-      : api(owner), device(index), stream(handle) {}
-  OwnedStream(const OwnedStream&) = delete;
-  OwnedStream& operator=(const OwnedStream&) = delete;
-  ~OwnedStream() {
-    // CUDA lets queued work finish after this, but a new stream may get the same handle, and
-    // delegates tell by the handle whether their last run is on it.
-    (void)report(api.synchronize_stream(stream));
-    (void)report(api.destroy_stream(stream));
-  }
+constexpr uint64_t kLegacyIdentity = 1;
 
-  cuda::Api& api;
-  const int device;
-  const cuda::Stream stream;
-};
-
-using Owned = std::shared_ptr<OwnedStream>;
-
-// All threads' streams. Never destroyed: threads may end after this library's static objects.
-struct Registry {
-  std::mutex mutex;
-  std::vector<Owned> streams;
-};
-
-Registry& registry() {
-  static auto* instance = new Registry;
-  return *instance;
+uint64_t next_identity() {
+  static std::atomic<uint64_t> last{kLegacyIdentity};
+  return ++last;
 }
 
-struct ThreadStreams {
-  std::vector<Owned> by_device;
+struct OwnedStream {
+  OwnedStream(cuda::Api& owner, cuda::Stream handle)
+      : api(owner), stream(handle), staging(owner, handle) {}
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
+  // CUDA finishes what is queued.
+  ~OwnedStream() { (void)report(api.destroy_stream(stream)); }
 
-  ~ThreadStreams() {
-    Registry& all = registry();
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    for (const Owned& owned : by_device) {
-      if (owned == nullptr) continue;
-      const auto found = std::find(all.streams.begin(), all.streams.end(), owned);
-      if (found != all.streams.end()) all.streams.erase(found);
-    }
-  }
+  cuda::Api& api;
+  const cuda::Stream stream;
+  const uint64_t identity = next_identity();
+  PinnedStaging staging;
+};
+
+struct ThreadStreams {
+  std::vector<std::unique_ptr<OwnedStream>> by_device;
 };
 
 // A plain pointer survives the destruction of thread-local objects: static objects of the program
@@ -76,30 +57,83 @@ ThreadStreams& this_threads_streams() {
 
 // Streams that this thread's caller wants used, by device; no destructor, for the same reason.
 constexpr int kMaxDevices = 128;
-thread_local cuda::Stream t_given[kMaxDevices] = {};
+struct Given {
+  cuda::Stream stream;
+  uint64_t identity;  // a number for as long as it is given
+};
+thread_local Given t_given[kMaxDevices] = {};
 
 // executorch::extension::cuda::getCallerStream(). ExecuTorch promises that its result crosses
 // library boundaries; a stream handle is a pointer.
 using GetCallerStream = std::optional<cuda::Stream> (*)();
+constexpr const char* kGetCallerStream = "_ZN10executorch9extension4cuda15getCallerStreamEv";
 std::atomic<GetCallerStream> g_get_caller_stream{nullptr};
 
-// The stream of the innermost CallerStreamGuard of this thread, if it is of this device.
-Status guarded_stream(cuda::Api& api, int device, cuda::Stream* stream) {
+bool is_default(cuda::Stream stream) {
+  return stream == nullptr || stream == cuda::kLegacyStream || stream == cuda::kPerThreadStream;
+}
+
+WorkStream callers_stream(cuda::Stream stream, WorkStream::Source source) {
+  static thread_local const uint64_t per_thread = next_identity();
+  if (stream == nullptr) stream = cuda::kLegacyStream;
+  const uint64_t identity = stream == cuda::kLegacyStream      ? kLegacyIdentity
+                            : stream == cuda::kPerThreadStream ? per_thread
+                                                               : 0;
+  return {stream, identity, source, nullptr};
+}
+
+// Whether the innermost CallerStreamGuard of this thread holds a stream for this device.
+Status guarded_stream(cuda::Api& api, int device, WorkStream* stream, bool* found) {
+  *found = false;
   const GetCallerStream get = g_get_caller_stream.load(std::memory_order_acquire);
   const auto given = get == nullptr ? std::nullopt : get();
-  if (!given || *given == nullptr) return {};
-  int owner = 0;
-  TRT_ET_TRY(api.stream_device(*given, &owner));
-  if (owner == device) *stream = *given;
+  if (!given) return {};
+  int owner = device;  // Every device has default streams.
+  if (!is_default(*given)) TRT_ET_TRY(api.stream_device(*given, &owner));
+  *found = owner == device;
+  if (*found) *stream = callers_stream(*given, WorkStream::Source::guard);
   return {};
+}
+
+// All that is loaded, also what Python opened for itself (RTLD_LOCAL).
+struct Loaded {
+  unsigned long long additions = 0;
+  std::vector<std::string> paths;
+};
+
+Loaded loaded_libraries() {
+  Loaded loaded;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* out) {
+        auto& found = *static_cast<Loaded*>(out);
+        found.additions = info->dlpi_adds;
+        if (info->dlpi_name != nullptr && *info->dlpi_name != 0) {
+          found.paths.emplace_back(info->dlpi_name);
+        }
+        return 0;
+      },
+      &loaded);
+  return loaded;
 }
 
 }  // namespace
 
 void find_caller_streams() {
+  static std::atomic<unsigned long long> searched{0};
   if (g_get_caller_stream.load() != nullptr) return;
-  g_get_caller_stream = reinterpret_cast<GetCallerStream>(
-      dlsym(RTLD_DEFAULT, "_ZN10executorch9extension4cuda15getCallerStreamEv"));
+  void* found = dlsym(RTLD_DEFAULT, kGetCallerStream);
+  if (found == nullptr) {
+    const Loaded loaded = loaded_libraries();
+    if (searched.exchange(loaded.additions) == loaded.additions) return;
+    for (const std::string& path : loaded.paths) {
+      void* library = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+      if (library == nullptr) continue;
+      found = dlsym(library, kGetCallerStream);
+      if (found != nullptr) break;  // It stays open: its function is kept.
+      dlclose(library);
+    }
+  }
+  g_get_caller_stream = reinterpret_cast<GetCallerStream>(found);
 }
 
 Status use_stream(cuda::Api& api, int device, cuda::Stream stream) {
@@ -109,55 +143,30 @@ Status use_stream(cuda::Api& api, int device, cuda::Stream stream) {
     return fail(Error::InvalidArgument, "no stream for cuda:%d: this machine has %d GPU(s)", device,
                 count);
   }
-  t_given[device] = stream;
+  t_given[device] = {stream, next_identity()};
   return {};
 }
 
-Status thread_stream(cuda::Api& api, int device, cuda::Stream* stream) {
-  if (device < kMaxDevices && t_given[device] != nullptr) {
-    *stream = t_given[device];
+Status thread_stream(cuda::Api& api, int device, WorkStream* stream) {
+  if (device < kMaxDevices && t_given[device].stream != nullptr) {
+    *stream = callers_stream(t_given[device].stream, WorkStream::Source::given);
+    if (stream->identity == 0) stream->identity = t_given[device].identity;
     return {};
   }
-  *stream = nullptr;
-  TRT_ET_TRY(guarded_stream(api, device, stream));
-  if (*stream != nullptr) return {};
+  bool guarded = false;
+  TRT_ET_TRY(guarded_stream(api, device, stream, &guarded));
+  if (guarded) return {};
   auto& streams = this_threads_streams().by_device;
   const auto index = static_cast<size_t>(device);
   if (index >= streams.size()) streams.resize(index + 1);
   if (streams[index] == nullptr) {
     cuda::Stream created = nullptr;
-    TRT_ET_TRY(api.create_stream(&created));
-    streams[index] = std::make_shared<OwnedStream>(api, device, created);
-    Registry& all = registry();
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    all.streams.push_back(streams[index]);
+    TRT_ET_TRY(api.create_stream(cuda::StreamKind::blocking, &created));
+    streams[index] = std::make_unique<OwnedStream>(api, created);
   }
-  *stream = streams[index]->stream;
+  OwnedStream& own = *streams[index];
+  *stream = {own.stream, own.identity, WorkStream::Source::own, &own.staging};
   return {};
-}
-
-Status synchronize_device(cuda::Api& api, int device) {
-  const auto& own = this_threads_streams().by_device;
-  std::vector<Owned> streams;
-  {
-    // Copied, so that no thread has to wait for another's work to get a stream.
-    Registry& all = registry();
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    for (const Owned& owned : all.streams) {
-      if (owned->device == device) streams.push_back(owned);
-    }
-  }
-  Status status;
-  for (const Owned& owned : streams) {
-    Status one = api.synchronize_stream(owned->stream);
-    if (one.ok()) continue;
-    if (std::find(own.begin(), own.end(), owned) != own.end()) {
-      status = std::move(one);
-    } else {
-      (void)report(one);
-    }
-  }
-  return status;
 }
 
 Status order_streams(cuda::Api& api, int earlier_device, cuda::Stream earlier, int later_device,

@@ -1,16 +1,32 @@
 // One stream per thread and device. Delegates and the allocator's copies queue on the same stream,
 // so that what a thread asks for happens in that order and only a copy to the host has to wait.
 //
-// Work of different threads is not ordered by this. A result that is left on the device belongs to
-// the thread that executed, until that thread (or an event) has waited for it.
+// These streams are blocking ones: what is queued on a device's legacy stream, as ExecuTorch's own
+// CUDA allocator and most other code do, comes before or behind a run as it was queued, without a
+// call of ours. Streams of other threads and of other libraries are not ordered by this.
 #pragma once
 
 #include "cuda_api.h"
+#include "pinned_staging.h"
 
 namespace trt_et {
 
-// This thread's stream of `device`, made at first use. The device must be current.
-Status thread_stream(cuda::Api& api, int device, cuda::Stream* stream);
+// Where a thread's work on a device goes.
+struct WorkStream {
+  enum class Source { own, given, guard };
+
+  cuda::Stream handle = nullptr;
+  // Equal numbers mean the same stream for certain. 0 in a CallerStreamGuard: the handle may be
+  // that of another stream tomorrow.
+  uint64_t identity = 0;
+  Source source = Source::own;  // given: by use_stream; guard: by ExecuTorch's CallerStreamGuard
+  PinnedStaging* staging = nullptr;  // of a stream of ours
+
+  bool is(const WorkStream& other) const { return identity != 0 && identity == other.identity; }
+};
+
+// This thread's stream of `device`; its own is made at first use. The device must be current.
+Status thread_stream(cuda::Api& api, int device, WorkStream* stream);
 
 // Looks for ExecuTorch's CUDA extension, whose CallerStreamGuard is honoured from then on. A
 // library that is loaded later is found the next time.
@@ -18,10 +34,6 @@ void find_caller_streams();
 
 // See trt_et_use_stream.
 Status use_stream(cuda::Api& api, int device, cuda::Stream stream);
-
-// Waits for the streams that all threads have on `device`, as cudaFree does. A failure of another
-// thread's work is reported to the log and not returned: it is that thread's.
-Status synchronize_device(cuda::Api& api, int device);
 
 // Makes `later` (of later_device) wait for what is queued on `earlier` (of earlier_device). Leaves
 // later_device current.

@@ -12,18 +12,33 @@ Delegate::~Delegate() {
   (void)report(guard.enter(device_));
   // Queued runs use the context and the staging memory.
   if (in_flight_) (void)report(api_.synchronize_event(done_));
-  replay_.drop();
-  if (done_ != nullptr) (void)report(api_.destroy_event(done_));
-  context_.reset();
+  slots_.clear();
+  for (const cuda::Event event : {done_, before_}) {
+    if (event != nullptr) (void)report(api_.destroy_event(event));
+  }
   scratch_.reset();
   engine_.reset();
 }
 
 // Runs of one context must not overlap: a new stream first waits for the last run on the old one.
-Status Delegate::join_stream(cuda::Stream stream) {
-  if (in_flight_ && last_stream_ != stream) TRT_ET_TRY(api_.wait_event(stream, done_));
+Status Delegate::join_stream(const WorkStream& stream) {
+  if (in_flight_ && !stream.is(last_stream_)) TRT_ET_TRY(api_.wait_event(stream.handle, done_));
   last_stream_ = stream;
-  return {};
+  // Within a CallerStreamGuard, all of ExecuTorch's own work is on the caller's stream, too.
+  fenced_ = before_ != nullptr && stream.source != WorkStream::Source::guard &&
+            stream.handle != cuda::kLegacyStream &&
+            (beside_cuda_backend_ || stream.source == WorkStream::Source::given);
+  if (!fenced_) return {};
+  TRT_ET_TRY(api_.record_event(before_, cuda::kLegacyStream));
+  return api_.wait_event(stream.handle, before_);
+}
+
+// What other libraries queue on the legacy stream, or on blocking streams of their own, from now on
+// comes behind this run.
+Status Delegate::leave_stream(cuda::Stream stream) {
+  TRT_ET_TRY(api_.record_event(done_, stream));
+  in_flight_ = true;
+  return fenced_ ? api_.wait_event(cuda::kLegacyStream, done_) : Status{};
 }
 
 // The sizes of dynamic shapes come among the arguments as integers. The engine has no use for them:
@@ -49,47 +64,52 @@ Status Delegate::execute(Span<EValue*> arguments) {
   TRT_ET_TRY(collect(arguments));
   cuda::DeviceGuard guard(api_);
   TRT_ET_TRY(guard.enter(device_));
-  cuda::Stream stream = nullptr;
+  WorkStream stream;
   TRT_ET_TRY(thread_stream(api_, device_, &stream));
   TRT_ET_TRY(join_stream(stream));
   bool wait = false;
-  Status status = run(stream, &wait);
-  return finish(std::move(status), stream, wait);
+  Status status = run(stream.handle, &wait);
+  return finish(std::move(status), stream.handle, wait);
 }
 
 // Leaves the run queued, with an event behind it, or waits for it.
 Status Delegate::finish(Status status, cuda::Stream stream, bool wait) {
   if (status.ok() && !wait) {
-    status = api_.record_event(done_, stream);
-    if (status.ok()) {
-      in_flight_ = true;
-      return {};
-    }
+    status = leave_stream(stream);
+    if (status.ok()) return {};
   }
   // After a failure too: what is queued uses memory that the caller may free next.
   const TraceEvent event("wait");
   Status drained = api_.synchronize_stream(stream);
   in_flight_ = false;
-  if (status.ok() && drained.ok()) return {};
+  if (last_stream_.staging != nullptr) last_stream_.staging->reset();
+  if (status.ok() && drained.ok()) {
+    unstage_outputs();
+    return {};
+  }
   // Whatever the engine was told may have got lost on the way: the next call tells it again.
-  replay_.drop();
-  prepared_ = false;
-  for (Argument& argument : arguments_) argument.bound = nullptr;
+  for (const auto& slot : slots_) slot->forget();
+  for (Argument& argument : arguments_) {
+    argument.last = {};
+    argument.arrived = nullptr;
+  }
   return status.ok() ? std::move(drained) : std::move(status);
 }
 
 Status Delegate::run(cuda::Stream stream, bool* wait) {
   if (!uncleared_.empty()) TRT_ET_TRY(clear_state());
   // Shapes first: what no optimization profile takes is refused before anything is queued.
-  TRT_ET_TRY(set_shapes(stream));
+  TRT_ET_TRY(read_shapes());
+  TRT_ET_TRY(choose_by_shapes(stream));
   moved_ = false;
   for (size_t i = 0; i < input_count_; ++i) {
     TRT_ET_TRY(place_input(arguments_[i], stream, wait));
   }
   for (size_t i = input_count_; i < arguments_.size(); ++i) TRT_ET_TRY(place_output(arguments_[i]));
+  TRT_ET_TRY(choose_by_addresses(stream));
   TRT_ET_TRY(set_addresses());
   TRT_ET_TRY(scratch_ == nullptr ? enqueue(stream) : enqueue_with_scratch(stream));
-  if (late_) TRT_ET_TRY(api_.synchronize_stream(stream));
+  if (slot_->late) TRT_ET_TRY(api_.synchronize_stream(stream));
   for (size_t i = input_count_; i < arguments_.size(); ++i) {
     TRT_ET_TRY(finish_output(arguments_[i], stream, wait));
   }
@@ -97,7 +117,10 @@ Status Delegate::run(cuda::Stream stream, bool* wait) {
 }
 
 Status Delegate::enqueue(cuda::Stream stream) {
-  return late_ ? queue(stream) : replay_.run(stream);
+  if (slot_->late || !graphs_) return queue(stream);
+  Status status = slot_->replay.run(stream, slot_->kept);
+  graphs_ = slot_->replay.enabled();  // What is refused once is refused for good.
+  return status;
 }
 
 // What a CUDA graph holds: the engine, and the copies on its device before and after.
@@ -106,7 +129,7 @@ Status Delegate::queue(cuda::Stream stream) {
   {
     const TraceEvent event("enqueue");
     layers_.begin();
-    TRT_ET_TRY(context_->enqueue(stream));
+    TRT_ET_TRY(slot_->context->enqueue(stream));
   }
   for (size_t i = input_count_; i < arguments_.size(); ++i) {
     TRT_ET_TRY(copy_near(arguments_[i], stream));
@@ -116,58 +139,60 @@ Status Delegate::queue(cuda::Stream stream) {
 
 Status Delegate::enqueue_with_scratch(cuda::Stream stream) {
   Scratch::Use use(*scratch_);
-  TRT_ET_TRY(use.begin(stream));
-  if (use.memory() != scratch_memory_) {
+  TRT_ET_TRY(use.begin(last_stream_));
+  if (use.memory() != slot_->scratch) {
     TRT_ET_TRY(settle());
-    TRT_ET_TRY(context_->set_memory(use.memory(), use.size()));
-    scratch_memory_ = use.memory();
+    TRT_ET_TRY(slot_->context->set_memory(use.memory(), use.size()));
+    slot_->scratch = use.memory();
   }
   TRT_ET_TRY(enqueue(stream));
   return use.end(stream);
 }
 
-Status Delegate::set_shapes(cuda::Stream stream) {
-  bool changed = !prepared_;
+Status Delegate::read_shapes() {
   for (size_t i = 0; i < input_count_; ++i) {
     Argument& argument = arguments_[i];
-    MemoryShape shape;
-    TRT_ET_TRY(check_shape(argument.expected, *argument.tensor, &shape));
-    if (prepared_ && shape == argument.shape) continue;
-    changed = true;
-    argument.shape = shape;
+    TRT_ET_TRY(check_shape(argument.expected, *argument.tensor, &argument.shape));
   }
-  if (!changed && !late_) return {};
-  prepared_ = false;
+  return {};
+}
+
+// Gives the inputs' shapes to the context, and asks it for those of the outputs.
+Status Delegate::prepare(cuda::Stream stream) {
+  slot_->prepared = false;
   TRT_ET_TRY(settle());
   for (size_t i = 0; i < input_count_; ++i) {
     const Argument& argument = arguments_[i];
-    TRT_ET_TRY(
-        context_->set_input_shape(argument.binding, argument.shape.dims, argument.shape.rank));
+    slot_->bound[i].shape = argument.shape;
+    TRT_ET_TRY(slot_->context->set_input_shape(argument.binding, argument.shape.dims,
+                                               argument.shape.rank));
   }
-  TRT_ET_TRY(context_->prepare(stream));
-  late_ = false;
+  TRT_ET_TRY(slot_->context->prepare(stream));
+  slot_->late = false;
   for (size_t i = input_count_; i < arguments_.size(); ++i) {
     TRT_ET_TRY(find_output_shape(arguments_[i]));
-    late_ = late_ || arguments_[i].late;
+    slot_->bound[i].shape = arguments_[i].shape;
+    slot_->bound[i].late = arguments_[i].late;
+    slot_->late = slot_->late || arguments_[i].late;
   }
-  prepared_ = true;
+  slot_->prepared = true;
   return {};
 }
 
 Status Delegate::set_addresses() {
-  for (Argument& argument : arguments_) {
-    if (!(argument.copied == argument.bound_copied)) {
-      if (replay_.captured()) TRT_ET_TRY(settle());
-      argument.bound_copied = argument.copied;
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    Argument& argument = arguments_[i];
+    ContextSlot::Bound& bound = slot_->bound[i];
+    argument.last = argument.memory();
+    if (!(argument.copied == bound.copied)) {
+      if (slot_->replay.captured()) TRT_ET_TRY(settle());
+      bound.copied = argument.copied;
     }
-    if (argument.address == argument.bound && argument.capacity == argument.bound_capacity) {
-      continue;
-    }
+    if (argument.memory() == bound.memory) continue;
     TRT_ET_TRY(settle());
-    argument.bound = nullptr;
-    TRT_ET_TRY(context_->set_address(argument.binding, argument.address, argument.capacity));
-    argument.bound = argument.address;
-    argument.bound_capacity = argument.capacity;
+    bound.memory = {};
+    TRT_ET_TRY(slot_->context->set_address(argument.binding, argument.address, argument.capacity));
+    bound.memory = argument.memory();
   }
   return {};
 }
@@ -177,7 +202,7 @@ Status Delegate::set_addresses() {
 Status Delegate::settle() {
   if (in_flight_) TRT_ET_TRY(api_.synchronize_event(done_));
   in_flight_ = false;
-  replay_.drop();
+  slot_->replay.drop();
   return {};
 }
 

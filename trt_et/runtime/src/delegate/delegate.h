@@ -5,17 +5,19 @@
 #include <executorch/runtime/core/freeable_buffer.h>
 #include <executorch/runtime/core/span.h>
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "argument.h"
+#include "context_slot.h"
 #include "cuda/cuda_api.h"
 #include "cuda/device_buffer.h"
+#include "cuda/streams.h"
 #include "engine/engine.h"
 #include "engine/options.h"
 #include "event_tracing.h"
-#include "graph_replay.h"
 #include "scratch.h"
 
 namespace trt_et {
@@ -37,42 +39,37 @@ class Delegate {
   Status execute(executorch::runtime::Span<EValue*> arguments);
 
  private:
-  // A tensor's memory; null: none.
-  struct Memory {
-    void* data = nullptr;
-    size_t bytes = 0;
-
-    bool operator==(const Memory& other) const {
-      return data == other.data && bytes == other.bytes;
-    }
-  };
-
   // An argument of the delegate, and where its memory is.
   struct Argument {
     Expectation expected;
     size_t binding = 0;    // index in the blob's list
     int alias_of = -1;     // argument whose memory an aliased output takes
     DeviceBuffer staging;  // for memory that the engine cannot reach
-    MemoryShape shape;     // as the engine has it
 
     // This call's:
     Tensor* tensor = nullptr;
+    MemoryShape shape;        // as the engine has it
     void* address = nullptr;  // what the engine is to be given
     size_t capacity = 0;
     bool late = false;  // the shape is known only after the run
     // Memory of the engine's device that is copied from or to staging memory, as part of the run.
     Memory copied;
+    void* arrived = nullptr;  // pinned memory that the output was copied to
 
-    // What CUDA said of a pointer, in which epoch of planned memory.
-    cuda::PointerInfo where;
-    const void* known = nullptr;
-    uint64_t epoch = 0;
-    bool remembered = false;
+    Memory memory() const { return {address, capacity}; }
 
-    // What the engine was given last.
-    void* bound = nullptr;
-    size_t bound_capacity = 0;
-    Memory bound_copied;
+    // What CUDA said of the last few pointers, in which epoch of planned memory.
+    struct Known {
+      const void* data = nullptr;
+      uint64_t epoch = 0;
+      cuda::PointerInfo where;
+    };
+    std::array<Known, 4> known;
+    size_t oldest = 0;
+    cuda::PointerInfo where;  // this call's
+
+    // Where the engine had it in the last call.
+    Memory last;
 
     // Of an output: where it was when it was last compared with the inputs, and whether it lies on
     // one that the engine reads.
@@ -81,16 +78,12 @@ class Delegate {
   };
 
   Delegate(cuda::Api& api, int device, const LoadOptions& options)
-      : api_(api),
-        device_(device),
-        replay_(
-            api, options.cuda_graphs,
-            [this](cuda::Stream stream) { return context_->check_capture(stream); },
-            [this](cuda::Stream stream) { return queue(stream); }) {}
+      : api_(api), device_(device), graphs_(options.cuda_graphs) {}
 
   // In delegate_load.cpp.
   Status load(const Blob& blob, const LoadOptions& options);
   Status create_context(const LoadOptions& options);
+  Status create_events();
   Status time_layers();
   Status read_arguments(const Blob& blob);
   Status read_aliases(const Blob& blob);
@@ -98,15 +91,30 @@ class Delegate {
   Status set_alias(size_t output, size_t input);
 
   Status collect(executorch::runtime::Span<EValue*> values);
-  Status join_stream(cuda::Stream stream);
+  Status join_stream(const WorkStream& stream);
+  Status leave_stream(cuda::Stream stream);
+  void* pinned(const Argument& argument, size_t bytes, bool may_wait);
+  void unstage_outputs();
+  Status others_stream(int device, cuda::Stream* stream);
   Status run(cuda::Stream stream, bool* wait);
   Status finish(Status status, cuda::Stream stream, bool wait);
-  Status set_shapes(cuda::Stream stream);
+  Status read_shapes();
+  Status prepare(cuda::Stream stream);
   Status set_addresses();
   Status settle();
   Status enqueue(cuda::Stream stream);
   Status queue(cuda::Stream stream);
   Status enqueue_with_scratch(cuda::Stream stream);
+
+  // In context_slot.cpp: which context takes a call.
+  bool has_shapes(const ContextSlot& slot) const;
+  bool has_addresses(const ContextSlot& slot) const;
+  void use_slot(ContextSlot& slot);
+  Status add_slot();
+  Status replace_slot();
+  Status choose_by_shapes(cuda::Stream stream);
+  Status choose_by_addresses(cuda::Stream stream);
+  uint64_t call_key() const;
 
   // In delegate_io.cpp: the way of each argument to and from the engine.
   Status find_output_shape(Argument& argument);
@@ -126,25 +134,32 @@ class Delegate {
   const int device_;
   std::mutex mutex_;
   std::shared_ptr<Engine> engine_;
-  std::unique_ptr<Context> context_;
   LayerEvents layers_;
-  GraphReplay replay_;
-  std::shared_ptr<Scratch> scratch_;  // null: the context has its own
-  void* scratch_memory_ = nullptr;    // as the context has it
-  std::vector<Argument> arguments_;   // inputs, then outputs, as ExecuTorch passes them
+  std::shared_ptr<Scratch> scratch_;  // null: each context has its own
+  std::vector<std::unique_ptr<ContextSlot>> slots_;
+  ContextSlot* slot_ = nullptr;  // of the last call
+  size_t max_slots_ = 4;
+  uint64_t clock_ = 0;
+  CallHistory history_;
+  bool graphs_;
+  std::vector<Argument> arguments_;  // inputs, then outputs, as ExecuTorch passes them
   size_t input_count_ = 0;
   // Inputs that are set to zero before the first run: state, in memory that its allocator has not
   // cleared.
   std::vector<size_t> uncleared_;
-  size_t alignment_ = 1;   // of the addresses that the engine takes
-  bool prepared_ = false;  // the engine has the shapes of the arguments
-  bool late_ = false;      // an output's shape is known only after the run
-  bool moved_ = false;     // this call gives the engine another input than the last one
+  size_t alignment_ = 1;  // of the addresses that the engine takes
+  bool moved_ = false;    // this call gives the engine another input than the last one
   // Behind the last run, unless it has been waited for: for the next one on another thread's
   // stream, and for the destructor.
   cuda::Event done_ = nullptr;
   bool in_flight_ = false;
-  cuda::Stream last_stream_ = nullptr;
+  WorkStream last_stream_;
+  // Where other libraries' streams may use the same memory: behind what the legacy stream, and with
+  // it every blocking stream, has got before a run. Null where nothing but blocking streams of ours
+  // and the legacy stream is there.
+  cuda::Event before_ = nullptr;
+  bool beside_cuda_backend_ = false;
+  bool fenced_ = false;  // this run
 };
 
 }  // namespace trt_et

@@ -2,6 +2,7 @@
 // staging memory where they are on the host, on another GPU, or at an address that it does not
 // take.
 #include <atomic>
+#include <cstring>
 #include <string>
 
 #include "common/log.h"
@@ -33,12 +34,14 @@ Status Delegate::locate(Argument& argument) {
                 argument.expected.name.c_str());
   }
   const uint64_t epoch = cuda::memory_epoch();
-  argument.remembered = data == argument.known && epoch == argument.epoch;
-  if (argument.remembered) return {};
-  argument.known = nullptr;
+  for (const Argument::Known& known : argument.known) {
+    if (known.data != data || known.epoch != epoch) continue;
+    argument.where = known.where;
+    return {};
+  }
   TRT_ET_TRY(api_.pointer_info(data, &argument.where));
-  argument.known = data;
-  argument.epoch = epoch;
+  argument.known[argument.oldest] = {data, epoch, argument.where};
+  argument.oldest = (argument.oldest + 1) % argument.known.size();
   return {};
 }
 
@@ -81,8 +84,7 @@ Status Delegate::place_input(Argument& argument, cuda::Stream stream, bool* wait
       TRT_ET_TRY(copy_in(argument, bytes, stream, wait));
     }
   }
-  moved_ =
-      moved_ || argument.address != argument.bound || argument.capacity != argument.bound_capacity;
+  moved_ = moved_ || !(argument.memory() == argument.last);
   return {};
 }
 
@@ -118,6 +120,31 @@ Status Delegate::copy_near(Argument& argument, cuda::Stream stream) {
                    CopyKind::device_to_device, stream);
 }
 
+// Pinned memory for a copy from or to the host; null: none.
+void* Delegate::pinned(const Argument& argument, size_t bytes, bool may_wait) {
+  if (argument.where.kind != MemoryKind::host || last_stream_.staging == nullptr) return nullptr;
+  return last_stream_.staging->take(bytes, may_wait);
+}
+
+// What arrived in pinned memory goes to its tensors.
+void Delegate::unstage_outputs() {
+  for (size_t i = input_count_; i < arguments_.size(); ++i) {
+    Argument& argument = arguments_[i];
+    if (argument.arrived == nullptr) continue;
+    std::memcpy(argument.tensor->mutable_data_ptr(), argument.arrived, argument.tensor->nbytes());
+    argument.arrived = nullptr;
+  }
+}
+
+// The stream of another GPU that uses this thread's memory there. The legacy stream stands for the
+// streams of other libraries, too.
+Status Delegate::others_stream(int device, cuda::Stream* stream) {
+  WorkStream found;
+  TRT_ET_TRY(thread_stream(api_, device, &found));
+  *stream = fenced_ && found.source == WorkStream::Source::own ? cuda::kLegacyStream : found.handle;
+  return {};
+}
+
 Status Delegate::copy_in(Argument& argument, size_t bytes, cuda::Stream stream, bool* wait) {
   TRT_ET_TRY(stage(argument, bytes));
   if (reachable(argument.where, device_)) {
@@ -128,16 +155,20 @@ Status Delegate::copy_in(Argument& argument, size_t bytes, cuda::Stream stream, 
   const void* from = argument.tensor->const_data_ptr();
   if (argument.where.kind != MemoryKind::device) {
     log_staging(argument.expected.name, device_);
-    // Pinned memory is read after this call, when the planner may have reused it: wait at the end.
-    // What was pageable when it was last looked at may have been pinned since.
-    if (argument.where.kind == MemoryKind::pinned || argument.remembered) *wait = true;
+    void* const staged = pinned(argument, bytes, true);
+    if (staged != nullptr) {
+      from = std::memcpy(staged, from, bytes);
+    } else {
+      // CUDA may read host memory after this call, when the planner has reused it.
+      *wait = true;
+    }
     return api_.copy(argument.address, from, bytes, CopyKind::host_to_device, stream);
   }
   const int other = argument.where.device;
   cuda::Stream others = nullptr;
   cuda::DeviceGuard guard(api_);
   TRT_ET_TRY(guard.enter(other));
-  TRT_ET_TRY(thread_stream(api_, other, &others));
+  TRT_ET_TRY(others_stream(other, &others));
   TRT_ET_TRY(order_streams(api_, other, others, device_, stream));
   TRT_ET_TRY(api_.copy_peer(argument.address, device_, from, other, bytes, stream));
   // Nor may the other GPU write it again before it has been read.
@@ -150,7 +181,8 @@ Status Delegate::find_output_shape(Argument& argument) {
   argument.late = false;
   const bool fixed = !expected.dynamic && !expected.any_shape;
   if (!fixed) {
-    TRT_ET_TRY(context_->output_shape(argument.binding, argument.shape.dims, &argument.shape.rank));
+    TRT_ET_TRY(
+        slot_->context->output_shape(argument.binding, argument.shape.dims, &argument.shape.rank));
     argument.late = argument.shape.rank < 0;
   }
   if (!fixed && !argument.late) return {};
@@ -207,7 +239,7 @@ Status Delegate::place_output(Argument& argument) {
 Status Delegate::finish_output(Argument& argument, cuda::Stream stream, bool* wait) {
   if (argument.late) {
     MemoryShape shape;
-    TRT_ET_TRY(context_->output_shape(argument.binding, shape.dims, &shape.rank));
+    TRT_ET_TRY(slot_->context->output_shape(argument.binding, shape.dims, &shape.rank));
     TRT_ET_TRY(resize_output(argument.expected, shape, *argument.tensor));
     if (argument.tensor->nbytes() > 0) TRT_ET_TRY(locate(argument));
   }
@@ -227,13 +259,15 @@ Status Delegate::copy_out(Argument& argument, size_t bytes, cuda::Stream stream,
   if (argument.where.kind != MemoryKind::device) {
     log_staging(argument.expected.name, device_);
     *wait = true;
-    return api_.copy(to, argument.address, bytes, CopyKind::device_to_host, stream);
+    argument.arrived = pinned(argument, bytes, false);
+    return api_.copy(argument.arrived != nullptr ? argument.arrived : to, argument.address, bytes,
+                     CopyKind::device_to_host, stream);
   }
   const int other = argument.where.device;
   cuda::Stream others = nullptr;
   cuda::DeviceGuard guard(api_);
   TRT_ET_TRY(guard.enter(other));
-  TRT_ET_TRY(thread_stream(api_, other, &others));
+  TRT_ET_TRY(others_stream(other, &others));
   // The other GPU may still use what is there, and what comes after must see what is written.
   TRT_ET_TRY(order_streams(api_, other, others, device_, stream));
   TRT_ET_TRY(api_.copy_peer(to, other, argument.address, device_, bytes, stream));

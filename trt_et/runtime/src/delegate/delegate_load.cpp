@@ -1,8 +1,11 @@
 // What a delegate reads out of its blob and its engine.
+#include <executorch/runtime/backend/interface.h>
+#include <executorch/runtime/core/device_allocator.h>
 
 #include <unordered_map>
 
 #include "common/log.h"
+#include "cuda/device_allocator.h"
 #include "cuda/streams.h"
 #include "delegate.h"
 #include "engine/compatibility.h"
@@ -40,6 +43,7 @@ Status Delegate::create(FreeableBuffer* processed, const LoadOptions& options,
   cuda::Api* api = nullptr;
   TRT_ET_TRY(cuda::access(&api));
   find_caller_streams();
+  request_pinned_staging(options.pinned_staging);
   cuda::DeviceGuard guard(*api);
   TRT_ET_TRY(guard.enter(device));
   if (!blob.is_reference()) TRT_ET_TRY(check_compatibility(*api, blob, device));
@@ -67,39 +71,47 @@ Status Delegate::create_context(const LoadOptions& options) {
     scratch_ = Scratch::of(options.method, api_, device_);
     TRT_ET_TRY(scratch_->reserve(bytes));
   }
-  const bool graphs = options.cuda_graphs && !options.time_layers;
-  TRT_ET_TRY(Context::create(
-      *engine_,
-      (scratch_ != nullptr ? TRT_ET_CONTEXT_USER_MEMORY : 0) | (graphs ? TRT_ET_CONTEXT_GRAPHS : 0),
-      &context_));
+  TRT_ET_TRY(add_slot());
+  slot_ = slots_.back().get();
   return options.time_layers ? time_layers() : Status{};
 }
 
 Status Delegate::time_layers() {
-  if (!context_->can_time_layers()) {
+  if (!slot_->context->can_time_layers()) {
     log(LogLevel::info,
         "TensorRTBackend: time_layers: a %s engine does not tell the times of its layers",
         engine_->provider().name);
     return {};
   }
-  replay_.disable();  // A graph's launch reports nothing.
-  return context_->time_layers(LayerEvents::report, &layers_);
+  graphs_ = false;  // A graph's launch reports nothing.
+  return slot_->context->time_layers(LayerEvents::report, &layers_);
 }
 
 Status Delegate::load(const Blob& blob, const LoadOptions& options) {
   const trt_et_engine_provider& provider = engine_->provider();
   alignment_ = provider.alignment == 0 ? 1 : provider.alignment;
-  if ((provider.flags & TRT_ET_PROVIDER_GRAPHS) == 0) replay_.disable();
-  TRT_ET_TRY(create_context(options));
+  graphs_ = graphs_ && !options.time_layers && (provider.flags & TRT_ET_PROVIDER_GRAPHS) != 0;
   TRT_ET_TRY(read_arguments(blob));
   TRT_ET_TRY(read_aliases(blob));
   TRT_ET_TRY(read_state_inputs(options));
+  TRT_ET_TRY(create_context(options));
   for (Argument& argument : arguments_) {
     if (options.host_planned && argument.expected.max_bytes > 0 && argument.alias_of < 0) {
       TRT_ET_TRY(stage(argument, argument.expected.max_bytes));
     }
   }
-  return api_.create_event(&done_);
+  return create_events();
+}
+
+// ExecuTorch's CUDA backend runs on blocking streams of its own; its allocator does not know of
+// trt_et_use_stream.
+Status Delegate::create_events() {
+  namespace runtime = executorch::runtime;
+  TRT_ET_TRY(api_.create_event(&done_));
+  beside_cuda_backend_ = runtime::get_backend_class("CudaBackend") != nullptr;
+  const auto* allocator = runtime::get_device_allocator(runtime::etensor::DeviceType::CUDA);
+  const bool others = allocator != nullptr && allocator != &cuda_allocator();
+  return beside_cuda_backend_ || others ? api_.create_event(&before_) : Status{};
 }
 
 Status Delegate::read_arguments(const Blob& blob) {

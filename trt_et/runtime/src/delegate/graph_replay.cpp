@@ -4,24 +4,31 @@
 #include "event_tracing.h"
 
 namespace trt_et {
-namespace {
-
-constexpr int kWarmUpRuns = 2;
-
-}  // namespace
 
 void GraphReplay::drop() {
-  plain_runs_ = 0;
+  warm_ = false;
+  launches_ = 0;
   if (graph_ == nullptr) return;
   (void)report(api_.destroy_graph(graph_));
   graph_ = nullptr;
 }
 
-// Once begun, a capture is ended whatever happens, else the stream would be lost.
-Status GraphReplay::capture(cuda::Stream stream) {
+// On a stream that nobody else knows and that no default stream waits for: other threads may use
+// the legacy stream, free memory and wait for their streams meanwhile, and the caller's stream may
+// be of any kind.
+Status GraphReplay::capture() {
   const TraceScope untraced(nullptr);  // Nothing runs here.
+  cuda::Stream stream = nullptr;
+  TRT_ET_TRY(api_.create_stream(cuda::StreamKind::non_blocking, &stream));
+  Status status = capture_on(stream);
+  Status destroyed = api_.destroy_stream(stream);
+  return status.ok() ? std::move(destroyed) : std::move(status);
+}
+
+// Once begun, a capture is ended whatever happens.
+Status GraphReplay::capture_on(cuda::Stream stream) {
   TRT_ET_TRY(check_(stream));
-  TRT_ET_TRY(api_.begin_capture(stream));
+  TRT_ET_TRY(api_.begin_capture(stream, cuda::CaptureMode::thread_only));
   Status queued = queue_(stream);
   cuda::Graph graph = nullptr;
   Status ended = api_.end_capture(stream, &graph);
@@ -33,10 +40,10 @@ Status GraphReplay::capture(cuda::Stream stream) {
   return queued.ok() ? std::move(ended) : std::move(queued);
 }
 
-Status GraphReplay::run(cuda::Stream stream) {
-  if (enabled_ && graph_ == nullptr && plain_runs_ >= kWarmUpRuns) {
+Status GraphReplay::run(cuda::Stream stream, bool capture) {
+  if (enabled_ && graph_ == nullptr && capture && warm_) {
     const TraceEvent event("capture graph");
-    const Status captured = capture(stream);
+    const Status captured = this->capture();
     if (!captured.ok()) {
       enabled_ = false;
       log(LogLevel::debug, "TensorRTBackend: no CUDA graph for this engine, it runs plainly: %s",
@@ -45,10 +52,11 @@ Status GraphReplay::run(cuda::Stream stream) {
   }
   if (graph_ != nullptr) {
     const TraceEvent event("launch graph");
+    ++launches_;
     return api_.launch_graph(graph_, stream);
   }
   TRT_ET_TRY(queue_(stream));
-  if (plain_runs_ < kWarmUpRuns) ++plain_runs_;
+  warm_ = true;
   return {};
 }
 

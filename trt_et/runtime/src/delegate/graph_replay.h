@@ -7,8 +7,8 @@
 
 namespace trt_et {
 
-// Used under the lock of its delegate. The first runs with new bindings are plain (TensorRT sets
-// itself up in them), then one is captured, and the graph is launched from there on, until a shape
+// Used under the lock of its delegate. The first run with new bindings is plain (TensorRT sets
+// itself up in it), a later one is captured, and the graph is launched from there on, until a shape
 // or an address changes. Where capturing fails or is refused, runs stay plain; the log says so
 // once.
 class GraphReplay {
@@ -26,21 +26,26 @@ class GraphReplay {
 
   // Whether a graph is there, so that a change of bindings has to wait for its last launch.
   bool captured() const { return graph_ != nullptr; }
+  uint64_t launches() const { return launches_; }  // of this graph
+  bool enabled() const { return enabled_; }
 
   // The bindings have changed: the graph is wrong now. Nothing may be running.
   void drop();
   void disable() { enabled_ = false; }
 
-  Status run(cuda::Stream stream);
+  // `capture`: these bindings come often enough for a graph.
+  Status run(cuda::Stream stream, bool capture);
 
  private:
-  Status capture(cuda::Stream stream);
+  Status capture();
+  Status capture_on(cuda::Stream stream);
 
   cuda::Api& api_;
   bool enabled_;
   const Queue check_;
   const Queue queue_;
-  int plain_runs_ = 0;
+  bool warm_ = false;  // has run with these bindings
+  uint64_t launches_ = 0;
   cuda::Graph graph_ = nullptr;
 };
 

@@ -43,14 +43,15 @@ Status Scratch::reserve(size_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (used_ == nullptr) TRT_ET_TRY(api_.create_event(&used_));
   if (buffer_.fits(bytes)) return {};
-  if (last_stream_ != nullptr) TRT_ET_TRY(api_.synchronize_event(used_));
+  if (in_use_) TRT_ET_TRY(api_.synchronize_event(used_));
   return buffer_.reserve(api_, device_, bytes);
 }
 
-Status Scratch::Use::begin(cuda::Stream stream) {
-  const cuda::Stream last = std::exchange(scratch_.last_stream_, stream);
-  if (last == nullptr || last == stream) return {};
-  return scratch_.api_.wait_event(stream, scratch_.used_);
+Status Scratch::Use::begin(const WorkStream& stream) {
+  const WorkStream last = std::exchange(scratch_.last_stream_, stream);
+  const bool used = std::exchange(scratch_.in_use_, true);
+  if (!used || last.is(stream)) return {};
+  return scratch_.api_.wait_event(stream.handle, scratch_.used_);
 }
 
 Status Scratch::Use::end(cuda::Stream stream) {

@@ -7,6 +7,7 @@
 
 #include "cuda/cuda_api.h"
 #include "cuda/device_buffer.h"
+#include "cuda/streams.h"
 
 namespace trt_et {
 
@@ -27,7 +28,7 @@ class Scratch {
   class Use {
    public:
     explicit Use(Scratch& scratch) : scratch_(scratch), lock_(scratch.mutex_) {}
-    Status begin(cuda::Stream stream);
+    Status begin(const WorkStream& stream);
     Status end(cuda::Stream stream);
     void* memory() const { return scratch_.buffer_.data(); }
     size_t size() const { return scratch_.buffer_.size(); }
@@ -43,7 +44,8 @@ class Scratch {
   std::mutex mutex_;
   DeviceBuffer buffer_;
   cuda::Event used_ = nullptr;  // behind the last use
-  cuda::Stream last_stream_ = nullptr;
+  WorkStream last_stream_;
+  bool in_use_ = false;  // has been, so that its event means something
 };
 
 }  // namespace trt_et

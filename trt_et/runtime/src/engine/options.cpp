@@ -26,11 +26,12 @@ constexpr Name kDevice = {"device", "TRT_ET_DEVICE"};
 constexpr Name kGraphs = {"cuda_graphs", "TRT_ET_CUDA_GRAPHS"};
 constexpr Name kScratch = {"shared_scratch", "TRT_ET_SHARED_SCRATCH"};
 constexpr Name kBudget = {"weight_streaming_budget", "TRT_ET_WEIGHT_STREAMING_BUDGET"};
-
+constexpr Name kPinned = {"pinned_staging", "TRT_ET_PINNED_STAGING"};
 constexpr Name kLayers = {"time_layers", "TRT_ET_TIME_LAYERS"};
 constexpr Name kCache = {"runtime_cache", "TRT_ET_RUNTIME_CACHE"};
 
-constexpr const Name* kAll[] = {&kDevice, &kGraphs, &kScratch, &kBudget, &kLayers, &kCache};
+constexpr const Name* kAll[] = {&kDevice, &kGraphs, &kScratch, &kBudget,
+                                &kPinned, &kLayers, &kCache};
 
 struct Settings {
   std::mutex mutex;
@@ -136,10 +137,19 @@ Status read_state_inputs(const std::string& text, std::vector<size_t>* inputs) {
   return {};
 }
 
+Status read_size(const Name& name, const std::string& text, size_t* size) {
+  int64_t bytes = 0;
+  if (text.empty()) return {};
+  if (!parse_integer(text, &bytes) || bytes < 0) return bad(name, text, "a number of bytes");
+  *size = static_cast<size_t>(bytes);
+  return {};
+}
+
 Status parse(const Name& name, const std::string& text, LoadOptions* options) {
   if (&name == &kDevice) return read_device(text, &options->device);
   if (&name == &kGraphs) return read_switch(name, text, &options->cuda_graphs);
   if (&name == &kScratch) return read_switch(name, text, &options->shared_scratch);
+  if (&name == &kPinned) return read_size(name, text, &options->pinned_staging);
   if (&name == &kLayers) return read_switch(name, text, &options->time_layers);
   if (&name == &kBudget) return read_budget(text, &options->weight_streaming_budget);
   if (!text.empty() && text != "off" && text.front() != '/') {
@@ -183,7 +193,7 @@ Status set_options(Span<const BackendOption> backend_options) {
     if (known == nullptr) {
       return fail(Error::NotFound,
                   "no option '%.40s'; there are device, cuda_graphs, shared_scratch, "
-                  "weight_streaming_budget, time_layers and runtime_cache",
+                  "weight_streaming_budget, pinned_staging, time_layers and runtime_cache",
                   option.key);
     }
     LoadOptions checked;

@@ -5,6 +5,7 @@
 
 #include <executorch/runtime/backend/interface.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,6 +24,9 @@ struct LoadOptions {
   std::optional<int64_t> weight_streaming_budget;
   // "shared_scratch": true to let the engines of a method take turns in one scratch memory.
   bool shared_scratch = false;
+  // "pinned_staging": bytes of pinned memory, for each thread and GPU, that copies from and to the
+  // host go through; for all methods of the process, and the largest number counts. 0: none.
+  size_t pinned_staging = 0;
   // "time_layers": true to trace every layer's time. Each run then waits for itself, and is plain.
   bool time_layers = false;
   // "runtime_cache": folder for what TensorRT-RTX compiles at run time, or "off". Empty: the user's

@@ -2,27 +2,6 @@
 
 namespace trt_et::cuda {
 
-Stream SimHandles::add_stream(int device) {
-  auto created = std::make_shared<SimStream>(device);
-  const Stream handle = created.get();
-  const std::unique_lock<SimLock> lock(lock_);
-  streams_[handle] = std::move(created);
-  return handle;
-}
-
-Status SimHandles::find_stream(Stream stream, std::shared_ptr<SimStream>* out) {
-  const std::shared_lock<SimLock> lock(lock_);
-  const auto found = streams_.find(stream);
-  if (found == streams_.end()) return {Error::InvalidArgument, "not a stream of a simulated GPU"};
-  *out = found->second;
-  return {};
-}
-
-void SimHandles::remove_stream(Stream stream) {
-  const std::unique_lock<SimLock> lock(lock_);
-  streams_.erase(stream);
-}
-
 Graph SimHandles::add_graph(std::shared_ptr<SimWork> work, int device) {
   const std::unique_lock<SimLock> lock(lock_);
   const Graph handle = work.get();

@@ -1,4 +1,4 @@
-// The stream and event handles that simulated CUDA has given out: any other is refused.
+// The event and graph handles that simulated CUDA has given out: any other is refused.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,6 @@ namespace trt_et::cuda {
 
 class SimHandles {
  public:
-  Stream add_stream(int device);
-  Status find_stream(Stream stream, std::shared_ptr<SimStream>* out);
-  void remove_stream(Stream stream);
-
   Graph add_graph(std::shared_ptr<SimWork> work, int device);
   Status find_graph(Graph graph, int device, std::shared_ptr<SimWork>* work);
   Status remove_graph(Graph graph);
@@ -41,7 +37,6 @@ class SimHandles {
 
   // Shared: what there is; unique: to add and to remove.
   SimLock lock_;
-  std::unordered_map<Stream, std::shared_ptr<SimStream>> streams_;
   std::unordered_map<Event, std::unique_ptr<SimEvent>> events_;
   std::unordered_map<Graph, std::pair<int, std::shared_ptr<SimWork>>> graphs_;
 };

@@ -31,7 +31,7 @@ Status SimMemory::allocate(int device, size_t size, void** pointer) {
   *pointer = memory.get();
   const std::unique_lock<SimLock> lock(lock_);
   live_[address(*pointer)] = Allocation{std::move(memory), wanted, device};
-  live_bytes_[static_cast<size_t>(device)] += wanted;
+  live_bytes_of(device) += wanted;
   return {};
 }
 
@@ -44,7 +44,7 @@ Status SimMemory::release(void* pointer, int* device) {
                 twice ? "double free" : "free of a pointer that was not allocated", pointer);
   }
   *device = found->second.device;
-  live_bytes_[static_cast<size_t>(found->second.device)] -= found->second.size;
+  live_bytes_of(found->second.device) -= found->second.size;
   std::memset(pointer, kPoison, found->second.size);
   quarantine(found);
   return {};
@@ -75,7 +75,8 @@ Status SimMemory::find(const void* pointer, PointerInfo* info) {
   const std::shared_lock<SimLock> lock(lock_);
   const auto found = holder(live_, pointer);
   if (found != live_.end()) {
-    *info = PointerInfo{MemoryKind::device, found->second.device};
+    const bool pinned = found->second.device == kPinned;
+    *info = PointerInfo{pinned ? MemoryKind::pinned : MemoryKind::device, found->second.device};
     return {};
   }
   if (holder(freed_, pointer) != freed_.end()) {
@@ -94,6 +95,10 @@ Status SimMemory::check(const void* pointer, size_t size, int device, const char
                 freed ? "used after it was freed" : "not memory of a simulated GPU");
   }
   if (found->second.device != device) {
+    if (found->second.device == kPinned) {
+      return fail(Error::InvalidArgument, "%s %p is host memory, not on cuda:%d", what, pointer,
+                  device);
+    }
     return fail(Error::InvalidArgument, "%s %p is on cuda:%d, not on cuda:%d", what, pointer,
                 found->second.device, device);
   }
@@ -107,7 +112,7 @@ Status SimMemory::check(const void* pointer, size_t size, int device, const char
 
 uint64_t SimMemory::live_bytes(int device) {
   const std::shared_lock<SimLock> lock(lock_);
-  return live_bytes_[static_cast<size_t>(device)];
+  return live_bytes_of(device);
 }
 
 }  // namespace trt_et::cuda

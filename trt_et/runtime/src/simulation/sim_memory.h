@@ -18,10 +18,13 @@ class SimMemory {
  public:
   static constexpr int kMaxDevices = 16;
 
+  // `device` may be kPinned: host memory that all devices reach.
+  static constexpr int kPinned = -1;
   Status allocate(int device, size_t size, void** pointer);
   Status release(void* pointer, int* device);
 
-  // Device memory, or host memory when no allocation holds the pointer. An error for freed memory.
+  // Device or pinned memory, or host memory when no allocation holds the pointer. An error for
+  // freed memory.
   Status find(const void* pointer, PointerInfo* info);
 
   // Whether [pointer, +size] lies in one live allocation of `device`. `what` names it in the error.
@@ -40,6 +43,7 @@ class SimMemory {
   };
   using Map = std::map<uintptr_t, Allocation>;
 
+  uint64_t& live_bytes_of(int device) { return live_bytes_[static_cast<size_t>(device + 1)]; }
   static Map::const_iterator holder(const Map& map, const void* pointer);
   void quarantine(Map::iterator freed);
 
@@ -50,7 +54,7 @@ class SimMemory {
   Map freed_;
   std::deque<uintptr_t> freed_order_;
   size_t freed_bytes_ = 0;
-  std::array<uint64_t, kMaxDevices> live_bytes_{};
+  std::array<uint64_t, kMaxDevices + 1> live_bytes_{};  // pinned first
 };
 
 }  // namespace trt_et::cuda

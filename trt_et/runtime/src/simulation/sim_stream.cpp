@@ -12,6 +12,16 @@ void SimStream::enqueue(std::function<Status()> work) {
   ++enqueued_;
 }
 
+void SimStream::follow(const std::shared_ptr<SimStream>& other, uint64_t position) {
+  if (position == 0) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  uint64_t& followed = followed_[other->number_];
+  if (recorded_ != nullptr || position <= followed) return;
+  followed = position;
+  queue_.push_back([other, position] { return other->run_until(position); });
+  ++enqueued_;
+}
+
 Status SimStream::begin_capture() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (recorded_ != nullptr) return {Error::InvalidState, "the stream is captured already"};

@@ -2,6 +2,7 @@
 // for it: a missing wait shows as poisoned data, every time.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -9,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "cuda/cuda_api.h"
@@ -28,18 +30,27 @@ struct SimMark {
 
 class SimStream : public std::enable_shared_from_this<SimStream> {
  public:
-  explicit SimStream(int device) : device_(device) {}
+  enum class Kind { legacy, blocking, non_blocking };
+
+  SimStream(int device, Kind kind) : device_(device), kind_(kind) {}
 
   int device() const { return device_; }
+  Kind kind() const { return kind_; }
 
   // Appends work; it runs in order, later. Or records it, between the next two.
   void enqueue(std::function<Status()> work);
+
+  // Makes what is queued from now on come behind `other` up to `position`, unless it does already.
+  void follow(const std::shared_ptr<SimStream>& other, uint64_t position);
 
   Status begin_capture();
   // What was recorded, or why there is none.
   Status end_capture(std::shared_ptr<SimWork>* work);
   // Whether this stream records now; what cannot be recorded breaks the capture for good.
   bool breaks_capture();
+
+  // How much has been queued, ever.
+  uint64_t position() const { return enqueued_.load(std::memory_order_acquire); }
 
   // The point behind everything that is queued now.
   SimMark mark();
@@ -55,15 +66,24 @@ class SimStream : public std::enable_shared_from_this<SimStream> {
  private:
   Status run_one(std::unique_lock<std::mutex>& lock);
 
+  static uint64_t next_number() {
+    static std::atomic<uint64_t> last{0};
+    return ++last;
+  }
+
   const int device_;
+  const Kind kind_;
+  const uint64_t number_ = next_number();
   std::mutex mutex_;
   std::condition_variable progress_;
   std::deque<std::function<Status()>> queue_;
-  uint64_t enqueued_ = 0;
+  std::atomic<uint64_t> enqueued_{0};
   uint64_t completed_ = 0;
   bool running_ = false;
   std::thread::id runner_;
   Status failure_;
+  // Up to which position of which stream (by number) this one has been put behind.
+  std::unordered_map<uint64_t, uint64_t> followed_;
   std::shared_ptr<SimWork> recorded_;
   bool broken_ = false;
 };

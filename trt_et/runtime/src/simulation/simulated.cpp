@@ -11,6 +11,7 @@
 
 #include "sim_handles.h"
 #include "sim_memory.h"
+#include "sim_streams.h"
 #include "sim_threads.h"
 
 namespace trt_et::cuda {
@@ -18,8 +19,6 @@ namespace {
 
 thread_local int t_device = 0;
 thread_local int t_inside = 0;
-// The stream that this thread captures.
-thread_local SimStream* t_captured = nullptr;
 
 // The simulator's own heap allocations are not the delegate's.
 struct Inside {
@@ -47,7 +46,7 @@ constexpr size_t kPeer = 3;
 
 class SimulatedApi final : public Api {
  public:
-  explicit SimulatedApi(int devices) : devices_(devices) {
+  explicit SimulatedApi(int devices) : devices_(devices), streams_(devices) {
     const char* value = std::getenv("TRT_ET_SIM_FAIL_AFTER");
     if (value != nullptr) fail_after(std::strtoull(value, nullptr, 10));
   }
@@ -82,9 +81,7 @@ class SimulatedApi final : public Api {
 
   Status allocate(size_t size, void** pointer) override {
     TRT_ET_TRY(enter("allocate"));
-    if (t_captured != nullptr && t_captured->breaks_capture()) {
-      return {Error::InvalidState, "allocation while a stream is captured"};
-    }
+    TRT_ET_TRY(streams_.check_unsafe("allocation"));
     TRT_ET_TRY(memory_.allocate(t_device, size, pointer));
     counters_.add(kMallocs);
     return {};
@@ -94,9 +91,29 @@ class SimulatedApi final : public Api {
     // Made to fail, it frees all the same, as CUDA's calls that release do.
     Status failure = enter("release");
     if (pointer == nullptr) return failure;
+    TRT_ET_TRY(streams_.check_unsafe("freeing memory"));
+    const Inside inside;
+    PointerInfo info;
+    if (memory_.find(pointer, &info).ok() && info.device >= 0) streams_.run_all(info.device);
     int device = 0;
     TRT_ET_TRY(memory_.release(pointer, &device));
     counters_.add(kFrees);
+    return failure;
+  }
+
+  Status allocate_pinned(size_t size, void** pointer) override {
+    TRT_ET_TRY(enter("allocate_pinned"));
+    TRT_ET_TRY(streams_.check_unsafe("allocation"));
+    return memory_.allocate(SimMemory::kPinned, size, pointer);
+  }
+
+  Status release_pinned(void* pointer) override {
+    Status failure = enter("release_pinned");
+    TRT_ET_TRY(streams_.check_unsafe("freeing memory"));
+    const Inside inside;
+    for (int device = 0; device < devices_; ++device) streams_.run_all(device);
+    int device = 0;
+    TRT_ET_TRY(memory_.release(pointer, &device));
     return failure;
   }
 
@@ -108,100 +125,96 @@ class SimulatedApi final : public Api {
   Status copy(void* to, const void* from, size_t size, CopyKind kind, Stream stream) override {
     const Inside inside;
     TRT_ET_TRY(enter("copy"));
-    std::shared_ptr<SimStream> queue;
-    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    SimStreamPtr queue;
+    TRT_ET_TRY(streams_.find(stream, t_device, &queue));
     const int device = queue->device();
     const bool from_host = kind == CopyKind::host_to_device;
     const bool to_host = kind == CopyKind::device_to_host;
-    TRT_ET_TRY(from_host ? check_host(from, size) : memory_.check(from, size, device, "source"));
-    TRT_ET_TRY(to_host ? check_host(to, size) : memory_.check(to, size, device, "destination"));
-    if ((from_host || to_host) && queue->breaks_capture()) {
+    bool pageable = false;
+    TRT_ET_TRY(from_host ? check_host(from, &pageable)
+                         : memory_.check(from, size, device, "source"));
+    TRT_ET_TRY(to_host ? check_host(to, &pageable)
+                       : memory_.check(to, size, device, "destination"));
+    if (pageable && queue->breaks_capture()) {
       return {Error::InvalidState, "copy of pageable memory while its stream is captured"};
     }
     count_copy(static_cast<size_t>(kind), size);
-    if (from_host) {
-      queue->enqueue([this, to, size, device, bytes = snapshot(from, size)] {
-        TRT_ET_TRY(memory_.check(to, size, device, "destination"));
-        std::memcpy(to, bytes->data(), size);
-        return Status{};
-      });
-      return {};
-    }
-    queue->enqueue([this, to, from, size, device, to_host] {
-      TRT_ET_TRY(memory_.check(from, size, device, "source"));
+    // Pageable memory is read as late as CUDA may, too.
+    return streams_.enqueue(*queue, [this, to, from, size, device, from_host, to_host, pageable] {
+      if (!from_host) TRT_ET_TRY(memory_.check(from, size, device, "source"));
       if (!to_host) TRT_ET_TRY(memory_.check(to, size, device, "destination"));
+      if ((from_host || to_host) && !pageable) {
+        TRT_ET_TRY(memory_.check(from_host ? from : to, size, SimMemory::kPinned, "pinned memory"));
+      }
       std::memmove(to, from, size);
       return Status{};
     });
-    return {};
   }
 
   Status zero(void* to, size_t size, Stream stream) override {
     const Inside inside;
     TRT_ET_TRY(enter("zero"));
-    std::shared_ptr<SimStream> queue;
-    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    SimStreamPtr queue;
+    TRT_ET_TRY(streams_.find(stream, t_device, &queue));
     const int device = queue->device();
     TRT_ET_TRY(memory_.check(to, size, device, "destination"));
-    queue->enqueue([this, to, size, device] {
+    return streams_.enqueue(*queue, [this, to, size, device] {
       TRT_ET_TRY(memory_.check(to, size, device, "destination"));
       std::memset(to, 0, size);
       return Status{};
     });
-    return {};
   }
 
   Status copy_peer(void* to, int to_device, const void* from, int from_device, size_t size,
                    Stream stream) override {
     const Inside inside;
     TRT_ET_TRY(enter("copy_peer"));
-    std::shared_ptr<SimStream> queue;
-    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    SimStreamPtr queue;
+    TRT_ET_TRY(streams_.find(stream, t_device, &queue));
     TRT_ET_TRY(memory_.check(from, size, from_device, "source"));
     TRT_ET_TRY(memory_.check(to, size, to_device, "destination"));
     count_copy(kPeer, size);
-    queue->enqueue([this, to, to_device, from, from_device, size] {
+    return streams_.enqueue(*queue, [this, to, to_device, from, from_device, size] {
       TRT_ET_TRY(memory_.check(from, size, from_device, "source"));
       TRT_ET_TRY(memory_.check(to, size, to_device, "destination"));
       std::memmove(to, from, size);
       return Status{};
     });
-    return {};
   }
 
-  Status create_stream(Stream* stream) override {
+  Status create_stream(StreamKind kind, Stream* stream) override {
     TRT_ET_TRY(enter("create_stream"));
-    *stream = handles_.add_stream(t_device);
+    *stream = streams_.add(t_device, kind);
     return {};
   }
 
   Status destroy_stream(Stream stream) override {
     Status failure = enter("destroy_stream");
-    std::shared_ptr<SimStream> queue;
-    TRT_ET_TRY(handles_.find_stream(stream, &queue));
-    Status status = queue->synchronize();
-    handles_.remove_stream(stream);
-    return failure.ok() ? status : failure;
+    SimStreamPtr queue;
+    TRT_ET_TRY(streams_.find(stream, t_device, &queue));
+    streams_.remove(stream);
+    return failure;
   }
 
   Status synchronize_stream(Stream stream) override {
     // Made to fail, it waits all the same: CUDA reports failed work here, not work left undone.
     const Inside inside;
     Status failure = enter("synchronize_stream");
-    std::shared_ptr<SimStream> queue;
-    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    SimStreamPtr queue;
+    TRT_ET_TRY(streams_.find(stream, t_device, &queue));
     if (queue->breaks_capture()) {
       return {Error::InvalidState, "wait for a stream while it is captured"};
     }
     counters_.add(kSynchronizations);
+    TRT_ET_TRY(streams_.join(*queue));
     Status status = queue->synchronize();
     return failure.ok() ? status : failure;
   }
 
   Status stream_device(Stream stream, int* device) override {
     TRT_ET_TRY(enter("stream_device"));
-    std::shared_ptr<SimStream> queue;
-    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    SimStreamPtr queue;
+    TRT_ET_TRY(streams_.find(stream, t_device, &queue));
     *device = queue->device();
     return {};
   }
@@ -220,21 +233,21 @@ class SimulatedApi final : public Api {
 
   Status record_event(Event event, Stream stream) override {
     TRT_ET_TRY(enter("record_event"));
-    std::shared_ptr<SimStream> queue;
-    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    SimStreamPtr queue;
+    TRT_ET_TRY(streams_.find(stream, t_device, &queue));
+    TRT_ET_TRY(streams_.join(*queue));
     return handles_.record(event, *queue);
   }
 
   Status wait_event(Stream stream, Event event) override {
     const Inside inside;
     TRT_ET_TRY(enter("wait_event"));
-    std::shared_ptr<SimStream> queue;
+    SimStreamPtr queue;
     SimMark mark;
-    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    TRT_ET_TRY(streams_.find(stream, t_device, &queue));
     TRT_ET_TRY(handles_.find_mark(event, &mark));
     if (mark.stream == nullptr || mark.stream == queue) return {};
-    queue->enqueue([mark] { return mark.stream->run_until(mark.position); });
-    return {};
+    return streams_.enqueue(*queue, [mark] { return mark.stream->run_until(mark.position); });
   }
 
   Status synchronize_event(Event event) override {
@@ -250,35 +263,31 @@ class SimulatedApi final : public Api {
   Status launch_host(Stream stream, HostFunction function) override {
     const Inside inside;
     TRT_ET_TRY(enter("launch_host"));
-    std::shared_ptr<SimStream> queue;
-    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    SimStreamPtr queue;
+    TRT_ET_TRY(streams_.find(stream, t_device, &queue));
     if (queue->device() != t_device) {
       return fail(Error::InvalidArgument, "launch on a stream of cuda:%d while cuda:%d is current",
                   queue->device(), t_device);
     }
     counters_.add(kLaunches);
-    queue->enqueue(std::move(function));
-    return {};
+    return streams_.enqueue(*queue, std::move(function));
   }
 
-  Status begin_capture(Stream stream) override {
+  Status begin_capture(Stream stream, CaptureMode mode) override {
     const Inside inside;
     TRT_ET_TRY(enter("begin_capture"));
-    std::shared_ptr<SimStream> queue;
-    TRT_ET_TRY(handles_.find_stream(stream, &queue));
-    TRT_ET_TRY(queue->begin_capture());
-    t_captured = queue.get();
-    return {};
+    SimStreamPtr queue;
+    TRT_ET_TRY(streams_.find(stream, t_device, &queue));
+    return streams_.begin_capture(queue, mode);
   }
 
   Status end_capture(Stream stream, Graph* graph) override {
     const Inside inside;
     Status failure = enter("end_capture");
-    std::shared_ptr<SimStream> queue;
+    SimStreamPtr queue;
     std::shared_ptr<SimWork> work;
-    TRT_ET_TRY(handles_.find_stream(stream, &queue));
-    t_captured = nullptr;
-    TRT_ET_TRY(queue->end_capture(&work));
+    TRT_ET_TRY(streams_.find(stream, t_device, &queue));
+    TRT_ET_TRY(streams_.end_capture(*queue, &work));
     if (!failure.ok()) return failure;
     counters_.add(kCaptures);
     *graph = handles_.add_graph(std::move(work), queue->device());
@@ -288,16 +297,15 @@ class SimulatedApi final : public Api {
   Status launch_graph(Graph graph, Stream stream) override {
     const Inside inside;
     TRT_ET_TRY(enter("launch_graph"));
-    std::shared_ptr<SimStream> queue;
+    SimStreamPtr queue;
     std::shared_ptr<SimWork> work;
-    TRT_ET_TRY(handles_.find_stream(stream, &queue));
+    TRT_ET_TRY(streams_.find(stream, t_device, &queue));
     TRT_ET_TRY(handles_.find_graph(graph, queue->device(), &work));
     counters_.add(kGraphLaunches);
-    queue->enqueue([work] {
+    return streams_.enqueue(*queue, [work] {
       for (const auto& item : *work) TRT_ET_TRY(item());
       return Status{};
     });
-    return {};
   }
 
   Status destroy_graph(Graph graph) override {
@@ -322,7 +330,8 @@ class SimulatedApi final : public Api {
         {"graph_launches", counters_.sum(kGraphLaunches)},
         {"double_calls", counters_.sum(kDoubleCalls)},
         {"live_graphs", handles_.live_graphs()},
-        {"live_events", handles_.live_events()}};
+        {"live_events", handles_.live_events()},
+        {"live_streams", streams_.live()}};
     for (const auto& [known, found] : all) {
       if (name == known) return *value = found, true;
     }
@@ -370,17 +379,12 @@ class SimulatedApi final : public Api {
                 devices_);
   }
 
-  Status check_host(const void* pointer, size_t size) {
+  Status check_host(const void* pointer, bool* pageable) {
     PointerInfo info;
     TRT_ET_TRY(memory_.find(pointer, &info));
-    if (pointer != nullptr && info.kind == MemoryKind::host) return {};
-    return fail(Error::InvalidArgument, "%zu bytes at %p are no host memory", size, pointer);
-  }
-
-  // std::function wants copyable captures, so the bytes are shared.
-  static std::shared_ptr<std::vector<uint8_t>> snapshot(const void* from, size_t size) {
-    const auto* bytes = static_cast<const uint8_t*>(from);
-    return std::make_shared<std::vector<uint8_t>>(bytes, bytes + size);
+    *pageable = info.kind == MemoryKind::host;
+    if (pointer != nullptr && info.kind != MemoryKind::device) return {};
+    return fail(Error::InvalidArgument, "%p is no host memory", pointer);
   }
 
   void count_copy(size_t kind, size_t size) {
@@ -392,6 +396,7 @@ class SimulatedApi final : public Api {
   SimCounters<kCounts> counters_;
   alignas(kCacheLine) std::atomic<uint64_t> fail_countdown_{0};
   SimMemory memory_;
+  SimStreams streams_;
   SimHandles handles_;
 };
 

@@ -1,0 +1,381 @@
+// Runs of a delegate beside other code of the process that uses CUDA: whoever reads next sees the
+// result, and whoever writes next does not overtake it.
+#include <cstring>
+#include <list>
+#include <optional>
+#include <thread>
+
+#include "cuda/device_allocator.h"
+#include "delegate/graph_replay.h"
+#include "leaf_support.h"
+#include "tests.h"
+
+using namespace trt_et;
+using cuda::CopyKind;
+using cuda::Stream;
+
+namespace executorch::extension::cuda {
+extern thread_local std::optional<void*> t_caller_stream;
+}
+using executorch::extension::cuda::t_caller_stream;
+
+namespace {
+
+cuda::Api& api() {
+  cuda::Api* found = nullptr;
+  CHECK_OK(cuda::access(&found));
+  return *found;
+}
+
+// Copies as ExecuTorch's own CUDA allocator does: cudaMemcpy on the legacy stream, which has read
+// pageable memory when it returns, but may not have written the device's; or asynchronously on the
+// stream of a CallerStreamGuard.
+class StockAllocator {
+ public:
+  void to_device(const Device& to, float value) {
+    const Stream stream = t_caller_stream.value_or(cuda::kLegacyStream);
+    read_.emplace_back(to.values.size(), value);
+    CHECK_OK(api().copy(to.data, read_.back().data(), read_.back().size() * 4,
+                        CopyKind::host_to_device, stream));
+  }
+
+  float to_host(const Device& from, size_t at) {
+    const Stream stream = t_caller_stream.value_or(cuda::kLegacyStream);
+    std::vector<float> values(from.values.size());
+    CHECK_OK(
+        api().copy(values.data(), from.data, values.size() * 4, CopyKind::device_to_host, stream));
+    CHECK_OK(api().synchronize_stream(stream));
+    return values[at];
+  }
+
+ private:
+  std::list<std::vector<float>> read_;
+};
+
+// y = 2 * x
+Bytes scale_blob() {
+  return make_blob(binding("x", "8", true) + "," + binding("y", "8", false),
+                   "fake\nscratch 64\ninput x float32 8\noutput y float32 8\nscale y x 2\n");
+}
+
+// Adds `new` to `state`, in place.
+Bytes sum_blob() {
+  return make_blob(binding("new", "8", true) + "," + binding("state", "8", true) + "," +
+                       binding("next", "8", false),
+                   "fake\ninput new float32 8\ninput state float32 8\noutput next float32 8\n"
+                   "sum next state new\n");
+}
+
+struct Scale {
+  explicit Scale(bool graphs = true) {
+    LoadOptions options;
+    options.cuda_graphs = graphs;
+    delegate = load(scale_blob(), options);
+  }
+  void run() { CHECK_OK(call(*delegate, {&x.value, &y.value})); }
+
+  std::unique_ptr<Delegate> delegate;
+  Device in{8, 0, 0.0F}, out{8, 0, 0.0F};
+  OwnedTensor x{{8}, in.data}, y{{8}, out.data};
+};
+
+struct Sum {
+  Sum() : delegate(load(sum_blob())) {}
+  void run() { CHECK_OK(call(*delegate, {&x.value, &y.value, &y.value})); }
+
+  std::unique_ptr<Delegate> delegate;
+  Device one{8, 0, 1.0F}, state{8, 0, 0.0F};
+  OwnedTensor x{{8}, one.data}, y{{8}, state.data};
+};
+
+void test_stock_allocator(bool graphs) {
+  Scale scale(graphs);
+  StockAllocator stock;
+  for (int i = 1; i <= 6; ++i) {
+    const auto value = static_cast<float>(i);
+    stock.to_device(scale.in, value);
+    scale.run();
+    stock.to_device(scale.in, -1.0F);  // Must not overtake the run.
+    CHECK(stock.to_host(scale.out, 5) == 2 * value);
+  }
+  CHECK(counter("live_graphs") == (graphs ? 1u : 0u));
+}
+
+// The same with all of a program's copies on the stream that its caller chose.
+void test_caller_stream(Stream stream) {
+  t_caller_stream = stream;
+  test_stock_allocator(true);
+  t_caller_stream = std::nullopt;
+}
+
+void test_default_stream_code() {
+  Scale scale;
+  auto* in = reinterpret_cast<float*>(scale.in.data);
+  const auto* out = reinterpret_cast<const float*>(scale.out.data);
+  for (int i = 1; i <= 5; ++i) {
+    const auto value = static_cast<float>(i);
+    float seen = 0.0F;
+    CHECK_OK(api().launch_host(nullptr, [=] { return in[2] = value, Status{}; }));
+    scale.run();
+    CHECK_OK(api().launch_host(nullptr, [=, &seen] { return seen = out[2], Status{}; }));
+    CHECK_OK(api().launch_host(nullptr, [=] { return in[2] = -1.0F, Status{}; }));
+    CHECK_OK(api().synchronize_stream(nullptr));
+    CHECK(seen == 2 * value);
+  }
+}
+
+// A copy from the host may read it when the call is long over.
+void test_host_memory_is_free_after_a_call() {
+  Scale scale;
+  std::vector<float> host(8, 3.0F);
+  OwnedTensor x({8}, host.data());
+  for (int i = 0; i < 5; ++i) {
+    host.assign(8, 3.0F);
+    CHECK_OK(call(*scale.delegate, {&x.value, &scale.y.value}));
+    host.assign(8, -1.0F);
+    CHECK(scale.out.read(4) == 6.0F);
+  }
+  host.assign(8, 4.0F);
+  CHECK(cuda_allocator().copy_host_to_device(scale.in.data, host.data(), 32, 0) == Error::Ok);
+  host.assign(8, -1.0F);
+  CHECK(scale.in.read(7) == 4.0F);
+}
+
+// The next stream may have the handle of one that is gone, with a run still going on.
+void test_handles_are_used_again() {
+  Sum sum;
+  Stream stream = nullptr, again = nullptr;
+  CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &stream));
+  CHECK(trt_et_use_stream(0, stream) == 0);
+  sum.run();
+  CHECK_OK(api().destroy_stream(stream));
+  CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &again));
+  CHECK(again == stream);
+  CHECK(trt_et_use_stream(0, again) == 0);
+  sum.run();
+  CHECK_OK(api().synchronize_stream(again));
+  CHECK(reinterpret_cast<float*>(sum.state.data)[1] == 2.0F);
+  CHECK(trt_et_use_stream(0, nullptr) == 0);
+  CHECK_OK(api().destroy_stream(again));
+}
+
+// One handle, and another stream in each thread.
+void test_per_thread_default_stream() {
+  Sum sum;
+  for (const float expected : {1.0F, 2.0F}) {
+    std::thread([&] {
+      CHECK(trt_et_use_stream(0, cuda::kPerThreadStream) == 0);
+      sum.run();
+      if (expected == 1.0F) return;
+      CHECK_OK(api().synchronize_stream(cuda::kPerThreadStream));
+      CHECK(reinterpret_cast<float*>(sum.state.data)[1] == expected);
+    }).join();
+  }
+}
+
+// While one thread captures, another copies, frees, waits and uses the legacy stream.
+void test_captures_are_left_alone() {
+  WorkStream stream;
+  CHECK_OK(thread_stream(api(), 0, &stream));
+  int runs = 0, queued = 0;
+  const auto other_thread = [] {
+    StockAllocator stock;
+    Device memory(8, 0, 1.0F);
+    stock.to_device(memory, 7.0F);
+    CHECK(stock.to_host(memory, 0) == 7.0F);
+    CHECK(memory.read(0) == 7.0F);
+  };
+  const uint64_t captures = counter("captures");
+  GraphReplay replay(
+      api(), true, [](Stream) { return Status{}; },
+      [&](Stream on) {
+        if (++queued == 2) std::thread(other_thread).join();
+        return api().launch_host(on, [&runs] { return ++runs, Status{}; });
+      });
+  for (int i = 0; i < 5; ++i) CHECK_OK(replay.run(stream.handle, true));
+  CHECK_OK(api().synchronize_stream(stream.handle));
+  CHECK(runs == 5 && queued == 2 && counter("captures") == captures + 1);
+}
+
+// As many calls as they take, and no more: the planned memory is known.
+void test_copies_ask_once() {
+  Device memory(8, 0, 1.0F);
+  memory.write();
+  trt_et_sim_stats before = stats();
+  memory.write();
+  CHECK(stats().calls - before.calls == 3);  // The current device, the copy, the wait.
+  before = stats();
+  CHECK(memory.read(3) == 1.0F);
+  CHECK(stats().calls - before.calls == 3);
+}
+
+// Two sets of memory in turns: a graph for each, and nothing to wait for.
+void test_alternating_inputs() {
+  Scale scale;
+  Device other(8, 0, 5.0F), result(8, 0, 0.0F);
+  OwnedTensor x({8}, other.data), y({8}, result.data);
+  scale.in.values.assign(8, 2.0F);
+  scale.in.write();
+  const auto both = [&] {
+    scale.run();
+    CHECK_OK(call(*scale.delegate, {&x.value, &y.value}));
+  };
+  for (int i = 0; i < 5; ++i) both();
+  CHECK(counter("live_graphs") == 2);
+  const trt_et_sim_stats before = stats();
+  const uint64_t captures = counter("captures"), calls = counter("double_calls");
+  for (int i = 0; i < 10; ++i) both();
+  CHECK(stats().synchronizations == before.synchronizations);
+  CHECK(stats().calls - before.calls == 20 * 3);
+  CHECK(counter("captures") == captures && counter("double_calls") == calls);
+  CHECK(scale.out.read(0) == 4.0F && result.read(0) == 10.0F);
+}
+
+Bytes dynamic_blob() {
+  const std::string range = ",\"min_shape\":[1],\"opt_shape\":[8],\"max_shape\":[64]";
+  return make_blob(binding("x", "-1", true, range) + "," + binding("y", "-1", false, range),
+                   "fake\ninput x float32 -1\noutput y float32 -1\nrange x 1 8 64\nscale y x 2\n");
+}
+
+// Calls of these lengths, `repeats` times each; returns what the whole took.
+struct Costs {
+  uint64_t waits, calls, captures;
+};
+Costs run_lengths(bool graphs, int first, int last, int repeats, int rounds) {
+  LoadOptions options;
+  options.cuda_graphs = graphs;
+  const auto delegate = load(dynamic_blob(), options);
+  Device in(64, 0, 1.5F), out(64, 0, 0.0F);
+  const trt_et_sim_stats before = stats();
+  const uint64_t captures = counter("captures");
+  for (int round = 0; round < rounds; ++round) {
+    for (int length = first; length <= last; ++length) {
+      for (int i = 0; i < repeats; ++i) {
+        OwnedTensor x({length}, in.data), y({64}, out.data);
+        CHECK_OK(call(*delegate, {&x.value, &y.value}));
+        CHECK(y.value.toTensor().size(0) == length);
+      }
+    }
+  }
+  const trt_et_sim_stats after = stats();
+  CHECK(out.read(static_cast<size_t>(last) - 1) == 3.0F);
+  return {after.synchronizations - before.synchronizations, after.calls - before.calls,
+          counter("captures") - captures};
+}
+
+// What does not come back costs what it costs without graphs; where graphs do not last, they are
+// given up.
+void test_changing_shapes() {
+  const Costs growing = run_lengths(true, 1, 64, 1, 1), plain = run_lengths(false, 1, 64, 1, 1);
+  CHECK(growing.captures == 0 && growing.waits == plain.waits && growing.calls == plain.calls);
+  const Costs few = run_lengths(true, 1, 3, 1, 50), few_plain = run_lengths(false, 1, 3, 1, 50);
+  CHECK(few.captures == 3 && few.waits < few_plain.waits / 5);
+  const Costs many = run_lengths(true, 1, 12, 4, 50), many_plain = run_lengths(false, 1, 12, 4, 50);
+  CHECK(many.captures < 40 && many.waits < many_plain.waits + 40);
+}
+
+// Through pinned memory a copy to the device is not waited for, and the host's memory is free.
+void test_pinned_staging() {
+  LoadOptions options;
+  options.pinned_staging = 1024;
+  std::thread([&] {
+    const auto delegate = load(scale_blob(), options);
+    std::vector<float> host(8), out(8);
+    Device in(8, 0, 0.0F), result(8, 0, 0.0F);
+    OwnedTensor x({8}, host.data()), y({8}, out.data()), on_device({8}, result.data);
+    for (int i = 1; i <= 6; ++i) {
+      const auto value = static_cast<float>(i);
+      host.assign(8, value);
+      const trt_et_sim_stats before = stats();
+      CHECK_OK(call(*delegate, {&x.value, &on_device.value}));
+      CHECK(cuda_allocator().copy_host_to_device(in.data, host.data(), 32, 0) == Error::Ok);
+      if (i > 4) CHECK(stats().synchronizations == before.synchronizations);
+      host.assign(8, -1.0F);
+      CHECK(result.read(5) == 2 * value && in.read(5) == value);
+      host.assign(8, value);
+      CHECK_OK(call(*delegate, {&x.value, &y.value}));
+      CHECK(out[7] == 2 * value);
+    }
+    // More than there is room for goes the plain way.
+    std::vector<float> large(512, 3.0F);
+    Device room(512, 0, 0.0F);
+    CHECK(cuda_allocator().copy_host_to_device(room.data, large.data(), 2048, 0) == Error::Ok);
+    large.assign(512, -1.0F);
+    CHECK(room.read(511) == 3.0F);
+    for (int i = 0; i < 40; ++i) in.write();  // Room is made.
+    CHECK(in.read(0) == 6.0F);
+  }).join();
+}
+
+}  // namespace
+
+void test_streams() {
+  test_stock_allocator(true);
+  test_stock_allocator(false);
+  Stream stream = nullptr;
+  CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &stream));
+  for (const Stream given :
+       {stream, Stream(nullptr), cuda::kLegacyStream, cuda::kPerThreadStream}) {
+    test_caller_stream(given);
+  }
+  CHECK_OK(api().destroy_stream(stream));
+  test_default_stream_code();
+  test_host_memory_is_free_after_a_call();
+  test_handles_are_used_again();
+  test_per_thread_default_stream();
+  test_captures_are_left_alone();
+  test_copies_ask_once();
+  test_alternating_inputs();
+  test_changing_shapes();
+  test_pinned_staging();
+}
+
+// ExecuTorch's CUDA backend runs on a blocking stream of its own and does not wait. Once it is
+// registered, it is for the whole process: this comes last.
+namespace {
+
+struct CudaBackend final : executorch::runtime::BackendInterface {
+  bool is_available() const override { return true; }
+  executorch::runtime::Result<executorch::runtime::DelegateHandle*> init(
+      executorch::runtime::BackendInitContext&, executorch::runtime::FreeableBuffer*,
+      executorch::runtime::ArrayRef<executorch::runtime::CompileSpec>) const override {
+    return Error::NotSupported;
+  }
+  Error execute(executorch::runtime::BackendExecutionContext&, executorch::runtime::DelegateHandle*,
+                executorch::runtime::Span<executorch::runtime::EValue*>) const override {
+    return Error::NotSupported;
+  }
+};
+
+void test_shared_program(bool given) {
+  Stream own = nullptr, ours = nullptr;
+  CHECK_OK(api().create_stream(cuda::StreamKind::blocking, &own));
+  CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &ours));
+  if (given) CHECK(trt_et_use_stream(0, ours) == 0);
+  Scale scale;
+  auto* in = reinterpret_cast<float*>(scale.in.data);
+  const auto* out = reinterpret_cast<const float*>(scale.out.data);
+  for (int i = 1; i <= 5; ++i) {
+    const auto value = static_cast<float>(i);
+    float seen = 0.0F;
+    CHECK_OK(api().launch_host(own, [=] { return in[2] = value, Status{}; }));
+    const trt_et_sim_stats before = stats();
+    scale.run();
+    if (i > 3) CHECK(stats().calls - before.calls == 6);
+    CHECK_OK(api().launch_host(own, [=, &seen] { return seen = out[2], Status{}; }));
+    CHECK_OK(api().launch_host(own, [=] { return in[2] = -1.0F, Status{}; }));
+    CHECK_OK(api().synchronize_stream(own));
+    CHECK(seen == 2 * value);
+  }
+  CHECK(trt_et_use_stream(0, nullptr) == 0);
+  for (const Stream stream : {own, ours}) CHECK_OK(api().destroy_stream(stream));
+}
+
+}  // namespace
+
+void test_beside_cuda_backend() {
+  static CudaBackend backend;
+  CHECK(executorch::runtime::register_backend({"CudaBackend", &backend}) == Error::Ok);
+  test_shared_program(false);
+  test_shared_program(true);
+}

@@ -1,0 +1,58 @@
+"""ExecuTorch's CallerStreamGuard, in an extension that Python opened for itself."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.native_environment import environment
+
+# In place of ExecuTorch's CUDA extension: a caller's stream that no simulated GPU has.
+EXTENSION = """
+#include <optional>
+namespace executorch::extension::cuda {
+std::optional<void*> getCallerStream() { return reinterpret_cast<void*>(0x5000); }
+}
+"""
+RUN = """
+import ctypes, sys
+import torch
+import trt_et.runtime
+trt_et.runtime.load("simulated")
+ctypes.CDLL(sys.argv[1])  # RTLD_LOCAL
+from executorch.runtime import Runtime
+method = Runtime.get().load_program(sys.argv[2]).load_method("forward")
+try:
+    method.execute(torch.load(sys.argv[3]))
+except RuntimeError:
+    print(trt_et.runtime.last_error())
+"""
+
+
+def test_the_guard_of_an_extension_that_is_loaded_locally(
+    programs: dict[str, Any], tmp_path: Path
+) -> None:
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler for the extension: install g++")
+    source, library = tmp_path / "extension.cpp", tmp_path / "libextension.so"
+    source.write_text(EXTENSION)
+    command = [compiler, "-std=c++17", "-shared", "-fPIC", "-o", str(library), str(source)]
+    subprocess.run(command, check=True, timeout=600)
+    torch.save(programs["host"].inputs, tmp_path / "inputs")
+    arguments = [str(library), str(programs["host"].path), str(tmp_path / "inputs")]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *arguments],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert "not a stream of a simulated GPU" in done.stdout, done.stderr

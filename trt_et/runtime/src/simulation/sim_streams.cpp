@@ -1,0 +1,173 @@
+#include "sim_streams.h"
+
+#include <algorithm>
+
+namespace trt_et::cuda {
+namespace {
+
+std::vector<SimStreamPtr> legacy_streams(int devices) {
+  std::vector<SimStreamPtr> streams;
+  for (int device = 0; device < devices; ++device) {
+    streams.push_back(std::make_shared<SimStream>(device, SimStream::Kind::legacy));
+  }
+  return streams;
+}
+
+}  // namespace
+
+SimStreams::SimStreams(int devices) : legacy_(legacy_streams(devices)) {}
+
+Stream SimStreams::add(int device, StreamKind kind) {
+  auto created = std::make_shared<SimStream>(device, kind == StreamKind::blocking
+                                                         ? SimStream::Kind::blocking
+                                                         : SimStream::Kind::non_blocking);
+  const std::unique_lock<SimLock> lock(lock_);
+  if (free_handles_.empty()) {
+    handles_.push_back(std::make_unique<char>());
+    free_handles_.push_back(handles_.back().get());
+  }
+  const Stream handle = free_handles_.back();
+  free_handles_.pop_back();
+  by_handle_[handle] = std::move(created);
+  return handle;
+}
+
+// One for each thread and device. They live as long as the simulator: threads are few.
+SimStreamPtr SimStreams::per_thread(int device) {
+  thread_local std::unordered_map<int, SimStreamPtr> own;
+  SimStreamPtr& stream = own[device];
+  if (stream == nullptr) {
+    stream = std::make_shared<SimStream>(device, SimStream::Kind::blocking);
+    const std::unique_lock<SimLock> lock(lock_);
+    per_thread_.push_back(stream);
+  }
+  return stream;
+}
+
+Status SimStreams::find(Stream stream, int current_device, SimStreamPtr* out) {
+  if (stream == nullptr || stream == kLegacyStream) {
+    *out = legacy_[static_cast<size_t>(current_device)];
+    return {};
+  }
+  if (stream == kPerThreadStream) {
+    *out = per_thread(current_device);
+    return {};
+  }
+  const std::shared_lock<SimLock> lock(lock_);
+  const auto found = by_handle_.find(stream);
+  if (found == by_handle_.end()) return {Error::InvalidArgument, "not a stream of a simulated GPU"};
+  *out = found->second;
+  return {};
+}
+
+void SimStreams::remove(Stream stream) {
+  const std::unique_lock<SimLock> lock(lock_);
+  const auto found = by_handle_.find(stream);
+  if (found == by_handle_.end()) return;
+  removed_.push_back(std::move(found->second));
+  by_handle_.erase(found);
+  free_handles_.push_back(stream);
+}
+
+size_t SimStreams::live() {
+  const std::shared_lock<SimLock> lock(lock_);
+  return by_handle_.size();
+}
+
+std::vector<SimStreamPtr> SimStreams::blocking(int device) {
+  std::vector<SimStreamPtr> found;
+  const auto take = [&](const SimStreamPtr& stream) {
+    if (stream->device() == device && stream->kind() == SimStream::Kind::blocking) {
+      found.push_back(stream);
+    }
+  };
+  const std::shared_lock<SimLock> lock(lock_);
+  for (const auto& [handle, stream] : by_handle_) take(stream);
+  for (const SimStreamPtr& stream : per_thread_) take(stream);
+  for (const SimStreamPtr& stream : removed_) take(stream);
+  return found;
+}
+
+Status SimStreams::join(SimStream& stream) {
+  if (stream.kind() == SimStream::Kind::non_blocking) return {};
+  const SimStreamPtr& legacy = legacy_[static_cast<size_t>(stream.device())];
+  if (stream.kind() == SimStream::Kind::blocking) {
+    stream.follow(legacy, legacy->position());
+    return {};
+  }
+  const std::vector<SimStreamPtr> others = blocking(stream.device());
+  const bool captured =
+      std::count_if(others.begin(), others.end(), [](auto& one) { return one->breaks_capture(); });
+  if (captured) {
+    return {Error::InvalidState,
+            "the legacy stream is used while a blocking stream of its GPU is captured"};
+  }
+  for (const SimStreamPtr& other : others) stream.follow(other, other->position());
+  return {};
+}
+
+Status SimStreams::enqueue(SimStream& stream, std::function<Status()> work) {
+  TRT_ET_TRY(join(stream));
+  stream.enqueue(std::move(work));
+  return {};
+}
+
+void SimStreams::run_all(int device) {
+  std::vector<SimStreamPtr> all = blocking(device);
+  all.push_back(legacy_[static_cast<size_t>(device)]);
+  {
+    const std::unique_lock<SimLock> lock(lock_);
+    for (const auto& [handle, stream] : by_handle_) {
+      if (stream->device() == device) all.push_back(stream);
+    }
+    const auto mine =
+        std::partition(removed_.begin(), removed_.end(),
+                       [device](const SimStreamPtr& stream) { return stream->device() != device; });
+    all.insert(all.end(), mine, removed_.end());
+    removed_.erase(mine, removed_.end());
+  }
+  for (const SimStreamPtr& stream : all) (void)stream->run_until(stream->position());
+}
+
+Status SimStreams::begin_capture(const SimStreamPtr& stream, CaptureMode mode) {
+  if (stream->kind() == SimStream::Kind::legacy) {
+    return {Error::InvalidState, "the legacy stream cannot be captured"};
+  }
+  TRT_ET_TRY(stream->begin_capture());
+  const std::lock_guard<std::mutex> lock(capture_mutex_);
+  captures_.push_back({stream, mode, std::this_thread::get_id()});
+  ++capture_count_;
+  return {};
+}
+
+Status SimStreams::end_capture(SimStream& stream, std::shared_ptr<SimWork>* work) {
+  {
+    const std::lock_guard<std::mutex> lock(capture_mutex_);
+    const auto found =
+        std::find_if(captures_.begin(), captures_.end(),
+                     [&](const Capture& capture) { return capture.stream.get() == &stream; });
+    if (found == captures_.end()) return {Error::InvalidState, "the stream is not captured"};
+    if (found->mode != CaptureMode::relaxed && found->thread != std::this_thread::get_id()) {
+      return {Error::InvalidState, "another thread began this capture"};
+    }
+    captures_.erase(found);
+    --capture_count_;
+  }
+  return stream.end_capture(work);
+}
+
+Status SimStreams::check_unsafe(const char* what) {
+  if (capture_count_ == 0) return {};
+  const std::lock_guard<std::mutex> lock(capture_mutex_);
+  for (const Capture& capture : captures_) {
+    const bool own = capture.thread == std::this_thread::get_id();
+    const bool refused =
+        own ? capture.mode != CaptureMode::relaxed : capture.mode == CaptureMode::global;
+    if (!refused) continue;
+    (void)capture.stream->breaks_capture();
+    return fail(Error::InvalidState, "%s while a stream is captured", what);
+  }
+  return {};
+}
+
+}  // namespace trt_et::cuda
