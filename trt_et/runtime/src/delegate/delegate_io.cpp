@@ -101,10 +101,10 @@ Status Delegate::clear_state() {
     cuda::DeviceGuard guard(api_);
     const int device = on_device ? argument.where.device : device_;
     TRT_ET_TRY(guard.enter(device));
-    cuda::Stream stream = nullptr;
+    WorkStream stream;
     TRT_ET_TRY(thread_stream(api_, device, &stream));
-    TRT_ET_TRY(api_.zero(argument.tensor->mutable_data_ptr(), bytes, stream));
-    TRT_ET_TRY(api_.synchronize_stream(stream));
+    TRT_ET_TRY(api_.zero(argument.tensor->mutable_data_ptr(), bytes, stream.handle));
+    TRT_ET_TRY(api_.synchronize_stream(stream.handle));
   }
   uncleared_.clear();
   return {};
