@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import trt_et.runtime
+
 
 def main() -> int:
     """Write how many results were wrong; 0 if none."""
@@ -39,7 +41,10 @@ def main() -> int:
 
 
 def _order(command: list[str], graphs: bool) -> dict[str, Any]:
-    variables = {**os.environ, "TRT_ET_CUDA_GRAPHS": "1" if graphs else "0"}
+    # The tool has the plugin's sources, and the providers lie beside the installed plugin.
+    folder = str(trt_et.runtime.plugin_path().parent)
+    graphs_option = {"TRT_ET_CUDA_GRAPHS": "1" if graphs else "0"}
+    variables = {"TRT_ET_PROVIDER_PATH": folder, **os.environ, **graphs_option}
     try:
         done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120)
     except subprocess.TimeoutExpired:
