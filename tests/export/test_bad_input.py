@@ -16,7 +16,7 @@ from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import Binding, EngineInfo, encode_blob
 from trt_et.inspection import inspect_program
 
-SPLIT = {"excluded_ops": ["aten.cumsum"]}
+SPLIT = {"excluded_ops": [torch.ops.aten.cumsum]}
 
 
 class FailsOnTheSecond:

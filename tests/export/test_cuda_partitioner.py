@@ -46,7 +46,7 @@ def theirs() -> AotiPartitioner:
 
 
 def ours() -> TensorRTPartitioner:
-    return TensorRTPartitioner(builder="reference", device=1, excluded_ops=["aten.cumsum"])
+    return TensorRTPartitioner(builder="reference", device=1, excluded_ops=[torch.ops.aten.cumsum])
 
 
 def lowered(*partitioners):

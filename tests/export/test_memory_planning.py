@@ -233,7 +233,7 @@ def programs(tmp_path_factory) -> dict[str, Program]:
     with torch.no_grad():
         models = {name: make() for name, make in MODELS.items()}
         plans = {
-            name: planned(model, **OPTIONS.get(name, {"excluded_ops": ["aten.cumsum"]}))
+            name: planned(model, **OPTIONS.get(name, {"excluded_ops": [torch.ops.aten.cumsum]}))
             for name, model in models.items()
         }
         ptes = {name: plan.pte for name, plan in plans.items()}
@@ -288,7 +288,7 @@ def test_the_first_engine_that_reads_state_is_told_to_clear_it():
 
 
 def test_state_of_another_layout_than_its_new_value_stays_on_the_host():
-    found = planned(OfAnotherLayout(), excluded_ops=["aten.cumsum"])
+    found = planned(OfAnotherLayout(), excluded_ops=[torch.ops.aten.cumsum])
     assert delegate_tensor_devices(found.pte) == [{("CUDA", 0)}]
     assert found.homes == {"total": ("CPU", 0)}
 

@@ -75,7 +75,7 @@ from trt_et.engine_info import decode_blob, parse_device_id
 from trt_et.inspection import inspect_program
 from trt_et.target_device import parse_device
 
-SPLIT = {"excluded_ops": ["aten.cumsum"]}
+SPLIT = {"excluded_ops": [torch.ops.aten.cumsum]}
 
 
 def pinned(device: bytes) -> dict:

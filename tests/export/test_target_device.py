@@ -34,7 +34,7 @@ def test_one_engine_labels_its_tensors_and_its_planned_buffer(index):
 
 def test_two_partitions_on_two_gpus_are_each_labelled():
     pte = lower_case(
-        "split", excluded_ops=["aten.cumsum"], device=lambda part: f"cuda:{part.index}"
+        "split", excluded_ops=[torch.ops.aten.cumsum], device=lambda part: f"cuda:{part.index}"
     )
     assert [parse_device_id(blob) for blob in blobs(pte)] == [0, 1]
     assert delegate_tensor_devices(pte) == [{("CUDA", 0)}, {("CUDA", 1)}]
@@ -43,7 +43,7 @@ def test_two_partitions_on_two_gpus_are_each_labelled():
 
 def test_explicit_spec_is_verbatim_for_every_partition():
     spec = CompileSpec("target_device", b"CUDA:3")
-    pte = lower_case("split", excluded_ops=["aten.cumsum"], compile_specs=[spec])
+    pte = lower_case("split", excluded_ops=[torch.ops.aten.cumsum], compile_specs=[spec])
     assert target_devices(pte) == [[b"CUDA:3"], [b"CUDA:3"]]
     assert delegate_tensor_devices(pte) == [{("CUDA", 3)}, {("CUDA", 3)}]
     assert planned_devices(pte) == {("CUDA", 3)}
@@ -83,7 +83,7 @@ def test_the_label_comes_from_the_blob_not_from_the_request():
 
 def test_specs_of_partitions_are_never_shared():
     partitioner = TensorRTPartitioner(
-        [CompileSpec("note", b"x")], builder="reference", excluded_ops=["aten.cumsum"]
+        [CompileSpec("note", b"x")], builder="reference", excluded_ops=[torch.ops.aten.cumsum]
     )
     pte = lower(export("split"), partitioner=partitioner)
     assert target_devices(pte) == [[b"cuda:0"], [b"cuda:0"]]

@@ -44,7 +44,7 @@ class Recorder(ReferenceBuilder):
 def lower_repeated(builder, model=None, **options):
     model = (model or Repeated()).eval()
     program = torch.export.export(model, (torch.randn(2, 8),))
-    return lower(program, builder=builder, excluded_ops=["aten.cumsum"], **options)
+    return lower(program, builder=builder, excluded_ops=[torch.ops.aten.cumsum], **options)
 
 
 def test_names_say_nothing_of_where_a_partition_is():

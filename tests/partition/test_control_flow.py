@@ -353,7 +353,7 @@ def test_a_program_of_two_partitions_in_a_branch_runs(tmp_path):
             )
 
     calls = signed((2, 4))
-    partitioner = reference(excluded_ops=["aten.cumsum"])
+    partitioner = reference(excluded_ops=[torch.ops.aten.cumsum])
     pte = lowered(torch.export.export(Torn(), calls[0]), partitioner)
     places_ = [part.place for part in partitioner.report.partitions]
     assert places_ == ["", "cond/true", "cond/true", "cond/false"]
@@ -506,7 +506,7 @@ def test_a_weight_in_lists_of_several_partitions_stays_with_the_cpu(tmp_path):
 
     torch.manual_seed(0)
     model, calls = Lists(), signed((2, 4))
-    partitioner = reference(excluded_ops=["aten.cumsum"])
+    partitioner = reference(excluded_ops=[torch.ops.aten.cumsum])
     pte = lowered(torch.export.export(model, calls[0]), partitioner)
     reasons = {op: why for _, op, why in partitioner.report.left_out}
     assert "a weight in its list of tensors" in reasons["aten::cat.default"]

@@ -63,7 +63,7 @@ def test_it_runs_at_every_size(name):
 
     load_runtime()
     program = exported(name)
-    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=["aten.cumsum"])
+    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[torch.ops.aten.cumsum])
     pte = lower(program, partitioner=partitioner)
     assert len(partitioner.report.partitions) <= PARTITIONS[name]
     method = Runtime.get().load_program(pte).load_method("forward")

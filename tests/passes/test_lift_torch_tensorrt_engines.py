@@ -125,7 +125,7 @@ FORMS = [
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_engine_is_taken_as_it_is(form):
-    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=["aten.cumsum"])
+    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[torch.ops.aten.cumsum])
     pte = lower(compiled(INFO, form), partitioner=partitioner)
     kinds = [p.operators for p in partitioner.report.partitions]
     assert [any("prebuilt" in op for op in ops) for ops in kinds] == [False, True, False]
@@ -174,7 +174,7 @@ def test_one_tensor_in_two_places_is_refused():
 
 
 def test_its_gpu_is_the_one_that_it_was_built_for():
-    pte = lower(compiled(INFO, "text"), builder="reference", excluded_ops=["aten.cumsum"])
+    pte = lower(compiled(INFO, "text"), builder="reference", excluded_ops=[torch.ops.aten.cumsum])
     assert target_devices(pte) == [[b"cuda:0"], [b"cuda:2"], [b"cuda:0"]]
 
 
@@ -214,7 +214,7 @@ def test_text_that_is_no_engine_names_the_node():
 
 
 def test_an_unreadable_device_is_said_and_becomes_gpu_0(caplog):
-    pte = lower(compiled(changed(2, "?"), "text"), excluded_ops=["aten.cumsum"])
+    pte = lower(compiled(changed(2, "?"), "text"), excluded_ops=[torch.ops.aten.cumsum])
     assert target_devices(pte)[1] == [b"cuda:0"]
     assert "tensorrt_1" in caplog.text
 

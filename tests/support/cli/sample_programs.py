@@ -64,7 +64,7 @@ def _on_cpu(*partitioners: Any) -> bytes:
 
 
 _MAKERS = {
-    "split": lambda: lower_case("split", excluded_ops=["aten.cumsum"], device="cuda:1"),
+    "split": lambda: lower_case("split", excluded_ops=[torch.ops.aten.cumsum], device="cuda:1"),
     "dynamic": _dynamic,
     "rtx": lambda: lower_case("order", builder="tensorrt_rtx"),
     "foreign": lambda: lower_case("order", builder=_ForeignBuilder()),
