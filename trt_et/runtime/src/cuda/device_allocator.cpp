@@ -122,6 +122,10 @@ class Entry {
   // Whether a pointer that ExecuTorch calls memory of this device is that.
   Status check_device_pointer(const void* pointer, size_t size, const char* what) {
     if (planned().device_of(pointer, size) == device_) return {};
+    if (planned().device_of(pointer, 1) == device_) {
+      return fail(Error::InvalidArgument, "%s %p: %zu bytes reach beyond its planned memory", what,
+                  pointer, size);
+    }
     cuda::PointerInfo info;
     TRT_ET_TRY(api_->pointer_info(pointer, &info));
     if (info.kind == cuda::MemoryKind::managed) return {};
