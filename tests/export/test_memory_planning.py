@@ -284,7 +284,9 @@ def test_the_first_engine_that_reads_state_is_told_to_clear_it():
     two = planned(Two())
     assert set(two.homes.values()) == {("CUDA", 0)}
     assert two.state_inputs == [[b"0,2"]]
-    assert planned(ReadByCpu()).state_inputs.count([]) == len(planned(ReadByCpu()).state_inputs)
+    by_cpu = planned(ReadByCpu(), excluded_ops=[torch.ops.aten.cumsum])
+    assert by_cpu.state_inputs
+    assert not any(by_cpu.state_inputs)
 
 
 def test_state_of_another_layout_than_its_new_value_stays_on_the_host():
