@@ -22,6 +22,7 @@ from trt_et.errors import BuilderError
 
 aten = torch.ops.aten
 X = torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(0))
+TABLE = torch.arange(16.0).view(16, 1, 1)
 LSTM = nn.LSTM(3, 4, batch_first=True).eval()
 
 
@@ -47,6 +48,7 @@ CASES = {
     "between the ends": (4, lambda x: x[1:-1]),
     "from beyond the start": (3, lambda x: x[-9:-1]),
     "to beyond the end": (1, lambda x: x[:100]),
+    "of a constant to a computed number": (1, lambda x: x + TABLE[: x.shape[0]]),
     "to a computed number": (4, lambda x: x[1 : x.shape[0] - 1]),
     "every other of the last three": (3, lambda x: x[-3::2]),
     "narrowed at the end": (3, lambda x: x.narrow(0, -2, 2)),

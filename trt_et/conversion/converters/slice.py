@@ -57,6 +57,7 @@ def add_slice(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: ANN
         TensorRT's tensor.
     """
     source, dim, start, end, step = _arguments(args)
+    source = get_trt_tensor(ctx, source, f"{node.name}_source")  # It may be a constant.
     rank = len(source.shape)
     numbers = _Numbers(ctx, node.name, source)
     size = numbers.size(dim)
@@ -98,6 +99,7 @@ def add_select_index(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # no
         TensorRT's tensor.
     """
     source, dim, index = args
+    source = get_trt_tensor(ctx, source, f"{node.name}_source")
     dim %= len(source.shape)
     numbers = _Numbers(ctx, node.name, source)
     position = ctx.net.add_shuffle(numbers.from_zero(index, numbers.size(dim)))
