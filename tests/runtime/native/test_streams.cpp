@@ -104,6 +104,9 @@ void test_stock_allocator(bool graphs) {
 // The same with all of a program's copies on the stream that its caller chose.
 void test_caller_stream(Stream stream) {
   t_caller_stream = stream;
+  WorkStream found;
+  CHECK_OK(thread_stream(api(), 0, &found));
+  CHECK(found.handle == (stream == nullptr ? cuda::kLegacyStream : stream));
   test_stock_allocator(true);
   t_caller_stream = std::nullopt;
 }
