@@ -107,21 +107,20 @@ def machine(monkeypatch):
     """A GPU, and a TensorRT that notes what it knew and measures one kernel more each time."""
     known = []
 
-    def network_of(request):
-        config = Config()
-
-        def serialize(partition, write, *_):
-            timings = config.get_timing_cache()
-            known.append(timings and dict(timings.known))
-            if timings:
-                timings.known[f"kernel{len(timings.known)}"] = 1
-            write(b"engine")
-
+    def network_of(request, library):
         trt = SimpleNamespace(__version__="11.1")
-        return SimpleNamespace(trt=trt, config=config, serialize=serialize, aliases=())
+        return SimpleNamespace(trt=trt, config=Config(), aliases=())
+
+    def serialize(network, partition, write, *_):
+        timings = network.config.get_timing_cache()
+        known.append(timings and dict(timings.known))
+        if timings:
+            timings.known[f"kernel{len(timings.known)}"] = 1
+        write(b"engine")
 
     gpu = SimpleNamespace(name="A GPU", major=9, minor=0)
     monkeypatch.setattr(tensorrt, "build_network", network_of)
+    monkeypatch.setattr(tensorrt, "serialize", serialize)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: gpu)
