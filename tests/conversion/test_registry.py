@@ -53,7 +53,9 @@ def test_what_the_support_check_accepts_is_converted_by_the_same_entry(monkeypat
     assert any(name.startswith("scratch_") for name in names), names
 
 
-@pytest.mark.parametrize("entry", dict.fromkeys(CONVERTERS.values()), ids=lambda entry: entry.function)
+@pytest.mark.parametrize(
+    "entry", dict.fromkeys(CONVERTERS.values()), ids=lambda entry: entry.function
+)
 def test_every_converter_that_is_named_exists(entry):
     convertible_operators()  # Imports Torch-TensorRT.
     assert callable(entry.load())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.support.modelopt_models import E4M3, expected_fp8, expected_int
+from tests.support.modelopt.models import E4M3, expected_fp8, expected_int
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE, fake_quantize
 
 

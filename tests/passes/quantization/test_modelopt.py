@@ -14,7 +14,7 @@ from executorch.exir import to_edge
 from torch import nn
 
 from tests.support.lowering import blobs, lower
-from tests.support.modelopt_models import Quantizer, expected_fp8, exported, fake_quantized
+from tests.support.modelopt.models import Quantizer, expected_fp8, exported, fake_quantized
 from tests.support.native_environment import ROOT
 from tests.support.quantized_models import MODELS, Mlp
 from tests.support.quantized_networks import Network, needs_rtx, plan
@@ -281,7 +281,7 @@ def test_the_program_of_the_caller_stays_as_it_is():
 
 @pytest.mark.skipif(not importlib.util.find_spec("modelopt"), reason="modelopt is not installed")
 def test_modelopt_itself(tmp_path):
-    command = [sys.executable, "-m", "tests.support.modelopt_process", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.support.modelopt.process", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True)
     names = [path.stem for path in tmp_path.glob("*.pte")]
     run_stock(tmp_path, "simulated:1", *names)

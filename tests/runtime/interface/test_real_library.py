@@ -55,7 +55,12 @@ def test_on_a_fake_driver_the_real_library_starts_and_its_refusal_is_reported(pr
     driver = tmp_path / "libcuda.so.1"
     source = ROOT / "tests/support/fake_cuda.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", driver, source], check=True, timeout=120)
-    found = run(program, LD_LIBRARY_PATH=str(tmp_path), TRT_ET_CUDART_LIBRARY=str(driver))
+    found = run(
+        program,
+        LD_LIBRARY_PATH=str(tmp_path),
+        TRT_ET_CUDART_LIBRARY=str(driver),
+        TRT_ET_LOG="debug",
+    )
     assert "TensorRT: Loaded engine size" in found  # An INFO line of its logger.
     assert "TensorRT 1.5" in found
     assert "refuses the engine: " in found
