@@ -35,6 +35,7 @@ def run(program: Any, fakes: Path, tmp_path: Path) -> Any:
             [*command, "--num_executions=2", *flags],
             env=environment(
                 TRT_ET_CUDA="simulated:1",
+                TRT_ET_LOG="debug",
                 TRT_ET_TENSORRT_LIBRARY=str(fakes / "libfake_tensorrt_rtx.so"),
                 HOME=str(tmp_path / "home"),
                 XDG_CACHE_HOME=variables.pop("XDG_CACHE_HOME", ""),

@@ -126,7 +126,7 @@ def make(folder: Path) -> dict[str, Program]:
     def devices(partition: Any) -> str:
         return f"cuda:{partition.index}"
 
-    split = {"excluded_ops": ("aten.sinh.default",), "device": devices}
+    split = {"excluded_ops": (torch.ops.aten.sinh,), "device": devices}
     dynamic = {"dynamic": batch, "run": (torch.randn(5, 8),)}
     image = torch.randn(1, 3, 6, 6).to(memory_format=torch.channels_last)
     return {
