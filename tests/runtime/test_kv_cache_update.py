@@ -73,7 +73,9 @@ def export(model: torch.nn.Module, planning: MemoryPlanningPass, *, host: bool =
         manager = to_edge_transform_and_lower(
             torch.export.export(model, CALLS[0]),
             partitioner=[
-                TensorRTPartitioner(specs, builder=CacheBuilder(), excluded_ops=[torch.ops.aten.sinh])
+                TensorRTPartitioner(
+                    specs, builder=CacheBuilder(), excluded_ops=[torch.ops.aten.sinh]
+                )
             ],
         )
         return bytes(
