@@ -23,7 +23,7 @@ from trt_et.builders import BuildRequest
 from trt_et.engine_info import EngineInfo
 from trt_et.partition.operator_support import KEPT_WHOLE
 
-LEFT_OUT = "aten.sin.default"
+LEFT_OUT = torch.ops.aten.sin.default
 PIECE = 16 << 20
 
 
