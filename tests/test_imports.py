@@ -77,7 +77,7 @@ def test_auto_without_torch_tensorrt_says_which_command_installs_it():
             try:
                 TensorRTPartitioner(builder=builder)
             except BuilderUnavailable as error:
-                print('pip install "trt-et[' in str(error), "reference" in str(error))
+                print('pip install "torch-tensorrt' in str(error), "reference" in str(error))
     """
     assert run(code, hidden=True).split("\n")[:3] == ["True True", "True False", "True False"]
 

@@ -31,6 +31,7 @@ from trt_et.lowering.optimization_profiles import (
     resolve_profiles,
 )
 from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
+from trt_et.partition.float_products import warn_float_products
 from trt_et.partition.grouping import group_nodes, tag_constants
 from trt_et.partition.operator_support import OperatorSupport, kept_whole
 from trt_et.partition.report import Partition, PartitionReport, describe_partition, make_report
@@ -221,6 +222,7 @@ class TensorRTPartitioner(Partitioner):
             for index, (place, nodes) in enumerate(groups)
         ]
         self.report = make_report(parts, supports)
+        warn_float_products(node for _, nodes in groups for node in nodes)
         return [(part, nodes) for part, (_, nodes) in zip(parts, groups, strict=True)]
 
     def ops_to_not_decompose(

@@ -55,7 +55,7 @@ _BUILDERS: Final = {
     TensorRTRecipeType.TENSORRT_RTX: "tensorrt_rtx",
     TensorRTRecipeType.REFERENCE: "reference",
 }
-_OPTIONS: Final = frozenset(inspect.signature(TensorRTPartitioner).parameters) - {"builder"}
+_OPTIONS: Final = frozenset(inspect.signature(TensorRTPartitioner).parameters)
 
 
 class TensorRTRecipeProvider(BackendRecipeProvider):
@@ -75,7 +75,8 @@ class TensorRTRecipeProvider(BackendRecipeProvider):
 
         Args:
             recipe_type: One of :class:`TensorRTRecipeType`.
-            kwargs: Options of :class:`trt_et.TensorRTPartitioner`, but ``builder``.
+            kwargs: Options of :class:`trt_et.TensorRTPartitioner`. ``builder`` replaces the
+                recipe's own.
 
         Raises:
             OptionError: An option is unknown, or has an impossible value.
@@ -89,7 +90,8 @@ class TensorRTRecipeProvider(BackendRecipeProvider):
                 f"recipe {recipe_type.value!r} has no option {unknown[0]!r}; it has those of "
                 f"TensorRTPartitioner: {', '.join(sorted(_OPTIONS))}"
             )
-        partitioner = TensorRTPartitioner(builder=_BUILDERS[recipe_type], **kwargs)
+        options = {"builder": _BUILDERS[recipe_type], **kwargs}
+        partitioner = TensorRTPartitioner(**options)
         return ExportRecipe(
             name=recipe_type.value,
             lowering_recipe=LoweringRecipe(partitioners=[partitioner]),

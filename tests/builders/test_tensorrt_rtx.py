@@ -83,7 +83,7 @@ def test_an_unknown_target_lists_the_known_ones():
 
 
 def test_the_other_flavour_is_unavailable_and_says_what_to_install():
-    with pytest.raises(BuilderUnavailable, match=r'pip install "trt-et\[tensorrt\]"'):
+    with pytest.raises(BuilderUnavailable, match=r'pip install "torch-tensorrt>='):
         lower_case("mlp", builder="tensorrt")
 
 

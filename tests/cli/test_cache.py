@@ -58,7 +58,7 @@ def test_path_follows_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert run("cache", "path").strip() == str(tmp_path / "trt-et")
     monkeypatch.setenv("TRT_ET_CACHE_SIZE", "huge")
-    assert "'huge' is no size" in run("cache", "path", code=2)
+    assert "cache size 'huge' cannot be read" in run("cache", "path", code=2)
 
 
 def test_list_is_not_cropped_where_it_is_piped(cache):

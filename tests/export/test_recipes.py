@@ -86,6 +86,18 @@ def test_a_recipe_has_the_builder_that_it_is_named_after(recipe, builder, monkey
     assert asked == [builder]
 
 
+def test_a_recipe_takes_another_builder():
+    class Mine:
+        name = "mine"
+
+        def build(self, request):
+            raise AssertionError("nothing is lowered")
+
+    recipe = ExportRecipe.get_recipe(TensorRTRecipeType.DEFAULT, builder=Mine())
+    (partitioner,) = recipe.lowering_recipe.partitioners
+    assert isinstance(partitioner._builder, Mine)
+
+
 def test_an_unknown_option_is_refused():
     with pytest.raises(OptionError, match="no option 'devise'"):
         ExportRecipe.get_recipe(TensorRTRecipeType.REFERENCE, devise="cuda:1")

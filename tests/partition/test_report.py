@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.support.lowering import export, export_with_batch, lower
+from tests.support.quantized_models import quantized
 from trt_et import TensorRTPartitioner
 
 
@@ -52,3 +53,27 @@ def test_reasons_are_in_the_text():
     )
     assert "left out: aten_cumsum_default (aten::cumsum.default): its operator is excluded" in text
     assert text.count("tensorrt_") == 2
+
+
+def test_int8_products_that_are_computed_in_floats_are_reported_in_one_line(caplog):
+    program, _ = quantized("residual", symmetric=False)
+    TensorRTPartitioner(builder=Unbuilt()).explain(program)
+    (line,) = [r.getMessage() for r in caplog.records if "computed in float" in r.getMessage()]
+    assert "2 aten::convolution, 1 aten::linear" in line  # The first has as many negative inputs.
+    assert "torch.per_tensor_symmetric" in line
+    caplog.clear()
+    program, _ = quantized("residual", symmetric=True)
+    TensorRTPartitioner(builder=Unbuilt()).explain(program)
+    assert "computed in float" not in caplog.text
+
+
+def test_what_selects_a_result_of_an_operator_on_the_cpu_has_a_reason():
+    class Sorted(torch.nn.Module):
+        def forward(self, x):
+            values, indices = torch.ops.aten.sort(x)
+            return values + 1, indices
+
+    program = torch.export.export(Sorted(), (torch.randn(4, 8),))
+    report = TensorRTPartitioner(builder=Unbuilt(), excluded_ops=["aten.sort"]).explain(program)
+    reasons = {reason for _, operator, reason in report.left_out if "getitem" in operator}
+    assert reasons == {"the operator whose result it selects stays on the CPU"}

@@ -6,6 +6,8 @@ see ``docs/internals/add-an-engine-library.md``. Nothing heavy is imported befor
 
 from __future__ import annotations
 
+import functools
+import logging
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +19,8 @@ from trt_et.errors import BuilderUnavailable, OptionError
 
 __all__ = ["BUILDER_NAMES", "LIBRARIES", "EngineLibrary", "make_builder"]
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class EngineLibrary:
@@ -26,9 +30,10 @@ class EngineLibrary:
         builder: Its builder's class, ``module:class`` below ``trt_et.builders``; named, so that
             only the chosen one is imported.
         is_installed: Whether what the builder needs is installed.
-        install: The command that installs it.
+        install: The command that installs it; empty where this package brings it.
         about: What the builder needs and makes, in a few words.
         is_chosen_by_auto: Whether ``builder="auto"`` may choose it.
+        warning: Logged once in a process, when its builder is made.
     """
 
     builder: str
@@ -36,27 +41,30 @@ class EngineLibrary:
     install: str
     about: str
     is_chosen_by_auto: bool = True
+    warning: str = ""
 
 
 LIBRARIES: Final[dict[str, EngineLibrary]] = {
     "tensorrt_rtx": EngineLibrary(
         "tensorrt_rtx:TensorRTRTXBuilder",
         lambda: installed_variant() == "tensorrt_rtx",
-        'pip install "trt-et[rtx]"',
+        'pip install "torch-tensorrt-rtx>=2.13,<2.14"',
         "TensorRT-RTX; builds without a GPU",
     ),
     "tensorrt": EngineLibrary(
         "tensorrt:TensorRTBuilder",
         lambda: installed_variant() == "tensorrt",
-        'pip install "trt-et[tensorrt]"',
+        'pip install "torch-tensorrt>=2.13,<2.14"',
         "TensorRT; builds on the GPU at hand",
     ),
     "reference": EngineLibrary(
         "reference.builder:ReferenceBuilder",
         lambda: True,
-        "pip install trt-et",
+        "",
         "runs on simulated GPUs only",
         is_chosen_by_auto=False,
+        warning="its engines are for simulated GPUs, where CPU kernels run them: they show that a "
+        "program works, not how fast it is; a call can take seconds",
     ),
 }
 """By the builder's name, in the order in which ``auto`` prefers them."""
@@ -88,8 +96,15 @@ def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
         raise BuilderUnavailable(
             f"builder={builder!r} is not available: {other}. Run: {library.install}"
         )
+    if library.warning:
+        _warn_once(name, library.warning)
     made: EngineBuilder = pkgutil.resolve_name(f"trt_et.builders.{library.builder}")()
     return made
+
+
+@functools.cache
+def _warn_once(name: str, warning: str) -> None:
+    _log.warning("builder=%r: %s", name, warning)
 
 
 def _choose() -> str:

@@ -355,11 +355,14 @@ def parse_size(text: str) -> int:
     """Bytes from ``"20GiB"``, ``"500M"`` or ``"1000000"``; K, M, G and T are powers of 1024.
 
     Raises:
-        OptionError: It is no size.
+        OptionError: The text is not a size.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise OptionError(f"{text!r} is no size; expected bytes, or a number with K, M, G or T")
+        raise OptionError(
+            f"cache size {text!r} cannot be read; expected a number of bytes, or one with K, M, G "
+            'or T, such as "20GiB" (environment variable TRT_ET_CACHE_SIZE)'
+        )
     return int(float(match[1]) * (1 << _UNITS[match[2].upper()]))
 
 

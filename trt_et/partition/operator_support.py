@@ -120,7 +120,7 @@ _VIEWS: Final = frozenset(
         "quantized_decomposed::quantize_per_tensor",
     }
 )
-_NOT_CLAIMED: Final = "what it picks from is not claimed"
+_NOT_CLAIMED: Final = "the operator whose result it selects stays on the CPU"
 
 
 class OperatorSupport:

@@ -88,6 +88,7 @@ def _fingerprint(options: BuildOptions) -> str:
 @cache
 def _say_once() -> None:
     _log.warning(
-        "Torch-TensorRT is not usable here, so operators are claimed by ExecuTorch's CPU kernels, "
-        'not by what TensorRT can run. For TensorRT\'s own choice: pip install "trt-et[rtx]"'
+        "Torch-TensorRT cannot be imported here, so partitions hold what ExecuTorch's CPU kernels "
+        "can run, not what TensorRT can run. For TensorRT's own choice: "
+        'pip install "torch-tensorrt-rtx>=2.13,<2.14"'
     )

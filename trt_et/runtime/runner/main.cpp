@@ -79,7 +79,7 @@ int run(const Flags& flags) {
   if (!set_backend_options(flags.options)) return 1;
   MethodMemory memory;
   if (!memory.plan(*meta))
-    return fail("planned memory cannot be had", Error::MemoryAllocationFailed);
+    return fail("allocating the memory of the method failed", Error::MemoryAllocationFailed);
   auto method = program->load_method(name, &memory.manager(), etdump.tracer());
   if (!method.ok()) return fail("loading the method failed", method.error());
   timings.loaded(Clock::now() - start);
