@@ -1,7 +1,7 @@
 """all-MiniLM-L6-v2, with its real weights, through TensorRT engines in a .pte.
 
 Exports a sentence encoder twice: with real TensorRT-RTX engines, which need no GPU to build, and
-with reference engines, which run anywhere on a simulated GPU. Shows what was claimed and where the
+with reference engines, which run anywhere on a simulated GPU. Shows what was delegated and where the
 tensors are planned, then encodes real sentences in the stock ExecuTorch runtime and in the native
 executor_runner, and compares both with eager PyTorch.
 
@@ -173,7 +173,7 @@ def _export(
 
 
 def _show_claims(report: PartitionReport) -> None:
-    table = Table("partition", "operators", "most frequent", title="Claimed for TensorRT")
+    table = Table("partition", "operators", "most frequent", title="Delegated to TensorRT")
     for partition in report.partitions:
         common = ", ".join(
             f"{name.split('::')[-1]} x{count}"
@@ -181,8 +181,8 @@ def _show_claims(report: PartitionReport) -> None:
         )
         table.add_row(partition.name, str(len(partition.operators)), common)
     console.print(table)
-    console.print(f"Left to the CPU: {len(report.left_out)} operator calls")
-    for name, operator, reason in report.left_out[:10]:
+    console.print(f"Left to the CPU: {len(report.not_delegated)} operator calls")
+    for name, operator, reason in report.not_delegated[:10]:
         console.print(f"  {name} ({operator}): {reason}")
 
 

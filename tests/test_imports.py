@@ -92,7 +92,7 @@ def test_reference_without_torch_tensorrt_says_so_and_claims_what_kernels_run():
         for name in ("mlp", "cnn", "vit"):
             partitioner = TensorRTPartitioner(builder="reference")
             method = inspect_program(lower(export(name), partitioner=partitioner))[0]
-            print(name, len(method.delegates), partitioner.report.left_out)
+            print(name, len(method.delegates), partitioner.report.not_delegated)
     """
     lines = run(code, hidden=True).splitlines()
     said = [line for line in lines if line.startswith("trt_et.partition.support_check")]

@@ -22,8 +22,8 @@ from trt_et.builders.prebuilt import PrebuiltBuilder
 from trt_et.cache.engine_cache import CacheChoice, choose_cache
 from trt_et.errors import OptionError, PartitionError
 from trt_et.graph.constants import constant_names
-from trt_et.graph.subgraphs import in_program_order, places
-from trt_et.lowering.in_place_buffers import StateUpdate, state_updates
+from trt_et.graph.subgraphs import in_program_order, subgraphs
+from trt_et.lowering.in_place_buffers import InPlaceBuffer, find_in_place_buffers
 from trt_et.lowering.optimization_profiles import (
     OptimizationProfile,
     ProfileOption,
@@ -33,13 +33,13 @@ from trt_et.lowering.optimization_profiles import (
 from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
 from trt_et.partition.float_products import warn_float_products
 from trt_et.partition.grouping import group_nodes, tag_constants
-from trt_et.partition.operator_support import OperatorSupport, kept_whole
+from trt_et.partition.operator_support import OperatorSupport, ops_to_preserve
 from trt_et.partition.report import Partition, PartitionReport, describe_partition, make_report
-from trt_et.partition.support_check import claims_for
-from trt_et.passes.decompose_to_core_aten import write_in_core_operators
-from trt_et.passes.lift_torch_tensorrt_engines import PREBUILT_NAME, take_engines
-from trt_et.passes.quantization.lower_quantizers import take_quantizers
-from trt_et.passes.split_to_slices import slice_what_is_split, warn_of_lost_sizes
+from trt_et.partition.support_check import cached_support_check
+from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
+from trt_et.passes.lift_torch_tensorrt_engines import PREBUILT_NAME, lift_torch_tensorrt_engines
+from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops
+from trt_et.passes.split_to_slices import replace_split_with_slice, warn_specialized_dims
 from trt_et.scheduler.build_plan import PartitionPlan, PartitionSpecs
 from trt_et.scheduler.executors import make_runner
 from trt_et.scheduler.progress import ProgressOption, checked_progress
@@ -52,7 +52,7 @@ DeviceChoice = str | int | torch.device | Callable[[Partition], str | int | torc
 
 
 class TensorRTPartitioner(Partitioner):
-    """Claims what TensorRT can run of an exported program; each partition becomes one engine.
+    """Delegates what TensorRT can run of an exported program; each partition becomes one engine.
 
     Args:
         compile_specs: Given to every partition. A ``target_device`` spec among them is used
@@ -84,8 +84,8 @@ class TensorRTPartitioner(Partitioner):
         refittable: Engines whose weights TensorRT's refitter can replace.
         weight_streaming: Engines that may keep weights in host memory (the compile spec and load
             option ``weight_streaming_budget`` says how much).
-        state_in_place: Let engines write a KV cache in its place, where TensorRT can and the
-            program allows it (README, "State"). False: they read the whole and write the whole.
+        state_in_place: Let engines update a KV cache in place, where TensorRT can and the
+            program allows it (README, "State"). False: they read all of it and write all of it.
         settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
         executor: Where engines are built, all at once: a ``concurrent.futures.Executor`` such as
             ``ProcessPoolExecutor``, ``ThreadPoolExecutor``, or Dask's ``Client.get_executor()``.
@@ -163,18 +163,18 @@ class TensorRTPartitioner(Partitioner):
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes of an Edge program that become engines; nothing is built yet."""
         check_no_conflict()
-        warn_of_lost_sizes(exported_program)
-        _forget_tags(exported_program)
+        warn_specialized_dims(exported_program)
+        _clear_tags(exported_program)
         tags: dict[str, DelegationSpec] = {}
         plan = self._plan(exported_program)
-        if self._full_graph and self.report is not None and self.report.tensors_left_out:
+        if self._full_graph and self.report is not None and self.report.tensors_not_delegated:
             raise PartitionError(f"full_graph=True, but some operators stay out:\n{self.report}")
         profiles = resolve_profiles(exported_program, self._profiles)
-        writable = self._state_updates(exported_program, plan)
-        for (partition, nodes), updates in zip(plan, writable, strict=True):
+        writable = self._in_place_buffers(exported_program, plan)
+        for (partition, nodes), aliased_outputs in zip(plan, writable, strict=True):
             for node in nodes:
                 node.meta["delegation_tag"] = partition.name
-            specs = self._specs(partition, profiles, updates)
+            specs = self._specs(partition, profiles, aliased_outputs)
             tags[partition.name] = DelegationSpec(TensorRTBackend.__name__, specs)
         tag_constants(exported_program)
         return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
@@ -193,33 +193,33 @@ class TensorRTPartitioner(Partitioner):
         self._excluded.check_names()
         return planner.report
 
-    def _state_updates(
+    def _in_place_buffers(
         self, program: ExportedProgram, plan: Sequence[tuple[Partition, list[Node]]]
-    ) -> list[tuple[StateUpdate, ...]]:
+    ) -> list[tuple[InPlaceBuffer, ...]]:
         if not self._state_in_place:
             return [()] * len(plan)
-        return state_updates(program, [nodes for _, nodes in plan])
+        return find_in_place_buffers(program, [nodes for _, nodes in plan])
 
     def _plan(self, program: ExportedProgram) -> list[tuple[Partition, list[Node]]]:
         self._excluded.add_known_names(program)
-        with claims_for(self._builder, self._options, self._cache) as refusal:
+        with cached_support_check(self._builder, self._options, self._cache) as check:
             supports = [
                 OperatorSupport(
-                    place,
-                    refusal,
+                    subgraph,
+                    check,
                     self._excluded,
-                    constants=() if place.path else constant_names(program),
+                    constants=() if subgraph.path else constant_names(program),
                 )
-                for place in places(program.graph_module)
+                for subgraph in subgraphs(program.graph_module)
             ]
         groups = in_program_order(
-            (support.place, nodes)
+            (support.subgraph, nodes)
             for support in supports
             for nodes in group_nodes(program, support, self._min_block_size)
         )
         parts = [
-            describe_partition(program, place, index, nodes)
-            for index, (place, nodes) in enumerate(groups)
+            describe_partition(program, subgraph, index, nodes)
+            for index, (subgraph, nodes) in enumerate(groups)
         ]
         self.report = make_report(parts, supports)
         warn_float_products(node for _, nodes in groups for node in nodes)
@@ -228,9 +228,9 @@ class TensorRTPartitioner(Partitioner):
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
-        """The operators of this program that TensorRT takes whole, every one of their calls."""
-        with claims_for(self._builder, self._options, self._cache) as refusal:
-            return kept_whole(ep.graph_module, refusal, self._excluded), None
+        """The operators of this program whose every call TensorRT runs undecomposed."""
+        with cached_support_check(self._builder, self._options, self._cache) as check:
+            return ops_to_preserve(ep.graph_module, check, self._excluded), None
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
         """The program with dictionaries of its own for its weights and constants, to be lowered.
@@ -245,16 +245,16 @@ class TensorRTPartitioner(Partitioner):
             PartitionError: Such an engine cannot be taken.
         """
         self._excluded.add_known_names(exported_program)
-        own = copy.copy(slice_what_is_split(write_in_core_operators(exported_program)))
+        own = copy.copy(replace_split_with_slice(decompose_to_core_aten(exported_program)))
         own._state_dict = dict(own.state_dict)
         own._constants = dict(own.constants)
-        return take_quantizers(take_engines(own), self._excluded, self._options)
+        return lower_quantize_ops(lift_torch_tensorrt_engines(own), self._excluded, self._options)
 
     def _specs(
         self,
         partition: Partition,
         profiles: tuple[OptimizationProfile, ...],
-        updates: tuple[StateUpdate, ...],
+        aliased_outputs: tuple[InPlaceBuffer, ...],
     ) -> PartitionSpecs:
         device = self._device(partition) if callable(self._device) else self._device
         plan = PartitionPlan(
@@ -264,7 +264,7 @@ class TensorRTPartitioner(Partitioner):
             self._options,
             cache=self._cache,
             profiles=profiles,
-            updates=updates,
+            aliased_outputs=aliased_outputs,
             runner=self._runner,
             progress=self._progress,
             check=self._excluded.check_names,
@@ -284,19 +284,19 @@ class TensorRTPartitioner(Partitioner):
             return 0
 
 
-def _forget_tags(program: ExportedProgram) -> None:
+def _clear_tags(program: ExportedProgram) -> None:
     """Drop what an earlier partitioner left in branches.
 
     ExecuTorch takes tags off the program's own graph only, and a tag of ours that stays on the
     results of a delegate in a branch would be taken for a new one.
     """
-    for place in places(program.graph_module):
-        for node in place.graph.nodes:
+    for subgraph in subgraphs(program.graph_module):
+        for node in subgraph.graph.nodes:
             node.meta.pop("delegation_tag", None)
 
 
 class _Planner(Partitioner):
-    """Goes through lowering with another partitioner's choices, and claims nothing itself."""
+    """Goes through lowering with another partitioner's choices, and delegates nothing itself."""
 
     def __init__(self, planned: TensorRTPartitioner) -> None:
         super().__init__()

@@ -1,6 +1,7 @@
 """The ``target_device`` compile spec: on which GPU ExecuTorch plans a delegate's tensors.
 
-The spec places buffers; the GPU that the *engine* runs on comes from its blob. Three rules, per
+The spec decides where buffers are; the GPU that the *engine* runs on comes from its blob. Three
+rules, per
 partition: a caller's own spec is used verbatim; otherwise the index read out of that partition's
 blob; otherwise ``cuda:0``, with a warning.
 """

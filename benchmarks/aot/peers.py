@@ -21,7 +21,7 @@ from torch.fx.passes.operator_support import create_op_support
 from trt_et.blob.writer import BlobWriter
 from trt_et.builders import BuildRequest
 from trt_et.engine_info import EngineInfo
-from trt_et.partition.operator_support import KEPT_WHOLE
+from trt_et.partition.operator_support import OPS_TO_PRESERVE
 
 LEFT_OUT = torch.ops.aten.sin.default
 PIECE = 16 << 20
@@ -76,7 +76,7 @@ class NoopPartitioner(Partitioner):
         self, ep: ExportedProgram
     ) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
         # The same graph as ours, or the framework's share could not be told from it.
-        return list(KEPT_WHOLE), None
+        return list(OPS_TO_PRESERVE), None
 
 
 class IdleBuilder:

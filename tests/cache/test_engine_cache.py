@@ -19,7 +19,7 @@ from tests.support.lowering import lower
 from trt_et.cache.engine_cache import DEFAULT_MAX_BYTES, EngineCache, choose_cache, parse_size
 from trt_et.engine_info import Binding, EngineInfo, encode_blob
 from trt_et.errors import OptionError
-from trt_et.partition.support_cache import ClaimsCache
+from trt_et.partition.support_cache import SupportCache
 
 KEYS = [f"{index:x}" * 64 for index in range(10)]
 fork = multiprocessing.get_context("fork")
@@ -35,8 +35,8 @@ def cache(tmp_path) -> EngineCache:
 
 
 def store(cache: EngineCache, key: str, blob: bytes) -> None:
-    with cache.claim(key, wait=True) as claim:
-        claim.store(blob)
+    with cache.lock(key, wait=True) as lock:
+        lock.store(blob)
 
 
 def ours(caplog) -> list[logging.LogRecord]:
@@ -229,7 +229,7 @@ def test_a_folder_that_cannot_be_made_is_a_warning(tmp_path, caplog):
 
 def build_and_remember(builder, cache, device) -> None:
     build(builder, cache, device=device)
-    answers = ClaimsCache(cache.claims_folder, "versions")
+    answers = SupportCache(cache.support_folder, "versions")
     for index in range(3000):
         answers[f"{device} {index}"] = "a reason"
     answers.save()
@@ -253,8 +253,8 @@ def test_a_build_process_killed_at_any_moment_leaves_a_valid_cache(cache, caplog
         killed += child.exitcode == -signal.SIGKILL
         assert [reason for _, reason in cache.verify()] == []
         assert list((cache.folder / "v1" / "partial").iterdir()) == []
-        assert len(ClaimsCache(cache.claims_folder, "versions")) in (0, 3000)
-        shutil.rmtree(cache.claims_folder, ignore_errors=True)
+        assert len(SupportCache(cache.support_folder, "versions")) in (0, 3000)
+        shutil.rmtree(cache.support_folder, ignore_errors=True)
         engine = build(builder, cache, device=device)
         found += engine.origin == "cached"
         assert len(engine.blob) in range(len(expected) - 8, len(expected) + 8)
@@ -282,7 +282,7 @@ def test_an_entry_gets_its_name_when_it_is_whole(cache, monkeypatch):
 
 def test_what_a_living_process_is_writing_is_not_swept_away(cache):
     partial = cache.folder / "v1" / "partial"
-    with cache.claim(KEYS[0], wait=True):
+    with cache.lock(KEYS[0], wait=True):
         partial.mkdir(parents=True)
         (partial / f"{KEYS[0]}.1.x").write_bytes(b"half")
         store(cache, KEYS[1], blob_of())
@@ -294,11 +294,11 @@ def test_what_a_living_process_is_writing_is_not_swept_away(cache):
 
 def test_clear_removes_everything_and_says_how_much(cache):
     store(cache, KEYS[0], blob_of())
-    cache.claims_folder.mkdir()
-    (cache.claims_folder / "x.json").write_bytes(b"12345")
+    cache.support_folder.mkdir()
+    (cache.support_folder / "x.json").write_bytes(b"12345")
     assert cache.clear() == len(blob_of()) + HEADER + 5
     assert cache.entries() == []
-    assert list(cache.claims_folder.iterdir()) == []
+    assert list(cache.support_folder.iterdir()) == []
 
 
 @pytest.mark.parametrize(

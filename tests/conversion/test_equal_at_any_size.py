@@ -38,7 +38,7 @@ OF_ANY_SIZE = {
     "gathered along a dynamic dimension": lambda x: x.gather(0, (x[:1] > 0).long()) + 1,
     "logarithms above 1": lambda x: torch.log1p(x.abs()) + 1,
     "averaged to one number": lambda x: F.adaptive_avg_pool2d(x[None], 1) * 2,
-    "the largest and their places": lambda x: x.max(1)[0] * x.max(1)[1] + x.min(0)[1].sum(),
+    "the largest and their positions": lambda x: x.max(1)[0] * x.max(1)[1] + x.min(0)[1].sum(),
     "a diagonal of matrices of a known size": lambda x: torch.diagonal(
         (x[:, None, :, None] * BOOK[0, :12].reshape(3, 1, 4)).sin(), 1, 1, -1
     ),
@@ -99,7 +99,7 @@ def test_one_network_equals_eager_at_every_size(case):
     partitioner = TensorRTPartitioner(builder=ComparingBuilder(verdicts))
     lower(program, partitioner=partitioner)
     assert [verdict.outcome for verdict in verdicts] == ["equal"], verdicts
-    assert all(reason.endswith("not a tensor") for _, _, reason in partitioner.report.left_out)
+    assert all(reason.endswith("not a tensor") for _, _, reason in partitioner.report.not_delegated)
     assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
 
 
@@ -119,8 +119,8 @@ def test_scattering_to_some_of_dynamic_rows_keeps_them_dynamic():
 def test_a_graph_of_a_thousand_edges_is_a_small_engine():
     """Torch-TensorRT's own network of it had two layers for each edge, and 266 MB."""
 
-    def summed(x, places):
-        rows = places[:, None].expand(-1, x.shape[1])
+    def summed(x, positions):
+        rows = positions[:, None].expand(-1, x.shape[1])
         return torch.zeros(20, x.shape[1]).scatter_add(0, rows, x) * 2
 
     edges = (randn(1024, 16), torch.arange(1024) % 20)

@@ -21,13 +21,13 @@ CASES = {
     "largest of int32": (lambda x: x.amax(1), (SMALL,)),
     "place of the largest int32": (lambda x: x.argmax(1), (CLOSE,)),
     **{
-        f"extremes of {name} and their places": (
+        f"extremes of {name} and their positions": (
             lambda x: (*x.max(1), *x.min(-1, keepdim=True), x.min(0)[1]),
             (x,),
         )
         for name, x in {"floats": X, "bfloat16": X.bfloat16(), "int32": CLOSE}.items()
     },
-    "extremes of a line and their places": (lambda x: (*x.max(0), *x.min(-1)), (LINE,)),
+    "extremes of a line and their positions": (lambda x: (*x.max(0), *x.min(-1)), (LINE,)),
     "largest of booleans": (lambda x: x.amax(1), (X > 0,)),
     "whether a number is anything": (lambda x: torch.any(x[0, 0, 0]), (WHOLE.float(),)),
     "largest of a line": (lambda x: x.topk(3)[0], (LINE,)),
@@ -38,7 +38,7 @@ BUILT = (
     "product of int32",
     "place of the largest int32",
     "a line in order",
-    "extremes of int32 and their places",
+    "extremes of int32 and their positions",
 )
 
 

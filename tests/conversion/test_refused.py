@@ -46,7 +46,7 @@ def test_an_output_padded_beyond_the_padding_stays_on_the_cpu():
     partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
     program = torch.export.export(Transposed(output_padding=1).eval(), (IMAGE,))
     lower(program, partitioner=partitioner)
-    assert "transposed convolution" in str(partitioner.report.left_out)
+    assert "transposed convolution" in str(partitioner.report.not_delegated)
 
 
 def test_pooling_a_dynamic_number_of_channels_stays_on_the_cpu():
@@ -55,7 +55,7 @@ def test_pooling_a_dynamic_number_of_channels_stays_on_the_cpu():
     program = torch.export.export(model, (IMAGE,), dynamic_shapes=dynamic)
     partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
     assert len(blobs(lower(program, partitioner=partitioner))) == 1
-    assert "a dynamic number of channels" in str(partitioner.report.left_out)
+    assert "a dynamic number of channels" in str(partitioner.report.not_delegated)
 
 
 def test_means_of_scattered_integers_stay_on_the_cpu():
@@ -64,7 +64,7 @@ def test_means_of_scattered_integers_stay_on_the_cpu():
     )
     partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
     assert not blobs(lower(program, partitioner=partitioner))
-    assert "scatter_reduce" in str(partitioner.report.left_out)
+    assert "scatter_reduce" in str(partitioner.report.not_delegated)
 
 
 def test_a_diagonal_of_matrices_of_dynamic_size_stays_on_the_cpu():
@@ -73,7 +73,7 @@ def test_a_diagonal_of_matrices_of_dynamic_size_stays_on_the_cpu():
     program = torch.export.export(model, (X,), dynamic_shapes=dynamic)
     partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
     lower(program, partitioner=partitioner)
-    assert "converters do not take these arguments" in str(partitioner.report.left_out)
+    assert "converters do not take these arguments" in str(partitioner.report.not_delegated)
 
 
 def test_what_a_mask_adds_stays_on_the_cpu():
@@ -83,25 +83,25 @@ def test_what_a_mask_adds_stays_on_the_cpu():
     inputs = (X, torch.tensor([True, False, True]), randn(2, 4, 5))
     partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
     lower(torch.export.export(Function(added), inputs), partitioner=partitioner)
-    assert "by a mask" in str(partitioner.report.left_out)
+    assert "by a mask" in str(partitioner.report.not_delegated)
 
 
 def test_a_matrix_of_places_that_would_be_too_large_stays_on_the_cpu():
-    def summed(x, places):
-        return torch.zeros(1 << 13, 2).index_add(0, places, x) * 2
+    def summed(x, positions):
+        return torch.zeros(1 << 13, 2).index_add(0, positions, x) * 2
 
     edges = (randn(1 << 12, 2), torch.arange(1 << 12))
     program = torch.export.export(Function(summed), edges)
     partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
     lower(program, partitioner=partitioner)
-    assert "its elements would have 33554432 elements" in str(partitioner.report.left_out)
+    assert "its elements would have 33554432 elements" in str(partitioner.report.not_delegated)
 
 
 def test_booleans_are_put_in_order_by_the_cpu():
     program = torch.export.export(Function(lambda x: (x > 0).sort(1)[0]), (X,))
     partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
     lower(program, partitioner=partitioner)
-    assert "orders no booleans" in str(partitioner.report.left_out)
+    assert "orders no booleans" in str(partitioner.report.not_delegated)
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_what_cannot_be_done_to_a_number_stays_on_the_cpu(function, why):
     program = torch.export.export(Function(function), (torch.tensor(2.0),))
     partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
     lower(program, partitioner=partitioner)
-    assert why in str(partitioner.report.left_out)
+    assert why in str(partitioner.report.not_delegated)
 
 
 def test_what_has_no_layer_of_this_shape_is_refused():
-    volume, places = randn(1, 2, 3, 4, 5), randn(1, 3, 4, 5, 3)
-    program = torch.export.export(Function(F.grid_sample), (volume, places))
+    volume, positions = randn(1, 2, 3, 4, 5), randn(1, 3, 4, 5, 3)
+    program = torch.export.export(Function(F.grid_sample), (volume, positions))
     refusal = make_support_check(BuildOptions())
     assert "images only" in str([refusal(n) for n in program.graph.nodes if n.op != "placeholder"])
     program = torch.export.export(Function(lambda x, y: aten.copy(x, y) * 2), (X, X[0]))
@@ -157,7 +157,7 @@ def test_products_of_integers_stay_on_the_cpu(function):
     )  # Squares.
     partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
     assert blobs(lower(program, partitioner=partitioner))
-    assert "no such layer for integers" in str(partitioner.report.left_out)
+    assert "no such layer for integers" in str(partitioner.report.not_delegated)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +177,6 @@ def test_what_is_right_for_known_sizes_alone_stays_on_the_cpu_for_others(functio
 
 
 def test_a_network_whose_output_has_another_shape_is_not_built():
-    # Past the claims, which refuse it.
+    # Past the support check, which refuses it.
     with pytest.raises(BuilderError, match="shape"):
         build_network(request(Transposed(output_padding=1), IMAGE))

@@ -86,7 +86,7 @@ def edge(model: nn.Module, *inputs: torch.Tensor, **options) -> torch.export.Exp
 def test_outputs_whose_size_depends_on_data_stay_out_with_the_reason():
     partitioner = TensorRTPartitioner(builder="reference")
     partitioner.partition(edge(NonZero(), torch.randn(3, 4)))
-    left = {operator: reason for _, operator, reason in partitioner.report.left_out}
+    left = {operator: reason for _, operator, reason in partitioner.report.not_delegated}
     assert "aten::nonzero.default" in left
     assert "aten::add.Tensor" in left
     assert "depends on data" in left["aten::add.Tensor"]

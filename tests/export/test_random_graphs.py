@@ -1,4 +1,4 @@
-"""Random programs: whatever is claimed and whatever is not, the lowered program equals eager.
+"""Random programs: whatever is delegated and whatever is not, the lowered program equals eager.
 
 Most programs are lowered ten at a time, as submodules of one program that share its inputs and
 weights, since much of the cost of lowering a program is the same however small it is. Some are
@@ -195,7 +195,7 @@ def test_programs_leave_out_their_own_operators():
     to_edge_transform_and_lower(
         torch.export.export(Programs(plans), inputs), partitioner=[partitioner]
     )
-    left = [operator for _, operator, _ in partitioner.report.left_out]
+    left = [operator for _, operator, _ in partitioner.report.not_delegated]
     assert left.count("aten::relu.default") == 1
     (partition,) = partitioner.report.partitions
     assert partition.operators.count("aten::relu.default") == 1

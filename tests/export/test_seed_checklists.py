@@ -87,7 +87,7 @@ def edge_of(name: str) -> torch.export.ExportedProgram:
 
 
 class FindsNothing(Partitioner):
-    """Claims no node, and keeps whole what another partitioner keeps whole."""
+    """Delegates no node, and preserves the operators that another partitioner preserves."""
 
     def __init__(self, other: Partitioner) -> None:
         super().__init__()
@@ -221,7 +221,7 @@ class TestDeviceFromTheEngine:
         assert parse_device_id(blob) == decode_blob(blob).info.device_id == 5
 
     def test_it_is_documented_what_the_spec_and_the_blob_decide(self):
-        """documented: the spec places buffers; the engine's GPU comes from the blob"""
+        """documented: the spec decides where buffers are; the engine's GPU comes from the blob"""
         readme = " ".join((ROOT / "README.md").read_text().split())
         assert "where ExecuTorch plans the *tensors*; the *engine* goes to the GPU in" in readme
 
@@ -281,7 +281,7 @@ def after_another_delegate() -> torch.export.ExportedProgram:
 
 class TestComposition:
     def test_delegate_calls_and_their_getitems_are_never_claimed_again(self):
-        """existing delegate calls and their getitems are never claimed again"""
+        """existing delegate calls and their getitems are never delegated again"""
         program = after_another_delegate()
         partitioner = TensorRTPartitioner(builder="reference")
         partitioner.partition(program)
@@ -291,7 +291,7 @@ class TestComposition:
         assert "aten_addmm_default" in tagged
         assert call.name not in tagged
         assert result.name not in tagged
-        reasons = {name: why for name, _, why in partitioner.report.left_out}
+        reasons = {name: why for name, _, why in partitioner.report.not_delegated}
         assert reasons[call.name] == "it is delegated already"
         assert reasons[result.name] == "it is an output of an existing delegate"
 

@@ -16,7 +16,7 @@ from tests.support.lowering import export, lower
 from trt_et import EngineCache, TensorRTPartitioner
 from trt_et.cache import fingerprint
 from trt_et.conversion.installed import installed_variant
-from trt_et.partition.support_cache import ClaimsCache, Remembering, node_signature
+from trt_et.partition.support_cache import CachedSupportCheck, SupportCache, node_signature
 
 pytestmark = pytest.mark.skipif(
     installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
@@ -67,7 +67,7 @@ def test_the_report_is_the_same_with_remembered_answers(tmp_path, monkeypatch):
     plain = report()
     assert report(cache=tmp_path) == plain
     monkeypatch.setattr(
-        "trt_et.partition.support_check.refusal_for", lambda *_: pytest.fail("asked again")
+        "trt_et.partition.support_check.make_support_check", lambda *_: pytest.fail("asked again")
     )
     assert report(cache=tmp_path) == plain
     assert "it adds by several indices" in plain
@@ -76,7 +76,7 @@ def test_the_report_is_the_same_with_remembered_answers(tmp_path, monkeypatch):
 def test_other_settings_and_foreign_converters_are_asked_again(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "trt_et.partition.support_check.refusal_for",
+        "trt_et.partition.support_check.make_support_check",
         lambda *_: lambda node: asked.append(node) or None,
     )
     program = export("mlp")
@@ -172,19 +172,19 @@ def test_what_an_argument_broadcasts_is_in_a_signature():
 
 
 def test_processes_add_to_each_others_answers(tmp_path):
-    one, other = (ClaimsCache(tmp_path, "versions") for _ in range(2))
+    one, other = (SupportCache(tmp_path, "versions") for _ in range(2))
     one["a"] = None
     other["b"] = "no converter"
     one.save()
     other.save()
-    both = ClaimsCache(tmp_path, "versions")
+    both = SupportCache(tmp_path, "versions")
     assert (both["a"], both["b"]) == (None, "no converter")
-    assert "a" not in ClaimsCache(tmp_path, "other versions")
+    assert "a" not in SupportCache(tmp_path, "other versions")
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "not json"])
 def test_damaged_answers_are_asked_for_again(tmp_path, damage):
-    memory = ClaimsCache(tmp_path, "versions")
+    memory = SupportCache(tmp_path, "versions")
     memory["a"] = "a reason"
     memory.save()
     (path,) = tmp_path.glob("*.json")
@@ -197,13 +197,13 @@ def test_damaged_answers_are_asked_for_again(tmp_path, damage):
             "not json": b"00000000\n",
         }[damage]
     )
-    assert "a" not in ClaimsCache(tmp_path, "versions")
+    assert "a" not in SupportCache(tmp_path, "versions")
 
 
 def test_answers_that_cannot_be_written_are_no_failure(tmp_path):
     (tmp_path / "file").write_text("")
-    memory = ClaimsCache(tmp_path / "file" / "claims", "versions")
-    asking = Remembering(memory, lambda: lambda node: "because")
+    memory = SupportCache(tmp_path / "file" / "support", "versions")
+    asking = CachedSupportCheck(memory, lambda: lambda node: "because")
     node = torch.fx.Graph().call_function(torch.ops.aten.relu.default, (1,))
     assert asking(node) == asking(node) == "because"
     memory.save()
@@ -211,8 +211,8 @@ def test_answers_that_cannot_be_written_are_no_failure(tmp_path):
 
 def test_clearing_the_cache_forgets_the_answers(tmp_path):
     cache = EngineCache(tmp_path)
-    memory = ClaimsCache(cache.claims_folder, "versions")
+    memory = SupportCache(cache.support_folder, "versions")
     memory["a"] = None
     memory.save()
     cache.clear()
-    assert "a" not in ClaimsCache(cache.claims_folder, "versions")
+    assert "a" not in SupportCache(cache.support_folder, "versions")

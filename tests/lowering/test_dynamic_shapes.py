@@ -45,7 +45,7 @@ def test_sizes_are_no_arguments_of_the_engine():
     partitioner = TensorRTPartitioner(builder="reference")
     (blob,) = blobs(lower(export_with_batch("vit"), partitioner=partitioner))
     assert len(decode_blob(blob).info.inputs) == 1
-    assert all("size" in reason for _, _, reason in partitioner.report.left_out)
+    assert all("size" in reason for _, _, reason in partitioner.report.not_delegated)
 
 
 def test_a_whole_graph_has_its_sizes_computed_outside():
@@ -62,7 +62,7 @@ def test_an_unbounded_dimension_is_named_and_left_to_the_cpu():
     program = torch.export.export(Add(), (torch.randn(4),), dynamic_shapes=({0: Dim.DYNAMIC},))
     partitioner = TensorRTPartitioner(builder="reference")
     to_edge_transform_and_lower(program, partitioner=[partitioner])
-    ((_, operator, reason),) = partitioner.report.left_out
+    ((_, operator, reason),) = partitioner.report.not_delegated
     assert operator == "aten::add.Tensor"
     assert "(dimension 0 of x) has no upper bound" in reason
     assert "max=N" in reason
@@ -79,7 +79,7 @@ def test_a_size_that_no_input_tensor_shows_stays_out():
     partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[torch.ops.aten.cumsum])
     (method,) = inspect_program(lower(program, partitioner=partitioner))
     assert method.delegates == () or all(not d.problem for d in method.delegates)
-    assert any("no tensor input" in reason for _, _, reason in partitioner.report.left_out)
+    assert any("no tensor input" in reason for _, _, reason in partitioner.report.not_delegated)
 
 
 def two_profiles(name: str) -> list[dict]:

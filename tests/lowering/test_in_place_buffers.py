@@ -16,7 +16,7 @@ from trt_et import TensorRTPartitioner
 from trt_et.conversion.prepare import unlift
 from trt_et.conversion.rewrites.kv_cache_update import update_in_place
 from trt_et.errors import OptionError
-from trt_et.lowering.in_place_buffers import state_updates
+from trt_et.lowering.in_place_buffers import find_in_place_buffers
 
 SHAPE = (1, 2, 8, 4)
 ONE, ROWS = torch.tensor([5]), torch.randn(1, 2, 1, 4)
@@ -156,7 +156,7 @@ def test_a_buffer_whose_old_value_nothing_else_reads_may_be_written_in_place(mod
     for update in request.lowered.updates:
         assert inputs[update.buffer].shape == outputs[update.value].shape == SHAPE
         assert request.lowered.names[update.buffer].startswith("b_")
-        assert update.counts_from_zero
+        assert update.refuses_negative_indices
     assert len({update.buffer for update in request.lowered.updates}) == expected
     module = unlift(request.lowered.program)
     assert len(update_in_place(module, request.lowered.updates)) == expected
@@ -207,7 +207,7 @@ def test_an_argument_with_the_name_of_a_buffer_is_not_taken_for_it():
 
     program = torch.export.export(SameName(), (ONE, torch.zeros(SHAPE))).run_decompositions({})
     nodes = [node for node in program.graph.nodes if node.op == "call_function"]
-    assert state_updates(program, [nodes]) == [()]
+    assert find_in_place_buffers(program, [nodes]) == [()]
 
 
 def test_positions_of_index_put_may_count_from_the_end():
@@ -216,7 +216,7 @@ def test_positions_of_index_put_may_count_from_the_end():
 
     (request,), _ = recorded(Cache(put, SHAPE), (ONE, ROWS))
     (update,) = request.lowered.updates
-    assert not update.counts_from_zero
+    assert not update.refuses_negative_indices
 
 
 def test_it_can_be_turned_off():

@@ -256,7 +256,7 @@ CASES = {
         (X, torch.tensor([[2], [0]]), Y[:2]),
         torch.stack([Y[1], X[1], Y[0]]),
     ),
-    "places that are not zero": (
+    "positions that are not zero": (
         lambda n, a: n.add_non_zero(a, trt.DataType.INT64),
         (X > 0,),
         (X > 0).nonzero().t(),
@@ -326,10 +326,10 @@ def test_a_layer_is_what_torch_computes(case):
 
 
 def test_the_largest_come_in_order_with_their_places():
-    values, places = run(lambda n, a: n.add_topk(a, trt.TopKOperation.MAX, 2, 0b10), X)
+    values, positions = run(lambda n, a: n.add_topk(a, trt.TopKOperation.MAX, 2, 0b10), X)
     expected = X.topk(2, 1)
     torch.testing.assert_close(values, expected.values)
-    torch.testing.assert_close(places.long(), expected.indices)
+    torch.testing.assert_close(positions.long(), expected.indices)
 
 
 BAD = {

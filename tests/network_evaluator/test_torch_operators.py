@@ -27,7 +27,7 @@ DTYPES = (
     *(torch.float32, torch.float16, torch.bfloat16),
     *(torch.int64, torch.int32, torch.bool),
 )
-# The outputs that have more than one right answer: the places of equal numbers.
+# The outputs that have more than one right answer: the positions of equal numbers.
 PLACES = {"argsort": 0, "topk": 1, "sort": 1, "kthvalue": 1, "median": 1, "nanmedian": 1, "mode": 1}
 IN_CI = {
     *("add", "atan2", "clamp", "cumsum", "div", "gather", "index_put", "masked_fill", "max"),
@@ -52,12 +52,12 @@ class Sample(nn.Module):
         self.operator = operator
         self.flat = flat
         self.spec = spec
-        self.places = [i for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor)]
-        self.inputs = tuple(flat[place].detach().clone() for place in self.places)
+        self.positions = [i for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor)]
+        self.inputs = tuple(flat[place].detach().clone() for place in self.positions)
 
     def forward(self, *tensors):
         flat = list(self.flat)
-        for place, tensor in zip(self.places, tensors, strict=True):
+        for place, tensor in zip(self.positions, tensors, strict=True):
             flat[place] = tensor
         first, args, kwargs = pytree.tree_unflatten(flat, self.spec)
         leaves = pytree.tree_leaves(self.operator(first, *args, **kwargs))
@@ -116,7 +116,7 @@ CASES = [
 
 @pytest.mark.parametrize(("info", "dtype"), CASES)
 def test_the_networks_of_an_operator_equal_eager(info, dtype):
-    places = f"output {PLACES.get(info.name)}:"
+    positions = f"output {PLACES.get(info.name)}:"
     number = 0
     for sample in samples(info, dtype):
         with torch.no_grad():
@@ -125,7 +125,7 @@ def test_the_networks_of_an_operator_equal_eager(info, dtype):
         for verdict in found:
             shapes = [tuple(tensor.shape) for tensor in sample.inputs]
             assert verdict.outcome != "bad network", (shapes, verdict)
-            right = verdict.outcome != "different" or places in verdict.why
+            right = verdict.outcome != "different" or positions in verdict.why
             assert right, (shapes, verdict)
     assert number or NAMES is not IN_CI, "nothing of it goes into an engine any more"
     if not number:

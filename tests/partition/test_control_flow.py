@@ -21,7 +21,7 @@ from tests.support.stock_process import run
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.engine_info import parse_device_id
 from trt_et.errors import PartitionError
-from trt_et.graph.subgraphs import places
+from trt_et.graph.subgraphs import subgraphs
 from trt_et.inspection import inspect_program
 
 
@@ -254,11 +254,11 @@ def test_all_operators_in_branches_go_to_engines_and_run_like_eager(tmp_path, na
     model, calls, program = case(name)
     partitioner = reference(device="cuda:1")
     pte = lowered(program, partitioner)
-    left = {operator for _, operator, _ in partitioner.report.left_out}
+    left = {operator for _, operator, _ in partitioner.report.not_delegated}
     # The copy is of a constant, for an operand of control flow: no work for an engine.
     copy = "dim_order_ops::_clone_dim_order.default"
     assert left <= {"cond", "map_impl", "scan", "getitem", "aten::sym_size.int", copy}
-    assert [part.place for part in partitioner.report.partitions] == CASES[name][2]
+    assert [part.subgraph for part in partitioner.report.partitions] == CASES[name][2]
     assert target_devices(pte) == [[b"cuda:1"]] * len(CASES[name][2])
     check(tmp_path, pte, model, calls)
 
@@ -280,7 +280,7 @@ def test_tensors_of_engines_in_branches_are_labelled_cpu_and_those_outside_with_
 
 def test_every_branch_may_have_a_gpu_of_its_own(tmp_path):
     model, calls, program = case("cond")
-    partitioner = reference(device=lambda part: int(part.place == "cond/false"))
+    partitioner = reference(device=lambda part: int(part.subgraph == "cond/false"))
     pte = lowered(program, partitioner)
     found = sorted(parse_device_id(blob) for blob in blobs(pte))
     assert found == [0, 0, 0, 1]
@@ -297,7 +297,7 @@ def test_partitions_are_numbered_in_program_order_and_named_after_their_branch()
         "tensorrt_3",
     ]
     assert all(node.startswith("cond/true/") for node in report.partitions[1].nodes)
-    assert "left out: cond (cond): control flow stays on the CPU" in str(report)
+    assert "not delegated: cond (cond): control flow stays on the CPU" in str(report)
 
 
 def test_the_plan_counts_weights_of_a_branch_among_its_inputs():
@@ -321,9 +321,9 @@ def test_min_block_size_counts_in_each_branch(tmp_path):
     partitioner = reference(min_block_size=3)
     pte = lowered(torch.export.export(model, calls[0]), partitioner)
     # With its number made a tensor the one branch has three operators, the other has two.
-    assert "cond/true" in {part.place for part in partitioner.report.partitions}
-    assert "cond/false" not in {part.place for part in partitioner.report.partitions}
-    small = [name for name, _, why in partitioner.report.left_out if "min_block_size=3" in why]
+    assert "cond/true" in {part.subgraph for part in partitioner.report.partitions}
+    assert "cond/false" not in {part.subgraph for part in partitioner.report.partitions}
+    small = [name for name, _, why in partitioner.report.not_delegated if "min_block_size=3" in why]
     assert [name for name in small if name.startswith("cond/")] == [
         "cond/false/aten_tanh_default",
         "cond/false/aten_mul_tensor",
@@ -341,7 +341,7 @@ def test_min_block_size_counts_in_each_branch(tmp_path):
 def test_operators_are_excluded_everywhere_and_nodes_of_one_branch_by_their_path(excluded, out):
     _, _, program = case("cond")
     report = reference(excluded_ops=[excluded]).explain(program)
-    names = [name for name, _, why in report.left_out if "excluded by the caller" in why]
+    names = [name for name, _, why in report.not_delegated if "excluded by the caller" in why]
     assert {name.rpartition("/")[0] for name in names} == out
 
 
@@ -355,7 +355,7 @@ def test_a_program_of_two_partitions_in_a_branch_runs(tmp_path):
     calls = signed((2, 4))
     partitioner = reference(excluded_ops=[torch.ops.aten.cumsum])
     pte = lowered(torch.export.export(Torn(), calls[0]), partitioner)
-    places_ = [part.place for part in partitioner.report.partitions]
+    places_ = [part.subgraph for part in partitioner.report.partitions]
     assert places_ == ["", "cond/true", "cond/true", "cond/false"]
     check(tmp_path, pte, Torn(), calls)
 
@@ -423,7 +423,9 @@ def test_an_operator_that_a_branch_must_decompose_is_decomposed_everywhere(tmp_p
     calls = signed((2, 4))
     partitioner = reference()
     pte = lowered(torch.export.export(Double(), calls[0]), partitioner)
-    out = [why for name, _, why in partitioner.report.left_out if name.startswith("cond/true/")]
+    out = [
+        why for name, _, why in partitioner.report.not_delegated if name.startswith("cond/true/")
+    ]
     assert any("torch.float64" in why for why in out)
     check(tmp_path, pte, Double(), calls)
 
@@ -438,12 +440,12 @@ def test_what_while_loop_holds_stays_on_the_cpu_and_says_why():
 
     program = torch.export.export(Loop(), (torch.randn(2, 4),))
     report = reference().explain(program)
-    assert [part.place for part in report.partitions] == [""]
-    reasons = {n: why for n, _, why in report.left_out if n.startswith("while_loop/body/")}
+    assert [part.subgraph for part in report.partitions] == [""]
+    reasons = {n: why for n, _, why in report.not_delegated if n.startswith("while_loop/body/")}
     assert reasons
     assert set(reasons.values()) == {"ExecuTorch lowers nothing inside of while_loop"}
     # Had the call in the body been kept whole, nothing could run it.
-    assert not any("softplus" in operator for _, operator, _ in report.left_out)
+    assert not any("softplus" in operator for _, operator, _ in report.not_delegated)
 
 
 @pytest.mark.parametrize("first", ["ours", "xnnpack"])
@@ -508,7 +510,7 @@ def test_a_weight_in_lists_of_several_partitions_stays_with_the_cpu(tmp_path):
     model, calls = Lists(), signed((2, 4))
     partitioner = reference(excluded_ops=[torch.ops.aten.cumsum])
     pte = lowered(torch.export.export(model, calls[0]), partitioner)
-    reasons = {op: why for _, op, why in partitioner.report.left_out}
+    reasons = {op: why for _, op, why in partitioner.report.not_delegated}
     assert "a weight in its list of tensors" in reasons["aten::cat.default"]
     check(tmp_path, pte, model, calls)
 
@@ -526,8 +528,8 @@ def test_tensorrt_rtx_builds_the_engines_of_branches(name):
 
 def test_places_are_each_found_once_outer_ones_first():
     _, _, program = case("nested")
-    found = places(program.graph_module)
-    assert [place.path for place in found] == [
+    found = subgraphs(program.graph_module)
+    assert [subgraph.path for subgraph in found] == [
         "",
         "cond/true",
         "cond/true/cond/true",
@@ -537,4 +539,6 @@ def test_places_are_each_found_once_outer_ones_first():
     cond = next(node for node in found[0].graph.nodes if node.name == "cond")
     with found[0].graph.inserting_after(cond):
         found[0].graph.call_function(cond.target, cond.args)
-    assert [place.path for place in places(program.graph_module)] == [p.path for p in found]
+    assert [subgraph.path for subgraph in subgraphs(program.graph_module)] == [
+        p.path for p in found
+    ]

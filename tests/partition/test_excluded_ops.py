@@ -8,7 +8,7 @@ from executorch.exir import to_edge, to_edge_transform_and_lower
 from torch import nn
 
 from trt_et import OptionError, TensorRTPartitioner
-from trt_et.graph.subgraphs import places
+from trt_et.graph.subgraphs import subgraphs
 from trt_et.partition.excluded_ops import ExcludedOps
 
 
@@ -36,7 +36,9 @@ def edge(program):
 
 
 def excluded(report):
-    return [operator for _, operator, why in report.left_out if "excluded by the caller" in why]
+    return [
+        operator for _, operator, why in report.not_delegated if "excluded by the caller" in why
+    ]
 
 
 CASES = {
@@ -62,10 +64,10 @@ CASES = {
 def test_names_of_the_exported_program_and_of_the_edge_program_are_excluded(edge, name):
     ops = ExcludedOps([name])
     found = [
-        place.name_of(node)
-        for place in places(edge.graph_module)
-        for node in place.graph.nodes
-        if node.op == "call_function" and ops.reason(node, place) is not None
+        subgraph.name_of(node)
+        for subgraph in subgraphs(edge.graph_module)
+        for node in subgraph.graph.nodes
+        if node.op == "call_function" and ops.reason(node, subgraph) is not None
     ]
     assert [each for each in found if "dim_order" not in each] == CASES[name]
 
@@ -77,11 +79,11 @@ def test_an_operator_that_would_be_preserved_is_decomposed_and_excluded(program,
 
 
 def test_every_name_that_the_report_prints_is_excluded(edge):
-    for place in places(edge.graph_module):
-        for node in place.graph.nodes:
+    for subgraph in subgraphs(edge.graph_module):
+        for node in subgraph.graph.nodes:
             if node.op == "call_function" and "aten" in node.name:
-                name = place.name_of(node)
-                assert ExcludedOps([name]).reason(node, place) == "it is excluded by the caller"
+                name = subgraph.name_of(node)
+                assert ExcludedOps([name]).reason(node, subgraph) == "it is excluded by the caller"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is claimed, what stays out and why, and what goes wrong clearly."""
+"""What is delegated, what stays out and why, and what goes wrong clearly."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_supported_models_become_one_engine_and_nothing_else(name):
     pte = lower(export(name), partitioner=partitioner)
     (method,) = inspect_program(pte)
     assert [delegate.backend_id for delegate in method.delegates] == ["TensorRTBackend"]
-    assert partitioner.report.left_out == ()
+    assert partitioner.report.not_delegated == ()
     assert {op.split("::")[0] for op in method.cpu_operators} == {"et_copy"}
 
 
@@ -68,7 +68,7 @@ def test_the_edge_manager_way_claims_the_same_model():
     manager = to_edge(torch.export.export(model, inputs)).to_backend(partitioner)
     (method,) = inspect_program(bytes(manager.to_executorch().buffer))
     assert len(method.delegates) == 1
-    assert partitioner.report.left_out == ()
+    assert partitioner.report.not_delegated == ()
 
 
 def test_what_stays_out_has_a_reason(caplog):
@@ -76,7 +76,7 @@ def test_what_stays_out_has_a_reason(caplog):
     model = Function(lambda x: torch.nonzero(torch.relu(x)) + torch.rand(1).long())
     with caplog.at_level(logging.DEBUG, "trt_et"):
         lower(exported(model, torch.randn(4)), partitioner=partitioner)
-    reasons = {operator: reason for _, operator, reason in partitioner.report.left_out}
+    reasons = {operator: reason for _, operator, reason in partitioner.report.not_delegated}
     assert "depends on data" in reasons["aten::nonzero.default"]
     assert "random" in reasons["aten::rand.default"]
     assert "nonzero" in caplog.text
@@ -94,7 +94,7 @@ def test_dtypes_shapes_and_random_numbers_that_an_engine_cannot_have(model, inpu
     partitioner = reference()
     program = exported(model, *inputs)
     to_edge_transform_and_lower(program, partitioner=[partitioner])
-    assert any(reason in why for _, _, why in partitioner.report.left_out)
+    assert any(reason in why for _, _, why in partitioner.report.not_delegated)
 
 
 def test_a_model_with_nothing_to_claim_is_a_valid_program_and_a_warning(caplog):
@@ -110,7 +110,7 @@ def test_views_alone_are_no_partition():
     partitioner = reference()
     lower(exported(Function(lambda x: x.permute(1, 0)), torch.randn(2, 3)), partitioner=partitioner)
     assert partitioner.report.partitions == ()
-    assert "rearranges" in partitioner.report.left_out[0][2]
+    assert "rearranges" in partitioner.report.not_delegated[0][2]
 
 
 def test_views_beside_an_engine_are_not_in_it():
@@ -120,7 +120,7 @@ def test_views_beside_an_engine_are_not_in_it():
     (part,) = partitioner.report.partitions
     assert part.operators == ("aten::relu.default", "aten::permute_copy.default")
     assert len(part.inputs) == len(part.outputs) == 1
-    ((_, operator, why),) = partitioner.report.left_out
+    ((_, operator, why),) = partitioner.report.not_delegated
     assert (operator, "rearranges" in why) == ("aten::permute_copy.default", True)
 
 
@@ -141,7 +141,7 @@ def test_min_block_size_drops_small_partitions():
 def test_operators_are_excluded_by_overload_or_name(excluded):
     partitioner = reference(excluded_ops=[excluded])
     lower(export("split"), partitioner=partitioner)
-    assert [op for _, op, _ in partitioner.report.left_out] == ["aten::cumsum.default"]
+    assert [op for _, op, _ in partitioner.report.not_delegated] == ["aten::cumsum.default"]
     assert len(partitioner.report.partitions) == 2
 
 
@@ -149,12 +149,12 @@ def test_nodes_are_excluded_by_name_or_by_function():
     for excluded in ("aten_cumsum_default", lambda node: "cumsum" in node.name):
         partitioner = reference(excluded_ops=[excluded])
         lower(export("split"), partitioner=partitioner)
-        assert [op for _, op, _ in partitioner.report.left_out] == ["aten::cumsum.default"]
+        assert [op for _, op, _ in partitioner.report.not_delegated] == ["aten::cumsum.default"]
 
 
 def test_full_graph_lists_what_stays_out():
     lower_case("vit", full_graph=True)
-    with pytest.raises(PartitionError, match=r"left out: .*cumsum.*excluded by the caller"):
+    with pytest.raises(PartitionError, match=r"not delegated: .*cumsum.*excluded by the caller"):
         lower_case("split", full_graph=True, excluded_ops=["aten.cumsum"])
 
 
@@ -338,7 +338,7 @@ def test_an_operator_is_excluded_by_packet_overload_and_name(item):
 
     program = torch.export.export(Sums(), (torch.randn(3),))
     report = TensorRTPartitioner(builder="reference", excluded_ops=[item]).explain(program)
-    assert [operator for _, operator, _ in report.left_out] == ["aten::mul.Tensor"]
+    assert [operator for _, operator, _ in report.not_delegated] == ["aten::mul.Tensor"]
 
 
 def test_an_aten_operator_is_excluded_where_edge_calls_it_by_another_name():
@@ -348,7 +348,7 @@ def test_an_aten_operator_is_excluded_where_edge_calls_it_by_another_name():
 
     program = torch.export.export(Views(), (torch.randn(2, 3),))
     report = TensorRTPartitioner(builder="reference", excluded_ops=["aten.view"]).explain(program)
-    assert [operator for _, operator, _ in report.left_out] == ["aten::view_copy.default"]
+    assert [operator for _, operator, _ in report.not_delegated] == ["aten::view_copy.default"]
 
 
 @pytest.mark.parametrize("item", ["aten.mull", "aten.mul.Tensro", "nonsense.op"])

@@ -51,7 +51,10 @@ def test_reasons_are_in_the_text():
             export("split")
         )
     )
-    assert "left out: aten_cumsum_default (aten::cumsum.default): its operator is excluded" in text
+    assert (
+        "not delegated: aten_cumsum_default (aten::cumsum.default): its operator is excluded"
+        in text
+    )
     assert text.count("tensorrt_") == 2
 
 

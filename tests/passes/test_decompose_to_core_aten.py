@@ -18,7 +18,7 @@ from tests.support.models import Function
 from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
 from tests.support.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
-from trt_et.passes.decompose_to_core_aten import write_in_core_operators
+from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
 
 G = torch.Generator().manual_seed(0)
 X, IMAGE = torch.randn(3, 6, 5, generator=G), torch.randn(2, 4, 9, 8, generator=G)
@@ -82,7 +82,7 @@ CASES = {
     "a distance": (torch.dist, (X, X * 2)),
     "a matrix times a vector": (torch.addmv, (X[:2, 0, :3].flatten(), X[0], X[1, 0])),
     "in stable order": (lambda x: torch.sort(x, dim=1, stable=True)[0], (X,)),
-    "places in stable order": (lambda x: torch.argsort(x, dim=1, stable=True), (X,)),
+    "positions in stable order": (lambda x: torch.argsort(x, dim=1, stable=True), (X,)),
     "shifted to the left": (lambda x: x << 3, (WHOLE,)),
     "shifted to the right": (lambda x: x >> 3, (WHOLE,)),
     "nothing yet, by its size": (
@@ -108,7 +108,7 @@ def test_one_engine_computes_it_like_eager(case):
     partitioner = TensorRTPartitioner(builder="reference")
     pte = lower(program, partitioner=partitioner)
     assert len(blobs(pte)) == 1
-    assert not partitioner.report.left_out
+    assert not partitioner.report.not_delegated
     found = Runtime.get().load_program(pte).load_method("forward").execute(list(inputs))
     with torch.no_grad():
         torch.testing.assert_close(found, pytree.tree_leaves(function(*inputs)))
@@ -166,7 +166,7 @@ def test_random_numbers_are_drawn_outside_of_the_engine(draw):
     partitioner = TensorRTPartitioner(builder="reference")
     pte = lower(program, partitioner=partitioner)
     assert len(blobs(pte)) == 1
-    assert "random numbers" in str(partitioner.report.left_out)
+    assert "random numbers" in str(partitioner.report.not_delegated)
     method = Runtime.get().load_program(pte).load_method("forward")
     first = method.execute([IMAGE])[0].clone()
     assert not torch.equal(first, method.execute([IMAGE])[0])
@@ -177,7 +177,7 @@ def test_an_excluded_part_runs_on_the_cpu():
     program = torch.export.export(Function(attended), (IMAGE,))
     partitioner = TensorRTPartitioner(builder="reference", excluded_ops=["aten.amax"])
     pte = lower(program, partitioner=partitioner)
-    assert "aten::amax.default" in str(partitioner.report.left_out)
+    assert "aten::amax.default" in str(partitioner.report.not_delegated)
     found = Runtime.get().load_program(pte).load_method("forward").execute([IMAGE])
     torch.testing.assert_close(found[0], attended(IMAGE))
 
@@ -203,4 +203,4 @@ def test_running_products_along_a_dynamic_size_are_left_to_executorch():
 def test_a_program_that_executorch_knows_stays_as_it_is():
     model = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.InstanceNorm2d(4)).eval()
     program = torch.export.export(model, (IMAGE,))
-    assert write_in_core_operators(program) is program
+    assert decompose_to_core_aten(program) is program

@@ -163,7 +163,7 @@ def test_a_failure_and_ctrl_c_keep_what_was_built_and_leave_nothing_half(error, 
         assert "partition bad (3 nodes: aten::linear.default x2, aten::relu" in str(raised.value)
     assert len(cache.entries()) == 1
     assert list((tmp_path / "v1" / "partial").iterdir()) == []
-    # The claim of what failed was given back: whoever waits for it would wait for ever.
+    # The lock of the failed build was released: whoever waits for it would wait for ever.
     works = Broken(None)
     engines = build_engines([(p, plan(works, cache, name=q.name)) for p, q in partitions])
     assert [engine.origin for engine in engines] == ["cached", "built"]

@@ -21,7 +21,7 @@ from trt_et import TensorRTPartitioner
 from trt_et.builders import BuildOptions, BuildRequest, make_builder
 from trt_et.errors import BuilderError, PartitionError
 from trt_et.scheduler.weights_file import WeightsWriter, read_weights
-from trt_et.scheduler.worker import build_portable, pack_request, unpack_request
+from trt_et.scheduler.worker import build_in_worker, pack_request, unpack_request
 
 
 class Constants(nn.Module):
@@ -123,7 +123,7 @@ def packed(request, tmp_path, builder="reference"):
 def test_the_engine_is_the_one_built_in_this_process(case, builder, tmp_path):
     request = request_for(case, builder)
     here = make_builder(builder).build(request)
-    result = build_portable(pickle.loads(pickle.dumps(packed(request, tmp_path, builder))))
+    result = build_in_worker(pickle.loads(pickle.dumps(packed(request, tmp_path, builder))))
     assert (result.error, result.message) == ("", "")
     assert (tmp_path / "engine").read_bytes() == here
     assert result.size == len(here)
@@ -133,8 +133,8 @@ def test_the_engine_is_the_one_built_in_this_process(case, builder, tmp_path):
 
 SCRIPT = """
 import pickle, sys
-from trt_et.scheduler.worker import build_portable
-print(build_portable(pickle.load(open(sys.argv[1], "rb"))).message)
+from trt_et.scheduler.worker import build_in_worker
+print(build_in_worker(pickle.load(open(sys.argv[1], "rb"))).message)
 """
 
 
@@ -171,7 +171,7 @@ def test_the_pickle_holds_no_weights_and_shared_memory_is_written_once(tmp_path)
             portable = pack_request(builder, request, weights, tmp_path / name)
             assert len(pickle.dumps(portable)) < 100_000
     assert weight <= (tmp_path / "weights").stat().st_size < weight + 512 * 4 + 256
-    assert build_portable(portable).error == ""
+    assert build_in_worker(portable).error == ""
 
 
 def test_weights_are_mapped_and_keep_their_layout(tmp_path):
@@ -271,7 +271,7 @@ def test_failures_come_back_as_text_and_leave_no_file(builder, error, message, t
     request = request_for("mlp")
     with WeightsWriter(tmp_path / "weights") as weights:
         portable = pack_request(builder, request, weights, tmp_path / "engine")
-    result = pickle.loads(pickle.dumps(build_portable(pickle.loads(pickle.dumps(portable)))))
+    result = pickle.loads(pickle.dumps(build_in_worker(pickle.loads(pickle.dumps(portable)))))
     assert result.error == error
     assert message in result.message
     assert "Traceback" in result.trace

@@ -68,7 +68,7 @@ class ChannelsLast(torch.nn.Module):
 
 
 class ForeignBuilder:
-    """Returns what claims to be an engine of TensorRT-RTX, or of TensorRT."""
+    """Returns what says that it is an engine of TensorRT-RTX, or of TensorRT."""
 
     def __init__(self, name: str = "tensorrt_rtx", version: str = "1.5.0.114") -> None:
         self.name, self.version = name, version

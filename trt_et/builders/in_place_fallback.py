@@ -24,7 +24,7 @@ def build_with_in_place_fallback(
 
     Args:
         build: Builds it.
-        request: Its ``updates`` may be made in place.
+        request: Its ``aliased_outputs`` may be made in place.
 
     Raises:
         BuilderError: It cannot be built either way.
@@ -43,12 +43,12 @@ def build_with_in_place_fallback(
             error,
         )
     # Here the failed build's memory is free again.
-    return build(replace(request, lowered=replace(request.lowered, updates=())))
+    return build(replace(request, lowered=replace(request.lowered, aliased_outputs=())))
 
 
 def _updates_anything(request: BuildRequest) -> bool:
-    if not request.lowered.updates:
+    if not request.lowered.aliased_outputs:
         return False
     module = unlift(request.lowered.program)
     broadcast_index_put_values(module)
-    return bool(update_in_place(module, request.lowered.updates))
+    return bool(update_in_place(module, request.lowered.aliased_outputs))

@@ -5,11 +5,11 @@
     <folder>/v1/engines/<2 digits>/<key>   a header, then the engine's blob
     <folder>/v1/partial/                   what is being written
     <folder>/v1/locks/                     one lock for every 4096th of the keys
-    <folder>/v1/claims/                    which operators are supported (support_cache.py)
+    <folder>/v1/operator_support/          which operators are supported (support_cache.py)
     <folder>/v1/timings/                   TensorRT's timing caches
 
-An entry appears whole or not at all: it is written elsewhere, flushed to the disk, and moved into
-place. It is checked whenever it is read; what fails is thrown away and built again. Where the
+An entry is there in full or not at all: it is written elsewhere, flushed to the disk, and moved
+into place. It is checked whenever it is read; what fails is thrown away and built again. Where the
 folder cannot be written, a warning says so and export goes on without.
 """
 
@@ -38,9 +38,9 @@ __all__ = [
     "CACHE_VARIABLE",
     "DEFAULT_MAX_BYTES",
     "SIZE_VARIABLE",
+    "BuildLock",
     "CacheChoice",
     "CacheEntry",
-    "Claim",
     "EngineCache",
     "choose_cache",
     "parse_size",
@@ -114,9 +114,9 @@ class EngineCache:
         return f"EngineCache({str(self.folder)!r}, max_bytes={self.max_bytes})"
 
     @property
-    def claims_folder(self) -> Path:
-        """Where it is remembered which operators are taken."""
-        return self.folder / "v1" / "claims"
+    def support_folder(self) -> Path:
+        """The files that say which operators are supported."""
+        return self.folder / "v1" / "operator_support"
 
     @property
     def timings_folder(self) -> Path:
@@ -124,7 +124,7 @@ class EngineCache:
         return self.folder / "v1" / "timings"
 
     def load(self, key: str) -> bytes | None:
-        """The blob of that key, checked; None where there is none that is whole."""
+        """The blob of that key, checked; None if there is none that is intact."""
         path = self._path(key)
         try:
             blob = _read(path, key)
@@ -147,27 +147,27 @@ class EngineCache:
         with contextlib.suppress(OSError):
             path.unlink()
 
-    def claim(self, key: str, *, wait: bool) -> Claim | None:
+    def lock(self, key: str, *, wait: bool) -> BuildLock | None:
         """The right to build and store the engine of that key.
 
         Args:
             key: The engine's key.
-            wait: Wait for a process that has it. Never while holding another claim: that process
+            wait: Wait for a process that has it. Never while holding another lock: that process
                 may be waiting for this one.
 
         Returns:
-            The claim, to be used in a ``with`` statement; None where another process has it.
+            The lock, to be used in a ``with`` statement; None where another process has it.
         """
-        lock = FileLock(self._folder("locks") / f"{key[:3]}.lock", thread_local=False)
+        file_lock = FileLock(self._folder("locks") / f"{key[:3]}.lock", thread_local=False)
         try:
             self._folder("locks").mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=-1 if wait else 0)
+            file_lock.acquire(timeout=-1 if wait else 0)
         except Timeout:
             return None
         except (OSError, NotImplementedError) as error:
             self._warn("locked", error)
-            return Claim(self, key, None)
-        return Claim(self, key, lock)
+            return BuildLock(self, key, None)
+        return BuildLock(self, key, file_lock)
 
     def entries(self) -> list[CacheEntry]:
         """What it holds, the entry that was used last first."""
@@ -197,7 +197,7 @@ class EngineCache:
     def clear(self) -> int:
         """Remove everything and return how many bytes that were."""
         freed = 0
-        for name in ("engines", "partial", "claims", "timings"):
+        for name in ("engines", "partial", "operator_support", "timings"):
             for path in self._folder(name).rglob("*"):
                 if path.is_file():
                     with contextlib.suppress(FileNotFoundError):
@@ -205,11 +205,11 @@ class EngineCache:
                         path.unlink()
         return freed
 
-    # What follows is for Claim.
+    # What follows is for BuildLock.
 
     def _store(self, key: str, blob: bytes) -> None:
         if _START + len(blob) > self.max_bytes:
-            _log.info("an engine of %d bytes is more than the whole cache may hold", len(blob))
+            _log.info("an engine of %d bytes is more than the cache may hold", len(blob))
             return
         part = self._folder("partial") / f"{key}.{os.getpid()}.{secrets.token_hex(4)}"
         path = self._path(key)
@@ -293,7 +293,7 @@ class EngineCache:
             )
 
 
-class Claim:
+class BuildLock:
     """The right to build one engine; leave the ``with`` statement, or die, to give it back."""
 
     def __init__(self, cache: EngineCache, key: str, lock: FileLock | None) -> None:
@@ -312,7 +312,7 @@ class Claim:
             self._lock.release()
             self._lock = None
 
-    def __enter__(self) -> Claim:
+    def __enter__(self) -> BuildLock:
         return self
 
     def __exit__(
@@ -375,7 +375,7 @@ def _read(path: Path, key: str) -> bytes:
     """The blob of an entry.
 
     Raises:
-        BlobError: It is not whole, or another key's.
+        BlobError: It is not intact, or another key's.
         OSError: It cannot be read.
     """
     with path.open("rb", buffering=0) as file:

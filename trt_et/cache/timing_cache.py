@@ -25,11 +25,11 @@ class TimingCache:
 
     Args:
         folder: Where timings are kept; None: nowhere, and nothing here does anything.
-        who: The GPU and TensorRT's version, which decide what timings are worth.
+        identity: The GPU and TensorRT's version, which decide what timings are worth.
     """
 
-    def __init__(self, folder: Path | None, who: str) -> None:
-        name = hashlib.sha256(who.encode()).hexdigest()[:32]
+    def __init__(self, folder: Path | None, identity: str) -> None:
+        name = hashlib.sha256(identity.encode()).hexdigest()[:32]
         self._path = None if folder is None else folder / f"{name}.timing"
         self._loaded = b""
 

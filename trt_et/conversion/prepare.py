@@ -16,7 +16,7 @@ from trt_et.conversion.rewrites.kv_cache_update import update_in_place
 from trt_et.conversion.torch_tensorrt_patches import weights_stay_quantized
 from trt_et.engine_info import Alias
 from trt_et.errors import BuilderError
-from trt_et.graph.tracing import forget_pending_symbols
+from trt_et.graph.tracing import clear_pending_symbols
 from trt_et.lowering.edge_to_aten import describe_value
 from trt_et.lowering.lower import LoweredPartition
 
@@ -42,7 +42,7 @@ def prepare_module(
 
     from trt_et.conversion.converters.kv_cache_update import has_cache_update_layer
 
-    forget_pending_symbols(lowered.program)
+    clear_pending_symbols(lowered.program)
     module = unlift(lowered.program)
     aliases: tuple[Alias, ...] = ()
     for rewrite in REWRITES:
@@ -50,7 +50,7 @@ def prepare_module(
             inline_decompositions(module)
         elif rewrite is Step.UPDATE_IN_PLACE:
             if has_cache_update_layer():
-                aliases = update_in_place(module, lowered.updates)
+                aliases = update_in_place(module, lowered.aliased_outputs)
         elif not isinstance(rewrite, Step) and rewrite.library in (None, library):
             rewrite.apply(module)
     for node in module.graph.nodes:

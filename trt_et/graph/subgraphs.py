@@ -11,7 +11,7 @@ from executorch.exir.graph_module import get_control_flow_submodules
 from torch._ops import HigherOrderOperator
 from torch.fx import Graph, GraphModule, Node
 
-__all__ = ["Place", "copied_module", "in_program_order", "places"]
+__all__ = ["Subgraph", "copied_module", "in_program_order", "subgraphs"]
 
 _ROLES: Final = {
     ("cond", 1): "true",
@@ -24,7 +24,7 @@ _ROLES: Final = {
 
 
 @dataclass(frozen=True)
-class Place:
+class Subgraph:
     """One graph of a program.
 
     Attributes:
@@ -52,10 +52,10 @@ class Place:
         return f"{self.path}/{name}" if self.path else name
 
 
-def places(module: GraphModule) -> list[Place]:
+def subgraphs(module: GraphModule) -> list[Subgraph]:
     """All graphs below a program's module, itself first, each once."""
-    found: dict[int, Place] = {}
-    _collect(Place("", module), found)
+    found: dict[int, Subgraph] = {}
+    _collect(Subgraph("", module), found)
     return list(found.values())
 
 
@@ -65,44 +65,46 @@ def copied_module(module: GraphModule) -> GraphModule:
     fx renames those that shadow a builtin: ``input``, which is what torch.nn's modules call theirs.
     """
     copied: GraphModule = copy.deepcopy(module)
-    for old, new in zip(places(module), places(copied), strict=True):
+    for old, new in zip(subgraphs(module), subgraphs(copied), strict=True):
         for before, after in zip(old.graph.nodes, new.graph.nodes, strict=True):
             after.name = before.name
     return copied
 
 
-def in_program_order(groups: Iterable[tuple[Place, list[Node]]]) -> list[tuple[Place, list[Node]]]:
+def in_program_order(
+    groups: Iterable[tuple[Subgraph, list[Node]]],
+) -> list[tuple[Subgraph, list[Node]]]:
     """Groups of nodes, each of one graph, by where their first node stands in the program."""
     positions: dict[int, dict[Node, int]] = {}
 
-    def key(group: tuple[Place, list[Node]]) -> tuple[int, ...]:
-        place, nodes = group
-        if id(place.module) not in positions:
-            positions[id(place.module)] = {n: i for i, n in enumerate(place.graph.nodes)}
-        return (*place.order, positions[id(place.module)][nodes[0]])
+    def key(group: tuple[Subgraph, list[Node]]) -> tuple[int, ...]:
+        subgraph, nodes = group
+        if id(subgraph.module) not in positions:
+            positions[id(subgraph.module)] = {n: i for i, n in enumerate(subgraph.graph.nodes)}
+        return (*subgraph.order, positions[id(subgraph.module)][nodes[0]])
 
     return sorted(groups, key=key)
 
 
-def _collect(place: Place, found: dict[int, Place]) -> None:
-    if id(place.module) in found:
+def _collect(subgraph: Subgraph, found: dict[int, Subgraph]) -> None:
+    if id(subgraph.module) in found:
         return
-    found[id(place.module)] = place
-    lowered = {id(module) for _, module, _ in get_control_flow_submodules(place.module)}
-    for position, node in enumerate(place.graph.nodes):
+    found[id(subgraph.module)] = subgraph
+    lowered = {id(module) for _, module, _ in get_control_flow_submodules(subgraph.module)}
+    for position, node in enumerate(subgraph.graph.nodes):
         if not isinstance(node.target, HigherOrderOperator):
             continue
         for index, argument in enumerate(node.args):
-            module = _submodule(place.module, argument)
+            module = _submodule(subgraph.module, argument)
             if module is None:
                 continue
             operator = str(node.target)
             role = _ROLES.get((operator, index), f"argument{index}")
-            obstacle = place.obstacle
+            obstacle = subgraph.obstacle
             if obstacle is None and id(module) not in lowered:
                 obstacle = f"ExecuTorch lowers nothing inside of {operator}"
-            path = f"{place.name_of(node)}/{role}"
-            _collect(Place(path, module, (*place.order, position, index), obstacle), found)
+            path = f"{subgraph.name_of(node)}/{role}"
+            _collect(Subgraph(path, module, (*subgraph.order, position, index), obstacle), found)
 
 
 def _submodule(owner: GraphModule, argument: object) -> GraphModule | None:

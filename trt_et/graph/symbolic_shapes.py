@@ -26,7 +26,7 @@ class UnboundedDimension(ValueError):
 def shape_range(
     size: int | torch.SymInt, symbols: Mapping[str, tuple[int, int, int]] | None = None
 ) -> tuple[int, int, int]:
-    """Smallest, best tuned (the exported one, unless told otherwise) and largest value of a size.
+    """Smallest, best tuned (as exported, unless a profile says otherwise) and largest size.
 
     Args:
         size: A dimension.
@@ -73,8 +73,8 @@ def _origin(size: torch.SymInt) -> str:
     known = size.node.shape_env.var_to_sources
     sources = [known[symbol][0] for symbol in size.node.expr.free_symbols if known.get(symbol)]
     found = [_SOURCE.fullmatch(str(source.name)) for source in sources]
-    places = sorted(f"dimension {f['dim']} of {f['input']}{f['path']}" for f in found if f)
-    return f" ({', '.join(places)})" if places else ""
+    dimensions = sorted(f"dimension {f['dim']} of {f['input']}{f['path']}" for f in found if f)
+    return f" ({', '.join(dimensions)})" if dimensions else ""
 
 
 def size_symbols(value: object) -> frozenset[str]:

@@ -1,8 +1,8 @@
 """Tracing a partition again: one lock for what only one thread may do at a time, and clean symbols.
 
 Tracing graphs (fake modes, symbolic shapes), Torch-TensorRT's converter registry, and the answers
-given in a GPU's place (``vendor.without_gpu``) are state of the whole process. Building an engine,
-which takes the time, needs none of them and runs outside of the lock.
+given where there is no GPU (``torch_tensorrt_patches.without_gpu``) are state of the process.
+Building an engine, which takes the time, needs none of them and runs outside of the lock.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from torch.export import ExportedProgram
 
-__all__ = ["TRACING", "forget_pending_symbols", "unchanged_fake_modes"]
+__all__ = ["TRACING", "clear_pending_symbols", "unchanged_fake_modes"]
 
 TRACING: Final = threading.RLock()
 
@@ -37,8 +37,8 @@ def unchanged_fake_modes(programs: Iterable[ExportedProgram]) -> Iterator[None]:
             mode.epoch = epochs[key]
 
 
-def forget_pending_symbols(program: ExportedProgram) -> None:
-    """Drop the data-dependent sizes that other parts of the whole program left behind.
+def clear_pending_symbols(program: ExportedProgram) -> None:
+    """Drop the data-dependent sizes that other parts of the program left behind.
 
     A partition has none of its own, but it shares its fake mode with the program that it was cut
     out of, and tracing it again would ask where those sizes went.

@@ -19,13 +19,13 @@ from torch.fx import Node
 
 from trt_et.lowering.lower import LoweredPartition
 
-__all__ = ["NoText", "SymbolNames", "partition_text", "target_text", "value_text"]
+__all__ = ["NotSerializable", "SymbolNames", "partition_text", "target_text", "value_text"]
 
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
 _TORCH: Final = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
-class NoText(ValueError):
+class NotSerializable(ValueError):
     """A value has no text that is the same in every process."""
 
 
@@ -61,7 +61,7 @@ def partition_text(lowered: LoweredPartition) -> str:
     """The text of a partition.
 
     Raises:
-        NoText: It holds something that no text can stand for (a custom object, say).
+        NotSerializable: It holds something that no text can stand for (a custom object, say).
     """
     symbols = SymbolNames()
     program = lowered.program
@@ -72,7 +72,7 @@ def partition_text(lowered: LoweredPartition) -> str:
     }
     lines = [repr(binding) for binding in lowered.bindings]
     lines.append(value_text(lowered.profiles, symbols))
-    lines += [repr(update) for update in lowered.updates]
+    lines += [repr(update) for update in lowered.aliased_outputs]
     for node in program.graph.nodes:
         value = value_text(node.meta.get("val"), symbols)
         call = value_text((node.args, dict(node.kwargs)), symbols)
@@ -80,7 +80,7 @@ def partition_text(lowered: LoweredPartition) -> str:
         lines.append(f"{node.name} = {node.op} {what} {call} : {value}")
     for name, constant in lowered.constants.items():
         if not isinstance(constant, torch.Tensor):
-            raise NoText(f"{name} is a {type(constant).__name__}")
+            raise NotSerializable(f"{name} is a {type(constant).__name__}")
         lines.append(f"{name}: {constant.dtype} {list(constant.shape)}")
     return "\n".join([*lines, *symbols.facts])
 
@@ -97,14 +97,14 @@ def target_text(target: Any) -> str:  # noqa: ANN401
             return f"operator.{name}"
         if "<" not in name:
             return f"{getattr(target, '__module__', '')}.{name}"
-    raise NoText(f"{target!r} has no lasting name")
+    raise NotSerializable(f"{target!r} has no lasting name")
 
 
 def value_text(value: Any, symbols: SymbolNames) -> str:  # noqa: ANN401
     """An argument, a result or an option.
 
     Raises:
-        NoText: It is of a type that is not known here.
+        NotSerializable: It is of a type that is not known here.
     """
     if isinstance(value, enum.Enum):
         return f"{type(value).__module__}.{type(value).__qualname__}.{value.name}"
@@ -130,12 +130,12 @@ def value_text(value: Any, symbols: SymbolNames) -> str:  # noqa: ANN401
         return "{" + ", ".join(f"{key}: {item}" for key, item in items) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(value_text(item, symbols) for item in value) + "]"
-    raise NoText(f"a {type(value).__module__}.{type(value).__qualname__} has no text")
+    raise NotSerializable(f"a {type(value).__module__}.{type(value).__qualname__} has no text")
 
 
 def _tensor_text(value: torch.Tensor, symbols: SymbolNames) -> str:
     if value.layout is not torch.strided:
-        raise NoText(f"a tensor of layout {value.layout} has no text")
+        raise NotSerializable(f"a tensor of layout {value.layout} has no text")
     sizes = [value_text(size, symbols) for size in value.shape]
     strides = [value_text(stride, symbols) for stride in value.stride()]
     return f"{value.dtype}{sizes}{strides}@{value.device.type}"

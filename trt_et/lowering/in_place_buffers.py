@@ -3,7 +3,7 @@
 An engine that updates a buffer in place (a KV cache) destroys its old value. That is right only
 where nothing else reads the old value: no other partition, whenever it runs, no operator on the
 CPU, no branch, and not the caller. Whether the partition itself can do it is the builder's matter
-(``trt_et/builders/cache_updates.py``).
+(``trt_et/conversion/rewrites/kv_cache_update.py``).
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx import Node
 
-__all__ = ["StateUpdate", "state_updates"]
+__all__ = ["InPlaceBuffer", "find_in_place_buffers"]
 
 
 @dataclass(frozen=True)
-class StateUpdate:
+class InPlaceBuffer:
     """A buffer whose old value only one partition reads, and the output that is its new value.
 
     Attributes:
         buffer: The input: a placeholder's name in the program, a binding's in a partition.
         value: The output: a node's name in the program, a binding's in a partition.
-        counts_from_zero: Whether eager takes no negative positions. ``index_copy`` refuses them,
-            ``index_put``, which it has become in the Edge dialect, counts them from the end.
+        refuses_negative_indices: Whether eager takes no negative positions. ``index_copy`` refuses
+            them, ``index_put``, which it has become in the Edge dialect, counts them from the end.
     """
 
     buffer: str
     value: str
-    counts_from_zero: bool = False
+    refuses_negative_indices: bool = False
 
 
-def state_updates(
+def find_in_place_buffers(
     program: ExportedProgram, partitions: Sequence[Collection[Node]]
-) -> list[tuple[StateUpdate, ...]]:
+) -> list[tuple[InPlaceBuffer, ...]]:
     """The buffers of a program that each of its partitions may write in place.
 
     Args:
@@ -49,7 +49,7 @@ def state_updates(
     by_name = {node.name: node for node in program.graph.nodes}
     names = {target: name for name, target in signature.inputs_to_buffers.items()}
     uses = Counter(str(getattr(spec.arg, "name", "")) for spec in signature.output_specs)
-    found: list[list[StateUpdate]] = [[] for _ in partitions]
+    found: list[list[InPlaceBuffer]] = [[] for _ in partitions]
     for spec in signature.output_specs:
         if spec.kind is not OutputKind.BUFFER_MUTATION:
             continue
@@ -65,5 +65,5 @@ def state_updates(
         ):
             # By name: where lowering copies a graph, this is a copy of the operator.
             copied = str(value.meta.get("original_aten")) == "aten.index_copy.default"
-            found[home[value]].append(StateUpdate(buffer.name, value.name, copied))
-    return [tuple(updates) for updates in found]
+            found[home[value]].append(InPlaceBuffer(buffer.name, value.name, copied))
+    return [tuple(buffers) for buffers in found]

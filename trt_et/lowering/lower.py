@@ -24,7 +24,7 @@ from trt_et.graph.constants import input_names
 from trt_et.graph.symbolic_shapes import shape_range
 from trt_et.lowering.canonical_names import canonical
 from trt_et.lowering.edge_to_aten import to_aten
-from trt_et.lowering.in_place_buffers import StateUpdate
+from trt_et.lowering.in_place_buffers import InPlaceBuffer
 from trt_et.lowering.optimization_profiles import OptimizationProfile
 from trt_et.lowering.sizes_from_inputs import replace_sizes
 
@@ -69,7 +69,7 @@ class LoweredPartition:
             be laid out otherwise than :attr:`constants`, which are contiguous.
         profiles: The optimization profiles that were asked for: smallest, best tuned and largest
             shape of every dynamic input, by name. Empty: one, of the bindings' ranges.
-        updates: The outputs that may be written into an input's memory: nothing else in the
+        aliased_outputs: The outputs that may be written into an input's memory: nothing else in the
             program needs what was there. By the bindings' names.
     """
 
@@ -79,7 +79,7 @@ class LoweredPartition:
     names: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, torch.Tensor] = field(default_factory=dict)
     profiles: tuple[ProfileShapes, ...] = ()
-    updates: tuple[StateUpdate, ...] = ()
+    aliased_outputs: tuple[InPlaceBuffer, ...] = ()
 
     @property
     def bindings(self) -> tuple[Binding, ...]:
@@ -104,7 +104,7 @@ def lower_partition(
     edge_program: ExportedProgram,
     partition: str,
     profiles: Sequence[OptimizationProfile] = (),
-    updates: Sequence[StateUpdate] = (),
+    aliased_outputs: Sequence[InPlaceBuffer] = (),
 ) -> LoweredPartition:
     """Turn a partition of an Edge program into a plain ATen program.
 
@@ -112,7 +112,7 @@ def lower_partition(
         edge_program: The partition, as ``BackendDetails.preprocess`` gets it; it is not changed.
         partition: Its name, for messages.
         profiles: Ranges to tune an engine for; none: one profile, of the exported ranges.
-        updates: The buffers that may be written in place, by the Edge program's names.
+        aliased_outputs: The buffers that may be written in place, by the Edge program's names.
 
     Raises:
         PartitionError: A boundary value is no tensor, or has a dtype that no engine takes.
@@ -127,7 +127,7 @@ def lower_partition(
         _contiguous_input(graph, node, f"input{index}", partition, profiles)
         for index, node in enumerate(placeholders)
     )
-    writable = _bindings_of(updates, placeholders, graph.output_node())
+    writable = _bindings_of(aliased_outputs, placeholders, graph.output_node())
     outputs = _contiguous_outputs(graph, partition, profiles)
     _contiguous_constants(graph, users)
     graph.lint()
@@ -159,8 +159,8 @@ def lower_partition(
 
 
 def _bindings_of(
-    updates: Sequence[StateUpdate], placeholders: Sequence[Node], output: Node
-) -> tuple[StateUpdate, ...]:
+    aliased_outputs: Sequence[InPlaceBuffer], placeholders: Sequence[Node], output: Node
+) -> tuple[InPlaceBuffer, ...]:
     """Updates by the bindings' names, of those whose input and output the partition has."""
     inputs = {node.name: f"input{index}" for index, node in enumerate(placeholders)}
     results: Sequence[Any] = output.args[0]  # type: ignore[assignment]
@@ -171,7 +171,7 @@ def _bindings_of(
     }
     return tuple(
         replace(update, buffer=inputs[update.buffer], value=outputs[update.value])
-        for update in updates
+        for update in aliased_outputs
         if update.buffer in inputs and update.value in outputs
     )
 

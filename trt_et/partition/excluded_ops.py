@@ -18,7 +18,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.errors import OptionError
-from trt_et.graph.subgraphs import Place, places
+from trt_et.graph.subgraphs import Subgraph, subgraphs
 from trt_et.lowering.edge_to_aten import aten_target
 
 __all__ = ["ExcludedOp", "ExcludedOps"]
@@ -66,16 +66,16 @@ class ExcludedOps:
                     "or of a node, or a function from a node to a bool"
                 )
 
-    def reason(self, node: Node, place: Place) -> str | None:
+    def reason(self, node: Node, subgraph: Subgraph) -> str | None:
         """Why the caller excludes a node; None where it does not.
 
         Args:
             node: A call of an operator, of an exported program or of an Edge program.
-            place: Its graph.
+            subgraph: Its graph.
         """
         if not self._operators.isdisjoint(_operator_names(node)):
             return "its operator is excluded by the caller"
-        if not self._nodes.isdisjoint(_node_names(node, place)):
+        if not self._nodes.isdisjoint(_node_names(node, subgraph)):
             return "it is excluded by the caller"
         if any(excludes(node) for excludes in self._functions):
             return "it is excluded by the caller"
@@ -85,10 +85,10 @@ class ExcludedOps:
         """Remember which names this program has, for :meth:`check_names`."""
         if not self._given:
             return
-        for place in places(program.graph_module):
-            for node in place.graph.nodes:
+        for subgraph in subgraphs(program.graph_module):
+            for node in subgraph.graph.nodes:
                 if node.op == "call_function":
-                    self._known.update(_operator_names(node), _node_names(node, place))
+                    self._known.update(_operator_names(node), _node_names(node, subgraph))
 
     def check_names(self) -> None:
         """Refuse names that no program has which was seen so far.
@@ -139,14 +139,14 @@ def _operator_names(node: Node) -> Iterator[str]:
                 yield f"{each}.{overload}"
 
 
-def _node_names(node: Node, place: Place) -> Iterator[str]:
+def _node_names(node: Node, subgraph: Subgraph) -> Iterator[str]:
     """The node's name, and that of the exported program's; also with the path of its branch."""
     sources = list(_sources(node))
     for name in {node.name, sources[-1].name if sources else node.name}:
         yield name
-        yield place.name_of(name)
-    parts = place.path.split("/")
-    yield from ("/".join(parts[:end]) for end in range(1, len(parts) + 1) if place.path)
+        yield subgraph.name_of(name)
+    parts = subgraph.path.split("/")
+    yield from ("/".join(parts[:end]) for end in range(1, len(parts) + 1) if subgraph.path)
 
 
 def _sources(node: Node) -> Iterator[Any]:

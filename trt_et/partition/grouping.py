@@ -28,7 +28,7 @@ def group_nodes(
             there, with the reason.
         min_block_size: Smallest number of nodes worth an engine.
     """
-    module = support.place.module
+    module = support.subgraph.module
     position = {node: index for index, node in enumerate(module.graph.nodes)}
     if module is program.graph_module:
         returned = _users_of_returned_weights(program)

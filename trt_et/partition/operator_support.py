@@ -12,7 +12,7 @@ from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import GraphModule, Node
 
-from trt_et.graph.subgraphs import Place, places
+from trt_et.graph.subgraphs import Subgraph, subgraphs
 from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
 from trt_et.lowering.edge_to_aten import aten_target, qualified_name, to_aten
 from trt_et.ops.quantize import (
@@ -31,16 +31,16 @@ from trt_et.passes.lift_torch_tensorrt_engines import is_prebuilt
 
 __all__ = [
     "COMPUTES_A_SIZE",
-    "KEPT_WHOLE",
+    "OPS_TO_PRESERVE",
     "OperatorSupport",
-    "Refusal",
+    "SupportCheck",
     "is_compute",
-    "kept_whole",
     "must_be_delegated",
+    "ops_to_preserve",
 ]
 
-Refusal = Callable[[Node], str | None]
-"""Why a node of a plain ATen graph is not taken; None where it is."""
+SupportCheck = Callable[[Node], str | None]
+"""Why a node of a plain ATen graph is unsupported; None if it is supported."""
 
 COMPUTES_A_SIZE: Final = "it computes a size, not a tensor"
 
@@ -65,7 +65,7 @@ aten = torch.ops.aten
 # What TensorRT has a layer for and the Edge dialect would take apart. matmul and the pooling
 # variants become fewer, larger layers; attention and linear keep their fused kernels. Not here,
 # because their converters fail (Torch-TensorRT 2.13): avg_pool1d, max_pool1d.
-KEPT_WHOLE: Final[tuple[OpOverload, ...]] = (
+OPS_TO_PRESERVE: Final[tuple[OpOverload, ...]] = (
     aten.linear.default,
     aten.matmul.default,
     aten.scaled_dot_product_attention.default,
@@ -120,21 +120,21 @@ _VIEWS: Final = frozenset(
         "quantized_decomposed::quantize_per_tensor",
     }
 )
-_NOT_CLAIMED: Final = "the operator whose result it selects stays on the CPU"
+_SOURCE_UNSUPPORTED: Final = "the operator whose result it selects stays on the CPU"
 
 
 class OperatorSupport:
     """The nodes of one graph that an engine can hold.
 
     Args:
-        place: The graph, in the Edge dialect (or ATen); not changed.
-        refusal: The vendor's word on nodes of the equivalent ATen graph.
+        subgraph: The graph, in the Edge dialect (or ATen); not changed.
+        check: Whether the builder supports a node of the equivalent ATen graph.
         excluded: What the caller leaves to the CPU.
         only: The operators to look at; None: all. Other nodes count as unsupported.
         constants: The names of the graph's placeholders whose values never change.
 
     Attributes:
-        place: The graph.
+        subgraph: The graph.
         reasons: For every ``call_function`` node that stays out, why.
         prebuilt: The engines that the program holds already, each with the nodes that pick its
             results; they count as unsupported, since nothing else can be in such an engine.
@@ -142,21 +142,21 @@ class OperatorSupport:
 
     def __init__(
         self,
-        place: Place,
-        refusal: Refusal,
+        subgraph: Subgraph,
+        check: SupportCheck,
         excluded: ExcludedOps | None = None,
         only: Collection[OpOverload] | None = None,
         constants: Collection[str] = (),
     ) -> None:
-        self.place = place
+        self.subgraph = subgraph
         self._constants = frozenset(constants)
-        self._equivalent: Mapping[Node, Node] = to_aten(place.graph).nodes
-        self._refusal = refusal
+        self._equivalent: Mapping[Node, Node] = to_aten(subgraph.graph).nodes
+        self._check = check
         self._excluded = excluded or ExcludedOps()
         self.reasons: dict[Node, str] = {}
         self.prebuilt: dict[Node, list[Node]] = {}
         self._supported: set[Node] = set()
-        for node in place.graph.nodes:
+        for node in subgraph.graph.nodes:
             if node.op != "call_function" or (only is not None and node.target not in only):
                 continue
             if is_prebuilt(aten_target(node)):
@@ -221,7 +221,7 @@ class OperatorSupport:
             self._supported.discard(node)
             self.reasons[node] = reason
             picks = [user for user in node.users if user.target is operator.getitem]
-            self.refuse(picks, _NOT_CLAIMED)
+            self.refuse(picks, _SOURCE_UNSUPPORTED)
 
     def _reason(self, node: Node) -> str | None:
         if node.target is executorch_call_delegate:
@@ -231,11 +231,11 @@ class OperatorSupport:
         target = aten_target(node)
         if isinstance(target, HigherOrderOperator):
             return "control flow stays on the CPU"
-        if self.place.obstacle is not None:
-            return self.place.obstacle
+        if self.subgraph.obstacle is not None:
+            return self.subgraph.obstacle
         if not isinstance(target, OpOverload) or isinstance(node.meta.get("val"), _SIZES):
             return COMPUTES_A_SIZE
-        reason = self._excluded.reason(node, self.place)
+        reason = self._excluded.reason(node, self.subgraph)
         if reason is not None:
             return reason
         if _draws_random_numbers(node, target):
@@ -246,12 +246,12 @@ class OperatorSupport:
             refused = quantization_refusal(plain) or self._reason_for_scales(plain)
             return refused or self._reason_for_values(node, _DTYPES | _QUANTIZATION_DTYPES)
         if not self._is_constant(plain.args[0] if plain.args else None):
-            return self._reason_for_values(node) or self._refusal(plain)
+            return self._reason_for_values(node) or self._check(plain)
         # Weights that are int8: an engine keeps them so, up to where they become floats.
         if is_weight_cast(plain):
             return self._reason_for_values(node, _DTYPES | QUANTIZED_DTYPES)
         dtypes = _DTYPES | QUANTIZED_DTYPES if moves_numbers(plain) else _DTYPES
-        return self._reason_for_values(node, dtypes) or self._refusal(plain)
+        return self._reason_for_values(node, dtypes) or self._check(plain)
 
     def _is_constant(self, value: object) -> bool:
         """Whether the numbers of a value are those of a weight."""
@@ -271,7 +271,7 @@ class OperatorSupport:
                 return "it is an output of an existing delegate"
             if producer in self._supported:
                 return None
-        return _NOT_CLAIMED
+        return _SOURCE_UNSUPPORTED
 
     def _reason_for_values(
         self, node: Node, dtypes: frozenset[torch.dtype] = _DTYPES
@@ -348,30 +348,32 @@ def _reason_for_sizes(sizes: Iterable[int | torch.SymInt]) -> str | None:
     return None
 
 
-def kept_whole(
-    module: GraphModule, refusal: Refusal, excluded: ExcludedOps | None = None
+def ops_to_preserve(
+    module: GraphModule, check: SupportCheck, excluded: ExcludedOps | None = None
 ) -> list[OpOverload]:
-    """The operators of an ATen program that must not be decomposed: an engine takes them whole.
+    """The operators of an ATen program that must not be decomposed: an engine runs each as one.
 
-    An operator counts only if *every* node that calls it is supported: what is kept whole must be
+    An operator counts only if *every* node that calls it is supported: a preserved operator must be
     delegated, because ExecuTorch has no CPU kernel for most of these. Nodes in branches and bodies
     of control flow count too.
     """
     called: set[OpOverload] = set()
     refused: set[object] = set()
-    for place in places(module):
-        here = {op for op in KEPT_WHOLE if any(node.target is op for node in place.graph.nodes)}
+    for subgraph in subgraphs(module):
+        here = {
+            op for op in OPS_TO_PRESERVE if any(node.target is op for node in subgraph.graph.nodes)
+        }
         if here:
             called |= here
-            support = OperatorSupport(place, refusal, excluded, here)
+            support = OperatorSupport(subgraph, check, excluded, here)
             refused |= {node.target for node in support.reasons}
-    return [op for op in KEPT_WHOLE if op in called and op not in refused]
+    return [op for op in OPS_TO_PRESERVE if op in called and op not in refused]
 
 
 def must_be_delegated(node: Node) -> bool:
-    """Whether there may be no kernel for a node: it was kept whole, or it is another tool's."""
+    """Whether there may be no kernel for a node: its operator is preserved, or another tool's."""
     target = aten_target(node)
-    return target in KEPT_WHOLE or is_fake_quantize(target)
+    return target in OPS_TO_PRESERVE or is_fake_quantize(target)
 
 
 def is_compute(nodes: Iterable[Node]) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from trt_et.graph.subgraphs import Place
+from trt_et.graph.subgraphs import Subgraph
 from trt_et.graph.symbolic_shapes import shape_range
 from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.partition.operator_support import COMPUTES_A_SIZE, OperatorSupport
@@ -50,8 +50,8 @@ class Partition:
             are arguments like any other.
         outputs: The tensors that leave it.
         constant_bytes: Bytes of its weights.
-        place: The branch or body that it is in, such as ``cond/true`` or ``map_impl/body``; empty
-            in the program's own graph.
+        subgraph: The branch or body that it is in, such as ``cond/true`` or ``map_impl/body``;
+            empty in the program's own graph.
     """
 
     index: int
@@ -61,7 +61,7 @@ class Partition:
     inputs: tuple[BoundaryTensor, ...]
     outputs: tuple[BoundaryTensor, ...]
     constant_bytes: int
-    place: str = ""
+    subgraph: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,17 +70,17 @@ class PartitionReport:
 
     Attributes:
         partitions: The engines to be.
-        left_out: For every other operator call: node name (in a branch behind its path), operator,
-            and the reason.
+        not_delegated: For every other operator call: node name (in a branch behind its path),
+            operator, and the reason.
     """
 
     partitions: tuple[Partition, ...]
-    left_out: tuple[tuple[str, str, str], ...]
+    not_delegated: tuple[tuple[str, str, str], ...]
 
     @property
-    def tensors_left_out(self) -> tuple[tuple[str, str, str], ...]:
-        """Of what is left out, all that computes more than a dynamic size, which no engine does."""
-        return tuple(entry for entry in self.left_out if entry[2] != COMPUTES_A_SIZE)
+    def tensors_not_delegated(self) -> tuple[tuple[str, str, str], ...]:
+        """Of what is not delegated, all that computes more than a dynamic size, which no engine does."""
+        return tuple(entry for entry in self.not_delegated if entry[2] != COMPUTES_A_SIZE)
 
     def __str__(self) -> str:
         lines = []
@@ -92,54 +92,54 @@ class PartitionReport:
                 f"weights; {len(part.inputs)} inputs ({entering:,} bytes), "
                 f"{len(part.outputs)} outputs ({leaving:,} bytes)"
             )
-        lines.extend(f"left out: {name} ({op}): {why}" for name, op, why in self.left_out)
+        lines.extend(f"not delegated: {name} ({op}): {why}" for name, op, why in self.not_delegated)
         return "\n".join(lines)
 
 
 def describe_partition(
-    program: ExportedProgram, place: Place, index: int, nodes: list[Node]
+    program: ExportedProgram, subgraph: Subgraph, index: int, nodes: list[Node]
 ) -> Partition:
     """The facts of one group of nodes of one graph of a program."""
     inside = set(nodes)
     sources = dict.fromkeys(s for node in nodes for s in node.all_input_nodes if s not in inside)
     # A branch's placeholders are called like the weights that they are given.
-    constants = set() if place.path else _constants(program)
+    constants = set() if subgraph.path else _constants(program)
     return Partition(
         index=index,
-        name="_".join(["tensorrt", str(index), *filter(None, place.path.split("/"))]),
+        name="_".join(["tensorrt", str(index), *filter(None, subgraph.path.split("/"))]),
         operators=tuple(qualified_name(node) for node in nodes),
-        nodes=tuple(place.name_of(node) for node in nodes),
+        nodes=tuple(subgraph.name_of(node) for node in nodes),
         inputs=tuple(t for s in sources if s.name not in constants for t in _tensors(s)),
         outputs=tuple(
             t for node in nodes if any(u not in inside for u in node.users) for t in _tensors(node)
         ),
         constant_bytes=sum(t.nbytes for s in sources if s.name in constants for t in _tensors(s)),
-        place=place.path,
+        subgraph=subgraph.path,
     )
 
 
 def make_report(
     partitions: list[Partition], supports: Iterable[OperatorSupport]
 ) -> PartitionReport:
-    """Sum up, and log: a summary (INFO), each reason (DEBUG), a warning if nothing is claimed."""
-    left_out = tuple(
-        (support.place.name_of(node), qualified_name(node), support.reasons[node])
+    """Sum up, and log: a summary (INFO), each reason (DEBUG), a warning if nothing is delegated."""
+    not_delegated = tuple(
+        (support.subgraph.name_of(node), qualified_name(node), support.reasons[node])
         for support in supports
-        for node in support.place.graph.nodes
+        for node in support.subgraph.graph.nodes
         if node in support.reasons
     )
-    report = PartitionReport(tuple(partitions), left_out)
-    for name, operator, reason in left_out:
+    report = PartitionReport(tuple(partitions), not_delegated)
+    for name, operator, reason in not_delegated:
         _log.debug("%s (%s) stays out: %s", name, operator, reason)
     if partitions:
         _log.info(
             "%d partition(s) for TensorRT with %d operators; %d stay out",
             len(partitions),
             sum(len(partition.operators) for partition in partitions),
-            len(left_out),
+            len(not_delegated),
         )
     else:
-        reasons = dict.fromkeys(f"{op}: {why}" for _, op, why in left_out)
+        reasons = dict.fromkeys(f"{op}: {why}" for _, op, why in not_delegated)
         _log.warning(
             "nothing in this program goes to TensorRT, and the .pte will hold no engine. %s",
             "; ".join(list(reasons)[:5]) or "The program calls no operator",

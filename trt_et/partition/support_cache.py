@@ -1,4 +1,4 @@
-"""What Torch-TensorRT said about operators, remembered, so that asking again takes no import of it.
+"""Torch-TensorRT's answers about operator support, kept so that asking again needs no import of it.
 
 Next to the engines there is one file for each set of versions and settings: a checksum, then JSON
 with an answer for each kind of call. It is read once for a partitioning and written once, whole.
@@ -18,16 +18,16 @@ import torch
 from torch.fx import Node, map_arg
 
 from trt_et.cache.checked_file import locked, read_checked, write_checked
-from trt_et.lowering.canonical_text import NoText, SymbolNames, target_text, value_text
-from trt_et.partition.operator_support import Refusal
+from trt_et.lowering.canonical_text import NotSerializable, SymbolNames, target_text, value_text
+from trt_et.partition.operator_support import SupportCheck
 
-__all__ = ["ClaimsCache", "Remembering", "node_signature"]
+__all__ = ["CachedSupportCheck", "SupportCache", "node_signature"]
 
 _LIMIT: Final = 100_000  # Answers in a file; about 5 MB. What is over it starts a new one.
 _log = logging.getLogger(__name__)
 
 
-class ClaimsCache:
+class SupportCache:
     """Answers for one fingerprint.
 
     Args:
@@ -68,32 +68,32 @@ class ClaimsCache:
             _log.debug("answers about operators are not remembered in %s: %s", self._path, error)
 
 
-class Remembering:
-    """A refusal that asks only what it was not told before.
+class CachedSupportCheck:
+    """A support check that asks only about calls that the cache does not know.
 
     Args:
         memory: The answers.
-        make: Makes the refusal that is asked; called when there is something to ask.
+        make: Makes the check that is asked; called when there is something to ask.
     """
 
-    def __init__(self, memory: ClaimsCache, make: Callable[[], Refusal]) -> None:
+    def __init__(self, memory: SupportCache, make: Callable[[], SupportCheck]) -> None:
         self._memory = memory
         self._make = make
-        self._refusal: Refusal | None = None
+        self._check: SupportCheck | None = None
 
     @property
     def asked(self) -> bool:
         """Whether anything had to be asked."""
-        return self._refusal is not None
+        return self._check is not None
 
     def __call__(self, node: Node) -> str | None:
-        """Why the node is not taken; None where it is."""
+        """Why the node is unsupported; None if it is supported."""
         signature = node_signature(node)
         if signature is not None and signature in self._memory:
             return self._memory[signature]
-        if self._refusal is None:
-            self._refusal = self._make()
-        reason = self._refusal(node)
+        if self._check is None:
+            self._check = self._make()
+        reason = self._check(node)
         if signature is not None:
             self._memory[signature] = reason
         return reason
@@ -122,7 +122,7 @@ def node_signature(node: Node) -> str | None:
                 source = argument.all_input_nodes[0].meta.get("val")
                 lines.append(f"broadcast of {value_text(source, symbols)}")
         lines += sorted(_use(user) for user in node.users)
-    except NoText:
+    except NotSerializable:
         return None
     return hashlib.sha256("\n".join([*lines, *symbols.facts]).encode()).hexdigest()[:32]
 

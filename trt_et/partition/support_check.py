@@ -1,8 +1,8 @@
-"""Whose word counts on what can be claimed.
+"""Chooses who decides which operators are supported.
 
-Torch-TensorRT's converter registry, for every builder: the reference engine stands in for a real
-one, so it claims the same nodes. Only where Torch-TensorRT is not installed does the reference
-builder claim what ExecuTorch's CPU kernels run, and says so.
+For every builder that is Torch-TensorRT's converter registry: reference engines replace real ones,
+so they hold the same nodes. Only where Torch-TensorRT is not installed does the reference builder
+support what ExecuTorch's CPU kernels run, and a warning says so.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from trt_et.cache.engine_cache import EngineCache
 from trt_et.cache.fingerprint import fingerprint_of, has_foreign_converters
 from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import REFERENCE_BUILDER
-from trt_et.lowering.canonical_text import NoText, SymbolNames, value_text
-from trt_et.partition.operator_support import Refusal
-from trt_et.partition.support_cache import ClaimsCache, Remembering
+from trt_et.lowering.canonical_text import NotSerializable, SymbolNames, value_text
+from trt_et.partition.operator_support import SupportCheck
+from trt_et.partition.support_cache import CachedSupportCheck, SupportCache
 
-__all__ = ["claims_for", "refusal_for"]
+__all__ = ["cached_support_check", "make_support_check"]
 
 _log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def claims_for(
+def cached_support_check(
     builder: EngineBuilder, options: BuildOptions, cache: EngineCache | None
-) -> Iterator[Refusal]:
-    """:func:`refusal_for`, asking only what ``cache`` does not remember, and adding to it.
+) -> Iterator[SupportCheck]:
+    """:func:`make_support_check`, asking only what ``cache`` does not know, and adding to it.
 
     Raises:
-        OptionError: As :func:`refusal_for`.
+        OptionError: As :func:`make_support_check`.
     """
     fingerprint = _fingerprint(options) if cache is not None else ""
     if cache is None or not fingerprint:
-        yield refusal_for(builder, options)
+        yield make_support_check(builder, options)
         return
-    memory = ClaimsCache(cache.claims_folder, fingerprint)
-    asking = Remembering(memory, lambda: refusal_for(builder, options))
+    memory = SupportCache(cache.support_folder, fingerprint)
+    asking = CachedSupportCheck(memory, lambda: make_support_check(builder, options))
     yield asking
     if asking.asked and _uses_converters(builder):
         memory.save()
 
 
-def refusal_for(builder: EngineBuilder, options: BuildOptions) -> Refusal:
-    """The function that says why a node of a plain ATen graph is not claimed for ``builder``.
+def make_support_check(builder: EngineBuilder, options: BuildOptions) -> SupportCheck:
+    """The function that says why ``builder`` does not support a node of a plain ATen graph.
 
     Raises:
         OptionError: ``options`` has a setting that Torch-TensorRT does not know.
@@ -64,7 +64,7 @@ def refusal_for(builder: EngineBuilder, options: BuildOptions) -> Refusal:
 
 
 def _uses_converters(builder: EngineBuilder) -> bool:
-    """Whether Torch-TensorRT has the word; imports it."""
+    """Whether Torch-TensorRT decides; imports it."""
     if installed_variant() is None:
         return False
     from trt_et.conversion import torch_tensorrt_import
@@ -78,7 +78,7 @@ def _fingerprint(options: BuildOptions) -> str:
         return ""
     try:
         settings = value_text(options.compilation_settings(), SymbolNames())
-    except NoText:
+    except NotSerializable:
         return ""
     # Some validators ask what the GPU can do.
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"

@@ -19,14 +19,14 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram, default_decompositions
 from torch.fx import Node
 
-from trt_et.graph.subgraphs import places
+from trt_et.graph.subgraphs import subgraphs
 
-__all__ = ["write_in_core_operators"]
+__all__ = ["decompose_to_core_aten"]
 
 aten = torch.ops.aten
 
 
-def write_in_core_operators(program: ExportedProgram) -> ExportedProgram:
+def decompose_to_core_aten(program: ExportedProgram) -> ExportedProgram:
     """The program, with what ExecuTorch does not know taken apart.
 
     Args:
@@ -35,7 +35,7 @@ def write_in_core_operators(program: ExportedProgram) -> ExportedProgram:
     Returns:
         Another; the same one where it holds nothing of this file.
     """
-    nodes = [node for place in places(program.graph_module) for node in place.graph.nodes]
+    nodes = [node for subgraph in subgraphs(program.graph_module) for node in subgraph.graph.nodes]
     if not any(_is_beyond_core(node) for node in nodes):
         return program
     composite = default_decompositions()
@@ -93,7 +93,7 @@ def _var_mean(
 
 
 def _adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> Any:  # noqa: ANN401
-    """Dimension by dimension, and without the places."""
+    """Dimension by dimension, and without the indices."""
     dims = range(x.dim() - len(output_size), x.dim())
     for dim, number in zip(dims, output_size, strict=True):
         length = x.shape[dim]
@@ -198,8 +198,8 @@ def _diagonal_scatter(
     above = max(-offset, 0)
     around = [above, rows - above - diagonal.shape[-1]]
     by_row = aten.constant_pad_nd.default(diagonal, around).unsqueeze(-1)
-    place = torch.arange(rows, device=x.device).unsqueeze(-1) + offset
-    hit = place == torch.arange(columns, device=x.device)
+    position = torch.arange(rows, device=x.device).unsqueeze(-1) + offset
+    hit = position == torch.arange(columns, device=x.device)
     return torch.where(hit, by_row, matrices).movedim((-2, -1), (dim1, dim2))
 
 

@@ -2,8 +2,8 @@
 
 A program that Torch-TensorRT compiled calls its engines as objects, or, where it was compiled for
 another machine, carries them as text. Neither gets through ExecuTorch's passes;
-:func:`take_engines` makes each one a call of ``trt_et::prebuilt_engine``, whose engine is a
-constant tensor of bytes.
+:func:`lift_torch_tensorrt_engines` makes each one a call of ``trt_et::prebuilt_engine``, whose
+engine is a constant tensor of bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch.fx import Graph, GraphModule, Node
 from trt_et.errors import PartitionError
 from trt_et.graph.constants import add_constant
 
-__all__ = ["PREBUILT_NAME", "PrebuiltEngine", "is_prebuilt", "take_engines"]
+__all__ = ["PREBUILT_NAME", "PrebuiltEngine", "is_prebuilt", "lift_torch_tensorrt_engines"]
 
 _CALLS: Final = ("tensorrt::execute_engine", "tensorrt::no_op_placeholder_for_execute_engine")
 # Places in Torch-TensorRT's list of what it serializes of an engine.
@@ -94,7 +94,7 @@ class PrebuiltEngine:
         return cls(**fields | {k: tuple(fields[k]) for k in ("inputs", "outputs")})
 
 
-def take_engines(program: ExportedProgram) -> ExportedProgram:
+def lift_torch_tensorrt_engines(program: ExportedProgram) -> ExportedProgram:
     """The program with its engines as constants; itself where it has none.
 
     Args:

@@ -18,9 +18,9 @@ from torch.export import ExportedProgram, default_decompositions
 from torch.fx import GraphModule, Node
 
 from trt_et.graph.insertion import insert_number
-from trt_et.graph.subgraphs import copied_module, places
+from trt_et.graph.subgraphs import copied_module, subgraphs
 
-__all__ = ["slice_what_is_split", "warn_of_lost_sizes"]
+__all__ = ["replace_split_with_slice", "warn_specialized_dims"]
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ _RECURRENT: Final[tuple[OpOverload, ...]] = (
 )
 
 
-def slice_what_is_split(program: ExportedProgram) -> ExportedProgram:
+def replace_split_with_slice(program: ExportedProgram) -> ExportedProgram:
     """The program with slices for splits whose results have a dynamic first size.
 
     Args:
@@ -71,12 +71,12 @@ def slice_what_is_split(program: ExportedProgram) -> ExportedProgram:
         if _is_dynamic_list(node):
             _slice(node)
             node.graph.erase_node(node)
-    for place in places(module):
-        place.module.recompile()
+    for subgraph in subgraphs(module):
+        subgraph.module.recompile()
     return program._update(module, program.graph_signature)
 
 
-def warn_of_lost_sizes(program: ExportedProgram) -> None:
+def warn_specialized_dims(program: ExportedProgram) -> None:
     """Warn where ExecuTorch has made a number of a dynamic size already.
 
     Args:
@@ -94,7 +94,10 @@ def warn_of_lost_sizes(program: ExportedProgram) -> None:
 
 def _calls(module: GraphModule) -> list[Node]:
     return [
-        node for place in places(module) for node in place.graph.nodes if node.op == "call_function"
+        node
+        for subgraph in subgraphs(module)
+        for node in subgraph.graph.nodes
+        if node.op == "call_function"
     ]
 
 
@@ -123,8 +126,8 @@ def _is_dynamic_list(node: Node) -> bool:
 
 
 def _dim(node: Node) -> int:
-    place = 1 if node.target is aten.unbind.int else 2
-    dim: Any = node.args[place] if len(node.args) > place else node.kwargs.get("dim", 0)
+    position = 1 if node.target is aten.unbind.int else 2
+    dim: Any = node.args[position] if len(node.args) > position else node.kwargs.get("dim", 0)
     source: Any = node.args[0]
     return int(dim) % int(source.meta["val"].dim())
 

@@ -22,7 +22,7 @@ from torch.export import ExportedProgram
 from trt_et.builders.base import EngineBuilder
 from trt_et.cache.engine_cache import EngineCache
 from trt_et.errors import PartitionError
-from trt_et.lowering.in_place_buffers import StateUpdate
+from trt_et.lowering.in_place_buffers import InPlaceBuffer
 from trt_et.lowering.optimization_profiles import OptimizationProfile
 from trt_et.options import BuildOptions
 from trt_et.scheduler.build_runner import BuildRunner
@@ -43,8 +43,9 @@ class PartitionPlan:
         cache: Where engines are kept; None: nowhere.
         runner: Where the engine is built; None: in this process.
         profiles: Ranges of the program's symbols to tune the engine for.
-        updates: The buffers that the engine may write in place.
-        progress: Who is told how far it is; see :class:`trt_et.scheduler.progress.ProgressSession`.
+        aliased_outputs: The buffers that the engine may write in place.
+        progress: Whether and how progress is reported; see
+            :class:`trt_et.scheduler.progress.ProgressSession`.
         check: Called before anything is built; raises where an option does not fit the program.
     """
 
@@ -55,7 +56,7 @@ class PartitionPlan:
     cache: EngineCache | None = None
     runner: BuildRunner | None = None
     profiles: tuple[OptimizationProfile, ...] = ()
-    updates: tuple[StateUpdate, ...] = ()
+    aliased_outputs: tuple[InPlaceBuffer, ...] = ()
     progress: ProgressOption = False
     check: Callable[[], None] | None = None
 

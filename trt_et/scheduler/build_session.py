@@ -17,7 +17,7 @@ import torch
 from torch.export import ExportedProgram
 
 from trt_et.builders.base import BuildRequest
-from trt_et.cache.engine_cache import Claim, EngineCache
+from trt_et.cache.engine_cache import BuildLock, EngineCache
 from trt_et.engine_info import EngineInfo, decode_blob
 from trt_et.errors import BlobError, BuilderError
 from trt_et.lowering.edge_to_aten import qualified_name
@@ -26,11 +26,11 @@ from trt_et.scheduler.build_plan import PartitionPlan
 from trt_et.scheduler.build_runner import BuildJob, BuildRunner, InThisProcess, explained
 from trt_et.scheduler.engine_key import (
     WeightDigests,
+    builder_fingerprint,
     engine_key,
-    fingerprint,
-    glance,
     memory_of,
     request_digest,
+    sample_digest,
 )
 from trt_et.scheduler.progress import ProgressOption, ProgressSession
 
@@ -68,12 +68,12 @@ def build_engines(partitions: Sequence[tuple[ExportedProgram, PartitionPlan]]) -
     session = _Session()
     with contextlib.ExitStack() as stack:
         progress = _sessions([plan.progress for _, plan in partitions])
-        for told in dict.fromkeys(progress):
-            stack.enter_context(told)
+        for listener in dict.fromkeys(progress):
+            stack.enter_context(listener)
         stack.callback(session.close)
         wanted = [
-            _Wanted(program, plan, told)
-            for (program, plan), told in zip(partitions, progress, strict=True)
+            _Wanted(program, plan, listener)
+            for (program, plan), listener in zip(partitions, progress, strict=True)
         ]
         for runner, group in _by_runner(wanted):
             session.build(runner, group)
@@ -102,10 +102,10 @@ class _Pending:
     wanted: _Wanted
     job: BuildJob
     key: str = ""
-    claim: Claim | None = None
+    lock: BuildLock | None = None
 
 
-class _Alike:
+class _DuplicateIndex:
     """Partitions that look equal; their weights are looked up, never compared in pairs."""
 
     def __init__(self, digests: WeightDigests) -> None:
@@ -138,27 +138,27 @@ class _Alike:
 
 
 class _Session:
-    """One export's builds: what was seen, what is being built, which claims are held."""
+    """One export's builds: what was seen, what is being built, which locks are held."""
 
     def __init__(self) -> None:
         self._digests = WeightDigests()
-        self._seen: dict[tuple[object, ...], _Alike] = {}
+        self._seen: dict[tuple[object, ...], _DuplicateIndex] = {}
         self._pending: dict[BuildJob, _Pending] = {}
         self._elsewhere: list[_Pending] = []
 
     def build(self, runner: BuildRunner, group: Iterable[_Wanted]) -> None:
         """Build what has to be built of these partitions."""
         self._run(runner, self._jobs(group))
-        # Only now, without a claim of our own: two processes that wait for each other's engine
+        # Only now, without a lock of our own: two processes that wait for each other's engine
         # while they hold one would wait for ever.
         while self._elsewhere:
             self._run(runner, self._waited_for(self._elsewhere.pop(0)))
 
     def close(self) -> None:
-        """Give all claims back."""
+        """Release all locks."""
         for pending in self._pending.values():
-            if pending.claim is not None:
-                pending.claim.release()
+            if pending.lock is not None:
+                pending.lock.release()
         self._pending.clear()
 
     def _run(self, runner: BuildRunner, jobs: Iterator[BuildJob]) -> None:
@@ -189,7 +189,7 @@ class _Session:
     def _job(self, wanted: _Wanted) -> BuildJob | None:
         """What has to be built for a partition; None where its engine is there, or on its way."""
         plan = wanted.plan
-        lowered = lower_partition(wanted.program, plan.name, plan.profiles, plan.updates)
+        lowered = lower_partition(wanted.program, plan.name, plan.profiles, plan.aliased_outputs)
         timings = plan.cache.timings_folder if plan.cache is not None else None
         monitor = wanted.progress.monitor(plan.name)
         request = BuildRequest(plan.name, lowered, plan.device_id, plan.options, timings, monitor)
@@ -198,18 +198,22 @@ class _Session:
             return None
         job = BuildJob(plan.builder, request, partial(_describe, plan, wanted.program))
         pending = _Pending(wanted, job)
-        who = fingerprint(plan.builder) if plan.cache is not None and digest is not None else ""
-        if plan.cache is not None and digest is not None and who:
+        identity = (
+            builder_fingerprint(plan.builder)
+            if plan.cache is not None and digest is not None
+            else ""
+        )
+        if plan.cache is not None and digest is not None and identity:
             weights = self._digests.of(lowered.sources)
-            pending.key = engine_key(plan.builder.name, who, digest, weights)
+            pending.key = engine_key(plan.builder.name, identity, digest, weights)
             if self._load(pending, plan.cache):
                 return None
-            pending.claim = plan.cache.claim(pending.key, wait=False)
-            if pending.claim is None:
+            pending.lock = plan.cache.lock(pending.key, wait=False)
+            if pending.lock is None:
                 self._elsewhere.append(pending)
                 return None
             if self._load(pending, plan.cache):  # Stored since we looked.
-                pending.claim.release()
+                pending.lock.release()
                 return None
         self._pending[job] = pending
         return job
@@ -218,19 +222,19 @@ class _Session:
         cache = pending.wanted.plan.cache
         assert cache is not None
         _log.info("partition %s: another process builds its engine", pending.wanted.plan.name)
-        pending.claim = cache.claim(pending.key, wait=True)
+        pending.lock = cache.lock(pending.key, wait=True)
         self._pending[pending.job] = pending
         if self._load(pending, cache):
             del self._pending[pending.job]
-            if pending.claim is not None:
-                pending.claim.release()
+            if pending.lock is not None:
+                pending.lock.release()
             return
         yield pending.job
 
     def _is_known(self, wanted: _Wanted, digest: str, weights: Mapping[str, torch.Tensor]) -> bool:
         """Whether an equal partition was seen; weights are read only where all else is equal."""
-        kind = (id(wanted.plan.builder), digest, glance(weights))
-        alike = self._seen.setdefault(kind, _Alike(self._digests))
+        kind = (id(wanted.plan.builder), digest, sample_digest(weights))
+        alike = self._seen.setdefault(kind, _DuplicateIndex(self._digests))
         other = wanted.same_as = alike.find_or_add(wanted, weights)
         if other is None:
             return False
@@ -259,12 +263,12 @@ class _Session:
         except Exception as error:
             raise pending.job.failed(error) from error
         else:
-            if pending.claim is not None and _is_of_this_machine(info, pending.job):
-                pending.claim.store(blob)
+            if pending.lock is not None and _is_of_this_machine(info, pending.job):
+                pending.lock.store(blob)
             self._set(pending.wanted, blob, info, "built")
         finally:
-            if pending.claim is not None:
-                pending.claim.release()
+            if pending.lock is not None:
+                pending.lock.release()
 
     def _set(self, wanted: _Wanted, blob: bytes, info: EngineInfo, origin: str) -> None:
         name = wanted.plan.name
@@ -309,7 +313,7 @@ def _engine_of(wanted: _Wanted) -> Engine:
 
 def _is_of_this_machine(info: EngineInfo, job: BuildJob) -> bool:
     """Whether an engine fits what its key says: another machine may have another GPU."""
-    return not info.gpu_name or info.gpu_name in fingerprint(job.builder)
+    return not info.gpu_name or info.gpu_name in builder_fingerprint(job.builder)
 
 
 def _checked(blob: object, lowered: LoweredPartition, *, verify: bool = True) -> EngineInfo:

@@ -17,23 +17,30 @@ from typing import Any, Final
 import torch
 
 from trt_et.builders.base import BuildRequest, EngineBuilder
-from trt_et.lowering.canonical_text import NoText, SymbolNames, partition_text, value_text
+from trt_et.lowering.canonical_text import NotSerializable, SymbolNames, partition_text, value_text
 from trt_et.options import BuildOptions
 
-__all__ = ["WeightDigests", "engine_key", "fingerprint", "glance", "memory_of", "request_digest"]
+__all__ = [
+    "WeightDigests",
+    "builder_fingerprint",
+    "engine_key",
+    "memory_of",
+    "request_digest",
+    "sample_digest",
+]
 
 _VERSION: Final = "trt-et engine key 1"
 _CHUNK: Final = 4 << 20
 _LARGE: Final = 64 << 20
-_GLANCE: Final = 64
+_SAMPLE: Final = 64
 _log = logging.getLogger(__name__)
 
 
-def fingerprint(builder: EngineBuilder) -> str:
+def builder_fingerprint(builder: EngineBuilder) -> str:
     """What a builder says of itself for a key; empty where its engines must not be cached."""
     ask = getattr(builder, "fingerprint", None)
     said = str(ask() or "") if callable(ask) else ""
-    # The class as well: who inherits a fingerprint may build something else.
+    # The class as well: a subclass that inherits a fingerprint may build something else.
     kind = type(builder)
     return f"{kind.__module__}.{kind.__qualname__}: {said}" if said else ""
 
@@ -47,17 +54,17 @@ def request_digest(request: BuildRequest) -> str | None:
         options = _options_text(request.options)
         text = f"cuda:{request.device_id}\n{options}\n{partition_text(request.lowered)}"
         return hashlib.sha256(text.encode()).hexdigest()
-    except NoText as error:
+    except NotSerializable as error:
         _log.debug("partition %s is not compared with others: %s", request.partition, error)
         return None
 
 
-def engine_key(builder: str, who: str, request: str, weights: Mapping[str, str]) -> str:
+def engine_key(builder: str, identity: str, request: str, weights: Mapping[str, str]) -> str:
     """The key of an engine, 64 hex digits.
 
     Args:
         builder: The builder's name.
-        who: Its fingerprint.
+        identity: Its fingerprint.
         request: What :func:`request_digest` says.
         weights: The digest of each constant, by name.
     """
@@ -65,7 +72,7 @@ def engine_key(builder: str, who: str, request: str, weights: Mapping[str, str])
     for part in (
         _VERSION,
         builder,
-        who,
+        identity,
         request,
         *(f"{k}={v}" for k, v in sorted(weights.items())),
     ):
@@ -105,7 +112,7 @@ class WeightDigests:
         return {name: self._known[memory_of(tensor)] for name, tensor in tensors.items()}
 
 
-def glance(tensors: Mapping[str, torch.Tensor]) -> bytes:
+def sample_digest(tensors: Mapping[str, torch.Tensor]) -> bytes:
     """A few elements of each tensor: what differs here differs, and nearly always it does."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
@@ -113,7 +120,7 @@ def glance(tensors: Mapping[str, torch.Tensor]) -> bytes:
         while first.dim() > 1 and first.numel() and not first.is_quantized:
             first, last = first[0], last[-1]
         if first.dim() < 2:
-            for part in (first.reshape(-1)[:_GLANCE], last.reshape(-1)[-_GLANCE:]):
+            for part in (first.reshape(-1)[:_SAMPLE], last.reshape(-1)[-_SAMPLE:]):
                 dense = part.resolve_conj().resolve_neg().cpu().contiguous()
                 digest.update(_bytes_of(dense))
     return digest.digest()

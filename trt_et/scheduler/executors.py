@@ -25,7 +25,7 @@ from trt_et.errors import BuilderError, OptionError
 from trt_et.graph.tracing import TRACING
 from trt_et.scheduler.build_runner import BuildJob, BuildRunner
 from trt_et.scheduler.weights_file import WeightsWriter
-from trt_et.scheduler.worker import BuildResult, build_portable, pack_request
+from trt_et.scheduler.worker import BuildResult, build_in_worker, pack_request
 
 __all__ = ["InProcesses", "InThreads", "make_runner"]
 
@@ -180,7 +180,7 @@ class InProcesses(_OnExecutor):
     """Builds in other processes, here or on machines that share a folder with this one.
 
     Args:
-        executor: Runs :func:`trt_et.scheduler.worker.build_portable`.
+        executor: Runs :func:`trt_et.scheduler.worker.build_in_worker`.
         scratch: Where to make the scratch folder; None: where temporary files go.
     """
 
@@ -206,7 +206,7 @@ class InProcesses(_OnExecutor):
         engine = f"engine{len(place.partitions)}"
         place.partitions[engine] = job.request.partition
         request = pack_request(job.builder, job.request, place.weights, place.folder / engine)
-        return self._executor.submit(build_portable, request)
+        return self._executor.submit(build_in_worker, request)
 
     def _blob(self, future: Future[Any], place: _Scratch) -> bytes:
         result: BuildResult = future.result()

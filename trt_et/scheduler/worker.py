@@ -1,8 +1,8 @@
 """Build requests as plain values, for builds in other processes and on other machines.
 
-A :class:`PortableRequest` can be pickled and needs nothing but the folder that its weights are in.
-:func:`build_portable` is what runs elsewhere: it builds the engine, writes it into that folder, and
-returns a small :class:`BuildResult`. The engine is the same, byte for byte, as one built in
+A :class:`WorkerRequest` can be pickled and needs nothing but the folder that its weights are in.
+:func:`build_in_worker` is what runs elsewhere: it builds the engine, writes it into that folder,
+and returns a small :class:`BuildResult`. The engine is the same, byte for byte, as one built in
 the process that asked for it.
 """
 
@@ -32,12 +32,12 @@ from trt_et.builders.monitor import BuildMonitor
 from trt_et.builders.registry import BUILDER_NAMES, make_builder
 from trt_et.engine_info import Binding
 from trt_et.errors import BuilderError
-from trt_et.lowering.in_place_buffers import StateUpdate
+from trt_et.lowering.in_place_buffers import InPlaceBuffer
 from trt_et.lowering.lower import LoweredPartition, ProfileShapes
 from trt_et.options import BuildOptions
 from trt_et.scheduler.weights_file import StoredTensor, WeightsWriter, read_weights
 
-__all__ = ["BuildResult", "PortableRequest", "build_portable", "pack_request", "unpack_request"]
+__all__ = ["BuildResult", "WorkerRequest", "build_in_worker", "pack_request", "unpack_request"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class _NodeName:
 
 
 @dataclass(frozen=True)
-class PortableRequest:
+class WorkerRequest:
     """One engine to build, as a plain value.
 
     Attributes:
@@ -64,7 +64,7 @@ class PortableRequest:
         outputs: Likewise.
         names: Likewise.
         profiles: Likewise.
-        updates: Likewise.
+        aliased_outputs: Likewise.
         weights: The file that holds the weights.
         state: The program's state dictionary in that file.
         constants: Its other constants.
@@ -83,7 +83,7 @@ class PortableRequest:
     outputs: tuple[Binding, ...] = field(repr=False)
     names: Mapping[str, str] = field(repr=False)
     profiles: tuple[ProfileShapes, ...] = field(repr=False)
-    updates: tuple[StateUpdate, ...] = field(repr=False)
+    aliased_outputs: tuple[InPlaceBuffer, ...] = field(repr=False)
     weights: str
     state: Mapping[str, StoredTensor] = field(repr=False)
     constants: Mapping[str, StoredTensor] = field(repr=False)
@@ -119,7 +119,7 @@ class BuildResult:
 
 def pack_request(
     builder: EngineBuilder, request: BuildRequest, weights: WeightsWriter, engine: Path
-) -> PortableRequest:
+) -> WorkerRequest:
     """Make a plain value of a request; its weights are appended to ``weights`` and flushed.
 
     Args:
@@ -145,7 +145,7 @@ def pack_request(
             f"the weights of partition {request.partition} cannot be written to {weights.path}: "
             f"{error}; choose a folder with more room (scratch=...)"
         ) from error
-    return PortableRequest(
+    return WorkerRequest(
         partition=request.partition,
         builder=_sendable(builder),
         device_id=request.device_id,
@@ -156,7 +156,7 @@ def pack_request(
         outputs=request.lowered.outputs,
         names=dict(request.lowered.names),
         profiles=request.lowered.profiles,
-        updates=request.lowered.updates,
+        aliased_outputs=request.lowered.aliased_outputs,
         weights=str(weights.path),
         state=state,
         constants=constants,
@@ -166,7 +166,7 @@ def pack_request(
     )
 
 
-def unpack_request(request: PortableRequest) -> BuildRequest:
+def unpack_request(request: WorkerRequest) -> BuildRequest:
     """The request, with its weights mapped from their file.
 
     Its build stops when the folder of the weights is removed.
@@ -184,7 +184,7 @@ def unpack_request(request: PortableRequest) -> BuildRequest:
         request.outputs,
         request.names,
         profiles=request.profiles,
-        updates=request.updates,
+        aliased_outputs=request.aliased_outputs,
     )
     return BuildRequest(
         request.partition,
@@ -200,7 +200,7 @@ def _versions() -> dict[str, str]:
     return {"torch": str(torch.__version__), "executorch": version("executorch")}
 
 
-def _check_machine(request: PortableRequest) -> None:
+def _check_machine(request: WorkerRequest) -> None:
     for name, own in _versions().items():
         wanted = request.versions[name]
         if own != wanted:
@@ -232,8 +232,8 @@ class _Gone:
         return self._gone
 
 
-def build_portable(request: PortableRequest) -> BuildResult:
-    """Build an engine and write it to ``request.engine``, whole or not at all; never raises.
+def build_in_worker(request: WorkerRequest) -> BuildResult:
+    """Build an engine and write it to ``request.engine``, all of it or nothing; never raises.
 
     Runs in worker processes: it is found by its name, and needs nothing of the process that asked.
     """
@@ -322,7 +322,7 @@ def _node_names(graph: Graph) -> tuple[_NodeName, ...]:
     )
 
 
-def _with_nodes(program: ExportedProgram, request: PortableRequest) -> ExportedProgram:
+def _with_nodes(program: ExportedProgram, request: WorkerRequest) -> ExportedProgram:
     """The program with the very nodes that were sent, by name and in order.
 
     ``torch.export.load`` renames nodes with several outputs and gives each output a ``getitem``,

@@ -1,4 +1,4 @@
-"""Cumulative sums: claimed, built, and the same as eager's."""
+"""Cumulative sums: delegated, built, and the same as eager's."""
 
 from __future__ import annotations
 

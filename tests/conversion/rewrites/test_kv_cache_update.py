@@ -30,7 +30,7 @@ from trt_et.conversion.rewrites.kv_cache_update import update_in_place, write_ro
 from trt_et.engine_info import Alias, decode_blob
 from trt_et.errors import BuildCancelled, BuilderError, OptionError
 from trt_et.inspection import inspect_program
-from trt_et.lowering.in_place_buffers import StateUpdate
+from trt_et.lowering.in_place_buffers import InPlaceBuffer
 from trt_et.scheduler.engine_key import request_digest
 
 aten = torch.ops.aten
@@ -520,11 +520,11 @@ def test_what_may_be_written_in_place_is_part_of_an_engine_key():
     _, request = recording("index_copy")
     (update,) = request.lowered.updates
 
-    def digest(*updates: StateUpdate) -> str | None:
+    def digest(*updates: InPlaceBuffer) -> str | None:
         lowered = replace(request.lowered, updates=updates)
         return request_digest(replace(request, lowered=lowered))
 
-    others = {digest(), digest(update), digest(replace(update, counts_from_zero=False))}
+    others = {digest(), digest(update), digest(replace(update, refuses_negative_indices=False))}
     assert len(others) == 3
     assert digest(update) == request_digest(request)
 

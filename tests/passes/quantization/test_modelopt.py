@@ -128,7 +128,7 @@ def test_it_runs_like_eager(folder, case):
 @pytest.mark.parametrize("name", MODELS)
 def test_it_is_one_partition(name, kind):
     report = plan(program(name, KINDS[kind]))
-    assert not report.left_out
+    assert not report.not_delegated
     (partition,) = report.partitions
     assert OPERATOR in partition.operators
     assert "aten::alias_copy.default" not in partition.operators  # Of detach().
@@ -197,7 +197,7 @@ def test_half_precision_models_are_quantized(dtype):
     torch.manual_seed(0)
     inputs = (torch.randn(4, 16, dtype=dtype),)
     found = exported(fake_quantized(Mlp().to(dtype), inputs), inputs)
-    assert not plan(found).left_out
+    assert not plan(found).not_delegated
     assert not Network(found).kinds["CAST"]
     (blob,) = blobs(lower(found, builder="tensorrt_rtx"))
     assert [b.dtype for b in decode_blob(blob).info.bindings] == [str(dtype)[6:]] * 2
@@ -276,7 +276,7 @@ def test_the_program_of_the_caller_stays_as_it_is():
     lower(found, compute_capabilities=["8.6"])
     assert found.graph_module.code == before
     assert [spec.arg.name for spec in found.graph_signature.input_specs] == names
-    assert not plan(found).left_out
+    assert not plan(found).not_delegated
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("modelopt"), reason="modelopt is not installed")

@@ -65,7 +65,7 @@ def test_it_is_one_partition(variant):
     name, symmetric, per_channel = variant
     program, _ = quantized(name, symmetric=symmetric, per_channel=per_channel)
     report = plan(program)
-    assert not report.left_out
+    assert not report.not_delegated
     (partition,) = report.partitions
     assert "quantized_decomposed::quantize_per_tensor.default" in partition.operators
     assert all(tensor.dtype is torch.float32 for tensor in partition.inputs + partition.outputs)
@@ -145,7 +145,7 @@ def test_half_precision_models_are_quantized(dtype):
             return nn.functional.linear(x, w)
 
     program = torch.export.export(Half(), (torch.randn(4, 16, dtype=dtype),))
-    assert not plan(program).left_out
+    assert not plan(program).not_delegated
     (blob,) = blobs(lower(program, builder="tensorrt_rtx"))
     assert [b.dtype for b in decode_blob(blob).info.bindings] == [str(dtype)[6:]] * 2
     # A cast behind the layer would keep the product from being one of int8.
@@ -202,21 +202,21 @@ def test_an_engine_can_take_and_return_int8(tmp_path, builder):
 
 def test_what_tensorrt_has_no_layer_for_says_why():
     report = plan(torch.export.export(RoundTrip(0, 0, torch.uint8), (torch.randn(2, 4),)))
-    reasons = {why for _, name, why in report.left_out if "quantized_decomposed" in name}
+    reasons = {why for _, name, why in report.not_delegated if "quantized_decomposed" in name}
     assert reasons == {"TensorRT quantizes to int8, not to torch.uint8"}
 
 
 def test_dynamic_quantization_leaves_activations_to_the_cpu_and_claims_the_rest():
     torch.manual_seed(0)
     report = plan(quantize(Mlp().eval(), (torch.randn(4, 16),), dynamic=True))
-    left = {name.partition(".")[0] for _, name, _ in report.left_out}
+    left = {name.partition(".")[0] for _, name, _ in report.not_delegated}
     assert "quantized_decomposed::choose_qparams" in left
     for operator in ("quantize_per_tensor.tensor", "dequantize_per_tensor.tensor"):
-        (reason,) = {why for _, name, why in report.left_out if name.endswith(f"::{operator}")}
+        (reason,) = {why for _, name, why in report.not_delegated if name.endswith(f"::{operator}")}
         assert "computed at run time" in reason
-    claimed = [op for partition in report.partitions for op in partition.operators]
-    assert claimed.count("aten::linear.default") == 2
-    assert "quantized_decomposed::dequantize_per_channel.default" in claimed
+    delegated = [op for partition in report.partitions for op in partition.operators]
+    assert delegated.count("aten::linear.default") == 2
+    assert "quantized_decomposed::dequantize_per_channel.default" in delegated
 
 
 def test_the_weight_of_an_operator_that_stays_out_stays_out():
@@ -224,7 +224,7 @@ def test_the_weight_of_an_operator_that_stays_out_stays_out():
     program = quantize(Residual().eval(), (torch.randn(2, 3, 16, 16),))
     partitioner = TensorRTPartitioner(builder="reference", excluded_ops=["aten.convolution"])
     report = partitioner.explain(program)
-    weights = [why for _, name, why in report.left_out if "per_channel" in name]
+    weights = [why for _, name, why in report.not_delegated if "per_channel" in name]
     assert len(weights) == 3
     assert set(weights) == {"nothing that it quantizes or dequantizes for is in an engine"}
     assert report.partitions
@@ -239,6 +239,6 @@ def test_quantizing_alone_is_no_work_for_an_engine():
 
     report = plan(torch.export.export(Alone(), (torch.randn(2, 4),)))
     assert not report.partitions
-    assert {why for _, _, why in report.left_out} == {
+    assert {why for _, _, why in report.not_delegated} == {
         "alone it only rearranges or quantizes, no work for an engine"
     }

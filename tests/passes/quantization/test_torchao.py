@@ -146,7 +146,7 @@ def test_it_runs_like_eager(folder, case):
 @pytest.mark.parametrize("name", WEIGHTS_ONLY)
 def test_quantized_weights_are_in_one_engine(name):
     report = plan(program(name))
-    assert not report.left_out
+    assert not report.not_delegated
     assert len(report.partitions) == 1
 
 
@@ -175,7 +175,7 @@ def test_int8_weights_are_dequantized_by_a_layer():
 def test_the_int8_weight_of_an_operator_that_stays_out_stays_out():
     partitioner = TensorRTPartitioner(builder="reference", excluded_ops=["aten.mm"])
     report = partitioner.explain(program("int8 weights"))
-    reasons = {name: why for _, name, why in report.left_out}
+    reasons = {name: why for _, name, why in report.not_delegated}
     cast = reasons["dim_order_ops::_to_dim_order_copy.default"]
     assert cast == "nothing that it quantizes or dequantizes for is in an engine"
     assert "aten::permute_copy.default" in reasons
@@ -193,7 +193,7 @@ def test_what_is_quantized_at_run_time_is_computed_in_one_engine(name):
     found = program(name)
     before = found.graph_module.code
     report = plan(found)
-    assert not report.left_out
+    assert not report.not_delegated
     (partition,) = report.partitions
     assert partition.operators.count("aten::linear.default") + partition.operators.count(
         "aten::mm.default"
@@ -204,7 +204,7 @@ def test_what_is_quantized_at_run_time_is_computed_in_one_engine(name):
 def test_fp8_by_pt2e_is_computed_in_one_engine_and_says_so(caplog):
     model, inputs = made_by_pt2e()
     report = plan(torch.export.export(model, inputs))
-    assert not report.left_out
+    assert not report.not_delegated
     assert len(report.partitions) == 1
     assert "3 quantize operators are computed in floats: PT2E rounds to whole" in caplog.text
 

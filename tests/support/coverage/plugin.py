@@ -88,7 +88,7 @@ def _reasons(reports: list[PartitionReport | None]) -> list[tuple[str, str, bool
         (operator, why, re.sub(r"(_with_indices|_copy)?\.", ".", operator) in _converted())
         for report in reports
         if report is not None
-        for _, operator, why in report.left_out
+        for _, operator, why in report.not_delegated
     ]
 
 

@@ -75,20 +75,20 @@ def slice_(layer: Any, inputs: Inputs) -> torch.Tensor:
     for axis, first, count, step in zip(wanted, *given, strict=True):
         need(count >= 0, f"a slice of {count} elements")
         length = x.shape[axis]
-        places = first + step * torch.arange(count)
-        valid = (places >= 0) & (places < length)
+        positions = first + step * torch.arange(count)
+        valid = (positions >= 0) & (positions < length)
         if mode == "STRICT_BOUNDS":
-            need(bool(valid.all()), f"a slice of {places.tolist()} from {length}")
+            need(bool(valid.all()), f"a slice of {positions.tolist()} from {length}")
         elif mode == "WRAP":
-            places = places % length
+            positions = positions % length
         elif mode == "CLAMP":
-            places = places.clamp(0, length - 1)
+            positions = positions.clamp(0, length - 1)
         elif mode == "REFLECT":
             period = max(2 * (length - 1), 1)
-            places = places % period
-            places = torch.where(places >= length, period - places, places)
+            positions = positions % period
+            positions = torch.where(positions >= length, period - positions, positions)
         elif mode == "FILL":
-            places = places.clamp(0, max(length - 1, 0))
+            positions = positions.clamp(0, max(length - 1, 0))
             shape = [1] * x.dim()
             shape[axis] = count
             inside = inside & valid.reshape(shape)
@@ -98,7 +98,7 @@ def slice_(layer: Any, inputs: Inputs) -> torch.Tensor:
             sizes[axis] = count
             x = x.new_zeros(sizes)
         else:
-            x = x.index_select(axis, places)
+            x = x.index_select(axis, positions)
     if mode == "FILL":
         value = x.new_zeros([]) if fill is None else fill.reshape([])
         need(value.dtype == x.dtype, f"a slice of {x.dtype} filled with {value.dtype}")
@@ -155,41 +155,43 @@ def gather(layer: Any, inputs: Inputs) -> torch.Tensor:
     need(indices.dtype in (torch.int32, torch.int64), f"a gather by {indices.dtype}")
     dims = list(layer.get_input(0).shape)
     mode, lead, axis = layer.mode.name, layer.num_elementwise_dims, layer.axis
-    places = indices.long()
+    positions = indices.long()
     if mode == "DEFAULT":
         if lead:
             raise NotEvaluated("GATHER with an elementwise dimension")
         axis = axis % x.dim()
-        found, outside = _wrapped(places, x.shape[axis], dims[axis])
+        found, outside = _wrapped(positions, x.shape[axis], dims[axis])
         out = x.index_select(axis, found.reshape(-1))
-        out = out.reshape([*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]])
-        outside = outside.reshape([*places.shape, *[1] * (x.dim() - axis - 1)])
+        out = out.reshape([*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :]])
+        outside = outside.reshape([*positions.shape, *[1] * (x.dim() - axis - 1)])
         return out.masked_fill(outside, 0)
     if mode == "ELEMENT":
         axis = axis % x.dim()
-        need(places.dim() == x.dim(), "GATHER of elements: ranks differ")
-        found, outside = _wrapped(places, x.shape[axis], dims[axis])
+        need(positions.dim() == x.dim(), "GATHER of elements: ranks differ")
+        found, outside = _wrapped(positions, x.shape[axis], dims[axis])
         return x.gather(axis, found).masked_fill(outside, 0)
-    depth = places.shape[-1]
-    need(x.shape[:lead] == places.shape[:lead], "GATHER's leading dimensions differ")
+    depth = positions.shape[-1]
+    need(x.shape[:lead] == positions.shape[:lead], "GATHER's leading dimensions differ")
     columns = []
-    outside = torch.zeros(places.shape[:-1], dtype=torch.bool)
+    outside = torch.zeros(positions.shape[:-1], dtype=torch.bool)
     for i in range(depth):
-        found, out = _wrapped(places[..., i], x.shape[lead + i], dims[lead + i])
+        found, out = _wrapped(positions[..., i], x.shape[lead + i], dims[lead + i])
         columns.append(found)
         outside |= out
     leading = [
-        torch.arange(x.shape[i]).reshape([-1 if j == i else 1 for j in range(places.dim() - 1)])
+        torch.arange(x.shape[i]).reshape([-1 if j == i else 1 for j in range(positions.dim() - 1)])
         for i in range(lead)
     ]
     out = x[(*leading, *columns)]
     return out.masked_fill(outside.reshape([*outside.shape, *[1] * (out.dim() - outside.dim())]), 0)
 
 
-def _wrapped(places: torch.Tensor, size: int, declared: int) -> tuple[torch.Tensor, torch.Tensor]:
-    if declared < 0 and bool((places < 0).any()):
+def _wrapped(
+    positions: torch.Tensor, size: int, declared: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if declared < 0 and bool((positions < 0).any()):
         raise BadNetwork("a gather by negative indices along a dynamic dimension")
-    found = torch.where(places < 0, places + size, places)
+    found = torch.where(positions < 0, positions + size, positions)
     outside = (found < 0) | (found >= size)
     return found.masked_fill(outside, 0), outside
 
@@ -199,26 +201,31 @@ def scatter(layer: Any, inputs: Inputs) -> torch.Tensor:
     x, indices, updates = inputs
     need(x.dtype == updates.dtype, f"a scatter of {updates.dtype} into {x.dtype}")
     need(indices.dtype in (torch.int32, torch.int64), f"a scatter by {indices.dtype}")
-    places = indices.long()
+    positions = indices.long()
     if layer.mode == trt.ScatterMode.ELEMENT:
         axis = layer.axis % x.dim()
-        need(places.shape == updates.shape and places.dim() == x.dim(), "SCATTER's shapes differ")
-        _in_bounds(places, x.shape[axis])
-        _written_once(torch.zeros(x.shape).scatter_add(axis, places, torch.ones(places.shape)))
-        return x.scatter(axis, places, updates)
-    depth = places.shape[-1]
-    want = [*places.shape[:-1], *x.shape[depth:]]
+        need(
+            positions.shape == updates.shape and positions.dim() == x.dim(),
+            "SCATTER's shapes differ",
+        )
+        _in_bounds(positions, x.shape[axis])
+        _written_once(
+            torch.zeros(x.shape).scatter_add(axis, positions, torch.ones(positions.shape))
+        )
+        return x.scatter(axis, positions, updates)
+    depth = positions.shape[-1]
+    want = [*positions.shape[:-1], *x.shape[depth:]]
     need(list(updates.shape) == want, f"SCATTER of {tuple(updates.shape)} where {want} go")
     for i in range(depth):
-        _in_bounds(places[..., i], x.shape[i])
-    where = tuple(places[..., i] for i in range(depth))
+        _in_bounds(positions[..., i], x.shape[i])
+    where = tuple(positions[..., i] for i in range(depth))
     counts = torch.zeros(x.shape[:depth])
-    _written_once(counts.index_put(where, torch.ones(places.shape[:-1]), accumulate=True))
+    _written_once(counts.index_put(where, torch.ones(positions.shape[:-1]), accumulate=True))
     return x.index_put(where, updates)
 
 
-def _in_bounds(places: torch.Tensor, size: int) -> None:
-    if bool((places < 0).any() | (places >= size).any()):
+def _in_bounds(positions: torch.Tensor, size: int) -> None:
+    if bool((positions < 0).any() | (positions >= size).any()):
         raise BadNetwork("a scatter out of bounds, or by negative indices")
 
 
@@ -267,7 +274,7 @@ def kv_cache_update(layer: Any, inputs: Inputs) -> torch.Tensor:
     for i, at in enumerate(write.tolist()):
         if not 0 <= at <= cache.shape[2] - update.shape[2]:
             # The Edge dialect's index_put counts from the end; index_copy, which it may have been,
-            # refuses (StateUpdate.counts_from_zero).
+            # refuses (InPlaceBuffer.refuses_negative_indices).
             raise Undefined(f"a row at {at}")
         out[i, :, at : at + update.shape[2]] = update[i]
     return out

@@ -218,11 +218,11 @@ def topk(layer: Any, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
     (axis,) = axes_of(layer.axes)
     number = layer.k if k is None else int(k)
     need(number <= x.shape[axis], f"the first {number} of {x.shape[axis]}")
-    # Ties are in the order of their places; TensorRT promises nothing.
+    # Ties are in the order of their positions; TensorRT promises nothing.
     largest = layer.op == trt.TopKOperation.MAX
-    values, places = x.sort(dim=axis, descending=largest, stable=True)
+    values, positions = x.sort(dim=axis, descending=largest, stable=True)
     dtype = DTYPES[layer.get_output(1).dtype]
-    return values.narrow(axis, 0, number), places.narrow(axis, 0, number).to(dtype)
+    return values.narrow(axis, 0, number), positions.narrow(axis, 0, number).to(dtype)
 
 
 @layer_type("NORMALIZATION")

@@ -109,15 +109,15 @@ def pooling(layer: Any, inputs: Inputs) -> torch.Tensor:
 
 
 def _origin(layer: Any, length: int, resized: int) -> torch.Tensor:
-    places = torch.arange(resized, dtype=torch.float64)
+    positions = torch.arange(resized, dtype=torch.float64)
     if resized == 1 and layer.selector_for_single_pixel == trt.ResizeSelector.UPPER:
         return torch.zeros(1, dtype=torch.float64)
     kind = layer.coordinate_transformation.name
     if kind == "ALIGN_CORNERS":
-        return places * (length - 1) / (resized - 1) if resized > 1 else places * 0
+        return positions * (length - 1) / (resized - 1) if resized > 1 else positions * 0
     if kind == "ASYMMETRIC":
-        return places * (length / resized)
-    return (places + 0.5) * (length / resized) - 0.5
+        return positions * (length / resized)
+    return (positions + 0.5) * (length / resized) - 0.5
 
 
 def _matrix(layer: Any, length: int, resized: int) -> torch.Tensor:
@@ -151,8 +151,8 @@ def _matrix(layer: Any, length: int, resized: int) -> torch.Tensor:
             taps = [(p, w * ((p >= 0) & (p < length))) for p, w in taps]
             total = sum(w for _, w in taps)
             taps = [(p, w / total) for p, w in taps]
-    for places, shares in taps:
-        matrix.index_put_((rows, places.long().clamp(0, length - 1)), shares, accumulate=True)
+    for positions, shares in taps:
+        matrix.index_put_((rows, positions.long().clamp(0, length - 1)), shares, accumulate=True)
     return matrix
 
 

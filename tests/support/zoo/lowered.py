@@ -58,5 +58,7 @@ def check_plan(case: Case, pte: bytes, partitioner: TensorRTPartitioner) -> None
     (method,) = inspect_program(pte)
     assert not any(delegate.problem for delegate in method.delegates)
     assert len(method.delegates) <= case.partitions, str(partitioner.report)
-    left = {operator for _, operator, reason in partitioner.report.left_out if "size" not in reason}
+    left = {
+        operator for _, operator, reason in partitioner.report.not_delegated if "size" not in reason
+    }
     assert left <= set(case.left), str(partitioner.report)

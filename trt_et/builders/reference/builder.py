@@ -25,7 +25,7 @@ from trt_et.builders.reference.support import cpu_kernels
 from trt_et.cache.fingerprint import fingerprint_of, target_platform
 from trt_et.engine_info import REFERENCE_BUILDER, EngineInfo, encode_blob
 from trt_et.errors import BuilderError
-from trt_et.graph.tracing import TRACING, forget_pending_symbols
+from trt_et.graph.tracing import TRACING, clear_pending_symbols
 
 __all__ = ["ReferenceBuilder"]
 
@@ -65,7 +65,7 @@ class ReferenceBuilder:
 
 
 def _nested_program(program: ExportedProgram) -> ExecutorchProgramManager:
-    forget_pending_symbols(program)
+    clear_pending_symbols(program)
     program = decompose_for_cpu_kernels(program)
     edge = to_edge(program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
     return edge.to_executorch(ExecutorchBackendConfig(enable_non_cpu_memory_planning=False))

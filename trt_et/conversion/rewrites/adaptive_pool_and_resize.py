@@ -175,22 +175,22 @@ def _terms(matrix: torch.Tensor, line: Line) -> tuple[torch.Tensor, torch.Tensor
     columns: list[list[tuple[int, float]]] = []
     for new in range(matrix.shape[1]):
         terms: list[tuple[int, float]] = []
-        for place in torch.nonzero(~torch.isfinite(reached[:, new]))[:, 0].tolist():
-            weight = float(matrix[place, new])
-            if weight and bool(torch.isnan(reached[place, new])):
-                terms += [(place, 2 * weight), (place, -weight)]
+        for index in torch.nonzero(~torch.isfinite(reached[:, new]))[:, 0].tolist():
+            weight = float(matrix[index, new])
+            if weight and bool(torch.isnan(reached[index, new])):
+                terms += [(index, 2 * weight), (index, -weight)]
             else:
-                terms.append((place, weight))
+                terms.append((index, weight))
         columns.append(terms)
     longest = max(len(terms) for terms in columns)
     for terms in columns:
         while len(terms) < longest:
             # Halves of the largest, not zeros: these would make an infinity not a number.
-            place, weight = terms.pop(max(range(len(terms)), key=lambda i: abs(terms[i][1])))
-            terms += [(place, weight / 2), (place, weight / 2)]
-    places = torch.tensor([[place for place, _ in terms] for terms in columns])
+            index, weight = terms.pop(max(range(len(terms)), key=lambda i: abs(terms[i][1])))
+            terms += [(index, weight / 2), (index, weight / 2)]
+    indices = torch.tensor([[index for index, _ in terms] for terms in columns])
     weights = torch.tensor([[weight for _, weight in terms] for terms in columns])
-    return places, weights.to(torch.float32)
+    return indices, weights.to(torch.float32)
 
 
 def _constant(module: GraphModule, before: Node, name: str, value: torch.Tensor) -> Node:

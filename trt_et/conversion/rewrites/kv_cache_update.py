@@ -26,7 +26,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trt_et.engine_info import Alias
 from trt_et.graph.insertion import insert_call
-from trt_et.lowering.in_place_buffers import StateUpdate
+from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
 __all__ = ["update_in_place", "write_rows"]
 
@@ -62,13 +62,15 @@ def write_rows(cache: torch.Tensor, rows: torch.Tensor, starts: torch.Tensor) ->
     return torch.where(written[:, None, :, None], rows.gather(_POSITIONS, where), cache)
 
 
-def update_in_place(module: GraphModule, updates: Sequence[StateUpdate]) -> tuple[Alias, ...]:
+def update_in_place(
+    module: GraphModule, aliased_outputs: Sequence[InPlaceBuffer]
+) -> tuple[Alias, ...]:
     """Put :func:`write_rows` where a cache can be updated in place.
 
     Args:
         module: Plain ATen, constants as attributes, inputs by the bindings' names; changed in
             place.
-        updates: Which outputs may be written into an input's memory.
+        aliased_outputs: Which outputs may be written into an input's memory.
 
     Returns:
         Those that are.
@@ -76,7 +78,7 @@ def update_in_place(module: GraphModule, updates: Sequence[StateUpdate]) -> tupl
     results: Sequence[Any] = module.graph.output_node().args[0]  # type: ignore[assignment]
     inputs = {node.name: node for node in module.graph.nodes if node.op == "placeholder"}
     aliases = []
-    for update in updates:
+    for update in aliased_outputs:
         cache = inputs[update.buffer]
         value = results[int(update.value.removeprefix("output"))]
         write = _write(module, cache, value, update) if results.count(value) == 1 else None
@@ -105,7 +107,7 @@ class _Write:
     from_end: bool = False
 
 
-def _write(module: GraphModule, cache: Node, value: Node, update: StateUpdate) -> _Write | None:
+def _write(module: GraphModule, cache: Node, value: Node, update: InPlaceBuffer) -> _Write | None:
     """What a node writes into a cache, where it is a run of rows and all that the cache is for."""
     if not _is_cache(cache.meta.get("val")) or value.op != "call_function":
         return None
@@ -128,7 +130,7 @@ def _is_cache(value: object) -> bool:
 
 
 def _of_index_put(
-    module: GraphModule, cache: Node, value: Node, update: StateUpdate
+    module: GraphModule, cache: Node, value: Node, update: InPlaceBuffer
 ) -> _Write | None:
     indices, rows, accumulate = _arguments(value, ("indices", "values", "accumulate"), False)
     if accumulate or set(cache.users) != {value} or not isinstance(rows, Node):
@@ -145,12 +147,12 @@ def _of_index_put(
     if not _equal(_shape(rows), [batch, heads, where.shape[0], width]):
         return None
     if _is_one(where):
-        return _Write(rows, _Start(0, [index]), not update.counts_from_zero)
+        return _Write(rows, _Start(0, [index]), not update.refuses_negative_indices)
     start = _run(module, index, where.shape[0])
     if start is None:
         return None
     known = not start.tensors and start.number >= 0
-    return _Write(rows, start) if known or update.counts_from_zero else None
+    return _Write(rows, start) if known or update.refuses_negative_indices else None
 
 
 def _of_slice_scatter(cache: Node, value: Node) -> _Write | None:

@@ -22,7 +22,7 @@ from torch.fx import Graph, Node, map_arg
 
 from trt_et.graph.constants import add_constant, constant_values
 from trt_et.graph.inlining import inline
-from trt_et.graph.subgraphs import Place, copied_module, places
+from trt_et.graph.subgraphs import Subgraph, copied_module, subgraphs
 from trt_et.ops.fake_quantize import FOREIGN_NAME, fake_quantize
 from trt_et.ops.quantize import FP8_CAPABILITY, constant_source, is_fp8, named_arguments
 from trt_et.options import BuildOptions
@@ -31,7 +31,7 @@ from trt_et.partition.operator_support import OperatorSupport
 from trt_et.passes.quantization.pt2e_fp8_to_float import compute_in_floats, quantizes_to_fp8
 from trt_et.passes.quantization.widen_dynamic_int8 import INT_MM, widen_quantized
 
-__all__ = ["take_quantizers"]
+__all__ = ["lower_quantize_ops"]
 
 aten = torch.ops.aten
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ _ROUNDS: Final = "PT2E rounds to whole numbers before it makes fp8 of them, Tens
 _TARGET: Final = "_trt_et_float_weight_{}"
 
 
-def take_quantizers(
+def lower_quantize_ops(
     program: ExportedProgram, excluded: ExcludedOps, options: BuildOptions
 ) -> ExportedProgram:
     """The program without what nobody can run; itself where it has nothing of it.
@@ -53,7 +53,9 @@ def take_quantizers(
         excluded: What the caller leaves to the CPU.
         options: Of the engines; older GPUs among their targets have no 8-bit floats.
     """
-    everywhere = [node for place in places(program.graph_module) for node in place.graph.nodes]
+    everywhere = [
+        node for subgraph in subgraphs(program.graph_module) for node in subgraph.graph.nodes
+    ]
     if not any(_is_foreign(node) for node in everywhere):
         return program
     rewriting = _Rewriting(program, excluded, options)
@@ -77,8 +79,8 @@ class _Rewriting:
 
     def result(self) -> ExportedProgram:
         """The program."""
-        for place in places(self._module):
-            self._rewrite(place)
+        for subgraph in subgraphs(self._module):
+            self._rewrite(subgraph)
         for reason, count in self._computed.items():
             _log.warning("%d quantize operators are computed in floats: %s", count, reason)
         signature = ExportGraphSignature(input_specs=self._specs, output_specs=self._outputs())
@@ -97,38 +99,38 @@ class _Rewriting:
             )
         ]
 
-    def _rewrite(self, place: Place) -> None:
-        weights: _Weights = {} if place.path else self._weights
-        known = _computable(place.graph, weights)
-        fakes = [node for node in place.graph.nodes if _is_fake(node)]
-        for node, reason in self._reasons(place, fakes, weights).items():
+    def _rewrite(self, subgraph: Subgraph) -> None:
+        weights: _Weights = {} if subgraph.path else self._weights
+        known = _computable(subgraph.graph, weights)
+        fakes = [node for node in subgraph.graph.nodes if _is_fake(node)]
+        for node, reason in self._reasons(subgraph, fakes, weights).items():
             if named_arguments(node)["exponent_bits"] not in (0, 4):
                 continue  # Who lowers the program gets the reason from the report.
             self._computed[reason] += 1
             if node in known:
                 self._fold(node)
             else:
-                inline(place.module, node, fake_quantize)
-        pairs = compute_in_floats(place.module)
+                inline(subgraph.module, node, fake_quantize)
+        pairs = compute_in_floats(subgraph.module)
         if pairs:
             self._computed[_ROUNDS] += pairs
-        if any(map(_has_rule, place.graph.nodes)):
-            widen_quantized(place.graph, known)
-        for node in list(place.graph.nodes):
+        if any(map(_has_rule, subgraph.graph.nodes)):
+            widen_quantized(subgraph.graph, known)
+        for node in list(subgraph.graph.nodes):
             if _is_fake(node):
                 _reach_the_weight(node)
             elif node in known and (_dequantizes_fp8(node) or _adds_up_int8(node)):
                 self._fold(node)
             elif _has_rule(node):
-                inline(place.module, node, _RULES[node.target._schema.name])
-        place.graph.lint()
-        place.module.recompile()
+                inline(subgraph.module, node, _RULES[node.target._schema.name])
+        subgraph.graph.lint()
+        subgraph.module.recompile()
 
-    def _reasons(self, place: Place, fakes: list[Node], weights: _Weights) -> dict[Node, str]:
+    def _reasons(self, subgraph: Subgraph, fakes: list[Node], weights: _Weights) -> dict[Node, str]:
         """Why operators that quantize and dequantize at once cannot be an engine's."""
         operators = {n.target for n in fakes if isinstance(n.target, OpOverload)}
         support = OperatorSupport(
-            place,
+            subgraph,
             lambda _: None,
             self._excluded,
             operators,
@@ -141,13 +143,14 @@ class _Rewriting:
                 reasons[node] = (
                     f"fp8 needs compute capability 8.9, and {major}.{minor} is among the targets"
                 )
-            elif self._is_for_the_cpu(place, node):
+            elif self._is_for_the_cpu(subgraph, node):
                 reasons.setdefault(node, "what they quantize for is excluded by the caller")
         return reasons
 
-    def _is_for_the_cpu(self, place: Place, node: Node) -> bool:
+    def _is_for_the_cpu(self, subgraph: Subgraph, node: Node) -> bool:
         return any(
-            isinstance(user.target, OpOverload) and self._excluded.reason(user, place) is not None
+            isinstance(user.target, OpOverload)
+            and self._excluded.reason(user, subgraph) is not None
             for user in node.users
         )
 
