@@ -1,9 +1,9 @@
 """all-MiniLM-L6-v2, with its real weights, through TensorRT engines in a .pte.
 
 Exports a sentence encoder twice: with real TensorRT-RTX engines, which need no GPU to build, and
-with reference engines, which run anywhere on a simulated GPU. Shows what was delegated and where the
-tensors are planned, then encodes real sentences in the stock ExecuTorch runtime and in the native
-executor_runner, and compares both with eager PyTorch.
+with reference engines, which run anywhere on a simulated GPU. Shows what was delegated and where
+the tensors are planned, then encodes real sentences in the stock ExecuTorch runtime and in the
+native executor_runner, and compares both with eager PyTorch.
 
     python examples/minilm.py [--output DIR] [--builder tensorrt_rtx]
 """

@@ -30,6 +30,7 @@ from trt_et.lowering.optimization_profiles import (
     check_profiles,
     resolve_profiles,
 )
+from trt_et.ops.prebuilt_engine import PREBUILT_NAME
 from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
 from trt_et.partition.float_products import warn_float_products
 from trt_et.partition.grouping import group_nodes, tag_constants
@@ -37,7 +38,7 @@ from trt_et.partition.operator_support import OperatorSupport, ops_to_preserve
 from trt_et.partition.report import Partition, PartitionReport, describe_partition, make_report
 from trt_et.partition.support_check import cached_support_check
 from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
-from trt_et.passes.lift_torch_tensorrt_engines import PREBUILT_NAME, lift_torch_tensorrt_engines
+from trt_et.passes.lift_torch_tensorrt_engines import lift_torch_tensorrt_engines
 from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops
 from trt_et.passes.split_to_slices import replace_split_with_slice, warn_specialized_dims
 from trt_et.scheduler.build_plan import PartitionPlan, PartitionSpecs

@@ -17,7 +17,8 @@ import torch
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.passes.propagate_device_pass import TARGET_DEVICE_COMPILE_SPEC_KEY
 
-from trt_et.engine_info import MAX_DEVICE_ID, parse_device_id
+from trt_et.blob.codec import parse_device_id
+from trt_et.blob.model import MAX_DEVICE_ID
 from trt_et.errors import DeviceIdError, OptionError
 
 __all__ = ["explicit_device", "parse_device", "resolve_target_device"]

@@ -20,7 +20,7 @@ from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import EngineInfo, decode_blob
 from trt_et.errors import BuilderError, PartitionError
 from trt_et.lowering.lower import lower_partition
-from trt_et.passes.lift_torch_tensorrt_engines import PrebuiltEngine
+from trt_et.ops.prebuilt_engine import PrebuiltEngine
 
 ENGINE = bytes(range(256)) * 5
 DEVICE = "2%8%9%0%NVIDIA L4"

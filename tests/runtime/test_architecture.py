@@ -29,8 +29,10 @@ UPWARDS = {
     "engine/provider_library.cpp -> simulation/simulated.h",
     "plugin/api.cpp -> simulation/simulated.h",
 }
-LINES, FILES, LONG = 300, 20, {"simulation/simulated.cpp"}
+LINES, FILES, FUNCTION, LONG = 300, 20, 60, {"simulation/simulated.cpp"}
 
+OPENS = re.compile(r"\)( (const|override|noexcept|final))* \{$")
+BLOCK = re.compile(r"\s*(\}|if|for|while|switch|else)\b|\s*\} else")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
@@ -114,6 +116,28 @@ def test_files_and_folders_are_small() -> None:
             assert len([file for file in path.iterdir() if file.is_file()]) <= FILES, path
 
 
+def long_functions(root: Path, limit: int) -> set[str]:
+    """The functions of more than ``limit`` lines. Reads what clang-format writes."""
+    found = set()
+    for path in sources(root):
+        lines = path.read_text().splitlines()
+        for start, line in enumerate(lines):
+            if not OPENS.search(line) or BLOCK.match(line):
+                continue
+            # The signature may have lines of its own, which are indented further than its end.
+            indent = len(line) - len(line.lstrip())
+            rest = enumerate(lines[start + 1 :], start + 1)
+            ends = (i for i, text in rest if text.strip()[:1] == "}" and text.index("}") <= indent)
+            end = next(ends)
+            if end - start + 1 > limit:
+                found.add(f"{path.relative_to(root)}:{start + 1}")
+    return found
+
+
+def test_functions_are_short() -> None:
+    assert long_functions(RUNTIME, FUNCTION) == set()
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """A tree of two folders, in order."""
@@ -140,3 +164,13 @@ def test_an_include_of_nothing_is_found(small: Path) -> None:
     (small / "src/blob/more.cpp").write_text('#include "../engine/engine.h"\n')
     with pytest.raises(AssertionError, match=r"more\.cpp includes \.\./engine/engine\.h"):
         list(includes(small))
+
+
+def test_a_long_function_is_found(small: Path) -> None:
+    body = "  if (x) {\n    y();\n  }\n" * 3
+    (small / "src/blob/more.cpp").write_text(f"int f(int x) {{\n{body}}}\n")
+    inner = body.replace("  ", "    ")
+    text = f"struct A {{\n  int f() const {{\n{inner}  }}\n}};\n"
+    (small / "src/blob/class.cpp").write_text(text)
+    assert long_functions(small, 10) == {"src/blob/more.cpp:1", "src/blob/class.cpp:2"}
+    assert long_functions(small, 11) == set()

@@ -16,7 +16,9 @@ from typing import Final
 
 from crc32c import crc32c
 
-from trt_et.engine_info import CHECKSUM_SLICE, EngineInfo, encode_front
+from trt_et.blob.codec import encode_front
+from trt_et.blob.container import CHECKSUM_SLICE
+from trt_et.blob.model import EngineInfo
 from trt_et.errors import BuilderError
 
 __all__ = ["BlobWriter"]

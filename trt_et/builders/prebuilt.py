@@ -8,11 +8,12 @@ from typing import Any
 
 from torch.fx import Node
 
+from trt_et.blob.codec import encode_blob
+from trt_et.blob.model import EngineInfo
 from trt_et.builders.base import BuildRequest
 from trt_et.conversion.installed import installed_variant
-from trt_et.engine_info import EngineInfo, encode_blob
 from trt_et.errors import BuilderError
-from trt_et.passes.lift_torch_tensorrt_engines import PrebuiltEngine, is_prebuilt
+from trt_et.ops.prebuilt_engine import PrebuiltEngine, is_prebuilt
 
 __all__ = ["PrebuiltBuilder"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from trt_et.blob.model import EngineInfo
 from trt_et.blob.writer import BlobWriter
 from trt_et.builders.base import BuildRequest
 from trt_et.builders.in_place_fallback import build_with_in_place_fallback
 from trt_et.builders.serialize import build_network, serialize
 from trt_et.cache.fingerprint import fingerprint_of, has_foreign_converters, target_platform
 from trt_et.conversion.network import Network
-from trt_et.engine_info import EngineInfo
 from trt_et.errors import OptionError
 from trt_et.ops.quantize import FP8_CAPABILITY, is_fp8
 

@@ -31,7 +31,8 @@ from crc32c import crc32c
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
-from trt_et.engine_info import EngineInfo, decode_blob
+from trt_et.blob.codec import decode_blob
+from trt_et.blob.model import EngineInfo
 from trt_et.errors import BlobError, OptionError
 
 __all__ = [

@@ -94,7 +94,7 @@ def _show_differences(first: ProgramInfo, second: ProgramInfo, *, as_json: bool)
 
 
 def _extract(program: ProgramInfo, name: str | None, index: int, out: Path) -> None:
-    from trt_et.engine_info import decode_blob
+    from trt_et.blob.codec import decode_blob
 
     methods = {method.name: method for method in program.methods}
     name = name or program.methods[0].name

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from torch.fx import GraphModule
 
+from trt_et.blob.model import Alias, Binding
 from trt_et.conversion.decompose import decomposed_from
 from trt_et.conversion.prepare import prepare_module
 from trt_et.conversion.settings import make_settings
 from trt_et.conversion.torch_tensorrt_patches import quietly, without_gpu
-from trt_et.engine_info import Alias, Binding
 from trt_et.errors import BuilderError
 from trt_et.lowering.lower import DTYPE_NAMES, LoweredPartition
 from trt_et.options import BuildOptions

@@ -9,12 +9,12 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, GraphModule, Node
 
+from trt_et.blob.model import Alias
 from trt_et.conversion.decompose import inline_decompositions
 from trt_et.conversion.entries import Step
 from trt_et.conversion.registry import REWRITES
 from trt_et.conversion.rewrites.kv_cache_update import update_in_place
 from trt_et.conversion.torch_tensorrt_patches import weights_stay_quantized
-from trt_et.engine_info import Alias
 from trt_et.errors import BuilderError
 from trt_et.graph.tracing import clear_pending_symbols
 from trt_et.lowering.edge_to_aten import describe_value

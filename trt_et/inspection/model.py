@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trt_et.engine_info import EngineInfo
+from trt_et.blob.model import EngineInfo
 from trt_et.inspection.pte import Call, TensorValue
 
 __all__ = ["CopyInfo", "DelegateInfo", "DeviceUse", "MethodInfo", "ProgramInfo"]

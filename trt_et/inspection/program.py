@@ -9,8 +9,8 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from trt_et.blob.codec import EngineBlob, decode_blob
 from trt_et.blob.container import check_checksum
-from trt_et.engine_info import EngineBlob, decode_blob
 from trt_et.errors import BlobError
 from trt_et.inspection.model import CopyInfo, DelegateInfo, DeviceUse, MethodInfo, ProgramInfo
 from trt_et.inspection.pte import Delegate, Plan, read_pte

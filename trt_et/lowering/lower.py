@@ -18,7 +18,7 @@ from torch.export.graph_signature import ExportGraphSignature, InputKind, Tensor
 from torch.fx import Graph, GraphModule, Node
 from torch.utils._pytree import tree_flatten
 
-from trt_et.engine_info import Binding
+from trt_et.blob.model import Binding
 from trt_et.errors import PartitionError
 from trt_et.graph.constants import input_names
 from trt_et.graph.symbolic_shapes import shape_range

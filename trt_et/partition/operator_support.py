@@ -15,6 +15,7 @@ from torch.fx import GraphModule, Node
 from trt_et.graph.subgraphs import Subgraph, subgraphs
 from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
 from trt_et.lowering.edge_to_aten import aten_target, qualified_name, to_aten
+from trt_et.ops.prebuilt_engine import is_prebuilt
 from trt_et.ops.quantize import (
     QUANTIZED_DTYPES,
     constant_source,
@@ -27,7 +28,6 @@ from trt_et.ops.quantize import (
 )
 from trt_et.partition.excluded_ops import ExcludedOps
 from trt_et.partition.internal_sizes import is_size
-from trt_et.passes.lift_torch_tensorrt_engines import is_prebuilt
 
 __all__ = [
     "COMPUTES_A_SIZE",

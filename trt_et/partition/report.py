@@ -79,7 +79,7 @@ class PartitionReport:
 
     @property
     def tensors_not_delegated(self) -> tuple[tuple[str, str, str], ...]:
-        """Of what is not delegated, all that computes more than a dynamic size, which no engine does."""
+        """What is not delegated, without what computes sizes, which no engine does."""
         return tuple(entry for entry in self.not_delegated if entry[2] != COMPUTES_A_SIZE)
 
     def __str__(self) -> str:

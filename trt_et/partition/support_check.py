@@ -14,12 +14,12 @@ from functools import cache
 
 import torch
 
+from trt_et.blob.model import REFERENCE_BUILDER
 from trt_et.builders import BuildOptions, EngineBuilder
 from trt_et.builders.reference.support import unsupported_by_cpu_kernels
 from trt_et.cache.engine_cache import EngineCache
 from trt_et.cache.fingerprint import fingerprint_of, has_foreign_converters
 from trt_et.conversion.installed import installed_variant
-from trt_et.engine_info import REFERENCE_BUILDER
 from trt_et.lowering.canonical_text import NotSerializable, SymbolNames, value_text
 from trt_et.partition.operator_support import SupportCheck
 from trt_et.partition.support_cache import CachedSupportCheck, SupportCache

@@ -13,7 +13,6 @@ import binascii
 import json
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -24,74 +23,15 @@ from torch.fx import Graph, GraphModule, Node
 
 from trt_et.errors import PartitionError
 from trt_et.graph.constants import add_constant
+from trt_et.ops.prebuilt_engine import PREBUILT_ENGINE, PrebuiltEngine
 
-__all__ = ["PREBUILT_NAME", "PrebuiltEngine", "is_prebuilt", "lift_torch_tensorrt_engines"]
+__all__ = ["lift_torch_tensorrt_engines"]
 
 _CALLS: Final = ("tensorrt::execute_engine", "tensorrt::no_op_placeholder_for_execute_engine")
-# Places in Torch-TensorRT's list of what it serializes of an engine.
+# Positions in Torch-TensorRT's list of what it serializes of an engine.
 _DEVICE, _ENGINE, _INPUTS, _OUTPUTS, _HARDWARE, _METADATA, _PLATFORM, _ALLOCATOR = range(2, 10)
 _DELIMITER: Final = "%"
 _TARGET: Final = "_trt_et_engine_{}"
-
-
-def _results(
-    inputs: list[torch.Tensor], engine: torch.Tensor, info: str, outputs: str
-) -> list[torch.Tensor]:
-    return [
-        torch.empty(shape, dtype=getattr(torch, name), device="meta")
-        for name, shape in json.loads(outputs)
-    ]
-
-
-def _not_here(*_: object) -> list[torch.Tensor]:
-    raise NotImplementedError("an engine runs in its delegate; lower the program first")
-
-
-# ``torch.library.custom_op`` and ``register_fake`` look for their caller's source, which takes a
-# tenth of a second of every import.
-torch.library.define(
-    "trt_et::prebuilt_engine", "(Tensor[] inputs, Tensor engine, str info, str outputs) -> Tensor[]"
-)
-torch.library.impl("trt_et::prebuilt_engine", "Meta", _results)
-torch.library.impl("trt_et::prebuilt_engine", "CPU", _not_here)
-_OPERATOR: Final[OpOverload] = torch.ops.trt_et.prebuilt_engine.default
-PREBUILT_NAME: Final = "trt_et::prebuilt_engine.default"
-
-
-def is_prebuilt(target: object) -> bool:
-    """Whether an operator is an engine that the program holds."""
-    return target is _OPERATOR
-
-
-@dataclass(frozen=True)
-class PrebuiltEngine:
-    """What Torch-TensorRT says of an engine.
-
-    Attributes:
-        device_id: Index of the GPU that it is for; None where that is not readable.
-        inputs: The names of its inputs, in the order of the call's tensors.
-        outputs: The names of its outputs, in the order of the call's results.
-        hardware_compatible: Whether it runs on other GPUs than the one that it was built on.
-        serialized_metadata: Torch-TensorRT's own.
-        target_platform: Such as ``linux_x86_64``.
-    """
-
-    device_id: int | None
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    hardware_compatible: bool
-    serialized_metadata: str
-    target_platform: str
-
-    def to_text(self) -> str:
-        """The ``info`` argument of the operator."""
-        return json.dumps(vars(self))
-
-    @classmethod
-    def from_text(cls, text: str) -> PrebuiltEngine:
-        """What :meth:`to_text` wrote."""
-        fields = json.loads(text)
-        return cls(**fields | {k: tuple(fields[k]) for k in ("inputs", "outputs")})
 
 
 def lift_torch_tensorrt_engines(program: ExportedProgram) -> ExportedProgram:
@@ -231,7 +171,7 @@ def _replace(graph: Graph, node: Node, engine: Node, info: PrebuiltEngine) -> No
         shapes.append([str(result.dtype).removeprefix("torch."), list(result.shape)])
     with graph.inserting_before(node):
         new = graph.call_function(
-            _OPERATOR, (list(tensors), engine, info.to_text(), json.dumps(shapes))
+            PREBUILT_ENGINE, (list(tensors), engine, info.to_text(), json.dumps(shapes))
         )
     new.meta = {**node.meta, "val": results}
     node.replace_all_uses_with(new)

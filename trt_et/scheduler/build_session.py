@@ -16,9 +16,10 @@ from functools import partial
 import torch
 from torch.export import ExportedProgram
 
+from trt_et.blob.codec import decode_blob
+from trt_et.blob.model import EngineInfo
 from trt_et.builders.base import BuildRequest
 from trt_et.cache.engine_cache import BuildLock, EngineCache
-from trt_et.engine_info import EngineInfo, decode_blob
 from trt_et.errors import BlobError, BuilderError
 from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.lowering.lower import LoweredPartition, lower_partition

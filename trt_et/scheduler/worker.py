@@ -27,10 +27,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, GraphModule, Node, map_arg
 
+from trt_et.blob.model import Binding
 from trt_et.builders.base import BuildRequest, EngineBuilder
 from trt_et.builders.monitor import BuildMonitor
 from trt_et.builders.registry import BUILDER_NAMES, make_builder
-from trt_et.engine_info import Binding
 from trt_et.errors import BuilderError
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 from trt_et.lowering.lower import LoweredPartition, ProfileShapes

@@ -19,11 +19,12 @@ from executorch.exir import (
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from trt_et.blob.codec import encode_blob
+from trt_et.blob.model import REFERENCE_BUILDER, EngineInfo
 from trt_et.builders.base import BuildRequest
 from trt_et.builders.reference.kernels import decompose_for_cpu_kernels
 from trt_et.builders.reference.support import cpu_kernels
 from trt_et.cache.fingerprint import fingerprint_of, target_platform
-from trt_et.engine_info import REFERENCE_BUILDER, EngineInfo, encode_blob
 from trt_et.errors import BuilderError
 from trt_et.graph.tracing import TRACING, clear_pending_symbols
 

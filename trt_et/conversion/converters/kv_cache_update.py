@@ -13,7 +13,7 @@ import tensorrt as trt
 from torch.fx import Node
 from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 
-from trt_et.engine_info import Alias
+from trt_et.blob.model import Alias
 from trt_et.errors import BuilderError
 
 __all__ = ["add_cache_update", "check_cache_updates", "has_cache_update_layer"]

@@ -24,7 +24,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from trt_et.engine_info import Alias
+from trt_et.blob.model import Alias
 from trt_et.graph.insertion import insert_call
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 

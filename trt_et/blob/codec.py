@@ -1,0 +1,136 @@
+"""Engine metadata and engine bytes, to a blob and back.
+
+The format is specified in ``docs/blob.md``; the native runtime reads it with the same rules
+(``runtime/src/blob/blob.cpp``), and both are tested with one set of vectors. The container is
+Torch-TensorRT's (``torch_tensorrt.executorch.serialization``), so blobs move both ways.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+
+from crc32c import crc32c
+
+from trt_et.blob.container import (
+    CHECKSUM_SLICE,
+    MAGIC,
+    MAGIC_ALIASED_IO,
+    MAGIC_REFERENCE,
+    open_container,
+    pack_front,
+)
+from trt_et.blob.metadata import info_from, is_device_id, metadata_of, shorten
+from trt_et.blob.model import MAX_DEVICE_ID, EngineInfo
+from trt_et.blob.strict_json import load_json
+from trt_et.errors import BlobError, DeviceIdError
+
+__all__ = ["EngineBlob", "decode_blob", "encode_blob", "encode_front", "parse_device_id"]
+
+
+@dataclass(frozen=True)
+class EngineBlob:
+    """A decoded blob.
+
+    Attributes:
+        info: The metadata.
+        engine: The engine's bytes, a view into the blob that was decoded.
+        magic: The container's kind.
+        has_checksum: Whether the blob carried a checksum, which was then right.
+    """
+
+    info: EngineInfo
+    engine: memoryview
+    magic: bytes
+    has_checksum: bool
+
+
+def encode_blob(engine: bytes | bytearray | memoryview, info: EngineInfo) -> bytes:
+    """Pack an engine and its metadata into a blob.
+
+    Args:
+        engine: The serialized engine; copied once.
+        info: Its metadata. ``sha256`` is computed here, whatever ``info`` holds.
+
+    Returns:
+        The blob. The same arguments give the same bytes.
+
+    Raises:
+        BlobError: ``info`` cannot be written: a dtype, shape, device id or alias is impossible.
+    """
+    view = memoryview(engine).cast("B")
+    front = encode_front(replace(info, sha256=hashlib.sha256(view).hexdigest()), len(view))
+    front[CHECKSUM_SLICE] = int(crc32c(view, crc32c(front))).to_bytes(4, "little")
+    return b"".join((front, view))
+
+
+def encode_front(info: EngineInfo, engine_size: int) -> bytearray:
+    """All of a blob that comes before its engine: header, metadata, padding.
+
+    Args:
+        info: The metadata, with the engine's ``sha256``.
+        engine_size: In bytes; the front's own size does not depend on it.
+
+    Returns:
+        The bytes; the checksum (:data:`CHECKSUM_SLICE`) is zero, as it counts in itself.
+
+    Raises:
+        BlobError: ``info`` cannot be written.
+    """
+    metadata = json.dumps(metadata_of(info), separators=(",", ":"), ensure_ascii=False).encode()
+    info_from(load_json(metadata))  # What cannot be read back is not written.
+    magic = MAGIC_REFERENCE if info.is_reference else MAGIC_ALIASED_IO if info.aliases else MAGIC
+    return pack_front(magic, metadata, engine_size)
+
+
+def decode_blob(blob: bytes | bytearray | memoryview, *, verify: bool = True) -> EngineBlob:
+    """Read a blob; every offset, size and type in it is distrusted.
+
+    Args:
+        blob: What :func:`encode_blob` or Torch-TensorRT's ``serialize_engine`` wrote.
+        verify: Check the checksum, where there is one, before anything else is parsed.
+
+    Returns:
+        The metadata, and the engine as a view into ``blob``. ``info.device_id`` is None where the
+        blob has no usable index; :func:`parse_device_id` says why.
+
+    Raises:
+        BlobError: It is truncated, corrupt, or not an engine blob.
+    """
+    container = open_container(blob, verify=verify)
+    document = load_json(bytes(container.metadata))
+    info = info_from(document)
+    if info.sha256 and not container.has_checksum:
+        raise BlobError("engine blob has a sha256 but no checksum: its header is corrupt")
+    if bool(info.aliases) and container.magic != MAGIC_ALIASED_IO:
+        raise BlobError(f"engine blob has aliased outputs but the magic {container.magic!r}")
+    if info.is_reference != (container.magic == MAGIC_REFERENCE):
+        raise BlobError(f"builder {info.builder!r} does not go with the magic {container.magic!r}")
+    return EngineBlob(info, container.engine, container.magic, container.has_checksum)
+
+
+def parse_device_id(blob: bytes | bytearray | memoryview) -> int:
+    """Read the index of the GPU that a serialized engine is for out of its blob.
+
+    Args:
+        blob: An engine blob. Its engine bytes are not looked at.
+
+    Returns:
+        The index, 0 to 127.
+
+    Raises:
+        BlobError: The bytes are no engine blob.
+        DeviceIdError: The blob has no ``device_id`` at the top level of its metadata, or it is not
+            an integer in that range.
+    """
+    document = load_json(bytes(open_container(blob, verify=False).metadata))
+    if "device_id" not in document:
+        raise DeviceIdError("the engine blob's metadata has no device_id")
+    value = document["device_id"]
+    if not is_device_id(value):
+        raise DeviceIdError(
+            f"the engine blob's device_id is {shorten(value)}; expected an integer in "
+            f"0..{MAX_DEVICE_ID}"
+        )
+    return int(value)
