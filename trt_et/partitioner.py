@@ -19,7 +19,7 @@ from torch.fx import Node
 from trt_et.backend import TensorRTBackend, check_no_conflict
 from trt_et.builders import BuildOptions, EngineBuilder, make_builder
 from trt_et.builders.prebuilt import PrebuiltBuilder
-from trt_et.cache.engine_cache import CacheChoice, choose_cache
+from trt_et.cache.choose import CacheChoice, choose_cache
 from trt_et.errors import OptionError, PartitionError
 from trt_et.graph.constants import constant_names
 from trt_et.graph.subgraphs import in_program_order, subgraphs
@@ -34,7 +34,8 @@ from trt_et.ops.prebuilt_engine import PREBUILT_NAME
 from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
 from trt_et.partition.float_products import warn_float_products
 from trt_et.partition.grouping import group_nodes, tag_constants
-from trt_et.partition.operator_support import OperatorSupport, ops_to_preserve
+from trt_et.partition.operator_support import OperatorSupport
+from trt_et.partition.ops_to_preserve import ops_to_preserve
 from trt_et.partition.report import Partition, PartitionReport, describe_partition, make_report
 from trt_et.partition.support_check import cached_support_check
 from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten

@@ -21,7 +21,7 @@ from torch.fx.passes.operator_support import create_op_support
 from trt_et.blob.writer import BlobWriter
 from trt_et.builders import BuildRequest
 from trt_et.engine_info import EngineInfo
-from trt_et.partition.operator_support import OPS_TO_PRESERVE
+from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 
 LEFT_OUT = torch.ops.aten.sin.default
 PIECE = 16 << 20

@@ -19,7 +19,7 @@ from torch.fx import Node
 from trt_et.builders import BuildRequest
 from trt_et.engine_info import EngineInfo, encode_blob
 from trt_et.errors import BuilderError
-from trt_et.lowering.lower import LoweredPartition
+from trt_et.lowering.lowered_partition import LoweredPartition
 
 __all__ = ["DescribedEngines", "describe"]
 

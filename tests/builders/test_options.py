@@ -16,7 +16,7 @@ from trt_et.builders import make_builder
 from trt_et.options import BuildOptions, option, options_table
 from trt_et.scheduler.engine_key import request_digest
 from trt_et.scheduler.weights_file import WeightsWriter
-from trt_et.scheduler.worker import pack_request, unpack_request
+from trt_et.scheduler.worker_request import pack_request, unpack_request
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "options.md"
 

@@ -16,7 +16,8 @@ import pytest
 
 from tests.support.builders import CheapBuilder, build, program
 from tests.support.lowering import lower
-from trt_et.cache.engine_cache import DEFAULT_MAX_BYTES, EngineCache, choose_cache, parse_size
+from trt_et.cache.choose import choose_cache
+from trt_et.cache.engine_cache import DEFAULT_MAX_BYTES, EngineCache, parse_size
 from trt_et.engine_info import Binding, EngineInfo, encode_blob
 from trt_et.errors import OptionError
 from trt_et.partition.support_cache import SupportCache

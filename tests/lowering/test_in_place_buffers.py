@@ -13,10 +13,10 @@ from torch import nn
 from tests.support.kv_cache_models import Cache, Recorder, recorded
 from tests.support.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
-from trt_et.conversion.prepare import unlift
 from trt_et.conversion.rewrites.kv_cache_update import update_in_place
 from trt_et.errors import OptionError
 from trt_et.lowering.in_place_buffers import find_in_place_buffers
+from trt_et.lowering.lowered_partition import unlift
 
 SHAPE = (1, 2, 8, 4)
 ONE, ROWS = torch.tensor([5]), torch.randn(1, 2, 1, 4)

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from tests.support.lowering import lower
 from trt_et import TensorRTPartitioner
-from trt_et.partition.operator_support import OPS_TO_PRESERVE
+from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 
 aten = torch.ops.aten
 IMAGE = (1, 4, 8, 8)

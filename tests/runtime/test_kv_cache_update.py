@@ -16,9 +16,9 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.passes import MemoryPlanningPass
 
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
-from trt_et.conversion.prepare import unlift
 from trt_et.conversion.rewrites.kv_cache_update import update_in_place
 from trt_et.engine_info import EngineInfo, encode_blob
+from trt_et.lowering.lowered_partition import unlift
 
 SHAPE = (1, 2, 16, 8)
 CALLS = [(torch.tensor([at]), torch.randn(1, 2, 1, 8)) for at in (3, 4, 15, 4, 0, 7)]

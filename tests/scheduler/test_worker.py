@@ -21,7 +21,8 @@ from trt_et import TensorRTPartitioner
 from trt_et.builders import BuildOptions, BuildRequest, make_builder
 from trt_et.errors import BuilderError, PartitionError
 from trt_et.scheduler.weights_file import WeightsWriter, read_weights
-from trt_et.scheduler.worker import build_in_worker, pack_request, unpack_request
+from trt_et.scheduler.worker import build_in_worker
+from trt_et.scheduler.worker_request import pack_request, unpack_request
 
 
 class Constants(nn.Module):

@@ -10,7 +10,7 @@ from trt_et.builders.monitor import BuildMonitor
 from trt_et.options import BuildOptions
 
 if TYPE_CHECKING:
-    from trt_et.lowering.lower import LoweredPartition
+    from trt_et.lowering.lowered_partition import LoweredPartition
 
 __all__ = ["BuildRequest", "EngineBuilder"]
 

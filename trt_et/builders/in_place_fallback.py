@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from trt_et.builders.base import BuildRequest
-from trt_et.conversion.prepare import unlift
 from trt_et.conversion.rewrites.index_put import broadcast_index_put_values
 from trt_et.conversion.rewrites.kv_cache_update import update_in_place
 from trt_et.errors import BuildCancelled, BuilderUnavailable, OptionError
+from trt_et.lowering.lowered_partition import unlift
 
 __all__ = ["build_with_in_place_fallback"]
 

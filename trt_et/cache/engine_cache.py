@@ -20,70 +20,33 @@ import logging
 import os
 import re
 import secrets
-import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
-from crc32c import crc32c
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
 from trt_et.blob.codec import decode_blob
-from trt_et.blob.model import EngineInfo
+from trt_et.cache.build_lock import BuildLock
+from trt_et.cache.entry import HEADER_SIZE, CacheEntry, entry_header, read_entry
 from trt_et.errors import BlobError, OptionError
 
 __all__ = [
-    "CACHE_VARIABLE",
     "DEFAULT_MAX_BYTES",
     "SIZE_VARIABLE",
-    "BuildLock",
-    "CacheChoice",
-    "CacheEntry",
     "EngineCache",
-    "choose_cache",
     "parse_size",
 ]
 
-CACHE_VARIABLE: Final = "TRT_ET_CACHE"
 SIZE_VARIABLE: Final = "TRT_ET_CACHE_SIZE"
 DEFAULT_MAX_BYTES: Final = 20 << 30
 
-_MAGIC: Final = b"trt-et1\n"
-_HEADER: Final = struct.Struct("<8s64sQI")  # Magic, key, size and CRC-32C of the blob;
-_CHECK: Final = struct.Struct("<I")  # then the CRC-32C of these.
-_START: Final = _HEADER.size + _CHECK.size
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
 _UNITS: Final = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class CacheEntry:
-    """An engine in the cache.
-
-    Attributes:
-        key: Its key, 64 hex digits.
-        path: Its file.
-        size: Bytes of the file.
-        used: When it was last used, in nanoseconds since the epoch.
-    """
-
-    key: str
-    path: Path
-    size: int
-    used: int
-
-    def info(self) -> EngineInfo:
-        """The engine's metadata.
-
-        Raises:
-            BlobError: The entry is corrupt or gone.
-        """
-        return decode_blob(_read(self.path, self.key), verify=False).info
 
 
 class EngineCache:
@@ -128,7 +91,7 @@ class EngineCache:
         """The blob of that key, checked; None if there is none that is intact."""
         path = self._path(key)
         try:
-            blob = _read(path, key)
+            blob = read_entry(path, key)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -159,6 +122,7 @@ class EngineCache:
         Returns:
             The lock, to be used in a ``with`` statement; None where another process has it.
         """
+        store = partial(self._store, key)
         file_lock = FileLock(self._folder("locks") / f"{key[:3]}.lock", thread_local=False)
         try:
             self._folder("locks").mkdir(parents=True, exist_ok=True)
@@ -167,8 +131,8 @@ class EngineCache:
             return None
         except (OSError, NotImplementedError) as error:
             self._warn("locked", error)
-            return BuildLock(self, key, None)
-        return BuildLock(self, key, file_lock)
+            return BuildLock(store, None)
+        return BuildLock(store, file_lock)
 
     def entries(self) -> list[CacheEntry]:
         """What it holds, the entry that was used last first."""
@@ -185,7 +149,7 @@ class EngineCache:
         bad = []
         for entry in self.entries():
             try:
-                decode_blob(_read(entry.path, entry.key), verify=False)
+                decode_blob(read_entry(entry.path, entry.key), verify=False)
             except FileNotFoundError:
                 continue
             except (BlobError, OSError) as error:
@@ -206,10 +170,8 @@ class EngineCache:
                         path.unlink()
         return freed
 
-    # What follows is for BuildLock.
-
     def _store(self, key: str, blob: bytes) -> None:
-        if _START + len(blob) > self.max_bytes:
+        if HEADER_SIZE + len(blob) > self.max_bytes:
             _log.info("an engine of %d bytes is more than the cache may hold", len(blob))
             return
         part = self._folder("partial") / f"{key}.{os.getpid()}.{secrets.token_hex(4)}"
@@ -218,13 +180,13 @@ class EngineCache:
             part.parent.mkdir(parents=True, exist_ok=True)
             path.parent.mkdir(parents=True, exist_ok=True)
             with part.open("xb") as file:
-                file.write(_front(key, blob))
+                file.write(entry_header(key, blob))
                 file.write(blob)
                 file.flush()
                 os.fsync(file.fileno())
             # Should the new name not survive a power failure, the engine is built again.
             part.replace(path)
-            self._unseen += _START + len(blob)
+            self._unseen += HEADER_SIZE + len(blob)
             if self._unseen > self.max_bytes // 32:
                 self._evict()
         except OSError as error:
@@ -286,70 +248,11 @@ class EngineCache:
             self._warned = True
             _log.warning(
                 "the engine cache in %s cannot be %s (%s); export goes on without it. Another "
-                "folder: %s=<folder>",
+                "folder: TRT_ET_CACHE=<folder>",
                 self.folder,
                 what,
                 error,
-                CACHE_VARIABLE,
             )
-
-
-class BuildLock:
-    """The right to build one engine; leave the ``with`` statement, or die, to give it back."""
-
-    def __init__(self, cache: EngineCache, key: str, lock: FileLock | None) -> None:
-        self._cache = cache
-        self._key = key
-        self._lock = lock
-
-    def store(self, blob: bytes) -> None:
-        """Put the engine into the cache. Whatever the disk says, this does not raise."""
-        if self._lock is not None:
-            self._cache._store(self._key, blob)
-
-    def release(self) -> None:
-        """Give it back; those who wait for it find what was stored."""
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
-
-    def __enter__(self) -> BuildLock:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.release()
-
-
-CacheChoice = EngineCache | str | os.PathLike[str] | bool | None
-
-
-def choose_cache(choice: CacheChoice) -> EngineCache | None:
-    """The cache that an option or the environment asks for; None: no cache.
-
-    Args:
-        choice: A cache, a folder, True (the user's cache folder), False (none), or None: what
-            ``TRT_ET_CACHE`` says ("1" or "on", a folder; unset, "0" or "off": none).
-
-    Raises:
-        OptionError: It is something else.
-    """
-    if choice is None:
-        said = os.environ.get(CACHE_VARIABLE, "").strip()
-        if said.lower() in ("", "0", "off", "no", "false"):
-            return None
-        return EngineCache() if said.lower() in ("1", "on", "yes", "true") else EngineCache(said)
-    if isinstance(choice, EngineCache):
-        return choice
-    if isinstance(choice, bool):
-        return EngineCache() if choice else None
-    if isinstance(choice, str | os.PathLike) and str(choice):
-        return EngineCache(choice)
-    raise OptionError(f"cache is {choice!r}; expected True, False, a folder or an EngineCache")
 
 
 def parse_size(text: str) -> int:
@@ -365,32 +268,3 @@ def parse_size(text: str) -> int:
             'or T, such as "20GiB" (environment variable TRT_ET_CACHE_SIZE)'
         )
     return int(float(match[1]) * (1 << _UNITS[match[2].upper()]))
-
-
-def _front(key: str, blob: bytes) -> bytes:
-    head = _HEADER.pack(_MAGIC, key.encode(), len(blob), crc32c(blob))
-    return head + _CHECK.pack(crc32c(head))
-
-
-def _read(path: Path, key: str) -> bytes:
-    """The blob of an entry.
-
-    Raises:
-        BlobError: It is not intact, or another key's.
-        OSError: It cannot be read.
-    """
-    with path.open("rb", buffering=0) as file:
-        head = file.read(_START)
-        blob = file.read()  # At once, into the memory that stays.
-    if len(head) != _START:
-        raise BlobError(f"the cache entry is cut off after {len(head)} bytes")
-    if head != _front(key, blob):
-        magic, name, size, _ = _HEADER.unpack(head[: _HEADER.size])
-        if magic != _MAGIC:
-            raise BlobError("it is no cache entry of this version")
-        if name != key.encode():
-            raise BlobError("it is the cache entry of another key")
-        if size != len(blob):
-            raise BlobError(f"the cache entry holds {len(blob)} bytes of a blob of {size}")
-        raise BlobError("the cache entry is corrupt: its checksum is wrong")
-    return blob

@@ -19,7 +19,8 @@ from trt_et.errors import BlobError
 from trt_et.inspection.text import binding_text, size_text, targets_text
 
 if TYPE_CHECKING:
-    from trt_et.cache.engine_cache import CacheEntry, EngineCache
+    from trt_et.cache.engine_cache import EngineCache
+    from trt_et.cache.entry import CacheEntry
 
 __all__ = ["app"]
 
@@ -115,7 +116,8 @@ def _row(entry: CacheEntry) -> dict[str, Any]:
 
 
 def _open(folder: Path | None) -> EngineCache:
-    from trt_et.cache.engine_cache import EngineCache, choose_cache
+    from trt_et.cache.choose import choose_cache
+    from trt_et.cache.engine_cache import EngineCache
 
     with errors_on_one_line():
         return (EngineCache(folder) if folder else choose_cache(None)) or EngineCache()

@@ -19,7 +19,7 @@ from trt_et.conversion.prepare import prepare_module
 from trt_et.conversion.settings import make_settings
 from trt_et.conversion.torch_tensorrt_patches import quietly, without_gpu
 from trt_et.errors import BuilderError
-from trt_et.lowering.lower import DTYPE_NAMES, LoweredPartition
+from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition
 from trt_et.options import BuildOptions
 
 __all__ = ["Network", "convert_partition"]

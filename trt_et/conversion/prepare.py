@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule
 
 from trt_et.blob.model import Alias
 from trt_et.conversion.decompose import inline_decompositions
@@ -15,12 +12,11 @@ from trt_et.conversion.entries import Step
 from trt_et.conversion.registry import REWRITES
 from trt_et.conversion.rewrites.kv_cache_update import update_in_place
 from trt_et.conversion.torch_tensorrt_patches import weights_stay_quantized
-from trt_et.errors import BuilderError
 from trt_et.graph.tracing import clear_pending_symbols
 from trt_et.lowering.edge_to_aten import describe_value
-from trt_et.lowering.lower import LoweredPartition
+from trt_et.lowering.lowered_partition import LoweredPartition, unlift
 
-__all__ = ["prepare_module", "unlift"]
+__all__ = ["prepare_module"]
 
 
 def prepare_module(
@@ -58,24 +54,3 @@ def prepare_module(
     with weights_stay_quantized():
         prepared: GraphModule = post_lowering(module, settings)
     return prepared, aliases
-
-
-def unlift(program: ExportedProgram) -> GraphModule:
-    """A module that holds the lifted tensors themselves, without copies of them."""
-    values = LoweredPartition(program, (), ()).constants
-    root = torch.nn.Module()
-    graph = Graph()
-    nodes: dict[Node, Node] = {}
-    custom = [s for s in program.graph_signature.input_specs if s.kind is InputKind.CUSTOM_OBJ]
-    if custom:
-        raise BuilderError(f"custom object {custom[0].target} cannot go into an engine")
-    for node in program.graph.nodes:
-        if node.op == "placeholder" and node.name in values:
-            name = f"_constant_{node.name}"
-            root.register_buffer(name, values[node.name].detach())
-            nodes[node] = graph.get_attr(name)
-            nodes[node].meta = dict(node.meta)
-        else:
-            nodes[node] = graph.node_copy(node, lambda n: nodes[n])
-    graph.lint()
-    return GraphModule(root, graph)

@@ -17,7 +17,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from trt_et.lowering.lower import LoweredPartition
+from trt_et.lowering.lowered_partition import LoweredPartition
 
 __all__ = ["NotSerializable", "SymbolNames", "partition_text", "target_text", "value_text"]
 

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable
+from typing import Final
+
 from executorch.exir.backend.utils import tag_constant_data
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
 from trt_et.graph.constants import constant_names, input_names
 from trt_et.graph.symbolic_shapes import size_symbols, tensor_symbols
-from trt_et.lowering.edge_to_aten import aten_target
+from trt_et.lowering.edge_to_aten import aten_target, qualified_name
 from trt_et.ops.quantize import is_quantization
 from trt_et.partition.convex_groups import connected, convex_groups
 from trt_et.partition.internal_sizes import inner_sizes, is_size, misplaced_sizes
-from trt_et.partition.operator_support import OperatorSupport, is_compute, must_be_delegated
+from trt_et.partition.operator_support import OperatorSupport
+from trt_et.partition.ops_to_preserve import must_be_delegated
 
 __all__ = ["group_nodes", "tag_constants"]
+
+# Nodes that only rename, rearrange or quantize: alone, they are no work for an engine.
+_VIEWS: Final = frozenset(
+    {
+        "aten::alias_copy",
+        "aten::clone",
+        "aten::detach_copy",
+        "aten::expand_copy",
+        "aten::permute_copy",
+        "aten::reshape",
+        "aten::select_copy",
+        "aten::slice_copy",
+        "aten::split_copy",
+        "aten::split_with_sizes_copy",
+        "aten::squeeze_copy",
+        "aten::t_copy",
+        "aten::transpose_copy",
+        "aten::unsqueeze_copy",
+        "aten::view_copy",
+        "dim_order_ops::_clone_dim_order",
+        "quantized_decomposed::dequantize_per_channel",
+        "quantized_decomposed::dequantize_per_tensor",
+        "quantized_decomposed::quantize_per_channel",
+        "quantized_decomposed::quantize_per_tensor",
+    }
+)
 
 
 def group_nodes(
@@ -180,7 +211,7 @@ def _islands(nodes: list[Node]) -> list[Node]:
     return [
         node
         for part in connected(nodes)
-        if not is_compute(part)
+        if not _is_compute(part)
         for node in part
         if not is_size(node)
     ]
@@ -194,3 +225,13 @@ def _is_worth_an_engine(nodes: list[Node], support: OperatorSupport, min_block_s
         support.refuse(tensors, f"its partition is smaller than min_block_size={min_block_size}")
         return False
     return True
+
+
+def _is_compute(nodes: Iterable[Node]) -> bool:
+    """Whether the nodes do more than rename, rearrange and quantize tensors."""
+    return any(
+        node.target is not operator.getitem
+        and not is_size(node)
+        and qualified_name(node).rpartition(".")[0] not in _VIEWS
+        for node in nodes
+    )

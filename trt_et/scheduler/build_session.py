@@ -16,20 +16,21 @@ from functools import partial
 import torch
 from torch.export import ExportedProgram
 
-from trt_et.blob.codec import decode_blob
 from trt_et.blob.model import EngineInfo
 from trt_et.builders.base import BuildRequest
-from trt_et.cache.engine_cache import BuildLock, EngineCache
+from trt_et.cache.build_lock import BuildLock
+from trt_et.cache.engine_cache import EngineCache
 from trt_et.errors import BlobError, BuilderError
 from trt_et.lowering.edge_to_aten import qualified_name
-from trt_et.lowering.lower import LoweredPartition, lower_partition
+from trt_et.lowering.lower import lower_partition
 from trt_et.scheduler.build_plan import PartitionPlan
 from trt_et.scheduler.build_runner import BuildJob, BuildRunner, InThisProcess, explained
+from trt_et.scheduler.built_engine import checked_info, fits_this_machine
+from trt_et.scheduler.duplicates import DuplicateIndex
 from trt_et.scheduler.engine_key import (
     WeightDigests,
     builder_fingerprint,
     engine_key,
-    memory_of,
     request_digest,
     sample_digest,
 )
@@ -106,44 +107,12 @@ class _Pending:
     lock: BuildLock | None = None
 
 
-class _DuplicateIndex:
-    """Partitions that look equal; their weights are looked up, never compared in pairs."""
-
-    def __init__(self, digests: WeightDigests) -> None:
-        self._digests = digests
-        self._alive: list[Mapping[str, torch.Tensor]] = []
-        self._by_memory: dict[object, _Wanted] = {}
-        self._by_content: dict[object, _Wanted] = {}
-        self._unread: tuple[_Wanted, Mapping[str, torch.Tensor]] | None = None
-
-    def find_or_add(self, wanted: _Wanted, weights: Mapping[str, torch.Tensor]) -> _Wanted | None:
-        """The partition that had these weights before; None where this one is the first."""
-        memory = tuple(sorted((name, str(memory_of(tensor))) for name, tensor in weights.items()))
-        if not self._by_memory:
-            self._unread = (wanted, weights)
-            other = wanted
-        elif memory in self._by_memory:
-            return self._by_memory[memory]
-        else:
-            if self._unread is not None:
-                first, its_weights = self._unread
-                self._by_content[self._content(its_weights)] = first
-                self._unread = None
-            other = self._by_content.setdefault(self._content(weights), wanted)
-        self._alive.append(weights)  # Or its memory could become another's.
-        self._by_memory[memory] = other
-        return None if other is wanted else other
-
-    def _content(self, weights: Mapping[str, torch.Tensor]) -> object:
-        return tuple(sorted(self._digests.of(weights).items()))
-
-
 class _Session:
     """One export's builds: what was seen, what is being built, which locks are held."""
 
     def __init__(self) -> None:
         self._digests = WeightDigests()
-        self._seen: dict[tuple[object, ...], _DuplicateIndex] = {}
+        self._seen: dict[tuple[object, ...], DuplicateIndex[_Wanted]] = {}
         self._pending: dict[BuildJob, _Pending] = {}
         self._elsewhere: list[_Pending] = []
 
@@ -235,7 +204,7 @@ class _Session:
     def _is_known(self, wanted: _Wanted, digest: str, weights: Mapping[str, torch.Tensor]) -> bool:
         """Whether an equal partition was seen; weights are read only where all else is equal."""
         kind = (id(wanted.plan.builder), digest, sample_digest(weights))
-        alike = self._seen.setdefault(kind, _DuplicateIndex(self._digests))
+        alike = self._seen.setdefault(kind, DuplicateIndex(self._digests))
         other = wanted.same_as = alike.find_or_add(wanted, weights)
         if other is None:
             return False
@@ -251,7 +220,7 @@ class _Session:
             return False
         try:
             # The cache has checked every byte.
-            info = _checked(blob, pending.job.request.lowered, verify=False)
+            info = checked_info(blob, pending.job.request.lowered, verify=False)
         except (BlobError, BuilderError) as error:
             cache.discard(pending.key, str(error))
             return False
@@ -260,11 +229,11 @@ class _Session:
 
     def _finish(self, pending: _Pending, blob: bytes) -> None:
         try:
-            info = _checked(blob, pending.job.request.lowered)
+            info = checked_info(blob, pending.job.request.lowered)
         except Exception as error:
             raise pending.job.failed(error) from error
         else:
-            if pending.lock is not None and _is_of_this_machine(info, pending.job):
+            if pending.lock is not None and fits_this_machine(info, pending.job):
                 pending.lock.store(blob)
             self._set(pending.wanted, blob, info, "built")
         finally:
@@ -310,34 +279,6 @@ def _engine_of(wanted: _Wanted) -> Engine:
     found = wanted if wanted.same_as is None else wanted.same_as
     assert found.engine is not None
     return found.engine
-
-
-def _is_of_this_machine(info: EngineInfo, job: BuildJob) -> bool:
-    """Whether an engine fits what its key says: another machine may have another GPU."""
-    return not info.gpu_name or info.gpu_name in builder_fingerprint(job.builder)
-
-
-def _checked(blob: object, lowered: LoweredPartition, *, verify: bool = True) -> EngineInfo:
-    """The metadata of what a builder returned, if it is an engine for this partition."""
-    if not isinstance(blob, bytes):
-        raise BuilderError(f"it returned {type(blob).__name__}, not the bytes of an engine blob")
-    info = decode_blob(blob, verify=verify).info
-    for what, found, expected in (
-        ("inputs", info.inputs, lowered.inputs),
-        ("outputs", info.outputs, lowered.outputs),
-    ):
-        if len(found) != len(expected):
-            raise BuilderError(f"its engine has {len(found)} {what}; expected {len(expected)}")
-        for index, (have, want) in enumerate(zip(found, expected, strict=True)):
-            # A foreign blob names bindings only; what it does not say cannot be compared.
-            if (have.dtype and have.dtype != want.dtype) or (
-                have.dtype and have.shape != want.shape
-            ):
-                raise BuilderError(
-                    f"its engine's {what[:-1]} {index} ({have.name}) is {have.dtype} "
-                    f"{list(have.shape)}; expected {want.dtype} {list(want.shape)}"
-                )
-    return info
 
 
 def _describe(plan: PartitionPlan, program: ExportedProgram) -> str:

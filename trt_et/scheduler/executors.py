@@ -25,7 +25,8 @@ from trt_et.errors import BuilderError, OptionError
 from trt_et.graph.tracing import TRACING
 from trt_et.scheduler.build_runner import BuildJob, BuildRunner
 from trt_et.scheduler.weights_file import WeightsWriter
-from trt_et.scheduler.worker import BuildResult, build_in_worker, pack_request
+from trt_et.scheduler.worker import BuildResult, build_in_worker
+from trt_et.scheduler.worker_request import pack_request
 
 __all__ = ["InProcesses", "InThreads", "make_runner"]
 

@@ -9,9 +9,9 @@ from torch.export import Dim
 
 from tests.support.kv_cache_models import Cache
 from tests.support.lowering import blobs, lower, module_of
-from trt_et.conversion.prepare import unlift
 from trt_et.conversion.rewrites.index_put import broadcast_index_put_values
 from trt_et.lowering.lower import lower_partition
+from trt_et.lowering.lowered_partition import unlift
 
 aten = torch.ops.aten
 

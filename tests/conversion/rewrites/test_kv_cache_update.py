@@ -24,13 +24,13 @@ from trt_et.builders import BuildRequest, tensorrt_rtx
 from trt_et.builders import serialize as engines
 from trt_et.cli import app
 from trt_et.conversion import prepare
-from trt_et.conversion.prepare import unlift
 from trt_et.conversion.rewrites.index_put import broadcast_index_put_values
 from trt_et.conversion.rewrites.kv_cache_update import update_in_place, write_rows
 from trt_et.engine_info import Alias, decode_blob
 from trt_et.errors import BuildCancelled, BuilderError, OptionError
 from trt_et.inspection import inspect_program
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
+from trt_et.lowering.lowered_partition import unlift
 from trt_et.scheduler.engine_key import request_digest
 
 aten = torch.ops.aten

@@ -9,9 +9,9 @@ from torch.export import Dim
 from torch.fx import GraphModule, Interpreter
 
 from tests.support.lowering import blobs, lower, module_of
-from trt_et.conversion.prepare import unlift
 from trt_et.conversion.rewrites.negative_indices import normalize_negative_indices
 from trt_et.lowering.lower import lower_partition
+from trt_et.lowering.lowered_partition import unlift
 
 aten = torch.ops.aten
 X = torch.arange(60.0).reshape(3, 4, 5)

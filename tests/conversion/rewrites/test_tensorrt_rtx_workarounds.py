@@ -8,13 +8,13 @@ from torch import nn
 from torch.export import Dim
 
 from tests.support.lowering import lower, module_of
-from trt_et.conversion.prepare import unlift
 from trt_et.conversion.rewrites.reshape import make_reshape_static
 from trt_et.conversion.rewrites.tensorrt_rtx_workarounds import (
     add_bias_after_split,
     dequantize_before_convolution,
 )
 from trt_et.lowering.lower import lower_partition
+from trt_et.lowering.lowered_partition import unlift
 
 
 class FusedProjection(nn.Module):

@@ -12,9 +12,8 @@ from tests.support.network_evaluator import BadNetwork, NotEvaluated, Undefined,
 from trt_et.blob.writer import BlobWriter
 from trt_et.builders import BuildRequest
 from trt_et.builders.serialize import build_network
-from trt_et.conversion.prepare import unlift
 from trt_et.engine_info import EngineInfo
-from trt_et.lowering.lower import DTYPE_NAMES, LoweredPartition
+from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition, unlift
 
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 

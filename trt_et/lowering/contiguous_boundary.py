@@ -1,0 +1,157 @@
+"""Makes the tensors at a partition's boundary contiguous, and describes them as bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import torch
+from executorch.exir.tensor import dim_order_from_stride
+from torch.fx import Graph, Node
+
+from trt_et.blob.model import Binding
+from trt_et.errors import PartitionError
+from trt_et.graph.symbolic_shapes import shape_range
+from trt_et.lowering.lowered_partition import DTYPE_NAMES, Shape
+from trt_et.lowering.optimization_profiles import OptimizationProfile
+
+__all__ = [
+    "contiguous_constants",
+    "contiguous_input",
+    "contiguous_outputs",
+    "contiguous_values",
+    "profile_shapes",
+]
+
+_CONTIGUOUS: Final[dict[str, Any]] = {"memory_format": torch.contiguous_format}
+
+
+def contiguous_input(
+    graph: Graph,
+    node: Node,
+    name: str,
+    partition: str,
+    profiles: Sequence[OptimizationProfile],
+) -> Binding:
+    """The binding of an input, which is permuted in the graph if its tensor is not contiguous."""
+    value = _boundary_tensor(node, partition, "input")
+    order = _dim_order(value)
+    binding = _binding(name, value, order, profiles, is_input=True)
+    if order is not None:
+        with graph.inserting_after(node):
+            inverse = [order.index(dim) for dim in range(len(order))]
+            view = graph.call_function(torch.ops.aten.permute.default, (node, inverse))
+        with graph.inserting_after(view):
+            dense = graph.call_function(torch.ops.aten.clone.default, (view,), _CONTIGUOUS)
+        view.meta = dict(node.meta)
+        dense.meta = {**node.meta, "val": value.contiguous()}
+        node.replace_all_uses_with(dense, delete_user_cb=lambda user: user is not view)
+        node.meta = {**node.meta, "val": value.permute(order)}
+    return binding
+
+
+def contiguous_constants(graph: Graph, users: set[str]) -> None:
+    """A channels_last model has its weights so too; kernels and engines want one layout."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and node.name not in users and isinstance(value, torch.Tensor):
+            node.meta = {**node.meta, "val": value.contiguous()}
+
+
+def contiguous_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same tensors, contiguous; those that are so already are not copied."""
+    return {name: _contiguous_value(value) for name, value in values.items()}
+
+
+def _contiguous_value(value: Any) -> Any:  # noqa: ANN401
+    if not isinstance(value, torch.Tensor) or value.is_contiguous():
+        return value
+    dense = value.contiguous()
+    if isinstance(value, torch.nn.Parameter):
+        return torch.nn.Parameter(dense.detach(), requires_grad=value.requires_grad)
+    return dense
+
+
+def contiguous_outputs(
+    graph: Graph, partition: str, profiles: Sequence[OptimizationProfile]
+) -> tuple[Binding, ...]:
+    """The bindings of the outputs, each permuted in the graph if its tensor is not contiguous."""
+    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    results: Sequence[object] = output.args[0]
+    bindings, args = [], []
+    for index, result in enumerate(results):
+        if not isinstance(result, Node):
+            raise PartitionError(
+                f"partition {partition}: output {index} is {result!r}, not a tensor; exclude the "
+                "node that produces it (excluded_ops=...)"
+            )
+        value = _boundary_tensor(result, partition, "output")
+        order = _dim_order(value)
+        bindings.append(_binding(f"output{index}", value, order, profiles, is_input=False))
+        if order is not None:
+            with graph.inserting_before(output):
+                view = graph.call_function(torch.ops.aten.permute.default, (result, list(order)))
+                dense = graph.call_function(torch.ops.aten.clone.default, (view,), _CONTIGUOUS)
+            view.meta = {**result.meta, "val": value.permute(order)}
+            dense.meta = dict(view.meta)
+            result = dense
+        args.append(result)
+    output.args = (tuple(args),)
+    return tuple(bindings)
+
+
+def _boundary_tensor(node: Node, partition: str, what: str) -> torch.Tensor:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        raise PartitionError(
+            f"partition {partition}: {what} {node.name} is {type(value).__name__}, not a tensor"
+        )
+    if value.dtype not in DTYPE_NAMES:
+        raise PartitionError(
+            f"partition {partition}: {what} {node.name} has dtype {value.dtype}; an engine takes "
+            f"{', '.join(sorted(DTYPE_NAMES.values()))}"
+        )
+    return value
+
+
+def _dim_order(value: torch.Tensor) -> tuple[int, ...] | None:
+    """The ExecuTorch dim order of a tensor, None where it is contiguous."""
+    order = tuple(int(dim) for dim in dim_order_from_stride(value.stride()))
+    return None if order == tuple(range(value.dim())) else order
+
+
+def _binding(
+    name: str,
+    value: torch.Tensor,
+    order: tuple[int, ...] | None,
+    profiles: Sequence[OptimizationProfile],
+    *,
+    is_input: bool,
+) -> Binding:
+    sizes = [value.shape[dim] for dim in (order or range(value.dim()))]
+    low, opt, high = profile_shapes(sizes)
+    shape = tuple(small if small == large else -1 for small, large in zip(low, high, strict=True))
+    binding = Binding(name, DTYPE_NAMES[value.dtype], shape, is_input, dim_order=order)
+    if -1 not in shape:
+        return binding
+    if profiles:
+        lows, opts, highs = zip(
+            *(profile_shapes(sizes, profile) for profile in profiles), strict=True
+        )
+        low = tuple(min(each) for each in zip(*lows, strict=True))
+        high = tuple(max(each) for each in zip(*highs, strict=True))
+        opt = opts[0]
+    return replace(binding, min_shape=low, opt_shape=opt, max_shape=high)
+
+
+def profile_shapes(
+    sizes: Iterable[int | torch.SymInt], profile: OptimizationProfile | None = None
+) -> tuple[Shape, Shape, Shape]:
+    """Smallest, best tuned and largest shape."""
+    ranges = [shape_range(size, profile.symbols if profile else None) for size in sizes]
+    return (
+        tuple(low for low, _, _ in ranges),
+        tuple(opt for _, opt, _ in ranges),
+        tuple(high for _, _, high in ranges),
+    )

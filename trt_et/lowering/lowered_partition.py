@@ -1,0 +1,104 @@
+"""A partition in the form that every builder starts from: a named ATen program with bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, TensorArgument
+from torch.fx import Graph, GraphModule, Node
+
+from trt_et.blob.model import Binding
+from trt_et.errors import BuilderError
+from trt_et.lowering.in_place_buffers import InPlaceBuffer
+
+__all__ = ["DTYPE_NAMES", "LoweredPartition", "ProfileShapes", "Shape", "unlift"]
+
+DTYPE_NAMES: Final[dict[torch.dtype, str]] = {
+    torch.float32: "float32",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+    torch.float64: "float64",
+    torch.int8: "int8",
+    torch.uint8: "uint8",
+    torch.int16: "int16",
+    torch.int32: "int32",
+    torch.int64: "int64",
+    torch.bool: "bool",
+}
+
+Shape = tuple[int, ...]
+ProfileShapes = Mapping[str, tuple[Shape, Shape, Shape]]
+"""Smallest, best tuned and largest shape of dynamic inputs, by name."""
+
+
+@dataclass(frozen=True)
+class LoweredPartition:
+    """A partition that a builder can turn into an engine.
+
+    Attributes:
+        program: ATen dialect; parameters, buffers and constants are lifted and hold real values.
+            Its user inputs and outputs are contiguous: where the delegate's tensor is not, the
+            program permutes it, and the binding has the ``dim_order``.
+            Its names say nothing of the program around it (``trt_et.lowering.canonical_names``).
+        inputs: One binding for each user input, in the order of the delegate's arguments, named
+            after its placeholder: ``input0``, ``input1``, ...
+        outputs: One binding for each output, in order, named ``output0``, ``output1``, ...
+        names: For every node of the program's graph, its name in the Edge program.
+        sources: The Edge program's own weights and constants, by the placeholder's name. They may
+            be laid out otherwise than :attr:`constants`, which are contiguous.
+        profiles: The optimization profiles that were asked for: smallest, best tuned and largest
+            shape of every dynamic input, by name. Empty: one, of the bindings' ranges.
+        aliased_outputs: The outputs that may be written into an input's memory: nothing else in the
+            program needs what was there. By the bindings' names.
+    """
+
+    program: ExportedProgram
+    inputs: tuple[Binding, ...]
+    outputs: tuple[Binding, ...]
+    names: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    profiles: tuple[ProfileShapes, ...] = ()
+    aliased_outputs: tuple[InPlaceBuffer, ...] = ()
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """Inputs, then outputs."""
+        return self.inputs + self.outputs
+
+    @property
+    def constants(self) -> dict[str, torch.Tensor]:
+        """The values of the placeholders that are no user inputs, by placeholder name."""
+        state: Mapping[str, Any] = self.program.state_dict
+        constants: Mapping[str, Any] = self.program.constants
+        found: dict[str, torch.Tensor] = {}
+        for spec in self.program.graph_signature.input_specs:
+            if spec.kind is InputKind.USER_INPUT or not isinstance(spec.arg, TensorArgument):
+                continue
+            target = str(spec.target)
+            found[spec.arg.name] = state[target] if target in state else constants[target]
+        return found
+
+
+def unlift(program: ExportedProgram) -> GraphModule:
+    """A module that holds the lifted tensors themselves, without copies of them."""
+    values = LoweredPartition(program, (), ()).constants
+    root = torch.nn.Module()
+    graph = Graph()
+    nodes: dict[Node, Node] = {}
+    custom = [s for s in program.graph_signature.input_specs if s.kind is InputKind.CUSTOM_OBJ]
+    if custom:
+        raise BuilderError(f"custom object {custom[0].target} cannot go into an engine")
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in values:
+            name = f"_constant_{node.name}"
+            root.register_buffer(name, values[node.name].detach())
+            nodes[node] = graph.get_attr(name)
+            nodes[node].meta = dict(node.meta)
+        else:
+            nodes[node] = graph.node_copy(node, lambda n: nodes[n])
+    graph.lint()
+    return GraphModule(root, graph)
