@@ -15,6 +15,8 @@
 # make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
 # make bench-aot         what exporting costs, next to its peers: benchmarks/results/aot.json; half an
 #                        hour on two cores. QUICK=1: small models, build/aot-quick.json; ONLY="P1 P2": these
+# make docs     the documentation site, in build/site; warnings are errors
+# make notebook run examples/quickstart.ipynb
 # make gpu-kit  what scripts/gpu_check takes to a machine with a GPU (docs/gpu.md)
 # make clean    remove what the others made
 #
@@ -38,7 +40,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: check-interface check-bindings networks random-programs zoo bench-aot bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
+.PHONY: docs notebook check-interface check-bindings networks random-programs zoo bench-aot bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -52,11 +54,17 @@ $(TOOLS): constraints.txt | $(BIN)/python
 	touch $@
 
 $(INSTALLED): pyproject.toml $(TOOLS) $(NATIVE_SOURCES)
-	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[rtx,demo,dev]'
+	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[rtx,demo,dev,docs]'
 	touch $@
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/minilm.py
+
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+notebook: $(INSTALLED)
+	$(BIN)/jupyter execute examples/quickstart.ipynb
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -87,7 +87,7 @@ class TensorRTPartitioner(Partitioner):
         weight_streaming: Engines that may keep weights in host memory (the compile spec and load
             option ``weight_streaming_budget`` says how much).
         state_in_place: Let engines update a KV cache in place, where TensorRT can and the
-            program allows it (README, "State"). False: they read all of it and write all of it.
+            program allows it (docs/guides/state.md). False: they read and write all of it.
         settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
         executor: Where engines are built, all at once: a ``concurrent.futures.Executor`` such as
             ``ProcessPoolExecutor``, ``ThreadPoolExecutor``, or Dask's ``Client.get_executor()``.

@@ -29,7 +29,7 @@ WHY_MISSED = {
     "its SHA-256 of them, and the file; see against_noop_of_that_size",
     "P9": "Each build costs a second more in a worker: torch.export.save and load, weights into a "
     "file, one request after the other, and the engine back; the file is a second copy of the "
-    "weights; see docs/next.md",
+    "weights; see docs/roadmap.md",
     "P10": "A tenth of a second: this package's modules",
 }
 """Said with a goal that is missed."""

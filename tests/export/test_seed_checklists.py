@@ -222,8 +222,8 @@ class TestDeviceFromTheEngine:
 
     def test_it_is_documented_what_the_spec_and_the_blob_decide(self):
         """documented: the spec decides where buffers are; the engine's GPU comes from the blob"""
-        readme = " ".join((ROOT / "README.md").read_text().split())
-        assert "where ExecuTorch plans the *tensors*; the *engine* goes to the GPU in" in readme
+        guide = " ".join((ROOT / "docs/guides/several-gpus.md").read_text().split())
+        assert "where ExecuTorch plans the *tensors*; the *engine* goes to the GPU in" in guide
 
     def test_a_disagreement_of_spec_and_blob_is_said_at_export_and_safe_at_run_time(
         self, caplog, tmp_path

@@ -41,7 +41,7 @@ NEAREST_RESIZES: Final = (
 
 
 def integer_layer(node: Node) -> str | None:
-    """TensorRT multiplies, convolves and averages floats only."""
+    """Integers: TensorRT multiplies, convolves and averages floats only."""
     if node.meta["val"].is_floating_point():
         return None
     return "TensorRT has no such layer for integers"
@@ -59,7 +59,7 @@ def output_padding(node: Node) -> str | None:
 
 
 def boolean_order(node: Node) -> str | None:
-    """Sorting booleans."""
+    """Booleans: TensorRT does not order them."""
     values = (tensor.meta.get("val") for tensor in node.all_input_nodes)
     if any(isinstance(v, torch.Tensor) and v.dtype == torch.bool for v in values):
         return "TensorRT orders no booleans"
@@ -75,7 +75,7 @@ def argument_without_dimensions(node: Node) -> str | None:
 
 
 def volume_sampling(node: Node) -> str | None:
-    """Sampling of volumes."""
+    """Volumes: TensorRT samples images only."""
     args: Any = node.args
     return None if args[0].meta["val"].dim() == _IMAGE_RANK else "TensorRT samples images only"
 

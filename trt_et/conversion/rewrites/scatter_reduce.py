@@ -140,7 +140,7 @@ SCATTER_REDUCTIONS: Final[dict[Any, Callable[..., Any]]] = {
 
 
 def unsupported_scatter_reason(node: Node) -> str | None:
-    """Why a scatter that reduces stays out of an engine; None where it does not."""
+    """Sums by several indices or a mask, of integers, or at more than 2**24 pairs of elements."""
     if not is_accumulating(node) and node.target not in SCATTER_REDUCTIONS:
         return None
     rows = _whole_rows(node)
