@@ -5,7 +5,6 @@
 //   trt_et_bench counts PROGRAM host|device     of the simulated GPUs, for one steady call
 //   trt_et_bench threads PROGRAM NOOP ROUNDS    throughput of one and of two threads
 //   trt_et_bench share PROGRAM METHODS          GPU memory of several methods
-#include <dlfcn.h>
 #include <executorch/runtime/platform/runtime.h>
 #include <malloc.h>
 #include <time.h>
@@ -17,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,17 +48,13 @@ double median(std::vector<double> values) {
 
 void print(const char* name, double value) { std::printf("%s %.9g\n", name, value); }
 
-trt_et_sim_stats stats() {
-  trt_et_sim_stats found;
-  if (trt_et_stats(&found) != 0) die("no simulated GPUs");
-  return found;
+uint64_t counter(const char* name) {
+  uint64_t value = 0;
+  if (trt_et_counter(name, &value) != 0) die("no simulated GPUs");
+  return value;
 }
 
-uint64_t live_bytes() {
-  uint64_t sum = 0;
-  for (const uint64_t bytes : stats().live_bytes) sum += bytes;
-  return sum;
-}
+uint64_t live_bytes() { return counter("live_bytes"); }
 
 // Heap of this process without the simulated GPUs' memory, which is on it too.
 double host_heap() {
@@ -107,15 +103,13 @@ int bench_counts(const std::string& program, bool on_device) {
   LoadedMethod method(program);
   method.bind(on_device);
   for (int i = 0; i < 20; ++i) method.execute();
-  const auto before = stats();
+  constexpr const char* kNames[] = {
+      "calls",      "mallocs",    "frees",     "launches",  "synchronizations", "copies_h2d",
+      "copies_d2h", "copies_d2d", "bytes_h2d", "bytes_d2h", "bytes_peer"};
+  std::map<std::string, uint64_t> before;
+  for (const char* name : kNames) before[name] = counter(name);
   for (int i = 0; i < kRuns; ++i) method.execute();
-  const auto after = stats();
-#define TRT_ET_PRINT(field) print(#field, double(after.field - before.field) / kRuns)
-  TRT_ET_PRINT(calls), TRT_ET_PRINT(mallocs), TRT_ET_PRINT(frees), TRT_ET_PRINT(launches);
-  TRT_ET_PRINT(synchronizations);
-  TRT_ET_PRINT(copies_h2d), TRT_ET_PRINT(copies_d2h), TRT_ET_PRINT(copies_d2d);
-  TRT_ET_PRINT(bytes_h2d), TRT_ET_PRINT(bytes_d2h), TRT_ET_PRINT(bytes_peer);
-#undef TRT_ET_PRINT
+  for (const char* name : kNames) print(name, double(counter(name) - before[name]) / kRuns);
   return 0;
 }
 
@@ -168,14 +162,6 @@ int bench_threads(const std::string& program, const std::string& noop, int round
   return 0;
 }
 
-// Counters that a build may not have yet.
-double counter(const char* name) {
-  using Counter = int (*)(const char*, uint64_t*);
-  const auto function = reinterpret_cast<Counter>(dlsym(RTLD_DEFAULT, "trt_et_counter"));
-  uint64_t value = 0;
-  return function != nullptr && function(name, &value) == 0 ? static_cast<double>(value) : -1;
-}
-
 int bench_share(const std::string& program, int count) {
   std::vector<std::unique_ptr<LoadedMethod>> methods;
   for (int i = 0; i < count; ++i) {
@@ -184,14 +170,15 @@ int bench_share(const std::string& program, int count) {
     methods.back()->execute();
     if (i == 0) {
       print("bytes_of_one", static_cast<double>(live_bytes()));
-      print("engines_of_one", counter("engines"));
+      print("engines_of_one", static_cast<double>(counter("engines")));
     }
   }
   print("bytes", static_cast<double>(live_bytes()));
-  print("engines", counter("engines")), print("engine_loads", counter("engine_loads"));
+  print("engines", static_cast<double>(counter("engines"))),
+      print("engine_loads", static_cast<double>(counter("engine_loads")));
   methods.clear();
   print("bytes_after", static_cast<double>(live_bytes()));
-  print("engines_after", counter("engines"));
+  print("engines_after", static_cast<double>(counter("engines")));
   return 0;
 }
 

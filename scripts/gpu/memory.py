@@ -6,7 +6,6 @@ python scripts/gpu/memory.py KIT RESULT.json --builder NAME
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import subprocess
@@ -68,14 +67,12 @@ def measure(program: str) -> dict[str, int]:
 
 
 def _used() -> int:
-    import trt_et.runtime
+    from trt_et.tools.counters import read_counter
 
     if os.environ["TRT_ET_CUDA"] == "real":
         # The first call makes CUDA's context: its share is there before the first method.
         return CudaRuntime().used_memory()
-    numbers = (ctypes.c_uint64 * 29)()  # trt_et_sim_stats: 13 counters, then live bytes per GPU
-    ctypes.CDLL(str(trt_et.runtime.plugin_path())).trt_et_stats(numbers)
-    return sum(numbers[13:])
+    return read_counter("live_bytes") or 0
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -114,3 +115,20 @@ def fakes() -> Path:
 def fake_tensorrt(fakes: Path) -> dict[str, str]:
     """The environment that makes a process use the fake of TensorRT 11."""
     return {"TRT_ET_TENSORRT_LIBRARY": str(fakes / "libfake_nvinfer.so")}
+
+
+@pytest.fixture(scope="session")
+def fake_cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a fake driver of two GPUs, and fake CUDA runtimes."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler for the fake driver: install gcc")
+    folder = tmp_path_factory.mktemp("fake_cuda")
+    command = [compiler, "-shared", "-fPIC", ROOT / "tests/support/fake_cuda.c", "-o"]
+    subprocess.run([*command, folder / "libcuda.so.1"], check=True, timeout=600)
+    for major in (12, 13):
+        (folder / str(major)).mkdir()
+        runtime = folder / str(major) / f"libcudart.so.{major}"
+        flag = f"-DFAKE_RUNTIME={major}000"
+        subprocess.run([*command, runtime, flag], check=True, timeout=600)
+    return folder

@@ -48,7 +48,7 @@ def test_every_batch_in_the_stock_runtime(
         torch.testing.assert_close(result["outputs"][0], eager(image[:batch]), rtol=1e-4, atol=1e-5)
     assert "error" in too_large
     assert "Error resizing tensor at input 0" in facts["stderr"]
-    assert facts["end"]["live"] == [0] * 16
+    assert not any(facts["end"]["live"])
 
 
 def test_the_largest_batch_in_executor_runner(

@@ -10,34 +10,16 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.native_environment import ROOT, environment
+from tests.support.native_environment import environment
 from tests.support.native_programs import ForeignBuilder, Mlp, export
 
-FAKE = ROOT / "tests/support/fake_cuda.c"
 
-
-@pytest.fixture(scope="module")
-def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler for the fake driver: install gcc")
-    folder = tmp_path_factory.mktemp("fake_cuda")
-    command = [compiler, "-shared", "-fPIC", FAKE, "-o"]
-    subprocess.run([*command, folder / "libcuda.so.1"], check=True, timeout=600)
-    for major in (12, 13):
-        (folder / str(major)).mkdir()
-        runtime = folder / str(major) / f"libcudart.so.{major}"
-        flag = f"-DFAKE_RUNTIME={major}000"
-        subprocess.run([*command, runtime, flag], check=True, timeout=600)
-    return folder
-
-
-def run(program: Any, fake: Path, *, runtime: bool = True, **more: str) -> str:
+def run(program: Any, fake_cuda: Path, *, runtime: bool = True, **more: str) -> str:
     import trt_et.runtime
 
-    variables = {"LD_LIBRARY_PATH": str(fake), **more}
+    variables = {"LD_LIBRARY_PATH": str(fake_cuda), **more}
     if runtime:
-        variables["TRT_ET_CUDART_LIBRARY"] = str(fake / "libcuda.so.1")
+        variables["TRT_ET_CUDART_LIBRARY"] = str(fake_cuda / "libcuda.so.1")
     done = subprocess.run(
         [str(trt_et.runtime.runner_path()), "--model_path", str(program.path)],
         env=environment(**variables),
@@ -62,18 +44,18 @@ def run(program: Any, fake: Path, *, runtime: bool = True, **more: str) -> str:
     ],
 )
 def test_real_gpus_refuse_what_they_cannot_run(
-    programs: dict[str, Any], fake: Path, name: str, reason: str
+    programs: dict[str, Any], fake_cuda: Path, name: str, reason: str
 ) -> None:
-    assert reason in run(programs[name], fake, TRT_ET_TENSORRT_LIBRARY="/nowhere.so")
+    assert reason in run(programs[name], fake_cuda, TRT_ET_TENSORRT_LIBRARY="/nowhere.so")
 
 
-def test_driver_without_gpu(programs: dict[str, Any], fake: Path) -> None:
+def test_driver_without_gpu(programs: dict[str, Any], fake_cuda: Path) -> None:
     reason = "cuInit failed with error 100 (no GPU)"
-    assert reason in run(programs["foreign"], fake, FAKE_CUDA_NO_GPU="1")
+    assert reason in run(programs["foreign"], fake_cuda, FAKE_CUDA_NO_GPU="1")
 
 
-def test_cuda_runtime_that_does_not_load(programs: dict[str, Any], fake: Path) -> None:
-    found = run(programs["foreign"], fake, runtime=False, TRT_ET_CUDART_LIBRARY="/nowhere.so")
+def test_cuda_runtime_that_does_not_load(programs: dict[str, Any], fake_cuda: Path) -> None:
+    found = run(programs["foreign"], fake_cuda, runtime=False, TRT_ET_CUDART_LIBRARY="/nowhere.so")
     assert "TRT_ET_CUDART_LIBRARY names a library that does not load: /nowhere.so" in found
 
 
@@ -86,37 +68,37 @@ def test_cuda_runtime_that_does_not_load(programs: dict[str, Any], fake: Path) -
     ],
 )
 def test_the_cuda_runtime_is_one_that_the_driver_supports(
-    programs: dict[str, Any], fake: Path, driver: str, runtimes: list[int], reason: str
+    programs: dict[str, Any], fake_cuda: Path, driver: str, runtimes: list[int], reason: str
 ) -> None:
-    path = ":".join([str(fake), *(str(fake / str(major)) for major in runtimes)])
+    path = ":".join([str(fake_cuda), *(str(fake_cuda / str(major)) for major in runtimes)])
     variables = {"LD_LIBRARY_PATH": path, "FAKE_DRIVER_VERSION": driver}
-    assert reason in run(programs["mlp"], fake, runtime=False, **variables)
+    assert reason in run(programs["mlp"], fake_cuda, runtime=False, **variables)
 
 
 def test_a_named_cuda_runtime_that_the_driver_does_not_support(
-    programs: dict[str, Any], fake: Path
+    programs: dict[str, Any], fake_cuda: Path
 ) -> None:
-    named = str(fake / "13" / "libcudart.so.13")
+    named = str(fake_cuda / "13" / "libcudart.so.13")
     variables = {"TRT_ET_CUDART_LIBRARY": named, "FAKE_DRIVER_VERSION": "12040"}
-    found = run(programs["mlp"], fake, runtime=False, **variables)
+    found = run(programs["mlp"], fake_cuda, runtime=False, **variables)
     assert "TRT_ET_CUDART_LIBRARY is CUDA 13.0, and the driver supports CUDA up to 12.4" in found
 
 
 def test_a_tensorrt_that_is_there_and_does_not_load_is_named(
-    fake: Path,
+    fake_cuda: Path,
     tmp_path: Path,
 ) -> None:
     broken = tmp_path / "libnvinfer.so.11"
     broken.write_text("cut off in the download")
-    variables = {"LD_LIBRARY_PATH": f"{fake}:{tmp_path}"}
+    variables = {"LD_LIBRARY_PATH": f"{fake_cuda}:{tmp_path}"}
     builder = ForeignBuilder("tensorrt", "11.7.3")
     program = export(tmp_path, "enterprise", Mlp(), (torch.ones(2, 8),), builder=builder)
-    found = run(program, fake, **variables)
+    found = run(program, fake_cuda, **variables)
     assert f"TensorRT 11 does not load: {broken}: file too short" in found
 
 
 def test_the_cuda_runtime_is_found_beside_executorch(
-    programs: dict[str, Any], fake: Path, tmp_path: Path
+    programs: dict[str, Any], fake_cuda: Path, tmp_path: Path
 ) -> None:
     """As pip installs it, also where this package lies somewhere else."""
     import executorch
@@ -136,7 +118,7 @@ def test_the_cuda_runtime_is_found_beside_executorch(
     command = [loader, "--inhibit-cache", tree / "bin" / "executor_runner", "--model_path"]
 
     def reason() -> str:
-        libraries = f"{site / 'executorch' / 'lib'}:{fake}"
+        libraries = f"{site / 'executorch' / 'lib'}:{fake_cuda}"
         done = subprocess.run(
             [*map(str, command), str(programs["mlp"].path)],
             env=environment(LD_LIBRARY_PATH=libraries),
@@ -150,5 +132,5 @@ def test_the_cuda_runtime_is_found_beside_executorch(
     assert "no CUDA runtime (libcudart.so.13 or .12 not found)" in reason()
     wheel = site / "nvidia" / "cu13" / "lib"
     wheel.mkdir(parents=True)
-    shutil.copy(fake / "libcuda.so.1", wheel / "libcudart.so.13")
+    shutil.copy(fake_cuda / "libcuda.so.1", wheel / "libcudart.so.13")
     assert "reference engines run on simulated GPUs only" in reason()

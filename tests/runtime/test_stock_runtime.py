@@ -113,7 +113,7 @@ def test_a_program_moves_to_another_gpu_with_its_memory(
 
 
 def test_nothing_is_left_behind(on_two_gpus: dict[str, Any]) -> None:
-    assert on_two_gpus["end"]["live"] == [0] * 16
+    assert not any(on_two_gpus["end"]["live"])
     assert on_two_gpus["end"]["mallocs"] == on_two_gpus["end"]["frees"]
 
 
@@ -275,7 +275,7 @@ import ctypes, sys, torch
 import trt_et.runtime as r
 from tests.support import run_stock
 r.load(cuda="simulated:2")
-library = ctypes.CDLL(str(r.plugin_path()))
+library = ctypes.CDLL(str(r.plugin_path().with_name("libtrt_et_simulation.so")))
 library.trt_et_sim_fail_after.restype = ctypes.c_uint64
 for job in torch.load("jobs"):
     n, failures, passed = 0, 0, False
@@ -290,7 +290,7 @@ for job in torch.load("jobs"):
         assert "error" not in again, (n, again)
         torch.testing.assert_close(again["outputs"], job["expected"], rtol=1e-4, atol=1e-5)
     assert failures > 20, failures
-assert run_stock.stats()["live"] == [0] * 16
+assert not any(run_stock.stats()["live"])
 print("fine")
 """
     jobs = [

@@ -121,7 +121,7 @@ def test_mismatches_name_both_sides(results: dict[str, Any]) -> None:
 
 
 def test_nothing_is_left_behind(results: dict[str, Any]) -> None:
-    assert results["end"]["live"] == [0] * 16
+    assert not any(results["end"]["live"])
     assert results["end"]["mallocs"] == results["end"]["frees"]
 
 

@@ -6,42 +6,18 @@ happened.
 
 from __future__ import annotations
 
-import ctypes
 import sys
 
 import torch
 
 import trt_et.runtime
-
-COUNTERS = [
-    "mallocs",
-    "frees",
-    "copies_h2d",
-    "copies_d2h",
-    "copies_d2d",
-    "copies_peer",
-    "bytes_h2d",
-    "bytes_d2h",
-    "bytes_d2d",
-    "bytes_peer",
-    "synchronizations",
-    "launches",
-    "calls",
-]
-
-
-class Stats(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in COUNTERS] + [
-        ("live_bytes", ctypes.c_uint64 * 16)
-    ]
+from trt_et.tools.counters import read_counter, read_counters
 
 
 def stats() -> dict | None:
-    library = ctypes.CDLL(str(trt_et.runtime.plugin_path()))
-    found = Stats()
-    if library.trt_et_stats(ctypes.byref(found)) != 0:
-        return None
-    return {name: getattr(found, name) for name in COUNTERS} | {"live": list(found.live_bytes)}
+    found = read_counters()
+    live = [read_counter(f"live_bytes:{device}") for device in range(16)]
+    return found | {"live": [size for size in live if size is not None]} if found else None
 
 
 def run(job: dict) -> dict:

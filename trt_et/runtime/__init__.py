@@ -3,7 +3,7 @@
 ::
 
     import trt_et.runtime
-    trt_et.runtime.load()                      # or load(cuda="simulated:2")
+    trt_et.runtime.load()                      # or load(cuda="auto"), load(cuda="simulated:2")
 
     from executorch.runtime import Runtime
     method = Runtime.get().load_program("model.pte").load_method("forward")
@@ -44,7 +44,7 @@ _RUNNER: Final = "bin/executor_runner"
 # Only in executorch's wheels for CUDA. The second needs the first.
 _STOCK_CUDA: Final = ("libexecutorch_extension_cuda.so", "libexecutorch_backend_cuda.so")
 _HOW_TO_BUILD: Final = "build it with: pip install . (in the trt-et source tree)"
-_CUDA_MODE: Final = re.compile(r"real|simulated(:([1-9]|1[0-6]))?")
+_CUDA_MODE: Final = re.compile(r"real|(simulated|auto)(:([1-9]|1[0-6]))?")
 
 #: Makes threads safe that use ``executorch.runtime``: hold it around every call that loads or runs
 #: a program or a method. ExecuTorch's bindings exchange the process's output streams around each
@@ -62,18 +62,20 @@ def load(cuda: str | None = None) -> None:
     Loading twice is fine.
 
     Args:
-        cuda: ``"real"``, ``"simulated"`` or ``"simulated:N"`` (N virtual GPUs on host memory, 1 to
-            16), instead of the environment variable ``TRT_ET_CUDA``. None leaves the choice to
-            that variable, and to real GPUs where it is not set.
+        cuda: ``"real"``; ``"simulated:N"`` (N virtual GPUs on host memory, 1 to 16); or
+            ``"auto:N"`` (real GPUs where there is one that can be used, else N simulated ones).
+            Without ``:N``, N is 1. None leaves the choice to the environment variable
+            ``TRT_ET_CUDA``, and to real GPUs where it is not set.
 
     Raises:
         OptionError: ``cuda`` is no such mode.
         PluginError: The plugin is missing, does not fit the installed executorch, or cannot be
-            used; or CUDA is already another one in this process.
+            used; or CUDA is already another one in this process. A choice that found no GPU, as
+            :func:`is_available` tells, can be changed.
     """
     if cuda is not None and not _CUDA_MODE.fullmatch(cuda):
         raise OptionError(
-            f"cuda={cuda!r}; expected 'real', 'simulated', or 'simulated:N' with N in 1..16"
+            f"cuda={cuda!r}; expected 'real', 'simulated:N', or 'auto:N' with N in 1..16"
         )
     library = _load_library()
     if cuda is not None and library.trt_et_choose_cuda(cuda.encode()) != 0:

@@ -6,7 +6,7 @@ import ctypes
 
 import trt_et.runtime
 
-__all__ = ["read_counters"]
+__all__ = ["read_counter", "read_counters"]
 
 _COUNTERS = (
     "mallocs",
@@ -25,17 +25,15 @@ _COUNTERS = (
 )
 
 
-class _Stats(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_uint64) for name in _COUNTERS),
-        ("live_bytes", ctypes.c_uint64 * 16),
-    )
+def read_counter(name: str) -> int | None:
+    """One of the counters of ``trt_et_counter()`` in ``runtime.h``; None where there is no such."""
+    library = ctypes.CDLL(str(trt_et.runtime.plugin_path()))
+    value = ctypes.c_uint64()
+    found = library.trt_et_counter(name.encode(), ctypes.byref(value)) == 0
+    return value.value if found else None
 
 
 def read_counters() -> dict[str, int]:
     """Copies, waits and launches so far; empty on real GPUs, which count nothing."""
-    library = ctypes.CDLL(str(trt_et.runtime.plugin_path()))
-    found = _Stats()
-    if library.trt_et_stats(ctypes.byref(found)) != 0:
-        return {}
-    return {name: int(getattr(found, name)) for name in _COUNTERS}
+    values = {name: read_counter(name) for name in _COUNTERS}
+    return {name: value for name, value in values.items() if value is not None}

@@ -139,14 +139,19 @@ int run(const std::string& program, const std::string& engine, const std::string
 // Calls so far, by name; empty where nobody counts.
 std::map<std::string, double> calls_so_far() {
   std::map<std::string, double> calls;
-  trt_et_sim_stats stats;
-  if (trt_et_stats(&stats) == 0) {
-    calls["calls"] = static_cast<double>(stats.calls);
-    calls["allocations"] = static_cast<double>(stats.mallocs + stats.frees);
-    calls["copies"] = static_cast<double>(stats.copies_h2d + stats.copies_d2h + stats.copies_d2d);
-    calls["waits"] = static_cast<double>(stats.synchronizations);
-    return calls;
+  // What the simulated GPUs count, where there are such.
+  const std::pair<const char*, std::vector<const char*>> simulated[] = {
+      {"calls", {"calls"}},
+      {"allocations", {"mallocs", "frees"}},
+      {"copies", {"copies_h2d", "copies_d2h", "copies_d2d"}},
+      {"waits", {"synchronizations"}}};
+  for (const auto& [name, parts] : simulated) {
+    for (const char* part : parts) {
+      uint64_t value = 0;
+      if (trt_et_counter(part, &value) == 0) calls[name] += static_cast<double>(value);
+    }
   }
+  if (!calls.empty()) return calls;
   const char* path = std::getenv("TRT_ET_CUDART_LIBRARY");
   void* library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) return calls;

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "simulation/simulated.h"
+#include "simulated_api.h"
 
 namespace {
 
@@ -23,7 +23,7 @@ uint64_t HeapCount::count() const { return t_count; }
 
 // Replaces the whole program's; the other forms of new end here.
 void* operator new(size_t size) {
-  if (t_counting && !trt_et::cuda::inside_simulator()) ++t_count;
+  if (t_counting && trt_et::cuda::t_inside == 0) ++t_count;
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
 }

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "../../../trt_et/runtime/include/trt_et/runtime.h"
 #include "check.h"
 #include "delegate/delegate.h"
 #include "owned_tensor.h"
-#include "simulation/simulated.h"
+#include "trt_et/runtime.h"
+#include "trt_et/simulation.h"
 
 namespace trt_et {
 
@@ -29,9 +29,13 @@ Status try_load(const Bytes& blob, std::unique_ptr<Delegate>* delegate,
 std::unique_ptr<Delegate> load(const Bytes& blob, const LoadOptions& options = {});
 Status call(Delegate& delegate, std::vector<executorch::runtime::EValue*> values);
 
-// Of the simulated GPUs.
+// What the simulated GPUs have done so far; see trt_et_counter().
+struct Counts {
+  uint64_t mallocs, frees, copies_h2d, copies_d2h, copies_d2d, copies_peer, bytes_h2d, bytes_d2h,
+      synchronizations, launches, calls, live_bytes[2];
+};
 uint64_t counter(const char* name);
-trt_et_sim_stats stats();
+Counts stats();
 
 // Planned memory of a GPU with values, freed at the end.
 struct Device {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "check.h"
-#include "engine/engine.h"
+#include "reference/reference_provider.h"
 #include "tests.h"
 
 // A program's static objects free engines after the main thread's own objects are gone.

@@ -9,7 +9,7 @@
 #include "check.h"
 #include "cuda/device_allocator.h"
 #include "delegate/delegate.h"
-#include "simulation/simulated.h"
+#include "leaf_support.h"
 #include "tests.h"
 
 using namespace trt_et;
@@ -110,11 +110,10 @@ void test_device_memory(const Bytes& blob) {
     auto from = allocator.allocate(64, index, 16), to = allocator.allocate(32, index, 16);
     CHECK(from.ok() && to.ok());
     Owned device_x({2, 8}, *from), device_y({2, 4}, *to);
-    trt_et_sim_stats before, after;
     CHECK(allocator.copy_host_to_device(*from, in.data(), 64, index) == Error::Ok);
-    CHECK(cuda::simulator_stats(&before));
+    const Counts before = stats();
     CHECK_OK(call(*delegate, {&device_x.value, &device_y.value}));
-    CHECK(cuda::simulator_stats(&after));
+    const Counts after = stats();
     CHECK(after.synchronizations == before.synchronizations);
     CHECK(after.copies_peer - before.copies_peer == (device == 0 ? 0u : 2u));
     CHECK(static_cast<uint8_t*>(*to)[0] == 0);
@@ -197,7 +196,5 @@ void test_delegate(const char* blob_file) {
   test_device_memory(blob);
   test_engine_bytes(blob);
   test_threads(blob);
-  trt_et_sim_stats stats;
-  CHECK(cuda::simulator_stats(&stats));
-  CHECK(stats.live_bytes[0] == 0 && stats.live_bytes[1] == 0 && stats.mallocs == stats.frees);
+  CHECK(counter("live_bytes") == 0 && counter("mallocs") == counter("frees"));
 }

@@ -6,7 +6,8 @@
 
 #include "check.h"
 #include "cuda/cuda_api.h"
-#include "simulation/simulated.h"
+#include "leaf_support.h"
+#include "simulated_api.h"
 #include "tests.h"
 
 using namespace trt_et;
@@ -14,6 +15,10 @@ using cuda::Api;
 using cuda::CopyKind;
 
 namespace {
+
+Status launch(cuda::Stream stream, std::function<Status()> work) {
+  return cuda::simulated_api()->launch(stream, std::move(work));
+}
 
 void test_work_is_deferred(Api& api) {
   void* memory = nullptr;
@@ -80,15 +85,15 @@ void test_events_and_failures(Api& api) {
   CHECK_OK(api.set_device(0));
   CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &first));
   CHECK_OK(api.create_event(&event));
-  CHECK_OK(api.launch_host(first, [&order] { return order = order * 10 + 1, Status{}; }));
+  CHECK_OK(launch(first, [&order] { return order = order * 10 + 1, Status{}; }));
   CHECK_OK(api.record_event(event, first));
-  CHECK_OK(api.launch_host(first, [&order] { return order = order * 10 + 3, Status{}; }));
+  CHECK_OK(launch(first, [&order] { return order = order * 10 + 3, Status{}; }));
   CHECK_OK(api.set_device(1));
   CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &second));
   CHECK_FAILS(api.record_event(event, second), "event of cuda:0");
-  CHECK_FAILS(api.launch_host(first, [] { return Status{}; }), "while cuda:1 is current");
+  CHECK_FAILS(launch(first, [] { return Status{}; }), "while cuda:1 is current");
   CHECK_OK(api.wait_event(second, event));
-  CHECK_OK(api.launch_host(second, [&order] { return order = order * 10 + 2, Status{}; }));
+  CHECK_OK(launch(second, [&order] { return order = order * 10 + 2, Status{}; }));
   CHECK(order == 0);
   CHECK_OK(api.synchronize_stream(second));
   CHECK(order == 12);  // Only what the event stands behind.
@@ -96,8 +101,8 @@ void test_events_and_failures(Api& api) {
   CHECK_OK(api.synchronize_stream(first));
   CHECK(order == 123);
   // A failure drops the rest, reaches those that wait for it, and is told once.
-  CHECK_OK(api.launch_host(first, [] { return Status{Error::Internal, "kernel broke"}; }));
-  CHECK_OK(api.launch_host(first, [&order] { return order = 0, Status{}; }));
+  CHECK_OK(launch(first, [] { return Status{Error::Internal, "kernel broke"}; }));
+  CHECK_OK(launch(first, [&order] { return order = 0, Status{}; }));
   CHECK_OK(api.record_event(event, first));
   CHECK_OK(api.wait_event(second, event));
   CHECK_FAILS(api.synchronize_stream(second), "kernel broke");
@@ -105,7 +110,7 @@ void test_events_and_failures(Api& api) {
   CHECK(order == 123);
   CHECK_OK(api.synchronize_stream(first));
   CHECK_OK(api.synchronize_stream(second));
-  CHECK_OK(api.launch_host(first, [&api, first] { return api.synchronize_stream(first); }));
+  CHECK_OK(launch(first, [&api, first] { return api.synchronize_stream(first); }));
   CHECK_FAILS(api.synchronize_stream(first), "waits for the stream itself");
   CHECK_OK(api.destroy_event(event));
   CHECK_FAILS(api.destroy_event(event), "not an event");
@@ -119,8 +124,7 @@ void test_default_streams(Api& api) {
   cuda::Stream blocking = nullptr, second = nullptr, free = nullptr;
   int order = 0;
   const auto queue = [&](cuda::Stream stream, int digit) {
-    CHECK_OK(
-        api.launch_host(stream, [&order, digit] { return order = order * 10 + digit, Status{}; }));
+    CHECK_OK(launch(stream, [&order, digit] { return order = order * 10 + digit, Status{}; }));
   };
   CHECK_OK(api.set_device(0));
   CHECK_OK(api.create_stream(StreamKind::blocking, &blocking));
@@ -169,7 +173,7 @@ void test_captures(Api& api) {
     std::thread([&] { status = call(); }).join();
     return status;
   };
-  const auto use_legacy = [&] { return api.launch_host(nullptr, [] { return Status{}; }); };
+  const auto use_legacy = [&] { return launch(nullptr, [] { return Status{}; }); };
   const auto ends = [&](cuda::Stream stream, bool intact) {
     const Status ended = api.end_capture(stream, &graph);
     CHECK(ended.ok() == intact);
@@ -234,7 +238,7 @@ void test_threads(Api& api) {
         state = state * 1664525 + 1013904223;
         const int other = static_cast<int>(state >> 16) % kThreads;
         int* const count = &counts[static_cast<size_t>(i)];
-        CHECK_OK(api.launch_host(streams[i], [count] { return ++*count, Status{}; }));
+        CHECK_OK(launch(streams[i], [count] { return ++*count, Status{}; }));
         CHECK_OK(api.record_event(events[i], streams[i]));
         CHECK_OK(api.wait_event(streams[i], events[other]));
         if ((state >> 8) % 3 == 0) CHECK_OK(api.synchronize_stream(streams[i]));
@@ -274,7 +278,9 @@ void test_simulator() {
   CHECK_OK(api->current_device(&device));
   CHECK(device == 1);
   CHECK_OK(api->set_device(0));
-  trt_et_sim_stats stats;
-  CHECK(cuda::simulator_stats(&stats));
-  CHECK(stats.live_bytes[0] == 0 && stats.live_bytes[1] == 0 && stats.mallocs == stats.frees);
+  CHECK(counter("live_bytes") == 0 && counter("mallocs") == counter("frees"));
+  uint64_t value = 0;
+  for (const char* name : {"", "unknown", "live_bytes:", "live_bytes:2", "live_bytes:1x"}) {
+    CHECK(trt_et_counter(name, &value) == -1);
+  }
 }

@@ -22,7 +22,7 @@ Bytes state_blob() {
                    "output out float32 8\nsum next state new\nsum out state new\n");
 }
 
-uint64_t host_bytes(const trt_et_sim_stats& stats) { return stats.bytes_h2d + stats.bytes_d2h; }
+uint64_t host_bytes(const Counts& stats) { return stats.bytes_h2d + stats.bytes_d2h; }
 
 // Every call adds 1 to the state and returns the state after it.
 void test_in_place(bool graphs) {
@@ -37,13 +37,13 @@ void test_in_place(bool graphs) {
     CHECK_OK(delegate->execute(arguments));
     CHECK(out.read(3) == static_cast<float>(i) && state.read(7) == static_cast<float>(i));
   }
-  const trt_et_sim_stats before = stats();
+  const Counts before = stats();
   {
     const HeapCount heap;
     for (int i = 0; i < 10; ++i) CHECK_OK(delegate->execute(arguments));
     CHECK(heap.count() == 0);
   }
-  const trt_et_sim_stats after = stats();
+  const Counts after = stats();
   CHECK(after.calls - before.calls == (graphs ? 30u : 40u));
   CHECK(after.copies_d2d - before.copies_d2d == (graphs ? 0u : 10u));
   CHECK(host_bytes(after) == host_bytes(before) && after.mallocs == before.mallocs);
@@ -82,7 +82,7 @@ void test_moving_state() {
     state.write();
     CHECK_OK(call(*wide, {&x.value, &n.value, &y.value, &z.value}));
     CHECK(out.read(7) == 6.0F && state.read(71) == 9.0F && state.read(72) == 3.0F);
-    const trt_et_sim_stats before = stats();
+    const Counts before = stats();
     CHECK_OK(call(*wide, {&behind.value, &n.value, &y.value, &z.value}));
     CHECK(stats().copies_d2d == before.copies_d2d);
   }
@@ -97,7 +97,7 @@ void test_declared_alias() {
                 ",\"aliased_io\":[{\"output\":\"next\",\"input\":\"cache\"}]", false));
   Device one(8, 0, 1.0F), cache(8, 0, 0.0F);
   OwnedTensor a({8}, one.data), b({8}, cache.data);
-  const trt_et_sim_stats before = stats();
+  const Counts before = stats();
   for (int i = 0; i < 5; ++i) CHECK_OK(call(*delegate, {&a.value, &b.value, &b.value}));
   CHECK(stats().copies_d2d == before.copies_d2d && stats().mallocs == before.mallocs);
   CHECK(cache.read(5) == 5.0F);
@@ -145,11 +145,11 @@ void test_planned_memory_is_zero() {
     }
   }
   // Where that fails there is no memory, and none is lost.
-  const trt_et_sim_stats before = stats();
+  const Counts before = stats();
   for (uint64_t n = 1;; ++n) {
-    (void)cuda::simulator_fail_after(n);
+    (void)trt_et_sim_fail_after(n);
     auto memory = cuda_allocator().allocate(64, 0, 16);
-    const bool done = cuda::simulator_fail_after(0) > 0;
+    const bool done = trt_et_sim_fail_after(0) > 0;
     if (memory.ok()) cuda_allocator().deallocate(*memory, 0);
     CHECK(stats().live_bytes[0] == before.live_bytes[0]);
     if (done) break;
@@ -178,11 +178,11 @@ void test_reference_state(const char* blob_file) {
   Device cache(16, 0, 0.0F), one(16, 0, 1.0F), old(16, 0, 0.0F);
   OwnedTensor a({16}, cache.data), b({2, 8}, one.data), c({2, 8}, old.data);
   CHECK_OK(call(*delegate, {&a.value, &b.value, &c.value, &a.value}));
-  const trt_et_sim_stats before = stats();
+  const Counts before = stats();
   for (int i = 0; i < 9; ++i) {
     CHECK_OK(call(*delegate, {&a.value, &b.value, &c.value, &a.value}));
   }
-  const trt_et_sim_stats after = stats();
+  const Counts after = stats();
   CHECK(host_bytes(after) == host_bytes(before) && after.mallocs == before.mallocs);
   // As TensorRT would have it: the kernels' own order is not relied on.
   CHECK(after.copies_d2d - before.copies_d2d == 9);

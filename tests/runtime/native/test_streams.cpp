@@ -8,6 +8,7 @@
 #include "cuda/device_allocator.h"
 #include "delegate/graph_replay.h"
 #include "leaf_support.h"
+#include "simulated_api.h"
 #include "tests.h"
 
 using namespace trt_et;
@@ -118,10 +119,11 @@ void test_default_stream_code() {
   for (int i = 1; i <= 5; ++i) {
     const auto value = static_cast<float>(i);
     float seen = 0.0F;
-    CHECK_OK(api().launch_host(nullptr, [=] { return in[2] = value, Status{}; }));
+    CHECK_OK(cuda::simulated_api()->launch(nullptr, [=] { return in[2] = value, Status{}; }));
     scale.run();
-    CHECK_OK(api().launch_host(nullptr, [=, &seen] { return seen = out[2], Status{}; }));
-    CHECK_OK(api().launch_host(nullptr, [=] { return in[2] = -1.0F, Status{}; }));
+    CHECK_OK(
+        cuda::simulated_api()->launch(nullptr, [=, &seen] { return seen = out[2], Status{}; }));
+    CHECK_OK(cuda::simulated_api()->launch(nullptr, [=] { return in[2] = -1.0F, Status{}; }));
     CHECK_OK(api().synchronize_stream(nullptr));
     CHECK(seen == 2 * value);
   }
@@ -193,7 +195,7 @@ void test_captures_are_left_alone() {
       api(), true, [](Stream) { return Status{}; },
       [&](Stream on) {
         if (++queued == 2) std::thread(other_thread).join();
-        return api().launch_host(on, [&runs] { return ++runs, Status{}; });
+        return cuda::simulated_api()->launch(on, [&runs] { return ++runs, Status{}; });
       });
   for (int i = 0; i < 5; ++i) CHECK_OK(replay.run(stream.handle, true));
   CHECK_OK(api().synchronize_stream(stream.handle));
@@ -204,7 +206,7 @@ void test_captures_are_left_alone() {
 void test_copies_ask_once() {
   Device memory(8, 0, 1.0F);
   memory.write();
-  trt_et_sim_stats before = stats();
+  Counts before = stats();
   memory.write();
   CHECK(stats().calls - before.calls == 3);  // The current device, the copy, the wait.
   before = stats();
@@ -225,12 +227,12 @@ void test_alternating_inputs() {
   };
   for (int i = 0; i < 5; ++i) both();
   CHECK(counter("live_graphs") == 2);
-  const trt_et_sim_stats before = stats();
-  const uint64_t captures = counter("captures"), calls = counter("double_calls");
+  const Counts before = stats();
+  const uint64_t captures = counter("captures"), calls = counter("fake_calls");
   for (int i = 0; i < 10; ++i) both();
   CHECK(stats().synchronizations == before.synchronizations);
   CHECK(stats().calls - before.calls == 20 * 3);
-  CHECK(counter("captures") == captures && counter("double_calls") == calls);
+  CHECK(counter("captures") == captures && counter("fake_calls") == calls);
   CHECK(scale.out.read(0) == 4.0F && result.read(0) == 10.0F);
 }
 
@@ -249,7 +251,7 @@ Costs run_lengths(bool graphs, int first, int last, int repeats, int rounds) {
   options.cuda_graphs = graphs;
   const auto delegate = load(dynamic_blob(), options);
   Device in(64, 0, 1.5F), out(64, 0, 0.0F);
-  const trt_et_sim_stats before = stats();
+  const Counts before = stats();
   const uint64_t captures = counter("captures");
   for (int round = 0; round < rounds; ++round) {
     for (int length = first; length <= last; ++length) {
@@ -260,7 +262,7 @@ Costs run_lengths(bool graphs, int first, int last, int repeats, int rounds) {
       }
     }
   }
-  const trt_et_sim_stats after = stats();
+  const Counts after = stats();
   CHECK(out.read(static_cast<size_t>(last) - 1) == 3.0F);
   return {after.synchronizations - before.synchronizations, after.calls - before.calls,
           counter("captures") - captures};
@@ -289,7 +291,7 @@ void test_pinned_staging() {
     for (int i = 1; i <= 6; ++i) {
       const auto value = static_cast<float>(i);
       host.assign(8, value);
-      const trt_et_sim_stats before = stats();
+      const Counts before = stats();
       CHECK_OK(call(*delegate, {&x.value, &on_device.value}));
       CHECK(cuda_allocator().copy_host_to_device(in.data, host.data(), 32, 0) == Error::Ok);
       if (i > 4) CHECK(stats().synchronizations == before.synchronizations);
@@ -361,12 +363,12 @@ void test_shared_program(bool given) {
   for (int i = 1; i <= 5; ++i) {
     const auto value = static_cast<float>(i);
     float seen = 0.0F;
-    CHECK_OK(api().launch_host(own, [=] { return in[2] = value, Status{}; }));
-    const trt_et_sim_stats before = stats();
+    CHECK_OK(cuda::simulated_api()->launch(own, [=] { return in[2] = value, Status{}; }));
+    const Counts before = stats();
     scale.run();
     if (i > 3) CHECK(stats().calls - before.calls == 6);
-    CHECK_OK(api().launch_host(own, [=, &seen] { return seen = out[2], Status{}; }));
-    CHECK_OK(api().launch_host(own, [=] { return in[2] = -1.0F, Status{}; }));
+    CHECK_OK(cuda::simulated_api()->launch(own, [=, &seen] { return seen = out[2], Status{}; }));
+    CHECK_OK(cuda::simulated_api()->launch(own, [=] { return in[2] = -1.0F, Status{}; }));
     CHECK_OK(api().synchronize_stream(own));
     CHECK(seen == 2 * value);
   }

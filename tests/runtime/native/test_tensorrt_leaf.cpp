@@ -43,17 +43,17 @@ void test_steady_state() {
   CHECK(out.read(7) == 6.0F);
   CHECK(counter("live_graphs") == 1);
   // On the device: a launch, an event, and the look at the current device. Nothing else.
-  const trt_et_sim_stats before = stats();
-  const uint64_t launches = counter("graph_launches"), calls = counter("double_calls");
+  const Counts before = stats();
+  const uint64_t launches = counter("graph_launches"), calls = counter("fake_calls");
   {
     const HeapCount heap;
     for (int i = 0; i < 10; ++i) CHECK_OK(delegate->execute(arguments));
     CHECK(heap.count() == 0);
   }
-  trt_et_sim_stats after = stats();
+  Counts after = stats();
   CHECK(after.calls - before.calls == 30);
   CHECK(after.synchronizations == before.synchronizations && after.mallocs == before.mallocs);
-  CHECK(counter("graph_launches") - launches == 10 && counter("double_calls") == calls);
+  CHECK(counter("graph_launches") - launches == 10 && counter("fake_calls") == calls);
   // An address moves: another graph comes, and the first stays.
   values[0] = &z.value;
   const uint64_t captures = counter("captures");
@@ -72,14 +72,14 @@ void test_host_io() {
   std::vector<EValue*> values = {&x.value, &y.value};
   const Span<EValue*> arguments(values.data(), values.size());
   for (int i = 0; i < 4; ++i) CHECK_OK(delegate->execute(arguments));
-  const trt_et_sim_stats before = stats();
+  const Counts before = stats();
   in[5] = 4.0F;
   {
     const HeapCount heap;
     CHECK_OK(delegate->execute(arguments));
     CHECK(heap.count() == 0);
   }
-  const trt_et_sim_stats after = stats();
+  const Counts after = stats();
   CHECK(out[5] == 8.0F && out[4] == 3.0F);
   CHECK(after.calls - before.calls == 1 + 1 + 3);  // I + O copies + 3
   CHECK(after.synchronizations - before.synchronizations == 1);
@@ -94,9 +94,9 @@ void test_graphs_off() {
   Device in(16, 0, 3.0F), out(16, 0, 0.0F);
   OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
   CHECK_OK(call(*delegate, {&x.value, &y.value}));
-  const uint64_t calls = counter("double_calls"), captures = counter("captures");
+  const uint64_t calls = counter("fake_calls"), captures = counter("captures");
   for (int i = 0; i < 5; ++i) CHECK_OK(call(*delegate, {&x.value, &y.value}));
-  CHECK(counter("double_calls") == calls + 5 && counter("captures") == captures);
+  CHECK(counter("fake_calls") == calls + 5 && counter("captures") == captures);
   CHECK(out.read(0) == 6.0F);
 }
 
@@ -111,10 +111,10 @@ void test_uncapturable() {
   CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
   Device in(16, 0, 3.0F), out(16, 0, 0.0F);
   OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
-  const uint64_t captures = counter("captures"), calls = counter("double_calls");
+  const uint64_t captures = counter("captures"), calls = counter("fake_calls");
   for (int i = 0; i < 6; ++i) CHECK_OK(call(*delegate, {&x.value, &y.value}));
   CHECK(counter("captures") == captures && counter("live_graphs") == 0);
-  CHECK(counter("double_calls") >= calls + 6);
+  CHECK(counter("fake_calls") >= calls + 6);
   CHECK(out.read(0) == 6.0F);
 }
 
@@ -129,9 +129,9 @@ void test_misaligned(bool graphs) {
   other.write();
   OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data), z({2, 8}, other.data);
   for (int i = 0; i < 5; ++i) CHECK_OK(call(*delegate, {&x.value, &y.value}));
-  const trt_et_sim_stats before = stats();
+  const Counts before = stats();
   CHECK_OK(call(*delegate, {&x.value, &y.value}));
-  const trt_et_sim_stats after = stats();
+  const Counts after = stats();
   CHECK(after.copies_d2d - before.copies_d2d == (graphs ? 0u : 2u));
   CHECK(after.calls - before.calls == (graphs ? 3u : 5u));
   CHECK(after.synchronizations == before.synchronizations);
@@ -149,7 +149,7 @@ void test_other_gpu() {
   const auto delegate = load(double_blob(), options);
   Device in(16, 0, 3.0F), out(16, 0, 0.0F);
   OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
-  const trt_et_sim_stats before = stats();
+  const Counts before = stats();
   for (int i = 0; i < 4; ++i) CHECK_OK(call(*delegate, {&x.value, &y.value}));
   CHECK(stats().copies_peer - before.copies_peer == 8);
   CHECK(stats().synchronizations == before.synchronizations);
@@ -200,7 +200,7 @@ void test_profiles(bool ours) {
     CHECK(out[static_cast<size_t>(batch) * 4] == 0.0F);
   }
   OwnedTensor between({3, 4}, in.data()), large({17, 4}, in.data()), y({20, 4}, out.data());
-  const trt_et_sim_stats before = stats();
+  const Counts before = stats();
   CHECK_FAILS(call(*delegate, {&between.value, &y.value}), "optimization profiles takes x[3, 4]");
   CHECK(stats().launches == before.launches && stats().copies_h2d == before.copies_h2d);
   CHECK_FAILS(call(*delegate, {&large.value, &y.value}), "[17, 4], expected [1, 4] to [16, 4]");
@@ -388,7 +388,7 @@ void test_two_outputs() {
   std::vector<float> in(4, 3.0F), first(4), second(4);
   OwnedTensor x({4}, in.data()), y({4}, first.data()), z({4}, second.data());
   for (int i = 0; i < 4; ++i) {
-    const trt_et_sim_stats before = stats();
+    const Counts before = stats();
     CHECK_OK(call(*delegate, {&x.value, &y.value, &z.value}));
     CHECK(stats().synchronizations - before.synchronizations == 1);
     CHECK(first[3] == 6.0F && second[3] == 4.0F);
@@ -414,13 +414,13 @@ void test_faults(const LoadOptions& options) {
     return status;
   };
   CHECK_OK(everything());
-  const trt_et_sim_stats before = stats();
+  const Counts before = stats();
   const uint64_t events = counter("live_events");
   int failures = 0;
   for (uint64_t n = 1;; ++n) {
-    (void)cuda::simulator_fail_after(n);
+    (void)trt_et_sim_fail_after(n);
     failures += everything().ok() ? 0 : 1;
-    const bool done = cuda::simulator_fail_after(0) > 0;
+    const bool done = trt_et_sim_fail_after(0) > 0;
     CHECK(counter("live_graphs") == 0 && counter("engines") == 0);
     CHECK(stats().live_bytes[0] == before.live_bytes[0] && counter("live_events") == events);
     CHECK_OK(everything());
@@ -433,7 +433,7 @@ void test_cycles() {
   const Bytes blob = double_blob();
   std::vector<float> host(16, 2.0F), out(16);
   OwnedTensor x({2, 8}, host.data()), y({2, 8}, out.data());
-  const trt_et_sim_stats before = stats();
+  const Counts before = stats();
   const uint64_t events = counter("live_events");
   for (int i = 0; i < 1000; ++i) {
     const auto delegate = load(blob);
@@ -498,6 +498,6 @@ void test_tensorrt_leaf() {
   test_faults(scratch);
   test_cycles();
   test_threads();
-  const trt_et_sim_stats end = stats();
+  const Counts end = stats();
   CHECK(end.live_bytes[0] == 0 && end.live_bytes[1] == 0 && counter("engines") == 0);
 }

@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "../../../trt_et/runtime/include/trt_et/simulated.h"
+#include "../../../trt_et/runtime/simulation/include/trt_et/simulation.h"
 #include "plan.h"
 #include "tables.h"
 

@@ -19,7 +19,7 @@ constexpr const char* kUsage =
     "  --print_output MODE     none, summary, or all (default: all)\n"
     "  --print_timings         times to load, of the first run, and of the others\n"
     "  --etdump_path FILE      write ExecuTorch's event trace, with the delegates' events\n"
-    "  --cuda MODE             real, or simulated:N, instead of the environment variable "
+    "  --cuda MODE             real, simulated:N or auto:N, instead of the environment variable "
     "TRT_ET_CUDA\n"
     "  --device N              GPU to load every engine onto, instead of the one in its blob\n"
     "  --cuda_graphs 0|1       whether engines run through CUDA graphs (default: 1)\n"

@@ -44,9 +44,10 @@ TRT_ET_EXPORT int trt_et_device_count(void);
 // the allocator; "" if it succeeded. The pointer stays valid until this thread's next call.
 TRT_ET_EXPORT const char* trt_et_last_error(void);
 
-// Chooses the CUDA implementation: "real", "simulated" or "simulated:N" with N in 1..16, instead of
-// the environment variable TRT_ET_CUDA. Returns 0, or -1 when the mode is unknown or another one is
-// already in use.
+// Chooses the CUDA implementation instead of the environment variable TRT_ET_CUDA: "real",
+// "simulated:N" with N in 1..16, or "auto:N", which is "real" where there is a GPU that can be
+// used, and "simulated:N" elsewhere; without ":N", N is 1. Returns 0, or -1 when the mode is
+// unknown or another one is already in use; one that found no GPU is not.
 TRT_ET_EXPORT int trt_et_choose_cuda(const char* mode);
 
 // Parses an engine blob (docs/blob.md) and writes its facts as JSON with sorted keys. Returns the
@@ -55,30 +56,11 @@ TRT_ET_EXPORT int trt_et_choose_cuda(const char* mode);
 TRT_ET_EXPORT int64_t trt_et_describe_blob(const void* blob, size_t size, char* out,
                                            size_t capacity);
 
-// What the simulated GPUs have done since they were created.
-typedef struct trt_et_sim_stats {
-  uint64_t mallocs;
-  uint64_t frees;
-  uint64_t copies_h2d;
-  uint64_t copies_d2h;
-  uint64_t copies_d2d;
-  uint64_t copies_peer;
-  uint64_t bytes_h2d;
-  uint64_t bytes_d2h;
-  uint64_t bytes_d2d;
-  uint64_t bytes_peer;
-  uint64_t synchronizations;
-  uint64_t launches;
-  uint64_t calls;
-  uint64_t live_bytes[16];
-} trt_et_sim_stats;
-
-// Returns 0, or -1 when no simulated GPUs are in use.
-TRT_ET_EXPORT int trt_et_stats(trt_et_sim_stats* out);
-
-// A counter that the structure does not have: "captures", "graph_launches", "double_calls" (of a
-// double of TensorRT), "live_graphs", "live_events", "live_streams", "engines" (loaded now),
-// "engine_loads". Returns 0, or -1 when there is no such.
+// Reads a counter: "engines" (loaded now), "engine_loads", and of simulated GPUs "mallocs",
+// "frees", "copies_h2d", "copies_d2h", "copies_d2d", "copies_peer", "bytes_h2d" and so on,
+// "synchronizations", "launches", "calls", "captures", "graph_launches", "fake_calls" (of a fake
+// TensorRT), "live_graphs", "live_events", "live_streams", "live_bytes", "live_bytes:N" (of device
+// N). Returns 0, or -1 when there is no such: GPUs that are not simulated count nothing.
 TRT_ET_EXPORT int trt_et_counter(const char* name, uint64_t* value);
 
 // From now on the calling thread's work on `device` goes to this stream instead of one of ours, or
@@ -91,11 +73,6 @@ struct trt_et_engine_provider;
 // takes an engine. The table must live until the process ends. Returns 0, or -1 when it is of
 // another ABI.
 TRT_ET_EXPORT int trt_et_add_provider(const struct trt_et_engine_provider* provider);
-
-// Makes the n-th simulated CUDA call from now (1: the next one) fail, once. 0 switches it off.
-// Returns what was left of the count before: 0 if that failure has happened. The environment
-// variable TRT_ET_SIM_FAIL_AFTER does the same from the start.
-TRT_ET_EXPORT uint64_t trt_et_sim_fail_after(uint64_t n);
 
 #ifdef __cplusplus
 }

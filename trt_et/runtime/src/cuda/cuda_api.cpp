@@ -4,20 +4,25 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "common/log.h"
+#include "simulation_library.h"
 
 namespace trt_et::cuda {
 namespace {
 
 constexpr int kMaxSimulated = 16;
 
+enum class Kind { real, simulated, automatic };
+
 struct Mode {
-  bool simulated = false;
+  Kind kind = Kind::real;
   int devices = 0;
 
   std::string text() const {
-    return simulated ? "simulated:" + std::to_string(devices) : std::string("real");
+    if (kind == Kind::real) return "real";
+    return (kind == Kind::simulated ? "simulated:" : "auto:") + std::to_string(devices);
   }
 };
 
@@ -39,31 +44,47 @@ Choice& choice() {
   return *instance;
 }
 
+// The number in "", ":1" to ":16"; 0 for anything else.
+int parse_devices(const char* text) {
+  if (*text == '\0') return 1;
+  if (text[0] != ':' || text[1] < '0' || text[1] > '9' || std::strlen(text) > 3) return 0;
+  char* end = nullptr;
+  const long value = std::strtol(text + 1, &end, 10);
+  return *end == '\0' && value <= kMaxSimulated ? static_cast<int>(value) : 0;
+}
+
 Status parse_mode(const char* text, Mode* mode) {
-  constexpr const char* kSimulated = "simulated";
-  const size_t length = std::strlen(kSimulated);
+  constexpr std::pair<const char*, Kind> kKinds[] = {{"simulated", Kind::simulated},
+                                                     {"auto", Kind::automatic}};
   if (std::strcmp(text, "") == 0 || std::strcmp(text, "real") == 0) {
     *mode = Mode{};
     return {};
   }
-  if (std::strncmp(text, kSimulated, length) == 0) {
-    const char* rest = text + length;
-    int devices = 0;
-    if (*rest == '\0') {
-      devices = 1;
-    } else if (rest[0] == ':' && rest[1] >= '0' && rest[1] <= '9' && std::strlen(rest) <= 3) {
-      char* end = nullptr;
-      const long value = std::strtol(rest + 1, &end, 10);
-      devices = *end == '\0' ? static_cast<int>(value) : 0;
-    }
-    if (devices >= 1 && devices <= kMaxSimulated) {
-      *mode = Mode{true, devices};
-      return {};
-    }
+  for (const auto& [name, kind] : kKinds) {
+    const size_t length = std::strlen(name);
+    if (std::strncmp(text, name, length) != 0) continue;
+    *mode = Mode{kind, parse_devices(text + length)};
+    if (mode->devices > 0) return {};
   }
   return fail(Error::InvalidArgument,
-              "TRT_ET_CUDA is '%.40s'; expected real, simulated, or simulated:N with N in 1..16",
+              "TRT_ET_CUDA is '%.40s'; expected real, simulated:N, or auto:N with N in 1..16",
               text);
+}
+
+Status count_devices(Api& api, int* count) {
+  TRT_ET_TRY(api.device_count(count));
+  if (*count > 0) return {};
+  return fail(Error::NotFound, "no CUDA device: the driver reports 0 GPUs");
+}
+
+// The GPUs of this machine; fails when there are none.
+Status make_real(Api** api) {
+  Api* made = nullptr;
+  int count = 0;
+  TRT_ET_TRY(make_real_api(&made));
+  TRT_ET_TRY(count_devices(*made, &count));
+  *api = made;
+  return {};
 }
 
 void make_choice(Choice& chosen) {
@@ -73,12 +94,19 @@ void make_choice(Choice& chosen) {
     chosen.status = parse_mode(value == nullptr ? "" : value, &chosen.mode);
     if (!chosen.status.ok()) return;
   }
-  if (chosen.mode.simulated) {
-    chosen.api = make_simulated_api(chosen.mode.devices);
+  Mode& mode = chosen.mode;
+  if (mode.kind != Kind::simulated) chosen.status = make_real(&chosen.api);
+  if (mode.kind == Kind::automatic) {
+    if (!chosen.status.ok()) {
+      log(LogLevel::info, "TensorRTBackend: simulated GPUs are used: %s",
+          chosen.status.text.c_str());
+    }
+    mode.kind = chosen.status.ok() ? Kind::real : Kind::simulated;
+  }
+  if (mode.kind == Kind::simulated) {
+    chosen.status = open_simulation(mode.devices, &chosen.api);
     log(LogLevel::debug, "TensorRTBackend: CUDA is simulated, %d GPU(s) on host memory",
-        chosen.mode.devices);
-  } else {
-    chosen.status = make_real_api(&chosen.api);
+        mode.devices);
   }
 }
 
@@ -89,13 +117,19 @@ Status choose(const char* mode) {
   TRT_ET_TRY(parse_mode(mode == nullptr ? "" : mode, &wanted));
   Choice& chosen = choice();
   const std::lock_guard<std::mutex> lock(chosen.mutex);
-  if ((chosen.made || chosen.requested) && chosen.mode.text() != wanted.text()) {
+  // A choice that gave no GPU holds nothing that another one could break.
+  if (chosen.made && !chosen.status.ok()) chosen.made = chosen.requested = false;
+  const bool found = chosen.made && wanted.kind == Kind::automatic;
+  if ((chosen.made || chosen.requested) && !found && chosen.mode.text() != wanted.text()) {
     return fail(Error::InvalidState, "CUDA is already '%s' in this process; it cannot become '%s'",
                 chosen.mode.text().c_str(), wanted.text().c_str());
   }
+  if (found) return {};
   chosen.requested = true;
   chosen.mode = wanted;
-  return {};
+  chosen.status = {};
+  if (wanted.kind == Kind::automatic) make_choice(chosen);
+  return chosen.status;
 }
 
 Status access(Api** api) {
@@ -120,8 +154,7 @@ Status usable_devices(Api** api, int* count) {
   TRT_ET_TRY(access(api));
   *count = known.load(std::memory_order_relaxed);
   if (*count > 0) return {};
-  TRT_ET_TRY((*api)->device_count(count));
-  if (*count < 1) return fail(Error::NotFound, "no CUDA device: the driver reports 0 GPUs");
+  TRT_ET_TRY(count_devices(**api, count));
   known.store(*count, std::memory_order_relaxed);
   return {};
 }

@@ -1,6 +1,6 @@
 // The one table through which all of trt-et reaches CUDA: the real runtime library, or simulated
-// GPUs on host memory. Chosen once, at first use: "real", unless TRT_ET_CUDA or choose() asks for
-// "simulated:N".
+// GPUs on host memory (simulation_library.h). Chosen once, at first use: "real", unless TRT_ET_CUDA
+// or choose() asks for "simulated:N", or for "auto:N": simulated GPUs where there is no real one.
 //
 // Every call is thread-safe. Streams, events and memory belong to the device that was current when
 // they were made.
@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 
 #include "common/status.h"
@@ -31,9 +30,6 @@ enum class StreamKind { blocking, non_blocking };
 // Which calls of other threads a capture forbids; see cudaThreadExchangeStreamCaptureMode.
 enum class CaptureMode { global, thread_only, relaxed };
 
-// Work for the host, run in a stream's order. It must not call CUDA. A failure fails the stream.
-using HostFunction = std::function<Status()>;
-
 enum class MemoryKind { host, pinned, device, managed };
 
 struct PointerInfo {
@@ -45,7 +41,6 @@ struct DeviceInfo {
   std::string name;
   int major = 0;
   int minor = 0;
-  bool integrated = false;
 };
 
 enum class CopyKind { host_to_device, device_to_host, device_to_device };
@@ -90,8 +85,6 @@ class Api {
   virtual Status wait_event(Stream stream, Event event) = 0;
   virtual Status synchronize_event(Event event) = 0;
 
-  virtual Status launch_host(Stream stream, HostFunction function) = 0;
-
   // What the calling thread queues on the stream between these two is recorded instead of run.
   // Waiting, allocating and copying pageable memory are not possible meanwhile, and nothing may use
   // the legacy stream while a blocking stream is captured. NotSupported where CUDA has no graphs.
@@ -102,11 +95,12 @@ class Api {
   virtual Status destroy_graph(Graph graph) = 0;
 };
 
-// Fixes the mode before the first use. Fails for an unknown mode, or when another one is in use.
+// Fixes the mode before the first use. Fails for an unknown mode, or when another one is in use;
+// one that found no GPU is not.
 Status choose(const char* mode);
 
-// The chosen implementation; the first call chooses. It lives until the process ends. The failure
-// of a first call stays: a driver does not appear later.
+// The chosen implementation, which has a GPU; the first call chooses. It lives until the process
+// ends. The failure of a first call stays until choose(): a driver does not appear later.
 Status access(Api** api);
 
 // "real", "simulated:N", or "" before the first use.
@@ -137,8 +131,7 @@ class DeviceGuard {
   int current_ = -1;
 };
 
-// Both implementations. Null and a reason when there is no driver or no library.
+// CUDA itself. Fails when there is no driver or no library.
 Status make_real_api(Api** api);
-Api* make_simulated_api(int devices);
 
 }  // namespace trt_et::cuda

@@ -16,7 +16,6 @@ constexpr unsigned kHostPortable = 1;
 constexpr unsigned kEventDisableTiming = 2;
 constexpr int kAttributeMajor = 75;
 constexpr int kAttributeMinor = 76;
-constexpr int kAttributeIntegrated = 18;
 constexpr int kErrorMemoryAllocation = 2;
 
 // cudaPointerAttributes. CUDA 13 has reserved words behind these four fields.
@@ -49,7 +48,6 @@ struct Functions {
   int (*cudaEventDestroy)(Event);
   int (*cudaEventRecord)(Event, Stream);
   int (*cudaEventSynchronize)(Event);
-  int (*cudaLaunchHostFunc)(Stream, void (*)(void*), void*);
   int (*cudaGetLastError)();
   const char* (*cudaGetErrorString)(int);
   int (*cudaStreamGetDevice)(Stream, int*);  // null before CUDA 12.8
@@ -85,9 +83,8 @@ Status find_functions(void* driver, void* runtime, Functions& f) {
       TRT_ET_FIND(runtime, cudaStreamSynchronize) && TRT_ET_FIND(runtime, cudaStreamWaitEvent) &&
       TRT_ET_FIND(runtime, cudaEventCreateWithFlags) && TRT_ET_FIND(runtime, cudaEventDestroy) &&
       TRT_ET_FIND(runtime, cudaEventRecord) && TRT_ET_FIND(runtime, cudaEventSynchronize) &&
-      TRT_ET_FIND(runtime, cudaLaunchHostFunc) && TRT_ET_FIND(runtime, cudaGetLastError) &&
-      TRT_ET_FIND(runtime, cudaGetErrorString) && TRT_ET_FIND(driver, cuDeviceGet) &&
-      TRT_ET_FIND(driver, cuDeviceGetName);
+      TRT_ET_FIND(runtime, cudaGetLastError) && TRT_ET_FIND(runtime, cudaGetErrorString) &&
+      TRT_ET_FIND(driver, cuDeviceGet) && TRT_ET_FIND(driver, cuDeviceGetName);
   (void)TRT_ET_FIND(runtime, cudaStreamGetDevice);
   f.has_graphs = TRT_ET_FIND(runtime, cudaStreamBeginCapture) &&
                  TRT_ET_FIND(runtime, cudaStreamEndCapture) &&
@@ -100,12 +97,6 @@ Status find_functions(void* driver, void* runtime, Functions& f) {
 
 #undef TRT_ET_FIND
 
-void run_host_function(void* argument) {
-  const std::unique_ptr<HostFunction> function(static_cast<HostFunction*>(argument));
-  // CUDA has no way to fail a stream from here; the report is what is left.
-  (void)report((*function)());
-}
-
 class RealApi final : public Api {
  public:
   explicit RealApi(const Functions& functions) : f_(functions) {}
@@ -117,13 +108,11 @@ class RealApi final : public Api {
   }
 
   Status device_info(int device, DeviceInfo* info) override {
-    int integrated = 0, handle = 0;
+    int handle = 0;
     char name[256] = "";
     TRT_ET_TRY(attribute(kAttributeMajor, device, &info->major));
     TRT_ET_TRY(attribute(kAttributeMinor, device, &info->minor));
-    TRT_ET_TRY(attribute(kAttributeIntegrated, device, &integrated));
     if (f_.cuDeviceGet(&handle, device) == 0) (void)f_.cuDeviceGetName(name, sizeof name, handle);
-    info->integrated = integrated != 0;
     info->name = name;
     return {};
   }
@@ -227,14 +216,6 @@ class RealApi final : public Api {
 
   Status synchronize_event(Event event) override {
     return check(f_.cudaEventSynchronize(event), "cudaEventSynchronize");
-  }
-
-  Status launch_host(Stream stream, HostFunction function) override {
-    auto argument = std::make_unique<HostFunction>(std::move(function));
-    TRT_ET_TRY(check(f_.cudaLaunchHostFunc(stream, run_host_function, argument.get()),
-                     "cudaLaunchHostFunc"));
-    (void)argument.release();  // run_host_function owns it now.
-    return {};
   }
 
   Status begin_capture(Stream stream, CaptureMode mode) override {

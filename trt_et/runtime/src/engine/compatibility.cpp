@@ -25,7 +25,7 @@ Status check_compatibility(cuda::Api& api, const Blob& blob, int device) {
   const std::string capability = std::to_string(found.major) + "." + std::to_string(found.minor);
   const bool listed = std::find(targets.begin(), targets.end(), capability) != targets.end();
   const bool rtx = metadata.builder == "tensorrt_rtx";
-  // Simulated GPUs have the capability 0.0: a double's engine names it, or nothing.
+  // Simulated GPUs have the capability 0.0: a fake TensorRT's engine names it, or nothing.
   const bool ampere = found.major >= kAmpere || api.simulated();
   bool fits = listed || targets.empty();
   if (rtx) {

@@ -20,9 +20,6 @@ Status find_provider(const Blob& blob, const trt_et_engine_request& request,
 // See trt_et_add_provider.
 Status add_provider(const trt_et_engine_provider* provider);
 
-// The provider of reference engines, which is built in.
-const trt_et_engine_provider& reference_provider();
-
 // What is asked of a provider; `bindings` is filled, and must live as long as the request is used.
 trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptions& options,
                                    std::vector<trt_et_binding>* bindings);

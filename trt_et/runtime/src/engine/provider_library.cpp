@@ -9,7 +9,6 @@
 
 #include "common/installed.h"
 #include "common/log.h"
-#include "simulation/simulated.h"
 
 namespace trt_et {
 namespace {
@@ -102,26 +101,6 @@ Status open_provider_library(const std::string& name, const trt_et_engine_provid
   TRT_ET_TRY(find_and_open(name, provider));
   all.providers[name] = *provider;
   return {};
-}
-
-bool attach_double() {
-  const char* named = std::getenv("TRT_ET_TENSORRT_LIBRARY");
-  if (named == nullptr || *named == '\0') return false;
-  static std::mutex mutex;
-  static auto* attached = new std::string;
-  const std::lock_guard<std::mutex> lock(mutex);
-  if (*attached == named) return true;
-  void* handle = dlopen(named, RTLD_LAZY | RTLD_LOCAL);
-  if (handle == nullptr) return false;
-  const auto attach =
-      reinterpret_cast<trt_et_fake_attach_function>(dlsym(handle, TRT_ET_FAKE_ATTACH));
-  if (attach == nullptr) {
-    dlclose(handle);
-    return false;
-  }
-  attach(&cuda::simulator_services());  // The handle stays: the double is in use from now on.
-  *attached = named;
-  return true;
 }
 
 }  // namespace trt_et

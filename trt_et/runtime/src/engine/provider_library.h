@@ -16,8 +16,4 @@ std::vector<std::string> provider_libraries(const std::string& builder, const st
 // there is none. Only after the driver has been asked.
 Status open_provider_library(const std::string& name, const trt_et_engine_provider** provider);
 
-// On simulated GPUs: whether TRT_ET_TENSORRT_LIBRARY names a double of TensorRT, which then gets
-// their services. The real library is not opened for longer than it takes to tell.
-bool attach_double();
-
 }  // namespace trt_et

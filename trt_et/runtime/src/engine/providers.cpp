@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "cuda/cuda_api.h"
+#include "cuda/simulation_library.h"
 #include "engine.h"
 #include "provider_library.h"
 
@@ -28,13 +29,14 @@ Added& added() {
   return *instance;
 }
 
-Status find_reference(const cuda::Api& api, const trt_et_engine_provider** provider) {
-  if (!api.simulated()) {
+Status find_reference(const trt_et_engine_provider** provider) {
+  const cuda::Simulation* simulation = cuda::simulation();
+  if (simulation == nullptr) {
     return {Error::NotSupported,
             "reference engines run on simulated GPUs only: set TRT_ET_CUDA=simulated:N, or export "
             "with builder=\"tensorrt_rtx\""};
   }
-  *provider = &reference_provider();
+  *provider = simulation->reference_provider;
   return {};
 }
 
@@ -55,7 +57,7 @@ bool ask(const trt_et_engine_provider& candidate, const trt_et_engine_request& r
 
 Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine_request& request,
                      const trt_et_engine_provider** provider) {
-  if (api.simulated() && !attach_double()) {
+  if (api.simulated() && !cuda::simulation()->attach_fake()) {
     return fail(Error::NotSupported,
                 "real %s engine cannot run on simulated GPUs; export with builder=\"reference\"",
                 blob.metadata.builder.empty() ? "TensorRT" : blob.metadata.builder.c_str());
@@ -120,7 +122,7 @@ Status find_provider(const Blob& blob, const trt_et_engine_request& request,
     return fail(Error::NotFound, "engine is for cuda:%d but this machine has %d GPU(s)", device,
                 count);
   }
-  if (blob.is_reference()) return find_reference(*api, provider);
+  if (blob.is_reference()) return find_reference(provider);
   return find_tensorrt(*api, blob, request, provider);
 }
 

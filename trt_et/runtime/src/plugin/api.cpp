@@ -8,10 +8,10 @@
 #include "blob/blob.h"
 #include "common/log.h"
 #include "cuda/device_allocator.h"
+#include "cuda/simulation_library.h"
 #include "cuda/streams.h"
 #include "engine/engine.h"
 #include "plugin.h"
-#include "simulation/simulated.h"
 #include "trt_et/runtime.h"
 
 namespace trt_et {
@@ -90,16 +90,13 @@ int64_t trt_et_describe_blob(const void* blob, size_t size, char* out, size_t ca
   });
 }
 
-int trt_et_stats(trt_et_sim_stats* out) {
-  return run<int>(-1, [&] { return out != nullptr && cuda::simulator_stats(out) ? 0 : -1; });
-}
-
 int trt_et_counter(const char* name, uint64_t* value) {
   return run<int>(-1, [&] {
     if (name == nullptr || value == nullptr) return -1;
     if (std::string_view(name) == "engines") return *value = live_engines(), 0;
     if (std::string_view(name) == "engine_loads") return *value = engine_loads(), 0;
-    return cuda::simulator_counter(name, value) ? 0 : -1;
+    const cuda::Simulation* simulation = cuda::simulation();
+    return simulation != nullptr && simulation->counter(name, value) ? 0 : -1;
   });
 }
 
@@ -117,7 +114,5 @@ int trt_et_add_provider(const trt_et_engine_provider* provider) {
   clear_last_error();
   return run<int>(-1, [&] { return report(add_provider(provider)) == Error::Ok ? 0 : -1; });
 }
-
-uint64_t trt_et_sim_fail_after(uint64_t n) { return cuda::simulator_fail_after(n); }
 
 }  // extern "C"

@@ -1,12 +1,13 @@
-// The built-in provider: engines that are nested ExecuTorch programs, run by the CPU kernels on the
-// memory of simulated GPUs, in stream order.
+// Engines that are nested ExecuTorch programs, run by the CPU kernels on the memory of simulated
+// GPUs, in stream order.
+#include "reference_provider.h"
+
 #include <algorithm>
 #include <exception>
 #include <mutex>
 
-#include "cuda/cuda_api.h"
-#include "engine/engine.h"
 #include "nested_program.h"
+#include "simulated_api.h"
 
 namespace trt_et {
 namespace {
@@ -211,23 +212,21 @@ int output_shape(void* context, size_t index, int64_t* dims, int32_t* rank) {
 int enqueue(void* context, void* stream) {
   return run([&]() -> Status {
     auto* bound = static_cast<ReferenceContext*>(context);
-    cuda::Api* api = nullptr;
-    TRT_ET_TRY(cuda::access(&api));
     {
       const std::lock_guard<std::mutex> lock(bound->mutex);
       bound->ran = false;
     }
     // The bindings are copied: the next call may change them before this run happens.
-    return api->launch_host(stream,
-                            [bound, inputs = bound->inputs, memory = bound->outputs]() -> Status {
-                              std::vector<Memory> outputs = memory;
-                              TRT_ET_TRY(bound->method->run(inputs, &outputs));
-                              const std::lock_guard<std::mutex> lock(bound->mutex);
-                              for (size_t i = 0; i < outputs.size(); ++i)
-                                bound->written[i] = std::move(outputs[i].dims);
-                              bound->ran = true;
-                              return {};
-                            });
+    return cuda::simulated_api()->launch(
+        stream, [bound, inputs = bound->inputs, memory = bound->outputs]() -> Status {
+          std::vector<Memory> outputs = memory;
+          TRT_ET_TRY(bound->method->run(inputs, &outputs));
+          const std::lock_guard<std::mutex> lock(bound->mutex);
+          for (size_t i = 0; i < outputs.size(); ++i)
+            bound->written[i] = std::move(outputs[i].dims);
+          bound->ran = true;
+          return {};
+        });
   });
 }
 

@@ -11,7 +11,6 @@
 #include <optional>
 #include <vector>
 
-#include "blob/blob.h"
 #include "common/dtype.h"
 #include "common/status.h"
 #include "trt_et/engine_provider.h"
