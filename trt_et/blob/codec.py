@@ -107,6 +107,9 @@ def decode_blob(blob: bytes | bytearray | memoryview, *, verify: bool = True) ->
         raise BlobError(f"engine blob has aliased outputs but the magic {container.magic!r}")
     if info.is_reference != (container.magic == MAGIC_REFERENCE):
         raise BlobError(f"builder {info.builder!r} does not go with the magic {container.magic!r}")
+    for binding in info.bindings:
+        if info.is_reference and not binding.dtype:
+            raise BlobError(f"reference engine has no dtype for its binding {binding.name!r}")
     return EngineBlob(info, container.engine, container.magic, container.has_checksum)
 
 

@@ -110,6 +110,8 @@ def info_from(document: Mapping[str, Any]) -> EngineInfo:
 def _binding_from(entry: object, index: int) -> Binding:
     where = f"binding {index}"
     name = _get(entry, "name", str, required=True, where=where)
+    if "\0" in name:
+        raise BlobError(f"{where} ({shorten(name)}) has a NUL in its name")
     dtype = _get(entry, "dtype", str, default="", where=where)
     if dtype and dtype not in DTYPES:
         raise BlobError(f"{where} ({shorten(name)}) has the unknown dtype {shorten(dtype)}")
@@ -128,6 +130,8 @@ def _binding_from(entry: object, index: int) -> Binding:
 
 
 def _check_ranges(binding: Binding, where: str) -> None:
+    if binding.is_dynamic and not binding.dtype:
+        raise BlobError(f"{where} ({shorten(binding.name)}) has a dynamic shape, and no dtype")
     ranges = (binding.min_shape, binding.opt_shape, binding.max_shape)
     if any(ranges) != binding.is_dynamic or (binding.is_dynamic and None in ranges):
         raise BlobError(

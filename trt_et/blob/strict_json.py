@@ -27,6 +27,7 @@ def load_json(data: bytes) -> dict[str, Any]:
             object_pairs_hook=_unique_keys,
             parse_constant=_refuse_constant,
             parse_float=_finite,
+            parse_int=_finite_integer,
         )
         # A lone surrogate is valid to Python's parser and to no other.
         json.dumps(document, ensure_ascii=False).encode("utf-8")
@@ -54,6 +55,14 @@ def _finite(text: str) -> float:
     value = float(text)
     if value in (float("inf"), float("-inf")):
         raise ValueError(f"{text} is out of range")
+    return value
+
+
+def _finite_integer(text: str) -> int:
+    # C++ reads an integer beyond 64 bits as a floating-point number.
+    value = int(text)
+    if not -(2**63) <= value < 2**64:
+        _finite(text)
     return value
 
 

@@ -22,7 +22,8 @@ Shapes = Annotated[
 ]
 Method = Annotated[str, typer.Option("--method", help="The method. [default: the first]")]
 Cuda = Annotated[
-    str, typer.Option("--cuda", help="real, simulated:N or auto:N. [default: TRT_ET_CUDA, else real]")
+    str,
+    typer.Option("--cuda", help="real, simulated:N or auto:N. [default: TRT_ET_CUDA, else real]"),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Of the random inputs.")]
 

@@ -107,6 +107,13 @@ Status check_agreement(const Blob& blob) {
                 "engine blob's builder '%.40s' does not go with the magic %s",
                 metadata.builder.c_str(), blob.magic);
   }
+  for (const Binding& binding : metadata.bindings) {
+    // Its program knows upper bounds only, so that nothing would tell a dynamic output.
+    if (blob.is_reference() && binding.dtype.empty()) {
+      return fail(Error::InvalidProgram, "reference engine has no dtype for its binding '%.60s'",
+                  binding.name.c_str());
+    }
+  }
   return {};
 }
 

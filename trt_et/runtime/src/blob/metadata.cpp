@@ -26,6 +26,10 @@ void check_ranges(const Binding& binding, bool all_given, JsonReader& reader) {
   const bool any =
       !binding.min_shape.empty() || !binding.opt_shape.empty() || !binding.max_shape.empty();
   const bool dynamic = binding.is_dynamic();
+  if (dynamic && binding.dtype.empty()) {
+    reader.refuse("has a dynamic shape, and no dtype");
+    return;
+  }
   if (any != dynamic || (dynamic && !all_given)) {
     reader.refuse("needs min_shape, opt_shape and max_shape exactly where its shape has a -1");
     return;
@@ -49,6 +53,7 @@ void check_ranges(const Binding& binding, bool all_given, JsonReader& reader) {
 Status read_binding(const Json& entry, size_t index, Binding* binding) {
   JsonReader reader(entry, "binding " + std::to_string(index));
   reader.text("name", &binding->name, /*required=*/true);
+  if (binding->name.find('\0') != std::string::npos) reader.refuse("has a NUL in its name");
   reader.text("dtype", &binding->dtype);
   if (!binding->dtype.empty() && !dtype_from_name(binding->dtype)) {
     reader.refuse("has the unknown dtype " + binding->dtype.substr(0, 40));

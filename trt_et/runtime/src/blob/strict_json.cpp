@@ -1,5 +1,6 @@
 #include "strict_json.h"
 
+#include <cstring>
 #include <unordered_set>
 #include <vector>
 
@@ -50,6 +51,10 @@ Status load_json(const char* text, size_t size, Json* document) {
   if (size >= 1 && static_cast<unsigned char>(text[0]) == 0xEF) {
     return fail(Error::InvalidProgram,
                 "engine metadata is not JSON: it starts with a byte order mark");
+  }
+  // To the parser, a NUL is the end of the text, and what follows is not looked at.
+  if (size > 0 && std::memchr(text, 0, size) != nullptr) {
+    return fail(Error::InvalidProgram, "engine metadata is not JSON: it contains a NUL byte");
   }
   Strictness strictness;
   const auto callback = [&strictness](int, Json::parse_event_t event, Json& parsed) {
