@@ -85,7 +85,7 @@ def _preprocess(
     with unchanged_fake_modes(programs):
         engines = build_engines(list(zip(programs, plans, strict=True)))
     for plan, engine, (_, specs) in zip(plans, engines, partitions, strict=True):
-        resolve_target_device(plan.name, engine.blob, specs)
+        resolve_target_device(plan.name, engine.info, engine.blob, specs)
     return [PreprocessResult(processed_bytes=engine.blob) for engine in engines]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import os
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
@@ -21,8 +21,6 @@ from trt_et.builders import BuildOptions, EngineBuilder, make_builder
 from trt_et.builders.prebuilt import PrebuiltBuilder
 from trt_et.cache.choose import CacheChoice, choose_cache
 from trt_et.errors import OptionError, PartitionError
-from trt_et.graph.constants import constant_names
-from trt_et.graph.subgraphs import in_program_order, subgraphs
 from trt_et.lowering.in_place_buffers import InPlaceBuffer, find_in_place_buffers
 from trt_et.lowering.optimization_profiles import (
     OptimizationProfile,
@@ -32,16 +30,13 @@ from trt_et.lowering.optimization_profiles import (
 )
 from trt_et.ops.prebuilt_engine import PREBUILT_NAME
 from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
-from trt_et.partition.float_products import warn_float_products
-from trt_et.partition.grouping import group_nodes, tag_constants
-from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.ops_to_preserve import ops_to_preserve
-from trt_et.partition.report import Partition, PartitionReport, describe_partition, make_report
+from trt_et.partition.plan import plan_partitions
+from trt_et.partition.report import Partition, PartitionReport
 from trt_et.partition.support_check import cached_support_check
-from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
-from trt_et.passes.lift_torch_tensorrt_engines import lift_torch_tensorrt_engines
-from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops
-from trt_et.passes.split_to_slices import replace_split_with_slice, warn_specialized_dims
+from trt_et.partition.tags import clear_tags, tag_constants
+from trt_et.passes.before_partitioning import run_passes
+from trt_et.passes.split_to_slices import warn_specialized_dims
 from trt_et.scheduler.build_plan import PartitionPlan, PartitionSpecs
 from trt_et.scheduler.executors import make_runner
 from trt_et.scheduler.progress import ProgressOption, checked_progress
@@ -160,13 +155,14 @@ class TensorRTPartitioner(Partitioner):
         self._progress = checked_progress(progress)
         self._cache = choose_cache(cache)
         self._device = self._checked_device(device)
+        self._preserved: tuple[Callable[[], object], list[OpOverload]] = (lambda: None, [])
         self.report: PartitionReport | None = None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes of an Edge program that become engines; nothing is built yet."""
         check_no_conflict()
         warn_specialized_dims(exported_program)
-        _clear_tags(exported_program)
+        clear_tags(exported_program)
         tags: dict[str, DelegationSpec] = {}
         plan = self._plan(exported_program)
         if self._full_graph and self.report is not None and self.report.tensors_not_delegated:
@@ -205,52 +201,32 @@ class TensorRTPartitioner(Partitioner):
     def _plan(self, program: ExportedProgram) -> list[tuple[Partition, list[Node]]]:
         self._excluded.add_known_names(program)
         with cached_support_check(self._builder, self._options, self._cache) as check:
-            supports = [
-                OperatorSupport(
-                    subgraph,
-                    check,
-                    self._excluded,
-                    constants=() if subgraph.path else constant_names(program),
-                )
-                for subgraph in subgraphs(program.graph_module)
-            ]
-        groups = in_program_order(
-            (support.subgraph, nodes)
-            for support in supports
-            for nodes in group_nodes(program, support, self._min_block_size)
-        )
-        parts = [
-            describe_partition(program, subgraph, index, nodes)
-            for index, (subgraph, nodes) in enumerate(groups)
-        ]
-        self.report = make_report(parts, supports)
-        warn_float_products(node for _, nodes in groups for node in nodes)
-        return [(part, nodes) for part, (_, nodes) in zip(parts, groups, strict=True)]
+            parts, self.report = plan_partitions(
+                program, check, self._excluded, self._min_block_size
+            )
+        return parts
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
-        """The operators of this program whose every call TensorRT runs undecomposed."""
-        with cached_support_check(self._builder, self._options, self._cache) as check:
-            return ops_to_preserve(ep.graph_module, check, self._excluded), None
+        """The operators of this program whose every call TensorRT runs undecomposed.
+
+        ExecuTorch asks twice for each program, one time after the other.
+        """
+        if self._preserved[0]() is not ep:
+            with cached_support_check(self._builder, self._options, self._cache) as check:
+                found = ops_to_preserve(ep.graph_module, check, self._excluded)
+            self._preserved = (weakref.ref(ep), found)
+        return list(self._preserved[1]), None
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
-        """The program with dictionaries of its own for its weights and constants, to be lowered.
-
-        Lowering removes from them what a delegate consumes (``_unsafe_adjust_original_program``),
-        and decomposition shares them with the caller's program, which could then be lowered only
-        once. Engines that Torch-TensorRT has put into it become constants, what quantizes in ways
-        that neither an engine nor ExecuTorch's kernels have is computed in floats, and operators
-        that ExecuTorch does not know are written in those that it does.
+        """The program after the passes of :mod:`trt_et.passes.before_partitioning`.
 
         Raises:
-            PartitionError: Such an engine cannot be taken.
+            PartitionError: An engine in the program cannot be lifted.
         """
         self._excluded.add_known_names(exported_program)
-        own = copy.copy(replace_split_with_slice(decompose_to_core_aten(exported_program)))
-        own._state_dict = dict(own.state_dict)
-        own._constants = dict(own.constants)
-        return lower_quantize_ops(lift_torch_tensorrt_engines(own), self._excluded, self._options)
+        return run_passes(exported_program, self._excluded, self._options)
 
     def _specs(
         self,
@@ -284,17 +260,6 @@ class TensorRTPartitioner(Partitioner):
         except OptionError:
             # Verbatim: ExecuTorch judges the spec (b"cpu" keeps tensors on the host).
             return 0
-
-
-def _clear_tags(program: ExportedProgram) -> None:
-    """Drop what an earlier partitioner left in branches.
-
-    ExecuTorch takes tags off the program's own graph only, and a tag of ours that stays on the
-    results of a delegate in a branch would be taken for a new one.
-    """
-    for subgraph in subgraphs(program.graph_module):
-        for node in subgraph.graph.nodes:
-            node.meta.pop("delegation_tag", None)
 
 
 class _Planner(Partitioner):

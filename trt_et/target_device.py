@@ -1,9 +1,8 @@
 """The ``target_device`` compile spec: on which GPU ExecuTorch plans a delegate's tensors.
 
 The spec decides where buffers are; the GPU that the *engine* runs on comes from its blob. Three
-rules, per
-partition: a caller's own spec is used verbatim; otherwise the index read out of that partition's
-blob; otherwise ``cuda:0``, with a warning.
+rules, per partition: a caller's own spec is used verbatim; otherwise the index that the partition's
+blob has; otherwise ``cuda:0``, with a warning.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.passes.propagate_device_pass import TARGET_DEVICE_COMPILE_SPEC_KEY
 
 from trt_et.blob.codec import parse_device_id
-from trt_et.blob.model import MAX_DEVICE_ID
+from trt_et.blob.model import MAX_DEVICE_ID, EngineInfo
 from trt_et.errors import DeviceIdError, OptionError
 
 __all__ = ["explicit_device", "parse_device", "resolve_target_device"]
@@ -60,38 +59,45 @@ def explicit_device(specs: Sequence[CompileSpec]) -> bytes | None:
     return values[0] if values else None
 
 
-def resolve_target_device(partition: str, blob: bytes, specs: list[CompileSpec]) -> None:
+def resolve_target_device(
+    partition: str, info: EngineInfo, blob: bytes, specs: list[CompileSpec]
+) -> None:
     """Make sure that a partition's specs name the device of its tensors, once.
 
     Args:
         partition: The partition's name, for messages.
-        blob: Its engine blob.
+        info: What its engine's blob says of the engine.
+        blob: The blob; read again for the reason where it has no usable index.
         specs: Its own list of compile specs; a ``target_device`` is appended where none is.
     """
     explicit = explicit_device(specs)
-    try:
-        index = parse_device_id(blob)
-    except DeviceIdError as error:
-        if explicit is None:
-            _log.warning(
-                "partition %s: %s; its tensors are planned on cuda:%d. Pin the GPU with "
-                'compile_specs=[CompileSpec("target_device", b"cuda:<index>")]',
-                partition,
-                error,
-                _FALLBACK,
-            )
-            specs.append(_spec(_FALLBACK))
-        return
     if explicit is None:
-        specs.append(_spec(index))
-    elif _index_of(explicit) != index:
+        specs.append(
+            _spec(_fallback(partition, blob) if info.device_id is None else info.device_id)
+        )
+    elif info.device_id is not None and _index_of(explicit) != info.device_id:
         _log.warning(
             "partition %s: its engine is for cuda:%d but target_device pins its tensors to %s, as "
             "asked; every call will copy them between the two",
             partition,
-            index,
+            info.device_id,
             explicit.decode(errors="replace"),
         )
+
+
+def _fallback(partition: str, blob: bytes) -> int:
+    """The index where the blob has none; a warning says why it has none."""
+    try:
+        return parse_device_id(blob)
+    except DeviceIdError as error:
+        _log.warning(
+            "partition %s: %s; its tensors are planned on cuda:%d. Pin the GPU with "
+            'compile_specs=[CompileSpec("target_device", b"cuda:<index>")]',
+            partition,
+            error,
+            _FALLBACK,
+        )
+        return _FALLBACK
 
 
 def _spec(index: int) -> CompileSpec:

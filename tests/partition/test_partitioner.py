@@ -23,6 +23,8 @@ from trt_et import (
 )
 from trt_et.builders.reference.builder import ReferenceBuilder
 from trt_et.inspection import inspect_program
+from trt_et.partition import support_check
+from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 
 
 def reference(**options):
@@ -355,3 +357,28 @@ def test_an_aten_operator_is_excluded_where_edge_calls_it_by_another_name():
 def test_an_operator_that_does_not_exist_is_refused(item):
     with pytest.raises(OptionError, match=item):
         TensorRTPartitioner(builder="reference", excluded_ops=[item])
+
+
+def test_support_is_asked_once_for_each_call_of_a_graph(monkeypatch):
+    asked = []
+
+    def counting(*arguments):
+        check = make_support_check(*arguments)
+
+        def count(node):
+            asked.append(node.name)
+            return check(node)
+
+        return count
+
+    make_support_check = support_check.make_support_check
+    monkeypatch.setattr(support_check, "make_support_check", counting)
+    program = export("vit")
+    partitioner = reference(cache=False)
+    lower(program, partitioner=partitioner)
+    (partition,) = partitioner.report.partitions
+    preserved = [node.name for node in program.graph.nodes if node.target in OPS_TO_PRESERVE]
+    edge = [name for name in partition.nodes if not name.startswith("getitem")]
+    assert len(preserved) > 2
+    # Before a program is decomposed, only the operators that may be preserved are asked for.
+    assert asked == preserved + edge

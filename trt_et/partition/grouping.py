@@ -6,7 +6,6 @@ import operator
 from collections.abc import Iterable
 from typing import Final
 
-from executorch.exir.backend.utils import tag_constant_data
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
@@ -18,8 +17,9 @@ from trt_et.partition.convex_groups import connected, convex_groups
 from trt_et.partition.internal_sizes import inner_sizes, is_size, misplaced_sizes
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.ops_to_preserve import must_be_delegated
+from trt_et.partition.tags import is_in_a_list_of
 
-__all__ = ["group_nodes", "tag_constants"]
+__all__ = ["group_nodes"]
 
 # Nodes that only rename, rearrange or quantize: alone, they are no work for an engine.
 _VIEWS: Final = frozenset(
@@ -105,26 +105,6 @@ def _groups(graph: Graph, support: OperatorSupport) -> list[list[Node]]:
         sizes.difference_update(misplaced)
 
 
-def tag_constants(program: ExportedProgram) -> None:
-    """Give weights the tag of the partition that uses them; never a buffer that changes.
-
-    A weight that nothing uses goes with the first partition, whose engine leaves it out: otherwise
-    the program would carry it along.
-    """
-    tag_constant_data(program)
-    signature = program.graph_signature
-    mutated = set(signature.buffers_to_mutate.values())
-    tags = [n.meta["delegation_tag"] for n in program.graph.nodes if "delegation_tag" in n.meta]
-    inputs = input_names(program)
-    for node in program.graph.nodes:
-        if node.op == "placeholder" and not node.users and node.name not in inputs and tags:
-            node.meta["delegation_tag"] = tags[0]
-        _let_lists_keep_it(node)
-        # What counts as mutated has changed between releases of tag_constant_data.
-        if node.op == "placeholder" and signature.inputs_to_buffers.get(node.name) in mutated:
-            node.meta.pop("delegation_tag", None)
-
-
 def _users_of_returned_weights(program: ExportedProgram) -> list[Node]:
     """The nodes that use a weight which the program returns as it is.
 
@@ -152,25 +132,10 @@ def _in_lists_of_several_groups(program: ExportedProgram, groups: list[list[Node
     torn = []
     for weight in program.graph.nodes:
         if weight.op == "placeholder" and weight.name not in inputs:
-            users = [user for user in weight.users if _has_in_a_list(user, weight)]
+            users = [user for user in weight.users if is_in_a_list_of(user, weight)]
             if len({group_of.get(user) for user in users}) > 1:
                 torn += [user for user in users if user in group_of]
     return torn
-
-
-def _let_lists_keep_it(weight: Node) -> None:
-    """Put the users that have a weight in a list before its other users.
-
-    ExecuTorch leaves the original to the first user, and gives a copy to each of the others.
-    """
-    for user in list(weight.users):
-        if not _has_in_a_list(user, weight):
-            weight.users[user] = weight.users.pop(user)
-
-
-def _has_in_a_list(user: Node, argument: Node) -> bool:
-    lists = [each for each in (*user.args, *user.kwargs.values()) if isinstance(each, list | tuple)]
-    return any(argument is element for each in lists for element in each)
 
 
 def _without_sizes(nodes: list[Node]) -> list[Node]:

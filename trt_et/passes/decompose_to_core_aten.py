@@ -44,7 +44,7 @@ def decompose_to_core_aten(program: ExportedProgram) -> ExportedProgram:
         **get_decompositions(_KNOWN_TO_TORCH),
         **_PARTS,
     }
-    if any(_asks_for_places(node) for node in nodes):
+    if any(_asks_for_indices(node) for node in nodes):
         table = {op: part for op, part in table.items() if op not in _ADAPTIVE_MAXIMA}
     known: ExportedProgram = program.run_decompositions(table)
     return known
@@ -71,7 +71,7 @@ def _key(op: OpOverload) -> tuple[str, str]:
     return op._schema.name.removesuffix("_"), op._overloadname
 
 
-def _asks_for_places(node: Node) -> bool:
+def _asks_for_indices(node: Node) -> bool:
     return node.target in _ADAPTIVE_MAXIMA and any(
         user.target is operator.getitem and user.args[1] == 1 and user.users for user in node.users
     )

@@ -1,0 +1,48 @@
+"""Which partitions a program gets, and why the rest of it stays out."""
+
+from __future__ import annotations
+
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from trt_et.graph.constants import constant_names
+from trt_et.graph.subgraphs import in_program_order, subgraphs
+from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.grouping import group_nodes
+from trt_et.partition.operator_support import OperatorSupport, SupportCheck
+from trt_et.partition.report import Partition, PartitionReport, describe_partition, make_report
+
+__all__ = ["plan_partitions"]
+
+
+def plan_partitions(
+    program: ExportedProgram, check: SupportCheck, excluded: ExcludedOps, min_block_size: int
+) -> tuple[list[tuple[Partition, list[Node]]], PartitionReport]:
+    """The partitions of an Edge program with their nodes, in program order, and the report.
+
+    Args:
+        program: Not changed.
+        check: Whether the builder supports a node; asked once for each.
+        excluded: What the caller leaves to the CPU.
+        min_block_size: Smallest number of operators worth an engine.
+    """
+    supports = [
+        OperatorSupport(
+            subgraph,
+            check,
+            excluded,
+            constants=() if subgraph.path else constant_names(program),
+        )
+        for subgraph in subgraphs(program.graph_module)
+    ]
+    groups = in_program_order(
+        (support.subgraph, nodes)
+        for support in supports
+        for nodes in group_nodes(program, support, min_block_size)
+    )
+    parts = [
+        describe_partition(program, subgraph, index, nodes)
+        for index, (subgraph, nodes) in enumerate(groups)
+    ]
+    nodes = [nodes for _, nodes in groups]
+    return list(zip(parts, nodes, strict=True)), make_report(parts, supports)

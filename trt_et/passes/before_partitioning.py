@@ -1,0 +1,56 @@
+"""The passes over an exported program before it is decomposed and partitioned, in their order."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Final
+
+from torch.export import ExportedProgram
+
+from trt_et.options import BuildOptions
+from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
+from trt_et.passes.lift_torch_tensorrt_engines import lift_torch_tensorrt_engines
+from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops
+from trt_et.passes.split_to_slices import replace_split_with_slice
+
+__all__ = ["run_passes"]
+
+
+def _with_own_dictionaries(program: ExportedProgram) -> ExportedProgram:
+    """The program with dictionaries of its own for its weights and constants.
+
+    Lowering removes from them what a delegate consumes (``_unsafe_adjust_original_program``),
+    and decomposition shares them with the caller's program, which could then be lowered only once.
+    """
+    own = copy.copy(program)
+    own._state_dict = dict(own.state_dict)
+    own._constants = dict(own.constants)
+    return own
+
+
+PASSES: Final[tuple[Callable[[ExportedProgram], ExportedProgram], ...]] = (
+    decompose_to_core_aten,  # Operators that ExecuTorch has no kernel for.
+    replace_split_with_slice,  # ExecuTorch cannot delegate a part of a list of results.
+    _with_own_dictionaries,  # What follows adds constants.
+    lift_torch_tensorrt_engines,  # Engines in the program become constants.
+)
+
+
+def run_passes(
+    program: ExportedProgram, excluded: ExcludedOps, options: BuildOptions
+) -> ExportedProgram:
+    """The program after all passes.
+
+    Args:
+        program: As ``torch.export`` returns it; not changed.
+        excluded: What the caller leaves to the CPU.
+        options: Of the engines; quantize operators that they cannot hold are computed in floats.
+
+    Raises:
+        PartitionError: An engine in the program cannot be lifted.
+    """
+    for each in PASSES:
+        program = each(program)
+    return lower_quantize_ops(program, excluded, options)
