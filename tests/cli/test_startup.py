@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -48,6 +49,8 @@ def test_completion_can_be_shown():
         [sys.executable, "-m", "trt_et.cli", "--show-completion", "bash"],
         capture_output=True,
         text=True,
+        # Typer asks which shell started it, and a test may have none.
+        env=os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
     )
     assert done.returncode == 0, done.stderr
     assert "complete" in done.stdout

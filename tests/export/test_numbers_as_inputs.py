@@ -8,7 +8,7 @@ from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from torch import nn
 
-import trt_et.runtime
+from tests.support.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
 
 
@@ -29,7 +29,7 @@ def test_a_program_with_a_python_value_among_its_inputs_is_one_engine(given):
     lowered = to_edge_transform_and_lower(program, partitioner=[partitioner]).to_executorch()
     assert len(partitioner.report.partitions) == 1
     assert [tensor.name for tensor in partitioner.report.partitions[0].inputs] == ["x"]
-    trt_et.runtime.load(cuda="simulated:1")
+    load_runtime()
     method = Runtime.get().load_program(lowered.buffer).load_method("forward")
     (result,) = method.execute(list(args))
     torch.testing.assert_close(result, model(*args))

@@ -46,9 +46,13 @@ def _kernels(operator: Any) -> tuple[Kernels, Any]:
     """An operator's kernels and its rule for fake tensors while torch decomposes a program."""
     own = dict(operator.py_kernels)
     if operator not in _prepared or _prepared[operator][0] != own:
+        # torch makes a rule where there is none, and drops any afterwards.
+        existing = fake_impls.op_implementations_dict.pop(operator, None)
         with _override({operator: None}):
             rule = fake_impls.op_implementations_dict[operator]
             _prepared[operator] = own, dict(operator.py_kernels), rule
+        if existing is not None:
+            fake_impls.op_implementations_dict[operator] = existing
     return _prepared[operator][1:]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,8 @@ from tests.runtime.interface import ask_bindings
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "trt_et" / "runtime" / "src"
 
-MODULES = [name for name in ("tensorrt_rtx", "tensorrt") if find_spec(name)]
+# Files only: Torch-TensorRT-RTX gives its process a module "tensorrt" that other processes lack.
+MODULES = [name for name in ("tensorrt_rtx", "tensorrt") if PathFinder.find_spec(name)]
 
 
 @pytest.mark.skipif(not MODULES, reason="no TensorRT is installed: pip install .[rtx]")
