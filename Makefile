@@ -16,7 +16,7 @@
 # make bench-aot         what exporting costs, next to its peers: benchmarks/results/aot.json; half an
 #                        hour on two cores. QUICK=1: small models, build/aot-quick.json; ONLY="P1 P2": these
 # make docs     the documentation site, in build/site; warnings are errors
-# make notebook run examples/quickstart.ipynb
+# make notebook run examples/quickstart.ipynb in a kernel; the result is build/quickstart.ipynb
 # make gpu-kit  what scripts/gpu_check takes to a machine with a GPU (docs/gpu.md)
 # make clean    remove what the others made
 #
@@ -64,7 +64,9 @@ docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 notebook: $(INSTALLED)
-	$(BIN)/jupyter execute examples/quickstart.ipynb
+	$(PIP) install --quiet nbclient ipykernel
+	mkdir -p build && cp examples/quickstart.ipynb build/quickstart.ipynb
+	cd build && ../$(BIN)/jupyter-execute --inplace quickstart.ipynb
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -47,7 +47,7 @@ def main() -> int:
             print(f"{delegate.engine.builder} engine for cuda:{delegate.engine.device_id}")
 
     # Run.
-    trt_et.runtime.load(cuda="simulated:1" if arguments.builder == "reference" else None)
+    trt_et.runtime.load(cuda="simulated:2" if arguments.builder == "reference" else None)
     if not trt_et.runtime.is_available():
         print(f"built, not run: {trt_et.runtime.last_error()}")
         return 0

@@ -1,0 +1,122 @@
+"""An image classifier, and a plot of where the time of a call goes.
+
+    python examples/image_classifier.py [--builder tensorrt_rtx] [--images 1] [--size 32]
+
+Runs executor_runner with an event trace, reads the trace with ExecuTorch's Inspector, and draws
+one bar for each event of the delegate and each operator on the CPU. An engine runs beside the host:
+its time is in the copy that waits for it. On simulated GPUs the bars show how a call is made up,
+not how fast a GPU is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import torch
+from executorch.devtools import Inspector
+from executorch.exir import to_edge_transform_and_lower
+from torch import nn
+
+import trt_et.runtime
+from trt_et import TensorRTPartitioner
+
+CALLS = 5
+
+
+class Residual(nn.Module):
+    """Two convolutions beside an identity."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(channels) for _ in range(2)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum of both."""
+        y = torch.relu(self.norms[0](self.first(x)))
+        return torch.relu(x + self.norms[1](self.second(y)))
+
+
+def classifier(classes: int = 10) -> nn.Module:
+    """A small residual network."""
+    stages = [nn.Conv2d(3, 16, 3, stride=2, padding=1), Residual(16)]
+    stages += [nn.Conv2d(16, 32, 3, stride=2, padding=1), Residual(32)]
+    return nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, classes))
+
+
+def main() -> int:
+    """Export, run, plot; 0 if the program agrees with eager."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--builder", default="reference")
+    parser.add_argument("--images", type=int, default=1)
+    parser.add_argument("--size", type=int, default=32)
+    parser.add_argument("--output", type=Path, default=Path("image_classifier"))
+    arguments = parser.parse_args()
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    file = arguments.output / "model.pte"
+
+    model = classifier().eval()
+    images = torch.randn(arguments.images, 3, arguments.size, arguments.size)
+    # Softmax is left to the CPU, so that the plot has an operator that is not in an engine.
+    whole = nn.Sequential(model, nn.Softmax(-1)).eval()
+    partitioner = TensorRTPartitioner(builder=arguments.builder, excluded_ops=["aten.softmax.int"])
+    exported = torch.export.export(whole, (images,))
+    manager = to_edge_transform_and_lower(exported, partitioner=[partitioner])
+    with file.open("wb") as stream:
+        manager.to_executorch().write_to_file(stream)
+    print(partitioner.report)
+
+    found = run(file, images, "simulated:2" if arguments.builder == "reference" else "real")
+    difference = float((found - whole(images)).abs().max())
+    print(f"largest difference to eager: {difference:.1e}")
+    plot(times(file.with_suffix(".etdump")), arguments.output / "times.png")
+    return 0 if difference < 1e-4 else 1
+
+
+def run(file: Path, images: torch.Tensor, cuda: str) -> torch.Tensor:
+    """The outputs of executor_runner, which also leaves its trace beside the program."""
+    pixels = file.with_name("images.bin")
+    pixels.write_bytes(images.numpy().tobytes())
+    command = [trt_et.runtime.runner_path(), "--model_path", file, "--cuda", cuda]
+    command += ["--inputs", pixels, "--output_file", file.with_suffix("")]
+    command += ["--num_executions", str(CALLS), "--etdump_path", file.with_suffix(".etdump")]
+    subprocess.run([*map(str, command), "--print_output", "none"], check=True)
+    raw = bytearray(file.with_name("model-0.bin").read_bytes())
+    return torch.frombuffer(raw, dtype=torch.float32).reshape(len(images), -1)
+
+
+def times(trace: Path) -> dict[str, float]:
+    """Milliseconds of a call, on average, by event."""
+    found: dict[str, float] = {}
+    for block in Inspector(etdump_path=str(trace)).event_blocks:
+        for event in block.events:
+            if block.name == "Execute" and event.perf_data is not None:
+                is_whole = event.name in ("Method::execute", "OPERATOR_CALL", "DELEGATE_CALL")
+                if not is_whole:
+                    found[event.name] = found.get(event.name, 0.0) + event.perf_data.avg
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def plot(milliseconds: dict[str, float], file: Path) -> None:
+    """One bar for each event."""
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 1 + 0.3 * len(milliseconds)), layout="constrained")
+    bars = axes.barh(list(milliseconds), list(milliseconds.values()))
+    axes.bar_label(bars, fmt="%.3f", padding=3)
+    axes.set(xlabel="milliseconds in a call", title="Where the time of a call goes", xscale="log")
+    axes.margins(x=0.15)
+    figure.savefig(file, dpi=150)
+    pyplot.close(figure)
+    print(f"wrote {file}: {', '.join(milliseconds)}")
+
+
+if __name__ == "__main__":
+    with torch.no_grad():
+        sys.exit(main())
