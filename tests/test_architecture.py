@@ -44,6 +44,7 @@ BELOW = {
     "backend": {*_SCHEDULER, "target_device"},
     "partitioner": {*_SCHEDULER, "partition", "passes", "backend", "target_device"},
     "recipes": {*_BASE, "memory_planning", "partitioner"},
+    "llm": {*_LOWERING, "builders", "memory_planning", "partitioner"},
     "__init__": {*_BASE, "backend", "cache", "memory_planning", "partitioner"},
     "tools": {*_BASE, "inspection", "memory_planning", "partitioner", "runtime"},
     "cli": {*_BLOB, "cache", "inspection", "tools", "__init__"},

@@ -45,6 +45,7 @@ def test_public_names():
         "TensorRTMemoryPlanningPass",
         "TensorRTPartitioner",
         "TrtEtError",
+        "UnsupportedModelError",
         "__version__",
     }
     for name in trt_et.__all__:

@@ -28,6 +28,7 @@ from trt_et.errors import (
     PartitionError,
     PluginError,
     TrtEtError,
+    UnsupportedModelError,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ __all__ = [
     "TensorRTMemoryPlanningPass",
     "TensorRTPartitioner",
     "TrtEtError",
+    "UnsupportedModelError",
     "__version__",
 ]
 

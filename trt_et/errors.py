@@ -12,7 +12,8 @@
     ├── BackendConflictError      another ``TensorRTBackend`` class is registered
     ├── OptionError               an option's value is wrong (also a ``ValueError``)
     ├── PluginError               the native runtime plugin cannot be loaded or used
-    └── RunError                  a program could not be loaded or run
+    ├── RunError                  a program could not be loaded or run
+    └── UnsupportedModelError     trt_et.llm cannot export this model
 
 Every message says what failed, on what, what was expected and found, and what to do next.
 """
@@ -31,6 +32,7 @@ __all__ = [
     "PluginError",
     "RunError",
     "TrtEtError",
+    "UnsupportedModelError",
 ]
 
 
@@ -76,3 +78,7 @@ class PluginError(TrtEtError):
 
 class RunError(TrtEtError):
     """A program could not be loaded or run; the message holds the backend's own reason."""
+
+
+class UnsupportedModelError(TrtEtError):
+    """A language model cannot be exported by :mod:`trt_et.llm`; the message says why."""

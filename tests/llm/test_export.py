@@ -1,0 +1,191 @@
+"""What trt_et.llm makes of a model, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import transformers as tf
+
+from tests.support.language_models import VOCABULARY, CountingModel, make_model
+from tests.support.simulated_gpus import load_runtime
+from trt_et import OptionError, UnsupportedModelError
+from trt_et.inspection import inspect_program
+from trt_et.llm import export_llm
+from trt_et.llm.profiles import default_profiles
+from trt_et.tools.counters import read_counters
+
+_TINY = {"vocab_size": 16, "hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 16}
+
+
+def tokens(*ids: int) -> torch.Tensor:
+    return torch.tensor([ids])
+
+
+def call(method: Any, ids: torch.Tensor, position: int) -> tuple[torch.Tensor, dict[str, int]]:
+    """The logits, and what the simulated GPUs counted in the call."""
+    before = read_counters()
+    (logits,) = method.execute([ids, torch.tensor([position])])
+    return logits, {name: count - before[name] for name, count in read_counters().items()}
+
+
+def test_a_step_moves_the_token_its_position_and_one_row_of_logits():
+    from executorch.runtime import Runtime
+
+    load_runtime()
+    model = make_model("llama")
+    pte = export_llm(model, cache_length=32, builder="reference").buffer
+    program = Runtime.get().load_program(bytes(pte))
+    method = program.load_method("forward")
+    prompt = tokens(3, 1, 4, 1, 5)
+    logits, counted = call(method, prompt, 0)
+    assert logits.shape == (1, 1, VOCABULARY)
+    torch.testing.assert_close(logits, model(prompt).logits[:, -1:], rtol=1e-4, atol=1e-4)
+    assert counted["bytes_d2h"] == 4 * VOCABULARY
+    call(method, tokens(9), 5)
+    _, counted = call(method, tokens(2), 6)
+    assert counted["bytes_h2d"] == 8 + 8
+    assert counted["bytes_d2h"] == 4 * VOCABULARY
+    assert (counted["copies_h2d"], counted["copies_d2h"]) == (2, 1)
+    assert counted["mallocs"] == 0
+    del logits
+
+
+def test_a_program_says_what_the_runners_ask_for():
+    from executorch.runtime import Runtime
+
+    load_runtime()
+    pte = export_llm(
+        CountingModel(24), cache_length=24, max_prompt=9, builder="reference", eos_ids=[5, 6]
+    ).buffer
+    program = Runtime.get().load_program(bytes(pte))
+    said = {
+        name: list(program.load_method(name).execute([]))
+        for name in program.method_names - {"forward"}
+    }
+    assert said == {
+        "get_max_seq_len": [9],
+        "get_max_context_len": [24],
+        "get_eos_ids": [5, 6],
+        "get_vocab_size": [VOCABULARY],
+        "use_kv_cache": [True],
+        "use_sdpa_with_kv_cache": [False],
+        "enable_dynamic_shape": [True],
+    }
+
+
+@pytest.mark.parametrize("all_logits", [False, True])
+def test_a_model_with_a_cache_of_its_own(all_logits):
+    from executorch.runtime import Runtime
+
+    load_runtime()
+    options = {"cache_length": 8, "builder": "reference", "all_logits": all_logits}
+    program = Runtime.get().load_program(bytes(export_llm(CountingModel(8), **options).buffer))
+    method = program.load_method("forward")
+    logits, _ = call(method, tokens(3, 5, 3), 0)
+    expected = torch.zeros(3, VOCABULARY)
+    expected[0, 3] = expected[1, 3] = expected[1, 5] = expected[2, 5] = 1
+    expected[2, 3] = 2
+    assert torch.equal(logits[0], expected if all_logits else expected[-1:])
+    assert call(method, tokens(5), 3)[0][0, 0, 5] == 2
+
+
+def test_a_cache_on_the_host_is_copied_there_and_back():
+    from executorch.runtime import Runtime
+
+    load_runtime()
+    options = {"cache_length": 8, "builder": "reference", "cache_on_gpu": False}
+    program = Runtime.get().load_program(bytes(export_llm(CountingModel(8), **options).buffer))
+    method = program.load_method("forward")
+    logits, counted = call(method, tokens(3), 0)
+    assert logits[0, 0, 3] == 1
+    assert counted["bytes_d2h"] == 4 * VOCABULARY * (8 + 1)
+
+
+def test_tensorrt_rtx_builds_one_engine_that_writes_its_cache_in_place():
+    pte = export_llm(
+        CountingModel(16), cache_length=16, builder="tensorrt_rtx", dtype=torch.bfloat16
+    ).buffer
+    method = inspect_program(bytes(pte))[0]
+    (engine,) = (delegate.engine for delegate in method.delegates)
+    assert engine is not None
+    assert [binding.dtype for binding in engine.bindings if binding.is_input][2:] == ["bfloat16"]
+    assert len(engine.aliases) == 1
+
+
+def test_profiles_fit_the_builder():
+    assert default_profiles("tensorrt", "ids", 512) == (
+        {"ids": {1: 1}},
+        {"ids": {1: (2, 256, 512)}},
+    )
+    assert default_profiles("tensorrt", "ids", 2) == ({"ids": {1: 1}}, {"ids": {1: (2, 2, 2)}})
+    assert default_profiles("tensorrt_rtx", "ids", 512) == ({"ids": {1: (1, 1, 512)}},)
+    assert default_profiles("tensorrt", "ids", 1) == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cache_length": 0}, "cache_length is 0"),
+        ({"max_prompt": 9}, "max_prompt is 9, but the cache holds 8"),
+        ({"max_prompt": True}, "max_prompt is True"),
+        ({"dtype": torch.int8}, "dtype is torch.int8"),
+        ({"eos_ids": "</s>"}, "eos_ids is '</s>'"),
+        ({"eos_ids": [-1]}, "eos_ids holds -1"),
+        ({"optimization_profiles": [{"x": {1: 1}}]}, "names the input 'x'"),
+    ],
+)
+def test_impossible_options_are_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        export_llm(CountingModel(8), **{"cache_length": 8, "builder": "reference", **options})
+
+
+def _gpt2() -> torch.nn.Module:
+    return tf.GPT2LMHeadModel(
+        tf.GPT2Config(vocab_size=16, n_embd=16, n_layer=1, n_head=2, n_positions=4)
+    )
+
+
+def _t5() -> torch.nn.Module:
+    config = tf.T5Config(vocab_size=16, d_model=16, d_ff=16, num_layers=1, num_heads=2)
+    return tf.T5ForConditionalGeneration(config)
+
+
+def _flex() -> torch.nn.Module:
+    config = tf.LlamaConfig(**_TINY, num_attention_heads=2, attn_implementation="flex_attention")
+    return tf.LlamaForCausalLM(config)
+
+
+def _mixture() -> torch.nn.Module:
+    config = tf.MixtralConfig(**_TINY, num_attention_heads=2, num_key_value_heads=2)
+    return tf.MixtralForCausalLM(config)
+
+
+def _mamba() -> torch.nn.Module:
+    config = tf.MambaConfig(vocab_size=16, hidden_size=16, num_hidden_layers=1)
+    return tf.MambaForCausalLM(config)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (_gpt2, "cache_length is 8, but GPT2LMHeadModel has 4 position embeddings"),
+        (_t5, "has an encoder"),
+        (_flex, "attn_implementation='sdpa'"),
+        (_mixture, "set_experts_implementation"),
+        (_mamba, "layer 0 of MambaForCausalLM keeps a LinearAttentionLayer"),
+        (lambda: torch.nn.Linear(4, 4), "Linear.forward takes"),
+        (lambda: torch.nn.Bilinear(4, 4, 4), "torch.export cannot export Bilinear"),
+    ],
+)
+def test_models_that_cannot_be_exported_are_refused(make, message):
+    with pytest.raises((UnsupportedModelError, OptionError), match=message):
+        export_llm(make(), cache_length=8, builder="reference")
+
+
+def test_the_model_is_left_in_the_mode_that_it_was_in():
+    model = torch.nn.Linear(4, 4)
+    with pytest.raises(UnsupportedModelError):
+        export_llm(model.train(), cache_length=8, builder="reference")
+    assert model.training

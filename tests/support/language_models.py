@@ -1,0 +1,124 @@
+"""Small random language models, and a tokenizer whose tokens are told apart in the output."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import torch
+import transformers as tf
+
+VOCABULARY = 128
+NO_END = VOCABULARY  # As eos_ids: no token ends a text.
+_LETTERS = [chr(code) for code in range(33, 127)]
+_PAIRS = list(product(_LETTERS[:6], repeat=2))[: VOCABULARY - len(_LETTERS)]
+TOKENS = _LETTERS + ["".join(pair) for pair in _PAIRS]
+
+_SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+}
+# Shorter than the prompts, so that some positions are outside of it.
+_WINDOW = {**_SIZES, "head_dim": 16, "sliding_window": 16}
+_HYBRID = {
+    **_WINDOW,
+    "num_hidden_layers": 2,
+    "query_pre_attn_scalar": 16,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
+CONFIGURATIONS: dict[str, Callable[[], tf.PretrainedConfig]] = {
+    "llama": lambda: tf.LlamaConfig(**_SIZES),
+    "qwen2": lambda: tf.Qwen2Config(**_SIZES),
+    "qwen3": lambda: tf.Qwen3Config(**_SIZES, head_dim=16),
+    "gemma": lambda: tf.GemmaConfig(**_SIZES, head_dim=16),
+    "gemma2": lambda: tf.Gemma2Config(**_HYBRID),
+    "gemma3": lambda: tf.Gemma3TextConfig(**_HYBRID),
+    "mistral": lambda: tf.MistralConfig(**_WINDOW),
+}
+
+IN_CI = ("llama", "qwen3", "gemma2", "gemma3", "mistral")
+NAMES = tuple(CONFIGURATIONS) if os.environ.get("TRT_ET_ZOO") == "all" else IN_CI
+
+
+def make_model(name: str) -> tf.PreTrainedModel:
+    torch.manual_seed(0)
+    return tf.AutoModelForCausalLM.from_config(CONFIGURATIONS[name]()).eval()
+
+
+def write_tokenizer(folder: Path) -> Path:
+    """A tokenizer.json of ``TOKENS``, by their ids."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    ids = {token: index for index, token in enumerate(TOKENS)}
+    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=_PAIRS))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder / "tokenizer.json"
+
+
+def make_prompt(length: int) -> tuple[str, list[int]]:
+    """A text of so many tokens, and their ids."""
+    letters = _LETTERS[6:]
+    text = "".join(random.Random(length).choices(letters, k=length))
+    return text, [TOKENS.index(letter) for letter in text]
+
+
+def eager_answer(model: tf.PreTrainedModel, ids: list[int], count: int) -> list[int]:
+    """What the model says greedily after these tokens."""
+    with torch.no_grad():
+        tokens = model.generate(
+            torch.tensor([ids]),
+            max_new_tokens=count,
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=0,
+        )
+    return tokens[0, len(ids) :].tolist()
+
+
+class Runner:
+    """ExecuTorch's ``TextLLMRunner``, on the simulated GPUs of this process."""
+
+    def __init__(self, folder: Path, pte: bytes) -> None:
+        from executorch.extension.llm.runner import TextLLMRunner
+
+        from tests.support.simulated_gpus import load_runtime
+
+        load_runtime()
+        (folder / "model.pte").write_bytes(pte)
+        self._runner = TextLLMRunner(str(folder / "model.pte"), str(write_tokenizer(folder)))
+
+    def answer(self, text: str, count: int) -> list[int]:
+        """What the program says greedily after a text, as a new conversation."""
+        from executorch.extension.llm.runner import GenerationConfig
+
+        pieces: list[str] = []
+        settings = GenerationConfig(echo=False, max_new_tokens=count, temperature=0.0)
+        self._runner.reset()
+        self._runner.generate(text, settings, pieces.append)
+        return [TOKENS.index(piece) for piece in pieces]
+
+
+class CountingModel(torch.nn.Module):
+    """A model with a cache of its own: logits of a token are what was said at all positions."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(1, 1, length, VOCABULARY), persistent=False)
+        self.rows = torch.nn.Parameter(torch.eye(VOCABULARY))
+
+    def forward(self, tokens: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        count = tokens.shape[1]
+        at = position + torch.arange(count)
+        self.cache.index_copy_(2, at, self.rows[tokens][:, None])
+        known = torch.arange(self.cache.shape[2]) <= at[:, None]
+        return known.to(self.cache.dtype) @ self.cache[:, 0]

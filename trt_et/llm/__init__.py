@@ -1,0 +1,18 @@
+"""Language models: from a ``transformers`` model to a program for ExecuTorch's ``TextLLMRunner``.
+
+::
+
+    from trt_et.llm import export_llm
+
+    program = export_llm(model, cache_length=2048)
+    with open("model.pte", "wb") as file:
+        program.write_to_file(file)
+
+See ``docs/llm.md``.
+"""
+
+from __future__ import annotations
+
+from trt_et.llm.export import export_llm
+
+__all__ = ["export_llm"]

@@ -1,0 +1,148 @@
+"""Modules of the signature that ExecuTorch's runners call: tokens and a position to logits."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+from trt_et.errors import OptionError, UnsupportedModelError
+
+__all__ = ["INPUTS", "make_decoder"]
+
+_log = logging.getLogger(__name__)
+
+INPUTS: Final = ("input_ids", "cache_position")
+_ATTENTION: Final = ("sdpa", "eager")
+
+
+def make_decoder(model: nn.Module, cache_length: int, *, all_logits: bool) -> nn.Module:
+    """A module that maps ``input_ids`` [1, n] and ``cache_position`` [1] to logits.
+
+    Args:
+        model: A ``transformers`` causal language model, or a module that takes these two inputs
+            and keeps a KV cache of its own.
+        cache_length: Positions of the KV cache.
+        all_logits: Keep the logits of all tokens, not only of the last one.
+
+    Raises:
+        OptionError: The model has fewer positions than the cache.
+        UnsupportedModelError: It is no such model, or has a cache of another kind.
+    """
+    config = getattr(model, "config", None)
+    if hasattr(config, "get_text_config"):
+        _check_configuration(model, config, cache_length)
+        return _TransformersDecoder(model, _static_cache(model, cache_length), all_logits)
+    names = list(inspect.signature(model.forward).parameters)
+    if len(names) < 2:
+        raise UnsupportedModelError(
+            f"{type(model).__name__}.forward takes {names}; expected a transformers model, or a "
+            f"module that takes {' and '.join(INPUTS)} and keeps its own KV cache"
+        )
+    return _ModuleDecoder(model, all_logits)
+
+
+class _ModuleDecoder(nn.Module):
+    """A module with its own KV cache."""
+
+    def __init__(self, model: nn.Module, all_logits: bool) -> None:
+        super().__init__()
+        self.model = model
+        self.all_logits = all_logits
+
+    def forward(self, input_ids: torch.Tensor, cache_position: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.model(input_ids, cache_position)
+        return logits if self.all_logits else logits[:, -1:]
+
+
+class _TransformersDecoder(nn.Module):
+    """A ``transformers`` model with a static cache in buffers."""
+
+    def __init__(self, model: nn.Module, cache: Any, all_logits: bool) -> None:  # noqa: ANN401
+        super().__init__()
+        self.model = model
+        self.cache = cache
+        takes = inspect.signature(model.forward).parameters
+        # Given to the model, the output layer computes one row, not one per token.
+        self.options = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
+        if all_logits:
+            self.options = {}
+        self.all_logits = all_logits
+        for index, layer in enumerate(cache.layers):
+            self.register_buffer(f"key_cache_{index}", layer.keys, persistent=False)
+            self.register_buffer(f"value_cache_{index}", layer.values, persistent=False)
+
+    def forward(self, input_ids: torch.Tensor, cache_position: torch.Tensor) -> torch.Tensor:
+        for layer in self.cache.layers:
+            layer.cumulative_length = cache_position[0].clone()
+        logits: torch.Tensor = self.model(
+            input_ids=input_ids, past_key_values=self.cache, use_cache=True, **self.options
+        ).logits
+        return logits if self.all_logits else logits[:, -1:]
+
+
+def _check_configuration(model: nn.Module, config: Any, cache_length: int) -> None:  # noqa: ANN401
+    name = type(model).__name__
+    if getattr(config, "is_encoder_decoder", False):
+        raise UnsupportedModelError(
+            f"{name} has an encoder; expected a decoder-only causal language model"
+        )
+    text = config.get_text_config()
+    attention = getattr(text, "_attn_implementation", None) or "sdpa"
+    if attention not in _ATTENTION:
+        raise UnsupportedModelError(
+            f"{name} computes attention with {attention!r}, which torch.export cannot trace here; "
+            "load the model with attn_implementation='sdpa'"
+        )
+    experts = getattr(text, "_experts_implementation", None)
+    if experts not in (None, "batched_mm") and _has_experts(text):
+        raise UnsupportedModelError(
+            f"{name} is a mixture of experts with the implementation {experts!r}, whose operators "
+            "ExecuTorch does not know; call model.set_experts_implementation('batched_mm') first"
+        )
+    positions = getattr(text, "max_position_embeddings", None)
+    if positions is not None and cache_length > positions:
+        if not hasattr(text, "rope_parameters"):
+            raise OptionError(
+                f"cache_length is {cache_length}, but {name} has {positions} position embeddings"
+            )
+        _log.warning(
+            "cache_length is %d; %s was trained for %d positions", cache_length, name, positions
+        )
+
+
+def _has_experts(config: Any) -> bool:  # noqa: ANN401
+    return any(getattr(config, name, None) for name in ("num_experts", "num_local_experts"))
+
+
+def _static_cache(model: Any, cache_length: int) -> Any:  # noqa: ANN401
+    """A cache of fixed size for each layer, made in advance, as ``torch.export`` needs it.
+
+    A layer with a sliding window gets a cache of the full length too: the ring buffer that
+    ``transformers`` has for it branches on data. The mask hides what is outside of the window.
+    """
+    try:
+        from transformers.cache_utils import DummyLayer, StaticCache, StaticLayer
+        from transformers.configuration_utils import get_head_shapes
+    except ImportError as error:
+        raise UnsupportedModelError(
+            f"the installed transformers has no static cache that can be exported ({error}); run: "
+            'pip install "trt-et[llm]"'
+        ) from error
+    config = model.config.get_text_config()
+    cache = StaticCache(config=config, max_cache_len=cache_length)
+    for index, layer in enumerate(cache.layers):
+        if not isinstance(layer, StaticLayer | DummyLayer):
+            raise UnsupportedModelError(
+                f"layer {index} of {type(model).__name__} keeps a {type(layer).__name__}; expected "
+                "keys and values of attention (no recurrent state, no paged cache)"
+            )
+        # A DummyLayer shares another layer's keys and values, and reads nothing of its own.
+        length = 0 if isinstance(layer, DummyLayer) else cache_length
+        cache.layers[index] = StaticLayer(length)
+    heads, width = get_head_shapes(config)
+    cache.early_initialization(1, heads, width, model.dtype, model.device)
+    return cache

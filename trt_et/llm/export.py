@@ -1,0 +1,147 @@
+"""One call from a language model to an ExecuTorch program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from executorch.exir import (
+    ExecutorchBackendConfig,
+    ExecutorchProgramManager,
+    to_edge_transform_and_lower,
+)
+from executorch.exir.passes import MemoryPlanningPass
+from torch import nn
+from torch.export import Dim, ExportedProgram
+
+from trt_et.builders import EngineBuilder, make_builder
+from trt_et.errors import OptionError, UnsupportedModelError
+from trt_et.llm.decoder import INPUTS, make_decoder
+from trt_et.llm.metadata import eos_ids_of, runner_metadata
+from trt_et.llm.profiles import default_profiles
+from trt_et.memory_planning import TensorRTMemoryPlanningPass
+from trt_et.partitioner import DeviceChoice, TensorRTPartitioner
+
+__all__ = ["export_llm"]
+
+_EXAMPLE_TOKENS = 8
+
+
+def export_llm(
+    model: nn.Module,
+    *,
+    cache_length: int,
+    max_prompt: int | None = None,
+    dtype: torch.dtype | None = None,
+    device: DeviceChoice | None = None,
+    builder: str | EngineBuilder = "auto",
+    cache_on_gpu: bool = True,
+    all_logits: bool = False,
+    eos_ids: int | Sequence[int] | None = None,
+    **options: Any,  # noqa: ANN401
+) -> ExecutorchProgramManager:
+    """Export a causal language model for ExecuTorch's ``TextLLMRunner``.
+
+    The program has one method, ``forward``: ``input_ids`` [1, n] and ``cache_position`` [1], the
+    position of the first of them, to logits [1, 1, vocabulary] of the last token.
+
+    Args:
+        model: A ``transformers`` causal language model, or a module that takes the two inputs of
+            the method and keeps a KV cache of its own in buffers.
+        cache_length: Positions that the KV cache holds: prompt and answer together.
+        max_prompt: Most tokens of one call; the runner cuts longer prompts into pieces of that
+            size. None: ``cache_length``. If it is less, the runner no longer checks that a text
+            fits the cache: limit ``max_new_tokens`` yourself.
+        dtype: What the model is converted to, in place, before export. None: as it is.
+        device: The GPU to build for, as of :class:`trt_et.TensorRTPartitioner`.
+        builder: As of :class:`trt_et.TensorRTPartitioner`.
+        cache_on_gpu: Keep the KV cache in the memory of the engine's GPU. False: on the host,
+            from where it is copied, and back, at each call.
+        all_logits: Return the logits of all tokens of a call, [1, n, vocabulary].
+        eos_ids: Tokens that end a text. None: those of the model's configuration.
+        options: Further options of :class:`trt_et.TensorRTPartitioner`. ``optimization_profiles``
+            replaces those that fit the builder best; the input is ``input_ids``.
+
+    Raises:
+        OptionError: An option has an impossible value.
+        UnsupportedModelError: The model cannot be exported in this way; says why.
+        BuilderUnavailable: The builder's packages are not installed.
+        PartitionError: An engine could not be built.
+    """
+    max_prompt = _check_lengths(cache_length, max_prompt)
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise OptionError(f"dtype is {dtype!r}; expected a floating point type or None")
+    ends = eos_ids_of(model, eos_ids)
+    made = make_builder(builder)
+    options.setdefault("optimization_profiles", default_profiles(made.name, INPUTS[0], max_prompt))
+    partitioner = TensorRTPartitioner(builder=made, device=device, **options)
+    with _as_exported(model, dtype):
+        decoder = make_decoder(model, cache_length, all_logits=all_logits)
+        program = _export(decoder, type(model).__name__, max_prompt)
+        (logits,) = (node.meta["val"] for node in program.graph.output_node().args[0][-1:])
+        manager = to_edge_transform_and_lower(
+            program,
+            partitioner=[partitioner],
+            constant_methods=runner_metadata(cache_length, max_prompt, ends, logits.shape[-1]),
+        )
+        planning = TensorRTMemoryPlanningPass() if cache_on_gpu else MemoryPlanningPass()
+        return manager.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning))
+
+
+def _check_lengths(cache_length: int, max_prompt: int | None) -> int:
+    for name, value in (("cache_length", cache_length), ("max_prompt", max_prompt)):
+        if value is not None and (type(value) is not int or value < 1):
+            raise OptionError(f"{name} is {value!r}; expected an integer >= 1")
+    if max_prompt is None:
+        return cache_length
+    if max_prompt > cache_length:
+        raise OptionError(f"max_prompt is {max_prompt}, but the cache holds {cache_length} tokens")
+    return max_prompt
+
+
+@contextmanager
+def _as_exported(model: nn.Module, dtype: torch.dtype | None) -> Iterator[None]:
+    """The model in its dtype and in evaluation mode, without gradients."""
+    training = model.training
+    if dtype is not None:
+        model.to(dtype)
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)
+
+
+def _export(decoder: nn.Module, name: str, max_prompt: int) -> ExportedProgram:
+    tokens = torch.zeros(1, min(max_prompt, _EXAMPLE_TOKENS), dtype=torch.long)
+    lengths = {1: Dim("tokens", min=1, max=max_prompt)} if max_prompt > 1 else None
+    try:
+        # Without strict, run_decompositions of torch 2.13 fails on what transformers returns.
+        program = torch.export.export(
+            decoder,
+            (tokens, torch.zeros(1, dtype=torch.long)),
+            dynamic_shapes=dict(zip(INPUTS, (lengths, None), strict=True)),
+            strict=True,
+        )
+    except Exception as error:
+        raise UnsupportedModelError(
+            f"torch.export cannot export {name} with a static KV cache and a dynamic number of "
+            f"tokens: {error}"
+        ) from error
+    _check_graph(program, name)
+    return program
+
+
+def _check_graph(program: ExportedProgram, name: str) -> None:
+    for node in program.graph.nodes:
+        if str(getattr(node.target, "namespace", "")) == "kvcache":
+            raise UnsupportedModelError(
+                f"{name} calls {node.target}, whose cache lies outside of the program; expected "
+                "a KV cache in buffers of the model"
+            )
+    outputs = program.graph_signature.user_outputs
+    if len(outputs) != 1:
+        raise UnsupportedModelError(f"{name} returns {len(outputs)} values; expected logits alone")
