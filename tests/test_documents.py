@@ -194,3 +194,12 @@ def test_the_demo_ends_with_agreement(tmp_path):
     assert min(scores) >= 0.9999
     assert "tensorrt_rtx" in done.stdout
     assert "cuda:0" in done.stdout
+
+
+def test_the_language_model_example_says_what_eager_says(tmp_path):
+    pytest.importorskip("transformers", reason="the extra 'llm' is not installed")
+    done = python(str(ROOT / "examples/llm.py"), "--short", "--output", str(tmp_path), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(" yes ") == 3
+    for builder in ("tensorrt_rtx", "reference"):
+        assert f"llm-{builder}.pte: 1 engine" in done.stdout
