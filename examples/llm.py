@@ -1,8 +1,8 @@
 """A small Llama, trained on this project's documents, in ExecuTorch's TextLLMRunner.
 
 Trains a BPE tokenizer and a model for half a minute, and exports it twice: with a real engine,
-which needs no GPU to build, and with a reference engine, which runs on a simulated GPU. ExecuTorch's
-own runner streams the text, which is compared with what eager PyTorch says, token by token.
+which needs no GPU to build, and with a reference engine, which runs on a simulated GPU.
+ExecuTorch's own runner streams the text, which is compared, token by token, with what eager says.
 
     python examples/llm.py [--output DIR] [--builder tensorrt_rtx] [--short]
 """

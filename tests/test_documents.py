@@ -151,7 +151,7 @@ def test_every_environment_variable_is_documented_and_no_other():
 
 RAISES = re.compile(
     r"\b(?:fail|report)\(\s*Error::|\{Error::\w+,|raise (?:BuilderUnavailable|BuildCancelled|"
-    r"(?:BackendConflict|Blob|Builder|DeviceId|Option|Partition|Plugin|Run)Error)\("
+    r"(?:BackendConflict|Blob|Builder|DeviceId|Option|Partition|Plugin|Run|UnsupportedModel)Error)\("
 )
 
 
@@ -198,7 +198,8 @@ def test_the_demo_ends_with_agreement(tmp_path):
 
 def test_the_language_model_example_says_what_eager_says(tmp_path):
     pytest.importorskip("transformers", reason="the extra 'llm' is not installed")
-    done = python(str(ROOT / "examples/llm.py"), "--short", "--output", str(tmp_path), cwd=tmp_path)
+    script = str(ROOT / "examples" / "llm.py")
+    done = finished(sys.executable, script, "--short", "--output", str(tmp_path), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(" yes ") == 3
     for builder in ("tensorrt_rtx", "reference"):

@@ -8,7 +8,7 @@
     with open("model.pte", "wb") as file:
         program.write_to_file(file)
 
-See ``docs/llm.md``.
+See ``docs/guides/language-models.md``.
 """
 
 from __future__ import annotations
