@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests.support.attention_networks import WORKAROUNDS
 from tests.support.lowering import request
 from tests.support.network_evaluator.comparison import compare
 from trt_et.builders.base import BuildRequest
@@ -36,6 +37,8 @@ OPEN = {"make_reshape_static"}
 UNDOCUMENTED = {"zero_fully_masked_rows"}
 # These are wrong only in TensorRT's own build.
 FAIL_TO_BUILD = {"add_bias_after_split", "dequantize_before_convolution"}
+# TensorRT's own build ends its process without them: test_attentions_that_crash.py.
+CRASHES = set(WORKAROUNDS)
 
 
 @dataclass
@@ -162,7 +165,7 @@ def outcome(name: str) -> str:
 
 
 def test_every_rewrite_has_an_example():
-    assert set(EXAMPLES) | IMPROVEMENTS | UNDOCUMENTED | OPEN == set(names())
+    assert set(EXAMPLES) | IMPROVEMENTS | UNDOCUMENTED | OPEN | CRASHES == set(names())
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -63,6 +63,10 @@ from trt_et.conversion.rewrites.scatter_reduce import (
     scatter_add_to_index_add,
     unsupported_scatter_reason,
 )
+from trt_et.conversion.rewrites.tensorrt_rtx_attention import (
+    separate_attention_inputs,
+    separate_attention_results,
+)
 from trt_et.conversion.rewrites.tensorrt_rtx_workarounds import (
     add_bias_after_split,
     dequantize_before_convolution,
@@ -176,6 +180,12 @@ REWRITES: Final[tuple[Rewrite | Step, ...]] = (
         before={unsqueeze_to_min_rank: "the poolings that it makes may have three dimensions"},
         accepts=is_expanded_pooling,
     ),
+    Rewrite(
+        separate_attention_inputs,
+        before={unsqueeze_to_min_rank: "behind it, one query is a tensor for each attention"},
+        library="tensorrt_rtx",
+        seen_with="TensorRT-RTX 1.5",
+    ),
     Rewrite(unsqueeze_to_min_rank),
     Rewrite(fit_scatter_source),
     Rewrite(
@@ -194,6 +204,7 @@ REWRITES: Final[tuple[Rewrite | Step, ...]] = (
     ),
     Rewrite(add_bias_after_split, library="tensorrt_rtx", seen_with="TensorRT-RTX 1.5"),
     Rewrite(dequantize_before_convolution, library="tensorrt_rtx", seen_with="TensorRT-RTX 1.5"),
+    Rewrite(separate_attention_results, library="tensorrt_rtx", seen_with="TensorRT-RTX 1.5"),
 )
 """All changes of a partition's graph before it is converted, in order."""
 

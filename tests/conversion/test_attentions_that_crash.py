@@ -1,0 +1,32 @@
+"""Attentions that end the process in TensorRT-RTX 1.5's builder: built, and equal to eager."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.attention_networks import CRASHES, NEIGHBOURS, build
+from tests.support.network_evaluator.comparison import compare
+from trt_et.conversion.installed import installed_variant
+
+pytestmark = pytest.mark.skipif(
+    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
+)
+
+
+@pytest.mark.parametrize("name", [*CRASHES, *NEIGHBOURS])
+def test_it_is_built_in_a_process_that_lives(name):
+    assert build(name) == "built"
+
+
+@pytest.mark.parametrize("name", [*CRASHES, *NEIGHBOURS])
+def test_its_network_equals_eager(name):
+    verdict = compare({**CRASHES, **NEIGHBOURS}[name].request())
+    assert verdict.outcome == "equal", verdict
+
+
+@pytest.mark.parametrize(
+    "name", ["two attentions of one query", "a feature map", "an attention by hand"]
+)
+def test_without_the_workaround_the_builder_of_1_5_ends_its_process(name):
+    """Where this fails, that release needs no workaround: remove it."""
+    assert build(name, workarounds=False) == "SIGSEGV"
