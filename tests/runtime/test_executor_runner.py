@@ -68,6 +68,86 @@ def test_a_program_for_a_gpu_that_is_not_there_moves_with_its_memory(
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+def outputs_of(done: subprocess.CompletedProcess[str], path: Path) -> np.ndarray:
+    assert done.returncode == 0, done.stderr
+    return np.fromfile(path.with_name(f"{path.name}-0.bin"), dtype=np.float32)
+
+
+@pytest.mark.parametrize("name", ["mlp", "channels_last"])
+def test_npy_inputs(programs: dict[str, Any], runner: Runner, tmp_path: Path, name: str) -> None:
+    """Their values are in the order of the dimensions, however the input lies in memory."""
+    program = programs[name]
+    files = []
+    for index, tensor in enumerate(program.inputs):
+        files.append(tmp_path / f"{index}.npy")
+        np.save(files[-1], tensor.numpy().copy(order="C"))
+    arguments = ["--model_path", program.path, "--output_file", tmp_path / "out"]
+    done = runner(*arguments, "--inputs", ",".join(map(str, files)), cuda="simulated:2")
+    found = outputs_of(done, tmp_path / "out")
+    expected = program.outputs[0].numpy()
+    if name == "channels_last":
+        expected = expected.transpose(0, 2, 3, 1)
+    np.testing.assert_allclose(found, expected.flatten(), rtol=1e-4, atol=1e-5)
+
+
+def test_wrong_npy_inputs(programs: dict[str, Any], runner: Runner, tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+
+    def refused(message: str, *more: str) -> None:
+        arguments = ["--model_path", programs["mlp"].path, "--inputs", path, *more]
+        done = runner(*arguments, cuda="simulated")
+        assert done.returncode == 1
+        assert message in done.stderr
+
+    np.save(path, np.ones((2, 8)))
+    refused("input 0 is Float [2, 8]; " + f"{path} has the dtype '<f8'")
+    np.save(path, np.ones((2, 9), np.float32))
+    refused("input 0 is Float [2, 8] at most; it cannot be [2, 9]")
+    np.save(path, np.asfortranarray(np.ones((2, 8), np.float32)))
+    refused("is in Fortran order")
+    np.save(path, np.ones((2, 8), np.float32))
+    refused(f"input 0 is to be [1, 8]; {path} has [2, 8]", "--input_sizes=1x8")
+    good = path.read_bytes()
+    path.write_bytes(good[:-1])
+    refused("expected 64 bytes of data")
+    path.write_bytes(good + b"x")
+    refused("expected 64 bytes of data")
+    for length in (0, 5, 9, 40):
+        path.write_bytes(good[:length])
+        refused("is no .npy file of one array")
+    for wrong in (good.replace(b"(2, 8)", b"(2, -)"), good.replace(b"(2, 8)", b"(2,99999999999)")):
+        path.write_bytes(wrong)
+        refused("is no .npy file of one array")
+
+
+def test_sizes_of_dynamic_inputs(programs: dict[str, Any], runner: Runner, tmp_path: Path) -> None:
+    arguments = ["--model_path", programs["dynamic"].path, "--print_output=summary"]
+    done = runner(*arguments, "--input_sizes=3x8", cuda="simulated")
+    assert (done.returncode, done.stdout) == (0, "Output 0: Float [3, 4], 48 bytes\n")
+    done = runner(*arguments, "--input_sizes=", cuda="simulated")
+    assert done.stdout == "Output 0: Float [8, 4], 128 bytes\n"
+    np.save(tmp_path / "x.npy", np.ones((5, 8), np.float32))
+    done = runner(*arguments, "--inputs", tmp_path / "x.npy", cuda="simulated")
+    assert done.stdout == "Output 0: Float [5, 4], 80 bytes\n"
+    (tmp_path / "x.bin").write_bytes(bytes(2 * 8 * 4))
+    raw = ["--inputs", tmp_path / "x.bin", "--input_sizes=2x8"]
+    done = runner(*arguments, *raw, cuda="simulated")
+    assert done.stdout == "Output 0: Float [2, 4], 32 bytes\n"
+
+
+def test_random_inputs(programs: dict[str, Any], runner: Runner, tmp_path: Path) -> None:
+    def found(seed: int) -> np.ndarray:
+        path = tmp_path / "out"
+        arguments = ["--model_path", programs["mlp"].path, "--output_file", path]
+        done = runner(*arguments, f"--random_inputs={seed}", cuda="simulated")
+        return outputs_of(done, path)
+
+    first = found(1)
+    np.testing.assert_array_equal(first, found(1))
+    assert not np.array_equal(first, found(2))
+    assert not np.array_equal(first[:4], first[4:])  # The two rows are not the same ones.
+
+
 def test_timings(programs: dict[str, Any], runner: Runner) -> None:
     def lines(*more: object) -> list[str]:
         model = programs["mlp"].path
@@ -87,6 +167,9 @@ def test_timings(programs: dict[str, Any], runner: Runner) -> None:
     p50, p90, p99, low, high = map(float, found.groups())
     assert 0 < low <= p50 <= p90 <= p99 <= high
     assert len(lines("--print_timings")) == 2
+    warm = lines("--print_timings", "--num_executions=7", "--warm_up=3")
+    assert warm[1].startswith("First run: ")
+    assert warm[2].startswith("Next 7 runs: ")
 
 
 def test_cuda_flag_goes_before_the_environment(programs: dict[str, Any], runner: Runner) -> None:
@@ -129,6 +212,10 @@ def test_etdump_has_the_delegates_events(
 def test_help(runner: Runner) -> None:
     done = runner("--help")
     assert done.returncode == 0
+    for flag in ("input_sizes", "random_inputs", "warm_up", "runtime_cache"):
+        assert f"--{flag}" in done.stdout
+    bare = runner()
+    assert (bare.returncode, bare.stdout, bare.stderr) == (1, "", done.stdout)
     for flag in ("model_path", "inputs", "output_file", "num_executions", "method_name", "cuda"):
         assert f"--{flag}" in done.stdout
 
@@ -141,6 +228,17 @@ def test_help(runner: Runner) -> None:
         (["--num_executions=0"], "--num_executions is '0'"),
         (["--num_executions=-1"], "--num_executions is '-1'"),
         (["--num_executions=2x"], "--num_executions is '2x'"),
+        (["--warm_up=-1"], "--warm_up is '-1'; expected a number from 0"),
+        (["--random_inputs=x"], "--random_inputs is 'x'"),
+        (["--random_inputs=1", "--inputs=x.bin"], "--random_inputs and --inputs exclude"),
+        (["--input_sizes=2x8x"], "--input_sizes is '2x8x'; expected one like 2x8,4"),
+        (["--input_sizes=-2x8"], "--input_sizes is '-2x8'"),
+        (["--input_sizes=2,8"], "has 1 tensor input(s), --input_sizes names 2"),
+        (["--input_sizes=2"], "input 0 is Float [2, 8] at most; it cannot be [2]"),
+        (["--input_sizes=3x8"], "input 0 is Float [2, 8] at most; it cannot be [3, 8]"),
+        (["--input_sizes=1x8"], "input 0 of the sizes [1, 8] is refused"),
+        (["--runtime_cache=kernels"], "--runtime_cache is refused: option runtime_cache"),
+        (["--inputs=/nowhere.npy"], "/nowhere.npy: No such file"),
         (["--print_output=some"], "expected none, summary or all"),
         (["--model_path"], "requires an argument"),
         (["--model_path=/nowhere.pte"], "/nowhere.pte cannot be opened"),

@@ -55,6 +55,12 @@ def files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
+def test_the_runners_flag_names_the_folder(run, tmp_path):
+    run(f"--runtime_cache={tmp_path / 'named'}")
+    assert len(files(tmp_path / "named")) == 1
+    assert not files(tmp_path / "home")
+
+
 def test_kernels_are_compiled_once_and_found_by_the_next_process(run, tmp_path):
     assert run().count("compiles kernels") == 1
     (kept,) = files(tmp_path / "home" / ".cache" / "trt-et" / "kernels")

@@ -12,10 +12,15 @@ namespace {
 constexpr const char* kUsage =
     "usage: executor_runner --model_path FILE [flags]\n"
     "  --model_path FILE       program to run (default: model.pte)\n"
-    "  --inputs FILE,FILE,...  raw bytes of each input; without it, inputs are all ones\n"
+    "  --inputs FILE,FILE,...  each tensor input: a .npy file, or raw bytes (default: all ones)\n"
+    "  --input_sizes 2x8,4     sizes of each tensor input, where they are dynamic (default: what "
+    "a\n"
+    "                          .npy file has, or the largest); an empty one keeps the default\n"
+    "  --random_inputs SEED    random inputs, the same for the same seed\n"
     "  --output_file BASE      write output i to BASE-i.bin\n"
     "  --method_name NAME      method to run (default: the program's first)\n"
     "  --num_executions N      number of runs (default: 1)\n"
+    "  --warm_up N             runs before those, which --print_timings leaves out (default: 0)\n"
     "  --print_output MODE     none, summary, or all (default: all)\n"
     "  --print_timings         times to load, of the first run, and of the others\n"
     "  --etdump_path FILE      write ExecuTorch's event trace, with the delegates' events\n"
@@ -26,6 +31,7 @@ constexpr const char* kUsage =
     "  --shared_scratch 0|1    whether the method's engines share scratch memory (default: 0)\n"
     "  --weight_streaming_budget BYTES\n"
     "                          GPU memory for weights, or auto\n"
+    "  --runtime_cache FOLDER  where TensorRT-RTX keeps compiled kernels, or off\n"
     "  --pinned_staging BYTES  copy from and to the host through this much pinned memory\n"
     "  --time_layers           trace the time of every layer; needs --etdump_path\n"
     "  --help                  show this\n"
@@ -34,9 +40,12 @@ constexpr const char* kUsage =
 enum Option {
   kModelPath = 1,
   kInputs,
+  kInputSizes,
+  kRandomInputs,
   kOutputFile,
   kMethodName,
   kNumExecutions,
+  kWarmUp,
   kPrintOutput,
   kPrintTimings,
   kEtdumpPath,
@@ -49,9 +58,12 @@ enum Option {
 constexpr option kOptions[] = {
     {"model_path", required_argument, nullptr, kModelPath},
     {"inputs", required_argument, nullptr, kInputs},
+    {"input_sizes", required_argument, nullptr, kInputSizes},
+    {"random_inputs", required_argument, nullptr, kRandomInputs},
     {"output_file", required_argument, nullptr, kOutputFile},
     {"method_name", required_argument, nullptr, kMethodName},
     {"num_executions", required_argument, nullptr, kNumExecutions},
+    {"warm_up", required_argument, nullptr, kWarmUp},
     {"print_output", required_argument, nullptr, kPrintOutput},
     {"print_timings", no_argument, nullptr, kPrintTimings},
     {"etdump_path", required_argument, nullptr, kEtdumpPath},
@@ -63,6 +75,7 @@ constexpr option kOptions[] = {
     {"shared_scratch", required_argument, nullptr, kLoadOption},
     {"weight_streaming_budget", required_argument, nullptr, kLoadOption},
     {"pinned_staging", required_argument, nullptr, kLoadOption},
+    {"runtime_cache", required_argument, nullptr, kLoadOption},
     {"help", no_argument, nullptr, kHelp},
     {nullptr, 0, nullptr, 0},
 };
@@ -79,15 +92,36 @@ std::vector<std::string> split(const char* list) {
   return parts;
 }
 
-bool parse_count(const char* text, uint32_t* count) {
+bool parse_number(const char* flag, const char* text, uint32_t least, uint32_t* number) {
   char* end = nullptr;
   const unsigned long value = std::strtoul(text, &end, 10);
-  if (*text < '0' || *text > '9' || *end != '\0' || value == 0 || value > UINT32_MAX) {
-    std::fprintf(stderr, "executor_runner: --num_executions is '%s'; expected a number from 1\n",
-                 text);
+  if (*text < '0' || *text > '9' || *end != '\0' || value < least || value > UINT32_MAX) {
+    std::fprintf(stderr, "executor_runner: --%s is '%s'; expected a number from %u\n", flag, text,
+                 least);
     return false;
   }
-  *count = static_cast<uint32_t>(value);
+  *number = static_cast<uint32_t>(value);
+  return true;
+}
+
+// "2x8,,4": sizes of the first and the third input.
+bool parse_sizes(const char* text, std::vector<std::vector<int32_t>>* sizes) {
+  for (const std::string& part : split(text)) {
+    sizes->emplace_back();
+    const char* at = part.c_str();
+    while (*at != '\0') {
+      char* end = nullptr;
+      const unsigned long value = std::strtoul(at, &end, 10);
+      const bool ends = *end == '\0' || (*end == 'x' && end[1] != '\0');
+      if (*at < '0' || *at > '9' || value > INT32_MAX || !ends) {
+        std::fprintf(stderr, "executor_runner: --input_sizes is '%s'; expected one like 2x8,4\n",
+                     text);
+        return false;
+      }
+      sizes->back().push_back(static_cast<int32_t>(value));
+      at = *end == '\0' ? end : end + 1;
+    }
+  }
   return true;
 }
 
@@ -119,7 +153,17 @@ bool take(int code, const char* name, Flags* flags) {
       flags->method_name = optarg;
       return true;
     case kNumExecutions:
-      return parse_count(optarg, &flags->num_executions);
+      return parse_number(name, optarg, 1, &flags->num_executions);
+    case kWarmUp:
+      return parse_number(name, optarg, 0, &flags->warm_up);
+    case kInputSizes:
+      return parse_sizes(optarg, &flags->input_sizes);
+    case kRandomInputs: {
+      uint32_t seed = 0;
+      if (!parse_number(name, optarg, 0, &seed)) return false;
+      flags->random_seed = seed;
+      return true;
+    }
     case kPrintOutput:
       return parse_print(optarg, &flags->print_output);
     case kPrintTimings:
@@ -145,6 +189,10 @@ bool take(int code, const char* name, Flags* flags) {
 }  // namespace
 
 Parsed parse_flags(int argc, char** argv, Flags* flags) {
+  if (argc < 2) {
+    std::fputs(kUsage, stderr);
+    return Parsed::wrong;
+  }
   int index = 0;
   for (int code; (code = getopt_long_only(argc, argv, "", kOptions, &index)) != -1;) {
     if (code == kHelp) {
@@ -159,6 +207,10 @@ Parsed parse_flags(int argc, char** argv, Flags* flags) {
   if (optind < argc) {
     std::fprintf(stderr, "executor_runner: unexpected argument '%s'\ntry executor_runner --help\n",
                  argv[optind]);
+    return Parsed::wrong;
+  }
+  if (flags->random_seed && !flags->inputs.empty()) {
+    std::fputs("executor_runner: --random_inputs and --inputs exclude each other\n", stderr);
     return Parsed::wrong;
   }
   for (const auto& [name, value] : flags->options) {

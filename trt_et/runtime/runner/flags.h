@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,8 +14,12 @@ enum class PrintOutput { none, summary, all };
 struct Flags {
   std::string model_path = "model.pte";
   std::vector<std::string> inputs;
+  // Sizes of the tensor inputs; empty where one is as large as it may be.
+  std::vector<std::vector<int32_t>> input_sizes;
+  std::optional<uint64_t> random_seed;  // random inputs in place of ones
   std::string output_file;
   std::string method_name;
+  uint32_t warm_up = 0;
   uint32_t num_executions = 1;
   PrintOutput print_output = PrintOutput::all;
   bool print_timings = false;

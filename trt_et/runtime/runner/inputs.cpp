@@ -6,6 +6,10 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <random>
+
+#include "fill.h"
+#include "npy.h"
 
 namespace trt_et::runner {
 namespace {
@@ -13,56 +17,49 @@ namespace {
 using executorch::runtime::EValue;
 using executorch::runtime::Method;
 using executorch::runtime::Tag;
-using executorch::runtime::etensor::BFloat16;
-using executorch::runtime::etensor::Half;
 using executorch::runtime::etensor::ScalarType;
 using executorch::runtime::etensor::Tensor;
 using executorch::runtime::etensor::TensorImpl;
-
-template <typename T>
-void fill(std::vector<uint8_t>& bytes, T value) {
-  for (size_t i = 0; i + sizeof(T) <= bytes.size(); i += sizeof(T)) {
-    std::memcpy(bytes.data() + i, &value, sizeof(T));
-  }
-}
-
-bool fill_with_ones(std::vector<uint8_t>& bytes, ScalarType dtype) {
-  switch (dtype) {
-    case ScalarType::Float:
-      fill(bytes, 1.0F);
-      return true;
-    case ScalarType::Double:
-      fill(bytes, 1.0);
-      return true;
-    case ScalarType::Half:
-      fill(bytes, Half(1.0F));
-      return true;
-    case ScalarType::BFloat16:
-      fill(bytes, BFloat16(1.0F));
-      return true;
-    case ScalarType::Long:
-      fill(bytes, int64_t{1});
-      return true;
-    case ScalarType::Int:
-      fill(bytes, int32_t{1});
-      return true;
-    case ScalarType::Short:
-      fill(bytes, int16_t{1});
-      return true;
-    case ScalarType::Char:
-    case ScalarType::Byte:
-    case ScalarType::Bool:
-      fill(bytes, uint8_t{1});
-      return true;
-    default:
-      return false;
-  }
-}
 
 std::string shape_text(const std::vector<int32_t>& sizes) {
   std::string text = "[";
   for (size_t i = 0; i < sizes.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(sizes[i]);
   return text + "]";
+}
+
+std::string text_of(ScalarType dtype, const std::vector<int32_t>& sizes) {
+  return std::string(executorch::runtime::toString(dtype)) + " " + shape_text(sizes);
+}
+
+// Whether numpy's name of a dtype is that of a tensor. It has no bfloat16: other packages save that
+// as two bytes.
+bool is_dtype(const std::string& descr, ScalarType dtype) {
+  constexpr std::pair<const char*, ScalarType> kNames[] = {
+      {"<f4", ScalarType::Float},    {"<f8", ScalarType::Double},  {"<f2", ScalarType::Half},
+      {"<i8", ScalarType::Long},     {"<i4", ScalarType::Int},     {"<i2", ScalarType::Short},
+      {"|i1", ScalarType::Char},     {"|u1", ScalarType::Byte},    {"|b1", ScalarType::Bool},
+      {"|V2", ScalarType::BFloat16}, {"<V2", ScalarType::BFloat16}};
+  for (const auto& [name, type] : kNames) {
+    if (descr == name && type == dtype) return true;
+  }
+  return false;
+}
+
+// From C order into the order that the strides say.
+void copy_in_order(const NpyArray& array, const std::vector<int32_t>& strides,
+                   std::vector<uint8_t>& bytes) {
+  size_t count = 1;
+  for (const int32_t size : array.shape) count *= static_cast<size_t>(size);
+  const size_t width = count == 0 ? 0 : bytes.size() / count;
+  for (size_t i = 0; i < count; ++i) {
+    size_t rest = i, at = 0;
+    for (size_t dim = array.shape.size(); dim-- > 0;) {
+      const auto size = static_cast<size_t>(array.shape[dim]);
+      at += rest % size * static_cast<size_t>(strides[dim]);
+      rest /= size;
+    }
+    std::memcpy(bytes.data() + at * width, array.bytes.data() + i * width, width);
+  }
 }
 
 struct CloseFile {
@@ -125,43 +122,98 @@ bool Inputs::describe(Method& method, size_t index, Input* input) {
   input->dtype = info->scalar_type();
   input->sizes.assign(info->sizes().begin(), info->sizes().end());
   input->dim_order.assign(info->dim_order().begin(), info->dim_order().end());
-  input->strides.resize(input->sizes.size());
+  return resize(index, input->sizes, input);
+}
+
+bool Inputs::resize(size_t index, const std::vector<int32_t>& sizes, Input* input) {
+  bool fits = sizes.size() == input->sizes.size();
+  for (size_t i = 0; fits && i < sizes.size(); ++i) fits = sizes[i] <= input->sizes[i];
+  if (!fits) {
+    std::fprintf(stderr, "executor_runner: input %zu is %s at most; it cannot be %s\n", index,
+                 text_of(input->dtype, input->sizes).c_str(), shape_text(sizes).c_str());
+    return false;
+  }
+  input->sizes = sizes;
+  input->strides.resize(sizes.size());
   int32_t stride = 1;
+  size_t bytes = executorch::runtime::elementSize(input->dtype);
   for (size_t i = input->dim_order.size(); i-- > 0;) {
     const size_t dim = input->dim_order[i];
     input->strides[dim] = stride;
-    stride *= input->sizes[dim] == 0 ? 1 : input->sizes[dim];
+    stride *= sizes[dim] == 0 ? 1 : sizes[dim];
+    bytes *= static_cast<size_t>(sizes[dim]);
   }
-  input->bytes.resize(info->nbytes());
+  input->bytes.resize(bytes);
   return true;
 }
 
-bool Inputs::prepare(Method& method, const std::vector<std::string>& files) {
+bool Inputs::read_array(const std::string& path, size_t index, bool has_sizes, Input* input) {
+  NpyArray array;
+  std::string problem;
+  if (!read_npy(path, input->bytes.size(), &array, &problem)) {
+    std::fprintf(stderr, "executor_runner: input file %s: %s\n", path.c_str(), problem.c_str());
+    return false;
+  }
+  if (!is_dtype(array.descr, input->dtype)) {
+    std::fprintf(stderr, "executor_runner: input %zu is %s; %s has the dtype '%s'\n", index,
+                 text_of(input->dtype, input->sizes).c_str(), path.c_str(), array.descr.c_str());
+    return false;
+  }
+  if (has_sizes && array.shape != input->sizes) {
+    std::fprintf(stderr, "executor_runner: input %zu is to be %s; %s has %s\n", index,
+                 shape_text(input->sizes).c_str(), path.c_str(), shape_text(array.shape).c_str());
+    return false;
+  }
+  if (!resize(index, array.shape, input)) return false;
+  if (array.bytes.size() != input->bytes.size()) {
+    std::fprintf(stderr, "executor_runner: input %zu is %s: expected %zu bytes of data in %s\n",
+                 index, text_of(input->dtype, input->sizes).c_str(), input->bytes.size(),
+                 path.c_str());
+    return false;
+  }
+  copy_in_order(array, input->strides, input->bytes);
+  return true;
+}
+
+bool Inputs::fill_or_read(const Flags& flags, size_t index, size_t tensor,
+                          std::mt19937_64& generator, Input* input) {
+  const bool has_sizes = !flags.input_sizes.empty() && !flags.input_sizes[tensor].empty();
+  if (has_sizes && !resize(index, flags.input_sizes[tensor], input)) return false;
+  const std::string what = text_of(input->dtype, input->sizes);
+  if (!flags.inputs.empty()) {
+    const std::string& path = flags.inputs[tensor];
+    const bool is_array = path.size() > 4 && path.compare(path.size() - 4, 4, ".npy") == 0;
+    return is_array ? read_array(path, index, has_sizes, input)
+                    : read_file(path, index, what, input->bytes);
+  }
+  const bool filled = flags.random_seed ? fill_with_random(input->bytes, input->dtype, generator)
+                                        : fill_with_ones(input->bytes, input->dtype);
+  if (filled) return true;
+  std::fprintf(stderr, "executor_runner: input %zu is %s: give its bytes with --inputs\n", index,
+               what.c_str());
+  return false;
+}
+
+bool Inputs::prepare(Method& method, const Flags& flags) {
   inputs_.resize(method.inputs_size());
   size_t tensors = 0;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (!describe(method, i, &inputs_[i])) return false;
     tensors += inputs_[i].is_tensor ? 1 : 0;
   }
-  if (!files.empty() && files.size() != tensors) {
-    std::fprintf(stderr,
-                 "executor_runner: the method has %zu tensor input(s), --inputs names %zu\n",
-                 tensors, files.size());
+  const std::pair<const char*, size_t> given[] = {{"inputs", flags.inputs.size()},
+                                                  {"input_sizes", flags.input_sizes.size()}};
+  for (const auto& [flag, count] : given) {
+    if (count == 0 || count == tensors) continue;
+    std::fprintf(stderr, "executor_runner: the method has %zu tensor input(s), --%s names %zu\n",
+                 tensors, flag, count);
     return false;
   }
-  size_t next_file = 0;
+  std::mt19937_64 generator(flags.random_seed.value_or(0));
+  size_t tensor = 0;
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    Input& input = inputs_[i];
-    if (!input.is_tensor) continue;
-    const std::string what =
-        std::string(executorch::runtime::toString(input.dtype)) + " " + shape_text(input.sizes);
-    if (!files.empty()) {
-      if (!read_file(files[next_file++], i, what, input.bytes)) return false;
-    } else if (!fill_with_ones(input.bytes, input.dtype)) {
-      std::fprintf(stderr, "executor_runner: input %zu is %s: give its bytes with --inputs\n", i,
-                   what.c_str());
-      return false;
-    }
+    if (!inputs_[i].is_tensor) continue;
+    if (!fill_or_read(flags, i, tensor++, generator, &inputs_[i])) return false;
   }
   return true;
 }
@@ -186,7 +238,9 @@ bool Inputs::set(Method& method, const MethodMemory& memory) {
       error = method.set_input(current[i], i);
     }
     if (error != executorch::runtime::Error::Ok) {
-      std::fprintf(stderr, "executor_runner: input %zu is refused: %s\n", i,
+      std::fprintf(stderr, "executor_runner: input %zu%s%s is refused: %s\n", i,
+                   input.is_tensor ? " of the sizes " : "",
+                   input.is_tensor ? shape_text(input.sizes).c_str() : "",
                    executorch::runtime::to_string(error));
       return false;
     }

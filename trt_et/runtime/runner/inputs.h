@@ -1,12 +1,14 @@
-// The inputs of a method: from files, or all ones.
+// The inputs of a method: from files, random, or all ones.
 #pragma once
 
 #include <executorch/runtime/executor/method.h>
 
 #include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "flags.h"
 #include "memory.h"
 
 namespace trt_et::runner {
@@ -14,8 +16,8 @@ namespace trt_et::runner {
 // Owns the bytes of the inputs, which the method may refer to.
 class Inputs {
  public:
-  // Reads one file per tensor input; no files: all ones. False after a message on stderr.
-  bool prepare(executorch::runtime::Method& method, const std::vector<std::string>& files);
+  // As the flags say. False after a message on stderr.
+  bool prepare(executorch::runtime::Method& method, const Flags& flags);
 
   // Gives them to the method; before each run, for a run may overwrite them.
   bool set(executorch::runtime::Method& method, const MethodMemory& memory);
@@ -30,7 +32,12 @@ class Inputs {
     std::vector<uint8_t> bytes;
   };
 
-  bool describe(executorch::runtime::Method& method, size_t index, Input* input);
+  static bool describe(executorch::runtime::Method& method, size_t index, Input* input);
+  // Makes an input of these sizes; the largest ones are those that it was described with.
+  static bool resize(size_t index, const std::vector<int32_t>& sizes, Input* input);
+  static bool fill_or_read(const Flags& flags, size_t index, size_t tensor,
+                           std::mt19937_64& generator, Input* input);
+  static bool read_array(const std::string& path, size_t index, bool has_sizes, Input* input);
 
   std::vector<Input> inputs_;
 };

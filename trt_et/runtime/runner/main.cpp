@@ -33,12 +33,13 @@ int fail(const char* what, Error error) {
 int execute(Method& method, const MethodMemory& memory, const Flags& flags, Timings& timings) {
   Inputs inputs;
   Outputs outputs;
-  if (!inputs.prepare(method, flags.inputs) || !outputs.prepare(method)) return 1;
-  for (uint32_t i = 0; i < flags.num_executions; ++i) {
+  if (!inputs.prepare(method, flags) || !outputs.prepare(method)) return 1;
+  const uint64_t runs = uint64_t{flags.warm_up} + flags.num_executions;
+  for (uint64_t i = 0; i < runs; ++i) {
     if (!inputs.set(method, memory)) return 1;
     const auto start = Clock::now();
     const Error error = method.execute();
-    timings.ran(Clock::now() - start);
+    timings.ran(Clock::now() - start, i < flags.warm_up);
     if (error != Error::Ok) return fail("execution failed", error);
   }
   if (!outputs.deliver(method, memory, flags.print_output, flags.output_file)) return 1;

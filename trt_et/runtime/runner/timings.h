@@ -11,7 +11,10 @@ using Clock = std::chrono::steady_clock;
 class Timings {
  public:
   void loaded(Clock::duration time) { load_ = time; }
-  void ran(Clock::duration time) { runs_.push_back(time); }
+  // A run; of those for warming up, only the first counts.
+  void ran(Clock::duration time, bool warm_up) {
+    if (!warm_up || runs_.empty()) runs_.push_back(time);
+  }
 
   // Writes them to stdout, in microseconds. The first run is told apart: it makes what the others
   // use again.
