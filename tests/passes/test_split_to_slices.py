@@ -104,7 +104,7 @@ def test_an_engine_for_any_batch_is_built(name):
 
 def test_so_it_is_beside_another_partitioner():
     partitioners = [XnnpackPartitioner(), TensorRTPartitioner(builder="reference")]
-    manager = to_edge_transform_and_lower(exported("lstm"), partitioner=partitioners)
+    manager = to_edge_transform_and_lower(exported("chunk"), partitioner=partitioners)
     program = manager.exported_program()
     (x,) = (node for node in program.graph.nodes if node.name == "x")
     assert isinstance(x.meta["val"].shape[0], torch.SymInt)
