@@ -31,7 +31,7 @@ BELOW = {
     "ops": _GRAPH,
     "engine_info": {"blob"},
     "target_device": _BLOB,
-    "memory_planning": _BASE,
+    "memory_planning": _BLOB,
     "runtime": _BASE,
     "inspection": _BLOB,
     "lowering": _LOWERING,

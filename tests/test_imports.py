@@ -7,6 +7,7 @@ import sys
 import textwrap
 
 import trt_et
+from trt_et.blob.model import BACKEND_ID
 
 NO_TENSORRT = """
 import sys
@@ -50,6 +51,10 @@ def test_public_names():
     }
     for name in trt_et.__all__:
         assert getattr(trt_et, name) is not None
+
+
+def test_the_backend_has_the_name_that_programs_know_it_by():
+    assert trt_et.TensorRTBackend.__name__ == BACKEND_ID
 
 
 def test_importing_takes_no_tensorrt_and_no_torch():

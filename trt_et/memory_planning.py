@@ -22,11 +22,12 @@ from torch.export.graph_signature import ExportGraphSignature, OutputKind
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassResult
 
+from trt_et.blob.model import BACKEND_ID
+
 __all__ = ["TensorRTMemoryPlanningPass"]
 
 # TensorRT wants addresses that are multiples of this; the delegate copies a tensor at any other.
 _ALIGNMENT: Final = 256
-_BACKEND: Final = "TensorRTBackend"
 # The compile spec that names a delegate's inputs by their index among its tensors, as "0,3".
 _STATE_INPUTS: Final = "state_inputs"
 
@@ -97,12 +98,12 @@ class _State:
             and new.device is not DeviceType.CPU
             and not self.buffer.meta.get("et_init_buffer")
             and _layout(spec) == _layout(new)
-            and _backend_id(self.writer) == _BACKEND
+            and _backend_id(self.writer) == BACKEND_ID
             and bool(self.uploads)
             and set(self.buffer.users) == {self.write_back, *self.uploads}
             and all(_device(upload) == device for upload in self.uploads)
             and all(reader.target is executorch_call_delegate for reader in readers)
-            and _backend_id(min(readers, key=order.__getitem__)) == _BACKEND
+            and _backend_id(min(readers, key=order.__getitem__)) == BACKEND_ID
             and max(order[reader] for reader in readers) <= order[self.writer]
         )
 

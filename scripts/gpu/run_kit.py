@@ -2,7 +2,7 @@
 
     python scripts/gpu/run_kit.py KIT RESULT.json [--runner] [--first] [--builder NAME]
 
-Each program runs in a process of its own, so that one that crashes is told and the others run.
+Each program runs in a process of its own, so that one that crashes is reported and the others run.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def test_options_reach_the_builder():
     assert (spy.workspace, spy.level) == (1 << 20, 2)
 
 
-def test_what_tensorrt_says_of_a_failed_build_is_told():
+def test_what_tensorrt_says_of_a_failed_build_is_reported():
     with pytest.raises(PartitionError, match="workspace limit"):
         lower(export("mlp"), builder="tensorrt_rtx", workspace_size=1)
 

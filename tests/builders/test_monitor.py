@@ -59,16 +59,16 @@ def test_a_real_build_stops_at_its_next_step():
 
 @pytest.mark.parametrize("error", [ValueError("my mistake"), KeyboardInterrupt()])
 def test_what_a_listener_raises_ends_the_build_and_comes_out_of_it(error):
-    told = []
+    events = []
 
     def listener(*event):
-        told.append(event)
+        events.append(event)
         raise error
 
     with pytest.raises(type(error)) as caught:
         pieces_of(BuildMonitor(listener))
     assert caught.value is error
-    assert len(told) == 1
+    assert len(events) == 1
 
 
 def test_control_c_stops_a_real_build():

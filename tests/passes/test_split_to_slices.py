@@ -110,7 +110,7 @@ def test_so_it_is_beside_another_partitioner():
     assert isinstance(x.meta["val"].shape[0], torch.SymInt)
 
 
-def test_a_size_that_was_lost_before_is_told(caplog):
+def test_a_size_that_was_lost_before_is_reported(caplog):
     edge = to_edge(exported("chunk"))
     with caplog.at_level(logging.WARNING, logger="trt_et"):
         edge.to_backend(TensorRTPartitioner(builder="reference"))

@@ -113,7 +113,7 @@ def test_the_cuda_runtime_is_found_beside_executorch(
 
     loader = Path("/lib64/ld-linux-x86-64.so.2")
     if not loader.exists():
-        pytest.skip("only the loader of x86-64 is known, which can be told to forget its cache")
+        pytest.skip("only the loader of x86-64 is known, which can be made to forget its cache")
     # Without its cache, where a CUDA toolkit may be.
     command = [loader, "--inhibit-cache", tree / "bin" / "executor_runner", "--model_path"]
 

@@ -1,4 +1,4 @@
-"""ExecuTorch's own CUDA libraries beside the plugin; a stand-in takes their place."""
+"""ExecuTorch's own CUDA libraries beside the plugin; a fake library replaces them."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def compile_stand_in(out: Path, *arguments: str | Path) -> Path:
+def compile_fake(out: Path, *arguments: str | Path) -> Path:
     compiler = shutil.which("c++")
     if compiler is None:
-        pytest.skip("no C++ compiler for the stand-in: install g++")
+        pytest.skip("no C++ compiler for the fake library: install g++")
     flags = ["-std=c++17", "-fPIC", "-DC10_USING_CUSTOM_GENERATED_MACROS"]
     include = PACKAGE / "include"
     c10 = include / "executorch/runtime/core/portable_type/c10"
@@ -55,8 +55,8 @@ def compile_stand_in(out: Path, *arguments: str | Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_stand_in(tmp_path_factory.mktemp("stand_in") / "stand_in.so", "-shared")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_fake(tmp_path_factory.mktemp("fake") / "fake.so", "-shared")
 
 
 def load(folder: Path, *later: str) -> subprocess.CompletedProcess[str]:
@@ -68,8 +68,8 @@ def load(folder: Path, *later: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", [BACKEND, EXTENSION])
-def test_the_stock_allocator_comes_first(folder: Path, stand_in: Path, name: str) -> None:
-    (folder / name).symlink_to(stand_in)
+def test_the_stock_allocator_comes_first(folder: Path, fake: Path, name: str) -> None:
+    (folder / name).symlink_to(fake)
     done = load(folder, name)
     assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
     assert "the CUDA allocator of another library is used" in done.stderr
@@ -81,26 +81,26 @@ def test_a_stock_library_that_does_not_load_is_left_out(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
-def test_the_other_order_would_end_the_process(folder: Path, stand_in: Path) -> None:
-    (folder / "later.so").symlink_to(stand_in)
+def test_the_other_order_would_end_the_process(folder: Path, fake: Path) -> None:
+    (folder / "later.so").symlink_to(fake)
     done = load(folder, "later.so")
     assert done.stdout == "True\n"
     assert done.returncode < 0, "executorch takes a second allocator: opening it first is needless"
 
 
-@pytest.mark.parametrize("order", ["static", "stand-in first", "plugin first", "none"])
-def test_programs_that_link_both_start(stand_in: Path, tmp_path: Path, order: str) -> None:
+@pytest.mark.parametrize("order", ["static", "fake first", "plugin first", "none"])
+def test_programs_that_link_both_start(fake: Path, tmp_path: Path, order: str) -> None:
     """Ours gives way to an allocator that registers later, too."""
     plugin = trt_et.runtime.plugin_path()
     libraries = {
         "static": [plugin],
-        "stand-in first": [stand_in, plugin],
-        "plugin first": [plugin, stand_in],
+        "fake first": [fake, plugin],
+        "plugin first": [plugin, fake],
         "none": [plugin],
     }[order]
     flags = ["-DSTAND_IN_MAIN"] + ["-DWITHOUT_STAND_IN"] * (order != "static")
-    program = compile_stand_in(tmp_path / "program", *flags, "-Wl,--no-as-needed", *libraries)
-    env = environment(LD_LIBRARY_PATH=f"{PACKAGE / 'lib'}:{plugin.parent}:{stand_in.parent}")
+    program = compile_fake(tmp_path / "program", *flags, "-Wl,--no-as-needed", *libraries)
+    env = environment(LD_LIBRARY_PATH=f"{PACKAGE / 'lib'}:{plugin.parent}:{fake.parent}")
     done = subprocess.run([program], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     status = json.loads(done.stdout)

@@ -190,7 +190,7 @@ def test_a_runner_may_answer_in_any_order(tmp_path):
     assert [engine.origin for engine in build_engines(partitions)] == ["cached"] * 3
 
 
-def test_a_runner_that_forgets_a_partition_is_told_so():
+def test_a_runner_that_forgets_a_partition_is_an_error():
     class Forgetful:
         def run(self, jobs):
             list(jobs)

@@ -44,7 +44,7 @@ def test_a_function_gets_the_steps_of_a_real_build():
     assert {"Building engine", "Optimizing graph"} <= {event.phase for event in first}
 
 
-def test_of_processes_the_engines_are_told():
+def test_of_processes_the_engines_are_reported():
     events: list[ProgressEvent] = []
     export(executor=Inline(), progress=events.append)
     assert [(e.phase, e.engines_done, e.engines_total) for e in events] == [

@@ -5,8 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["DTYPES", "MAX_DEVICE_ID", "REFERENCE_BUILDER", "Alias", "Binding", "EngineInfo"]
+__all__ = [
+    "BACKEND_ID",
+    "DTYPES",
+    "MAX_DEVICE_ID",
+    "REFERENCE_BUILDER",
+    "Alias",
+    "Binding",
+    "EngineInfo",
+]
 
+BACKEND_ID: Final = "TensorRTBackend"  # What a .pte calls a delegate with such a blob.
 REFERENCE_BUILDER: Final = "reference"
 MAX_DEVICE_ID: Final = 127  # ExecuTorch keeps a device index in an int8.
 DTYPES: Final = frozenset(

@@ -11,13 +11,13 @@ from typing import BinaryIO, Final
 
 from trt_et.blob.codec import EngineBlob, decode_blob
 from trt_et.blob.container import check_checksum
+from trt_et.blob.model import BACKEND_ID
 from trt_et.errors import BlobError
 from trt_et.inspection.model import CopyInfo, DelegateInfo, DeviceUse, MethodInfo, ProgramInfo
 from trt_et.inspection.pte import Delegate, Plan, read_pte
 
 __all__ = ["inspect_file", "inspect_program", "read_program"]
 
-BACKEND_ID: Final = "TensorRTBackend"
 _CHUNK: Final = 4 << 20
 _COPIES: Final = {"et_copy::_h2d_copy": "h2d", "et_copy::_d2h_copy": "d2h"}
 

@@ -95,12 +95,14 @@ def test_newer_minors_of_a_known_major_are_started(programs, tmp_path, which, nu
 def test_nothing_beyond_an_older_librarys_tables_is_called(programs, fakes, version):
     """The fake ends the process at a slot that its version does not have."""
     library = fakes / "libfake_nvinfer_10.so"
-    flags = [] if version == "10.0.1" else ["--shared_scratch=1", "--weight_streaming_budget=512"]
+    flags = (
+        [] if version == "10.0.1" else ["--shared_device_memory=1", "--weight_streaming_budget=512"]
+    )
     done = run(programs["10"], library, *flags, TRT_ET_FAKE_VERSION=version)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("flag", ["--shared_scratch=1", "--weight_streaming_budget=auto"])
+@pytest.mark.parametrize("flag", ["--shared_device_memory=1", "--weight_streaming_budget=auto"])
 def test_what_an_older_library_lacks_is_refused(programs, fakes, flag):
     library = fakes / "libfake_nvinfer_10.so"
     done = run(programs["10"], library, flag, TRT_ET_FAKE_VERSION="10.0.1")

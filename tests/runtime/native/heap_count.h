@@ -1,4 +1,4 @@
-// Heap allocations of this thread that are neither the simulator's nor a double's.
+// Heap allocations of this thread that are neither the simulator's nor a fake library's.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
   test_crc32c();
   test_blob_fuzz();
   test_simulator();
-  test_tensorrt_leaf();
+  test_tensorrt_provider();
   test_streams();
   if (argc > 1) test_delegate(argv[1]);
   if (argc > 1) test_reference_state((std::string(argv[1]) + "_state").c_str());

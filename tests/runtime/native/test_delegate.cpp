@@ -9,7 +9,7 @@
 #include "check.h"
 #include "cuda/device_allocator.h"
 #include "delegate/delegate.h"
-#include "leaf_support.h"
+#include "provider_support.h"
 #include "tests.h"
 
 using namespace trt_et;

@@ -6,7 +6,7 @@
 
 #include "check.h"
 #include "cuda/cuda_api.h"
-#include "leaf_support.h"
+#include "provider_support.h"
 #include "simulated_api.h"
 #include "tests.h"
 
@@ -100,7 +100,7 @@ void test_events_and_failures(Api& api) {
   CHECK_OK(api.set_device(0));
   CHECK_OK(api.synchronize_stream(first));
   CHECK(order == 123);
-  // A failure drops the rest, reaches those that wait for it, and is told once.
+  // A failure drops the rest, reaches those that wait for it, and is reported once.
   CHECK_OK(launch(first, [] { return Status{Error::Internal, "kernel broke"}; }));
   CHECK_OK(launch(first, [&order] { return order = 0, Status{}; }));
   CHECK_OK(api.record_event(event, first));

@@ -1,11 +1,11 @@
-// State that stays on the GPU: a buffer and the place of its new value are the same planned memory.
+// State that stays on the GPU: a buffer and its new value are the same planned memory.
 #include <cstring>
 #include <fstream>
 #include <iterator>
 
 #include "cuda/device_allocator.h"
 #include "heap_count.h"
-#include "leaf_support.h"
+#include "provider_support.h"
 #include "tests.h"
 
 using namespace trt_et;

@@ -7,7 +7,7 @@
 
 #include "cuda/device_allocator.h"
 #include "delegate/graph_replay.h"
-#include "leaf_support.h"
+#include "provider_support.h"
 #include "simulated_api.h"
 #include "tests.h"
 

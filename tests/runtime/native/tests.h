@@ -5,7 +5,7 @@ void test_crc32c();
 void test_simulator();
 void test_state();
 void test_streams();
-void test_tensorrt_leaf();
+void test_tensorrt_provider();
 void test_delegate(const char* blob_file);
 void test_reference_state(const char* blob_file);
 void test_beside_cuda_backend();

@@ -230,7 +230,7 @@ class ExecutionContext : public Tabled<ExecutionContext> {
       : logger_(logger), plan_(std::move(plan)), device_(device) {
     const size_t count = plan_->tensors.size();
     addresses_.resize(count);
-    late_.resize(count);
+    data_dependent_.resize(count);
     for (const Tensor& tensor : plan_->tensors) shapes_.push_back(tensor.dims);
   }
 
@@ -300,7 +300,7 @@ class ExecutionContext : public Tabled<ExecutionContext> {
 
   bool setOutputAllocator(const char* name, nvinfer1::IOutputAllocator* late) noexcept {
     if (!call("setOutputAllocator", logger_)) return false;
-    late_[plan_->find(name)] = late;
+    data_dependent_[plan_->find(name)] = late;
     return true;
   }
 
@@ -319,7 +319,7 @@ class ExecutionContext : public Tabled<ExecutionContext> {
     run->plan = plan_;
     run->device = device_;
     run->addresses = addresses_;
-    run->late = late_;
+    run->late = data_dependent_;
     run->shapes = shapes_;
     run->scratch = user_memory_;
     if (needs_memory_ && user_memory_ == nullptr) {
@@ -327,7 +327,8 @@ class ExecutionContext : public Tabled<ExecutionContext> {
       return false;
     }
     for (size_t i = 0; i < shapes_.size(); ++i) {
-      if (!elements_known(shapes_[i]) || (addresses_[i] == nullptr && late_[i] == nullptr)) {
+      if (!elements_known(shapes_[i]) ||
+          (addresses_[i] == nullptr && data_dependent_[i] == nullptr)) {
         complain(logger_, "enqueueV3: an address or a shape is not set");
         return false;
       }
@@ -370,7 +371,7 @@ class ExecutionContext : public Tabled<ExecutionContext> {
   int32_t profile_ = 0;
   std::vector<Dims> shapes_;
   std::vector<void*> addresses_;
-  std::vector<nvinfer1::IOutputAllocator*> late_;
+  std::vector<nvinfer1::IOutputAllocator*> data_dependent_;
   nvinfer1::IProfiler* profiler_ = nullptr;
   std::shared_ptr<RuntimeCache::Kernels> kernels_;
   bool graphs_ = false;

@@ -8,7 +8,7 @@
 //   output y float32 -1,8          of the shape of the first input where it is dynamic
 //   alias y x                      y is written into the memory of x
 //   plain                          runs cannot be captured into a CUDA graph
-//   late y                         the shape of y is told after the run
+//   late y                         the shape of y is known after the run
 //   profile                        a new optimization profile; there is one without this line
 //   range x 1,8 2,8 4,8            min, opt, max of an input in the last profile
 //   scale y x 2.5                  y = 2.5 * x, elementwise, in this order

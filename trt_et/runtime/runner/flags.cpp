@@ -28,12 +28,13 @@ constexpr const char* kUsage =
     "TRT_ET_CUDA\n"
     "  --device N              GPU to load every engine onto, instead of the one in its blob\n"
     "  --cuda_graphs 0|1       whether engines run through CUDA graphs (default: 1)\n"
-    "  --shared_scratch 0|1    whether the method's engines share scratch memory (default: 0)\n"
+    "  --shared_device_memory 0|1\n"
+    "                          whether the method's engines share scratch memory (default: 0)\n"
     "  --weight_streaming_budget BYTES\n"
     "                          GPU memory for weights, or auto\n"
     "  --runtime_cache FOLDER  where TensorRT-RTX keeps compiled kernels, or off\n"
     "  --pinned_staging BYTES  copy from and to the host through this much pinned memory\n"
-    "  --time_layers           trace the time of every layer; needs --etdump_path\n"
+    "  --profile_layers        trace the time of every layer; needs --etdump_path\n"
     "  --help                  show this\n"
     "Simulated GPUs, on host memory, run reference engines.\n";
 
@@ -50,7 +51,7 @@ enum Option {
   kPrintTimings,
   kEtdumpPath,
   kCuda,
-  kTimeLayers,
+  kProfileLayers,
   kLoadOption,
   kHelp
 };
@@ -68,11 +69,13 @@ constexpr option kOptions[] = {
     {"print_timings", no_argument, nullptr, kPrintTimings},
     {"etdump_path", required_argument, nullptr, kEtdumpPath},
     {"cuda", required_argument, nullptr, kCuda},
-    {"time_layers", no_argument, nullptr, kTimeLayers},
+    {"profile_layers", no_argument, nullptr, kProfileLayers},
+    {"time_layers", no_argument, nullptr, kProfileLayers},  // As earlier releases spelt it.
     // Of the backend, which says what it takes.
     {"device", required_argument, nullptr, kLoadOption},
     {"cuda_graphs", required_argument, nullptr, kLoadOption},
-    {"shared_scratch", required_argument, nullptr, kLoadOption},
+    {"shared_device_memory", required_argument, nullptr, kLoadOption},
+    {"shared_scratch", required_argument, nullptr, kLoadOption},  // Likewise.
     {"weight_streaming_budget", required_argument, nullptr, kLoadOption},
     {"pinned_staging", required_argument, nullptr, kLoadOption},
     {"runtime_cache", required_argument, nullptr, kLoadOption},
@@ -175,8 +178,8 @@ bool take(int code, const char* name, Flags* flags) {
     case kCuda:
       flags->cuda = optarg;
       return true;
-    case kTimeLayers:
-      flags->options.emplace_back("time_layers", "1");
+    case kProfileLayers:
+      flags->options.emplace_back("profile_layers", "1");
       return true;
     case kLoadOption:
       flags->options.emplace_back(name, optarg);
@@ -214,8 +217,9 @@ Parsed parse_flags(int argc, char** argv, Flags* flags) {
     return Parsed::wrong;
   }
   for (const auto& [name, value] : flags->options) {
-    if (name != "time_layers" || !flags->etdump_path.empty()) continue;
-    std::fputs("executor_runner: --time_layers needs --etdump_path, where the times go\n", stderr);
+    if (name != "profile_layers" || !flags->etdump_path.empty()) continue;
+    std::fputs("executor_runner: --profile_layers needs --etdump_path, where the times go\n",
+               stderr);
     return Parsed::wrong;
   }
   return Parsed::run;

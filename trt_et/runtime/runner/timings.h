@@ -16,8 +16,8 @@ class Timings {
     if (!warm_up || runs_.empty()) runs_.push_back(time);
   }
 
-  // Writes them to stdout, in microseconds. The first run is told apart: it makes what the others
-  // use again.
+  // Writes them to stdout, in microseconds. The first run is reported apart: it makes what the
+  // others use again.
   void print() const;
 
  private:

@@ -49,8 +49,8 @@ class SimMemory {
 
   SimLock lock_;
   Map live_;
-  // Freed memory is kept for a while, so that a use after free is told as one, and its address is
-  // not handed out again at once.
+  // Freed memory is kept for a while, so that a use after free is reported as one, and its address
+  // is not handed out again at once.
   Map freed_;
   std::deque<uintptr_t> freed_order_;
   size_t freed_bytes_ = 0;

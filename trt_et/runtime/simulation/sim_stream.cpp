@@ -60,7 +60,7 @@ Status SimStream::run_one(std::unique_lock<std::mutex>& lock) {
   const bool drop = !failure_.ok();
   lock.unlock();
   Status status = drop ? Status{} : work();
-  work = nullptr;  // What it holds goes before anybody is told that it is done.
+  work = nullptr;  // What it holds goes before anybody learns that it is done.
   lock.lock();
   running_ = false;
   ++completed_;

@@ -13,7 +13,7 @@ namespace trt_et::cuda {
 inline constexpr size_t kSimSlots = 16;
 inline constexpr size_t kCacheLine = 64;
 
-// This thread's place among the slots; threads share one when there are many.
+// This thread's index among the slots; threads share one when there are many.
 inline size_t sim_slot() {
   static std::atomic<size_t> threads{0};
   thread_local const size_t slot = threads.fetch_add(1) % kSimSlots;
@@ -40,7 +40,7 @@ class SimLock {
   std::array<Slot, kSimSlots> slots_;
 };
 
-// Counters that each thread adds to in a place of its own.
+// Counters that each thread adds to in a slot of its own.
 template <size_t count>
 class SimCounters {
  public:

@@ -94,8 +94,8 @@ typedef struct trt_et_engine_provider {
   int (*set_memory)(void* context, void* memory, size_t bytes);
   // Reports every layer's time of the runs that follow, on the thread that enqueues, which then
   // waits. A null `report` ends it.
-  int (*time_layers)(void* context, void (*report)(void* user, const char* layer, float ms),
-                     void* user);
+  int (*profile_layers)(void* context, void (*report)(void* user, const char* layer, float ms),
+                        void* user);
   // Whether enqueue() may be captured with the bindings as they are now; its failure says why not.
   // Asked before each capture, where the provider has TRT_ET_PROVIDER_GRAPHS.
   int (*check_capture)(void* context, void* stream);

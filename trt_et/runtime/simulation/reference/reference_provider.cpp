@@ -23,7 +23,7 @@ thread_local char t_error[kMaxErrorText + 1] = "";
 struct ReferenceEngine {
   std::unique_ptr<NestedProgram> program;
   // Binding index -> (is input, position among the inputs or outputs).
-  std::vector<std::pair<bool, size_t>> places;
+  std::vector<std::pair<bool, size_t>> slots;
 };
 
 struct ReferenceContext {
@@ -50,18 +50,18 @@ int run(F&& function) noexcept {
 }
 
 const Slot& slot_of(const ReferenceEngine& engine, size_t index) {
-  const auto& [is_input, place] = engine.places[index];
-  return is_input ? engine.program->inputs()[place] : engine.program->outputs()[place];
+  const auto& [is_input, slot] = engine.slots[index];
+  return is_input ? engine.program->inputs()[slot] : engine.program->outputs()[slot];
 }
 
 Status check_index(const ReferenceEngine& engine, size_t index) {
-  if (index < engine.places.size()) return {};
+  if (index < engine.slots.size()) return {};
   return fail(Error::InvalidArgument, "reference engine has no binding %zu", index);
 }
 
 Status check_counts(const trt_et_engine_request& request, const ReferenceEngine& engine) {
   size_t inputs = 0;
-  for (const auto& place : engine.places) inputs += place.first ? 1 : 0;
+  for (const auto& slot : engine.slots) inputs += slot.first ? 1 : 0;
   const size_t outputs = request.binding_count - inputs;
   if (inputs == engine.program->inputs().size() && outputs == engine.program->outputs().size()) {
     return {};
@@ -111,7 +111,7 @@ int load(const trt_et_engine_request* request, void** engine) {
     size_t inputs = 0, outputs = 0;
     for (size_t i = 0; i < request->binding_count; ++i) {
       const bool is_input = request->bindings[i].is_input != 0;
-      loaded->places.emplace_back(is_input, is_input ? inputs++ : outputs++);
+      loaded->slots.emplace_back(is_input, is_input ? inputs++ : outputs++);
     }
     TRT_ET_TRY(check_counts(*request, *loaded));
     for (size_t i = 0; i < request->binding_count; ++i) {
@@ -132,7 +132,7 @@ int describe(void* engine, size_t index, trt_et_binding* out) {
     TRT_ET_TRY(check_index(loaded, index));
     const Slot& slot = slot_of(loaded, index);
     *out = trt_et_binding{};
-    out->is_input = loaded.places[index].first ? 1 : 0;
+    out->is_input = loaded.slots[index].first ? 1 : 0;
     out->dtype = static_cast<int32_t>(slot.dtype);
     out->rank = static_cast<int32_t>(slot.sizes.size());
     out->alias_of = -1;
@@ -162,8 +162,8 @@ void free_context(void* context) { delete static_cast<ReferenceContext*>(context
 
 Status find_memory(ReferenceContext& context, size_t index, Memory** memory) {
   TRT_ET_TRY(check_index(*context.engine, index));
-  const auto& [is_input, place] = context.engine->places[index];
-  *memory = is_input ? &context.inputs[place] : &context.outputs[place];
+  const auto& [is_input, slot] = context.engine->slots[index];
+  *memory = is_input ? &context.inputs[slot] : &context.outputs[slot];
   return {};
 }
 
@@ -198,11 +198,11 @@ int output_shape(void* context, size_t index, int64_t* dims, int32_t* rank) {
   return run([&]() -> Status {
     auto& bound = *static_cast<ReferenceContext*>(context);
     TRT_ET_TRY(check_index(*bound.engine, index));
-    if (bound.engine->places[index].first) {
+    if (bound.engine->slots[index].first) {
       return fail(Error::InvalidArgument, "reference engine: binding %zu is an input", index);
     }
     const std::lock_guard<std::mutex> lock(bound.mutex);
-    const auto& shape = bound.written[bound.engine->places[index].second];
+    const auto& shape = bound.written[bound.engine->slots[index].second];
     *rank = bound.ran ? static_cast<int32_t>(shape.size()) : -1;
     if (bound.ran) std::copy(shape.begin(), shape.end(), dims);
     return {};

@@ -249,7 +249,7 @@ class RealApi final : public Api {
 
   Status check(int code, const char* what) {
     if (code == 0) return {};
-    (void)f_.cudaGetLastError();  // Else the next caller of CUDA would be told of this failure.
+    (void)f_.cudaGetLastError();  // Else the next caller of CUDA would get this failure.
     return fail(Error::Internal, "%s failed: %s (%d)", what, f_.cudaGetErrorString(code), code);
   }
 

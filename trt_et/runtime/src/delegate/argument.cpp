@@ -7,9 +7,7 @@
 namespace trt_et {
 namespace {
 
-const char* direction(const Expectation& expected) {
-  return expected.is_input ? "input" : "output";
-}
+const char* direction(const TensorSpec& expected) { return expected.is_input ? "input" : "output"; }
 
 // Whether the memory is laid out in the order of the dimensions; those of size 1 may be anywhere.
 bool is_contiguous(const Tensor& tensor) {
@@ -29,7 +27,7 @@ bool has_dim_order(const Tensor& tensor, const Dims& order) {
                     [](int64_t a, uint8_t b) { return a == static_cast<int64_t>(b); });
 }
 
-std::string expected_text(const Expectation& expected) {
+std::string expected_text(const TensorSpec& expected) {
   std::string low = shape_text(expected.min_shape.data(), expected.min_shape.size());
   if (!expected.dynamic) return low;
   return low + " to " + shape_text(expected.max_shape.data(), expected.max_shape.size());
@@ -43,37 +41,37 @@ std::string shape_text(const int64_t* dims, size_t rank) {
   return text + "]";
 }
 
-Status Expectation::create(const Binding& binding, const trt_et_binding& described,
-                           Expectation* expectation) {
-  expectation->name = binding.name;
-  expectation->is_input = binding.is_input;
-  expectation->dim_order = binding.dim_order;
+Status TensorSpec::create(const Binding& binding, const trt_et_binding& described,
+                          TensorSpec* spec) {
+  spec->name = binding.name;
+  spec->is_input = binding.is_input;
+  spec->dim_order = binding.dim_order;
   if (binding.dtype.empty()) {
     if (described.dtype < 0) {
       return fail(Error::InvalidProgram, "neither blob nor engine gives the dtype of '%.60s'",
                   binding.name.c_str());
     }
-    expectation->dtype = static_cast<ScalarType>(described.dtype);
-    expectation->take_shape_of(described);
-    if (expectation->any_shape) return {};
+    spec->dtype = static_cast<ScalarType>(described.dtype);
+    spec->take_shape_of(described);
+    if (spec->any_shape) return {};
   } else {
-    expectation->dtype = *dtype_from_name(binding.dtype);
-    expectation->dynamic = binding.is_dynamic();
-    expectation->min_shape = expectation->dynamic ? binding.min_shape : binding.shape;
-    expectation->max_shape = expectation->dynamic ? binding.max_shape : binding.shape;
+    spec->dtype = *dtype_from_name(binding.dtype);
+    spec->dynamic = binding.is_dynamic();
+    spec->min_shape = spec->dynamic ? binding.min_shape : binding.shape;
+    spec->max_shape = spec->dynamic ? binding.max_shape : binding.shape;
   }
-  const bool fits = std::all_of(expectation->max_shape.begin(), expectation->max_shape.end(),
+  const bool fits = std::all_of(spec->max_shape.begin(), spec->max_shape.end(),
                                 [](int64_t size) { return size <= INT32_MAX; });
-  if (!fits || !dense_bytes(expectation->dtype, expectation->max_shape.data(),
-                            expectation->max_shape.size(), &expectation->max_bytes)) {
+  if (!fits ||
+      !dense_bytes(spec->dtype, spec->max_shape.data(), spec->max_shape.size(), &spec->max_bytes)) {
     return fail(Error::InvalidProgram, "binding '%.60s' is larger than any memory: %s",
-                binding.name.c_str(), expected_text(*expectation).c_str());
+                binding.name.c_str(), expected_text(*spec).c_str());
   }
   return {};
 }
 
 // Of an output, the engine knows dynamic dimensions only when it has its inputs.
-void Expectation::take_shape_of(const trt_et_binding& described) {
+void TensorSpec::take_shape_of(const trt_et_binding& described) {
   any_shape = described.rank < 0;
   for (int32_t i = 0; i < described.rank; ++i) {
     dynamic = dynamic || described.dims[i] < 0;
@@ -84,7 +82,7 @@ void Expectation::take_shape_of(const trt_et_binding& described) {
   max_shape.assign(described.max_dims, described.max_dims + described.rank);
 }
 
-Status check_tensor(const Expectation& expected, EValue* value, size_t index, Tensor** tensor) {
+Status check_tensor(const TensorSpec& expected, EValue* value, size_t index, Tensor** tensor) {
   if (value == nullptr || !value->isTensor()) {
     return fail(Error::InvalidArgument, "argument %zu (%s '%.60s') is not a tensor", index,
                 direction(expected), expected.name.c_str());
@@ -114,7 +112,7 @@ Status check_tensor(const Expectation& expected, EValue* value, size_t index, Te
   return {};
 }
 
-Status check_shape(const Expectation& expected, const Tensor& tensor, MemoryShape* shape) {
+Status check_shape(const TensorSpec& expected, const Tensor& tensor, MemoryShape* shape) {
   if (tensor.dim() == 0 && !expected.any_shape && expected.is_one()) {
     *shape = MemoryShape{{1}, 1};
     return {};
@@ -123,7 +121,7 @@ Status check_shape(const Expectation& expected, const Tensor& tensor, MemoryShap
   const auto order = tensor.dim_order();
   bool fits = true;
   for (int32_t i = 0; i < shape->rank; ++i) {
-    // Without a recorded dim order the dimensions keep their places: only those of size 1 differ.
+    // Without a recorded dim order the dimensions keep their order: only those of size 1 differ.
     const size_t dim = expected.dim_order ? order[i] : static_cast<size_t>(i);
     shape->dims[i] = tensor.size(static_cast<ssize_t>(dim));
     if (!expected.any_shape) {
@@ -138,7 +136,7 @@ Status check_shape(const Expectation& expected, const Tensor& tensor, MemoryShap
               expected_text(expected).c_str());
 }
 
-Status resize_output(const Expectation& expected, const MemoryShape& shape, Tensor& tensor) {
+Status resize_output(const TensorSpec& expected, const MemoryShape& shape, Tensor& tensor) {
   const auto rank = static_cast<size_t>(tensor.dim());
   int32_t sizes[TRT_ET_MAX_RANK] = {};
   // A 0-d output may be [1] to the engine.

@@ -28,7 +28,7 @@ struct MemoryShape {
 };
 
 // The expectation of one argument, from the blob and, where that is silent, from the engine.
-struct Expectation {
+struct TensorSpec {
   std::string name;
   bool is_input = false;
   ScalarType dtype = ScalarType::Float;
@@ -41,21 +41,20 @@ struct Expectation {
   bool is_one() const { return min_shape.size() == 1 && max_shape[0] == 1; }
   size_t max_bytes = 0;  // 0 where the shape is not known beforehand
 
-  static Status create(const Binding& binding, const trt_et_binding& described,
-                       Expectation* expectation);
+  static Status create(const Binding& binding, const trt_et_binding& described, TensorSpec* spec);
 
  private:
   void take_shape_of(const trt_et_binding& described);
 };
 
 // Finds the tensor in a delegate's argument, and checks its dtype, rank and dim order.
-Status check_tensor(const Expectation& expected, EValue* value, size_t index, Tensor** tensor);
+Status check_tensor(const TensorSpec& expected, EValue* value, size_t index, Tensor** tensor);
 
 // Checks an input's shape, and gives that of its memory.
-Status check_shape(const Expectation& expected, const Tensor& tensor, MemoryShape* shape);
+Status check_shape(const TensorSpec& expected, const Tensor& tensor, MemoryShape* shape);
 
 // Gives an output the shape of the memory that the engine wrote.
-Status resize_output(const Expectation& expected, const MemoryShape& shape, Tensor& tensor);
+Status resize_output(const TensorSpec& expected, const MemoryShape& shape, Tensor& tensor);
 
 // "[2, 3]", for messages.
 std::string shape_text(const int64_t* dims, size_t rank);

@@ -78,7 +78,7 @@ Status Delegate::replace_slot() {
               return a->last_use < b->last_use;
             })->get();
     history_.dropped(slot_->replay.launches());
-    TRT_ET_TRY(settle());
+    TRT_ET_TRY(wait_and_rebind());
   }
   slot_->kept = false;
   slot_->last_use = ++clock_;

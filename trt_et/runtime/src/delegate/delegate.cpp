@@ -87,7 +87,7 @@ Status Delegate::finish(Status status, cuda::Stream stream, bool wait) {
     unstage_outputs();
     return {};
   }
-  // Whatever the engine was told may have got lost on the way: the next call tells it again.
+  // What the engine was given may be lost: the next call sets it again.
   for (const auto& slot : slots_) slot->forget();
   for (Argument& argument : arguments_) {
     argument.last = {};
@@ -125,14 +125,14 @@ Status Delegate::enqueue(cuda::Stream stream) {
 
 // What a CUDA graph holds: the engine, and the copies on its device before and after.
 Status Delegate::queue(cuda::Stream stream) {
-  for (size_t i = 0; i < input_count_; ++i) TRT_ET_TRY(copy_near(arguments_[i], stream));
+  for (size_t i = 0; i < input_count_; ++i) TRT_ET_TRY(copy_on_device(arguments_[i], stream));
   {
     const TraceEvent event("enqueue");
     layers_.begin();
     TRT_ET_TRY(slot_->context->enqueue(stream));
   }
   for (size_t i = input_count_; i < arguments_.size(); ++i) {
-    TRT_ET_TRY(copy_near(arguments_[i], stream));
+    TRT_ET_TRY(copy_on_device(arguments_[i], stream));
   }
   return {};
 }
@@ -141,7 +141,7 @@ Status Delegate::enqueue_with_scratch(cuda::Stream stream) {
   Scratch::Use use(*scratch_);
   TRT_ET_TRY(use.begin(last_stream_));
   if (use.memory() != slot_->scratch) {
-    TRT_ET_TRY(settle());
+    TRT_ET_TRY(wait_and_rebind());
     TRT_ET_TRY(slot_->context->set_memory(use.memory(), use.size()));
     slot_->scratch = use.memory();
   }
@@ -160,7 +160,7 @@ Status Delegate::read_shapes() {
 // Gives the inputs' shapes to the context, and asks it for those of the outputs.
 Status Delegate::prepare(cuda::Stream stream) {
   slot_->prepared = false;
-  TRT_ET_TRY(settle());
+  TRT_ET_TRY(wait_and_rebind());
   for (size_t i = 0; i < input_count_; ++i) {
     const Argument& argument = arguments_[i];
     slot_->bound[i].shape = argument.shape;
@@ -185,11 +185,11 @@ Status Delegate::set_addresses() {
     ContextSlot::Bound& bound = slot_->bound[i];
     argument.last = argument.memory();
     if (!(argument.copied == bound.copied)) {
-      if (slot_->replay.captured()) TRT_ET_TRY(settle());
+      if (slot_->replay.captured()) TRT_ET_TRY(wait_and_rebind());
       bound.copied = argument.copied;
     }
     if (argument.memory() == bound.memory) continue;
-    TRT_ET_TRY(settle());
+    TRT_ET_TRY(wait_and_rebind());
     bound.memory = {};
     TRT_ET_TRY(slot_->context->set_address(argument.binding, argument.address, argument.capacity));
     bound.memory = argument.memory();
@@ -199,7 +199,7 @@ Status Delegate::set_addresses() {
 
 // TensorRT forbids to change a context while a run of it is going on, and it is changed by the
 // host: so the host waits, where anything changes, for the run before.
-Status Delegate::settle() {
+Status Delegate::wait_and_rebind() {
   if (in_flight_) TRT_ET_TRY(api_.synchronize_event(done_));
   in_flight_ = false;
   slot_->replay.drop();

@@ -41,7 +41,7 @@ class Delegate {
  private:
   // An argument of the delegate, and where its memory is.
   struct Argument {
-    Expectation expected;
+    TensorSpec expected;
     size_t binding = 0;    // index in the blob's list
     int alias_of = -1;     // argument whose memory an aliased output takes
     DeviceBuffer staging;  // for memory that the engine cannot reach
@@ -84,7 +84,7 @@ class Delegate {
   Status load(const Blob& blob, const LoadOptions& options);
   Status create_context(const LoadOptions& options);
   Status create_events();
-  Status time_layers();
+  Status profile_layers();
   Status read_arguments(const Blob& blob);
   Status read_aliases(const Blob& blob);
   Status read_state_inputs(const LoadOptions& options);
@@ -101,7 +101,7 @@ class Delegate {
   Status read_shapes();
   Status prepare(cuda::Stream stream);
   Status set_addresses();
-  Status settle();
+  Status wait_and_rebind();
   Status enqueue(cuda::Stream stream);
   Status queue(cuda::Stream stream);
   Status enqueue_with_scratch(cuda::Stream stream);
@@ -126,7 +126,7 @@ class Delegate {
   Status place_output(Argument& argument);
   Status finish_output(Argument& argument, cuda::Stream stream, bool* wait);
   Status clear_state();
-  Status copy_near(Argument& argument, cuda::Stream stream);
+  Status copy_on_device(Argument& argument, cuda::Stream stream);
   Status copy_in(Argument& argument, size_t bytes, cuda::Stream stream, bool* wait);
   Status copy_out(Argument& argument, size_t bytes, cuda::Stream stream, bool* wait);
 

@@ -111,7 +111,7 @@ Status Delegate::clear_state() {
 }
 
 // Between a tensor and staging memory on the engine's own device.
-Status Delegate::copy_near(Argument& argument, cuda::Stream stream) {
+Status Delegate::copy_on_device(Argument& argument, cuda::Stream stream) {
   const auto& [data, bytes] = argument.copied;
   if (data == nullptr) return {};
   const TraceEvent event("d2d");
@@ -177,7 +177,7 @@ Status Delegate::copy_in(Argument& argument, size_t bytes, cuda::Stream stream, 
 
 // After the inputs' shapes are set.
 Status Delegate::find_output_shape(Argument& argument) {
-  const Expectation& expected = argument.expected;
+  const TensorSpec& expected = argument.expected;
   argument.late = false;
   const bool fixed = !expected.dynamic && !expected.any_shape;
   if (!fixed) {
@@ -196,7 +196,7 @@ Status Delegate::find_output_shape(Argument& argument) {
 }
 
 // Whether an output lies on an input as the engine has it. A program that keeps state on the GPU
-// passes a buffer and the place of its new value as the same memory, and an engine may write an
+// passes a buffer and its new value as the same memory, and an engine may write an
 // output before it has read all of its inputs. Compared anew only when something moves.
 bool Delegate::overlaps_input(Argument& output, size_t bytes) const {
   const Memory here{output.tensor->mutable_data_ptr(), bytes};
@@ -214,7 +214,7 @@ bool Delegate::overlaps_input(Argument& output, size_t bytes) const {
 
 Status Delegate::place_output(Argument& argument) {
   argument.copied = {};
-  // The tensor's room is only told by resizing it, so the engine gets memory of ours.
+  // Only resizing the tensor shows how large it may become, so the engine gets memory of ours.
   if (argument.late) return stage(argument, argument.expected.max_bytes);
   TRT_ET_TRY(resize_output(argument.expected, argument.shape, *argument.tensor));
   const size_t bytes = argument.tensor->nbytes();

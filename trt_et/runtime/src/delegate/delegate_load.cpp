@@ -65,7 +65,7 @@ Status Delegate::create(FreeableBuffer* processed, const LoadOptions& options,
 Status Delegate::create_context(const LoadOptions& options) {
   const trt_et_engine_provider& provider = engine_->provider();
   const bool can_share = provider.memory_size != nullptr && provider.set_memory != nullptr;
-  if (options.shared_scratch && can_share) {
+  if (options.shared_device_memory && can_share) {
     size_t bytes = 0;
     TRT_ET_TRY(engine_->memory_size(&bytes));
     scratch_ = Scratch::of(options.method, api_, device_);
@@ -73,24 +73,24 @@ Status Delegate::create_context(const LoadOptions& options) {
   }
   TRT_ET_TRY(add_slot());
   slot_ = slots_.back().get();
-  return options.time_layers ? time_layers() : Status{};
+  return options.profile_layers ? profile_layers() : Status{};
 }
 
-Status Delegate::time_layers() {
-  if (!slot_->context->can_time_layers()) {
+Status Delegate::profile_layers() {
+  if (!slot_->context->can_profile_layers()) {
     log(LogLevel::info,
-        "TensorRTBackend: time_layers: a %s engine does not tell the times of its layers",
+        "TensorRTBackend: profile_layers: a %s engine does not tell the times of its layers",
         engine_->provider().name);
     return {};
   }
   graphs_ = false;  // A graph's launch reports nothing.
-  return slot_->context->time_layers(LayerEvents::report, &layers_);
+  return slot_->context->profile_layers(LayerEvents::report, &layers_);
 }
 
 Status Delegate::load(const Blob& blob, const LoadOptions& options) {
   const trt_et_engine_provider& provider = engine_->provider();
   alignment_ = provider.alignment == 0 ? 1 : provider.alignment;
-  graphs_ = graphs_ && !options.time_layers && (provider.flags & TRT_ET_PROVIDER_GRAPHS) != 0;
+  graphs_ = graphs_ && !options.profile_layers && (provider.flags & TRT_ET_PROVIDER_GRAPHS) != 0;
   TRT_ET_TRY(read_arguments(blob));
   TRT_ET_TRY(read_aliases(blob));
   TRT_ET_TRY(read_state_inputs(options));
@@ -125,7 +125,7 @@ Status Delegate::read_arguments(const Blob& blob) {
       Argument& argument = arguments_.emplace_back();
       argument.binding = i;
       aliases.push_back(described.alias_of);
-      TRT_ET_TRY(Expectation::create(bindings[i], described, &argument.expected));
+      TRT_ET_TRY(TensorSpec::create(bindings[i], described, &argument.expected));
     }
     if (inputs) input_count_ = arguments_.size();
   }
@@ -161,8 +161,8 @@ Status Delegate::read_state_inputs(const LoadOptions& options) {
 }
 
 Status Delegate::set_alias(size_t output, size_t input) {
-  const Expectation& from = arguments_[input].expected;
-  const Expectation& to = arguments_[output].expected;
+  const TensorSpec& from = arguments_[input].expected;
+  const TensorSpec& to = arguments_[output].expected;
   const bool same_shape = from.any_shape || to.any_shape || from.max_shape == to.max_shape;
   if (from.dtype != to.dtype || !same_shape) {
     return fail(Error::InvalidProgram, "aliased output '%.60s' does not have the type of '%.60s'",

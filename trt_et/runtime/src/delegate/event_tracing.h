@@ -31,12 +31,12 @@ class TraceEvent {
   executorch::runtime::EventTracerEntry entry_{};
 };
 
-// The layers of an engine, as events of one run: told one after another when the run is over, they
-// stand behind each other in the trace from the time when it was queued.
+// The layers of an engine, as events of one run: reported one after another when the run is over,
+// they stand behind each other in the trace from the time when it was queued.
 class LayerEvents {
  public:
   void begin();
-  // Gets a LayerEvents; for trt_et_engine_provider.time_layers.
+  // Gets a LayerEvents; for trt_et_engine_provider.profile_layers.
   static void report(void* events, const char* layer, float ms);
 
  private:

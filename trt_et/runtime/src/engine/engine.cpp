@@ -173,8 +173,8 @@ Status Context::set_memory(void* memory, size_t bytes) {
   return check(provider_, provider_.set_memory(context_, memory, bytes), "set_memory");
 }
 
-Status Context::time_layers(void (*report)(void*, const char*, float), void* user) {
-  return check(provider_, provider_.time_layers(context_, report, user), "time_layers");
+Status Context::profile_layers(void (*report)(void*, const char*, float), void* user) {
+  return check(provider_, provider_.profile_layers(context_, report, user), "profile_layers");
 }
 
 Status Context::check_capture(void* stream) {

@@ -73,8 +73,8 @@ class Context {
   Status set_address(size_t index, void* address, size_t capacity);
   Status enqueue(void* stream);
   // Whether it can report the times of its layers; see engine_provider.h.
-  bool can_time_layers() const { return provider_.time_layers != nullptr; }
-  Status time_layers(void (*report)(void* user, const char* layer, float ms), void* user);
+  bool can_profile_layers() const { return provider_.profile_layers != nullptr; }
+  Status profile_layers(void (*report)(void* user, const char* layer, float ms), void* user);
   // A failure says why a run cannot be captured into a CUDA graph.
   Status check_capture(void* stream);
   // Only of a context with user_memory.

@@ -20,14 +20,24 @@ using executorch::runtime::Span;
 struct Name {
   const char* option;
   const char* variable;
+  // The spelling of earlier releases, which is still understood.
+  const char* old_option = nullptr;
+  const char* old_variable = nullptr;
+
+  bool is(const char* key) const {
+    return std::strcmp(key, option) == 0 ||
+           (old_option != nullptr && std::strcmp(key, old_option) == 0);
+  }
 };
 
 constexpr Name kDevice = {"device", "TRT_ET_DEVICE"};
 constexpr Name kGraphs = {"cuda_graphs", "TRT_ET_CUDA_GRAPHS"};
-constexpr Name kScratch = {"shared_scratch", "TRT_ET_SHARED_SCRATCH"};
+constexpr Name kScratch = {"shared_device_memory", "TRT_ET_SHARED_DEVICE_MEMORY", "shared_scratch",
+                           "TRT_ET_SHARED_SCRATCH"};
 constexpr Name kBudget = {"weight_streaming_budget", "TRT_ET_WEIGHT_STREAMING_BUDGET"};
 constexpr Name kPinned = {"pinned_staging", "TRT_ET_PINNED_STAGING"};
-constexpr Name kLayers = {"time_layers", "TRT_ET_TIME_LAYERS"};
+constexpr Name kLayers = {"profile_layers", "TRT_ET_PROFILE_LAYERS", "time_layers",
+                          "TRT_ET_TIME_LAYERS"};
 constexpr Name kCache = {"runtime_cache", "TRT_ET_RUNTIME_CACHE"};
 
 constexpr const Name* kAll[] = {&kDevice, &kGraphs, &kScratch, &kBudget,
@@ -60,6 +70,7 @@ std::string find_for_process(const Name& name) {
     if (found != all.values.end() && !found->second.empty()) return found->second;
   }
   const char* value = std::getenv(name.variable);
+  if (value == nullptr && name.old_variable != nullptr) value = std::getenv(name.old_variable);
   return value == nullptr ? "" : value;
 }
 
@@ -67,12 +78,12 @@ std::string find_for_process(const Name& name) {
 std::string find(const Name& name, const BackendInitContext& context,
                  ArrayRef<CompileSpec> compile_specs) {
   for (const BackendOption& option : context.runtime_specs()) {
-    if (std::strcmp(option.key, name.option) == 0) return text_of(option.value);
+    if (name.is(option.key)) return text_of(option.value);
   }
   std::string value = find_for_process(name);
   if (!value.empty()) return value;
   for (const CompileSpec& spec : compile_specs) {
-    if (std::strcmp(spec.key, name.option) != 0) continue;
+    if (!name.is(spec.key)) continue;
     return std::string(static_cast<const char*>(spec.value.buffer), spec.value.nbytes);
   }
   return "";
@@ -148,9 +159,9 @@ Status read_size(const Name& name, const std::string& text, size_t* size) {
 Status parse(const Name& name, const std::string& text, LoadOptions* options) {
   if (&name == &kDevice) return read_device(text, &options->device);
   if (&name == &kGraphs) return read_switch(name, text, &options->cuda_graphs);
-  if (&name == &kScratch) return read_switch(name, text, &options->shared_scratch);
+  if (&name == &kScratch) return read_switch(name, text, &options->shared_device_memory);
   if (&name == &kPinned) return read_size(name, text, &options->pinned_staging);
-  if (&name == &kLayers) return read_switch(name, text, &options->time_layers);
+  if (&name == &kLayers) return read_switch(name, text, &options->profile_layers);
   if (&name == &kBudget) return read_budget(text, &options->weight_streaming_budget);
   if (!text.empty() && text != "off" && text.front() != '/') {
     return bad(name, text, "an absolute path of a folder, or off");
@@ -188,19 +199,19 @@ Status set_options(Span<const BackendOption> backend_options) {
   for (const BackendOption& option : backend_options) {
     const Name* known = nullptr;
     for (const Name* name : kAll) {
-      if (std::strcmp(option.key, name->option) == 0) known = name;
+      if (name->is(option.key)) known = name;
     }
     if (known == nullptr) {
       return fail(Error::NotFound,
-                  "no option '%.40s'; there are device, cuda_graphs, shared_scratch, "
-                  "weight_streaming_budget, pinned_staging, time_layers and runtime_cache",
+                  "no option '%.40s'; there are device, cuda_graphs, shared_device_memory, "
+                  "weight_streaming_budget, pinned_staging, profile_layers and runtime_cache",
                   option.key);
     }
     LoadOptions checked;
     TRT_ET_TRY(parse(*known, text_of(option.value), &checked));
     Settings& all = settings();
     const std::lock_guard<std::mutex> lock(all.mutex);
-    all.values[option.key] = text_of(option.value);
+    all.values[known->option] = text_of(option.value);
   }
   return {};
 }

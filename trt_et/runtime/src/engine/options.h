@@ -1,4 +1,4 @@
-// What a user may ask of the run time, by one name in four places. The first that says something
+// What a user may ask of the run time, by one name in four ways. The first that says something
 // counts: a load option (Module::load, runtime_spec), set_option() of the backend, the environment
 // variable TRT_ET_<NAME>, a compile spec of the partition.
 #pragma once
@@ -22,13 +22,14 @@ struct LoadOptions {
   bool cuda_graphs = true;
   // "weight_streaming_budget": bytes of GPU memory for weights, or "auto" (-1). TensorRT >= 10.
   std::optional<int64_t> weight_streaming_budget;
-  // "shared_scratch": true to let the engines of a method take turns in one scratch memory.
-  bool shared_scratch = false;
+  // "shared_device_memory": true to let the engines of a method take turns in one scratch memory.
+  bool shared_device_memory = false;
   // "pinned_staging": bytes of pinned memory, for each thread and GPU, that copies from and to the
   // host go through; for all methods of the process, and the largest number counts. 0: none.
   size_t pinned_staging = 0;
-  // "time_layers": true to trace every layer's time. Each run then waits for itself, and is plain.
-  bool time_layers = false;
+  // "profile_layers": true to trace every layer's time. Each run then waits for itself, and is
+  // plain.
+  bool profile_layers = false;
   // "runtime_cache": folder for what TensorRT-RTX compiles at run time, or "off". Empty: the user's
   // cache folder.
   std::string runtime_cache;

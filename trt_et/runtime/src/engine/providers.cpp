@@ -84,7 +84,7 @@ Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine
   }
   if (!status.ok()) return status;
   return fail(Error::NotSupported,
-              "engine for %s: this build of trt-et has no TensorRT loader for it (docs/native.md)",
+              "engine for %s: this build of trt-et has no engine provider for it (docs/native.md)",
               builder_of(blob).c_str());
 }
 

@@ -57,7 +57,7 @@ bool has_known_interface(const Version& version) {
 
 // TensorRT-RTX starts with the version number of any headers, and what is called through the tables
 // of another interface crashes: the library is asked before anything of it is used.
-Result check_interface(const Library& library) {
+ProviderStatus check_interface(const Library& library) {
   const char* anyway = std::getenv("TRT_ET_ANY_TENSORRT");
   if (has_known_interface(library.version) || (anyway != nullptr && *anyway == '1')) return {};
   return fail(
@@ -68,7 +68,7 @@ Result check_interface(const Library& library) {
       kMajor, kLastMinor, kMajor, library.path.c_str());
 }
 
-Result read_library(void* handle, Library* library) {
+ProviderStatus read_library(void* handle, Library* library) {
   using VersionFunction = int32_t (*)();
   const auto version = reinterpret_cast<VersionFunction>(dlsym(handle, "getInferLibVersion"));
   library->create_runtime = reinterpret_cast<decltype(library->create_runtime)>(
@@ -81,7 +81,7 @@ Result read_library(void* handle, Library* library) {
   return check_interface(*library);
 }
 
-Result find_library(Library* library) {
+ProviderStatus find_library(Library* library) {
   const char* named = std::getenv("TRT_ET_TENSORRT_LIBRARY");
   void* handle = nullptr;
   std::string reason;
@@ -103,7 +103,7 @@ Result find_library(Library* library) {
                 "no TensorRT%s %d: %s not found; install it, or set TRT_ET_TENSORRT_LIBRARY",
                 kRtx ? "-RTX" : "", kMajor, library_names().front().c_str());
   }
-  Result result = read_library(handle, library);
+  ProviderStatus result = read_library(handle, library);
   if (!result.ok()) dlclose(handle);
   return result;
 }
@@ -111,7 +111,7 @@ Result find_library(Library* library) {
 struct State {
   std::mutex mutex;
   bool opened = false;
-  Result result;
+  ProviderStatus result;
   Library library;
   Logger logger;
   std::map<int, std::weak_ptr<Runtime>> runtimes;
@@ -142,7 +142,7 @@ void Logger::log(Severity severity, const char* text) noexcept {
   }
 }
 
-Result open_library(const Library** library) {
+ProviderStatus open_library(const Library** library) {
   State& all = state();
   const std::lock_guard<std::mutex> lock(all.mutex);
   if (!all.opened) {
@@ -153,7 +153,7 @@ Result open_library(const Library** library) {
   return all.result;
 }
 
-Result runtime_of(int device, std::shared_ptr<Runtime>* runtime) {
+ProviderStatus runtime_of(int device, std::shared_ptr<Runtime>* runtime) {
   const Library* library = nullptr;
   TRT_ET_PROVIDER_TRY(open_library(&library));
   State& all = state();

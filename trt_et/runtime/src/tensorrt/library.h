@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "result.h"
+#include "provider_status.h"
 #include "version.h"
 
 namespace trt_et::tensorrt {
@@ -30,7 +30,7 @@ struct Library {
 
 // Opens the library of this provider's major, once: TRT_ET_TENSORRT_LIBRARY, the loader's path,
 // pip's folders. NotFound says where it was looked for.
-Result open_library(const Library** library);
+ProviderStatus open_library(const Library** library);
 
 struct Runtime {
   std::unique_ptr<nvinfer1::IRuntime> runtime;
@@ -38,6 +38,6 @@ struct Runtime {
 };
 
 // The runtime of the current device, which is `device`; kept as long as something uses it.
-Result runtime_of(int device, std::shared_ptr<Runtime>* runtime);
+ProviderStatus runtime_of(int device, std::shared_ptr<Runtime>* runtime);
 
 }  // namespace trt_et::tensorrt

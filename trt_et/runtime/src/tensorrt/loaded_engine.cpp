@@ -20,7 +20,7 @@ int32_t scalar_type_of(nvinfer1::DataType type) {
   return -1;
 }
 
-Result refused(const trt_et_engine_request& request, const Library& library) {
+ProviderStatus refused(const trt_et_engine_request& request, const Library& library) {
   Version built;
   const bool known = Version::parse(request.library_version, &built);
   if (known && !(built == library.version)) {
@@ -42,8 +42,8 @@ std::string shape_text(const Dims& dims) {
   return text + "]";
 }
 
-Result LoadedEngine::load(const trt_et_engine_request& request,
-                          std::unique_ptr<LoadedEngine>* engine) {
+ProviderStatus LoadedEngine::load(const trt_et_engine_request& request,
+                                  std::unique_ptr<LoadedEngine>* engine) {
   auto loaded = std::make_unique<LoadedEngine>();
   TRT_ET_PROVIDER_TRY(open_library(&loaded->library_));
   TRT_ET_PROVIDER_TRY(runtime_of(request.device, &loaded->runtime_));
@@ -55,15 +55,15 @@ Result LoadedEngine::load(const trt_et_engine_request& request,
   return {};
 }
 
-Result LoadedEngine::deserialize(const trt_et_engine_request& request) {
+ProviderStatus LoadedEngine::deserialize(const trt_et_engine_request& request) {
   const std::lock_guard<std::mutex> lock(runtime_->mutex);
   Logger::forget();
   engine_.reset(runtime_->runtime->deserializeCudaEngine(request.bytes, request.size));
-  return engine_ == nullptr ? refused(request, *library_) : Result{};
+  return engine_ == nullptr ? refused(request, *library_) : ProviderStatus{};
 }
 
 // An engine that was built for streaming has TensorRT's automatic budget where nothing is said.
-Result LoadedEngine::set_budget(int64_t budget) {
+ProviderStatus LoadedEngine::set_budget(int64_t budget) {
   const bool asked = budget != TRT_ET_NO_BUDGET;
   if (!streams_weights(library_->version)) {
     if (!asked) return {};
@@ -88,7 +88,7 @@ Result LoadedEngine::set_budget(int64_t budget) {
   return {};
 }
 
-Result LoadedEngine::read_tensors(const trt_et_engine_request& request) {
+ProviderStatus LoadedEngine::read_tensors(const trt_et_engine_request& request) {
   const int count = engine_->getNbIOTensors();
   if (count < 0 || static_cast<size_t>(count) != request.binding_count) {
     return fail(Error::InvalidProgram, "engine has %d inputs and outputs, its blob names %zu",
@@ -103,7 +103,8 @@ Result LoadedEngine::read_tensors(const trt_et_engine_request& request) {
 
 // The blob and the engine must agree: what the delegate checks of its arguments, it knows from the
 // blob.
-Result LoadedEngine::read_tensor(const trt_et_binding& binding, EngineTensor* tensor) const {
+ProviderStatus LoadedEngine::read_tensor(const trt_et_binding& binding,
+                                         EngineTensor* tensor) const {
   const char* name = binding.name;
   const TensorIOMode mode = engine_->getTensorIOMode(name);
   tensor->name = name;
@@ -146,7 +147,7 @@ Dims LoadedEngine::profile_shape(const EngineTensor& tensor, int profile, bool l
                                   largest ? OptProfileSelector::kMAX : OptProfileSelector::kMIN);
 }
 
-Result LoadedEngine::describe(size_t index, trt_et_binding* out) const {
+ProviderStatus LoadedEngine::describe(size_t index, trt_et_binding* out) const {
   const EngineTensor* tensor = find(index);
   if (tensor == nullptr) return fail(Error::InvalidArgument, "engine has no binding %zu", index);
   *out = trt_et_binding{};
@@ -172,8 +173,8 @@ Result LoadedEngine::describe(size_t index, trt_et_binding* out) const {
   return {};
 }
 
-Result LoadedEngine::create_context(uint32_t flags,
-                                    std::unique_ptr<nvinfer1::IExecutionContext>* context) {
+ProviderStatus LoadedEngine::create_context(uint32_t flags,
+                                            std::unique_ptr<nvinfer1::IExecutionContext>* context) {
   const bool dynamic = std::any_of(tensors_.begin(), tensors_.end(),
                                    [](const EngineTensor& tensor) { return tensor.dynamic; });
   const std::lock_guard<std::mutex> lock(mutex_);

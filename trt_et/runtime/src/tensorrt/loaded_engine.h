@@ -19,13 +19,14 @@ struct EngineTensor {
 
 class LoadedEngine {
  public:
-  static Result load(const trt_et_engine_request& request, std::unique_ptr<LoadedEngine>* engine);
+  static ProviderStatus load(const trt_et_engine_request& request,
+                             std::unique_ptr<LoadedEngine>* engine);
 
   const std::vector<EngineTensor>& tensors() const { return tensors_; }
   const EngineTensor* find(size_t index) const {
     return index < tensors_.size() ? &tensors_[index] : nullptr;
   }
-  Result describe(size_t index, trt_et_binding* out) const;
+  ProviderStatus describe(size_t index, trt_et_binding* out) const;
   int profile_count() const { return engine_->getNbOptimizationProfiles(); }
   nvinfer1::Dims profile_shape(const EngineTensor& tensor, int profile, bool largest) const;
   // Whether weights come from host memory in each run.
@@ -34,14 +35,15 @@ class LoadedEngine {
   int64_t memory_bytes() const { return memory_size(*engine_, library_->version); }
 
   // Contexts come and go one at a time: TensorRT does not promise more.
-  Result create_context(uint32_t flags, std::unique_ptr<nvinfer1::IExecutionContext>* context);
+  ProviderStatus create_context(uint32_t flags,
+                                std::unique_ptr<nvinfer1::IExecutionContext>* context);
   void free_context(std::unique_ptr<nvinfer1::IExecutionContext> context);
 
  private:
-  Result deserialize(const trt_et_engine_request& request);
-  Result set_budget(int64_t budget);
-  Result read_tensors(const trt_et_engine_request& request);
-  Result read_tensor(const trt_et_binding& binding, EngineTensor* tensor) const;
+  ProviderStatus deserialize(const trt_et_engine_request& request);
+  ProviderStatus set_budget(int64_t budget);
+  ProviderStatus read_tensors(const trt_et_engine_request& request);
+  ProviderStatus read_tensor(const trt_et_binding& binding, EngineTensor* tensor) const;
 
   const Library* library_ = nullptr;
   // In this order: an engine goes before its runtime.

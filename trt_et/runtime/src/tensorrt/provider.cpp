@@ -9,7 +9,7 @@ namespace {
 constexpr uint32_t kAddressAlignment = 256;  // IExecutionContext::setTensorAddress asks for it.
 
 int probe(const trt_et_engine_request* request) {
-  return guarded([&]() -> Result {
+  return guarded([&]() -> ProviderStatus {
     const bool foreign = *request->builder == '\0';
     if (!foreign && kRtx != (std::strcmp(request->builder, "tensorrt_rtx") == 0)) {
       return fail(Error::NotFound, "engine is of %.60s", request->builder);
@@ -25,7 +25,7 @@ int probe(const trt_et_engine_request* request) {
 }
 
 int load(const trt_et_engine_request* request, void** engine) {
-  return guarded([&]() -> Result {
+  return guarded([&]() -> ProviderStatus {
     std::unique_ptr<LoadedEngine> loaded;
     TRT_ET_PROVIDER_TRY(LoadedEngine::load(*request, &loaded));
     *engine = loaded.release();
@@ -46,7 +46,7 @@ int describe(void* engine, size_t index, trt_et_binding* out) {
 void free_engine(void* engine) { delete &engine_at(engine); }
 
 int create_context(void* engine, uint32_t flags, void** context) {
-  return guarded([&]() -> Result {
+  return guarded([&]() -> ProviderStatus {
     std::unique_ptr<RunContext> created;
     TRT_ET_PROVIDER_TRY(RunContext::create(engine_at(engine), flags, &created));
     *context = created.release();
@@ -79,7 +79,7 @@ int enqueue(void* context, void* stream) {
 const char* last_error_text() { return last_error().c_str(); }
 
 int memory_size(void* engine, size_t* bytes) {
-  return guarded([&]() -> Result {
+  return guarded([&]() -> ProviderStatus {
     const int64_t needed = engine_at(engine).memory_bytes();
     if (needed < 0) {
       return fail(Error::NotSupported, "shared scratch memory needs TensorRT 10.1 or later");
@@ -93,8 +93,8 @@ int set_memory(void* context, void* memory, size_t bytes) {
   return guarded([&] { return context_at(context).set_memory(memory, bytes); });
 }
 
-int time_layers(void* context, void (*report)(void*, const char*, float), void* user) {
-  return guarded([&] { return context_at(context).time_layers(report, user); });
+int profile_layers(void* context, void (*report)(void*, const char*, float), void* user) {
+  return guarded([&] { return context_at(context).profile_layers(report, user); });
 }
 
 int check_capture(void* context, void* stream) {
@@ -120,7 +120,7 @@ const trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
                                           last_error_text,
                                           memory_size,
                                           set_memory,
-                                          time_layers,
+                                          profile_layers,
                                           check_capture};
 
 }  // namespace

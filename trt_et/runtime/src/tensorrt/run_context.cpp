@@ -6,18 +6,19 @@ namespace trt_et::tensorrt {
 
 using nvinfer1::Dims;
 
-Result RunContext::create(LoadedEngine& engine, uint32_t flags,
-                          std::unique_ptr<RunContext>* context) {
+ProviderStatus RunContext::create(LoadedEngine& engine, uint32_t flags,
+                                  std::unique_ptr<RunContext>* context) {
   std::unique_ptr<RunContext> created(new RunContext(engine));
   for (const EngineTensor& tensor : engine.tensors()) {
-    created->late_.push_back(tensor.is_input ? nullptr : std::make_unique<LateOutput>());
+    created->data_dependent_.push_back(tensor.is_input ? nullptr
+                                                       : std::make_unique<DataDependentOutput>());
   }
   TRT_ET_PROVIDER_TRY(engine.create_context(flags, &created->context_));
   *context = std::move(created);
   return {};
 }
 
-Result RunContext::set_input_shape(size_t index, const int64_t* dims, int32_t rank) {
+ProviderStatus RunContext::set_input_shape(size_t index, const int64_t* dims, int32_t rank) {
   const EngineTensor* tensor = engine_.find(index);
   if (tensor == nullptr || !tensor->is_input) {
     return fail(Error::InvalidArgument, "engine has no input %zu", index);
@@ -50,7 +51,7 @@ bool RunContext::fits(int profile) const {
 }
 
 // The profile in use stays while it fits: to change it costs time. Otherwise the first that fits.
-Result RunContext::choose_profile(void* stream) {
+ProviderStatus RunContext::choose_profile(void* stream) {
   if (fits(profile_)) return {};
   const int count = engine_.profile_count();
   int found = 0;
@@ -75,7 +76,7 @@ Result RunContext::choose_profile(void* stream) {
   return {};
 }
 
-Result RunContext::set_shapes() {
+ProviderStatus RunContext::set_shapes() {
   for (size_t i = 0; i < shapes_.size(); ++i) {
     const EngineTensor& tensor = engine_.tensors()[i];
     if (!tensor.is_input || !tensor.dynamic) continue;
@@ -89,17 +90,18 @@ Result RunContext::set_shapes() {
               Logger::reason().c_str());
 }
 
-Result RunContext::find_late_outputs() {
+ProviderStatus RunContext::find_data_dependent_outputs() {
   for (size_t i = 0; i < shapes_.size(); ++i) {
     const EngineTensor& tensor = engine_.tensors()[i];
     if (tensor.is_input) continue;
     const Dims shape = context_->getTensorShape(tensor.name.c_str());
-    const bool late = std::any_of(shape.d, shape.d + std::max(shape.nbDims, 0),
-                                  [](auto size) { return size < 0; });
-    late_[i]->told = false;
-    if (late == late_[i]->attached) continue;
-    late_[i]->attached = late;
-    if (!context_->setOutputAllocator(tensor.name.c_str(), late ? late_[i].get() : nullptr)) {
+    const bool depends_on_data = std::any_of(shape.d, shape.d + std::max(shape.nbDims, 0),
+                                             [](auto size) { return size < 0; });
+    data_dependent_[i]->notified = false;
+    if (depends_on_data == data_dependent_[i]->attached) continue;
+    data_dependent_[i]->attached = depends_on_data;
+    if (!context_->setOutputAllocator(tensor.name.c_str(),
+                                      depends_on_data ? data_dependent_[i].get() : nullptr)) {
       return fail(Error::Internal, "TensorRT takes no allocator for output '%.60s'",
                   tensor.name.c_str());
     }
@@ -107,20 +109,21 @@ Result RunContext::find_late_outputs() {
   return {};
 }
 
-Result RunContext::prepare(void* stream) {
+ProviderStatus RunContext::prepare(void* stream) {
   Logger::forget();
   TRT_ET_PROVIDER_TRY(choose_profile(stream));
   TRT_ET_PROVIDER_TRY(set_shapes());
-  return find_late_outputs();
+  return find_data_dependent_outputs();
 }
 
-Result RunContext::output_shape(size_t index, int64_t* dims, int32_t* rank) {
+ProviderStatus RunContext::output_shape(size_t index, int64_t* dims, int32_t* rank) {
   const EngineTensor* tensor = engine_.find(index);
   if (tensor == nullptr || tensor->is_input) {
     return fail(Error::InvalidArgument, "engine has no output %zu", index);
   }
-  const LateOutput& late = *late_[index];
-  const Dims shape = late.told ? late.shape : context_->getTensorShape(tensor->name.c_str());
+  const DataDependentOutput& output = *data_dependent_[index];
+  const Dims shape =
+      output.notified ? output.shape : context_->getTensorShape(tensor->name.c_str());
   if (shape.nbDims < 0 || shape.nbDims > TRT_ET_MAX_RANK) {
     return fail(Error::Internal, "TensorRT does not know the shape of output '%.60s'",
                 tensor->name.c_str());
@@ -133,12 +136,12 @@ Result RunContext::output_shape(size_t index, int64_t* dims, int32_t* rank) {
   return {};
 }
 
-Result RunContext::set_address(size_t index, void* address, size_t capacity) {
+ProviderStatus RunContext::set_address(size_t index, void* address, size_t capacity) {
   const EngineTensor* tensor = engine_.find(index);
   if (tensor == nullptr) return fail(Error::InvalidArgument, "engine has no binding %zu", index);
-  if (late_[index] != nullptr) {
-    late_[index]->address = address;
-    late_[index]->capacity = capacity;
+  if (data_dependent_[index] != nullptr) {
+    data_dependent_[index]->address = address;
+    data_dependent_[index]->capacity = capacity;
   }
   Logger::forget();
   if (context_->setTensorAddress(tensor->name.c_str(), address)) return {};
@@ -146,14 +149,14 @@ Result RunContext::set_address(size_t index, void* address, size_t capacity) {
               tensor->name.c_str(), Logger::reason().c_str());
 }
 
-Result RunContext::enqueue(void* stream) {
+ProviderStatus RunContext::enqueue(void* stream) {
   Logger::forget();
   if (context_->enqueueV3(static_cast<cudaStream_t>(stream))) return {};
   return fail(Error::Internal, "TensorRT cannot queue the engine: %.160s",
               Logger::reason().c_str());
 }
 
-Result RunContext::check_capture(void* stream) {
+ProviderStatus RunContext::check_capture(void* stream) {
   const auto& tensors = engine_.tensors();
   const bool dynamic = std::any_of(tensors.begin(), tensors.end(),
                                    [](const EngineTensor& tensor) { return tensor.dynamic; });
@@ -169,12 +172,12 @@ Result RunContext::check_capture(void* stream) {
   return fail(Error::NotSupported, "TensorRT says that its runs cannot be captured");
 }
 
-Result RunContext::set_memory(void* memory, size_t bytes) {
+ProviderStatus RunContext::set_memory(void* memory, size_t bytes) {
   tensorrt::set_memory(*context_, memory, bytes);
   return {};
 }
 
-Result RunContext::time_layers(void (*report)(void*, const char*, float), void* user) {
+ProviderStatus RunContext::profile_layers(void (*report)(void*, const char*, float), void* user) {
   times_.report = report;
   times_.user = user;
   context_->setProfiler(report == nullptr ? nullptr : &times_);

@@ -8,7 +8,7 @@
 namespace trt_et::tensorrt {
 
 // Takes the shape, and hands out the memory, of an output whose shape depends on the data.
-class LateOutput final : public nvinfer1::IOutputAllocator {
+class DataDependentOutput final : public nvinfer1::IOutputAllocator {
  public:
 #if !defined(TRT_ET_TENSORRT_RTX)
   void* reallocateOutput(const char*, void*, uint64_t size, uint64_t) noexcept override {
@@ -23,13 +23,13 @@ class LateOutput final : public nvinfer1::IOutputAllocator {
 #endif
   void notifyShape(const char*, const nvinfer1::Dims& dims) noexcept override {
     shape = dims;
-    told = true;
+    notified = true;
   }
 
   void* address = nullptr;
   uint64_t capacity = 0;
   nvinfer1::Dims shape{};
-  bool told = false;
+  bool notified = false;
   bool attached = false;
 };
 
@@ -45,32 +45,33 @@ class LayerTimes final : public nvinfer1::IProfiler {
 
 class RunContext {
  public:
-  static Result create(LoadedEngine& engine, uint32_t flags, std::unique_ptr<RunContext>* context);
+  static ProviderStatus create(LoadedEngine& engine, uint32_t flags,
+                               std::unique_ptr<RunContext>* context);
   RunContext(const RunContext&) = delete;
   RunContext& operator=(const RunContext&) = delete;
   ~RunContext() { engine_.free_context(std::move(context_)); }
 
-  Result set_input_shape(size_t index, const int64_t* dims, int32_t rank);
-  Result prepare(void* stream);
-  Result output_shape(size_t index, int64_t* dims, int32_t* rank);
-  Result set_address(size_t index, void* address, size_t capacity);
-  Result enqueue(void* stream);
-  Result set_memory(void* memory, size_t bytes);
-  Result check_capture(void* stream);
-  Result time_layers(void (*report)(void*, const char*, float), void* user);
+  ProviderStatus set_input_shape(size_t index, const int64_t* dims, int32_t rank);
+  ProviderStatus prepare(void* stream);
+  ProviderStatus output_shape(size_t index, int64_t* dims, int32_t* rank);
+  ProviderStatus set_address(size_t index, void* address, size_t capacity);
+  ProviderStatus enqueue(void* stream);
+  ProviderStatus set_memory(void* memory, size_t bytes);
+  ProviderStatus check_capture(void* stream);
+  ProviderStatus profile_layers(void (*report)(void*, const char*, float), void* user);
 
  private:
   explicit RunContext(LoadedEngine& engine) : engine_(engine), shapes_(engine.tensors().size()) {}
 
   bool fits(int profile) const;
-  Result choose_profile(void* stream);
-  Result set_shapes();
-  Result find_late_outputs();
+  ProviderStatus choose_profile(void* stream);
+  ProviderStatus set_shapes();
+  ProviderStatus find_data_dependent_outputs();
 
   LoadedEngine& engine_;
   std::unique_ptr<nvinfer1::IExecutionContext> context_;
-  std::vector<nvinfer1::Dims> shapes_;             // of the inputs
-  std::vector<std::unique_ptr<LateOutput>> late_;  // null for the inputs
+  std::vector<nvinfer1::Dims> shapes_;                                // of the inputs
+  std::vector<std::unique_ptr<DataDependentOutput>> data_dependent_;  // null for the inputs
   int profile_ = 0;
   LayerTimes times_;
 };

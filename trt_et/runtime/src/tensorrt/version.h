@@ -1,5 +1,5 @@
 // The TensorRT that a provider is compiled for, and everything in which its versions differ. The
-// only place that asks for a version.
+// only file that asks for a version.
 //
 // Normally the interface is our own description of it (interface/), and the build sets
 // TRT_ET_TENSORRT_MAJOR to 10 or 11, or TRT_ET_TENSORRT_RTX. With TRT_ET_TENSORRT_HEADERS it is

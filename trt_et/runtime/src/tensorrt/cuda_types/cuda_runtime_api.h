@@ -1,5 +1,5 @@
 // All that TensorRT's headers need of CUDA's, for machines that have TensorRT's headers only. The
-// leaf calls no CUDA function.
+// provider calls no CUDA function.
 #pragma once
 
 typedef struct CUstream_st* cudaStream_t;

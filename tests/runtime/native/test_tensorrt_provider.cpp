@@ -1,4 +1,4 @@
-// The delegate with the real leaf, compiled against the fake TensorRT, on simulated GPUs.
+// The delegate with the real provider, compiled against the fake TensorRT, on simulated GPUs.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -10,7 +10,7 @@
 
 #include "engine/compatibility.h"
 #include "heap_count.h"
-#include "leaf_support.h"
+#include "provider_support.h"
 #include "tests.h"
 
 using namespace trt_et;
@@ -249,7 +249,7 @@ void test_shapes_of_all_kinds() {
                                     "fake\ninput x float32 0,3\noutput y float32 0,3\nrelu y x\n"));
   OwnedTensor nothing({0, 3}, nullptr), no_result({0, 3}, nullptr);
   CHECK_OK(call(*empty, {&nothing.value, &no_result.value}));
-  // The shape is told after the run.
+  // The shape is known after the run.
   const std::string range = ",\"min_shape\":[1],\"opt_shape\":[4],\"max_shape\":[6]";
   const auto late = load(make_blob(
       binding("x", "-1", true, range) + "," + binding("y", "-1", false, range),
@@ -312,7 +312,7 @@ void test_refusals() {
 void test_shared_scratch() {
   const int method = 0;
   LoadOptions options;
-  options.shared_scratch = true;
+  options.shared_device_memory = true;
   options.method = &method;
   const std::string large =
       "fake\nscratch 2048\ninput x float32 2,8\noutput y float32 2,8\nshift y x 1\n";
@@ -470,7 +470,7 @@ void test_threads() {
 
 }  // namespace
 
-void test_tensorrt_leaf() {
+void test_tensorrt_provider() {
   CHECK(setenv("TRT_ET_PROVIDER_PATH", TRT_ET_FAKE_FOLDER, 1) == 0);
   std::unique_ptr<Delegate> none;
   CHECK_FAILS(try_load(double_blob(), &none), "cannot run on simulated GPUs");
@@ -494,7 +494,7 @@ void test_tensorrt_leaf() {
   test_one_stream_of_the_caller();
   test_faults({});
   LoadOptions scratch;
-  scratch.shared_scratch = true;
+  scratch.shared_device_memory = true;
   test_faults(scratch);
   test_cycles();
   test_threads();

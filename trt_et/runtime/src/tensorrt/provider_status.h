@@ -13,14 +13,14 @@ namespace trt_et::tensorrt {
 
 using executorch::runtime::Error;
 
-struct [[nodiscard]] Result {
+struct [[nodiscard]] ProviderStatus {
   Error error = Error::Ok;
   std::string text;
 
   bool ok() const { return error == Error::Ok; }
 };
 
-Result fail(Error error, const char* format, ...) __attribute__((format(printf, 2, 3)));
+ProviderStatus fail(Error error, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 // A text of a thread that outlives the thread's other objects: an engine may be freed after them.
 // Longer ones are cut.
@@ -47,7 +47,7 @@ void set_host(const trt_et_host* host);
 template <typename F>
 int guarded(F&& function) noexcept {
   try {
-    Result result = function();
+    ProviderStatus result = function();
     if (!result.ok()) last_error() = result.text;
     return static_cast<int>(result.error);
   } catch (const std::bad_alloc&) {
@@ -59,8 +59,8 @@ int guarded(F&& function) noexcept {
 
 }  // namespace trt_et::tensorrt
 
-#define TRT_ET_PROVIDER_TRY(expression)                       \
-  do {                                                        \
-    ::trt_et::tensorrt::Result trt_et_result_ = (expression); \
-    if (!trt_et_result_.ok()) return trt_et_result_;          \
+#define TRT_ET_PROVIDER_TRY(expression)                               \
+  do {                                                                \
+    ::trt_et::tensorrt::ProviderStatus trt_et_status_ = (expression); \
+    if (!trt_et_status_.ok()) return trt_et_status_;                  \
   } while (false)

@@ -1,4 +1,4 @@
-#include "result.h"
+#include "provider_status.h"
 
 #include <cstdarg>
 #include <cstdio>
@@ -10,7 +10,7 @@ const trt_et_host* g_host = nullptr;
 
 }  // namespace
 
-Result fail(Error error, const char* format, ...) {
+ProviderStatus fail(Error error, const char* format, ...) {
   char buffer[256];
   va_list arguments;
   va_start(arguments, format);

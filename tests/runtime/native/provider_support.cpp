@@ -1,4 +1,4 @@
-#include "leaf_support.h"
+#include "provider_support.h"
 
 #include <cstring>
 

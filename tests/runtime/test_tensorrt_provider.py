@@ -1,4 +1,4 @@
-"""Programs with TensorRT blobs, through the real leaf and a fake TensorRT, on simulated GPUs."""
+"""Programs with TensorRT blobs, through the real provider and a fake TensorRT; simulated GPUs."""
 
 from __future__ import annotations
 
@@ -183,15 +183,17 @@ def test_options_come_from_flags(
     moved = run(lines["planned"], tmp_path, "--device=cuda:3", TRT_ET_DEVICE="0", **fake_tensorrt)
     assert moved.returncode == 0, moved.stderr
     assert "on cuda:3" in moved.stderr
-    flags = ["--cuda_graphs=off", "--shared_scratch", "1", "--weight_streaming_budget=auto"]
+    flags = ["--cuda_graphs=off", "--shared_device_memory", "1", "--weight_streaming_budget=auto"]
     plain = run(lines["planned"], tmp_path, *flags, **fake_tensorrt)
     assert plain.returncode == 0, plain.stderr
     refused = {
         "--device=gpu": "option device (TRT_ET_DEVICE) is 'gpu'",
         "--cuda_graphs=yes": "option cuda_graphs (TRT_ET_CUDA_GRAPHS) is 'yes'",
-        "--shared_scratch=2": "option shared_scratch (TRT_ET_SHARED_SCRATCH) is '2'",
+        "--shared_device_memory=2": "shared_device_memory (TRT_ET_SHARED_DEVICE_MEMORY) is '2'",
+        # As earlier releases spelt it.
+        "--shared_scratch=2": "shared_device_memory (TRT_ET_SHARED_DEVICE_MEMORY) is '2'",
         f"--device={'1' * 256}": "--device has 256 characters, at most 255 are taken",
-        "--time_layers": "--time_layers needs --etdump_path",
+        "--profile_layers": "--profile_layers needs --etdump_path",
     }
     for flag, text in refused.items():
         done = run(lines["planned"], tmp_path, flag, **fake_tensorrt)
@@ -225,15 +227,28 @@ def test_only_engines_that_stream_their_weights_do_without_graphs(
     assert ("its weights are streamed, which no graph can hold" in done.stderr) == (not captured)
 
 
-@pytest.mark.parametrize("by", ["flag", "environment"])
+@pytest.mark.parametrize(
+    ("flag", "variable"),
+    [
+        ("--profile_layers", None),
+        (None, "TRT_ET_PROFILE_LAYERS"),
+        # As earlier releases spelt them.
+        ("--time_layers", None),
+        (None, "TRT_ET_TIME_LAYERS"),
+    ],
+)
 def test_times_of_layers_are_in_the_trace(
-    lines: dict[str, Any], fake_tensorrt: dict[str, str], tmp_path: Path, by: str
+    lines: dict[str, Any],
+    fake_tensorrt: dict[str, str],
+    tmp_path: Path,
+    flag: str | None,
+    variable: str | None,
 ) -> None:
     from executorch.devtools import Inspector
 
     trace = tmp_path / "trace.etdump"
-    flags = ["--etdump_path", trace, *(["--time_layers"] if by == "flag" else [])]
-    more = {} if by == "flag" else {"TRT_ET_TIME_LAYERS": "1"}
+    flags = ["--etdump_path", trace, *([flag] if flag else [])]
+    more = {variable: "1"} if variable else {}
     done = run(lines["host"], tmp_path, *flags, **more, **fake_tensorrt)
     assert done.returncode == 0, done.stderr
     _, execute = Inspector(etdump_path=str(trace)).event_blocks
@@ -248,7 +263,7 @@ def test_reference_engines_have_no_times_of_layers(tmp_path: Path) -> None:
     from tests.support.native_programs import export
 
     program = export(tmp_path, "reference", Line(), (torch.randn(3, 8),))
-    flags = ["--etdump_path", tmp_path / "trace.etdump", "--time_layers"]
+    flags = ["--etdump_path", tmp_path / "trace.etdump", "--profile_layers"]
     done = run(program, tmp_path, *flags)
     assert done.returncode == 0, done.stderr
     assert "a reference engine does not tell the times of its layers" in done.stderr
