@@ -17,6 +17,7 @@
 #                        hour on two cores. QUICK=1: small models, build/aot-quick.json; ONLY="P1 P2": these
 # make docs     the documentation site, in build/site; warnings are errors
 # make notebook run examples/quickstart.ipynb in a kernel; the result is build/quickstart.ipynb
+# make bench-llm         a Llama of 1.0 B parameters: benchmarks/results/llm.json. QUICK=1: 12 M, build/llm-quick.json
 # make gpu-kit  what scripts/gpu_check takes to a machine with a GPU (docs/gpu.md)
 # make clean    remove what the others made
 #
@@ -40,7 +41,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: docs notebook check-interface check-bindings networks random-programs zoo bench-aot bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
+.PHONY: docs notebook check-interface check-bindings networks random-programs zoo bench-aot bench-llm bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -147,6 +148,9 @@ bench-runtime: $(INSTALLED)
 
 bench-aot: $(INSTALLED)
 	$(BIN)/python -m benchmarks.aot $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
+
+bench-llm: $(INSTALLED)
+	$(BIN)/python -m benchmarks.llm $(if $(QUICK),--quick)
 
 gpu-kit: $(INSTALLED)
 	PYTHONPATH=$(CURDIR) $(BIN)/python scripts/gpu/make_kit.py build/gpu_kit

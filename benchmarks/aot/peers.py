@@ -55,12 +55,9 @@ class NoopPartitioner(Partitioner):
         self._specs = [CompileSpec("size", str(size).encode())]
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        def supported(_: Any, node: Node) -> bool:
-            return node.op == "call_function" and "sin" not in node.name
-
         groups = CapabilityBasedPartitioner(
             exported_program.graph_module,
-            create_op_support(supported),
+            create_op_support(self._is_supported),
             allows_single_node_partition=True,
         ).propose_partitions()
         tags = {}
@@ -72,11 +69,23 @@ class NoopPartitioner(Partitioner):
         tag_constant_data(exported_program)
         return PartitionResult(exported_program, tags)
 
+    @staticmethod
+    def _is_supported(_: Any, node: Node) -> bool:
+        return node.op == "call_function" and "sin" not in node.name
+
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
         # The same graph as ours, or the framework's share could not be told from it.
         return list(OPS_TO_PRESERVE), None
+
+
+class AllNoopPartitioner(NoopPartitioner):
+    """The same with the sines, which language models have in their positions."""
+
+    @staticmethod
+    def _is_supported(_: Any, node: Node) -> bool:
+        return node.op == "call_function"
 
 
 class IdleBuilder:

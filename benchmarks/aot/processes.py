@@ -16,7 +16,7 @@ Result = dict[str, Any]
 Task = tuple[str, dict[str, Any]]
 ROOT = Path(__file__).parents[2]
 # Bytecode is kept, as that of an installed package is.
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "PYTHONWARNINGS": "ignore",
     "PYTHONDONTWRITEBYTECODE": "",
@@ -41,7 +41,7 @@ def run(task: Task) -> Result:
                 result.name,
             ],
             cwd=ROOT,
-            env=os.environ | _ENVIRONMENT,
+            env=os.environ | ENVIRONMENT,
             capture_output=True,
             text=True,
             check=False,
