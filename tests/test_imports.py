@@ -88,7 +88,7 @@ def test_auto_without_torch_tensorrt_says_which_command_installs_it():
     assert run(code, hidden=True).split("\n")[:3] == ["True True", "True False", "True False"]
 
 
-def test_reference_without_torch_tensorrt_says_so_and_claims_what_kernels_run():
+def test_reference_without_torch_tensorrt_says_so_and_holds_what_kernels_run():
     code = """
         import logging
         logging.basicConfig(format="%(name)s %(message)s", stream=__import__("sys").stdout)

@@ -443,7 +443,7 @@ class TestComposition:
         partitioner = TensorRTPartitioner(builder="reference")
         program = torch.export.export(model, (inputs,))
         pte = lower(program, partitioner=partitioner)
-        assert {part.place for part in partitioner.report.partitions} == {
+        assert {part.subgraph for part in partitioner.report.partitions} == {
             "",
             "cond/true",
             "cond/false",

@@ -96,7 +96,7 @@ def test_every_tensor_has_the_metadata_that_validators_read():
 @pytest.mark.parametrize(
     "sort", [lambda x: x.sort().values, lambda x: x.sort(dim=0, descending=True).indices]
 )
-def test_sorting_is_claimed_whatever_arguments_are_left_out(sort):
+def test_sorting_is_supported_whatever_arguments_are_omitted(sort):
     partitioner = TensorRTPartitioner(builder="reference")
     program = torch.export.export(Lambda(sort), (torch.randn(3, 4),))
     lower(program, partitioner=partitioner)

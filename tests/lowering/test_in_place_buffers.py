@@ -141,7 +141,7 @@ def updates(model: nn.Module, *inputs: torch.Tensor, **options) -> int:
     """How many outputs may be written in place, over all partitions."""
     requests, _ = recorded(model, inputs, excluded_ops=[torch.ops.aten.cumsum], **options)
     assert requests
-    return sum(len(request.lowered.updates) for request in requests)
+    return sum(len(request.lowered.aliased_outputs) for request in requests)
 
 
 @pytest.mark.parametrize(
@@ -149,17 +149,17 @@ def updates(model: nn.Module, *inputs: torch.Tensor, **options) -> int:
 )
 def test_a_buffer_whose_old_value_nothing_else_reads_may_be_written_in_place(model, expected):
     requests, _ = recorded(model, (ONE, ROWS), excluded_ops=[torch.ops.aten.cumsum])
-    (request,) = [each for each in requests if each.lowered.updates]
-    assert len(request.lowered.updates) == expected
+    (request,) = [each for each in requests if each.lowered.aliased_outputs]
+    assert len(request.lowered.aliased_outputs) == expected
     inputs = {binding.name: binding for binding in request.lowered.inputs}
     outputs = {binding.name: binding for binding in request.lowered.outputs}
-    for update in request.lowered.updates:
+    for update in request.lowered.aliased_outputs:
         assert inputs[update.buffer].shape == outputs[update.value].shape == SHAPE
         assert request.lowered.names[update.buffer].startswith("b_")
         assert update.refuses_negative_indices
-    assert len({update.buffer for update in request.lowered.updates}) == expected
+    assert len({update.buffer for update in request.lowered.aliased_outputs}) == expected
     module = unlift(request.lowered.program)
-    assert len(update_in_place(module, request.lowered.updates)) == expected
+    assert len(update_in_place(module, request.lowered.aliased_outputs)) == expected
 
 
 NOT = [
@@ -180,10 +180,10 @@ def test_a_buffer_that_something_else_needs_is_not_written_in_place(model):
     requests, pte = recorded(model, (ONE, ROWS), excluded_ops=[torch.ops.aten.cumsum])
     assert requests
     for request in requests:
-        assert update_in_place(unlift(request.lowered.program), request.lowered.updates) == ()
+        assert update_in_place(unlift(request.lowered.program), request.lowered.aliased_outputs) == ()
     # What one partition reads twice is the builder's to refuse: the copy may be in it, or outside.
     if not isinstance(model, OldValueReturned):
-        assert not any(request.lowered.updates for request in requests)
+        assert not any(request.lowered.aliased_outputs for request in requests)
     load_runtime()
     method = Runtime.get().load_program(pte).load_method("forward")
     for position in (5, 2):
@@ -215,7 +215,7 @@ def test_positions_of_index_put_may_count_from_the_end():
         cache[:, :, position] = new
 
     (request,), _ = recorded(Cache(put, SHAPE), (ONE, ROWS))
-    (update,) = request.lowered.updates
+    (update,) = request.lowered.aliased_outputs
     assert not update.refuses_negative_indices
 
 
@@ -243,4 +243,4 @@ def test_methods_that_share_a_cache_may_each_write_it_in_place():
         to_edge_transform_and_lower(
             programs, partitioner=[TensorRTPartitioner(builder=recorder, progress=False)]
         )
-    assert [len(request.lowered.updates) for request in recorder.requests] == [1, 1]
+    assert [len(request.lowered.aliased_outputs) for request in recorder.requests] == [1, 1]

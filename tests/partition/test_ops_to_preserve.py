@@ -82,7 +82,7 @@ def test_the_list_here_is_the_list_there():
 
 @pytest.mark.parametrize("builder", ["tensorrt_rtx", "reference"])
 @pytest.mark.parametrize("operator", OPS_TO_PRESERVE, ids=str)
-def test_an_operator_kept_whole_is_built(operator, builder):
+def test_a_preserved_operator_is_built(operator, builder):
     function, shape = CALLS[operator]
     program = torch.export.export(Call(function), (torch.rand(shape),))
     partitioner = TensorRTPartitioner(builder=builder)

@@ -50,7 +50,7 @@ class CacheBuilder:
     def build(self, request: Any) -> bytes:
         lowered = request.lowered
         module = unlift(lowered.program)
-        aliases = update_in_place(module, lowered.updates)
+        aliases = update_in_place(module, lowered.aliased_outputs)
         text = "fake\nweights 1024\nscratch 256\n"
         for binding in lowered.bindings:
             kind = "input" if binding.is_input else "output"

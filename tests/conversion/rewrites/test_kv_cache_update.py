@@ -132,7 +132,7 @@ def recording(form: str) -> tuple[Cache, BuildRequest]:
 def rewritten(request: BuildRequest) -> tuple[torch.fx.GraphModule, tuple[Alias, ...]]:
     module = unlift(request.lowered.program)
     broadcast_index_put_values(module)
-    return module, update_in_place(module, request.lowered.updates)
+    return module, update_in_place(module, request.lowered.aliased_outputs)
 
 
 def aliases(requests: list[BuildRequest]) -> list[Alias]:
@@ -344,7 +344,7 @@ def test_whatever_is_not_surely_a_run_of_rows_is_left_as_it_is(case):
 def test_caches_that_the_layer_does_not_take_are_left_as_they_are(shape, dtype):
     new = torch.ones(*shape[:2], 1, *shape[3:], dtype=dtype)
     requests, _ = recorded(Cache(copy_rows, shape, dtype), (ONE * 0, new))
-    assert [update for request in requests for update in request.lowered.updates]
+    assert [update for request in requests for update in request.lowered.aliased_outputs]
     assert aliases(requests) == []
 
 
@@ -371,7 +371,7 @@ def test_calls_that_no_partition_has_today_are_not_written_in_place(case):
         "added to what is there": (cache, [None, None, index], values, True),
         "two indices": (cache, [None, index, index], values),
     }[case]
-    assert update_in_place(module, request.lowered.updates) == ()
+    assert update_in_place(module, request.lowered.aliased_outputs) == ()
 
 
 def test_what_eager_refuses_or_ignores_is_not_written():
@@ -518,10 +518,10 @@ def test_a_layer_that_nobody_asked_for_is_an_error(monkeypatch):
 
 def test_what_may_be_written_in_place_is_part_of_an_engine_key():
     _, request = recording("index_copy")
-    (update,) = request.lowered.updates
+    (update,) = request.lowered.aliased_outputs
 
     def digest(*updates: InPlaceBuffer) -> str | None:
-        lowered = replace(request.lowered, updates=updates)
+        lowered = replace(request.lowered, aliased_outputs=updates)
         return request_digest(replace(request, lowered=lowered))
 
     others = {digest(), digest(update), digest(replace(update, refuses_negative_indices=False))}
