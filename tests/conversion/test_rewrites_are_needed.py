@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tests.support.attention_networks import WORKAROUNDS
-from tests.support.lowering import request
+from tests.support.lowering import lower, request
 from tests.support.network_evaluator.comparison import compare
 from trt_et.builders.base import BuildRequest
 from trt_et.builders.serialize import build_network, serialize
@@ -20,7 +20,7 @@ from trt_et.conversion import prepare
 from trt_et.conversion.entries import Rewrite
 from trt_et.conversion.installed import installed_variant
 from trt_et.conversion.registry import REWRITES
-from trt_et.errors import BuilderError
+from trt_et.errors import BuilderError, PartitionError
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE
 
 pytestmark = pytest.mark.skipif(
@@ -31,10 +31,10 @@ quantized = torch.ops.quantized_decomposed
 
 # These make an engine smaller or faster; without them it is right.
 IMPROVEMENTS = {"reduce_equal_size_bags", "keep_weights_int8"}
-# The programs that it was written for build without it now; which others need it is open.
-OPEN = {"make_reshape_static"}
 # TensorRT's documentation leaves the result open; only a GPU could show it.
 UNDOCUMENTED = {"zero_fully_masked_rows"}
+# Only an Edge program needs it, which has a test of its own.
+EDGE = {"replace_view_with_reshape"}
 # These are wrong only in TensorRT's own build.
 FAIL_TO_BUILD = {"add_bias_after_split", "dequantize_before_convolution"}
 # TensorRT's own build ends its process without them: test_attentions_that_crash.py.
@@ -164,13 +164,37 @@ def outcome(name: str) -> str:
         return "not built"
 
 
+def leave_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [s for s in REWRITES if not (isinstance(s, Rewrite) and s.apply.__name__ == name)]
+    monkeypatch.setattr(prepare, "REWRITES", tuple(others))
+
+
 def test_every_rewrite_has_an_example():
-    assert set(EXAMPLES) | IMPROVEMENTS | UNDOCUMENTED | OPEN | CRASHES == set(names())
+    assert set(EXAMPLES) | IMPROVEMENTS | UNDOCUMENTED | EDGE | CRASHES == set(names())
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_rewrite_is_still_needed(name, monkeypatch):
     assert outcome(name) == "equal"
-    others = [s for s in REWRITES if not (isinstance(s, Rewrite) and s.apply.__name__ == name)]
-    monkeypatch.setattr(prepare, "REWRITES", tuple(others))
+    leave_out(name, monkeypatch)
     assert outcome(name) != "equal", f"{name} is no longer needed with this release: remove it"
+
+
+class Repeated(nn.Module):
+    """``repeat`` becomes a view of a clone of a permuted constant, and the clone is dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("heads", torch.randn(1, 16, 2, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        heads = (self.heads * 2).permute(0, 2, 1, 3).contiguous().view(-1, 16, 4)
+        return x * heads.repeat(4, 1, 1)
+
+
+def test_views_still_have_to_become_reshapes(monkeypatch):
+    program = torch.export.export(Repeated(), (torch.randn(8, 16, 4),))
+    lower(program, builder="tensorrt_rtx")
+    leave_out("replace_view_with_reshape", monkeypatch)
+    with pytest.raises(PartitionError, match="view size is not compatible"):
+        lower(program, builder="tensorrt_rtx")

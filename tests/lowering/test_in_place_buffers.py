@@ -180,7 +180,9 @@ def test_a_buffer_that_something_else_needs_is_not_written_in_place(model):
     requests, pte = recorded(model, (ONE, ROWS), excluded_ops=[torch.ops.aten.cumsum])
     assert requests
     for request in requests:
-        assert update_in_place(unlift(request.lowered.program), request.lowered.aliased_outputs) == ()
+        assert (
+            update_in_place(unlift(request.lowered.program), request.lowered.aliased_outputs) == ()
+        )
     # What one partition reads twice is the builder's to refuse: the copy may be in it, or outside.
     if not isinstance(model, OldValueReturned):
         assert not any(request.lowered.aliased_outputs for request in requests)

@@ -22,6 +22,7 @@ from trt_et import (
     TensorRTPartitioner,
 )
 from trt_et.builders.reference.builder import ReferenceBuilder
+from trt_et.conversion.installed import installed_variant
 from trt_et.inspection import inspect_program
 from trt_et.partition import support_check
 from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
@@ -45,7 +46,7 @@ def test_supported_models_become_one_engine_and_nothing_else(name):
     assert {op.split("::")[0] for op in method.cpu_operators} == {"et_copy"}
 
 
-def test_linear_and_attention_are_kept_whole():
+def test_linear_and_attention_are_preserved():
     class Attention(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -382,3 +383,25 @@ def test_support_is_asked_once_for_each_call_of_a_graph(monkeypatch):
     assert len(preserved) > 2
     # Before a program is decomposed, only the operators that may be preserved are asked for.
     assert asked == preserved + edge
+
+
+@pytest.mark.skipif(installed_variant() is None, reason="no Torch-TensorRT is installed")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="nothing is patched beside a GPU")
+def test_torch_tensorrt_is_patched_once_for_each_graph_and_not_afterwards(monkeypatch):
+    from trt_et.conversion import torch_tensorrt_patches
+
+    entered = []
+    answers = torch_tensorrt_patches._answers
+
+    def counting():
+        entered.append(1)
+        return answers()
+
+    plain = torch.cuda.get_device_capability
+    reference().explain(export("mlp"))
+    monkeypatch.setattr(torch_tensorrt_patches, "_answers", counting)
+    reference().explain(export("mlp"))
+    small = len(entered)
+    reference().explain(export("vit"))
+    assert len(entered) - small == small <= 3
+    assert torch.cuda.get_device_capability is plain

@@ -34,14 +34,31 @@ class _DeclaredDevice:
     multi_processor_count = 1
 
 
+_answered = False  # Changed under the lock only.
+
+
 @contextlib.contextmanager
 def without_gpu() -> Iterator[None]:
-    """Answer Torch-TensorRT's questions about the GPU where there is none; one thread at a time."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(TRACING)
-        if torch.cuda.is_available():
+    """Answer Torch-TensorRT's questions about the GPU where there is none; one thread at a time.
+
+    Inside of another, this does nothing more: partitioning a program patches once.
+    """
+    global _answered
+    with TRACING:
+        if _answered or torch.cuda.is_available():
             yield
             return
+        with _answers():
+            _answered = True
+            try:
+                yield
+            finally:
+                _answered = False
+
+
+@contextlib.contextmanager
+def _answers() -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
         device = _DeclaredDevice()
         answers: dict[str, Callable[..., Any]] = {
             "get_device_capability": lambda *_: (device.major, device.minor),

@@ -20,6 +20,7 @@ from trt_et.builders.reference.support import unsupported_by_cpu_kernels
 from trt_et.cache.engine_cache import EngineCache
 from trt_et.cache.fingerprint import fingerprint_of, has_foreign_converters
 from trt_et.conversion.installed import installed_variant
+from trt_et.conversion.torch_tensorrt_patches import without_gpu
 from trt_et.lowering.canonical_text import NotSerializable, SymbolNames, value_text
 from trt_et.partition.operator_support import SupportCheck
 from trt_et.partition.support_cache import CachedSupportCheck, SupportCache
@@ -39,12 +40,13 @@ def cached_support_check(
         OptionError: As :func:`make_support_check`.
     """
     fingerprint = _fingerprint(options) if cache is not None else ""
-    if cache is None or not fingerprint:
-        yield make_support_check(builder, options)
-        return
-    memory = SupportCache(cache.support_folder, fingerprint)
-    asking = CachedSupportCheck(memory, lambda: make_support_check(builder, options))
-    yield asking
+    with without_gpu():
+        if cache is None or not fingerprint:
+            yield make_support_check(builder, options)
+            return
+        memory = SupportCache(cache.support_folder, fingerprint)
+        asking = CachedSupportCheck(memory, lambda: make_support_check(builder, options))
+        yield asking
     if asking.asked and _uses_converters(builder):
         memory.save()
 
