@@ -124,9 +124,8 @@ TRT_ET_CRC_TARGET uint32_t by_instruction(uint32_t crc, const uint8_t* p, size_t
   return crc;
 }
 
-template <Fold (*find)()>
 uint32_t by_folding(uint32_t crc, const uint8_t* p, size_t size) {
-  static const Fold fold = find();
+  static const Fold fold = find_fold();
   if (size < kFoldedBytes) return by_instruction(crc, p, size);
   uint8_t folded[kFoldedBytes];
   const size_t done = fold(crc, p, size, folded);
@@ -145,10 +144,7 @@ std::vector<Crc32cForm> find_forms() {
   std::vector<Crc32cForm> forms;
 #if defined(__x86_64__) || (defined(__aarch64__) && defined(__linux__))
   if (has_crc_instruction()) {
-    if (find_fold_512() != nullptr)
-      forms.push_back({"fold 512", inverted<by_folding<find_fold_512>>});
-    if (find_fold_256() != nullptr)
-      forms.push_back({"fold 256", inverted<by_folding<find_fold_256>>});
+    if (find_fold() != nullptr) forms.push_back({"fold", inverted<by_folding>});
     forms.push_back({"instruction", inverted<by_instruction>});
   }
 #endif

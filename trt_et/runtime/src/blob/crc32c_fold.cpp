@@ -23,28 +23,8 @@ constexpr unsigned kDistance = 8 * kFoldedBytes;
 constexpr uint64_t kLow = power_of_x(kDistance + 64 - 1 - 32);
 constexpr uint64_t kHigh = power_of_x(kDistance - 1 - 32);
 
-__attribute__((target("avx512f,vpclmulqdq"))) size_t fold_512(uint32_t state, const uint8_t* data,
-                                                              size_t size, uint8_t* folded) {
-  constexpr size_t kWidth = 64, kCount = kFoldedBytes / kWidth;
-  const __m512i factors = _mm512_set_epi64(kHigh, kLow, kHigh, kLow, kHigh, kLow, kHigh, kLow);
-  __m512i lanes[kCount];
-  for (size_t i = 0; i < kCount; ++i) lanes[i] = _mm512_loadu_si512(data + kWidth * i);
-  lanes[0] = _mm512_xor_si512(lanes[0], _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0, state));
-  size_t done = kFoldedBytes;
-  for (; size - done >= kFoldedBytes; done += kFoldedBytes) {
-    for (size_t i = 0; i < kCount; ++i) {
-      const __m512i low = _mm512_clmulepi64_epi128(lanes[i], factors, 0x00);
-      const __m512i high = _mm512_clmulepi64_epi128(lanes[i], factors, 0x11);
-      const __m512i next = _mm512_loadu_si512(data + done + kWidth * i);
-      lanes[i] = _mm512_xor_si512(_mm512_xor_si512(low, high), next);
-    }
-  }
-  for (size_t i = 0; i < kCount; ++i) _mm512_storeu_si512(folded + kWidth * i, lanes[i]);
-  return done;
-}
-
-__attribute__((target("avx2,vpclmulqdq"))) size_t fold_256(uint32_t state, const uint8_t* data,
-                                                           size_t size, uint8_t* folded) {
+__attribute__((target("avx2,vpclmulqdq"))) size_t fold(uint32_t state, const uint8_t* data,
+                                                       size_t size, uint8_t* folded) {
   constexpr size_t kWidth = 32, kCount = kFoldedBytes / kWidth;
   const __m256i factors = _mm256_set_epi64x(kHigh, kLow, kHigh, kLow);
   const auto load = [data](size_t at) __attribute__((target("avx2"))) {
@@ -69,20 +49,14 @@ __attribute__((target("avx2,vpclmulqdq"))) size_t fold_256(uint32_t state, const
 
 }  // namespace
 
-Fold find_fold_512() {
-  const bool can = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
-  return can ? fold_512 : nullptr;
-}
-
-Fold find_fold_256() {
+Fold find_fold() {
   const bool can = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq");
-  return can ? fold_256 : nullptr;
+  return can ? fold : nullptr;
 }
 
 #else
 
-Fold find_fold_512() { return nullptr; }
-Fold find_fold_256() { return nullptr; }
+Fold find_fold() { return nullptr; }
 
 #endif
 

@@ -13,8 +13,7 @@ inline constexpr size_t kFoldedBytes = 512;
 // `size` is at least kFoldedBytes.
 using Fold = size_t (*)(uint32_t state, const uint8_t* data, size_t size, uint8_t* folded);
 
-// With vectors of 64 and of 32 bytes; null where this processor has no such instructions.
-Fold find_fold_512();
-Fold find_fold_256();
+// Null where this processor has no such instructions.
+Fold find_fold();
 
 }  // namespace trt_et
