@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.attention_networks import CRASHES, NEIGHBOURS, build
 from tests.support.network_evaluator.comparison import compare
+from tests.support.programs.attention_networks import CRASHES, NEIGHBOURS, build
 from trt_et.conversion.installed import installed_variant
 
 pytestmark = pytest.mark.skipif(

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
 from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
-from tests.support.operator_networks import randn
+from tests.support.programs.operator_networks import randn
 from tests.support.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.support.operator_networks import (
+from tests.support.programs.operator_networks import (
     IMAGE,
     LINE,
     X,

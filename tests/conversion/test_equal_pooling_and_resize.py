@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from torch.nn import functional as F
 
-from tests.support.operator_networks import (
+from tests.support.programs.operator_networks import (
     IMAGE,
     assert_network_equals_eager,
     assert_one_engine,

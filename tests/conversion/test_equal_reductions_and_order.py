@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.support.operator_networks import (
+from tests.support.programs.operator_networks import (
     CLOSE,
     LINE,
     SMALL,

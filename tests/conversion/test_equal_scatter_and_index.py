@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tests.support.operator_networks import (
+from tests.support.programs.operator_networks import (
     LINE,
     ROWS,
     WHOLE,

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.support.operator_networks import WHOLE, X, assert_network_equals_eager, assert_one_engine
+from tests.support.programs.operator_networks import (
+    WHOLE,
+    X,
+    assert_network_equals_eager,
+    assert_one_engine,
+)
 
 CASES = {
     **{

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from tests.support.lowering import blobs, lower, request
 from tests.support.models import Function
-from tests.support.operator_networks import (
+from tests.support.programs.operator_networks import (
     IMAGE,
     ROWS,
     WHOLE,

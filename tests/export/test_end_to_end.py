@@ -14,7 +14,7 @@ import trt_et.runtime
 from tests.support.lowering import lower_case
 from tests.support.models import make
 from tests.support.native_environment import ROOT
-from tests.support.stored_programs import assert_agrees, run_runner, run_stock, write_case
+from tests.support.programs.stored_programs import assert_agrees, run_runner, run_stock, write_case
 
 CASES = ["mlp", "cnn", "vit", "channels_last", "outputs", "order", "split", "cached"]
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.support.models import make
-from tests.support.stored_programs import as_tuple, run_runner, run_stock, write_case
+from tests.support.programs.stored_programs import as_tuple, run_runner, run_stock, write_case
 
 NAMES = ["mlp", "cnn", "vit", "channels_last", "outputs", "order", "cached"]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers as tf
 
-from tests.support.language_models import VOCABULARY, CountingModel, make_model
+from tests.support.programs.language_models import VOCABULARY, CountingModel, make_model
 from tests.support.simulated_gpus import load_runtime
 from trt_et import OptionError, UnsupportedModelError
 from trt_et.inspection import inspect_program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.language_models import (
+from tests.support.programs.language_models import (
     NAMES,
     NO_END,
     Runner,

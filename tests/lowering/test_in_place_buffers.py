@@ -10,7 +10,7 @@ from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from torch import nn
 
-from tests.support.kv_cache_models import Cache, Recorder, recorded
+from tests.support.programs.kv_cache_models import Cache, Recorder, recorded
 from tests.support.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
 from trt_et.conversion.rewrites.kv_cache_update import update_in_place

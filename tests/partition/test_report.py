@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.support.lowering import export, export_with_batch, lower
-from tests.support.quantized_models import quantized
+from tests.support.programs.quantized_models import quantized
 from trt_et import TensorRTPartitioner
 
 

@@ -15,8 +15,8 @@ from executorch.exir import to_edge_transform_and_lower
 from torch import nn
 from torch.export import Dim
 
-from tests.support.kv_cache_models import SHAPE, Cache
 from tests.support.models import make
+from tests.support.programs.kv_cache_models import SHAPE, Cache
 from trt_et import TensorRTPartitioner
 from trt_et.builders import BuildOptions, BuildRequest, make_builder
 from trt_et.errors import BuilderError, PartitionError

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from tests.support.kv_cache_models import Cache
 from tests.support.lowering import blobs, lower, module_of
+from tests.support.programs.kv_cache_models import Cache
 from trt_et.conversion.rewrites.index_put import broadcast_index_put_values
 from trt_et.lowering.lower import lower_partition
 from trt_et.lowering.lowered_partition import unlift

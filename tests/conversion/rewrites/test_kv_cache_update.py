@@ -1,159 +1,47 @@
-"""KV caches: which updates are made in place, which must not be, and what TensorRT is given."""
+"""KV caches: which updates are made in place, and which must not be."""
 
 from __future__ import annotations
 
 import copy
-import functools
-import logging
-from dataclasses import replace
 
 import pytest
 import tensorrt_rtx as trt
 import torch
-import transformers as tf
-from executorch.exir import to_edge_transform_and_lower
-from torch import nn
 from torch.export import Dim
-from transformers.integrations.executorch import TorchExportableModuleWithStaticCache
-from typer.testing import CliRunner
 
-from tests.support.kv_cache_models import BATCH, HEADS, LENGTH, SHAPE, WIDTH, Cache, recorded
 from tests.support.lowering import blobs, lower
-from trt_et import TensorRTPartitioner
-from trt_et.builders import BuildRequest, tensorrt_rtx
+from tests.support.programs.kv_cache_models import (
+    BATCH,
+    HEADS,
+    LENGTH,
+    SHAPE,
+    WIDTH,
+    Cache,
+    recorded,
+)
+from tests.support.programs.kv_cache_updates import (
+    FORMS,
+    LONG,
+    ONE,
+    RUN,
+    add_to_it,
+    aliases,
+    calls,
+    copy_rows,
+    copy_run,
+    outputs_of,
+    put,
+    recording,
+    rewritten,
+    rows,
+)
 from trt_et.builders import serialize as engines
-from trt_et.cli import app
-from trt_et.conversion import prepare
 from trt_et.conversion.rewrites.index_put import broadcast_index_put_values
 from trt_et.conversion.rewrites.kv_cache_update import update_in_place, write_rows
 from trt_et.engine_info import Alias, decode_blob
-from trt_et.errors import BuildCancelled, BuilderError, OptionError
-from trt_et.inspection import inspect_program
-from trt_et.lowering.in_place_buffers import InPlaceBuffer
 from trt_et.lowering.lowered_partition import unlift
-from trt_et.scheduler.engine_key import request_digest
 
 aten = torch.ops.aten
-
-ONE = torch.tensor([5])
-RUN = torch.arange(3)
-
-
-def rows(count: int = 1, dtype: torch.dtype = torch.float32, *shape: int) -> torch.Tensor:
-    torch.manual_seed(0)
-    return torch.randn(shape or (BATCH, HEADS, count, WIDTH)).to(dtype)
-
-
-def put(cache, position, new):
-    cache[:, :, position] = new
-
-
-def put_at_scalar(cache, position, new):
-    aten.index_put_(cache, [None, None, position], new)
-
-
-def copy_rows(cache, position, new):
-    cache.index_copy_(2, position, new)
-
-
-def copy_run(cache, position, new):
-    cache.index_copy_(2, torch.arange(new.shape[2]) + position, new)
-
-
-def copy_run_of_several(cache, position, new):
-    cache.index_copy_(2, position + (1 + torch.arange(new.shape[2])) + position[0], new)
-
-
-def executorch_llama(cache, position, new):
-    """What ExecuTorch's own Llama does with dynamic shapes."""
-    start = position[0].item()
-    torch._check_is_size(start)
-    torch._check(start < LENGTH)
-    cache.index_copy_(2, torch.arange(new.shape[2]) + start, new)
-
-
-def put_constant_run(cache, position, new):
-    cache[:, :, torch.arange(2, 5)] = new
-
-
-def put_listed_run(cache, position, new):
-    cache[:, :, torch.tensor([3, 4, 5])] = new
-
-
-def slice_first(cache, position, new):
-    cache[:, :, : new.shape[2]] = new
-
-
-def slice_middle(cache, position, new):
-    cache[:, :, 2:5] = new
-
-
-def slice_last(cache, position, new):
-    cache[:, :, -3:] = new
-
-
-def scatter_slice(cache, position, new):
-    cache.copy_(torch.slice_scatter(cache, new, 2, 1, 4))
-
-
-def slice_all_batches(cache, position, new):
-    cache[:, :, 2:5] = new[:1]
-
-
-FORMS = {
-    "one position": (put, ONE, rows()),
-    "one position, int32": (put, ONE.int(), rows()),
-    "one position without a dimension": (put_at_scalar, torch.tensor(5), rows()[:, :, 0]),
-    "one position from the end": (put, torch.tensor([-2]), rows()),
-    "rows for all batches": (put, ONE, rows(1, torch.float32, HEADS, 1, WIDTH)),
-    "one number for all": (put, ONE, rows(1, torch.float32, 1)),
-    "index_copy": (copy_rows, ONE, rows()),
-    "index_copy of a run": (copy_run, ONE, rows(3)),
-    "index_copy of a sum": (copy_run_of_several, torch.tensor([2]), rows(3)),
-    "ExecuTorch's Llama": (executorch_llama, ONE, rows(3)),
-    "a constant run": (put_constant_run, ONE, rows(3)),
-    "a listed run": (put_listed_run, ONE, rows(3)),
-    "the first rows": (slice_first, ONE, rows(3)),
-    "a slice": (slice_middle, ONE, rows(3)),
-    "the last rows": (slice_last, ONE, rows(3)),
-    "a slice for all batches": (slice_all_batches, ONE, rows(3)),
-    "slice_scatter": (scatter_slice, ONE, rows(3)),
-}
-
-
-@functools.cache
-def recording(form: str) -> tuple[Cache, BuildRequest]:
-    write, position, new = FORMS[form]
-    model = Cache(write)
-    (request,), _ = recorded(model, (position, new))
-    return model, request
-
-
-def rewritten(request: BuildRequest) -> tuple[torch.fx.GraphModule, tuple[Alias, ...]]:
-    module = unlift(request.lowered.program)
-    broadcast_index_put_values(module)
-    return module, update_in_place(module, request.lowered.aliased_outputs)
-
-
-def aliases(requests: list[BuildRequest]) -> list[Alias]:
-    return [alias for request in requests for alias in rewritten(request)[1]]
-
-
-def outputs_of(
-    request: BuildRequest, model: nn.Module, *inputs: torch.Tensor
-) -> dict[str, torch.Tensor]:
-    """What the rewritten partition computes, by the names of the nodes in the program."""
-    module, _ = rewritten(request)
-    values = {"position": inputs[0], "rows": inputs[1], "b_cache": model.cache.clone()}
-    names = request.lowered.names
-    args = [values[names[binding.name]] for binding in request.lowered.inputs]
-    results = request.lowered.program.graph.output_node().args[0]
-    found = module(*args)
-    return {names[node.name]: value for node, value in zip(results, found, strict=True)}
-
-
-def calls(module: torch.fx.GraphModule) -> list[object]:
-    return [node.target for node in module.graph.nodes if node.op == "call_function"]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -287,15 +175,10 @@ def read_rows_of_slice(cache, position, new):
     cache[:, :, 2:5] = new + old
 
 
-def add_to_it(cache, position, new):
-    cache.add_(new)
-
-
 def copy_sum(cache, position, new):
     cache.copy_(cache.index_copy(2, position, new) + 1)
 
 
-LONG = rows(LENGTH)
 COLUMN = rows(1, torch.float32, BATCH, HEADS, LENGTH, 1)
 NOT_A_RUN = {
     "positions from the caller": (put, RUN, rows(3)),
@@ -405,193 +288,3 @@ def test_the_rows_of_a_dynamic_index_put_are_not_known_to_be_a_run():
         dynamic_shapes={"position": None, "rows": {2: count}},
     )
     assert aliases(put_requests) == []
-
-
-# Falling back.
-
-
-def built(caplog, model=None) -> tuple[bytes, str]:
-    program = torch.export.export(model or Cache(put), (ONE, rows()))
-    with caplog.at_level(logging.WARNING, "trt_et"):
-        (blob,) = blobs(lower(program, builder="tensorrt_rtx"))
-    return bytes(blob), caplog.text
-
-
-def test_a_tensorrt_without_the_layer_builds_as_before(caplog, monkeypatch):
-    program = torch.export.export(Cache(put), (ONE, rows()))
-    lower(program, builder="tensorrt_rtx")  # Torch-TensorRT is loaded.
-    monkeypatch.setattr(
-        "trt_et.conversion.converters.kv_cache_update.has_cache_update_layer", lambda: False
-    )
-    blob, said = built(caplog)
-    assert (blob[:4], decode_blob(blob).info.aliases) == (b"TR01", ())
-    assert "in place" not in said
-
-
-def test_a_layer_that_tensorrt_refuses_is_left_out(caplog, monkeypatch):
-    monkeypatch.setattr(trt.INetworkDefinition, "add_kv_cache_update", lambda *_: None)
-    blob, said = built(caplog)
-    assert (blob[:4], decode_blob(blob).info.aliases) == (b"TR01", ())
-    assert "no engine that writes state in place" in said
-    assert "makes no cache update of write_rows" in said
-
-
-def test_a_build_that_fails_with_the_layer_is_repeated_without(caplog, monkeypatch):
-    serialize = tensorrt_rtx.serialize
-    tried = []
-
-    def refusing(self, *args, **kwargs):
-        tried.append(self.aliases)
-        if self.aliases:
-            raise BuilderError("Myelin says no")
-        return serialize(self, *args, **kwargs)
-
-    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
-    blob, said = built(caplog)
-    assert blob[:4] == b"TR01"
-    assert [len(each) for each in tried] == [1, 0]
-    assert "Myelin says no" in said
-
-
-def test_a_build_that_fails_either_way_says_why_once(monkeypatch):
-    def refusing(self, *args, **kwargs):
-        raise BuilderError(f"refused with {len(self.aliases)}")
-
-    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
-    program = torch.export.export(Cache(put), (ONE, rows()))
-    with pytest.raises(BuilderError, match="refused with 0"):
-        lower(program, builder="tensorrt_rtx")
-
-
-def test_a_build_that_fails_with_nothing_in_place_is_not_repeated(monkeypatch, caplog):
-    tried = []
-
-    def refusing(self, *args, **kwargs):
-        tried.append(self.aliases)
-        raise BuilderError("Myelin says no")
-
-    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
-    program = torch.export.export(Cache(add_to_it), (ONE, LONG))
-    with pytest.raises(BuilderError, match="Myelin says no"):
-        lower(program, builder="tensorrt_rtx")
-    assert tried == [()]
-    assert "in place" not in caplog.text
-
-
-@pytest.mark.parametrize("error", [BuildCancelled("stopped"), OptionError("no such option")])
-def test_what_a_user_did_is_not_tried_again(monkeypatch, error):
-    tried = []
-
-    def refusing(self, *args, **kwargs):
-        tried.append(self.aliases)
-        raise error
-
-    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
-    program = torch.export.export(Cache(put), (ONE, rows()))
-    with pytest.raises((BuilderError, OptionError)):
-        lower(program, builder="tensorrt_rtx")
-    assert len(tried) == 1
-
-
-def test_a_layer_that_nobody_asked_for_is_an_error(monkeypatch):
-    """A later Torch-TensorRT may make the layer by itself, whoever needs the old value."""
-    (request,), _ = recorded(Cache(put), (ONE, rows()))
-    made = engines.build_network(request)
-    from trt_et.conversion.converters.kv_cache_update import check_cache_updates
-
-    check_cache_updates(made.network, made.aliases)
-    for wrong in ((), (Alias("output1", made.aliases[0].input),)):
-        with pytest.raises(BuilderError, match="in place; expected"):
-            check_cache_updates(made.network, wrong)
-
-    def silently(module, updates):
-        update_in_place(module, updates)
-        return ()
-
-    monkeypatch.setattr(prepare, "update_in_place", silently)
-    with pytest.raises(BuilderError, match="in place; expected"):
-        engines.build_network(request)
-
-
-# What is between the layer and the file.
-
-
-def test_what_may_be_written_in_place_is_part_of_an_engine_key():
-    _, request = recording("index_copy")
-    (update,) = request.lowered.aliased_outputs
-
-    def digest(*updates: InPlaceBuffer) -> str | None:
-        lowered = replace(request.lowered, aliased_outputs=updates)
-        return request_digest(replace(request, lowered=lowered))
-
-    others = {digest(), digest(update), digest(replace(update, refuses_negative_indices=False))}
-    assert len(others) == 3
-    assert digest(update) == request_digest(request)
-
-
-def test_equal_partitions_of_which_one_may_not_are_two_engines(tmp_path):
-    """The very same partition: a buffer's in one method, the caller's in the other."""
-
-    class Given(nn.Module):
-        def forward(self, position, rows, cache):
-            new = cache.index_copy(2, position, rows)
-            return new, new * 2
-
-    programs = {
-        "own": torch.export.export(Cache(copy_rows), (ONE, rows())),
-        "given": torch.export.export(Given(), (ONE, rows(), torch.zeros(SHAPE))),
-    }
-    partitioner = TensorRTPartitioner(builder="tensorrt_rtx", cache=tmp_path)
-    manager = to_edge_transform_and_lower(programs, partitioner=[partitioner])
-    with torch.no_grad():
-        methods = inspect_program(bytes(manager.to_executorch().buffer))
-    found = {method.name: bytes(method.delegates[0].blob[:4]) for method in methods}
-    assert found == {"own": b"TR02", "given": b"TR01"}
-
-
-def test_an_engine_from_the_cache_still_says_what_it_writes_in_place(tmp_path, monkeypatch, capsys):
-    def exported() -> bytes:
-        program = torch.export.export(Cache(copy_rows), (ONE, rows()))
-        return lower(program, builder="tensorrt_rtx", cache=tmp_path / "cache")
-
-    first = exported()
-    monkeypatch.setattr(tensorrt_rtx, "build_network", lambda *_: pytest.fail("built again"))
-    second = exported()
-    assert blobs(first) == blobs(second)
-    assert blobs(second)[0][:4] == b"TR02"
-    file = tmp_path / "cache.pte"
-    file.write_bytes(second)
-    said = CliRunner().invoke(app, ["inspect", str(file)]).output
-    assert "out output0: float32 [2, 3, 8, 4], written into input" in said
-
-
-def test_every_cache_of_a_transformers_decoder_is_written_in_place():
-    config = tf.LlamaConfig(
-        vocab_size=64,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-    )
-    torch.manual_seed(0)
-    model = tf.LlamaForCausalLM(config).eval()
-    model.generation_config = tf.GenerationConfig(
-        use_cache=True,
-        cache_implementation="static",
-        max_length=16,
-        cache_config={"batch_size": 1, "max_cache_len": 16, "device": "cpu"},
-    )
-    step = TorchExportableModuleWithStaticCache(model)
-    call = {"input_ids": torch.tensor([[7]]), "cache_position": torch.tensor([3])}
-    with torch.no_grad():
-        program = torch.export.export(step, (), call, strict=True)
-        pte = lower(program, builder="tensorrt_rtx")
-    (blob,) = blobs(pte)
-    decoded = decode_blob(blob)
-    assert decoded.magic == b"TR02"
-    shapes = {binding.name: binding.shape for binding in decoded.info.bindings}
-    places = {(alias.output, alias.input) for alias in decoded.info.aliases}
-    assert len(places) == len({output for output, _ in places}) == 2 * config.num_hidden_layers
-    assert {shapes[name] for pair in places for name in pair} == {(1, 2, 16, 8)}

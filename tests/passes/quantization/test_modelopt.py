@@ -16,9 +16,9 @@ from torch import nn
 from tests.support.lowering import blobs, lower
 from tests.support.modelopt.models import Quantizer, expected_fp8, exported, fake_quantized
 from tests.support.native_environment import ROOT
-from tests.support.quantized_models import MODELS, Mlp
-from tests.support.quantized_networks import Network, needs_rtx, plan
-from tests.support.stored_programs import run_stock
+from tests.support.programs.quantized_models import MODELS, Mlp
+from tests.support.programs.quantized_networks import Network, needs_rtx, plan
+from tests.support.programs.stored_programs import run_stock
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 from trt_et.lowering.lower import lower_partition

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from tests.support.lowering import blobs, lower
-from tests.support.quantized_models import Mlp, Residual, quantize, quantized
-from tests.support.quantized_networks import Network, needs_rtx, plan
-from tests.support.stored_programs import run_stock
+from tests.support.programs.quantized_models import Mlp, Residual, quantize, quantized
+from tests.support.programs.quantized_networks import Network, needs_rtx, plan
+from tests.support.programs.stored_programs import run_stock
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 

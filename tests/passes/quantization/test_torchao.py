@@ -19,9 +19,9 @@ from torchao.quantization import (
 from torchao.quantization.granularity import PerGroup
 
 from tests.support.lowering import blobs, lower
-from tests.support.quantized_models import Mlp, quantize
-from tests.support.quantized_networks import Network, needs_rtx, plan
-from tests.support.stored_programs import run_stock
+from tests.support.programs.quantized_models import Mlp, quantize
+from tests.support.programs.quantized_networks import Network, needs_rtx, plan
+from tests.support.programs.stored_programs import run_stock
 from trt_et import TensorRTPartitioner
 
 WEIGHTS_ONLY = {

@@ -13,7 +13,7 @@ import torch
 from modelopt.torch.quantization.utils import export_torch_mode
 
 from tests.support.lowering import lower
-from tests.support.quantized_models import MODELS
+from tests.support.programs.quantized_models import MODELS
 
 
 def main(folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""Models and programs that several tests export."""

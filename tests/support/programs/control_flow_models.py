@@ -1,0 +1,227 @@
+"""Models with ``cond``, ``map`` and ``scan``, lowered and compared with eager."""
+
+from __future__ import annotations
+
+import torch
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from functorch.experimental.control_flow import map as torch_map
+from torch import nn
+from torch._higher_order_ops.scan import scan
+from torch.export import Dim
+from torch.nn import functional
+from torch.utils import _pytree as pytree
+
+from tests.support.stock_process import run
+
+
+class Cond(nn.Module):
+    """Weights of one branch, of both, and of both and outside; numbers; a tensor from outside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.once = nn.Linear(4, 4)
+        self.scale = nn.Parameter(torch.randn(4))
+
+    def forward(self, x):
+        y = self.linear(x)
+        shift = torch.tensor([1.0, 2.0, 3.0, 4.0])
+        z = torch.cond(
+            x.sum() > 0,
+            lambda a: (self.linear(a).relu() * 2 + shift) * self.scale,
+            lambda a: (self.once(a).tanh() - 1) * self.scale,
+            (y,),
+        )
+        return z.sigmoid() * self.scale
+
+
+class TwoConds(nn.Module):
+    """A weight that two conds and three engines outside of them use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = torch.cond(x.sum() > 0, self.linear, torch.tanh, (self.linear(x),))
+        y = self.linear(y)
+        return self.linear(torch.cond(y.sum() > 0, self.linear, torch.sin, (y,)))
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x, y):
+        def inner(a, b):
+            return torch.cond(
+                b.max() > 1,
+                lambda a, b: self.linear(a) @ b,
+                lambda a, b: (a * 3 + b).tanh(),
+                (a, b),
+            )
+
+        return torch.cond(x.sum() > 0, inner, lambda a, b: a - b * b, (self.linear(x), y))
+
+
+class Map(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, xs, y):
+        return torch_map(lambda x, y: self.linear(x + y).relu(), xs, y)
+
+
+class CondInMap(Map):
+    def forward(self, xs, y):
+        def body(x, y):
+            return torch.cond(
+                x.sum() > 0,
+                lambda a, b: self.linear(a + b),
+                lambda a, b: (a - b).tanh() * a,
+                (x, y),
+            )
+
+        return torch_map(body, xs, y)
+
+
+class Scan(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, start, xs):
+        return scan(lambda c, x: ((self.linear(c) + x).tanh(), (c * x).relu()), start, xs)
+
+
+class Layers(nn.Module):
+    """What TensorRT has layers for, with weights that are arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.slope = nn.PReLU()
+        self.back = nn.ConvTranspose2d(8, 3, 3, 1, 1)
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, x):
+        return torch.cond(
+            x.sum() > 0,
+            lambda a: self.back(self.slope(self.norm(self.conv(a)))),
+            lambda a: a - functional.softplus(a),
+            (x,),
+        )
+
+
+class Sized(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.cond(
+            x.sum() > 0,
+            lambda a: functional.pad(self.linear(a), (0, 1)).relu() * a.shape[0],
+            lambda a: torch.cat([a.tanh(), a[:, :1]], 1),
+            (x,),
+        )
+
+
+class State(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("total", torch.zeros(2, 4))
+
+    def forward(self, x):
+        self.total.add_(self.linear(x))
+        y = torch.cond(
+            x.sum() > 0,
+            lambda a, t: self.linear(a) + t,
+            lambda a, t: (a * t).tanh(),
+            (x, self.total),
+        )
+        return y + self.total
+
+
+class Sigmoid(nn.Module):
+    """Something for two backends outside of the branches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = torch.cond(x.sum() > 0, lambda a: a.relu() + 1, lambda a: a.tanh() * a, (x,))
+        return self.linear(y).sigmoid()
+
+
+def signed(*shapes: tuple[int, ...]) -> list[tuple[torch.Tensor, ...]]:
+    """Arguments whose first is positive, negative, and positive again."""
+    return [
+        tuple(torch.rand(shape) * (sign if index == 0 else 2) for index, shape in enumerate(shapes))
+        for sign in (1, -1, 1)
+    ]
+
+
+def mixed(*shapes: tuple[int, ...]) -> list[tuple[torch.Tensor, ...]]:
+    return [tuple(torch.randn(shape) for shape in shapes) for _ in range(2)]
+
+
+CASES = {
+    "cond": (Cond, lambda: signed((2, 4)), ["", "cond/true", "cond/false", ""]),
+    "two_conds": (
+        TwoConds,
+        lambda: signed((2, 4)),
+        ["", "cond/true", "cond/false", "", "cond_1/true", "cond_1/false", ""],
+    ),
+    "nested": (
+        Nested,
+        # The inner cond is reached by a positive x; y decides there.
+        lambda: [*signed((4, 4), (4, 4)), (torch.ones(4, 4), torch.zeros(4, 4))],
+        ["", "cond/true", "cond/true/cond/true", "cond/true/cond/false", "cond/false"],
+    ),
+    "map": (Map, lambda: mixed((5, 2, 4), (2, 4)), ["map_impl/body"]),
+    "cond_in_map": (
+        CondInMap,
+        lambda: mixed((7, 4, 4), (4, 4)),
+        ["map_impl/body", "map_impl/body/cond/true", "map_impl/body/cond/false"],
+    ),
+    "scan": (Scan, lambda: mixed((2, 4), (5, 2, 4)), ["scan/body"]),
+    "layers": (
+        Layers,
+        lambda: [(x.to(memory_format=torch.channels_last),) for (x,) in signed((2, 3, 8, 8))],
+        ["", "cond/true", "cond/false"],
+    ),
+    "sized": (Sized, lambda: signed((3, 4)) + signed((8, 4)), ["", "cond/true", "cond/false"]),
+    "state": (State, lambda: signed((2, 4)), ["", "cond/true", "cond/false", ""]),
+}
+DYNAMIC = {"sized": {"x": {0: Dim("n", max=8)}}}
+
+
+def case(
+    name: str,
+) -> tuple[nn.Module, list[tuple[torch.Tensor, ...]], torch.export.ExportedProgram]:
+    torch.manual_seed(0)
+    make, calls, _ = CASES[name]
+    model, arguments = make().eval(), calls()
+    program = torch.export.export(model, arguments[0], dynamic_shapes=DYNAMIC.get(name))
+    if isinstance(model, State):
+        model.total.zero_()  # As ExecuTorch starts.
+    return model, arguments, program
+
+
+def lowered(program: torch.export.ExportedProgram, *partitioners, planning=None) -> bytes:
+    manager = to_edge_transform_and_lower(program, partitioner=list(partitioners))
+    config = ExecutorchBackendConfig(memory_planning_pass=planning) if planning else None
+    return bytes(manager.to_executorch(config).buffer)
+
+
+def check(folder, pte: bytes, model: nn.Module, calls) -> None:
+    for outputs, call in zip(run(folder, pte, *calls), calls, strict=True):
+        expected = pytree.tree_leaves(model(*call))
+        for have, want in zip(outputs, expected, strict=True):
+            torch.testing.assert_close(have, want, atol=1e-4, rtol=1e-4)
