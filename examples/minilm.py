@@ -167,12 +167,12 @@ def _export(
             manager.to_executorch().write_to_file(file)
         done(f"write {path} ({path.stat().st_size / 1e6:.1f} MB)")
     if partitioner.report is not None:
-        _show_claims(partitioner.report)
+        _show_report(partitioner.report)
     _show_program(inspect_program(path.read_bytes())[0])
     return path
 
 
-def _show_claims(report: PartitionReport) -> None:
+def _show_report(report: PartitionReport) -> None:
     table = Table("partition", "operators", "most frequent", title="Delegated to TensorRT")
     for partition in report.partitions:
         common = ", ".join(

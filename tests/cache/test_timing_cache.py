@@ -1,4 +1,4 @@
-"""TensorRT's timings are kept between exports. TensorRT itself is a stand-in: there is no GPU."""
+"""TensorRT's timings are kept between exports. TensorRT itself is a fake: there is no GPU."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_linear_and_attention_are_preserved():
     )
 
 
-def test_the_edge_manager_way_claims_the_same_model():
+def test_the_edge_manager_way_delegates_the_same_model():
     model, inputs = make("cnn")
     partitioner = reference()
     manager = to_edge(torch.export.export(model, inputs)).to_backend(partitioner)
@@ -170,7 +170,7 @@ def test_settings_reach_torch_tensorrt():
         reference(settings={"device": "cuda:1"})
 
 
-def test_excluding_what_would_be_kept_whole_lets_it_be_decomposed():
+def test_excluding_what_would_be_preserved_lets_it_be_decomposed():
     pte = lower_case("mlp", excluded_ops=[torch.ops.aten.linear.default])
     (method,) = inspect_program(pte)
     assert "aten::linear.out" not in method.cpu_operators

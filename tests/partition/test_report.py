@@ -78,5 +78,5 @@ def test_what_selects_a_result_of_an_operator_on_the_cpu_has_a_reason():
 
     program = torch.export.export(Sorted(), (torch.randn(4, 8),))
     report = TensorRTPartitioner(builder=Unbuilt(), excluded_ops=["aten.sort"]).explain(program)
-    reasons = {reason for _, operator, reason in report.left_out if "getitem" in operator}
+    reasons = {reason for _, operator, reason in report.not_delegated if "getitem" in operator}
     assert reasons == {"the operator whose result it selects stays on the CPU"}

@@ -31,7 +31,7 @@ def other_weights():
 
 
 class Long(nn.Module):
-    """Two of them differ only where nobody looks at a glance."""
+    """Two of them differ only outside of the sampled elements."""
 
     def __init__(self, at: int) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ def test_weights_are_read_only_where_all_else_is_equal(monkeypatch):
         ]
     )
     assert len(builder.built) == 2
-    # Weights that differ at a glance need not be read either, only those that look the same.
+    # Weights whose samples differ need not be read either, only those of equal samples.
     build_engines([(program(), plan(builder)), (other_weights(), plan(builder))])
     with pytest.raises(PartitionError, match="weights were read"):
         build_engines([(program(), plan(builder)), (export(Two(), X), plan(builder))])

@@ -52,7 +52,7 @@ def write_checked(path: Path, data: bytes) -> None:
         OSError: It cannot be written; what was there is there still.
     """
     for left in path.parent.glob(f"{path.name}.*"):
-        left.unlink()  # By a process that was killed: only who holds the lock writes.
+        left.unlink()  # By a process that was killed: only the holder of the lock writes.
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
         with part.open("xb") as file:

@@ -45,7 +45,7 @@ def fingerprint_of(*facts: str, tensorrt: bool) -> str:
 def has_foreign_converters() -> bool:
     """Whether somebody registered converters of their own, which no version number tells.
 
-    Nothing is imported: who registers converters has Torch-TensorRT loaded.
+    Nothing is imported: a process that registers converters has Torch-TensorRT loaded.
     """
     registry = sys.modules.get("torch_tensorrt.dynamo.conversion._ConverterRegistry")
     if registry is None:

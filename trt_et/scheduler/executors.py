@@ -73,18 +73,18 @@ class _OnExecutor:
         """See :class:`trt_et.scheduler.build_runner.BuildRunner`; ends with the first failure."""
         waiting: dict[Future[Any], BuildJob] = {}
         source = iter(jobs)
-        with self._workplace() as place:
+        with self._open_scratch() as scratch:
             try:
                 while True:
                     with TRACING:  # The next partition is lowered.
                         job = next(source, None)
                     if job is None:
                         break
-                    waiting[self._submitted(job, place)] = job
+                    waiting[self._submitted(job, scratch)] = job
                     del job
-                    yield from self._finished(waiting, place, timeout=0)
+                    yield from self._finished(waiting, scratch, timeout=0)
                 while waiting:
-                    yield from self._finished(waiting, place, timeout=None)
+                    yield from self._finished(waiting, scratch, timeout=None)
             finally:
                 for future, job in waiting.items():
                     future.cancel()
@@ -93,16 +93,16 @@ class _OnExecutor:
     def _finished(
         self,
         waiting: dict[Future[Any], BuildJob],
-        place: Any,  # noqa: ANN401
+        scratch: Any,  # noqa: ANN401
         timeout: float | None,
     ) -> Iterator[tuple[BuildJob, bytes]]:
         first = concurrent.futures.FIRST_COMPLETED
         for future in concurrent.futures.wait(waiting, timeout, first).done:
             job = waiting[future]
             try:
-                blob = self._blob(future, place)
+                blob = self._blob(future, scratch)
             except BrokenProcessPool as error:
-                raise job.failed(self._explained(waiting, place, error)) from error
+                raise job.failed(self._explained(waiting, scratch, error)) from error
             except concurrent.futures.CancelledError as error:
                 raise job.failed(BuilderError("its build was cancelled by the executor")) from error
             except Exception as error:
@@ -113,28 +113,28 @@ class _OnExecutor:
             yield job, blob
             del job, blob
 
-    def _submitted(self, job: BuildJob, place: Any) -> Future[Any]:  # noqa: ANN401
+    def _submitted(self, job: BuildJob, scratch: Any) -> Future[Any]:  # noqa: ANN401
         try:
-            return self._submit(job, place)
+            return self._submit(job, scratch)
         except BrokenProcessPool as error:
-            raise job.failed(self._explained({}, place, error)) from error
+            raise job.failed(self._explained({}, scratch, error)) from error
         except Exception as error:
             raise job.failed(error) from error
 
     @contextlib.contextmanager
-    def _workplace(self) -> Iterator[Any]:
+    def _open_scratch(self) -> Iterator[Any]:
         yield None
 
-    def _submit(self, job: BuildJob, place: Any) -> Future[Any]:  # noqa: ANN401
+    def _submit(self, job: BuildJob, scratch: Any) -> Future[Any]:  # noqa: ANN401
         raise NotImplementedError
 
-    def _blob(self, future: Future[Any], place: Any) -> bytes:  # noqa: ANN401
+    def _blob(self, future: Future[Any], scratch: Any) -> bytes:  # noqa: ANN401
         raise NotImplementedError
 
     def _explained(
         self,
         waiting: dict[Future[Any], BuildJob],
-        place: Any,  # noqa: ANN401
+        scratch: Any,  # noqa: ANN401
         error: Exception,
     ) -> Exception:
         return error
@@ -143,10 +143,10 @@ class _OnExecutor:
 class InThreads(_OnExecutor):
     """Builds in threads of this process; TensorRT works outside of Python's lock."""
 
-    def _submit(self, job: BuildJob, place: Any) -> Future[Any]:  # noqa: ANN401
+    def _submit(self, job: BuildJob, scratch: Any) -> Future[Any]:  # noqa: ANN401
         return self._executor.submit(job.builder.build, job.request)
 
-    def _blob(self, future: Future[Any], place: Any) -> bytes:  # noqa: ANN401
+    def _blob(self, future: Future[Any], scratch: Any) -> bytes:  # noqa: ANN401
         blob: bytes = future.result()
         return blob
 
@@ -165,7 +165,7 @@ class _Scratch:
         return [name for engine, name in self.partitions.items() if engine in begun]
 
     def remove(self) -> None:
-        """Remove it under the eyes of those who still write to it."""
+        """Remove it, even while workers still write to it."""
         with contextlib.suppress(OSError):
             self.weights.close()
         gone = self.folder.with_name(f"{self.folder.name}.removed")
@@ -190,7 +190,7 @@ class InProcesses(_OnExecutor):
         self._parent = scratch
 
     @contextlib.contextmanager
-    def _workplace(self) -> Iterator[_Scratch]:
+    def _open_scratch(self) -> Iterator[_Scratch]:
         try:
             scratch = _Scratch(self._parent)
         except OSError as error:
@@ -203,13 +203,13 @@ class InProcesses(_OnExecutor):
         finally:
             scratch.remove()
 
-    def _submit(self, job: BuildJob, place: _Scratch) -> Future[Any]:
-        engine = f"engine{len(place.partitions)}"
-        place.partitions[engine] = job.request.partition
-        request = pack_request(job.builder, job.request, place.weights, place.folder / engine)
+    def _submit(self, job: BuildJob, scratch: _Scratch) -> Future[Any]:
+        engine = f"engine{len(scratch.partitions)}"
+        scratch.partitions[engine] = job.request.partition
+        request = pack_request(job.builder, job.request, scratch.weights, scratch.folder / engine)
         return self._executor.submit(build_in_worker, request)
 
-    def _blob(self, future: Future[Any], place: _Scratch) -> bytes:
+    def _blob(self, future: Future[Any], scratch: _Scratch) -> bytes:
         result: BuildResult = future.result()
         if result.error:
             raise _raised_elsewhere(result)
@@ -217,7 +217,7 @@ class InProcesses(_OnExecutor):
             blob = Path(result.path).read_bytes()
         except OSError as error:
             raise BuilderError(
-                f"its engine was built, but is not in {place.folder} as this machine sees it "
+                f"its engine was built, but is not in {scratch.folder} as this machine sees it "
                 f"({error}); machines that build for each other need a folder that all of them "
                 "share (scratch=...)"
             ) from error
@@ -229,10 +229,10 @@ class InProcesses(_OnExecutor):
         return blob
 
     def _explained(
-        self, waiting: dict[Future[Any], BuildJob], place: _Scratch, error: Exception
+        self, waiting: dict[Future[Any], BuildJob], scratch: _Scratch, error: Exception
     ) -> Exception:
         """Of a pool that broke, only the builds that had begun tell why."""
-        begun = place.being_built()
+        begun = scratch.being_built()
         if begun:
             names = " and ".join(begun)
             return BuilderError(

@@ -206,7 +206,7 @@ def test_what_tensorrt_has_no_layer_for_says_why():
     assert reasons == {"TensorRT quantizes to int8, not to torch.uint8"}
 
 
-def test_dynamic_quantization_leaves_activations_to_the_cpu_and_claims_the_rest():
+def test_dynamic_quantization_leaves_activations_to_the_cpu_and_delegates_the_rest():
     torch.manual_seed(0)
     report = plan(quantize(Mlp().eval(), (torch.randn(4, 16),), dynamic=True))
     left = {name.partition(".")[0] for _, name, _ in report.not_delegated}

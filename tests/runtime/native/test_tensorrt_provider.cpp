@@ -309,7 +309,7 @@ void test_refusals() {
 }
 
 // Two engines of a method take turns in one scratch memory, of the larger one's size.
-void test_shared_scratch() {
+void test_shared_device_memory() {
   const int method = 0;
   LoadOptions options;
   options.shared_device_memory = true;
@@ -489,7 +489,7 @@ void test_tensorrt_provider() {
   test_state();
   test_shapes_of_all_kinds();
   test_refusals();
-  test_shared_scratch();
+  test_shared_device_memory();
   test_two_outputs();
   test_one_stream_of_the_caller();
   test_faults({});
