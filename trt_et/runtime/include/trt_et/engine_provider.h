@@ -1,5 +1,5 @@
-// The table through which the delegate knows engines: a small C ABI, so that a provider can be a
-// library of its own (one per TensorRT major), or built in (the reference engine).
+// The table through which the delegate knows engines: a small C ABI, so that a provider is a
+// library of its own: one per TensorRT major, and one for reference engines on simulated GPUs.
 //
 // Every function returns 0 or an ExecuTorch error code (executorch/runtime/core/error.h), and then
 // last_error() gives its text on the same thread. Nothing may throw. A binding is always named by
