@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 quantized = torch.ops.quantized_decomposed
 
 # These make an engine smaller or faster; without them it is right.
-IMPROVEMENTS = {"reduce_equal_size_bags", "keep_weights_int8"}
+IMPROVEMENTS = {"reduce_equal_size_bags", "keep_weights_int8", "keep_weights_int4"}
 # TensorRT's documentation leaves the result open; only a GPU could show it.
 UNDOCUMENTED = {"zero_fully_masked_rows"}
 # Only an Edge program needs it, which has a test of its own.

@@ -27,7 +27,7 @@ def call(method: Any, ids: torch.Tensor, position: int) -> tuple[torch.Tensor, d
     """The logits, and what the simulated GPUs counted in the call."""
     before = read_counters()
     (logits,) = method.execute([ids, torch.tensor([position])])
-    return logits, {name: count - before[name] for name, count in read_counters().items()}
+    return logits, {name: count - before.get(name, 0) for name, count in read_counters().items()}
 
 
 def test_a_step_moves_the_token_its_position_and_one_row_of_logits():

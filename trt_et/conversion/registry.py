@@ -48,6 +48,7 @@ from trt_et.conversion.rewrites.index_put import (
     masked_put_to_where,
 )
 from trt_et.conversion.rewrites.instance_norm import expand_normalization
+from trt_et.conversion.rewrites.int4_groups import dequantize_groups, keep_weights_int4
 from trt_et.conversion.rewrites.integer_division import divide_exactly
 from trt_et.conversion.rewrites.kv_cache_update import write_rows
 from trt_et.conversion.rewrites.log_softmax import expand_log_softmax
@@ -194,6 +195,10 @@ REWRITES: Final[tuple[Rewrite | Step, ...]] = (
     ),
     Rewrite(flatten_index_put),
     Rewrite(replace_view_with_reshape),
+    Rewrite(
+        keep_weights_int4,
+        before={keep_weights_int8: "that replaces the cast, by which 4-bit weights are known"},
+    ),
     Rewrite(keep_weights_int8),
     Rewrite(
         split_fake_quantize,
@@ -240,6 +245,7 @@ CONVERTERS: Final[dict[Any, Converter]] = {
     _quantized.dequantize_per_tensor.default: _QUANTIZE,
     _quantized.dequantize_per_channel.default: _QUANTIZE,
     FAKE_QUANTIZE: Converter("quantize:add_fp8_layers"),
+    dequantize_groups: Converter("int4_groups:add_int4_groups"),
     write_rows: Converter("kv_cache_update:add_cache_update"),
 }
 """Used in place of Torch-TensorRT's; each function's module says why."""

@@ -19,6 +19,7 @@ from unittest import mock
 import torch
 from torch.fx import GraphModule, Node
 
+from trt_et.conversion.rewrites.int4_groups import dequantize_groups
 from trt_et.graph.tracing import TRACING
 from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer, named_arguments
 
@@ -120,6 +121,7 @@ def weights_stay_quantized() -> Iterator[None]:
         return (
             bool(plain(self, node))
             or is_fake_quantize(node.target)
+            or node.target is dequantize_groups
             or _is_symmetric_dequantize(self.module, node)
         )
 

@@ -1,0 +1,58 @@
+"""4-bit weights as a constant of 4 bits and TensorRT's block-wise dequantize layer.
+
+Imported only where Torch-TensorRT is loaded already (see ``registry.py``); its own converters store
+no 4-bit constants.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorrt as trt
+import torch
+from torch.fx import Node
+from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
+
+from trt_et.errors import BuilderError
+
+__all__ = ["add_int4_groups", "pack_int4"]
+
+
+def add_int4_groups(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layers of one ``dequantize_groups`` (``rewrites/int4_groups.py``).
+
+    Args:
+        ctx: Torch-TensorRT's ``ConversionContext``.
+        node: The call.
+        args: The weight and its scales, both constants.
+        kwargs: Nothing.
+
+    Returns:
+        TensorRT's tensor.
+
+    Raises:
+        BuilderError: TensorRT refuses.
+    """
+    weight, scale = (torch.as_tensor(argument) for argument in args)
+    packed = pack_int4(weight)
+    name = f"{node.name}_weight"
+    ctx.record_weight(name, packed)  # Keeps the memory until the engine is built.
+    values = trt.Weights(trt.int4, packed.data_ptr(), weight.numel())
+    constant = ctx.net.add_constant(tuple(weight.shape), values)
+    scales = get_trt_tensor(ctx, scale, f"{node.name}_scale", dtype=scale.dtype)
+    layer = ctx.net.add_dequantize(constant.get_output(0), scales, scales.dtype)
+    if layer is None:
+        raise BuilderError(f"TensorRT {trt.__version__} dequantizes no groups of {node.name}")
+    constant.name = name
+    layer.name = f"{node.name}_dequantize"
+    return layer.get_output(0)
+
+
+def pack_int4(weight: torch.Tensor) -> torch.Tensor:
+    """Two numbers a byte, the first in the lower half.
+
+    Args:
+        weight: int8 from -8 to 7, an even number of them.
+    """
+    pairs = weight.contiguous().reshape(-1, 2).to(torch.uint8) & 0xF
+    return pairs[:, 0] | (pairs[:, 1] << 4)

@@ -1,0 +1,128 @@
+"""Weights of 4 bits with a scale for each group of a row: TensorRT's block-wise dequantize layer.
+
+torchao stores such weights as int8 constants and computes ``(weight - zero) * scale`` on groups.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+import torch
+from torch.fx import GraphModule, Node
+
+from trt_et.ops.quantize import is_weight_cast
+
+__all__ = ["dequantize_groups", "keep_weights_int4"]
+
+aten = torch.ops.aten
+_log = logging.getLogger(__name__)
+
+_GROUPS: Final = (32, 64, 128)  # Those that TensorRT-RTX 1.5 was seen to keep.
+_LOWEST, _HIGHEST = -8, 7
+_RESHAPES: Final = (aten.reshape.default, aten.view.default)
+
+
+def dequantize_groups(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Floats of 4-bit numbers, for which TensorRT has a layer.
+
+    Args:
+        weight: int8 from -8 to 7, ``[rows, columns]``.
+        scale: ``[rows, groups]``; the result has its dtype.
+    """
+    groups = weight.reshape(*scale.shape, -1).to(scale.dtype)
+    return (groups * scale.unsqueeze(-1)).reshape(weight.shape)
+
+
+def keep_weights_int4(module: GraphModule) -> None:
+    """Dequantize groups of 4-bit weights by one call; the others stay int8.
+
+    Args:
+        module: Plain ATen, constants as attributes; changed in place.
+    """
+    kept = other = 0
+    for node in list(module.graph.nodes):
+        if node.target is not aten.mul.Tensor:
+            continue
+        found = _match(module, node)
+        if found is None:
+            continue
+        reason = _refusal(module, *found)
+        if reason is not None:
+            other += 1
+            _log.warning("a 4-bit weight (%s) is stored as int8: %s", node.name, reason)
+            continue
+        kept += 1
+        weight, _, scale = found
+        for result in list(node.users):
+            with module.graph.inserting_before(result):
+                call = module.graph.call_function(dequantize_groups, (weight, scale))
+            call.meta = dict(result.meta)
+            result.replace_all_uses_with(call)
+    if kept:
+        _log.info("%d weights are stored as 4 bits with scales of groups", kept)
+        module.graph.eliminate_dead_code()
+    module.recompile()
+
+
+_Found = tuple[Node, Node | None, Node]
+
+
+def _match(module: GraphModule, product: Node) -> _Found | None:
+    """The constants (weight, zero points, scales) of ``(weight - zero) * scale`` on groups."""
+    factors: tuple[Any, ...] = product.args
+    for shifted, factor in (factors, factors[::-1]):
+        cast, zero, scale = shifted, None, _constant(factor)
+        if isinstance(shifted, Node) and shifted.target is aten.sub.Tensor:
+            terms: tuple[Any, ...] = shifted.args
+            cast, zero = terms[0], _constant(terms[1])
+            if zero is None:
+                continue
+        if scale is None or not isinstance(cast, Node) or not is_weight_cast(cast):
+            continue
+        weight = _constant(cast)
+        if weight is None or not _is_grouped(cast, weight, scale):
+            continue
+        values = getattr(module, str(weight.target))
+        if int(values.min()) >= _LOWEST and int(values.max()) <= _HIGHEST:
+            return (weight, zero, scale) if _is_put_together(product, weight) else None
+    return None
+
+
+def _refusal(module: GraphModule, weight: Node, zero: Node | None, scale: Node) -> str | None:
+    """Why TensorRT cannot keep the 4 bits; None where it can."""
+    if zero is not None and bool(getattr(module, str(zero.target)).any()):
+        return "its groups have zero points; TensorRT's have none"
+    group = _shape(weight)[1] // _shape(scale)[1]
+    if group not in _GROUPS:
+        return f"it has groups of {group}; expected one of {_GROUPS}"
+    return None
+
+
+def _is_grouped(cast: Node, weight: Node, scale: Node) -> bool:
+    grouped, whole, scales = _shape(cast), _shape(weight), _shape(scale)
+    return (
+        len(grouped) == 3
+        and len(whole) == len(scales) == 2
+        and grouped[:2] == scales
+        and grouped[0] == whole[0]
+        and weight.meta["val"].dtype is torch.int8
+        and cast.meta["val"].dtype == scale.meta["val"].dtype
+    )
+
+
+def _is_put_together(product: Node, weight: Node) -> bool:
+    return all(
+        user.target in _RESHAPES and _shape(user) == _shape(weight) for user in product.users
+    )
+
+
+def _constant(value: Any) -> Node | None:  # noqa: ANN401
+    """The constant that a value has the elements of, in their order, in whatever dtype."""
+    while isinstance(value, Node) and value.target in (*_RESHAPES, aten._to_copy.default):
+        value = value.args[0]
+    return value if isinstance(value, Node) and value.op == "get_attr" else None
+
+
+def _shape(node: Node) -> tuple[int, ...]:
+    return tuple(node.meta["val"].shape)
