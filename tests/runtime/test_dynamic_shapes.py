@@ -51,6 +51,23 @@ def test_every_batch_in_the_stock_runtime(
     assert not any(facts["end"]["live"])
 
 
+def test_an_empty_batch_is_an_error_that_says_what_to_do(
+    tmp_path: Path, stock: Callable[..., dict[str, Any]]
+) -> None:
+    batch = torch.export.Dim("batch", min=0, max=8)
+    model, x = torch.nn.Linear(4, 2).eval(), torch.randn(3, 4)
+    exported = torch.export.export(model, (x,), dynamic_shapes=({0: batch},))
+    path = tmp_path / "linear.pte"
+    path.write_bytes(lower(exported, builder="reference"))
+    jobs = [{"program": str(path), "inputs": [tensor]} for tensor in (x[:0], x)]
+    facts = stock(*jobs, TRT_ET_CUDA="simulated:1")
+    empty, after = facts["results"]
+    assert "error" in empty
+    assert "the sizes of an engine begin at 1" in facts["stderr"]
+    with torch.no_grad():
+        torch.testing.assert_close(after["outputs"][0], model(x))
+
+
 def test_the_largest_batch_in_executor_runner(
     vit: Path,
     image: torch.Tensor,

@@ -130,10 +130,12 @@ Status check_shape(const TensorSpec& expected, const Tensor& tensor, MemoryShape
     }
   }
   if (fits) return {};
-  return fail(Error::InvalidArgument, "%s '%.50s' has shape %s, expected %s", direction(expected),
-              expected.name.c_str(),
-              shape_text(shape->dims, static_cast<size_t>(shape->rank)).c_str(),
-              expected_text(expected).c_str());
+  const bool empty = std::count(shape->dims, shape->dims + shape->rank, 0) > 0;
+  return fail(
+      Error::InvalidArgument, "%s '%.50s' has shape %s, expected %s%s", direction(expected),
+      expected.name.c_str(), shape_text(shape->dims, static_cast<size_t>(shape->rank)).c_str(),
+      expected_text(expected).c_str(),
+      empty ? "; the sizes of an engine begin at 1: do not call it with an empty tensor" : "");
 }
 
 Status resize_output(const TensorSpec& expected, const MemoryShape& shape, Tensor& tensor) {
