@@ -59,6 +59,35 @@ Status Delegate::collect(Span<EValue*> values) {
               input_count_, arguments_.size() - input_count_, count);
 }
 
+// While the engine runs, the tensors of shared state have its memory on the GPU. A buffer and its
+// new value may be one tensor.
+Status Delegate::use_device_state() {
+  for (const size_t index : device_state_) {
+    Argument& argument = arguments_[index];
+    void* const host = argument.tensor->mutable_data_ptr();
+    if (host == nullptr || argument.tensor->nbytes() == 0) continue;
+    if (argument.state == nullptr || argument.host != host) {
+      TRT_ET_TRY(DeviceState::of(host, api_, device_, argument.tensor->nbytes(), &argument.state));
+      argument.host = host;
+    }
+  }
+  for (const size_t index : device_state_) {
+    const Argument& argument = arguments_[index];
+    if (argument.state == nullptr) continue;
+    argument.tensor->unsafeGetTensorImpl()->set_data(argument.state->data());
+  }
+  return {};
+}
+
+void Delegate::restore_host_state() {
+  for (const size_t index : device_state_) {
+    const Argument& argument = arguments_[index];
+    if (argument.state != nullptr && argument.tensor->const_data_ptr() == argument.state->data()) {
+      argument.tensor->unsafeGetTensorImpl()->set_data(argument.host);
+    }
+  }
+}
+
 Status Delegate::execute(Span<EValue*> arguments) {
   const std::lock_guard<std::mutex> lock(mutex_);
   TRT_ET_TRY(collect(arguments));
@@ -67,9 +96,13 @@ Status Delegate::execute(Span<EValue*> arguments) {
   WorkStream stream;
   TRT_ET_TRY(thread_stream(api_, device_, &stream));
   TRT_ET_TRY(join_stream(stream));
-  bool wait = false;
-  Status status = run(stream.handle, &wait);
-  return finish(std::move(status), stream.handle, wait);
+  // Another method may use the shared state next, on another thread's stream.
+  bool wait = !device_state_.empty();
+  Status status = use_device_state();
+  if (status.ok()) status = run(stream.handle, &wait);
+  status = finish(std::move(status), stream.handle, wait);
+  restore_host_state();
+  return status;
 }
 
 // Leaves the run queued, with an event behind it, or waits for it.

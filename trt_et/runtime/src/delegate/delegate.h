@@ -15,6 +15,7 @@
 #include "cuda/cuda_api.h"
 #include "cuda/device_buffer.h"
 #include "cuda/streams.h"
+#include "device_state.h"
 #include "engine/engine.h"
 #include "engine/options.h"
 #include "event_tracing.h"
@@ -54,6 +55,8 @@ class Delegate {
     bool late = false;  // the shape is known only after the run
     // Memory of the engine's device that is copied from or to staging memory, as part of the run.
     Memory copied;
+    void* host = nullptr;  // of shared state: where ExecuTorch has it
+    std::shared_ptr<DeviceState> state;
     void* arrived = nullptr;  // pinned memory that the output was copied to
 
     Memory memory() const { return {address, capacity}; }
@@ -91,6 +94,8 @@ class Delegate {
   Status set_alias(size_t output, size_t input);
 
   Status collect(executorch::runtime::Span<EValue*> values);
+  Status use_device_state();
+  void restore_host_state();
   Status join_stream(const WorkStream& stream);
   Status leave_stream(cuda::Stream stream);
   void* pinned(const Argument& argument, size_t bytes, bool may_wait);
@@ -147,8 +152,9 @@ class Delegate {
   // Inputs that are set to zero before the first run: state, in memory that its allocator has not
   // cleared.
   std::vector<size_t> uncleared_;
-  size_t alignment_ = 1;  // of the addresses that the engine takes
-  bool moved_ = false;    // this call gives the engine another input than the last one
+  std::vector<size_t> device_state_;  // arguments that are shared state
+  size_t alignment_ = 1;              // of the addresses that the engine takes
+  bool moved_ = false;                // this call gives the engine another input than the last one
   // Behind the last run, unless it has been waited for: for the next one on another thread's
   // stream, and for the destructor.
   cuda::Event done_ = nullptr;

@@ -157,6 +157,12 @@ Status Delegate::read_state_inputs(const LoadOptions& options) {
                 input_count_);
   }
   uncleared_ = options.state_inputs;
+  for (const size_t index : options.device_state) {
+    if (index < arguments_.size() && !arguments_[index].expected.dynamic) continue;
+    return fail(Error::InvalidProgram, "compile spec device_state names tensor %zu of %zu", index,
+                arguments_.size());
+  }
+  device_state_ = options.device_state;
   return {};
 }
 

@@ -133,13 +133,13 @@ Status read_budget(const std::string& text, std::optional<int64_t>* budget) {
 }
 
 // "0,3".
-Status read_state_inputs(const std::string& text, std::vector<size_t>* inputs) {
+Status read_indices(const char* spec, const std::string& text, std::vector<size_t>* inputs) {
   for (size_t begin = 0; begin <= text.size();) {
     const size_t comma = std::min(text.find(',', begin), text.size());
     int64_t index = 0;
     if (!parse_integer(text.substr(begin, comma - begin), &index) || index < 0 || index > 9999) {
       return fail(Error::InvalidProgram,
-                  "compile spec state_inputs is '%.40s'; expected indices of inputs such as 0,3",
+                  "compile spec %s is '%.40s'; expected indices of tensors such as 0,3", spec,
                   text.c_str());
     }
     inputs->push_back(static_cast<size_t>(index));
@@ -182,7 +182,10 @@ Status read_options(const BackendInitContext& context, ArrayRef<CompileSpec> com
     const std::string text(static_cast<const char*>(spec.value.buffer), spec.value.nbytes);
     if (std::strcmp(spec.key, "target_device") == 0) options->host_planned = text == "cpu";
     if (std::strcmp(spec.key, "state_inputs") == 0) {
-      TRT_ET_TRY(read_state_inputs(text, &options->state_inputs));
+      TRT_ET_TRY(read_indices(spec.key, text, &options->state_inputs));
+    }
+    if (std::strcmp(spec.key, "device_state") == 0) {
+      TRT_ET_TRY(read_indices(spec.key, text, &options->device_state));
     }
   }
   return {};

@@ -40,6 +40,9 @@ struct LoadOptions {
   // The program's compile spec names inputs, by their index, that are state on the GPU which this
   // delegate is the first to read. They are set to zero before the first run.
   std::vector<size_t> state_inputs;
+  // The program's compile spec names tensors, inputs then outputs, that are state on the GPU
+  // although ExecuTorch plans them on the host.
+  std::vector<size_t> device_state;
 };
 
 // Reads the options of one delegate.
