@@ -8,6 +8,7 @@ from torch.fx import Node
 from trt_et.graph.constants import constant_names
 from trt_et.graph.subgraphs import in_program_order, subgraphs
 from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.float_products import warn_float_products
 from trt_et.partition.grouping import group_nodes
 from trt_et.partition.operator_support import OperatorSupport, SupportCheck
 from trt_et.partition.report import Partition, PartitionReport, describe_partition, make_report
@@ -44,5 +45,6 @@ def plan_partitions(
         describe_partition(program, subgraph, index, nodes)
         for index, (subgraph, nodes) in enumerate(groups)
     ]
-    nodes = [nodes for _, nodes in groups]
-    return list(zip(parts, nodes, strict=True)), make_report(parts, supports)
+    warn_float_products(node for _, nodes in groups for node in nodes)
+    planned = [(part, nodes) for part, (_, nodes) in zip(parts, groups, strict=True)]
+    return planned, make_report(parts, supports)
