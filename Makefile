@@ -10,7 +10,7 @@
 # make coverage ExecuTorch's backend test suite on this backend, XNNPACK and portable; docs/coverage.*
 # make networks the same suite, and torch's own samples of its operators: each partition's TensorRT network,
 #               evaluated on the CPU, against eager
-# make zoo      every model of tests/zoo, not only those that CI takes
+# make zoo      every model of tests/zoo and tests/llm, not only those that CI takes
 # make random-programs   random programs, lowered, against eager; PROGRAMS=n and SEED=n for others than 2,000 from 0
 # make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
 # make bench-aot         what exporting costs, next to its peers: benchmarks/results/aot.json; half an
@@ -80,7 +80,7 @@ test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 zoo: $(INSTALLED)
-	TRT_ET_ZOO=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 tests/zoo
+	TRT_ET_ZOO=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 tests/zoo tests/llm
 
 random-programs: $(INSTALLED)
 	TRT_ET_RANDOM_GRAPHS=$(PROGRAMS) TRT_ET_RANDOM_GRAPHS_SEED=$(SEED) OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
