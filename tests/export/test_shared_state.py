@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
@@ -19,6 +20,7 @@ from tests.support.native_environment import environment
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.errors import OptionError
 from trt_et.inspection import inspect_program
+from trt_et.runtime import runner_path
 
 X = torch.arange(6.0).reshape(2, 3) + 1
 
@@ -177,6 +179,23 @@ def test_each_method_sees_what_the_others_wrote(found, name):
     for calls in found[name][1]:
         for (outputs, _), want in zip(calls, expected, strict=True):
             torch.testing.assert_close(outputs[0], want)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_so_they_do_in_executor_runner(found, name, tmp_path):
+    (tmp_path / "model.pte").write_bytes(found[name][0])
+    np.save(tmp_path / "x.npy", X.numpy())
+    methods = sequence(CASES[name])
+    command = [str(runner_path()), "--model_path=model.pte", "--inputs=x.npy", "--output_file=y"]
+    subprocess.run(
+        [*command, "--method_name", ",".join(methods), "--print_output=none"],
+        cwd=tmp_path,
+        env=environment(TRT_ET_CUDA="simulated:2"),
+        check=True,
+    )
+    for index, want in enumerate(eager(CASES[name])):
+        output = np.fromfile(tmp_path / f"y-{index}-0.bin", dtype=np.float32)
+        np.testing.assert_allclose(output, want.numpy().ravel(), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.on_gpu])

@@ -18,7 +18,7 @@ constexpr const char* kUsage =
     "                          .npy file has, or the largest); an empty one keeps the default\n"
     "  --random_inputs SEED    random inputs, the same for the same seed\n"
     "  --output_file BASE      write output i to BASE-i.bin\n"
-    "  --method_name NAME      method to run (default: the program's first)\n"
+    "  --method_name NAME,...  methods to run, one after another (default: the program's first)\n"
     "  --num_executions N      number of runs (default: 1)\n"
     "  --warm_up N             runs before those, which --print_timings leaves out (default: 0)\n"
     "  --print_output MODE     none, summary, or all (default: all)\n"
@@ -153,7 +153,7 @@ bool take(int code, const char* name, Flags* flags) {
       flags->output_file = optarg;
       return true;
     case kMethodName:
-      flags->method_name = optarg;
+      if (*optarg != '\0') flags->method_names = split(optarg);
       return true;
     case kNumExecutions:
       return parse_number(name, optarg, 1, &flags->num_executions);

@@ -18,7 +18,7 @@ struct Flags {
   std::vector<std::vector<int32_t>> input_sizes;
   std::optional<uint64_t> random_seed;  // random inputs in place of ones
   std::string output_file;
-  std::string method_name;
+  std::vector<std::string> method_names;  // run one after another; empty: the program's first
   uint32_t warm_up = 0;
   uint32_t num_executions = 1;
   PrintOutput print_output = PrintOutput::all;

@@ -1,4 +1,4 @@
-// Runs one method of a .pte: ExecuTorch's executor_runner, with the TensorRT backend linked in.
+// Runs methods of a .pte: ExecuTorch's executor_runner, with the TensorRT backend linked in.
 #include <executorch/extension/data_loader/mmap_data_loader.h>
 #include <executorch/runtime/executor/program.h>
 #include <executorch/runtime/platform/runtime.h>
@@ -6,6 +6,10 @@
 
 #include <cstdio>
 #include <exception>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "backend_options.h"
 #include "etdump.h"
@@ -30,21 +34,96 @@ int fail(const char* what, Error error) {
   return 1;
 }
 
-int execute(Method& method, const MethodMemory& memory, const Flags& flags, Timings& timings) {
+// A method that is loaded, and what is its own.
+struct Loaded {
+  MethodMemory memory;
+  std::optional<Method> method;
   Inputs inputs;
   Outputs outputs;
-  if (!inputs.prepare(method, flags) || !outputs.prepare(method)) return 1;
+  Timings timings;
+};
+
+// The methods that were asked for, in order; empty after a message on stderr.
+std::vector<std::string> chosen_methods(const Program& program, const Flags& flags,
+                                        SharedArenas& arenas) {
+  const auto first = program.get_method_name(0);
+  if (!first.ok()) {
+    fail("the program has no method", first.error());
+    return {};
+  }
+  std::vector<std::string> names = flags.method_names;
+  if (names.empty()) names.emplace_back(*first);
+  for (const std::string& name : names) {
+    const auto meta = program.method_meta(name.c_str());
+    if (!meta.ok()) {
+      std::fprintf(stderr, "executor_runner: the program has no method '%s'; its first is '%s'\n",
+                   name.c_str(), *first);
+      return {};
+    }
+    arenas.reserve(*meta);
+  }
+  return names;
+}
+
+bool load(const Program& program, const std::string& name, const Flags& flags, Etdump& etdump,
+          SharedArenas& arenas, Loaded& loaded) {
+  const auto meta = program.method_meta(name.c_str());
+  if (!meta.ok() || !loaded.memory.plan(*meta, arenas)) {
+    fail("allocating the memory of the method failed", Error::MemoryAllocationFailed);
+    return false;
+  }
+  auto method = program.load_method(name.c_str(), &loaded.memory.manager(), etdump.tracer());
+  if (!method.ok()) {
+    fail("loading the method failed", method.error());
+    return false;
+  }
+  loaded.method.emplace(std::move(*method));
+  return loaded.inputs.prepare(*loaded.method, flags) && loaded.outputs.prepare(*loaded.method);
+}
+
+bool execute(Loaded& loaded, const Flags& flags, const std::string& output_file) {
+  Method& method = *loaded.method;
   const uint64_t runs = uint64_t{flags.warm_up} + flags.num_executions;
   for (uint64_t i = 0; i < runs; ++i) {
-    if (!inputs.set(method, memory)) return 1;
+    if (!loaded.inputs.set(method, loaded.memory)) return false;
     const auto start = Clock::now();
     const Error error = method.execute();
-    timings.ran(Clock::now() - start, i < flags.warm_up);
-    if (error != Error::Ok) return fail("execution failed", error);
+    loaded.timings.ran(Clock::now() - start, i < flags.warm_up);
+    if (error == Error::Ok) continue;
+    fail("execution failed", error);
+    return false;
   }
-  if (!outputs.deliver(method, memory, flags.print_output, flags.output_file)) return 1;
-  if (flags.print_timings) timings.print();
-  return 0;
+  return loaded.outputs.deliver(method, loaded.memory, flags.print_output, output_file);
+}
+
+// Loads each method once, then runs them in order. `start`: when the first began to load.
+bool run_methods(const Program& program, const Flags& flags, Etdump& etdump,
+                 Clock::time_point start) {
+  SharedArenas arenas;
+  const std::vector<std::string> names = chosen_methods(program, flags, arenas);
+  // Before the memory is planned, which --device moves, too.
+  if (names.empty() || !set_backend_options(flags.options)) return false;
+  std::map<std::string, Loaded> methods;
+  for (const std::string& name : names) {
+    const auto [place, is_new] = methods.try_emplace(name);
+    if (is_new && !load(program, name, flags, etdump, arenas, place->second)) return false;
+    if (is_new) place->second.timings.loaded(Clock::now() - start);
+    start = Clock::now();
+  }
+  const bool shows = flags.print_output != PrintOutput::none;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names.size() > 1 && shows) std::printf("Method %s\n", names[i].c_str());
+    // Files of several methods have the method's number in the list in their names.
+    std::string output_file = flags.output_file;
+    if (names.size() > 1 && !output_file.empty()) output_file += "-" + std::to_string(i);
+    if (!execute(methods.at(names[i]), flags, output_file)) return false;
+  }
+  for (const auto& [name, loaded] : methods) {
+    if (!flags.print_timings) break;
+    if (methods.size() > 1) std::printf("Times of %s\n", name.c_str());
+    loaded.timings.print();
+  }
+  return true;
 }
 
 int run(const Flags& flags) {
@@ -52,7 +131,6 @@ int run(const Flags& flags) {
     return fail("--cuda is refused", Error::InvalidArgument);
   }
   const auto start = Clock::now();
-  Timings timings;
   Etdump etdump(flags.etdump_path);
   auto loader =
       MmapDataLoader::from(flags.model_path.c_str(), MmapDataLoader::MlockConfig::NoMlock);
@@ -67,26 +145,9 @@ int run(const Flags& flags) {
                  flags.model_path.c_str(), executorch::runtime::to_string(program.error()));
     return 1;
   }
-  const auto first = program->get_method_name(0);
-  if (!first.ok()) return fail("the program has no method", first.error());
-  const char* name = flags.method_name.empty() ? *first : flags.method_name.c_str();
-  const auto meta = program->method_meta(name);
-  if (!meta.ok()) {
-    std::fprintf(stderr, "executor_runner: the program has no method '%s'; its first is '%s'\n",
-                 name, *first);
-    return 1;
-  }
-  // Before the memory is planned, which --device moves, too.
-  if (!set_backend_options(flags.options)) return 1;
-  MethodMemory memory;
-  if (!memory.plan(*meta))
-    return fail("allocating the memory of the method failed", Error::MemoryAllocationFailed);
-  auto method = program->load_method(name, &memory.manager(), etdump.tracer());
-  if (!method.ok()) return fail("loading the method failed", method.error());
-  timings.loaded(Clock::now() - start);
-  const int result = execute(*method, memory, flags, timings);
+  const bool done = run_methods(*program, flags, etdump, start);
   // After a failure too: the trace shows how far it came.
-  return etdump.write() ? result : 1;
+  return etdump.write() && done ? 0 : 1;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "memory.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace trt_et::runner {
@@ -8,7 +9,45 @@ using executorch::runtime::DeviceMemoryBuffer;
 using executorch::runtime::Span;
 using executorch::runtime::etensor::Device;
 
-bool MethodMemory::plan(const executorch::runtime::MethodMeta& meta) {
+namespace {
+
+// Zeros: state that a program keeps across calls begins with them.
+HostMemory zeros(size_t bytes) {
+  return HostMemory(static_cast<uint8_t*>(std::calloc(bytes + 1, 1)));
+}
+
+}  // namespace
+
+void SharedArenas::reserve(const executorch::runtime::MethodMeta& meta) {
+  for (size_t i = 0; i < meta.num_memory_planned_buffers(); ++i) {
+    const auto size = meta.memory_planned_buffer_size(i);
+    const auto device = meta.memory_planned_buffer_device(i);
+    if (!size.ok() || *size < 0 || !device.ok() || !is_shared(i, *device)) continue;
+    sizes_[i] = std::max(sizes_[i], static_cast<size_t>(*size));
+  }
+}
+
+uint8_t* SharedArenas::memory(size_t index) {
+  HostMemory& memory = memory_[index];
+  if (memory == nullptr) memory = zeros(sizes_[index]);
+  return memory.get();
+}
+
+uint8_t* MethodMemory::host_memory(size_t index, size_t bytes, SharedArenas& shared) {
+  uint8_t* memory = nullptr;
+  if (SharedArenas::is_shared(index, devices_[index])) {
+    memory = shared.memory(index);
+  } else {
+    host_.push_back(zeros(bytes));
+    memory = host_.back().get();
+  }
+  if (memory == nullptr) {
+    std::fprintf(stderr, "executor_runner: no memory for a planned buffer of %zu bytes\n", bytes);
+  }
+  return memory;
+}
+
+bool MethodMemory::plan(const executorch::runtime::MethodMeta& meta, SharedArenas& shared) {
   bool on_device = false;
   for (size_t i = 0; i < meta.num_memory_planned_buffers(); ++i) {
     const auto size = meta.memory_planned_buffer_size(i);
@@ -21,14 +60,9 @@ bool MethodMemory::plan(const executorch::runtime::MethodMeta& meta) {
     const auto bytes = static_cast<size_t>(*size);
     devices_.push_back(*device);
     if (device->is_cpu()) {
-      // Zeros: state that a program keeps across calls begins with them.
-      host_.emplace_back(static_cast<uint8_t*>(std::calloc(bytes + 1, 1)));
-      if (host_.back() == nullptr) {
-        std::fprintf(stderr, "executor_runner: no memory for a planned buffer of %zu bytes\n",
-                     bytes);
-        return false;
-      }
-      spans_.emplace_back(host_.back().get(), bytes);
+      uint8_t* memory = host_memory(i, bytes, shared);
+      if (memory == nullptr) return false;
+      spans_.emplace_back(memory, bytes);
       continue;
     }
     on_device = true;
