@@ -31,7 +31,9 @@ LoadedMethod::LoadedMethod(const std::string& path) {
   if (!program.ok()) die(path + " is not a program");
   program_.emplace(std::move(*program));
   const char* name = *program_->get_method_name(0);
-  if (!memory_.plan(*program_->method_meta(name))) die(path + " gets no memory");
+  const auto meta = program_->method_meta(name);
+  arenas_.reserve(*meta);
+  if (!memory_.plan(*meta, arenas_)) die(path + " gets no memory");
   auto method = program_->load_method(name, &memory_.manager());
   if (!method.ok()) die(path + " does not load");
   method_.emplace(std::move(*method));

@@ -34,6 +34,7 @@ class LoadedMethod {
 
   std::optional<executorch::extension::MmapDataLoader> loader_;
   std::optional<executorch::runtime::Program> program_;
+  runner::SharedArenas arenas_;
   runner::MethodMemory memory_;
   std::optional<executorch::runtime::Method> method_;
   std::vector<std::unique_ptr<uint8_t[]>> host_;
