@@ -72,7 +72,6 @@ Function find(const char* name) {
   X(cudaEventDestroy)              \
   X(cudaEventRecord)               \
   X(cudaEventSynchronize)          \
-  X(cudaLaunchHostFunc)            \
   X(cudaGetLastError)              \
   X(cudaGetErrorString)            \
   X(cudaStreamGetDevice)           \
