@@ -33,8 +33,8 @@ quantized = torch.ops.quantized_decomposed
 IMPROVEMENTS = {"reduce_equal_size_bags", "keep_weights_int8", "keep_weights_int4"}
 # TensorRT's documentation leaves the result open; only a GPU could show it.
 UNDOCUMENTED = {"zero_fully_masked_rows"}
-# Only an Edge program needs it, which has a test of its own.
-EDGE = {"replace_view_with_reshape"}
+# A test of its own, and Whisper at any size (tests/zoo/test_any_size.py), fail without it.
+OWN_TESTS = {"make_reshape_static"}
 # These are wrong only in TensorRT's own build.
 FAIL_TO_BUILD = {"add_bias_after_split", "dequantize_before_convolution"}
 # TensorRT's own build ends its process without them: test_attentions_that_crash.py.
@@ -170,7 +170,7 @@ def leave_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_rewrite_has_an_example():
-    assert set(EXAMPLES) | IMPROVEMENTS | UNDOCUMENTED | EDGE | CRASHES == set(names())
+    assert set(EXAMPLES) | IMPROVEMENTS | UNDOCUMENTED | OWN_TESTS | CRASHES == set(names())
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -195,6 +195,6 @@ class Repeated(nn.Module):
 def test_views_still_have_to_become_reshapes(monkeypatch):
     program = torch.export.export(Repeated(), (torch.randn(8, 16, 4),))
     lower(program, builder="tensorrt_rtx")
-    leave_out("replace_view_with_reshape", monkeypatch)
+    leave_out("make_reshape_static", monkeypatch)
     with pytest.raises(PartitionError, match="view size is not compatible"):
         lower(program, builder="tensorrt_rtx")

@@ -56,7 +56,7 @@ from trt_et.conversion.rewrites.negative_indices import normalize_negative_indic
 from trt_et.conversion.rewrites.pooling import expand_ceil_mode_pooling, is_expanded_pooling
 from trt_et.conversion.rewrites.quantize import keep_weights_int8, split_fake_quantize
 from trt_et.conversion.rewrites.rank_promotion import unsqueeze_to_min_rank
-from trt_et.conversion.rewrites.reshape import replace_view_with_reshape
+from trt_et.conversion.rewrites.reshape import make_reshape_static
 from trt_et.conversion.rewrites.scatter import fit_scatter_source
 from trt_et.conversion.rewrites.scatter_reduce import (
     SCATTER_REDUCTIONS,
@@ -193,8 +193,11 @@ REWRITES: Final[tuple[Rewrite | Step, ...]] = (
         normalize_negative_indices,
         before={flatten_index_put: "an index below 0 in one of several would carry to the next"},
     ),
-    Rewrite(flatten_index_put),
-    Rewrite(replace_view_with_reshape),
+    Rewrite(
+        flatten_index_put,
+        before={make_reshape_static: "that also makes the new reshapes"},
+    ),
+    Rewrite(make_reshape_static),
     Rewrite(
         keep_weights_int4,
         before={keep_weights_int8: "that replaces the cast, by which 4-bit weights are known"},

@@ -1,8 +1,6 @@
-"""Views that become reshapes.
+"""Reshapes that state every static size.
 
-Torch-TensorRT 2.13 computes what depends on constants alone, behind a pass that drops clones: a
-view of the clone of a permuted constant is then a view of the permuted constant, which has none
-("view size is not compatible with input tensor's size and stride").
+Seen with TensorRT-RTX 1.5 and Torch-TensorRT 2.13.
 """
 
 from __future__ import annotations
@@ -12,20 +10,41 @@ from typing import Final
 import torch
 from torch.fx import GraphModule
 
-__all__ = ["replace_view_with_reshape"]
+__all__ = ["make_reshape_static"]
 
 aten = torch.ops.aten
 
-_VIEWS: Final = (aten.view.default, aten._unsafe_view.default)
+_RESHAPES: Final = (aten.reshape.default, aten.view.default, aten._unsafe_view.default)
 
 
-def replace_view_with_reshape(module: GraphModule) -> None:
-    """Put ``reshape`` where a graph has ``view``: the same values, of any strides.
+def make_reshape_static(module: GraphModule) -> None:
+    """Write known sizes into reshapes, and ``-1`` for the only one that is dynamic.
+
+    A model with ``x.view(1, length, -1, 8)`` with a dynamic length leaves two sizes to be
+    computed at run time, one of which is always the same. TensorRT then knows neither, and refuses
+    what follows (attention: "query number of heads must be divisible by key/value number of
+    heads"). Export recorded which sizes are known.
 
     Args:
-        module: Plain ATen; changed in place.
+        module: Plain ATen, with ``val`` metadata; changed in place.
     """
     for node in module.graph.nodes:
-        if node.target in _VIEWS:
-            node.target = aten.reshape.default
+        value = node.meta.get("val")
+        if node.target not in _RESHAPES or not isinstance(value, torch.Tensor):
+            continue
+        sizes: tuple[int | torch.SymInt, ...] = tuple(value.shape)
+        dynamic = [index for index, size in enumerate(sizes) if not isinstance(size, int)]
+        if len(dynamic) == 1:
+            stated = [size if isinstance(size, int) else -1 for size in sizes]
+        else:
+            requested = node.args[1]
+            stated = [
+                size if isinstance(size, int) else given
+                for size, given in zip(sizes, requested, strict=True)
+            ]
+        # Torch-TensorRT runs what depends on constants alone, behind a pass that drops clones: a
+        # view of the clone of a permuted constant is none of the permuted constant.
+        node.target = aten.reshape.default
+        node.args = (node.args[0], stated)
+    module.graph.eliminate_dead_code()
     module.recompile()
