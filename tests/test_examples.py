@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# tests/test_documents.py runs the demo, which takes a model that is downloaded.
-EXAMPLES = sorted(
-    {*ROOT.glob("examples/*.py"), *ROOT.glob("examples/*.ipynb")}
-    - {ROOT / "examples" / "minilm.py"}
-)
+# tests/test_documents.py runs these in processes of their own.
+ALONE = {ROOT / "examples" / "minilm.py", ROOT / "examples" / "llm.py"}
+EXAMPLES = sorted({*ROOT.glob("examples/*.py"), *ROOT.glob("examples/*.ipynb")} - ALONE)
 
 
 @pytest.fixture(scope="module")

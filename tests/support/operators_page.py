@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 from trt_et.conversion.decompose import decomposed_operators
 from trt_et.conversion.registry import DECOMPOSITIONS, REFUSALS, converter_for
 from trt_et.conversion.support import convertible_operators
-from trt_et.partition.operator_support import OPS_TO_PRESERVE
+from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 
 HEAD = """# Operators
 
