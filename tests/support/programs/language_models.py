@@ -44,7 +44,7 @@ CONFIGURATIONS: dict[str, Callable[[], tf.PretrainedConfig]] = {
     "mistral": lambda: tf.MistralConfig(**_WINDOW),
 }
 
-IN_CI = ("llama", "qwen3", "gemma2", "gemma3", "mistral")
+IN_CI = ("llama", "qwen3", "gemma3", "mistral")
 NAMES = tuple(CONFIGURATIONS) if os.environ.get("TRT_ET_ZOO") == "all" else IN_CI
 
 
