@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -120,11 +119,8 @@ def fake_tensorrt(fakes: Path) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def fake_cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a fake driver of two GPUs, and fake CUDA runtimes."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler for the fake driver: install gcc")
     folder = tmp_path_factory.mktemp("fake_cuda")
-    command = [compiler, "-shared", "-fPIC", ROOT / "tests/support/fake_cuda.c", "-o"]
+    command = ["cc", "-shared", "-fPIC", ROOT / "tests/support/fake_cuda.c", "-o"]
     subprocess.run([*command, folder / "libcuda.so.1"], check=True, timeout=600)
     for major in (12, 13):
         (folder / str(major)).mkdir()
