@@ -47,7 +47,7 @@ class SymbolNames:
                 name = sympy.Symbol(f"s{len(self._names)}", integer=True, positive=True)
                 self._names[symbol] = name
                 known = node.shape_env.var_to_range.get(symbol)
-                hint = node.shape_env.var_to_val.get(symbol)
+                hint = node.shape_env.backed_var_to_val.get(symbol)
                 bounds = f"{known.lower}..{known.upper}" if known else "?"
                 self.facts.append(f"{name} in {bounds} at {hint}")
         return str(node.expr.xreplace(self._names))

@@ -12,6 +12,7 @@ from tests.support.network_evaluator import BadNetwork, NotEvaluated, Undefined,
 from trt_et.blob.writer import BlobWriter
 from trt_et.builders import BuildRequest
 from trt_et.builders.serialize import build_network
+from trt_et.conversion.rewrites.embedding_bag import EMBEDDING_BAGS
 from trt_et.engine_info import EngineInfo
 from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition, unlift
 
@@ -93,9 +94,14 @@ def draws(lowered: LoweredPartition, seed: int = 0) -> Iterator[list[torch.Tenso
     """Inputs that the program takes, several times, with edges of its dtypes among them."""
     program = unlift(lowered.program)
     generator = torch.Generator().manual_seed(seed)
+    offsets = _bag_offsets(program)
 
     def drawn(sizes: str, floats: Any, whole: Any) -> list[torch.Tensor]:
-        return [_input(binding, sizes, floats, whole, generator) for binding in lowered.inputs]
+        tensors = [_input(binding, sizes, floats, whole, generator) for binding in lowered.inputs]
+        for place in offsets:
+            tensors[place] = tensors[place].sort().values
+            tensors[place][:1] = 0
+        return tensors
 
     whole_numbers = [
         *(INTEGERS[:1] if _computes_floats(lowered) else INTEGERS),
@@ -119,6 +125,13 @@ def draws(lowered: LoweredPartition, seed: int = 0) -> Iterator[list[torch.Tenso
             return
 
 
+def _bag_offsets(program: torch.fx.GraphModule) -> list[int]:
+    """Which inputs say where bags begin: torch defines increasing ones only, and checks none."""
+    inputs = program.graph.find_nodes(op="placeholder")
+    bags = [node for node in program.graph.nodes if node.target in EMBEDDING_BAGS]
+    return [inputs.index(node.args[2]) for node in bags if node.args[2] in inputs]
+
+
 def _computes_floats(lowered: LoweredPartition) -> bool:
     values = (node.meta.get("val") for node in lowered.program.graph.nodes)
     return any(isinstance(v, torch.Tensor) and v.is_floating_point() for v in values)
@@ -134,7 +147,9 @@ def _input(
     if dtype == torch.bool:
         return torch.randint(0, 2, shape, generator=generator).bool()
     if dtype in (torch.int8, torch.uint8):
-        return torch.randint(-9 if dtype == torch.int8 else 0, 10, shape).to(dtype)
+        return torch.randint(-9 if dtype == torch.int8 else 0, 10, shape, generator=generator).to(
+            dtype
+        )
     return whole(shape, generator).to(dtype)
 
 
