@@ -7,14 +7,32 @@ import os
 import torch
 from executorch.exir import to_edge_transform_and_lower
 
-from tests.support.zoo import pretrained, written
+from tests.support.zoo import (
+    generative,
+    irregular,
+    sequences,
+    transformers_audio,
+    transformers_decoders,
+    transformers_text,
+    transformers_vision,
+    vision,
+)
 from tests.support.zoo.case import Case
 from trt_et import TensorRTPartitioner
 from trt_et.inspection import inspect_program
 
 __all__ = ["ALL", "MODELS", "NAMES", "check_plan", "lower", "make"]
 
-MODELS = {**pretrained.MODELS, **written.MODELS}
+MODELS = {
+    **transformers_text.MODELS,
+    **transformers_decoders.MODELS,
+    **transformers_vision.MODELS,
+    **transformers_audio.MODELS,
+    **vision.MODELS,
+    **generative.MODELS,
+    **sequences.MODELS,
+    **irregular.MODELS,
+}
 IN_CI = (
     "bert",
     "vit",
