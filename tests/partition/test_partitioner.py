@@ -22,10 +22,7 @@ from trt_et import (
     TensorRTPartitioner,
 )
 from trt_et.builders.reference.builder import ReferenceBuilder
-from trt_et.conversion.installed import installed_variant
 from trt_et.inspection import inspect_program
-from trt_et.partition import support_check
-from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 
 
 def reference(**options):
@@ -100,7 +97,7 @@ def test_dtypes_shapes_and_random_numbers_that_an_engine_cannot_have(model, inpu
     assert any(reason in why for _, _, why in partitioner.report.not_delegated)
 
 
-def test_a_model_with_nothing_to_claim_is_a_valid_program_and_a_warning(caplog):
+def test_a_model_with_nothing_to_delegate_is_a_valid_program_and_a_warning(caplog):
     with caplog.at_level(logging.WARNING, "trt_et"):
         pte = lower(exported(Function(torch.nonzero), torch.randn(3)))
     assert inspect_program(pte)[0].delegates == ()
@@ -137,24 +134,6 @@ def test_min_block_size_drops_small_partitions():
     assert len(partitioner.report.partitions) == 1
 
 
-@pytest.mark.parametrize(
-    "excluded",
-    [torch.ops.aten.cumsum.default, "aten.cumsum", "aten::cumsum", "aten.cumsum.default"],
-)
-def test_operators_are_excluded_by_overload_or_name(excluded):
-    partitioner = reference(excluded_ops=[excluded])
-    lower(export("split"), partitioner=partitioner)
-    assert [op for _, op, _ in partitioner.report.not_delegated] == ["aten::cumsum.default"]
-    assert len(partitioner.report.partitions) == 2
-
-
-def test_nodes_are_excluded_by_name_or_by_function():
-    for excluded in ("aten_cumsum_default", lambda node: "cumsum" in node.name):
-        partitioner = reference(excluded_ops=[excluded])
-        lower(export("split"), partitioner=partitioner)
-        assert [op for _, op, _ in partitioner.report.not_delegated] == ["aten::cumsum.default"]
-
-
 def test_full_graph_lists_what_stays_out():
     lower_case("vit", full_graph=True)
     with pytest.raises(PartitionError, match=r"not delegated: .*cumsum.*excluded by the caller"):
@@ -168,12 +147,6 @@ def test_settings_reach_torch_tensorrt():
         lower_case("mlp", builder="tensorrt_rtx", settings={"disable_tf23": True})
     with pytest.raises(OptionError, match="option of the partitioner"):
         reference(settings={"device": "cuda:1"})
-
-
-def test_excluding_what_would_be_preserved_lets_it_be_decomposed():
-    pte = lower_case("mlp", excluded_ops=[torch.ops.aten.linear.default])
-    (method,) = inspect_program(pte)
-    assert "aten::linear.out" not in method.cpu_operators
 
 
 def test_mutated_buffers_stay_above_the_delegate():
@@ -327,81 +300,3 @@ def test_a_builder_object_can_be_wrapped():
     builder = Counting()
     lower_case("split", builder=builder, excluded_ops=["aten.cumsum"])
     assert builder.built == 2
-
-
-@pytest.mark.parametrize(
-    "item",
-    ["aten.mul", "aten::mul", "aten.mul.Tensor", torch.ops.aten.mul, torch.ops.aten.mul.Tensor],
-    ids=str,
-)
-def test_an_operator_is_excluded_by_packet_overload_and_name(item):
-    class Sums(nn.Module):
-        def forward(self, x):
-            return (x + 1) * x - 2
-
-    program = torch.export.export(Sums(), (torch.randn(3),))
-    report = TensorRTPartitioner(builder="reference", excluded_ops=[item]).explain(program)
-    assert [operator for _, operator, _ in report.not_delegated] == ["aten::mul.Tensor"]
-
-
-def test_an_aten_operator_is_excluded_where_edge_calls_it_by_another_name():
-    class Views(nn.Module):
-        def forward(self, x):
-            return (x + 1).view(3, 2) * 2
-
-    program = torch.export.export(Views(), (torch.randn(2, 3),))
-    report = TensorRTPartitioner(builder="reference", excluded_ops=["aten.view"]).explain(program)
-    assert [operator for _, operator, _ in report.not_delegated] == ["aten::view_copy.default"]
-
-
-@pytest.mark.parametrize("item", ["aten.mull", "aten.mul.Tensro", "nonsense.op"])
-def test_an_operator_that_does_not_exist_is_refused(item):
-    with pytest.raises(OptionError, match=item):
-        TensorRTPartitioner(builder="reference", excluded_ops=[item])
-
-
-def test_support_is_asked_once_for_each_call_of_a_graph(monkeypatch):
-    asked = []
-
-    def counting(*arguments):
-        check = make_support_check(*arguments)
-
-        def count(node):
-            asked.append(node.name)
-            return check(node)
-
-        return count
-
-    make_support_check = support_check.make_support_check
-    monkeypatch.setattr(support_check, "make_support_check", counting)
-    program = export("vit")
-    partitioner = reference(cache=False)
-    lower(program, partitioner=partitioner)
-    (partition,) = partitioner.report.partitions
-    preserved = [node.name for node in program.graph.nodes if node.target in OPS_TO_PRESERVE]
-    edge = [name for name in partition.nodes if not name.startswith("getitem")]
-    assert len(preserved) > 2
-    # Before a program is decomposed, only the operators that may be preserved are asked for.
-    assert asked == preserved + edge
-
-
-@pytest.mark.skipif(installed_variant() is None, reason="no Torch-TensorRT is installed")
-@pytest.mark.skipif(torch.cuda.is_available(), reason="nothing is patched beside a GPU")
-def test_torch_tensorrt_is_patched_once_for_each_graph_and_not_afterwards(monkeypatch):
-    from trt_et.conversion import torch_tensorrt_patches
-
-    entered = []
-    answers = torch_tensorrt_patches._answers
-
-    def counting():
-        entered.append(1)
-        return answers()
-
-    plain = torch.cuda.get_device_capability
-    reference().explain(export("mlp"))
-    monkeypatch.setattr(torch_tensorrt_patches, "_answers", counting)
-    reference().explain(export("mlp"))
-    small = len(entered)
-    reference().explain(export("vit"))
-    assert len(entered) - small == small <= 3
-    assert torch.cuda.get_device_capability is plain
