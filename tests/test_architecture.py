@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "trt_et"
 FILES, LINES, FUNCTION = 20, 300, 60
 
 # What each folder (or module beside the folders) may import, from the lowest one upwards.
-_BASE = {"errors"}
+_BASE = {"errors", "requirements"}
 _BLOB = {*_BASE, "blob"}
 _GRAPH = {*_BASE, "graph"}
 _OPS = {*_GRAPH, "ops"}
@@ -25,6 +25,7 @@ _PARTITION = {*_BUILDERS, "partition"}
 _SCHEDULER = {*_BUILDERS, "scheduler"}
 BELOW = {
     "errors": set(),
+    "requirements": set(),
     "options": _BASE,
     "blob": _BASE,
     "graph": _BASE,

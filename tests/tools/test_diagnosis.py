@@ -55,12 +55,12 @@ def test_missing_and_unfit_packages_are_named_with_the_command_that_installs_the
         return versions[name]
 
     monkeypatch.setattr(diagnosis.metadata, "version", version)
-    assert finding("torch").fact == "is 2.9.0; 2.13 is needed"
-    assert finding("torch").remedy == "pip install 'torch==2.13.*'"
+    assert finding("torch").fact == "is 2.9.0; <2.15,>=2.13 is needed"
+    assert finding("torch").remedy == 'pip install "torch<2.15,>=2.13"'
     assert finding("executorch").fact == "is not installed"
     assert "both are installed" in finding("Torch-TensorRT").fact
     del versions["torch-tensorrt"], versions["torch-tensorrt-rtx"]
-    assert finding("Torch-TensorRT").remedy == "pip install torch-tensorrt-rtx"
+    assert finding("Torch-TensorRT").remedy == 'pip install "torch-tensorrt-rtx<2.15,>=2.13"'
 
 
 def test_libraries_that_the_environment_names_are_looked_for(monkeypatch, tmp_path):

@@ -16,6 +16,7 @@ from typing import Final
 from trt_et.builders.base import EngineBuilder
 from trt_et.conversion.installed import installed_variant
 from trt_et.errors import BuilderUnavailable, OptionError
+from trt_et.requirements import install_command
 
 __all__ = ["BUILDER_NAMES", "LIBRARIES", "EngineLibrary", "make_builder"]
 
@@ -30,7 +31,7 @@ class EngineLibrary:
         builder: Its builder's class, ``module:class`` below ``trt_et.builders``; named, so that
             only the chosen one is imported.
         is_installed: Whether what the builder needs is installed.
-        install: The command that installs it; empty where this package brings it.
+        package: What has to be installed for it; empty where this package brings it.
         about: What the builder needs and makes, in a few words.
         is_chosen_by_auto: Whether ``builder="auto"`` may choose it.
         warning: Logged once in a process, when its builder is made.
@@ -38,7 +39,7 @@ class EngineLibrary:
 
     builder: str
     is_installed: Callable[[], bool]
-    install: str
+    package: str
     about: str
     is_chosen_by_auto: bool = True
     warning: str = ""
@@ -48,13 +49,13 @@ LIBRARIES: Final[dict[str, EngineLibrary]] = {
     "tensorrt_rtx": EngineLibrary(
         "tensorrt_rtx:TensorRTRTXBuilder",
         lambda: installed_variant() == "tensorrt_rtx",
-        'pip install "torch-tensorrt-rtx>=2.13,<2.14"',
+        "torch-tensorrt-rtx",
         "TensorRT-RTX; builds without a GPU",
     ),
     "tensorrt": EngineLibrary(
         "tensorrt:TensorRTBuilder",
         lambda: installed_variant() == "tensorrt",
-        'pip install "torch-tensorrt>=2.13,<2.14"',
+        "torch-tensorrt",
         "TensorRT; builds on the GPU at hand",
     ),
     "reference": EngineLibrary(
@@ -94,7 +95,8 @@ def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
         found = installed_variant()
         other = f"torch_tensorrt here uses {found}" if found else "Torch-TensorRT is not installed"
         raise BuilderUnavailable(
-            f"builder={builder!r} is not available: {other}. Run: {library.install}"
+            f"builder={builder!r} is not available: {other}. "
+            f"Run: {install_command(library.package)}"
         )
     if library.warning:
         _warn_once(name, library.warning)
@@ -112,7 +114,9 @@ def _choose() -> str:
     for name, library in candidates.items():
         if library.is_installed():
             return name
-    commands = "\n".join(f"  {entry.install}  ({entry.about})" for entry in candidates.values())
+    commands = "\n".join(
+        f"  {install_command(entry.package)}  ({entry.about})" for entry in candidates.values()
+    )
     raise BuilderUnavailable(
         "builder='auto' found no TensorRT to build engines with. Install one:\n"
         f"{commands}\n"

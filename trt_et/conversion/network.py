@@ -128,7 +128,7 @@ def _check_bindings(interpreter: Any, partition: str, lowered: LoweredPartition)
     for index, binding in enumerate(lowered.outputs):
         try:
             shape = tuple(network.get_output(index).shape)
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:  # TensorRT-RTX 1.5, and 1.6.
             raise BuilderError(
                 f"partition {partition}: TensorRT cannot compute the shape of {binding.name}; "
                 f"expected {tuple(binding.shape)}. Keep the operator that it comes from out of the "

@@ -24,6 +24,7 @@ from trt_et.conversion.torch_tensorrt_patches import without_gpu
 from trt_et.lowering.canonical_text import NotSerializable, SymbolNames, value_text
 from trt_et.partition.operator_support import SupportCheck
 from trt_et.partition.support_cache import CachedSupportCheck, SupportCache
+from trt_et.requirements import install_command
 
 __all__ = ["cached_support_check", "make_support_check"]
 
@@ -92,5 +93,6 @@ def _say_once() -> None:
     _log.warning(
         "Torch-TensorRT cannot be imported here, so partitions hold what ExecuTorch's CPU kernels "
         "can run, not what TensorRT can run. For TensorRT's own choice: "
-        'pip install "torch-tensorrt-rtx>=2.13,<2.14"'
+        "%s",
+        install_command("torch-tensorrt-rtx"),
     )

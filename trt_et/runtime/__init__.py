@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trt_et.errors import OptionError, PluginError
+from trt_et.requirements import install_command
 
 __all__ = [
     "cmake_folder",
@@ -190,7 +191,7 @@ def _check_executorch(path: Path) -> Path:
         spec = None
     folders = (spec.submodule_search_locations if spec else None) or []
     if not folders:
-        raise PluginError("executorch is not installed: pip install 'executorch>=1.5.1,<1.6'")
+        raise PluginError(f"executorch is not installed: {install_command('executorch')}")
     built = _built_against(path) or installed
     if built.partition("+")[0] != installed.partition("+")[0]:
         raise PluginError(

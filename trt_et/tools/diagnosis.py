@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import trt_et.runtime
 from trt_et.errors import TrtEtError
+from trt_et.requirements import allowed_versions, install_command, is_allowed
 
 __all__ = ["Ability", "Diagnosis", "Finding", "diagnose"]
 
@@ -27,8 +28,7 @@ _PROVIDERS: Final = re.compile(r"libtrt_et_tensorrt_(\d+|rtx)\.so")
 _PIP_FOLDERS: Final = ("tensorrt_libs", "tensorrt_lean_libs", "tensorrt_rtx_libs")
 _CUDART: Final = ("libcudart.so.13", "libcudart.so.12")
 _CUDART_FOLDERS: Final = ("nvidia/cu13/lib", "nvidia/cuda_runtime/lib")
-_INSTALL_RTX: Final = "pip install torch-tensorrt-rtx"
-_INSTALL_TENSORRT: Final = "pip install torch-tensorrt"
+_RTX: Final = "torch-tensorrt-rtx"
 _INSTALL_DRIVER: Final = "install NVIDIA's driver 580 or later: https://www.nvidia.com/drivers"
 
 
@@ -74,7 +74,7 @@ def diagnose() -> Diagnosis:
     """Look at this machine."""
     system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
     supported = platform.system() == "Linux"
-    packages = [_package("torch", "2.13"), _package("executorch", "1.5")]
+    packages = [_package("torch"), _package("executorch")]
     builder = _builder()
     plugin = _plugin()
     driver, gpus = _driver()
@@ -118,13 +118,13 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _package(name: str, series: str) -> Finding:
+def _package(name: str) -> Finding:
     version = _version(name)
-    wanted = f"pip install '{name}=={series}.*'"
     if version is None:
-        return Finding(name, False, "is not installed", wanted)
-    if not version.startswith(series + "."):
-        return Finding(name, False, f"is {version}; {series} is needed", wanted)
+        return Finding(name, False, "is not installed", install_command(name))
+    if not is_allowed(name, version):
+        fact = f"is {version}; {allowed_versions(name)} is needed"
+        return Finding(name, False, fact, install_command(name))
     return Finding(name, True, version)
 
 
@@ -135,7 +135,7 @@ def _builder() -> Finding:
         remedy = "pip uninstall torch-tensorrt torch-tensorrt-rtx, then install one of them"
         return Finding("Torch-TensorRT", False, "both are installed: " + ", ".join(found), remedy)
     if not found:
-        return Finding("Torch-TensorRT", False, "is not installed", _INSTALL_RTX)
+        return Finding("Torch-TensorRT", False, "is not installed", install_command(_RTX))
     return Finding("Torch-TensorRT", True, found[0])
 
 
@@ -249,7 +249,7 @@ def _providers() -> Iterator[Finding]:
 
 
 def _missing_library() -> Finding:
-    return Finding("TensorRT", False, "no library is found", _INSTALL_RTX)
+    return Finding("TensorRT", False, "no library is found", install_command(_RTX))
 
 
 def _missing_provider() -> Finding:

@@ -99,7 +99,7 @@ def _check(name: str, tensor: Any, result: torch.Tensor) -> None:
         raise BadNetwork(f"{name}: declared {declared}, computed {result.dtype}")
     try:
         shape = list(tensor.shape)
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:  # TensorRT-RTX 1.5, and 1.6.
         raise BadNetwork(f"{name}: TensorRT finds no shape for its output") from error
     if len(shape) != result.dim() or any(
         want not in (-1, have) for want, have in zip(shape, result.shape, strict=True)

@@ -43,9 +43,10 @@ def shuffle(layer: Any, inputs: Inputs) -> torch.Tensor:
 
 
 def _is_given(dims: Any) -> bool:
+    """Whether TensorRT's dimensions are set: TensorRT-RTX 1.6 has None for those that are not."""
     try:
-        return len(dims) >= 0
-    except ValueError:
+        return dims is not None and len(dims) >= 0
+    except ValueError:  # TensorRT-RTX 1.5 has dimensions of a negative length.
         return False
 
 

@@ -1,0 +1,39 @@
+"""The versions of other packages that this one works with, as ``pyproject.toml`` states them.
+
+They are read from the metadata of the installed package, so no other file repeats them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import metadata
+
+__all__ = ["allowed_versions", "install_command", "is_allowed"]
+
+
+def allowed_versions(package: str) -> str:
+    """The range of a package that this one requires, such as ``<2.15,>=2.13``."""
+    return _allowed().get(package, "")
+
+
+def is_allowed(package: str, version: str) -> bool:
+    """Whether a version of a package is in its range; pre-releases are where they sort."""
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(allowed_versions(package)).contains(version, prereleases=True)
+
+
+def install_command(package: str) -> str:
+    """The command that installs a version of a package that this one works with."""
+    return f'pip install "{package}{allowed_versions(package)}"'
+
+
+@cache
+def _allowed() -> dict[str, str]:
+    from packaging.requirements import Requirement
+
+    try:
+        required = [Requirement(line) for line in metadata.requires("trt-et") or ()]
+    except metadata.PackageNotFoundError:
+        return {}  # Imported from its source folder.
+    return {requirement.name: str(requirement.specifier) for requirement in required}
