@@ -15,6 +15,8 @@
 # make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
 # make bench-aot         what exporting costs, next to its peers: benchmarks/results/aot.json; half an
 #                        hour on two cores. QUICK=1: small models, build/aot-quick.json; ONLY="P1 P2": these
+# make matrix   the demo and short tests with the oldest, the pinned and the newest versions of torch and the others, each in
+#               an environment of its own; docs/versions.*. SETS="oldest newest": these
 # make docs     the documentation site, in build/site; warnings are errors
 # make notebook run examples/quickstart.ipynb in a kernel; the result is build/quickstart.ipynb
 # make bench-llm         a Llama of 1.0 B parameters: benchmarks/results/llm.json. QUICK=1: 12 M, build/llm-quick.json
@@ -41,7 +43,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: docs notebook check-interface check-bindings networks random-programs zoo bench-aot bench-llm bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
+.PHONY: docs matrix notebook check-interface check-bindings networks random-programs zoo bench-aot bench-llm bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -64,6 +66,9 @@ demo: $(INSTALLED)
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+matrix:
+	$(PYTHON) scripts/version_matrix.py $(SETS)
+
 notebook: $(INSTALLED)
 	$(PIP) install --quiet nbclient ipykernel
 	mkdir -p build && cp examples/quickstart.ipynb build/quickstart.ipynb
@@ -73,6 +78,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy scripts/version_matrix.py
 	MYPYPATH=scripts/gpu $(BIN)/mypy $(wildcard scripts/gpu/*.py)
 	$(BIN)/clang-format --dry-run --Werror $(FORMATTED)
 
