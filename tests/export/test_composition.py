@@ -8,9 +8,9 @@ from executorch.exir import to_edge, to_edge_transform_and_lower
 from torch import nn
 from torch.nn import functional
 
+from tests.support.lowering import reference
 from tests.support.models import make
 from tests.support.stock_process import check
-from trt_et import TensorRTPartitioner
 from trt_et.engine_info import parse_device_id
 from trt_et.inspection import inspect_program
 
@@ -20,10 +20,6 @@ def _no_grad():
     # With gradients on, to_executorch() itself refuses programs with mutated buffers.
     with torch.no_grad():
         yield
-
-
-def reference(**options):
-    return TensorRTPartitioner(builder="reference", **options)
 
 
 def lowered(program: torch.export.ExportedProgram, *partitioners) -> bytes:

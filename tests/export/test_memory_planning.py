@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +19,7 @@ from torch import nn
 
 from tests.support.lowering import delegate_tensor_devices, planned_devices
 from tests.support.models import State
-from tests.support.native_environment import environment
+from tests.support.native_environment import run_python
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 
 X = torch.arange(6.0).reshape(2, 3)
@@ -102,13 +100,7 @@ def run(folder: Path, **programs: bytes) -> dict[str, list[tuple[list[torch.Tens
     for name, pte in programs.items():
         (folder / f"{name}.pte").write_bytes(pte)
         torch.save(X, folder / f"{name}.input")
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, *programs],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
+    done = run_python("-c", RUN, *programs, folder=folder)
     assert done.returncode == 0, done.stderr
     return {name: torch.load(folder / f"{name}.found") for name in programs}
 

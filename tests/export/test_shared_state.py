@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.passes import MemoryPlanningPass
 from torch import nn
 
-from tests.support.native_environment import environment
+from tests.support.native_environment import environment, run_python
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.errors import OptionError
 from trt_et.inspection import inspect_program
@@ -162,13 +161,7 @@ def found(tmp_path_factory) -> dict[str, Any]:
     for name, pte in programs.items():
         (folder / f"{name}.pte").write_bytes(pte)
         torch.save((sequence(CASES[name]), X), folder / f"{name}.calls")
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, *programs],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
+    done = run_python("-c", RUN, *programs, folder=folder)
     assert done.returncode == 0, done.stderr
     return {name: (pte, torch.load(folder / f"{name}.found")) for name, pte in programs.items()}
 

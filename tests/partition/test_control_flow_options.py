@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.lowering import blobs, delegate_tensor_devices
+from tests.support.lowering import blobs, delegate_tensor_devices, reference
 from tests.support.programs.control_flow_models import (
     Sigmoid,
     case,
-    check,
     lowered,
     signed,
 )
+from tests.support.stock_process import check
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import parse_device_id
 from trt_et.errors import PartitionError
@@ -27,10 +27,6 @@ def _no_grad():
     # With gradients on, to_executorch() itself refuses programs with mutated buffers.
     with torch.no_grad():
         yield
-
-
-def reference(**options) -> TensorRTPartitioner:
-    return TensorRTPartitioner(builder="reference", **options)
 
 
 def test_tensors_of_engines_in_branches_are_labelled_cpu_and_those_outside_with_their_gpu():
@@ -48,7 +44,7 @@ def test_every_branch_may_have_a_gpu_of_its_own(tmp_path):
     pte = lowered(program, partitioner)
     found = sorted(parse_device_id(blob) for blob in blobs(pte))
     assert found == [0, 0, 0, 1]
-    check(tmp_path, pte, model, calls)
+    check(tmp_path, pte, model, *calls)
 
 
 def test_partitions_are_numbered_in_program_order_and_named_after_their_branch():
@@ -92,7 +88,7 @@ def test_min_block_size_counts_in_each_branch(tmp_path):
         "cond/false/aten_tanh_default",
         "cond/false/aten_mul_tensor",
     ]
-    check(tmp_path, pte, model, calls)
+    check(tmp_path, pte, model, *calls)
 
 
 @pytest.mark.parametrize(

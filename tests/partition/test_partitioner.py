@@ -12,7 +12,7 @@ from executorch.exir.backend.backend_details import BackendDetails, PreprocessRe
 from torch import nn
 from torch.nn import functional
 
-from tests.support.lowering import export, lower, lower_case
+from tests.support.lowering import export, lower, lower_case, reference
 from tests.support.models import Function, make
 from trt_et import (
     BackendConflictError,
@@ -23,10 +23,6 @@ from trt_et import (
 )
 from trt_et.builders.reference.builder import ReferenceBuilder
 from trt_et.inspection import inspect_program
-
-
-def reference(**options):
-    return TensorRTPartitioner(builder="reference", **options)
 
 
 def exported(model: nn.Module, *inputs: torch.Tensor) -> torch.export.ExportedProgram:

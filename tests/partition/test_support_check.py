@@ -5,17 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.support.lowering import export, lower
-from trt_et import (
-    TensorRTPartitioner,
-)
+from tests.support.lowering import export, lower, reference
 from trt_et.conversion.installed import installed_variant
 from trt_et.partition import support_check
 from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
-
-
-def reference(**options):
-    return TensorRTPartitioner(builder="reference", **options)
 
 
 def test_support_is_asked_once_for_each_call_of_a_graph(monkeypatch):

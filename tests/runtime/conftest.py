@@ -3,7 +3,6 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from tests.support.native_environment import ROOT, build, environment
+from tests.support.native_environment import ROOT, build, environment, run_python
 
 
 @pytest.fixture(scope="session")
@@ -45,16 +44,8 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, A
     def run(*jobs: dict[str, Any], mode: str | None = None, **env: str) -> dict[str, Any]:
         tmp_path = tmp_path_factory.mktemp("stock")
         torch.save(list(jobs), tmp_path / "jobs")
-        command = [sys.executable, "-m", "tests.support.run_stock", "jobs", "results"]
-        done = subprocess.run(
-            command + ([mode] if mode else []),
-            cwd=tmp_path,
-            env=environment(**env),
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        arguments = ["jobs", "results", *([mode] if mode else [])]
+        done = run_python("-m", "tests.support.run_stock", *arguments, folder=tmp_path, **env)
         assert done.returncode == 0, done.stderr
         facts: dict[str, Any] = torch.load(tmp_path / "results")
         return facts | {"stderr": done.stderr}

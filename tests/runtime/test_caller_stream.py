@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tests.support.native_environment import environment
+from tests.support.native_environment import run_python
 
 # In place of ExecuTorch's CUDA extension: a caller's stream that no simulated GPU has.
 EXTENSION = """
@@ -42,12 +41,5 @@ def test_the_guard_of_an_extension_that_is_loaded_locally(
     subprocess.run(command, check=True, timeout=600)
     torch.save(programs["host"].inputs, tmp_path / "inputs")
     arguments = [str(library), str(programs["host"].path), str(tmp_path / "inputs")]
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, *arguments],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = run_python("-c", RUN, *arguments)
     assert "not a stream of a simulated GPU" in done.stdout, done.stderr

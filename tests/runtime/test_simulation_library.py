@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.native_environment import environment
+from tests.support.native_environment import run_python
 
 LIBRARY = "libtrt_et_simulation.so"
 
 
 def python(code: str, folder: Path, **env: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", f"import os\nimport trt_et.runtime as r\n{code}\nprint('fine')"],
-        cwd=folder,
-        env=environment(**env),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
+    done = run_python(
+        "-c",
+        f"import os\nimport trt_et.runtime as r\n{code}\nprint('fine')",
+        folder=folder,
+        **env,
     )
     assert done.returncode == 0, done.stderr
     assert "fine" in done.stdout

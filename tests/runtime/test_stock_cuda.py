@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import executorch
 import pytest
 
 import trt_et.runtime
-from tests.support.native_environment import ROOT, environment
+from tests.support.native_environment import ROOT, environment, run_python
 
 PACKAGE = Path(next(iter(executorch.__path__)))
 SOURCE = ROOT / "tests/support/stock_cuda_allocator.cpp"
@@ -56,11 +55,8 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def load(folder: Path, *later: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", LOAD, str(folder), *later]
-    env = environment(LD_LIBRARY_PATH=str(PACKAGE / "lib"), TRT_ET_LOG="debug")
-    return subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=600, check=False
-    )
+    variables = {"LD_LIBRARY_PATH": str(PACKAGE / "lib"), "TRT_ET_LOG": "debug"}
+    return run_python("-c", LOAD, str(folder), *later, **variables)
 
 
 @pytest.mark.parametrize("name", [BACKEND, EXTENSION])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 from tests.support.native_blobs import patch_program
-from tests.support.native_environment import environment
+from tests.support.native_environment import run_python
 
 Stock = Callable[..., dict[str, Any]]
 
@@ -197,15 +196,7 @@ def test_without_the_gpu_there_is_a_clear_error(
 
 
 def python(code: str, tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment(**env),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return run_python("-c", code, folder=tmp_path, **env)
 
 
 def test_a_second_copy_of_the_plugin_is_harmless(tmp_path: Path) -> None:

@@ -18,6 +18,11 @@ from trt_et.lowering.lower import lower_partition
 from trt_et.lowering.lowered_partition import unlift
 
 
+def reference(**options: Any) -> TensorRTPartitioner:
+    """A partitioner whose engines run on simulated GPUs."""
+    return TensorRTPartitioner(builder="reference", **options)
+
+
 def export(name: str) -> torch.export.ExportedProgram:
     model, inputs = make(name)
     return torch.export.export(model, inputs)

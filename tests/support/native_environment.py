@@ -17,6 +17,21 @@ def environment(**changes: str | None) -> dict[str, str]:
     return kept | {key: value for key, value in changes.items() if value is not None}
 
 
+def run_python(
+    *arguments: str, folder: Path | None = None, **env: str | None
+) -> subprocess.CompletedProcess[str]:
+    """Run this Python in a process of its own; ``env`` as :func:`environment` takes it."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment(**env),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
 def build(folder: Path, targets: list[str], *options: str) -> None:
     """Configure this tree into a folder and build targets of it, with this Python's cmake."""
     # Ninja lies beside the interpreter, too.

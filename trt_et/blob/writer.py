@@ -11,7 +11,6 @@ import hashlib
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
-from types import TracebackType
 from typing import Final
 
 from crc32c import crc32c
@@ -92,12 +91,7 @@ class BlobWriter:
     def __enter__(self) -> BlobWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
 

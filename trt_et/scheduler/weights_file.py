@@ -10,7 +10,6 @@ import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import torch
@@ -102,17 +101,12 @@ class WeightsWriter:
     def __enter__(self) -> WeightsWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         try:
             self.close()
         except OSError:
             # Closing writes what is buffered: on a full disk that fails again.
-            if error is None:
+            if kind is None:
                 raise
 
     def _place(self, tensor: torch.Tensor) -> int:

@@ -47,6 +47,13 @@ Bytes make_blob(const std::string& bindings, const std::string& plan, const std:
   return blob;
 }
 
+const std::string kDoublingPlan =
+    "fake\nweights 4096\nscratch 512\ninput x float32 2,8\noutput y float32 2,8\nscale y x 2\n";
+
+Bytes doubling_blob() {
+  return make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false), kDoublingPlan);
+}
+
 std::string binding(const char* name, const std::string& shape, bool is_input,
                     const std::string& more) {
   return std::string("{\"name\":\"") + name + "\",\"dtype\":\"float32\",\"shape\":[" + shape +

@@ -19,6 +19,10 @@ using Bytes = std::vector<uint8_t>;
 Bytes make_blob(const std::string& bindings, const std::string& plan, const std::string& more = "",
                 bool ours = true, bool rtx = false);
 
+// A plan that doubles float32 [2, 8] from `x` into `y`, and a blob of ours around it.
+extern const std::string kDoublingPlan;
+Bytes doubling_blob();
+
 // A float32 binding of a blob of ours, and one of Torch-TensorRT's.
 std::string binding(const char* name, const std::string& shape, bool is_input,
                     const std::string& more = "");

@@ -2,6 +2,9 @@
 
 void test_blob_fuzz();
 void test_crc32c();
+void test_provider_endurance();
+void test_provider_shapes();
+void test_provider_streams_and_scratch();
 void test_simulator();
 void test_state();
 void test_streams();

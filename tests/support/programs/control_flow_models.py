@@ -9,9 +9,6 @@ from torch import nn
 from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 from torch.nn import functional
-from torch.utils import _pytree as pytree
-
-from tests.support.stock_process import run
 
 
 class Cond(nn.Module):
@@ -218,10 +215,3 @@ def lowered(program: torch.export.ExportedProgram, *partitioners, planning=None)
     manager = to_edge_transform_and_lower(program, partitioner=list(partitioners))
     config = ExecutorchBackendConfig(memory_planning_pass=planning) if planning else None
     return bytes(manager.to_executorch(config).buffer)
-
-
-def check(folder, pte: bytes, model: nn.Module, calls) -> None:
-    for outputs, call in zip(run(folder, pte, *calls), calls, strict=True):
-        expected = pytree.tree_leaves(model(*call))
-        for have, want in zip(outputs, expected, strict=True):
-            torch.testing.assert_close(have, want, atol=1e-4, rtol=1e-4)

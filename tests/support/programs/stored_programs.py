@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import torch
@@ -12,7 +11,7 @@ import torch
 import trt_et.runtime
 from tests.support.lowering import lower_case
 from tests.support.models import make
-from tests.support.native_environment import ROOT
+from tests.support.native_environment import run_python
 
 STOCK = """
 import sys, torch, trt_et.runtime
@@ -36,13 +35,7 @@ def write_case(folder: Path, name: str, **options) -> None:
 
 
 def run_stock(folder: Path, mode: str, *names: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", STOCK, mode, *names],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    done = run_python("-c", STOCK, mode, *names, folder=folder)
     assert done.returncode == 0, done.stderr
 
 

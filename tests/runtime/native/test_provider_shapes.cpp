@@ -1,0 +1,152 @@
+// Shapes, optimization profiles and aliases through the provider, and what it refuses.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/compatibility.h"
+#include "provider_support.h"
+#include "tests.h"
+
+using namespace trt_et;
+
+namespace {
+
+const std::string kProfiles =
+    "fake\ninput x float32 -1,4\noutput y float32 -1,4\n"
+    "profile\nrange x 1,4 1,4 2,4\nprofile\nrange x 4,4 8,4 16,4\nshift y x 1\n";
+
+void test_profiles(bool ours) {
+  const std::string range = ",\"min_shape\":[1,4],\"opt_shape\":[8,4],\"max_shape\":[16,4]";
+  const Bytes blob =
+      ours ? make_blob(binding("x", "-1,4", true, range) + "," + binding("y", "-1,4", false, range),
+                       kProfiles)
+           : make_blob(foreign("x", true) + "," + foreign("y", false), kProfiles, "", false);
+  const auto delegate = load(blob);
+  std::vector<float> in(80, 1.0F), out(80, 0.0F);
+  for (const int32_t batch : {1, 2, 16, 4, 1, 1, 1, 1, 8}) {
+    OwnedTensor x({batch, 4}, in.data()), y({20, 4}, out.data());
+    std::fill(out.begin(), out.end(), 0.0F);
+    CHECK_OK(call(*delegate, {&x.value, &y.value}));
+    CHECK(y.value.toTensor().size(0) == batch);
+    CHECK(out[static_cast<size_t>(batch) * 4 - 1] == 2.0F);
+    CHECK(out[static_cast<size_t>(batch) * 4] == 0.0F);
+  }
+  OwnedTensor between({3, 4}, in.data()), large({17, 4}, in.data()), y({20, 4}, out.data());
+  const Counts before = stats();
+  CHECK_FAILS(call(*delegate, {&between.value, &y.value}), "optimization profiles takes x[3, 4]");
+  CHECK(stats().launches == before.launches && stats().copies_h2d == before.copies_h2d);
+  CHECK_FAILS(call(*delegate, {&large.value, &y.value}), "[17, 4], expected [1, 4] to [16, 4]");
+  OwnedTensor x({4, 4}, in.data());
+  CHECK_OK(call(*delegate, {&x.value, &y.value}));
+}
+
+void test_aliases() {
+  // Upstream's TR02: an output in the memory of an input. The engine of a KV cache.
+  const std::string plan =
+      "fake\ninput new float32 4\ninput cache float32 4\n"
+      "output out float32 4\noutput next float32 4\nalias next cache\n"
+      "sum next cache new\nscale out next 10\n";
+  const Bytes blob =
+      make_blob(foreign("new", true) + "," + foreign("cache", true) + "," + foreign("out", false) +
+                    "," + foreign("next", false),
+                plan, ",\"aliased_io\":[{\"output\":\"next\",\"input\":\"cache\"}]", false);
+  const auto delegate = load(blob);
+  Device fresh(4, 0, 1.0F), cache(4, 0, 0.0F), out(4, 0, 0.0F), next(4, 0, 0.0F);
+  OwnedTensor a({4}, fresh.data), b({4}, cache.data), c({4}, out.data), d({4}, next.data);
+  // The output is the cache itself, then memory of its own, which gets a copy.
+  for (int i = 0; i < 4; ++i) CHECK_OK(call(*delegate, {&a.value, &b.value, &c.value, &b.value}));
+  CHECK(cache.read(2) == 4.0F && out.read(2) == 40.0F);
+  CHECK_OK(call(*delegate, {&a.value, &b.value, &c.value, &d.value}));
+  CHECK(next.read(1) == 5.0F && cache.read(1) == 5.0F);
+  std::vector<float> host_cache(4, 7.0F), host_next(4, 0.0F);
+  OwnedTensor e({4}, host_cache.data()), f({4}, host_next.data());
+  CHECK_OK(call(*delegate, {&a.value, &e.value, &c.value, &f.value}));
+  CHECK(host_next[0] == 8.0F);
+}
+
+void test_shapes_of_all_kinds() {
+  // 0-d to ExecuTorch and [1] to the engine, and nothing at all.
+  const auto scalar =
+      load(make_blob(foreign("x", true) + "," + foreign("y", false),
+                     "fake\ninput x float32 1\noutput y float32 1\nscale y x 2\n", "", false));
+  float in = 4.0F, out = 0.0F;
+  OwnedTensor x({}, &in), y({}, &out);
+  CHECK_OK(call(*scalar, {&x.value, &y.value}));
+  CHECK(out == 8.0F && y.value.toTensor().dim() == 0);
+  const auto zero_d = load(make_blob(binding("x", "", true) + "," + binding("y", "", false),
+                                     "fake\ninput x float32 -\noutput y float32 -\nshift y x 1\n"));
+  CHECK_OK(call(*zero_d, {&x.value, &y.value}));
+  CHECK(out == 5.0F);
+  const auto empty = load(make_blob(binding("x", "0,3", true) + "," + binding("y", "0,3", false),
+                                    "fake\ninput x float32 0,3\noutput y float32 0,3\nrelu y x\n"));
+  OwnedTensor nothing({0, 3}, nullptr), no_result({0, 3}, nullptr);
+  CHECK_OK(call(*empty, {&nothing.value, &no_result.value}));
+  // The shape is known after the run.
+  const std::string range = ",\"min_shape\":[1],\"opt_shape\":[4],\"max_shape\":[6]";
+  const auto late = load(make_blob(
+      binding("x", "-1", true, range) + "," + binding("y", "-1", false, range),
+      "fake\ninput x float32 -1\noutput y float32 -1\nlate y\nrange x 1 4 6\nscale y x 3\n"));
+  std::vector<float> from(6, 2.0F), to(6, 0.0F);
+  for (const int32_t size : {6, 3, 3, 5}) {
+    OwnedTensor a({size}, from.data()), b({6}, to.data());
+    std::fill(to.begin(), to.end(), 0.0F);
+    CHECK_OK(call(*late, {&a.value, &b.value}));
+    CHECK(b.value.toTensor().size(0) == size && to[static_cast<size_t>(size) - 1] == 6.0F);
+  }
+}
+
+void test_refusals() {
+  std::unique_ptr<Delegate> none;
+  const std::string io = binding("x", "2,8", true) + "," + binding("y", "2,8", false);
+  CHECK_FAILS(try_load(make_blob(io, "not an engine"), &none), "TensorRT 11.7.3 refuses");
+  CHECK_FAILS(
+      try_load(make_blob(foreign("x", true) + "," + foreign("z", false), kDoublingPlan, "", false),
+               &none),
+      "engine has no output 'z'");
+  CHECK_FAILS(try_load(make_blob(foreign("x", true), kDoublingPlan, "", false), &none),
+              "engine has 2 inputs and outputs, its blob names 1");
+  CHECK_FAILS(try_load(make_blob(binding("x", "2,9", true) + "," + binding("y", "2,8", false),
+                                 kDoublingPlan),
+                       &none),
+              "disagree on 'x', which is [2, 8]");
+  CHECK_FAILS(try_load(make_blob(foreign("x", true) + "," + foreign("y", false),
+                                 "fake\ninput x fp8 2\noutput y float32 2\nrelu y x\n", "", false),
+                       &none),
+              "a dtype that ExecuTorch does not have");
+  CHECK_FAILS(
+      try_load(make_blob(io, kDoublingPlan,
+                         ",\"compute_capabilities\":[\"9.0\"],\"gpu_name\":\"NVIDIA H200\""),
+               &none),
+      "for compute capability 9.0 (NVIDIA H200), but cuda:0 is 0.0 (simulated GPU)");
+  // An RTX engine that names its targets runs on those only; the name of its GPU says nothing.
+  cuda::Api* api = nullptr;
+  CHECK_OK(cuda::access(&api));
+  Blob rtx;
+  rtx.metadata.builder = "tensorrt_rtx";
+  rtx.metadata.hardware_compatible = true;
+  CHECK_OK(check_compatibility(*api, rtx, 0));
+  rtx.metadata.compute_capabilities = {"8.6", "9.0"};
+  CHECK_FAILS(check_compatibility(*api, rtx, 0),
+              "for compute capability 8.6, 9.0 (any GPU), but cuda:0 is 0.0");
+  rtx.metadata.compute_capabilities = {"8.6", "0.0"};
+  CHECK_OK(check_compatibility(*api, rtx, 0));
+  LoadOptions options;
+  options.weight_streaming_budget = 5000;
+  CHECK_FAILS(try_load(make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false),
+                                 kDoublingPlan + "streamable 4096\n"),
+                       &none, options),
+              "refuses weight_streaming_budget 5000");
+  options.weight_streaming_budget = -1;
+  CHECK_OK(try_load(doubling_blob(), &none, options));
+}
+
+}  // namespace
+
+void test_provider_shapes() {
+  test_profiles(true);
+  test_profiles(false);
+  test_aliases();
+  test_shapes_of_all_kinds();
+  test_refusals();
+}
