@@ -108,6 +108,12 @@ def steps_of(plan: Plan) -> Iterator[Step]:
         ["costs.py", plan.kit, plan.output / "question3.json", "--builder", builder],
         variables,
     )
+    yield _python(
+        plan,
+        "question 6: a program that ExecuTorch's CudaPartitioner shares with us",
+        ["beside_cuda_partitioner.py", plan.output / "question6_cuda_partitioner.json"],
+        variables,
+    )
     pytest = [str(plan.python), "-m", "pytest", "-m", "gpu", "-q", "-rs", "-p", "no:cacheprovider"]
     tests = str(ROOT / "tests" / "gpu")
     yield Step("tests that need a GPU", [*pytest, tests], variables=variables)

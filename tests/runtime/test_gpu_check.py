@@ -100,6 +100,15 @@ def test_runs_are_ordered_with_copies_on_the_legacy_stream(
     assert all(facts == right for facts in found.values())
 
 
+def test_beside_cuda_partitioner_says_what_is_missing(tmp_path):
+    result = tmp_path / "result.json"
+    done = run(sys.executable, SCRIPTS / "beside_cuda_partitioner.py", result)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(result.read_text())
+    assert answer["ok"] is None
+    assert "finds no GPU" in answer["why"]
+
+
 def test_what_the_counting_runtime_counts_is_what_the_delegate_calls():
     source = (SCRIPTS / "native" / "counting_cudart.cpp").read_text()
     counted = re.findall(r"X\((cuda\w+)\)", source)
