@@ -19,7 +19,10 @@ from trt_et.blob.model import BACKEND_ID
 
 __all__ = [
     "State",
+    "device_of",
+    "erase",
     "find_states",
+    "is_copy",
     "lowered_module",
     "move_to_device",
     "plan_on_host",
@@ -48,7 +51,7 @@ class State:
         self.new = new
         self.writer = writer
         self.output = output
-        self.uploads = [user for user in buffer.users if _is_copy(user, "_h2d_copy")]
+        self.uploads = [user for user in buffer.users if is_copy(user, "_h2d_copy")]
 
     @property
     def device(self) -> tuple[DeviceType, int]:
@@ -69,7 +72,7 @@ class State:
             and _backend_id(self.writer) == BACKEND_ID
             and bool(self.uploads)
             and set(self.buffer.users) == {self.write_back, *self.uploads}
-            and all(_device(upload) == self.device for upload in self.uploads)
+            and all(device_of(upload) == self.device for upload in self.uploads)
             and all(reader.target is executorch_call_delegate for reader in readers)
             and _backend_id(min(readers, key=order.__getitem__)) == BACKEND_ID
             and max(order[reader] for reader in readers) <= order[self.writer]
@@ -84,12 +87,12 @@ class State:
         _replace_result(self.writer, int(self.new.args[1]), spec)  # type: ignore[arg-type]
         download = self.write_back.args[1]
         self.write_back.replace_all_uses_with(self.new)
-        _erase(self.write_back)
+        erase(self.write_back)
         if isinstance(download, Node) and not download.users:
-            _erase(download)
+            erase(download)
         for upload in self.uploads:
             upload.replace_all_uses_with(self.buffer)
-            _erase(upload)
+            erase(upload)
 
 
 def move_to_device(
@@ -126,9 +129,9 @@ def plan_on_host(module: GraphModule, signature: ExportGraphSignature, states: l
     """
     _move(module, signature, states)
     for node in list(module.graph.nodes):
-        if _is_copy(node, "_h2d_copy") or _is_copy(node, "_d2h_copy"):
+        if is_copy(node, "_h2d_copy") or is_copy(node, "_d2h_copy"):
             node.replace_all_uses_with(node.args[0])
-            _erase(node)
+            erase(node)
     for node in module.graph.nodes:
         specs = node.meta.get("spec")
         for spec in specs if isinstance(specs, (tuple, list)) else [specs]:
@@ -203,7 +206,7 @@ def _written_by_engine(buffer: Node, write_back: Any, output: int) -> State | No
     ):
         return None
     download: Any = write_back.args[1]
-    new: Any = download.args[0] if _is_copy(download, "_d2h_copy") else None
+    new: Any = download.args[0] if is_copy(download, "_d2h_copy") else None
     if not isinstance(new, Node) or new.target is not operator.getitem:
         return None
     writer: Any = new.args[0]
@@ -217,12 +220,14 @@ def _written_by_engine(buffer: Node, write_back: Any, output: int) -> State | No
     return None
 
 
-def _is_copy(node: Any, name: str) -> bool:  # noqa: ANN401
+def is_copy(node: Any, name: str) -> bool:  # noqa: ANN401
+    """Whether a node is a copy of ExecuTorch's, such as ``_h2d_copy``."""
     schema = getattr(getattr(node, "target", None), "_schema", None)
     return schema is not None and schema.name == f"et_copy::{name}"
 
 
-def _device(node: Node) -> tuple[DeviceType, int]:
+def device_of(node: Node) -> tuple[DeviceType, int]:
+    """Where a node's tensor is planned."""
     spec: TensorSpec = node.meta["spec"]
     return spec.device, spec.device_index
 
@@ -250,7 +255,7 @@ def _replace_result(node: Node, index: int, spec: TensorSpec) -> None:
     node.meta["spec"] = type(node.meta["spec"])(results)
 
 
-def _erase(node: Node) -> None:
+def erase(node: Node) -> None:
     """Erase a node without users, and the memory that was allocated for its result."""
     out = node.kwargs.get("out")
     node.graph.erase_node(node)

@@ -15,6 +15,7 @@ from torch.export.graph_signature import ExportGraphSignature
 from torch.fx import Graph, GraphModule
 from torch.fx.passes.infra.pass_base import PassResult
 
+from trt_et.device_inputs import label_inputs
 from trt_et.device_state import (
     State,
     find_states,
@@ -55,11 +56,27 @@ class TensorRTMemoryPlanningPass(MemoryPlanningPass):
 
     Args:
         alignment: Of every planned tensor, in bytes.
+        inputs_on_device: The caller gives the inputs in memory of the GPU that reads them. Outputs
+            stay on the GPU with ``skip_d2h_for_method_outputs``.
         options: As of :class:`executorch.exir.passes.MemoryPlanningPass`.
     """
 
-    def __init__(self, *, alignment: int = _ALIGNMENT, **options: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        *,
+        alignment: int = _ALIGNMENT,
+        inputs_on_device: bool = False,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        if inputs_on_device:
+            if options.get("share_mutable_buffers") or options.get("alloc_graph_input"):
+                raise OptionError(
+                    "inputs_on_device=True goes neither with share_mutable_buffers=True, which "
+                    "plans all tensors on the host, nor with alloc_graph_input=True"
+                )
+            options["alloc_graph_input"] = False
         super().__init__(alignment=alignment, **options)
+        self._inputs_on_device = inputs_on_device
         self._waiting: list[tuple[Graph, ExportGraphSignature]] = []
 
     def run(
@@ -79,6 +96,8 @@ class TensorRTMemoryPlanningPass(MemoryPlanningPass):
                 states = find_states(graph_module, graph_signature)
                 movable = [state for state in states if state.can_move()]
                 move_to_device(graph_module, graph_signature, movable)
+            if self._inputs_on_device:
+                label_inputs(graph_module, graph_signature)
         planned: PassResult = super().run(graph_module, graph_signature)
         return planned
 

@@ -20,7 +20,7 @@ from torch import nn
 from tests.support.lowering import delegate_tensor_devices, planned_devices
 from tests.support.models import State
 from tests.support.native_environment import run_python
-from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
+from trt_et import OptionError, TensorRTMemoryPlanningPass, TensorRTPartitioner
 
 X = torch.arange(6.0).reshape(2, 3)
 STATE_BYTES = X.numel() * 4
@@ -52,6 +52,11 @@ def no_gradients():
     # With gradients on, to_executorch() itself refuses programs with mutated buffers.
     with torch.no_grad():
         yield
+
+
+class ReadTwice(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x) + torch.sinh(x)
 
 
 class Planned(NamedTuple):
@@ -341,3 +346,19 @@ def test_tensors_are_planned_at_the_alignment_of_tensorrt():
     offsets = [spec.mem_offset for spec in specs if spec.mem_offset is not None]
     assert len(offsets) > 2
     assert all(offset % 256 == 0 for offset in offsets)
+
+
+def test_an_input_on_the_device_is_refused_where_the_cpu_reads_it_too():
+    program = torch.export.export(ReadTwice(), (X,))
+    manager = to_edge_transform_and_lower(
+        program, partitioner=[TensorRTPartitioner(builder="reference", excluded_ops=["aten.sinh"])]
+    )
+    planning = TensorRTMemoryPlanningPass(inputs_on_device=True)
+    with pytest.raises(OptionError, match=r"input x is read on several devices: cuda:0, the CPU"):
+        manager.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning))
+
+
+@pytest.mark.parametrize("option", ["share_mutable_buffers", "alloc_graph_input"])
+def test_options_that_do_not_go_with_inputs_on_the_device_are_refused(option):
+    with pytest.raises(OptionError, match="inputs_on_device=True goes neither with"):
+        TensorRTMemoryPlanningPass(inputs_on_device=True, **{option: True})

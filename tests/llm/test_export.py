@@ -184,8 +184,38 @@ def test_models_that_cannot_be_exported_are_refused(make, message):
         export_llm(make(), cache_length=8, builder="reference")
 
 
+class CacheOutside(torch.nn.Module):
+    """Attention whose cache the runtime keeps, as ExecuTorch plans it."""
+
+    def forward(self, tokens: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        return torch.ops.kvcache.update_and_attend(tokens.to(torch.float32), position)
+
+
+def test_a_cache_outside_of_the_program_is_refused():
+    with torch.library._scoped_library("kvcache", "FRAGMENT") as library:
+        library.define("update_and_attend(Tensor x, Tensor position) -> Tensor")
+        library.impl("update_and_attend", lambda x, _: x.clone(), "CompositeExplicitAutograd")
+        with pytest.raises(UnsupportedModelError, match="CacheOutside calls kvcache.update_and"):
+            export_llm(CacheOutside(), cache_length=8, builder="reference")
+
+
 def test_the_model_is_left_in_the_mode_that_it_was_in():
     model = torch.nn.Linear(4, 4)
     with pytest.raises(UnsupportedModelError):
         export_llm(model.train(), cache_length=8, builder="reference")
     assert model.training
+
+
+def test_with_io_on_gpu_no_operator_of_the_program_copies():
+    program = export_llm(CountingModel(8), cache_length=8, builder="reference", io_on_gpu=True)
+    graph = program.exported_program().graph_module.graph
+    called = [str(node.target) for node in graph.nodes if node.op == "call_function"]
+    assert not [name for name in called if "copy" in name]
+    with pytest.raises(OptionError, match="needs cache_on_gpu=True"):
+        export_llm(
+            CountingModel(8),
+            cache_length=8,
+            builder="reference",
+            io_on_gpu=True,
+            cache_on_gpu=False,
+        )

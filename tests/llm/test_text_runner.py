@@ -7,6 +7,7 @@ import pytest
 from tests.support.programs.language_models import (
     NAMES,
     NO_END,
+    CountingModel,
     Runner,
     eager_answer,
     make_model,
@@ -48,3 +49,32 @@ def test_max_prompt_1_reads_a_prompt_token_by_token(tmp_path):
     model = make_model("llama")
     pte = bytes(export_llm(model, cache_length=96, max_prompt=1, **OPTIONS).buffer)
     check(Runner(tmp_path, pte), model, (1, 17))
+
+
+def test_a_text_ends_where_the_cache_ends_and_a_prompt_that_does_not_fit_is_an_error(tmp_path):
+    pte = bytes(export_llm(CountingModel(24), cache_length=24, **OPTIONS).buffer)
+    runner = Runner(tmp_path, pte)
+    text, ids = make_prompt(20)
+    answer = runner.answer(text, NEW_TOKENS)
+    assert answer == [most_frequent(ids)] * len(answer)
+    assert 1 <= len(answer) <= 5
+    with pytest.raises(RuntimeError, match="Generation failed"):
+        runner.answer(make_prompt(30)[0], NEW_TOKENS)
+
+
+def test_two_models_and_two_loads_of_one_keep_caches_of_their_own(tmp_path):
+    runners, texts = [], []
+    for index, length in enumerate((48, 48, 64)):
+        (tmp_path / str(index)).mkdir()
+        pte = bytes(export_llm(CountingModel(length), cache_length=length, **OPTIONS).buffer)
+        runners.append(Runner(tmp_path / str(index), pte))
+        texts.append(make_prompt(7 + index))
+    for runner, (text, _) in zip(runners, texts, strict=True):
+        runner.read(text)
+    for runner, (_, ids) in zip(runners, texts, strict=True):
+        assert runner.go_on(3) == [most_frequent(ids)] * 3
+
+
+def most_frequent(ids: list[int]) -> int:
+    """What the counting model says after these tokens."""
+    return max(sorted(set(ids)), key=ids.count)

@@ -1,4 +1,4 @@
-"""examples/cpp builds against the installed wheels, and runs a program."""
+"""The programs of examples/cpp build against the installed wheels, and run."""
 
 from __future__ import annotations
 
@@ -6,39 +6,62 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 from tests.support.native_environment import ROOT, environment
 from tests.support.native_programs import export
+from tests.support.programs.language_models import eager_answer, make_model
+from trt_et.llm import export_llm
 
 
-def test_the_example_builds_against_the_installed_package_and_runs(tmp_path):
+@pytest.fixture(scope="module")
+def build(tmp_path_factory) -> Path:
+    """The folder of the programs, built against the installed package."""
     cmake = Path(sys.executable).with_name("cmake")
-    build = tmp_path / "build"
+    folder = tmp_path_factory.mktemp("examples") / "build"
     configure = [
         cmake,
         "-S",
         ROOT / "examples/cpp",
         "-B",
-        build,
+        folder,
         f"-DPython3_EXECUTABLE={sys.executable}",
     ]
-    for command in (configure, [cmake, "--build", build]):
+    for command in (configure, [cmake, "--build", folder]):
         done = subprocess.run(
             command, env=environment(), capture_output=True, text=True, timeout=300
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    model = torch.nn.Linear(4, 2)
-    program = export(tmp_path, "linear", model, (torch.ones(1, 4),), host=True)
+    return folder
+
+
+def run(*command: object) -> list[str]:
+    """The lines that a program printed, on a simulated GPU."""
     done = subprocess.run(
-        [build / "run_pte", program.path],
+        [str(argument) for argument in command],
         env=environment(TRT_ET_CUDA="simulated:1"),
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    first, outputs = done.stdout.splitlines()
+    return done.stdout.splitlines()
+
+
+def test_run_pte_runs_a_program(build, tmp_path):
+    model = torch.nn.Linear(4, 2)
+    program = export(tmp_path, "linear", model, (torch.ones(1, 4),), host=True)
+    first, outputs = run(build / "run_pte", program.path)
     assert "1 GPU(s)" in first
     expected = model(torch.ones(1, 4))[0]
     torch.testing.assert_close(torch.tensor([float(text) for text in outputs.split()]), expected)
+
+
+def test_generate_says_what_eager_says_and_its_steps_copy_nothing_across_the_host(build, tmp_path):
+    model, prompt = make_model("llama"), [3, 1, 4, 1, 5]
+    program = export_llm(model, cache_length=32, builder="reference", io_on_gpu=True)
+    (tmp_path / "model.pte").write_bytes(program.buffer)
+    said, copied = run(build / "generate", tmp_path / "model.pte", 8, *prompt)
+    assert [int(token) for token in said.split()] == eager_answer(model, prompt, 8)
+    assert copied == "0 bytes copied by the steps"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,12 +13,14 @@ from executorch.exir import (
     to_edge_transform_and_lower,
 )
 from executorch.exir.passes import MemoryPlanningPass
+from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
 from trt_et.builders import EngineBuilder, make_builder
 from trt_et.errors import OptionError, UnsupportedModelError
 from trt_et.llm.decoder import INPUTS, make_decoder
+from trt_et.llm.layers import LayerDevices
 from trt_et.llm.metadata import eos_ids_of, runner_metadata
 from trt_et.llm.profiles import default_profiles
 from trt_et.memory_planning import TensorRTMemoryPlanningPass
@@ -35,9 +37,10 @@ def export_llm(
     cache_length: int,
     max_prompt: int | None = None,
     dtype: torch.dtype | None = None,
-    device: DeviceChoice | None = None,
+    device: str | int | torch.device | Callable[[int], str | int | torch.device] | None = None,
     builder: str | EngineBuilder = "auto",
     cache_on_gpu: bool = True,
+    io_on_gpu: bool = False,
     all_logits: bool = False,
     eos_ids: int | Sequence[int] | None = None,
     **options: Any,  # noqa: ANN401
@@ -55,10 +58,15 @@ def export_llm(
             size. None: ``cache_length``. If it is less, the runner no longer checks that a text
             fits the cache: limit ``max_new_tokens`` yourself.
         dtype: What the model is converted to, in place, before export. None: as it is.
-        device: The GPU to build for, as of :class:`trt_et.TensorRTPartitioner`.
+        device: The GPU to build for, as of :class:`trt_et.TensorRTPartitioner`; or a function from
+            the number of a layer to its GPU, which cuts the model into an engine for each run of
+            layers on one GPU.
         builder: As of :class:`trt_et.TensorRTPartitioner`.
         cache_on_gpu: Keep the KV cache in the memory of the engine's GPU. False: on the host,
             from where it is copied, and back, at each call.
+        io_on_gpu: Take tokens and position from memory of the GPU, which the caller provides, and
+            leave the logits in memory of the GPU: for C++ programs that sample there. The runner
+            of ExecuTorch does not.
         all_logits: Return the logits of all tokens of a call, [1, n, vocabulary].
         eos_ids: Tokens that end a text. None: those of the model's configuration.
         options: Further options of :class:`trt_et.TensorRTPartitioner`. ``optimization_profiles``
@@ -74,20 +82,40 @@ def export_llm(
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise OptionError(f"dtype is {dtype!r}; expected a floating point type or None")
     ends = eos_ids_of(model, eos_ids)
+    if io_on_gpu and not cache_on_gpu:
+        raise OptionError("io_on_gpu=True needs cache_on_gpu=True")
     made = make_builder(builder)
     options.setdefault("optimization_profiles", default_profiles(made.name, INPUTS[0], max_prompt))
-    partitioner = TensorRTPartitioner(builder=made, device=device, **options)
     with _as_exported(model, dtype):
         decoder = make_decoder(model, cache_length, all_logits=all_logits)
         program = _export(decoder, type(model).__name__, max_prompt)
+        engine_device: DeviceChoice | None
+        if callable(device):
+            layers = LayerDevices(program, device, type(model).__name__)
+            options["excluded_ops"] = [*options.get("excluded_ops", ()), layers.is_cut]
+            engine_device = layers.device_of
+        else:
+            engine_device = device
+        partitioner = TensorRTPartitioner(builder=made, device=engine_device, **options)
         (logits,) = (node.meta["val"] for node in program.graph.output_node().args[0][-1:])
         manager = to_edge_transform_and_lower(
             program,
             partitioner=[partitioner],
             constant_methods=runner_metadata(cache_length, max_prompt, ends, logits.shape[-1]),
         )
-        planning = TensorRTMemoryPlanningPass() if cache_on_gpu else MemoryPlanningPass()
-        return manager.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning))
+        return manager.to_executorch(_memory(cache_on_gpu, io_on_gpu))
+
+
+def _memory(cache_on_gpu: bool, io_on_gpu: bool) -> ExecutorchBackendConfig:
+    """Where ExecuTorch plans inputs, outputs and the cache."""
+    if not cache_on_gpu:
+        return ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass())
+    if not io_on_gpu:
+        return ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
+    return ExecutorchBackendConfig(
+        memory_planning_pass=TensorRTMemoryPlanningPass(inputs_on_device=True),
+        propagate_device_config=PropagateDeviceConfig(skip_d2h_for_method_outputs=True),
+    )
 
 
 def _check_lengths(cache_length: int, max_prompt: int | None) -> int:

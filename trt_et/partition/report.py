@@ -10,6 +10,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from trt_et.graph.modules import module_of
 from trt_et.graph.subgraphs import Subgraph
 from trt_et.graph.symbolic_shapes import shape_range
 from trt_et.lowering.edge_to_aten import qualified_name
@@ -52,6 +53,8 @@ class Partition:
         constant_bytes: Bytes of its weights.
         subgraph: The branch or body that it is in, such as ``cond/true`` or ``map_impl/body``;
             empty in the program's own graph.
+        modules: Paths of the modules that its operators come from, such as ``model.layers.0.mlp``,
+            in program order; as far as ``torch.export`` recorded them.
     """
 
     index: int
@@ -62,6 +65,7 @@ class Partition:
     outputs: tuple[BoundaryTensor, ...]
     constant_bytes: int
     subgraph: str = ""
+    modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,7 @@ def describe_partition(
         ),
         constant_bytes=sum(t.nbytes for s in sources if s.name in constants for t in _tensors(s)),
         subgraph=subgraph.path,
+        modules=tuple(dict.fromkeys(filter(None, map(module_of, nodes)))),
     )
 
 

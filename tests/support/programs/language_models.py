@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers as tf
@@ -48,9 +49,13 @@ IN_CI = ("llama", "qwen3", "gemma3", "mistral")
 NAMES = tuple(CONFIGURATIONS) if os.environ.get("TRT_ET_ZOO") == "all" else IN_CI
 
 
-def make_model(name: str) -> tf.PreTrainedModel:
+def make_model(name: str, **changes: object) -> tf.PreTrainedModel:
+    """A model with random weights; ``changes`` are fields of its configuration."""
     torch.manual_seed(0)
-    return tf.AutoModelForCausalLM.from_config(CONFIGURATIONS[name]()).eval()
+    configuration = CONFIGURATIONS[name]()
+    for field, value in changes.items():
+        setattr(configuration, field, value)
+    return tf.AutoModelForCausalLM.from_config(configuration).eval()
 
 
 def write_tokenizer(folder: Path) -> Path:
@@ -99,13 +104,28 @@ class Runner:
 
     def answer(self, text: str, count: int) -> list[int]:
         """What the program says greedily after a text, as a new conversation."""
+        self._runner.reset()
+        return self._generate(text, count)
+
+    def read(self, text: str) -> None:
+        """Begin a new conversation with a text."""
+        self._runner.reset()
+        self._runner.prefill(text, self._settings(1))
+
+    def go_on(self, count: int) -> list[int]:
+        """What the program says greedily after what it has read."""
+        return self._generate("", count)
+
+    def _generate(self, text: str, count: int) -> list[int]:
+        pieces: list[str] = []
+        self._runner.generate(text, self._settings(count), pieces.append)
+        return [TOKENS.index(piece) for piece in pieces]
+
+    @staticmethod
+    def _settings(count: int) -> Any:
         from executorch.extension.llm.runner import GenerationConfig
 
-        pieces: list[str] = []
-        settings = GenerationConfig(echo=False, max_new_tokens=count, temperature=0.0)
-        self._runner.reset()
-        self._runner.generate(text, settings, pieces.append)
-        return [TOKENS.index(piece) for piece in pieces]
+        return GenerationConfig(echo=False, max_new_tokens=count, temperature=0.0)
 
 
 class CountingModel(torch.nn.Module):
