@@ -20,6 +20,7 @@
 # make docs     the documentation site, in build/site; warnings are errors
 # make notebook run examples/quickstart.ipynb in a kernel; the result is build/quickstart.ipynb
 # make bench-llm         a Llama of 1.0 B parameters: benchmarks/results/llm.json. QUICK=1: 12 M, build/llm-quick.json
+# make optimum  optimum-executorch with the recipe "tensorrt", in an environment of its own: build/optimum
 # make gpu-kit  what scripts/gpu_check takes to a machine with a GPU (docs/gpu.md)
 # make clean    remove what the others made
 #
@@ -43,7 +44,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: docs matrix notebook check-interface check-bindings networks random-programs zoo bench-aot bench-llm bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
+.PHONY: docs matrix notebook optimum check-interface check-bindings networks random-programs zoo bench-aot bench-llm bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -157,6 +158,17 @@ bench-aot: $(INSTALLED)
 
 bench-llm: $(INSTALLED)
 	$(BIN)/python -m benchmarks.llm $(if $(QUICK),--quick)
+
+# optimum-executorch pins another transformers; the rest is what .venv has.
+OPTIMUM := build/optimum
+optimum: $(INSTALLED)
+	$(PYTHON) -m venv $(OPTIMUM)
+	$(OPTIMUM)/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt torch executorch \
+	  'scikit-build-core>=0.11' 'cmake>=3.28' ninja 'nlohmann-json<4'
+	grep -vE '^(transformers|tokenizers|huggingface)' constraints.txt > $(OPTIMUM)/constraints.txt
+	$(OPTIMUM)/bin/python -m pip --disable-pip-version-check install --quiet --constraint $(OPTIMUM)/constraints.txt \
+	  --no-build-isolation '.[rtx]' 'optimum-executorch==1.1.0'
+	$(OPTIMUM)/bin/python scripts/optimum/check.py $(OPTIMUM)/check
 
 gpu-kit: $(INSTALLED)
 	PYTHONPATH=$(CURDIR) $(BIN)/python scripts/gpu/make_kit.py build/gpu_kit
