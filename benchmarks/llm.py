@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import psutil
 from rich.console import Console
 
 from benchmarks.aot.processes import ENVIRONMENT, ROOT, Result
@@ -22,6 +23,7 @@ from benchmarks.aot.tasks import Clock, Peak
 from benchmarks.figures import Figure, figure, machine
 
 CACHE, PROMPT = 2048, 512
+XNNPACK_MEMORY = 16 << 30  # For weights of 4 GB in fp32, packed once more, and the file.
 SIZES: dict[str, dict[str, int]] = {
     "1.0 B": {
         "vocab_size": 32000,
@@ -129,7 +131,12 @@ def measure(size: str, *, with_xnnpack: bool) -> dict[str, Figure]:
     }
     details: dict[str, Any] = {"rtx": rtx, "noop": noop, "ratios": time}
     if with_xnnpack:
-        details["xnnpack_fp32"] = _run(size, "xnnpack")
+        free = psutil.virtual_memory().available
+        details["xnnpack_fp32"] = (
+            _run(size, "xnnpack")
+            if free >= XNNPACK_MEMORY
+            else f"not run: {free >> 30} GiB of memory were free, of {XNNPACK_MEMORY >> 30} needed"
+        )
     memory = rtx["peak_bytes"] / rtx["build_peak_bytes"]
     stored = rtx["file_bytes"] / rtx["weights_bytes"]
     return {
@@ -171,11 +178,12 @@ def main() -> None:
     output: Path = arguments.output or ROOT / (
         "build/llm-quick.json" if quick else "benchmarks/results/llm.json"
     )
+    load = os.getloadavg()[0]
     goals = measure("12 M" if quick else "1.0 B", with_xnnpack=not quick)
     result = {
         "machine": machine(),
         "command": "make bench-llm" + (" QUICK=1" if quick else ""),
-        "load_average": round(os.getloadavg()[0], 1),
+        "load_average": {"before": round(load, 1), "after": round(os.getloadavg()[0], 1)},
         "goals": goals,
     }
     output.parent.mkdir(parents=True, exist_ok=True)
