@@ -195,7 +195,7 @@ def test_a_cache_outside_of_the_program_is_refused():
     with torch.library._scoped_library("kvcache", "FRAGMENT") as library:
         library.define("update_and_attend(Tensor x, Tensor position) -> Tensor")
         library.impl("update_and_attend", lambda x, _: x.clone(), "CompositeExplicitAutograd")
-        with pytest.raises(UnsupportedModelError, match="CacheOutside calls kvcache.update_and"):
+        with pytest.raises(UnsupportedModelError, match=r"CacheOutside calls kvcache\.update_and"):
             export_llm(CacheOutside(), cache_length=8, builder="reference")
 
 
