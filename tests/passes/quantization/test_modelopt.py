@@ -14,7 +14,13 @@ from executorch.exir import to_edge
 from torch import nn
 
 from tests.support.lowering import blobs, lower
-from tests.support.modelopt.models import Quantizer, expected_fp8, exported, fake_quantized
+from tests.support.modelopt.models import (
+    Blocks,
+    Quantizer,
+    expected_fp8,
+    exported,
+    fake_quantized,
+)
 from tests.support.native_environment import ROOT
 from tests.support.programs.quantized_models import MODELS, Mlp
 from tests.support.programs.quantized_networks import Network, needs_rtx, plan
@@ -37,6 +43,11 @@ def made(name: str, bits: tuple[int, int], **options):
 
 def program(name: str, bits: tuple[int, int], **options) -> torch.export.ExportedProgram:
     return exported(*made(name, bits, **options))
+
+
+def blocks(width: int, block: int) -> tuple[nn.Module, tuple[torch.Tensor]]:
+    torch.manual_seed(0)
+    return Blocks(width, block).eval(), (torch.randn(4, width),)
 
 
 class Chosen(nn.Module):
@@ -93,6 +104,7 @@ CASES = {
     "residual-fp8": (lambda: made("residual", FP8), {}),
     "mlp-int8": (lambda: made("mlp", INT8), {}),
     "weights of 4 bits": (lambda: made("mlp", (4, 0), input_bits=INT8), {}),
+    "blocks of 4 bits": (lambda: blocks(128, 64), {}),
     "old target": (lambda: made("mlp", FP8), {"compute_capabilities": ["8.6", "12.0"]}),
     "linear excluded": (lambda: made("mlp", FP8), {"excluded_ops": ["aten.linear"]}),
     "quantizer excluded": (lambda: made("mlp", FP8), {"excluded_ops": ["tensorrt.quantize_op"]}),
@@ -163,6 +175,22 @@ def test_the_blob_says_that_fp8_needs_newer_gpus():
 
 
 @needs_rtx
+@pytest.mark.parametrize(
+    ("block", "most", "message"),
+    [
+        (64, 0.75, "1 weights are stored as 4 bits with scales of groups"),
+        (16, 1.6, "is stored as int8: it has groups of 16"),
+    ],
+)
+def test_the_engine_holds_blocks_of_4_bits_as_the_log_says(caplog, block, most, message):
+    model, inputs = blocks(1024, block)
+    with caplog.at_level(logging.INFO, logger="trt_et"):
+        (blob,) = blobs(lower(exported(model, inputs), builder="tensorrt_rtx"))
+    assert len(blob) < most * 1024 * 1024  # The engine has 0.15 MB beside its weight.
+    assert message in caplog.text
+
+
+@needs_rtx
 @pytest.mark.parametrize("bits", KINDS.values(), ids=KINDS)
 def test_the_engine_holds_the_weights_in_8_bits(bits):
     torch.manual_seed(0)
@@ -229,6 +257,7 @@ def refusals(caplog, found: torch.export.ExportedProgram, **options) -> str:
         ("quantizer excluded", "its operator is excluded by the caller"),
         ("dynamic", "its amax is computed at run time"),
         ("block-fp8", ""),
+        ("blocks of 4 bits", ""),
     ],
 )
 def test_it_says_why_an_operator_is_computed_in_floats(caplog, case, reason):

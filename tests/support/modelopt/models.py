@@ -92,6 +92,23 @@ class Quantized(nn.Module):
         return torch.func.functional_call(self.layer, parameters, (self.input(x),))
 
 
+class Blocks(nn.Module):
+    """A linear layer, its weight quantized to 4 bits in blocks of its rows."""
+
+    def __init__(self, width: int, block: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+        self.block = block
+        self.quantizer = Quantizer(self._blocks(), (4, 0), channels=True)
+
+    def _blocks(self) -> torch.Tensor:
+        return self.layer.weight.reshape(-1, self.block)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight = self.quantizer(self._blocks()).reshape(self.layer.weight.shape)
+        return nn.functional.linear(x, weight, self.layer.bias)
+
+
 def fake_quantized(
     model: nn.Module,
     inputs: tuple[torch.Tensor, ...],

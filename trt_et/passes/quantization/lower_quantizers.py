@@ -28,6 +28,7 @@ from trt_et.ops.quantize import FP8_CAPABILITY, constant_source, is_fp8, named_a
 from trt_et.options import BuildOptions
 from trt_et.partition.excluded_ops import ExcludedOps
 from trt_et.partition.operator_support import OperatorSupport
+from trt_et.passes.quantization.int4_blocks import rows_of_blocks, split_int4, use_int4
 from trt_et.passes.quantization.pt2e_fp8_to_float import compute_in_floats, quantizes_to_fp8
 from trt_et.passes.quantization.widen_dynamic_int8 import INT_MM, widen_quantized
 
@@ -40,7 +41,7 @@ _Weights = Mapping[str, torch.Tensor]  # By placeholder name.
 _FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
 _FP8: Final = (torch.float8_e4m3fn, torch.float8_e5m2)
 _ROUNDS: Final = "PT2E rounds to whole numbers before it makes fp8 of them, TensorRT does not"
-_TARGET: Final = "_trt_et_float_weight_{}"
+_TARGET: Final = "_trt_et_weight_{}"
 
 
 def lower_quantize_ops(
@@ -106,6 +107,9 @@ class _Rewriting:
         for node, reason in self._reasons(subgraph, fakes, weights).items():
             if named_arguments(node)["exponent_bits"] not in (0, 4):
                 continue  # Who lowers the program gets the reason from the report.
+            if node in known and (rows := rows_of_blocks(node)):
+                self._keep_int4(node, rows)
+                continue
             self._computed[reason] += 1
             if node in known:
                 self._fold(node)
@@ -155,11 +159,24 @@ class _Rewriting:
         )
 
     def _fold(self, node: Node) -> None:
-        target = _TARGET.format(len(self._new))
-        self._new[target] = _value(node, self._weights).detach().contiguous()
-        constant = add_constant(self._module.graph, self._specs, target, self._new[target])
-        node.replace_all_uses_with(constant)
+        node.replace_all_uses_with(self._add(_value(node, self._weights)))
         _erase(node)
+
+    def _keep_int4(self, node: Node, rows: list[Node]) -> None:
+        arguments = named_arguments(node)
+        weight, scale = split_int4(
+            _value(node.all_input_nodes[0], self._weights),
+            _value(arguments["amax"], self._weights),
+            tuple(rows[0].meta["val"].shape),
+            narrow=arguments["narrow_range"],
+        )
+        use_int4(self._module, rows, self._add(weight), self._add(scale))
+        _erase(node)
+
+    def _add(self, value: torch.Tensor) -> Node:
+        target = _TARGET.format(len(self._new))
+        self._new[target] = value.detach().contiguous()
+        return add_constant(self._module.graph, self._specs, target, self._new[target])
 
 
 def _lowest(capabilities: tuple[str, ...]) -> tuple[int, int]:

@@ -1,0 +1,83 @@
+"""modelopt's 4-bit weights with a range for each block of a row, as torchao writes such weights.
+
+modelopt cuts a weight's rows into blocks, quantizes each to 4 bits and back, and puts the rows
+together. ``conversion/rewrites/int4_groups.py`` knows 4-bit numbers times scales.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from trt_et.graph.inlining import inline
+from trt_et.ops.fake_quantize import SMALLEST_AMAX, limits
+from trt_et.ops.quantize import named_arguments
+
+__all__ = ["rows_of_blocks", "split_int4", "use_int4"]
+
+aten = torch.ops.aten
+_RESHAPES = (aten.reshape.default, aten.view.default, aten._unsafe_view.default)
+
+
+def rows_of_blocks(node: Node) -> list[Node]:
+    """The reshapes that put the rows of a weight together again; empty where it is not such.
+
+    Args:
+        node: A call that quantizes to 4 bits and back, one block a row.
+    """
+    arguments = named_arguments(node)
+    if (arguments["num_bits"], arguments["exponent_bits"], arguments["unsigned"]) != (4, 0, False):
+        return []
+    blocks, ranges = node.meta["val"].shape, arguments["amax"].meta["val"].shape
+    if len(blocks) != 2 or tuple(ranges) != (blocks[0], 1):
+        return []
+    results = [user for user in node.users if user.target in _RESHAPES]
+    shapes = [tuple(result.meta["val"].shape) for result in results]
+    if len(results) < len(node.users) or len(set(shapes)) != 1:
+        return []
+    is_whole = len(shapes[0]) == 2 and shapes[0][1] % blocks[1] == 0
+    return results if is_whole else []
+
+
+def split_int4(
+    blocks: Tensor, amax: Tensor, shape: tuple[int, int], *, narrow: bool
+) -> tuple[Tensor, Tensor]:
+    """A weight as int8 from -8 to 7, and the scales of its blocks, ``[rows, blocks]``.
+
+    Args:
+        blocks: The weight, one block a row.
+        amax: The largest magnitude of each block.
+        shape: Of the weight.
+        narrow: Whether -8 is left out.
+    """
+    low, high = limits(4, 0, False, narrow)
+    largest = amax.to(torch.float32)
+    scale = torch.where(largest <= SMALLEST_AMAX, 1.0, largest) / high
+    is_zero = largest <= SMALLEST_AMAX
+    numbers = torch.where(is_zero, 0.0, torch.round(blocks.to(torch.float32) / scale))
+    weight = torch.clamp(numbers, low, high).to(torch.int8).reshape(shape)
+    return weight, scale.to(blocks.dtype).reshape(shape[0], -1)
+
+
+def use_int4(module: GraphModule, results: list[Node], weight: Node, scale: Node) -> None:
+    """Compute the rows of a weight from its parts.
+
+    Args:
+        module: Changed in place.
+        results: The rows; erased.
+        weight: As :func:`split_int4` gives it.
+        scale: Likewise.
+    """
+    for result in results:
+        with module.graph.inserting_before(result):
+            call = module.graph.call_function(_dequantize, (weight, scale))
+        call.meta = dict(result.meta)
+        result.replace_all_uses_with(call)
+        module.graph.erase_node(result)
+        inline(module, call, _dequantize)
+
+
+def _dequantize(weight: Tensor, scale: Tensor) -> Tensor:
+    blocks = weight.reshape(*scale.shape, -1).to(scale.dtype)
+    return (blocks * scale.reshape(*scale.shape, 1)).reshape(weight.shape)
