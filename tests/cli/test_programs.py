@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.cli.command_line import invoke, run
 from tests.support.cli.sample_programs import program
+from tests.support.python_process import run_forked
 from trt_et.inspection import inspect_file
 
 MODELS = """
@@ -138,8 +139,8 @@ trt_et.runtime.load("simulated:2")
 from executorch.runtime import Runtime
 Runtime.get()
 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-for line in sys.stdin:
-    request = Request("run", line.strip())
+for path in sys.argv[1:]:
+    request = Request("run", path)
     try:
         choose_method(request, verify=True)
     except TrtEtError:
@@ -172,9 +173,7 @@ def test_a_damaged_program_runs_or_is_refused(folder):
         path = folder / f"{number}.pte"
         path.write_bytes(mutant)
         names.append(str(path))
-    done = subprocess.run(
-        [sys.executable, "-c", MUTANTS], input="\n".join(names), capture_output=True, text=True
-    )
+    done = run_forked(MUTANTS, *names, cwd=folder)
     codes = [int(line) for line in done.stdout.split()]
     assert len(codes) == 400, done.stderr
     # A crash of ExecuTorch itself on a damaged file ends the worker; the command reports it.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,8 @@ import torch
 
 import trt_et.runtime
 from tests.support.models import make
-from tests.support.native_environment import ROOT
 from tests.support.programs.stored_programs import assert_agrees, run_runner, run_stock, write_case
+from tests.support.python_process import run_forked
 
 CASES = ["mlp", "cnn", "vit", "channels_last", "outputs", "order", "split", "cached"]
 
@@ -93,11 +92,7 @@ from tests.support.models import make
 for name in ("mlp", "order"):
     torch.save(program.load_method(name).execute(list(make(name)[1])), name)
 """
-    subprocess.run(
-        [sys.executable, "-c", code, str(path)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        check=True,
-    )
+    done = run_forked(code, path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     for name in ("mlp", "order"):
         assert_agrees(torch.load(tmp_path / name), name)

@@ -19,7 +19,7 @@ from torch import nn
 
 from tests.support.lowering import delegate_tensor_devices, planned_devices
 from tests.support.models import State
-from tests.support.native_environment import run_python
+from tests.support.python_process import run_forked
 from trt_et import OptionError, TensorRTMemoryPlanningPass, TensorRTPartitioner
 
 X = torch.arange(6.0).reshape(2, 3)
@@ -105,7 +105,7 @@ def run(folder: Path, **programs: bytes) -> dict[str, list[tuple[list[torch.Tens
     for name, pte in programs.items():
         (folder / f"{name}.pte").write_bytes(pte)
         torch.save(X, folder / f"{name}.input")
-    done = run_python("-c", RUN, *programs, folder=folder)
+    done = run_forked(RUN, *programs, cwd=folder)
     assert done.returncode == 0, done.stderr
     return {name: torch.load(folder / f"{name}.found") for name in programs}
 

@@ -15,7 +15,8 @@ from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.passes import MemoryPlanningPass
 from torch import nn
 
-from tests.support.native_environment import environment, run_python
+from tests.support.native_environment import environment
+from tests.support.python_process import run_forked
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.errors import OptionError
 from trt_et.inspection import inspect_program
@@ -161,7 +162,7 @@ def found(tmp_path_factory) -> dict[str, Any]:
     for name, pte in programs.items():
         (folder / f"{name}.pte").write_bytes(pte)
         torch.save((sequence(CASES[name]), X), folder / f"{name}.calls")
-    done = run_python("-c", RUN, *programs, folder=folder)
+    done = run_forked(RUN, *programs, cwd=folder)
     assert done.returncode == 0, done.stderr
     return {name: (pte, torch.load(folder / f"{name}.found")) for name, pte in programs.items()}
 

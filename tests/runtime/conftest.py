@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from tests.support.native_environment import ROOT, build, environment, run_python
+from tests.support.native_environment import ROOT, build, environment
+from tests.support.python_process import run_forked
 
 
 @pytest.fixture(scope="session")
@@ -44,8 +45,9 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, A
     def run(*jobs: dict[str, Any], mode: str | None = None, **env: str) -> dict[str, Any]:
         tmp_path = tmp_path_factory.mktemp("stock")
         torch.save(list(jobs), tmp_path / "jobs")
+        code = "from tests.support.run_stock import main; main()"
         arguments = ["jobs", "results", *([mode] if mode else [])]
-        done = run_python("-m", "tests.support.run_stock", *arguments, folder=tmp_path, **env)
+        done = run_forked(code, *arguments, cwd=tmp_path, env=environment(**env))
         assert done.returncode == 0, done.stderr
         facts: dict[str, Any] = torch.load(tmp_path / "results")
         return facts | {"stderr": done.stderr}

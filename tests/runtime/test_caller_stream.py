@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tests.support.native_environment import run_python
+from tests.support.python_process import run_forked
 
 # In place of ExecuTorch's CUDA extension: a caller's stream that no simulated GPU has.
 EXTENSION = """
@@ -41,5 +41,5 @@ def test_the_guard_of_an_extension_that_is_loaded_locally(
     subprocess.run(command, check=True, timeout=600)
     torch.save(programs["host"].inputs, tmp_path / "inputs")
     arguments = [str(library), str(programs["host"].path), str(tmp_path / "inputs")]
-    done = run_python("-c", RUN, *arguments)
+    done = run_forked(RUN, *arguments, cwd=tmp_path)
     assert "not a stream of a simulated GPU" in done.stdout, done.stderr

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 from tests.support.cli.sample_programs import program
+from tests.support.python_process import run_forked
 
 SCRIPT = """
 import sys
@@ -37,9 +34,7 @@ except RunError as error:
 def test_the_reason_is_in_the_message_and_an_earlier_one_is_not_taken_for_it(tmp_path):
     file = tmp_path / "split.pte"
     file.write_bytes(program("split"))  # For cuda:1; there is only one simulated GPU.
-    environment = {k: v for k, v in os.environ.items() if k != "TRT_ET_CUDA"}
-    command = [sys.executable, "-c", SCRIPT, str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    done = run_forked(SCRIPT, file, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     not_loaded, no_gpu, other = done.stdout.splitlines()
     assert not_loaded.startswith("it fails: ")

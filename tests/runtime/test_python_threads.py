@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 import trt_et.runtime
 from tests.support.native_environment import environment
+from tests.support.python_process import run_forked
 from tests.support.simulated_gpus import load_runtime
 
 
@@ -21,15 +21,8 @@ def test_threads_that_share_the_runtime_come_to_an_end(
     programs: dict[str, Any], tmp_path: Path, kind: str
 ) -> None:
     path = str(programs["mlp"].path)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.run_python_threads", path, kind],
-        cwd=tmp_path,
-        env=environment(OMP_NUM_THREADS="1"),
-        capture_output=True,
-        text=True,
-        timeout=480,
-        check=False,
-    )
+    code = "import runpy; runpy.run_module('tests.support.run_python_threads', run_name='__main__')"
+    done = run_forked(code, path, kind, cwd=tmp_path, env=environment(OMP_NUM_THREADS="1"))
     assert set(done.stdout.strip().split(",")) == {"0"}, done.stdout + done.stderr[-2000:]
 
 

@@ -12,6 +12,7 @@ import torch
 
 from tests.support.native_blobs import patch_program
 from tests.support.native_environment import run_python
+from tests.support.python_process import run_forked
 
 Stock = Callable[..., dict[str, Any]]
 
@@ -288,6 +289,6 @@ print("fine")
         job(programs[name]) | {"expected": programs[name].outputs} for name in ("two", "two_host")
     ]
     torch.save(jobs, tmp_path / "jobs")
-    done = python(code, tmp_path)
+    done = run_forked(code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "fine" in done.stdout

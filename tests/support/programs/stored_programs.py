@@ -11,7 +11,7 @@ import torch
 import trt_et.runtime
 from tests.support.lowering import lower_case
 from tests.support.models import make
-from tests.support.native_environment import run_python
+from tests.support.python_process import run_forked
 
 STOCK = """
 import sys, torch, trt_et.runtime
@@ -35,7 +35,7 @@ def write_case(folder: Path, name: str, **options) -> None:
 
 
 def run_stock(folder: Path, mode: str, *names: str) -> None:
-    done = run_python("-c", STOCK, mode, *names, folder=folder)
+    done = run_forked(STOCK, mode, *names, cwd=folder)
     assert done.returncode == 0, done.stderr
 
 
