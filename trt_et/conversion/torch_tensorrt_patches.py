@@ -3,8 +3,13 @@
 Torch-TensorRT asks the CUDA device about itself when it is imported and expects its C++ runtime.
 Neither is needed to fill a TensorRT network, so where there is no GPU both questions are answered
 for it (:func:`without_gpu`, :func:`without_runtime`). Two of its habits are changed:
-:func:`weights_stay_quantized` and :func:`quietly`. Nothing stays patched when it returns. Seen with
-Torch-TensorRT 2.13.
+:func:`weights_stay_quantized` and :func:`quietly`. Seen with Torch-TensorRT 2.13.
+
+Each is patched at its first use and undone when the outermost :func:`patched_once` ends. ExecuTorch
+calls a backend several times for one export and does not say when the last call was, so "once" is:
+once for each call of the partitioner (what is not decomposed, which ExecuTorch asks before and after
+it partitions, and the partitions), and once for all partitions of all methods, which are built in
+one call, in this thread or in others. A worker process builds one engine, and patches once.
 """
 
 from __future__ import annotations
@@ -12,8 +17,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Final
 from unittest import mock
 
 import torch
@@ -23,7 +30,65 @@ from trt_et.conversion.rewrites.int4_groups import dequantize_groups
 from trt_et.graph.tracing import TRACING
 from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer, named_arguments
 
-__all__ = ["quietly", "weights_stay_quantized", "without_gpu", "without_runtime"]
+__all__ = [
+    "patched_once",
+    "quietly",
+    "weights_stay_quantized",
+    "without_gpu",
+    "without_runtime",
+]
+
+
+class _Applied:
+    """The patches that are applied now, and how many :func:`patched_once` are open."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open = 0
+        self._patches: set[Callable[[], AbstractContextManager[Any]]] = set()
+        self._undo = contextlib.ExitStack()
+
+    def enter(self) -> None:
+        with self._lock:
+            self._open += 1
+
+    def apply(self, patch: Callable[[], AbstractContextManager[Any]]) -> None:
+        with self._lock:
+            if patch not in self._patches:
+                self._undo.enter_context(patch())
+                self._patches.add(patch)
+
+    def leave(self) -> None:
+        with self._lock:
+            self._open -= 1
+            if not self._open:
+                self._patches.clear()
+                self._undo.close()
+
+
+_APPLIED: Final = _Applied()
+
+
+@contextlib.contextmanager
+def patched_once() -> Iterator[None]:
+    """What is patched from here on stays so; undone at the end of the outermost of these.
+
+    It patches nothing itself, and holds no lock: engines are built, and threads build them, within.
+    """
+    _APPLIED.enter()
+    try:
+        yield
+    finally:
+        _APPLIED.leave()
+
+
+@contextlib.contextmanager
+def without_gpu() -> Iterator[None]:
+    """Answer Torch-TensorRT's questions about the GPU where there is none; one thread at a time."""
+    with TRACING, patched_once():
+        if not torch.cuda.is_available():
+            _APPLIED.apply(_answers)
+        yield
 
 
 class _DeclaredDevice:
@@ -33,28 +98,6 @@ class _DeclaredDevice:
     major, minor = 8, 9
     total_memory = 24 << 30
     multi_processor_count = 1
-
-
-_answered = False  # Changed under the lock only.
-
-
-@contextlib.contextmanager
-def without_gpu() -> Iterator[None]:
-    """Answer Torch-TensorRT's questions about the GPU where there is none; one thread at a time.
-
-    Inside of another, this does nothing more: partitioning a program patches once.
-    """
-    global _answered
-    with TRACING:
-        if _answered or torch.cuda.is_available():
-            yield
-            return
-        with _answers():
-            _answered = True
-            try:
-                yield
-            finally:
-                _answered = False
 
 
 @contextlib.contextmanager
@@ -94,6 +137,13 @@ def without_runtime() -> Iterator[None]:
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
     """Drop one warning that Torch-TensorRT's logging of node inputs repeats by the dozen."""
+    with patched_once():
+        _APPLIED.apply(_without_repeated_warning)
+        yield
+
+
+@contextlib.contextmanager
+def _without_repeated_warning() -> Iterator[None]:
     log = logging.getLogger("torch_tensorrt.dynamo.conversion.converter_utils")
 
     def wanted(record: logging.LogRecord) -> bool:
@@ -112,6 +162,13 @@ def weights_stay_quantized() -> Iterator[None]:
 
     Weights whose zero point is not 0 are folded: TensorRT has no layer for them. Seen with 2.13.
     """
+    with patched_once():
+        _APPLIED.apply(_without_folded_weights)
+        yield
+
+
+@contextlib.contextmanager
+def _without_folded_weights() -> Iterator[None]:
     from torch_tensorrt.dynamo.lowering.passes import constant_folding
 
     folder = constant_folding._TorchTensorRTConstantFolder

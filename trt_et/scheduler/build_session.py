@@ -20,6 +20,7 @@ from trt_et.blob.model import EngineInfo
 from trt_et.builders.base import BuildRequest
 from trt_et.cache.build_lock import BuildLock
 from trt_et.cache.engine_cache import EngineCache
+from trt_et.conversion.torch_tensorrt_patches import patched_once
 from trt_et.errors import BlobError, BuilderError
 from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.lowering.lower import lower_partition
@@ -69,6 +70,7 @@ def build_engines(partitions: Sequence[tuple[ExportedProgram, PartitionPlan]]) -
     """
     session = _Session()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(patched_once())
         progress = _sessions([plan.progress for _, plan in partitions])
         for listener in dict.fromkeys(progress):
             stack.enter_context(listener)

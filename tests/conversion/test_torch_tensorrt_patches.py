@@ -1,0 +1,76 @@
+"""What is patched in Torch-TensorRT: once for each call of ExecuTorch, and undone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from tests.support.lowering import blobs, lower_case
+from trt_et.conversion import torch_tensorrt_patches
+from trt_et.conversion.installed import installed_variant
+
+pytestmark = pytest.mark.skipif(
+    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
+)
+PATCHES = ("_answers", "_without_repeated_warning", "_without_folded_weights")
+
+
+@pytest.fixture
+def applied(monkeypatch) -> Counter[str]:
+    """How often each patch was applied."""
+    found: Counter[str] = Counter()
+    for name in PATCHES:
+        monkeypatch.setattr(torch_tensorrt_patches, name, counting(name, found))
+    return found
+
+
+def counting(name, found):
+    patch = getattr(torch_tensorrt_patches, name)
+
+    def counted():
+        found[name] += 1
+        return patch()
+
+    return counted
+
+
+def patched_functions() -> list[object]:
+    from torch_tensorrt.dynamo.lowering.passes import constant_folding
+
+    folder = constant_folding._TorchTensorRTConstantFolder
+    return [torch.cuda.get_device_capability, torch.cuda.current_device, folder.is_impure]
+
+
+def lower_two_partitions(**options) -> None:
+    pte = lower_case("split", builder="tensorrt_rtx", excluded_ops=["aten.cumsum"], **options)
+    assert len(blobs(pte)) == 2
+
+
+def test_the_builds_of_all_partitions_patch_once_and_undo_it(applied):
+    lower_two_partitions()  # Torch-TensorRT is imported, its decompositions are known.
+    plain = patched_functions()
+    applied.clear()
+    lower_two_partitions()
+    with ThreadPoolExecutor(2) as pool:
+        lower_two_partitions(executor=pool)
+    # Two exports; the partitioner is called three times (what is not decomposed, the partitions,
+    # what is not decomposed) and the backend once.
+    answers = {} if torch.cuda.is_available() else {"_answers": 2 * (3 + 1)}
+    assert applied == {"_without_repeated_warning": 2, "_without_folded_weights": 2} | answers
+    assert patched_functions() == plain
+
+
+def test_a_build_that_fails_leaves_nothing_patched(applied, monkeypatch):
+    lower_two_partitions()
+    plain = patched_functions()
+
+    def failing(*_):
+        raise ValueError("out of luck")
+
+    monkeypatch.setattr("trt_et.conversion.network._interpret", failing)
+    with pytest.raises(Exception, match="out of luck"):
+        lower_two_partitions()
+    assert patched_functions() == plain
