@@ -24,7 +24,7 @@ bool set_backend_options(const std::vector<std::pair<std::string, std::string>>&
     std::memcpy(value.data(), text.data(), text.size());
     std::memcpy(option.key, name.c_str(), name.size() + 1);
     option.value = value;
-    if (executorch::runtime::set_option("TensorRTBackend", {&option, 1}) != Error::Ok) {
+    if (executorch::runtime::set_option(TRT_ET_BACKEND_NAME, {&option, 1}) != Error::Ok) {
       std::fprintf(stderr, "executor_runner: --%s is refused: %s\n", name.c_str(),
                    trt_et_last_error());
       return false;

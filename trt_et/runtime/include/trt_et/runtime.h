@@ -1,6 +1,6 @@
 // The C interface of the plugin library, libtrt_et_backend.so.
 //
-// Loading the library registers the backend "TensorRTBackend" with the ExecuTorch runtime in the
+// Loading the library registers the backend TRT_ET_BACKEND_NAME with the ExecuTorch runtime in the
 // process and, where nothing else in the process registers one, a CUDA DeviceAllocator. Everything
 // here is thread-safe and throws nothing.
 #pragma once
@@ -13,6 +13,9 @@
 #else
 #define TRT_ET_EXPORT
 #endif
+
+// What a .pte calls our delegates; for ExecuTorch's set_option and get_option.
+#define TRT_ET_BACKEND_NAME "TensorRTBackend"
 
 #ifdef __cplusplus
 extern "C" {

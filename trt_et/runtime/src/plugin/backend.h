@@ -1,11 +1,9 @@
-// ExecuTorch's interface to this project: the backend "TensorRTBackend".
+// ExecuTorch's interface to this project: the backend TRT_ET_BACKEND_NAME.
 #pragma once
 
 #include <executorch/runtime/backend/interface.h>
 
 namespace trt_et {
-
-inline constexpr const char* kBackendName = "TensorRTBackend";
 
 class TensorRTBackend final : public executorch::runtime::BackendInterface {
  public:

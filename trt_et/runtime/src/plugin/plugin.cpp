@@ -10,6 +10,7 @@
 #include "cuda/device_allocator.h"
 #include "engine/options.h"
 #include "registration_order.h"
+#include "trt_et/runtime.h"
 
 namespace trt_et {
 namespace {
@@ -18,9 +19,10 @@ using executorch::runtime::Error;
 using executorch::runtime::etensor::DeviceType;
 
 void register_backend(Registration& done) {
-  if (executorch::runtime::get_backend_class(kBackendName) != nullptr) {
-    done.problem = "another backend is registered under the name TensorRTBackend";
-  } else if (executorch::runtime::register_backend({kBackendName, &backend()}) != Error::Ok) {
+  if (executorch::runtime::get_backend_class(TRT_ET_BACKEND_NAME) != nullptr) {
+    done.problem = "another backend is registered under the name " TRT_ET_BACKEND_NAME;
+  } else if (executorch::runtime::register_backend({TRT_ET_BACKEND_NAME, &backend()}) !=
+             Error::Ok) {
     done.problem = "ExecuTorch's table of backends is full";
   } else {
     done.backend = true;
