@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from graphlib import CycleError
 from pathlib import Path
 
@@ -95,6 +96,21 @@ def test_files_folders_and_functions_are_small():
     assert {k: n for k, n in architecture.files_by_folder(PACKAGE).items() if n > FILES} == {}
     assert architecture.long_files(PACKAGE, LINES) == LONG_FILES.keys()
     assert architecture.long_functions(PACKAGE, FUNCTION) == set()
+
+
+# Each once had senses of our own, in Python and C++.
+PRIVATE_WORDS = re.compile(r"\b(places|claims?|leaf|told|glance|kept whole)\b", re.IGNORECASE)
+
+
+def test_no_word_has_a_private_sense():
+    files = [path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".cpp", ".h", ".c")]
+    assert len(files) > 200
+    found = {
+        f"{path.relative_to(PACKAGE)}: {match[0]}"
+        for path in files
+        for match in PRIVATE_WORDS.finditer(path.read_text())
+    }
+    assert found == set()
 
 
 # The checks themselves, on a small package.

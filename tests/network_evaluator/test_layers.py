@@ -59,7 +59,7 @@ KERNEL, UP = torch.randn(6, 2, 3, 2, generator=G), torch.randn(4, 3, 3, 2, gener
 BIAS = torch.randn(6, generator=G)
 WHOLE, BY = numbers(-7, 7, -6, 0), numbers(2, -2, 3, 5)
 ONCE = torch.tensor([[2, 0], [1, 3]])
-PLACES = torch.tensor([[2, 0], [1, -1]])
+INDICES = torch.tensor([[2, 0], [1, -1]])
 E, U = trt.ElementWiseOperation, trt.UnaryOperation
 M, S, R = trt.MatrixOperation, trt.SampleMode, trt.ReduceOperation
 TABLE = torch.arange(24.0).reshape(6, 4)
@@ -235,11 +235,11 @@ CASES = {
         *(lambda n, a: n.add_unsqueeze(a, constant(n, numbers(0, 2))), (X,)),
         X[None, :, None],
     ),
-    "gather": (lambda n, a, i: n.add_gather(a, i, 1), (X, PLACES), X[:, PLACES]),
+    "gather": (lambda n, a, i: n.add_gather(a, i, 1), (X, INDICES), X[:, INDICES]),
     "gather of elements": (
         lambda n, a, i: changed(n.add_gather_v2(a, i, trt.GatherMode.ELEMENT), axis=1),
-        (X[:2], PLACES.abs()),
-        X[:2].gather(1, PLACES.abs()),
+        (X[:2], INDICES.abs()),
+        X[:2].gather(1, INDICES.abs()),
     ),
     "gather of slices": (
         lambda n, a, i: n.add_gather_v2(a, i, trt.GatherMode.ND),

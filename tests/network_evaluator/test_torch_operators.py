@@ -28,7 +28,15 @@ DTYPES = (
     *(torch.int64, torch.int32, torch.bool),
 )
 # The outputs that have more than one right answer: the positions of equal numbers.
-PLACES = {"argsort": 0, "topk": 1, "sort": 1, "kthvalue": 1, "median": 1, "nanmedian": 1, "mode": 1}
+POSITIONS = {
+    "argsort": 0,
+    "topk": 1,
+    "sort": 1,
+    "kthvalue": 1,
+    "median": 1,
+    "nanmedian": 1,
+    "mode": 1,
+}
 IN_CI = {
     *("add", "atan2", "clamp", "cumsum", "div", "gather", "index_put", "masked_fill", "max"),
     *("native_layer_norm", "neg", "nn.functional.avg_pool2d", "nn.functional.conv1d"),
@@ -53,12 +61,12 @@ class Sample(nn.Module):
         self.flat = flat
         self.spec = spec
         self.positions = [i for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor)]
-        self.inputs = tuple(flat[place].detach().clone() for place in self.positions)
+        self.inputs = tuple(flat[index].detach().clone() for index in self.positions)
 
     def forward(self, *tensors):
         flat = list(self.flat)
-        for place, tensor in zip(self.positions, tensors, strict=True):
-            flat[place] = tensor
+        for index, tensor in zip(self.positions, tensors, strict=True):
+            flat[index] = tensor
         first, args, kwargs = pytree.tree_unflatten(flat, self.spec)
         leaves = pytree.tree_leaves(self.operator(first, *args, **kwargs))
         return tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
@@ -116,7 +124,7 @@ CASES = [
 
 @pytest.mark.parametrize(("info", "dtype"), CASES)
 def test_the_networks_of_an_operator_equal_eager(info, dtype):
-    positions = f"output {PLACES.get(info.name)}:"
+    positions = f"output {POSITIONS.get(info.name)}:"
     number = 0
     for sample in samples(info, dtype):
         with torch.no_grad():

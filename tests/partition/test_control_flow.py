@@ -67,7 +67,7 @@ def test_a_program_of_two_partitions_in_a_branch_runs(tmp_path):
 
 
 def test_an_operator_that_a_branch_must_decompose_is_decomposed_everywhere(tmp_path):
-    """An operator kept whole has no CPU kernel, so every one of its calls must be in an engine."""
+    """A preserved operator has no CPU kernel, so every one of its calls must be in an engine."""
 
     class Double(nn.Module):
         def forward(self, x):
@@ -100,7 +100,7 @@ def test_what_while_loop_holds_stays_on_the_cpu_and_says_why():
     reasons = {n: why for n, _, why in report.not_delegated if n.startswith("while_loop/body/")}
     assert reasons
     assert set(reasons.values()) == {"ExecuTorch lowers nothing inside of while_loop"}
-    # Had the call in the body been kept whole, nothing could run it.
+    # Had the call in the body been preserved, nothing could run it.
     assert not any("softplus" in operator for _, operator, _ in report.not_delegated)
 
 

@@ -1,4 +1,4 @@
-"""Every operator that is kept whole is one that both kinds of builder can build."""
+"""Every operator that is preserved is one that both kinds of builder can build."""
 
 from __future__ import annotations
 

@@ -79,20 +79,20 @@ def with_metadata(blob: bytes, metadata: bytes) -> bytearray:
     return head + metadata.ljust(at - 32, b"\0") + engine
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def paths_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The paths to everything in a document."""
     items: Any = ()
     if isinstance(value, dict):
         items = value.items()
     elif isinstance(value, list):
         items = enumerate(value)
-    return [path] * bool(path) + [p for key, item in items for p in places(item, (*path, key))]
+    return [path] * bool(path) + [p for key, item in items for p in paths_in(item, (*path, key))]
 
 
 def change_document(rng: random.Random, document: Any) -> bytes:
     document = copy.deepcopy(document)
     for _ in range(rng.randint(1, 3)):
-        paths = places(document)
+        paths = paths_in(document)
         if not paths:
             break
         *path, last = rng.choice(paths)

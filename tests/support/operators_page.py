@@ -38,7 +38,7 @@ THEIR_DECOMPOSITION = "other operators (Torch-TensorRT's decomposition)"
 
 
 def listed() -> list[OpOverload]:
-    """Core ATen, and what is kept whole, by name."""
+    """Core ATen, and the preserved ones, by name."""
     packets = (getattr(torch.ops.aten, name) for name in dir(torch.ops.aten))
     overloads = (
         getattr(packet, name)

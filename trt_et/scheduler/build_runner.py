@@ -18,7 +18,7 @@ from trt_et.graph.symbolic_shapes import UnboundedDimension
 
 __all__ = ["BuildJob", "BuildRunner", "InThisProcess", "explained"]
 
-_TOLD: Final = (BuilderError, BlobError, UnboundedDimension)
+_OWN_ERRORS: Final = (BuilderError, BlobError, UnboundedDimension)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,5 +72,5 @@ def explained(error: Exception, builder: EngineBuilder, description: str) -> Exc
     """The error that says which partition failed, of what; or ``error`` where it does already."""
     if isinstance(error, BuilderUnavailable | OptionError | PartitionError):
         return error
-    said = error if isinstance(error, _TOLD) else f"{type(error).__name__}: {error}"
+    said = error if isinstance(error, _OWN_ERRORS) else f"{type(error).__name__}: {error}"
     return PartitionError(f"builder {builder.name!r} failed on {description}: {said}")

@@ -30,7 +30,7 @@ def add_gather(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: AN
     """
     source = get_trt_tensor(ctx, args[0], f"{node.name}_input")
     index = get_trt_tensor(ctx, args[2], f"{node.name}_index")
-    index = cast_trt_tensor(ctx, index, torch.int32, f"{node.name}_places")
+    index = cast_trt_tensor(ctx, index, torch.int32, f"{node.name}_indices")
     layer = ctx.net.add_gather_v2(source, index, trt.GatherMode.ELEMENT)
     layer.axis = args[1] % len(source.shape)
     layer.name = f"gather_{node.name}"
