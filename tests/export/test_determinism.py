@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 import torch
@@ -35,10 +36,18 @@ class SharedWeights(nn.Module):
         return x
 
 
+exported = cache(export)
+
+
+@cache
+def lowered(name: str, builder: str) -> bytes:
+    return lower(exported(name), builder=builder)
+
+
 def digests() -> dict[str, str]:
     """Of programs with engines of each builder, and of one with shared weights."""
     found = {
-        f"{name} {builder}": lower_case(name, builder=builder)
+        f"{name} {builder}": lowered(name, builder)
         for name in ("mlp", "vit")
         for builder in BUILDERS
     }
@@ -50,13 +59,12 @@ def digests() -> dict[str, str]:
 @pytest.mark.parametrize("builder", BUILDERS)
 @pytest.mark.parametrize("name", ["mlp", "vit"])
 def test_twice_in_one_process_is_byte_identical(builder, name):
-    program = export(name)
-    assert lower(program, builder=builder) == lower(program, builder=builder)
+    assert lower(exported(name), builder=builder) == lowered(name, builder)
 
 
 @pytest.mark.parametrize("builder", BUILDERS)
 def test_cuda_0_said_or_not_is_byte_identical(builder):
-    silent = lower_case("mlp", builder=builder)
+    silent = lowered("mlp", builder)
     spec = CompileSpec("target_device", b"cuda:0")
     assert lower_case("mlp", builder=builder, device="cuda:0") == silent
     assert lower_case("mlp", builder=builder, compile_specs=[spec]) == silent

@@ -1,8 +1,9 @@
-"""Runs the Python blocks of documents, and scripts, each file in a folder of its own.
+"""Runs the Python blocks of documents, and scripts, each in a folder and a process of its own.
 
-All in one process, for they would spend their time on imports.
+The processes are forked from one that has imported what most of them need; they would spend their
+time on that. A file is followed by the arguments of its script, if any.
 
-python -m tests.support.run_documents OUTPUT FILE...
+python -m tests.support.run_documents OUTPUT "FILE ARGUMENT..."...
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import json
 import os
 import re
 import runpy
+import shlex
 import sys
 import traceback
 from pathlib import Path
+
+STDOUT = "stdout"
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -21,13 +25,11 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
-def run(file: Path, folder: Path) -> str:
+def run(file: Path, arguments: list[str]) -> str:
     """What went wrong; empty if nothing did."""
-    folder.mkdir()
-    os.chdir(folder)
     try:
         if file.suffix == ".py":
-            sys.argv = [str(file)]
+            sys.argv = [str(file), *arguments]
             runpy.run_path(str(file), run_name="__main__")
         elif file.suffix == ".ipynb":
             run_notebook(file)
@@ -60,11 +62,37 @@ def run_blocks(document: Path) -> None:
     exec(compile(source, str(document), "exec"), {"__name__": "__main__"})
 
 
+def run_in_child(file: Path, arguments: list[str], folder: Path) -> str:
+    """The same in another process, whose output is a file of its folder."""
+    folder.mkdir()
+    child = os.fork()
+    if child:
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return (folder / "problem").read_text() if status == 0 else f"ended with {status}"
+    os.chdir(folder)
+    os.dup2(os.open(STDOUT, os.O_WRONLY | os.O_CREAT), 1)
+    problem = run(file, arguments)
+    (folder / "problem").write_text(problem)
+    sys.exit()
+
+
 def main(output: str, *files: str) -> None:
+    import_most()
     start = Path.cwd()
-    paths = [Path(file).resolve() for file in files]
-    results = {str(p): run(p, start / str(i)) for i, p in enumerate(paths)}
+    results = {}
+    for index, text in enumerate(files):
+        file, *arguments = shlex.split(text)
+        results[text] = run_in_child(Path(file).resolve(), arguments, start / str(index))
     (start / output).write_text(json.dumps(results))
+
+
+def import_most() -> None:
+    import executorch.runtime  # noqa: F401
+
+    import trt_et.partitioner  # noqa: F401
+    from trt_et.conversion.torch_tensorrt_import import is_importable
+
+    is_importable()
 
 
 if __name__ == "__main__":

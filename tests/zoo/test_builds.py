@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.zoo.lowered import NAMES, check_plan, lower, make
+from tests.support.zoo.lowered import TO_BUILD, check_plan, lower, make
 from trt_et.conversion.installed import installed_variant
 
 
 @pytest.mark.skipif(
     installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
 )
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TO_BUILD)
 def test_tensorrt_rtx_builds_it(name):
     case = make(name)
     pte, partitioner = lower(case, "tensorrt_rtx")
