@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +10,9 @@ import pytest
 import torch
 
 from tests.support.lowering import blobs, lower_case
+from tests.support.programs.quantized_models import quantized
+from tests.support.programs.quantized_networks import Network
+from tests.support.python_process import run_forked
 from trt_et.conversion import torch_tensorrt_patches
 from trt_et.conversion.installed import installed_variant
 
@@ -74,3 +78,30 @@ def test_a_build_that_fails_leaves_nothing_patched(applied, monkeypatch):
     with pytest.raises(Exception, match="out of luck"):
         lower_two_partitions()
     assert patched_functions() == plain
+
+
+# A patch that these show to be needed no longer can go.
+
+IMPORTS = {
+    "without_gpu": "import torch_tensorrt",
+    "without_runtime": """
+from trt_et.conversion.torch_tensorrt_patches import without_gpu
+with without_gpu():
+    import torch_tensorrt.dynamo
+""",
+}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="nothing is patched beside a GPU")
+@pytest.mark.parametrize("name", IMPORTS)
+def test_it_still_cannot_be_imported_without_answers(name, tmp_path):
+    done = run_forked(IMPORTS[name], cwd=tmp_path)
+    assert done.returncode == 1, f"{name} is no longer needed: remove it"
+    assert "Traceback" in done.stderr
+
+
+def test_quantized_weights_are_still_folded(monkeypatch):
+    program, _ = quantized("mlp")
+    assert Network(program).kinds["DEQUANTIZE"] == 5
+    monkeypatch.setattr(torch_tensorrt_patches, "_without_folded_weights", contextlib.nullcontext)
+    assert Network(program).kinds["DEQUANTIZE"] < 5, "weights_stay_quantized() is not needed"

@@ -138,6 +138,8 @@ def test_outputs_that_are_inputs_weights_or_duplicates(tmp_path):
 
     model = Returns().eval()
     inputs = (torch.randn(3), torch.randn(2))
-    pte = lowered(torch.export.export(model, inputs), reference())
+    partitioner = reference()
+    pte = lowered(torch.export.export(model, inputs), partitioner)
     assert backends(pte) == ["TensorRTBackend"]
+    assert not partitioner.report.not_delegated  # Not even what uses a weight that is returned.
     check(tmp_path, pte, model, inputs)

@@ -6,11 +6,18 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from torch.fx import GraphModule, Node
 
-__all__ = ["Converter", "Refusal", "Rewrite", "Step", "resolve"]
+__all__ = ["SEEN_WITH", "Converter", "Refusal", "Rewrite", "Step", "resolve"]
+
+SEEN_WITH: Final = "Torch-TensorRT 2.13"
+"""What the registry's entries were needed for, where they name nothing else.
+
+``test_rewrites_are_needed.py`` and ``test_workarounds_are_needed.py`` in ``tests/conversion`` fail
+once one is no longer needed.
+"""
 
 
 @dataclass(frozen=True)
@@ -20,10 +27,12 @@ class Refusal:
     Attributes:
         operators: Asked about only these.
         reason: Why a call is refused; None where it is not.
+        seen_with: The library and version that it was needed for.
     """
 
     operators: tuple[Any, ...]
     reason: Callable[[Node], str | None]
+    seen_with: str = SEEN_WITH
 
 
 class Step(Enum):
@@ -42,15 +51,14 @@ class Rewrite:
         before: Rewrites and steps that must come later, each with the reason.
         accepts: Calls that it replaces by what TensorRT has, whatever Torch-TensorRT says of them.
         library: The engine library that needs it (a builder's name); None: every one.
-        seen_with: The library and version that it was needed for;
-            ``tests/conversion/test_rewrites_are_needed.py`` fails once it no longer is.
+        seen_with: The library and version that it was needed for.
     """
 
     apply: Callable[[GraphModule], None]
     before: Mapping[Callable[[GraphModule], None] | Step, str] = field(default_factory=dict)
     accepts: Callable[[Node], bool] | None = None
     library: str | None = None
-    seen_with: str = "Torch-TensorRT 2.13"
+    seen_with: str = SEEN_WITH
 
 
 @dataclass(frozen=True)
@@ -65,12 +73,14 @@ class Converter:
         takes_every_call: Whether the support check need not ask Torch-TensorRT about a call.
         available: Whether this TensorRT has the layer: ``() -> bool``. Empty: every one has.
         applies: Whether it converts this call: ``(args) -> bool``. Empty: it converts every call.
+        seen_with: The library and version whose converter is wrong, or that has none.
     """
 
     function: str
     takes_every_call: bool = False
     available: str = ""
     applies: str = ""
+    seen_with: str = SEEN_WITH
 
     def load(self) -> Callable[..., Any]:
         """The function that adds the layers."""

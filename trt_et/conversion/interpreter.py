@@ -23,7 +23,7 @@ __all__ = ["PartitionInterpreter"]
 
 
 class _KeepingContext(ConversionContext):
-    """Keeps the memory that TensorRT reads weights from.
+    """Keeps the memory that TensorRT reads weights from (Torch-TensorRT 2.13).
 
     ``to_trt_weights`` records a tensor, then hands TensorRT the address of ``value.contiguous()``:
     where the tensor is not contiguous (an expanded constant, say) that copy is freed at once, and
@@ -41,8 +41,9 @@ class _KeepingContext(ConversionContext):
 class PartitionInterpreter(TRTInterpreter):
     """Gives every output of the partition a binding of its own.
 
-    The base class marks a tensor once however often it is returned, and TensorRT cannot return an
-    input as it is; a delegate's outputs are positional, so both would shift them.
+    The base class (Torch-TensorRT 2.13) marks a tensor once however often it is returned, and
+    TensorRT cannot return an input as it is; a delegate's outputs are positional, so both would
+    shift them.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401

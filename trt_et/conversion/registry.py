@@ -222,7 +222,7 @@ DECOMPOSITIONS: Final[dict[Any, Callable[..., Any]]] = {
     aten.min.dim: min_with_indices,
     aten.slice_scatter.default: slice_scatter,
 }
-"""Replaces converters of Torch-TensorRT; each function says why."""
+"""Replaces converters of Torch-TensorRT (see ``entries.SEEN_WITH``); each function says why."""
 
 
 _QUANTIZE: Final = Converter("quantize:add_quantize_layer")

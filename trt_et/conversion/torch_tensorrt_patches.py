@@ -7,9 +7,9 @@ for it (:func:`without_gpu`, :func:`without_runtime`). Two of its habits are cha
 
 Each is patched at its first use and undone when the outermost :func:`patched_once` ends. ExecuTorch
 calls a backend several times for one export and does not say when the last call was, so "once" is:
-once for each call of the partitioner (what is not decomposed, which ExecuTorch asks before and after
-it partitions, and the partitions), and once for all partitions of all methods, which are built in
-one call, in this thread or in others. A worker process builds one engine, and patches once.
+once for each call of the partitioner (what is not decomposed, which ExecuTorch asks before and
+after partitioning, and the partitions), and once for all partitions of all methods, which are built
+in one call, in this thread or in others. A worker process builds one engine, and patches once.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Final
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
-from trt_et.graph.constants import constant_names, input_names
+from trt_et.graph.constants import input_names
 from trt_et.graph.symbolic_shapes import size_symbols, tensor_symbols
 from trt_et.lowering.edge_to_aten import aten_target, qualified_name
 from trt_et.ops.quantize import is_quantization
@@ -61,9 +61,6 @@ def group_nodes(
     """
     module = support.subgraph.module
     position = {node: index for index, node in enumerate(module.graph.nodes)}
-    if module is program.graph_module:
-        returned = _users_of_returned_weights(program)
-        support.refuse(returned, "it uses a weight that is also returned")
     while True:
         groups = _groups(module.graph, support)
         # An engine reads sizes off its input tensors; what needs another one cannot be in it.
@@ -103,21 +100,6 @@ def _groups(graph: Graph, support: OperatorSupport) -> list[list[Node]]:
         if not misplaced:
             return groups
         sizes.difference_update(misplaced)
-
-
-def _users_of_returned_weights(program: ExportedProgram) -> list[Node]:
-    """The nodes that use a weight which the program returns as it is.
-
-    Such a weight cannot move into an engine, and ExecuTorch cannot hand one to a delegate on a
-    device (``_h2d_copy`` of a constant fails in ``to_executorch``).
-    """
-    constants = constant_names(program)
-    weights = [
-        node
-        for node in program.graph.nodes
-        if node.name in constants and any(user.op == "output" for user in node.users)
-    ]
-    return [user for node in weights for user in node.users if user.op == "call_function"]
 
 
 def _in_lists_of_several_groups(program: ExportedProgram, groups: list[list[Node]]) -> list[Node]:

@@ -1,0 +1,167 @@
+"""What works around ExecuTorch and torch.export is still needed: without it, lowering is wrong.
+
+When one of these fails, a release has mended it, and the workaround can go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from tests.support.lowering import blobs, lower
+from tests.support.models import Function
+from trt_et.engine_info import decode_blob
+from trt_et.passes import before_partitioning
+
+X = torch.randn(4, 4)
+
+
+def export(function: Any, *inputs: torch.Tensor, **options: Any) -> torch.export.ExportedProgram:
+    model = function if isinstance(function, nn.Module) else Function(function)
+    with torch.no_grad():
+        return torch.export.export(model, inputs, **options)
+
+
+class Weight(nn.Module):
+    """A weight, and a function of it and the input."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 4), requires_grad=False)
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x, self.weight)
+
+
+def first_rows(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+    count = n.item()
+    torch._check(count >= 1)
+    torch._check(count <= x.shape[0])
+    return (x[:count] * 2).relu() + (x * 3).tanh()[:count]
+
+
+def beyond_core() -> None:
+    lower(export(torch.hypot, X, X))
+
+
+def any_batch() -> None:
+    sizes = (({0: Dim("batch", max=8)},),)
+    program = export(lambda x: x.chunk(2, -1)[0] * 2, torch.randn(3, 4), dynamic_shapes=sizes)
+    (blob,) = blobs(lower(program))
+    assert decode_blob(blob).info.inputs[0].shape[0] == -1
+
+
+def constants_stay() -> None:
+    program = export(lambda x: x + torch.tensor([1.0, 2.0, 3.0, 4.0]), X)
+    before = set(program.constants)
+    lower(program)
+    assert before
+    assert set(program.constants) == before
+
+
+class Checked(nn.Module):
+    """A constant that is folded, beside a size that only the data tell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Embedding(16, 8)
+
+    def forward(self, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        torch._check((ids != 0).sum(1).max().item() <= 16)
+        return (x + self.rows(torch.arange(16).unsqueeze(0)).expand_as(x)).relu()
+
+
+def data_dependent_elsewhere(builder: str = "reference") -> None:
+    ids = torch.randint(0, 3, (2, 16))
+    lower(export(Checked(), torch.randn(2, 16, 8), ids), builder=builder)
+
+
+def data_dependent_twice() -> None:
+    program = export(first_rows, torch.randn(8, 3), torch.tensor(3))
+    for _ in range(2):
+        lower(program)
+
+
+def weight_in_two_lists() -> None:
+    def function(x, w):
+        return torch.cat([torch.cumsum(torch.cat([x, w]), 0), w])
+
+    lower(export(Weight(function), X), excluded_ops=["aten.cumsum"])
+
+
+def weight_beside_a_list() -> None:
+    def function(x, w):
+        return torch.cat([torch.cumsum(x @ w, 0), w]) * 2
+
+    lower(export(Weight(function), X), excluded_ops=["aten.cumsum"])
+
+
+@dataclass
+class Workaround:
+    """What can be left out, and what then fails.
+
+    Attributes:
+        replaced: A function by its module and name, or a pass (``PASSES``).
+        by: What does nothing in its stead.
+        check: Fails without it.
+        seen_with: The release that it was needed for.
+    """
+
+    replaced: str
+    by: Callable[..., Any] | None
+    check: Callable[[], None]
+    seen_with: str = "ExecuTorch 1.5"
+
+
+WORKAROUNDS = (
+    Workaround("decompose_to_core_aten", None, beyond_core),
+    Workaround("replace_split_with_slice", None, any_batch),
+    Workaround("_with_own_dictionaries", None, constants_stay),
+    Workaround(
+        "trt_et.backend.unchanged_fake_modes",
+        lambda programs: contextlib.nullcontext(),
+        data_dependent_twice,
+        "torch 2.13",
+    ),
+    Workaround(
+        "trt_et.builders.reference.builder.clear_pending_symbols",
+        lambda program: None,
+        data_dependent_elsewhere,
+        "torch 2.13",
+    ),
+    Workaround(
+        "trt_et.conversion.prepare.clear_pending_symbols",
+        lambda program: None,
+        functools.partial(data_dependent_elsewhere, "tensorrt_rtx"),
+        "torch 2.13",
+    ),
+    Workaround(
+        "trt_et.partition.grouping._in_lists_of_several_groups",
+        lambda program, groups: [],
+        weight_in_two_lists,
+    ),
+    Workaround("trt_et.partition.tags._let_lists_keep_it", lambda node: None, weight_beside_a_list),
+)
+
+
+@pytest.mark.parametrize("workaround", WORKAROUNDS, ids=lambda w: w.replaced.rpartition(".")[2])
+def test_a_workaround_is_still_needed(workaround, monkeypatch):
+    workaround.check()
+    if workaround.by is None:
+        passes = before_partitioning.PASSES
+        rest = tuple(each for each in passes if each.__name__ != workaround.replaced)
+        assert len(rest) == len(passes) - 1
+        monkeypatch.setattr(before_partitioning, "PASSES", rest)
+    else:
+        monkeypatch.setattr(workaround.replaced, workaround.by)
+    with pytest.raises(Exception, match=""):
+        workaround.check()
