@@ -35,9 +35,28 @@ _HYBRID = {
     "query_pre_attn_scalar": 16,
     "layer_types": ["sliding_attention", "full_attention"],
 }
+# Of Llama 3, for texts longer than those of its first training.
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
 CONFIGURATIONS: dict[str, Callable[[], tf.PretrainedConfig]] = {
     "llama": lambda: tf.LlamaConfig(**_SIZES),
+    "llama, scaled angles": lambda: tf.LlamaConfig(**_SIZES, rope_parameters=_LLAMA3),
+    "llama, one key-value head": lambda: tf.LlamaConfig(
+        **{**_SIZES, "num_key_value_heads": 1, "head_dim": 80}
+    ),
     "qwen2": lambda: tf.Qwen2Config(**_SIZES),
+    "qwen2, sliding window": lambda: tf.Qwen2Config(
+        **{**_SIZES, "num_hidden_layers": 2},
+        use_sliding_window=True,
+        sliding_window=16,
+        max_window_layers=1,
+    ),
     "qwen3": lambda: tf.Qwen3Config(**_SIZES, head_dim=16),
     "gemma": lambda: tf.GemmaConfig(**_SIZES, head_dim=16),
     "gemma2": lambda: tf.Gemma2Config(**_HYBRID),
