@@ -55,7 +55,8 @@ MENDED = {
     "deeplab": of_images,
     "segformer": of_images,
 }
-RUN_IN_CI = ("gpt2", "gru", "rope_half", "resnet_hf", "deeplab")
+# tests/passes/test_split_to_slices.py has a smaller gru.
+RUN_IN_CI = ("gpt2", "rope_half", "resnet_hf", "deeplab")
 BUILT_IN_CI = ("roberta", "whisper", "deberta")
 # The batch is the number of something else, is part of a cache, or does not go together.
 NOT = ("llama_past", "llama_static_cache", "lstm_cell", "recommender", "gcn")
