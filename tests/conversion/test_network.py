@@ -15,10 +15,13 @@ from torch import nn
 
 from tests.support.lowering import export, request
 from tests.support.models import make
+from tests.support.network_evaluator.comparison import compare
+from tests.support.programs.operator_networks import Function
 from trt_et import TensorRTPartitioner
 from trt_et.builders import BuildOptions, BuildRequest
 from trt_et.builders import serialize as engines
 from trt_et.conversion import decompose, support
+from trt_et.conversion.installed import installed_variant
 from trt_et.errors import BuilderError
 from trt_et.lowering.lower import lower_partition
 
@@ -150,3 +153,20 @@ def test_a_validator_that_stumbles_is_a_refusal(monkeypatch):
     monkeypatch.setattr(support, "converter_registry", lambda settings: Registry())
     node = torch.fx.Graph().call_function(torch.ops.aten.sort.default, ())
     assert "do not take these arguments" in support.make_support_check(BuildOptions())(node)
+
+
+def read_again(cache: torch.Tensor, new: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.slice_scatter(cache, new, 2, 0, 2), cache * 2
+
+
+def written_with_gaps(cache: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    return torch.slice_scatter(cache, new, 2, 0, 4, 2)
+
+
+@pytest.mark.skipif(installed_variant() is None, reason="Torch-TensorRT is not installed")
+@pytest.mark.parametrize("function", [read_again, written_with_gaps])
+def test_a_slice_of_an_input_is_no_cache_update_of_torch_tensorrts_own(function):
+    """2.14's converter writes it into the input, whoever needs the old value, and without gaps."""
+    inputs = (torch.randn(1, 2, 8, 4), torch.randn(1, 2, 2, 4))
+    verdict = compare(request(Function(function), *inputs), *inputs)
+    assert verdict.outcome == "equal", verdict

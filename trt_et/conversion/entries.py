@@ -52,6 +52,9 @@ class Rewrite:
         accepts: Calls that it replaces by what TensorRT has, whatever Torch-TensorRT says of them.
         library: The engine library that needs it (a builder's name); None: every one.
         seen_with: The library and version that it was needed for.
+        mended_in: The package and its release that no longer need it, as
+            ``tests/conversion/test_rewrites_are_needed.py`` sees. It goes when ``pyproject.toml``
+            allows none that is older.
     """
 
     apply: Callable[[GraphModule], None]
@@ -59,6 +62,7 @@ class Rewrite:
     accepts: Callable[[Node], bool] | None = None
     library: str | None = None
     seen_with: str = SEEN_WITH
+    mended_in: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)

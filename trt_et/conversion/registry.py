@@ -207,9 +207,19 @@ REWRITES: Final[tuple[Rewrite | Step, ...]] = (
         split_fake_quantize,
         before={dequantize_before_convolution: "its dequantize layers may reach a convolution"},
     ),
-    Rewrite(add_bias_after_split, library="tensorrt_rtx", seen_with="TensorRT-RTX 1.5"),
+    Rewrite(
+        add_bias_after_split,
+        library="tensorrt_rtx",
+        seen_with="TensorRT-RTX 1.5",
+        mended_in=("tensorrt-rtx", "1.6"),
+    ),
     Rewrite(dequantize_before_convolution, library="tensorrt_rtx", seen_with="TensorRT-RTX 1.5"),
-    Rewrite(separate_attention_results, library="tensorrt_rtx", seen_with="TensorRT-RTX 1.5"),
+    Rewrite(
+        separate_attention_results,
+        library="tensorrt_rtx",
+        seen_with="TensorRT-RTX 1.5",
+        mended_in=("tensorrt-rtx", "1.6"),
+    ),
 )
 """All changes of a partition's graph before it is converted, in order."""
 

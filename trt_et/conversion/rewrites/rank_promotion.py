@@ -67,6 +67,11 @@ def unsqueeze_to_min_rank(module: GraphModule) -> None:
                 node.replace_all_uses_with(source)  # There is but one to select.
             elif isinstance(index, Node) and index.meta["val"].dim() == 0:
                 node.args = (source, dim, insert_call(node, aten.reshape.default, index, [1]))
+        elif node.target is aten.repeat.default:
+            source, repeats = node.args
+            missing = len(repeats) - source.meta["val"].dim()
+            if missing > 0:  # 2.14 reshapes by shape, with a -1 for each dynamic dimension.
+                node.args = (_with_dimensions(node, source, missing), repeats)
         elif node.target is aten.convolution.default:
             _deconvolve_in_two_dimensions(node)
     module.graph.eliminate_dead_code()
