@@ -52,9 +52,10 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # executorch and the build tools first: the native part is compiled against the installed executorch.
+# tensorrt-rtx is a source archive, and a new environment may have no setuptools, or one without wheels.
 $(TOOLS): constraints.txt | $(BIN)/python
 	$(PIP) install --quiet --constraint constraints.txt torch executorch \
-	  'scikit-build-core>=0.11' 'cmake>=3.28' ninja 'nlohmann-json<4'
+	  'scikit-build-core>=0.11' 'cmake>=3.28' ninja 'nlohmann-json<4' 'setuptools>=77'
 	touch $@
 
 $(INSTALLED): pyproject.toml $(TOOLS) $(NATIVE_SOURCES)

@@ -55,7 +55,7 @@ SETS = {
 
 # As in pyproject.toml's build-system.requires: the native part is compiled in the environment.
 BUILD_TOOLS = ["executorch==1.5.*", "scikit-build-core>=0.11", "cmake>=3.28", "ninja"]
-BUILD_TOOLS += ["nlohmann-json>=3.11,<4"]
+BUILD_TOOLS += ["nlohmann-json>=3.11,<4", "setuptools>=77"]  # tensorrt-rtx is a source archive.
 
 PACKAGES = ("torch", "executorch", "torchao", "torch-tensorrt-rtx", "tensorrt-rtx")
 

@@ -7,6 +7,7 @@ import json
 from importlib import metadata
 
 from tests.support.cli.command_line import invoke
+from trt_et.requirements import allowed_versions, install_command
 from trt_et.tools import diagnosis
 from trt_et.tools.diagnosis import diagnose
 
@@ -55,12 +56,13 @@ def test_missing_and_unfit_packages_are_named_with_the_command_that_installs_the
         return versions[name]
 
     monkeypatch.setattr(diagnosis.metadata, "version", version)
-    assert finding("torch").fact == "is 2.9.0; <2.15,>=2.13 is needed"
-    assert finding("torch").remedy == 'pip install "torch<2.15,>=2.13"'
+    allowed = allowed_versions("torch")
+    assert finding("torch").fact == f"is 2.9.0; {allowed} is needed"
+    assert finding("torch").remedy == f'pip install "torch{allowed}"'
     assert finding("executorch").fact == "is not installed"
     assert "both are installed" in finding("Torch-TensorRT").fact
     del versions["torch-tensorrt"], versions["torch-tensorrt-rtx"]
-    assert finding("Torch-TensorRT").remedy == 'pip install "torch-tensorrt-rtx<2.15,>=2.13"'
+    assert finding("Torch-TensorRT").remedy == install_command("torch-tensorrt-rtx")
 
 
 def test_libraries_that_the_environment_names_are_looked_for(monkeypatch, tmp_path):
