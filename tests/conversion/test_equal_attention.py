@@ -21,6 +21,14 @@ CASES = {
         F.scaled_dot_product_attention,
         (randn(3, 4, 8), KEYS, KEYS + 1, randn(4, 6)),
     ),
+    "causal, with more keys than queries": (
+        lambda q, k: F.scaled_dot_product_attention(q, k, k + 1, is_causal=True),
+        (randn(1, 2, 3, 8), randn(1, 2, 5, 8)),
+    ),
+    "causal, with more queries than keys": (
+        lambda q, k: F.scaled_dot_product_attention(q, k, k + 1, is_causal=True),
+        (randn(1, 2, 5, 8), randn(1, 2, 3, 8)),
+    ),
     "queries that see nothing": (
         lambda q, k, m: F.scaled_dot_product_attention(q, k, k + 1, m),
         (QUERIES, HEADS, MASK),

@@ -63,11 +63,14 @@ class PartitionInterpreter(TRTInterpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
         """Convert one operator, by a converter of ours where there is one; check its indices."""
+        first = self.ctx.net.num_layers
         own = converter_for(target)
         if own is not None and own.converts(args):
             result = own.load()(self.ctx, self._node, args, kwargs)
         else:
             result = super().call_function(target, self._adapted(target, args), kwargs)
+            if target is torch.ops.aten.scaled_dot_product_attention.default:
+                _align_causal_masks(self.ctx.net, first)
         self._indices.check_new_layers()
         return result
 
@@ -117,3 +120,22 @@ class PartitionInterpreter(TRTInterpreter):
             results.append(tensor)
         marked: list[Any] = super().output(target, (tuple(results),), kwargs)
         return marked
+
+
+def _align_causal_masks(network: Any, first: int) -> None:  # noqa: ANN401
+    """Align the causal masks of new layers as torch does: each query sees the keys up to its index.
+
+    Torch-TensorRT 2.14 aligns the last query with the last key: with more queries than keys, or
+    fewer, other keys are seen. 2.13 has torch's.
+
+    Args:
+        network: ``trt.INetworkDefinition``.
+        first: The index of the first new layer.
+    """
+    for index in range(first, network.num_layers):
+        layer = network.get_layer(index)
+        if layer.type.name != "ATTENTION_INPUT":  # TensorRT 10 has no such layer.
+            continue
+        layer.__class__ = trt.IAttentionInputLayer
+        if layer.attention.causal_kind == trt.CausalMaskKind.LOWER_RIGHT:
+            layer.attention.causal_kind = trt.CausalMaskKind.UPPER_LEFT
