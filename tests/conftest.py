@@ -34,3 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, for the other workers to have enough left beside the last ones."""
     order = {name: rank for rank, name in enumerate(LONG)}
     items.sort(key=lambda item: order.get(item.path.name, len(LONG)))
+    for item in items:
+        # For the report that `make reliability` reads.
+        for mark in item.iter_markers("reliability"):
+            item.user_properties.append(("figure", mark.args[0]))

@@ -12,6 +12,8 @@ from pathlib import Path
 from crc32c import crc32c
 from filelock import FileLock
 
+from trt_et.cache.private_folder import make_private
+
 __all__ = ["locked", "read_checked", "write_checked"]
 
 _log = logging.getLogger(__name__)
@@ -40,7 +42,7 @@ def locked(path: Path) -> Iterator[None]:
         OSError: The folder cannot be written.
         NotImplementedError: Its file system has no locks.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     with FileLock(path.with_suffix(".lock")):
         yield
 

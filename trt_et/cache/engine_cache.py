@@ -10,7 +10,8 @@
 
 An entry is there in full or not at all: it is written elsewhere, flushed to the disk, and moved
 into place. It is checked whenever it is read; what fails is thrown away and built again. Where the
-folder cannot be written, a warning says so and export goes on without.
+folder cannot be written, a warning says so and export goes on without. Folders are made for their
+user alone: engines are code.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from platformdirs import user_cache_path
 from trt_et.blob.codec import decode_blob
 from trt_et.cache.build_lock import BuildLock
 from trt_et.cache.entry import HEADER_SIZE, CacheEntry, entry_header, read_entry
+from trt_et.cache.private_folder import make_private, others_may_write
 from trt_et.errors import BlobError, OptionError
 
 __all__ = [
@@ -57,6 +59,9 @@ class EngineCache:
         max_bytes: How large it may become: what was not used for longest is removed. None:
             ``TRT_ET_CACHE_SIZE``, else 20 GiB.
 
+    The user's cache folder is not used where other users may write to it; a folder that is named is
+    the caller's choice.
+
     Raises:
         OptionError: ``max_bytes`` is impossible.
     """
@@ -71,6 +76,7 @@ class EngineCache:
             raise OptionError(f"max_bytes is {max_bytes!r}; expected a number of bytes")
         self.folder = Path(folder).expanduser() if folder else user_cache_path("trt-et")
         self.max_bytes = max_bytes
+        self._is_named = bool(folder)
         self._warned = False
         self._unseen = max_bytes  # Bytes stored since the folder was looked through.
 
@@ -90,6 +96,8 @@ class EngineCache:
     def load(self, key: str) -> bytes | None:
         """The blob of that key, checked; None if there is none that is intact."""
         path = self._path(key)
+        if self._is_unsafe():
+            return None
         try:
             blob = read_entry(path, key)
         except FileNotFoundError:
@@ -123,9 +131,11 @@ class EngineCache:
             The lock, to be used in a ``with`` statement; None where another process has it.
         """
         store = partial(self._store, key)
+        if self._is_unsafe():
+            return BuildLock(store, None)
         file_lock = FileLock(self._folder("locks") / f"{key[:3]}.lock", thread_local=False)
         try:
-            self._folder("locks").mkdir(parents=True, exist_ok=True)
+            make_private(self._folder("locks"))
             file_lock.acquire(timeout=-1 if wait else 0)
         except Timeout:
             return None
@@ -177,8 +187,8 @@ class EngineCache:
         part = self._folder("partial") / f"{key}.{os.getpid()}.{secrets.token_hex(4)}"
         path = self._path(key)
         try:
-            part.parent.mkdir(parents=True, exist_ok=True)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(part.parent)
+            make_private(path.parent)
             with part.open("xb") as file:
                 file.write(entry_header(key, blob))
                 file.write(blob)
@@ -236,6 +246,12 @@ class EngineCache:
             yield True
         finally:
             lock.release()
+
+    def _is_unsafe(self) -> bool:
+        if self._is_named or not others_may_write(self.folder):
+            return False
+        self._warn("used", PermissionError("it is not this user's alone"))
+        return True
 
     def _folder(self, name: str) -> Path:
         return self.folder / "v1" / name

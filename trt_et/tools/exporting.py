@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def export_model(name: str, partitioner: TensorRTPartitioner, output: Path) -> d
     """Lower the model and write it.
 
     Raises:
-        RunError: ``torch.export`` refuses the model, or the folder does not exist.
+        RunError: ``torch.export`` refuses the model, or the file cannot be written.
         TrtEtError: An engine cannot be built.
     """
     if not output.parent.is_dir():  # Said before minutes go into building engines.
@@ -33,10 +34,15 @@ def export_model(name: str, partitioner: TensorRTPartitioner, output: Path) -> d
     manager = to_edge_transform_and_lower(_export(name), partitioner=[partitioner])
     config = ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
     program = manager.to_executorch(config)
-    unfinished = output.with_name(output.name + ".part")
-    with unfinished.open("wb") as file:
-        program.write_to_file(file)
-    unfinished.replace(output)
+    unfinished = output.with_name(f"{output.name}.{secrets.token_hex(4)}.part")
+    try:
+        with unfinished.open("xb") as file:
+            program.write_to_file(file)
+        unfinished.replace(output)
+    except OSError as error:
+        raise RunError(f"{output} cannot be written: {error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
     return {**_facts(partitioner.report), "bytes": output.stat().st_size, "file": str(output)}
 
 
