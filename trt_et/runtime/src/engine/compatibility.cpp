@@ -9,6 +9,20 @@ namespace {
 
 constexpr int kAmpere = 8;
 
+// As Torch-TensorRT names it; empty where it has no name for it.
+#if defined(__linux__) && defined(__x86_64__)
+constexpr const char* kPlatform = "linux_x86_64";
+#elif defined(__linux__) && defined(__aarch64__)
+constexpr const char* kPlatform = "linux_aarch64";
+#else
+constexpr const char* kPlatform = "";
+#endif
+
+// What says nothing of this platform is left to TensorRT.
+bool is_for_another_platform(const std::string& platform) {
+  return !platform.empty() && platform != "unknown" && *kPlatform != '\0' && platform != kPlatform;
+}
+
 std::string joined(const std::vector<std::string>& parts) {
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
@@ -20,6 +34,11 @@ std::string joined(const std::vector<std::string>& parts) {
 Status check_compatibility(cuda::Api& api, const Blob& blob, int device) {
   const Metadata& metadata = blob.metadata;
   const auto& targets = metadata.compute_capabilities;
+  if (is_for_another_platform(metadata.target_platform)) {
+    return fail(Error::DelegateInvalidCompatibility,
+                "engine is for the platform %.40s, but this is %s: export the model for it",
+                metadata.target_platform.c_str(), kPlatform);
+  }
   cuda::DeviceInfo found;
   TRT_ET_TRY(api.device_info(device, &found));
   const std::string capability = std::to_string(found.major) + "." + std::to_string(found.minor);

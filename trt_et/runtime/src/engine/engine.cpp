@@ -103,13 +103,8 @@ trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptio
   return request;
 }
 
-Engine::Engine(const trt_et_engine_provider& provider, void* engine)
-    : provider_(provider), engine_(engine) {
-  ++g_live;
-  ++g_loads;
-}
-
 Engine::~Engine() {
+  if (engine_ == nullptr) return;
   provider_.free_engine(engine_);
   --g_live;
 }
@@ -117,9 +112,12 @@ Engine::~Engine() {
 Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob,
                     const trt_et_engine_request& request, std::shared_ptr<Engine>* engine) {
   const auto create = [&](std::shared_ptr<Engine>* created) -> Status {
-    void* loaded = nullptr;
-    TRT_ET_TRY(check(provider, provider.load(&request, &loaded), "load"));
-    created->reset(new Engine(provider, loaded));
+    // Its owner first: with no memory for that, nothing is loaded that nobody frees.
+    const std::shared_ptr<Engine> owner(new Engine(provider));
+    TRT_ET_TRY(check(provider, provider.load(&request, &owner->engine_), "load"));
+    ++g_live;
+    ++g_loads;
+    *created = owner;
     return {};
   };
   if (blob.metadata.sha256.empty()) return create(engine);
@@ -142,15 +140,17 @@ Status Engine::memory_size(size_t* bytes) const {
 }
 
 Status Context::create(const Engine& engine, uint32_t flags, std::unique_ptr<Context>* context) {
-  void* created = nullptr;
   const trt_et_engine_provider& provider = engine.provider_;
-  TRT_ET_TRY(
-      check(provider, provider.create_context(engine.engine_, flags, &created), "create_context"));
-  context->reset(new Context(provider, created));
+  std::unique_ptr<Context> owner(new Context(provider));
+  TRT_ET_TRY(check(provider, provider.create_context(engine.engine_, flags, &owner->context_),
+                   "create_context"));
+  *context = std::move(owner);
   return {};
 }
 
-Context::~Context() { provider_.free_context(context_); }
+Context::~Context() {
+  if (context_ != nullptr) provider_.free_context(context_);
+}
 
 Status Context::set_input_shape(size_t index, const int64_t* dims, int32_t rank) {
   return check(provider_, provider_.set_input_shape(context_, index, dims, rank),

@@ -47,10 +47,10 @@ class Engine {
 
  private:
   friend class Context;
-  Engine(const trt_et_engine_provider& provider, void* engine);
+  explicit Engine(const trt_et_engine_provider& provider) : provider_(provider) {}
 
   const trt_et_engine_provider& provider_;
-  void* const engine_;
+  void* engine_ = nullptr;
 };
 
 // Engines that are loaded now, and how often a provider has loaded one.
@@ -81,11 +81,10 @@ class Context {
   Status set_memory(void* memory, size_t bytes);
 
  private:
-  Context(const trt_et_engine_provider& provider, void* context)
-      : provider_(provider), context_(context) {}
+  explicit Context(const trt_et_engine_provider& provider) : provider_(provider) {}
 
   const trt_et_engine_provider& provider_;
-  void* const context_;
+  void* context_ = nullptr;
 };
 
 }  // namespace trt_et

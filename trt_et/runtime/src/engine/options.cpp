@@ -81,7 +81,8 @@ std::string find(const Name& name, const BackendInitContext& context,
     if (name.is(option.key)) return text_of(option.value);
   }
   std::string value = find_for_process(name);
-  if (!value.empty()) return value;
+  // A file names no folder to read kernels from, and to write to.
+  if (!value.empty() || &name == &kCache) return value;
   for (const CompileSpec& spec : compile_specs) {
     if (!name.is(spec.key)) continue;
     return std::string(static_cast<const char*>(spec.value.buffer), spec.value.nbytes);

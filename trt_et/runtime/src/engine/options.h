@@ -1,6 +1,7 @@
 // What a user may ask of the run time, by one name in four ways. The first that says something
 // counts: a load option (Module::load, runtime_spec), set_option() of the backend, the environment
-// variable TRT_ET_<NAME>, a compile spec of the partition.
+// variable TRT_ET_<NAME>, a compile spec of the partition (but of runtime_cache: a file names no
+// folder).
 #pragma once
 
 #include <executorch/runtime/backend/interface.h>

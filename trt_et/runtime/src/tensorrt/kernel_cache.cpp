@@ -2,9 +2,12 @@
 
 #if defined(TRT_ET_TENSORRT_RTX)
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cctype>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -35,18 +38,40 @@ std::string file_name(const trt_et_engine_request& request, const Version& versi
 
 void warn(const std::string& text) { host().log(TRT_ET_LOG_WARNING, text.c_str()); }
 
-// A reader finds the old file or the new one, never a part.
-bool write_atomically(const fs::path& path, const std::string& bytes) {
-  std::error_code ignored;
-  fs::create_directories(path.parent_path(), ignored);
-  const fs::path part = path.string() + "." + std::to_string(getpid());
-  std::ofstream out(part, std::ios::binary);
-  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  out.close();
+// Kernels are code: the folders that are made for them are their user's alone.
+bool make_private(const fs::path& folder) {
   std::error_code failed;
-  if (out.good()) fs::rename(part, path, failed);
-  if (out.good() && !failed) return true;
-  fs::remove(part, ignored);
+  if (fs::is_directory(folder, failed)) return true;
+  if (!folder.has_relative_path() || !make_private(folder.parent_path())) return false;
+  return mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST;
+}
+
+// Whether another user owns the folder, or may write to it.
+bool is_others(const fs::path& folder) {
+  struct stat status;
+  if (stat(folder.c_str(), &status) != 0) return false;
+  return status.st_uid != geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+}
+
+bool write_all(int file, const std::string& bytes) {
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t written = write(file, bytes.data() + done, bytes.size() - done);
+    if (written <= 0) return false;
+    done += static_cast<size_t>(written);
+  }
+  return true;
+}
+
+// A reader finds the old file or the new one, never a part. Nobody can guess the name of the part.
+bool write_atomically(const std::string& path, const std::string& bytes) {
+  if (!make_private(fs::path(path).parent_path())) return false;
+  std::string part = path + ".XXXXXX";
+  const int file = mkstemp(part.data());
+  if (file < 0) return false;
+  const bool written = write_all(file, bytes);
+  const bool closed = close(file) == 0;
+  if (written && closed && std::rename(part.c_str(), path.c_str()) == 0) return true;
+  (void)unlink(part.c_str());
   return false;
 }
 
@@ -56,6 +81,11 @@ void KernelCache::open(nvinfer1::ICudaEngine& engine, const trt_et_engine_reques
                        const Version& version) {
   const fs::path folder = folder_of(request.runtime_cache);
   if (folder.empty() || *request.sha256 == '\0') return;
+  // A folder that is named is its user's choice.
+  if (*request.runtime_cache == '\0' && is_others(folder)) {
+    warn("kernel cache is not used, for other users may write to " + folder.string());
+    return;
+  }
   const std::unique_ptr<nvinfer1::IRuntimeConfig> config(engine.createRuntimeConfig());
   if (config != nullptr) cache_.reset(config->createRuntimeCache());
   if (cache_ == nullptr) return;
