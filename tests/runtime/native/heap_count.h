@@ -12,3 +12,14 @@ class HeapCount {
   ~HeapCount();
   uint64_t count() const;
 };
+
+// While it lives, the n-th such allocation of this thread fails, and then each `again`-th one; 0:
+// no other.
+class HeapFault {
+ public:
+  explicit HeapFault(uint64_t n, uint64_t again = 0);
+  HeapFault(const HeapFault&) = delete;
+  HeapFault& operator=(const HeapFault&) = delete;
+  ~HeapFault();
+  uint64_t failures() const;
+};

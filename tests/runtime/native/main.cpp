@@ -1,9 +1,12 @@
 // Native tests of the run time: what Python cannot reach. Built with -DTRT_ET_BUILD_TESTS=ON;
-// the argument is a file that make_blob.py wrote.
+// the first argument is a file that make_blob.py wrote, the others name tests (none: all of them).
 #include <executorch/runtime/platform/runtime.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "check.h"
 #include "reference/reference_provider.h"
@@ -24,17 +27,53 @@ static struct LateCaller {
   ~LateCaller() { fail_to_load(); }
 } g_late_caller;
 
+namespace {
+
+struct Test {
+  const char* name;
+  bool on_gpus;
+  bool is_setup;  // for all others on GPUs
+  void (*run)(const std::string& blob_file);
+};
+
+// In this order.
+constexpr Test kTests[] = {
+    {"crc32c", false, false, [](const std::string&) { test_crc32c(); }},
+    {"blob_fuzz", false, false, [](const std::string&) { test_blob_fuzz(); }},
+    {"blob_edits", false, false, [](const std::string&) { test_blob_edits(); }},
+    {"simulator", true, true, [](const std::string&) { test_simulator(); }},
+    {"tensorrt_provider", true, true, [](const std::string&) { test_tensorrt_provider(); }},
+    {"streams", true, false, [](const std::string&) { test_streams(); }},
+    {"bad_calls", true, false, [](const std::string&) { test_bad_calls(); }},
+    {"many_faults", true, false, [](const std::string&) { test_many_faults(); }},
+    {"long_runs", true, false, [](const std::string&) { test_long_runs(); }},
+    {"many_threads", true, false, [](const std::string&) { test_many_threads(); }},
+    {"delegate", true, false, [](const std::string& file) { test_delegate(file.c_str()); }},
+    {"reference_state", true, false,
+     [](const std::string& file) { test_reference_state((file + "_state").c_str()); }},
+    // Once that backend is registered, it is for the whole process.
+    {"beside_cuda_backend", true, false, [](const std::string&) { test_beside_cuda_backend(); }},
+};
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: %s BLOB [TEST ...]\n", argv[0]);
+    return 1;
+  }
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // What a crash leaves is read, too.
+  const std::vector<std::string> wanted(argv + 2, argv + argc);
   executorch::runtime::runtime_init();
   g_late_caller.fail_to_load();
-  test_crc32c();
-  test_blob_fuzz();
-  test_simulator();
-  test_tensorrt_provider();
-  test_streams();
-  if (argc > 1) test_delegate(argv[1]);
-  if (argc > 1) test_reference_state((std::string(argv[1]) + "_state").c_str());
-  test_beside_cuda_backend();
-  std::printf("native tests passed%s\n", argc > 1 ? "" : " (no blob given: delegate not tested)");
+  const auto chosen = [&](const Test& test) {
+    return wanted.empty() || std::count(wanted.begin(), wanted.end(), test.name) > 0;
+  };
+  const bool on_gpus = std::any_of(std::begin(kTests), std::end(kTests),
+                                   [&](const Test& test) { return chosen(test) && test.on_gpus; });
+  for (const Test& test : kTests) {
+    if (chosen(test) || (on_gpus && test.is_setup)) test.run(argv[1]);
+  }
+  std::printf("native tests passed\n");
   return 0;
 }

@@ -1,12 +1,12 @@
 // Mutants of small valid blobs through the parser: whatever the bytes are, it reads none that are
 // not there, and what it accepts can be used. TRT_ET_FUZZ_MUTANTS says how many.
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "amounts.h"
 #include "blob/blob.h"
 #include "blob/crc32c.h"
 #include "check.h"
@@ -232,13 +232,12 @@ bool parse_exactly(const Bytes& bytes) {
 }  // namespace
 
 void test_blob_fuzz() {
-  const char* asked = std::getenv("TRT_ET_FUZZ_MUTANTS");
-  const size_t mutants = asked == nullptr ? 20000 : std::strtoull(asked, nullptr, 10);
+  const uint64_t mutants = amount("TRT_ET_FUZZ_MUTANTS", 20000);
   const std::vector<Seed> seeds = make_seeds();
   for (const Seed& seed : seeds) CHECK(parse_exactly(seed.blob));
-  Random random(20260801);
-  size_t accepted = 0;
-  for (size_t i = 0; i < mutants; ++i) {
+  Random random(amount("TRT_ET_FUZZ_SEED", 20260801));
+  uint64_t accepted = 0;
+  for (uint64_t i = 0; i < mutants; ++i) {
     const Seed& seed = seeds[random.below(seeds.size())];
     Bytes blob = seed.blob;
     for (size_t left = 1 + random.below(3); left > 0; --left) mutate(blob, random);
@@ -249,6 +248,7 @@ void test_blob_fuzz() {
     // An accident that is not sealed again never gets through.
     CHECK(!fine || sealed || !seed.has_checksum || blob == seed.blob);
   }
-  std::fprintf(stderr, "blob parser: %zu mutants, %zu accepted\n", mutants, accepted);
+  std::printf("R1 %llu mutants, 0 findings (%llu accepted)\n",
+              static_cast<unsigned long long>(mutants), static_cast<unsigned long long>(accepted));
   CHECK(accepted < mutants || mutants == 0);
 }

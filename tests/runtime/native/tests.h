@@ -1,10 +1,15 @@
 #pragma once
 
+void test_bad_calls();
+void test_blob_edits();
 void test_blob_fuzz();
 void test_crc32c();
 void test_provider_endurance();
 void test_provider_shapes();
 void test_provider_streams_and_scratch();
+void test_long_runs();
+void test_many_faults();
+void test_many_threads();
 void test_simulator();
 void test_state();
 void test_streams();

@@ -137,6 +137,7 @@ void fill_tables() {
 
 FAKE_EXPORT void trt_et_fake_tensorrt_attach(const trt_et_sim_services* services) {
   fake::g_services = services;
+  fake::g_inside = services->inside;
 }
 
 FAKE_EXPORT int32_t getInferLibVersion() noexcept {
@@ -145,6 +146,7 @@ FAKE_EXPORT int32_t getInferLibVersion() noexcept {
 }
 
 FAKE_EXPORT void* createInferRuntime_INTERNAL(void* logger, int32_t version) noexcept {
+  const fake::Inside inside;
   static const bool filled = (fake::fill_tables(), true);
   auto& log = *static_cast<nvinfer1::ILogger*>(logger);
   if (!filled || version != getInferLibVersion() || !fake::call("createInferRuntime", log)) {

@@ -29,11 +29,6 @@ inline bool call(const char* what, ILogger& logger) {
   return false;
 }
 
-struct Inside {
-  Inside() { g_services->inside(1); }
-  ~Inside() { g_services->inside(-1); }
-};
-
 // Memory of the device that was current.
 class Memory {
  public:

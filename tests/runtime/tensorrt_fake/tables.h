@@ -30,12 +30,26 @@ using Table = std::array<void*, 80>;
   std::abort();
 }
 
+// The library's allocations are not the delegate's: see trt_et_sim_services.inside.
+inline void (*g_inside)(int) = nullptr;
+struct Inside {
+  Inside() {
+    if (g_inside != nullptr) g_inside(1);
+  }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  ~Inside() {
+    if (g_inside != nullptr) g_inside(-1);
+  }
+};
+
 template <auto method>
 struct Thunk;
 
 template <class T, class R, class... A, R (T::*method)(A...) noexcept>
 struct Thunk<method> {
   static R call(void* self, A... arguments) {
+    const Inside inside;
     return (static_cast<T*>(self)->*method)(arguments...);
   }
 };

@@ -91,4 +91,9 @@ uint64_t trt_et_sim_fail_after(uint64_t n) {
   return api == nullptr ? 0 : api->fail_after(n);
 }
 
+void trt_et_sim_fail_again(uint64_t n) {
+  cuda::SimulatedApi* api = cuda::simulated_api();
+  if (api != nullptr) api->fail_again(n);
+}
+
 }  // extern "C"

@@ -12,10 +12,10 @@ namespace {
 constexpr size_t kPeer = 3;
 
 // Counters by their name; kCounts of them.
-constexpr const char* kNames[] = {"mallocs",    "frees",      "launches",       "synchronizations",
-                                  "calls",      "captures",   "graph_launches", "fake_calls",
-                                  "copies_h2d", "copies_d2h", "copies_d2d",     "copies_peer",
-                                  "bytes_h2d",  "bytes_d2h",  "bytes_d2d",      "bytes_peer"};
+constexpr const char* kNames[] = {
+    "mallocs",        "frees",      "launches",  "synchronizations", "calls",      "captures",
+    "graph_launches", "fake_calls", "failures",  "copies_h2d",       "copies_d2h", "copies_d2d",
+    "copies_peer",    "bytes_h2d",  "bytes_d2h", "bytes_d2d",        "bytes_peer"};
 static_assert(std::size(kNames) == kCounts);
 
 }  // namespace
@@ -26,12 +26,14 @@ SimulatedApi::SimulatedApi(int devices) : devices_(devices), streams_(devices) {
 }
 
 Status SimulatedApi::device_count(int* count) {
+  const Inside inside;
   TRT_ET_TRY(enter("device_count"));
   *count = devices_;
   return {};
 }
 
 Status SimulatedApi::device_info(int device, DeviceInfo* info) {
+  const Inside inside;
   TRT_ET_TRY(enter("device_info"));
   TRT_ET_TRY(check_device(device));
   *info = DeviceInfo{"simulated GPU", 0, 0};
@@ -39,12 +41,14 @@ Status SimulatedApi::device_info(int device, DeviceInfo* info) {
 }
 
 Status SimulatedApi::current_device(int* device) {
+  const Inside inside;
   TRT_ET_TRY(enter("current_device"));
   *device = t_device;
   return {};
 }
 
 Status SimulatedApi::set_device(int device) {
+  const Inside inside;
   TRT_ET_TRY(enter("set_device"));
   TRT_ET_TRY(check_device(device));
   t_device = device;
@@ -52,6 +56,7 @@ Status SimulatedApi::set_device(int device) {
 }
 
 Status SimulatedApi::allocate(size_t size, void** pointer) {
+  const Inside inside;
   TRT_ET_TRY(enter("allocate"));
   TRT_ET_TRY(streams_.check_unsafe("allocation"));
   TRT_ET_TRY(memory_.allocate(t_device, size, pointer));
@@ -60,11 +65,11 @@ Status SimulatedApi::allocate(size_t size, void** pointer) {
 }
 
 Status SimulatedApi::release(void* pointer) {
+  const Inside inside;
   // Made to fail, it frees all the same, as CUDA's calls that release do.
   Status failure = enter("release");
   if (pointer == nullptr) return failure;
   TRT_ET_TRY(streams_.check_unsafe("freeing memory"));
-  const Inside inside;
   PointerInfo info;
   if (memory_.find(pointer, &info).ok() && info.device >= 0) streams_.run_all(info.device);
   int device = 0;
@@ -74,15 +79,16 @@ Status SimulatedApi::release(void* pointer) {
 }
 
 Status SimulatedApi::allocate_pinned(size_t size, void** pointer) {
+  const Inside inside;
   TRT_ET_TRY(enter("allocate_pinned"));
   TRT_ET_TRY(streams_.check_unsafe("allocation"));
   return memory_.allocate(SimMemory::kPinned, size, pointer);
 }
 
 Status SimulatedApi::release_pinned(void* pointer) {
+  const Inside inside;
   Status failure = enter("release_pinned");
   TRT_ET_TRY(streams_.check_unsafe("freeing memory"));
-  const Inside inside;
   for (int device = 0; device < devices_; ++device) streams_.run_all(device);
   int device = 0;
   TRT_ET_TRY(memory_.release(pointer, &device));
@@ -90,6 +96,7 @@ Status SimulatedApi::release_pinned(void* pointer) {
 }
 
 Status SimulatedApi::pointer_info(const void* pointer, PointerInfo* info) {
+  const Inside inside;
   TRT_ET_TRY(enter("pointer_info"));
   return memory_.find(pointer, info);
 }
@@ -158,6 +165,7 @@ Status SimulatedApi::call_of_fake(const char* what) {
 }
 
 Status SimulatedApi::check_memory(const void* pointer, size_t size, int device) {
+  const Inside inside;
   return memory_.check(pointer, size, device, "TensorRT's argument");
 }
 
@@ -168,9 +176,11 @@ Status SimulatedApi::enter(const char* what) {
 
 Status SimulatedApi::count_down(const char* what, const char* whose) {
   uint64_t left = fail_countdown_.load();
-  while (left != 0 && !fail_countdown_.compare_exchange_weak(left, left - 1)) {
+  while (left != 0 &&
+         !fail_countdown_.compare_exchange_weak(left, left == 1 ? fail_again_.load() : left - 1)) {
   }
   if (left != 1) return {};
+  counters_.add(kFailures);
   return fail(Error::Internal, "simulated failure of %s call %s", whose, what);
 }
 

@@ -35,7 +35,8 @@ enum Count : size_t {
   kCaptures,
   kGraphLaunches,
   kFakeCalls,
-  kCopies,  // by CopyKind, then peer
+  kFailures,  // that were asked for
+  kCopies,    // by CopyKind, then peer
   kBytes = kCopies + 4,
   kCounts = kBytes + 4
 };
@@ -81,7 +82,12 @@ class SimulatedApi final : public Api {
   // See trt_et_counter(). False when there is no such.
   bool counter(std::string_view name, uint64_t* value);
   // See trt_et_sim_fail_after().
-  uint64_t fail_after(uint64_t n) { return fail_countdown_.exchange(n); }
+  uint64_t fail_after(uint64_t n) {
+    if (n == 0) fail_again_ = 0;
+    return fail_countdown_.exchange(n);
+  }
+  // See trt_et_sim_fail_again().
+  void fail_again(uint64_t n) { fail_again_ = n; }
 
  private:
   Status enter(const char* what);
@@ -94,6 +100,7 @@ class SimulatedApi final : public Api {
   const int devices_;
   SimCounters<kCounts> counters_;
   alignas(kCacheLine) std::atomic<uint64_t> fail_countdown_{0};
+  std::atomic<uint64_t> fail_again_{0};
   SimMemory memory_;
   SimStreams streams_;
   SimHandles handles_;

@@ -6,12 +6,14 @@
 namespace trt_et::cuda {
 
 Status SimulatedApi::create_stream(StreamKind kind, Stream* stream) {
+  const Inside inside;
   TRT_ET_TRY(enter("create_stream"));
   *stream = streams_.add(t_device, kind);
   return {};
 }
 
 Status SimulatedApi::destroy_stream(Stream stream) {
+  const Inside inside;
   Status failure = enter("destroy_stream");
   SimStreamPtr queue;
   TRT_ET_TRY(streams_.find(stream, t_device, &queue));
@@ -35,6 +37,7 @@ Status SimulatedApi::synchronize_stream(Stream stream) {
 }
 
 Status SimulatedApi::stream_device(Stream stream, int* device) {
+  const Inside inside;
   TRT_ET_TRY(enter("stream_device"));
   SimStreamPtr queue;
   TRT_ET_TRY(streams_.find(stream, t_device, &queue));
@@ -43,18 +46,21 @@ Status SimulatedApi::stream_device(Stream stream, int* device) {
 }
 
 Status SimulatedApi::create_event(Event* event) {
+  const Inside inside;
   TRT_ET_TRY(enter("create_event"));
   *event = handles_.add_event(t_device);
   return {};
 }
 
 Status SimulatedApi::destroy_event(Event event) {
+  const Inside inside;
   Status failure = enter("destroy_event");
   TRT_ET_TRY(handles_.remove_event(event));
   return failure;
 }
 
 Status SimulatedApi::record_event(Event event, Stream stream) {
+  const Inside inside;
   TRT_ET_TRY(enter("record_event"));
   SimStreamPtr queue;
   TRT_ET_TRY(streams_.find(stream, t_device, &queue));
@@ -132,6 +138,7 @@ Status SimulatedApi::launch_graph(Graph graph, Stream stream) {
 }
 
 Status SimulatedApi::destroy_graph(Graph graph) {
+  const Inside inside;
   Status failure = enter("destroy_graph");
   TRT_ET_TRY(handles_.remove_graph(graph));
   return failure;

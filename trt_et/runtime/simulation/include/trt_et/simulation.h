@@ -17,6 +17,10 @@ extern "C" {
 // variable TRT_ET_SIM_FAIL_AFTER does the same from the start.
 TRT_ET_EXPORT uint64_t trt_et_sim_fail_after(uint64_t n);
 
+// From then on, whenever a call has failed so, the n-th call after it fails as well. 1: a GPU that
+// is gone. 0, as it is at first: no other. Lasts until trt_et_sim_fail_after(0).
+TRT_ET_EXPORT void trt_et_sim_fail_again(uint64_t n);
+
 // What the simulated GPUs offer to a fake TensorRT, for tests. A library that
 // TRT_ET_TENSORRT_LIBRARY names, and that has the symbol below, may run on simulated GPUs; the real
 // TensorRT, which has not, may not. The functions return 0 or an ExecuTorch error code.
