@@ -4,6 +4,8 @@
 # make test-native       the C++ tests under the address and undefined-behaviour sanitizers, and 1 M
 #                        mutants of engine blobs; FUZZ_MUTANTS=n for another number
 # make test-native-tsan  the C++ tests under the thread sanitizer
+# make reliability       docs/reliability.md's figures, a line each; some minutes. reliability-long: hours;
+#                        MINUTES=n for the mutants of blobs
 # make check-interface   our description of TensorRT's binary interface against NVIDIA's headers, in
 #                        TENSORRT_INCLUDE_DIR="/path/to/include ..."
 # make check-bindings    the same against the Python bindings of TensorRTs that pip can get, in PACKAGES
@@ -44,7 +46,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: docs matrix notebook optimum check-interface check-bindings networks random-programs zoo bench-aot bench-llm bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
+.PHONY: docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-llm bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -113,6 +115,26 @@ test-native: $(INSTALLED) $(NATIVE_BLOB)
 test-native-tsan: $(INSTALLED) $(NATIVE_BLOB)
 	$(call build-native,tsan,trt_et_native_tests,-DTRT_ET_BUILD_TESTS=ON -DTRT_ET_SANITIZE=thread)
 	TSAN_OPTIONS=halt_on_error=1 build/tsan/tests/runtime/native/trt_et_native_tests $(NATIVE_BLOB)
+
+# On the installed plugin; the sanitizers' builds are those of test-native and test-native-tsan.
+MINUTES ?= 600
+RELIABILITY = OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.reliability --blob $(NATIVE_BLOB) \
+  --asan build/asan/tests/runtime/native/trt_et_native_tests \
+  --tsan build/tsan/tests/runtime/native/trt_et_native_tests \
+  --hard-use build/hard_use/tests/runtime/hard_use/trt_et_hard_use \
+  --fakes build/hard_use/tests/runtime/tensorrt_fake --minutes $(MINUTES)
+
+reliability-builds: $(INSTALLED) $(NATIVE_BLOB)
+	$(call build-native,asan,trt_et_native_tests,-DTRT_ET_BUILD_TESTS=ON \
+	  -DTRT_ET_SANITIZE=address$(comma)undefined)
+	$(call build-native,tsan,trt_et_native_tests,-DTRT_ET_BUILD_TESTS=ON -DTRT_ET_SANITIZE=thread)
+	$(call build-native,hard_use,trt_et_hard_use fake_nvinfer fake_tensorrt_rtx,-DTRT_ET_BUILD_HARD_USE=ON)
+
+reliability: reliability-builds
+	$(RELIABILITY)
+
+reliability-long: reliability-builds
+	$(RELIABILITY) --long
 
 INTERFACE := tests/runtime/interface
 RUNTIME_SOURCES := trt_et/runtime/src

@@ -59,6 +59,7 @@ def test_the_backend_has_the_name_that_programs_know_it_by():
     assert trt_et.TensorRTBackend.__name__ == BACKEND_ID
 
 
+@pytest.mark.reliability("R14")
 def test_importing_takes_no_torch_and_the_partitioner_no_tensorrt_before_it_partitions():
     code = """
         import sys, trt_et, trt_et.engine_info, trt_et.runtime
@@ -94,6 +95,7 @@ def printed_without_tensorrt() -> list[str]:
     return run(WITHOUT_TENSORRT, hidden=True).splitlines()
 
 
+@pytest.mark.reliability("R14")
 def test_auto_without_torch_tensorrt_says_which_command_installs_it(printed_without_tensorrt):
     assert printed_without_tensorrt[:3] == ["True True", "True False", "True False"]
 

@@ -83,6 +83,7 @@ def test_it_can_be_switched_off(run, tmp_path):
     assert not files(tmp_path)
 
 
+@pytest.mark.reliability("R5")
 def test_a_corrupt_file_is_reported_and_replaced(run, tmp_path):
     run(TRT_ET_RUNTIME_CACHE=str(tmp_path / "cache"))
     (kept,) = files(tmp_path / "cache")
@@ -94,6 +95,7 @@ def test_a_corrupt_file_is_reported_and_replaced(run, tmp_path):
     assert kept.read_bytes() == good
 
 
+@pytest.mark.reliability("R5")
 def test_a_folder_that_cannot_be_written_is_reported(run, tmp_path):
     (tmp_path / "file").write_text("")
     found = run(TRT_ET_RUNTIME_CACHE=str(tmp_path / "file" / "cache"))

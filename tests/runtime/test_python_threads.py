@@ -16,6 +16,7 @@ from tests.support.python_process import run_forked
 from tests.support.simulated_gpus import load_runtime
 
 
+@pytest.mark.reliability("R7")
 @pytest.mark.parametrize("kind", ["load", "first use", "load and run"])
 def test_threads_that_share_the_runtime_come_to_an_end(
     programs: dict[str, Any], tmp_path: Path, kind: str

@@ -178,6 +178,7 @@ def test_refusals_have_a_reason_and_leave_the_process_usable(
 NO_DRIVER = "no NVIDIA driver (libcuda.so.1 not found)"
 
 
+@pytest.mark.reliability("R14")
 @pytest.mark.parametrize(
     ("names", "env", "reason"),
     [
@@ -200,6 +201,7 @@ def python(code: str, tmp_path: Path, **env: str) -> subprocess.CompletedProcess
     return run_python("-c", code, folder=tmp_path, **env)
 
 
+@pytest.mark.reliability("R14")
 def test_a_second_copy_of_the_plugin_is_harmless(tmp_path: Path) -> None:
     code = """
 import ctypes, pathlib, shutil
@@ -260,6 +262,7 @@ print("fine")
     assert "fine" in done.stdout
 
 
+@pytest.mark.reliability("R5")
 def test_every_simulated_call_may_fail(programs: dict[str, Any], tmp_path: Path) -> None:
     """Whichever CUDA call fails, in load, execute or release: an error, then all is well again."""
     code = """

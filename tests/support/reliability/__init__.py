@@ -1,0 +1,1 @@
+"""What the project promises about hard use, one figure a line: ``make reliability``."""

@@ -1,0 +1,104 @@
+"""What may bring code into a process: nothing that lies in the current folder or in a file."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import trt_et
+import trt_et.runtime
+from tests.support.native_environment import environment
+from trt_et.runtime import plugin_path, runner_path
+
+PACKAGE = Path(trt_et.__file__).parent
+UNPICKLERS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+# Names of libraries that the plugin looks for.
+DECOYS = [
+    "libcuda.so.1",
+    "libcudart.so.13",
+    "libcudart.so.12",
+    "libnvinfer.so.11",
+    "libnvinfer_lean.so.11",
+    "libtensorrt_rtx.so.1",
+    "libtrt_et_simulation.so",
+    "libtrt_et_tensorrt_11.so",
+    "libtrt_et_tensorrt_rtx.so",
+    "libexecutorch.so",
+]
+
+
+def calls() -> list[tuple[str, ast.Call]]:
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                found.append((ast.unparse(node.func), node))
+    return found
+
+
+def test_nothing_is_unpickled() -> None:
+    """``torch.export.load`` reads requests of this package's own workers, and no other file."""
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not UNPICKLERS & {name.partition(".")[0] for name in names}, path
+    for name, call in calls():
+        options = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+        if name in ("np.load", "numpy.load"):
+            assert options.get("allow_pickle") == "False"
+        assert name not in ("torch.load", "eval", "exec", "pickle.loads")
+
+
+def test_temporary_names_cannot_be_guessed() -> None:
+    names = {name for name, _ in calls()}
+    assert "tempfile.mktemp" not in names
+    assert "mktemp" not in names
+
+
+def test_libraries_look_for_others_in_fixed_folders_only() -> None:
+    files = [*plugin_path().parent.glob("*.so"), runner_path()]
+    assert len(files) > 2
+    for file in files:
+        shown = subprocess.run(["readelf", "-d", file], capture_output=True, text=True, check=True)
+        lines = [line for line in shown.stdout.splitlines() if "RPATH" in line or "RUNPATH" in line]
+        folders = [f for line in lines for f in line.split("[")[1].rstrip("]").split(":")]
+        assert all(folder.startswith(("$ORIGIN", "/")) for folder in folders), (file, folders)
+
+
+@pytest.fixture
+def decoys(tmp_path: Path) -> Path:
+    """A current folder with libraries of those names, which leave a mark when they are loaded."""
+    source = tmp_path / "decoy.c"
+    source.write_text(
+        "#include <stdio.h>\n"
+        "__attribute__((constructor)) static void loaded(void) {\n"
+        f'  FILE* file = fopen("{tmp_path}/loaded", "w");\n'
+        "  if (file) fclose(file);\n}\n"
+    )
+    folder = tmp_path / "current"
+    folder.mkdir()
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", source, "-o", folder / "decoy.so"], check=True, timeout=600
+    )
+    for name in DECOYS:
+        (folder / name).symlink_to(folder / "decoy.so")
+    return folder
+
+
+@pytest.mark.parametrize("cuda", ["real", "simulated"])
+def test_no_library_is_taken_out_of_the_current_folder(decoys: Path, cuda: str) -> None:
+    model = decoys / "model.pte"
+    model.write_bytes(b"no program")
+    subprocess.run(
+        [str(runner_path()), "--model_path", str(model), f"--cuda={cuda}"],
+        cwd=decoys,
+        env=environment(LD_LIBRARY_PATH=None),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert not (decoys.parent / "loaded").exists()
