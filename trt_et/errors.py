@@ -9,6 +9,7 @@
     │   ├── BuilderUnavailable    the builder's packages or hardware are missing
     │   ├── BuildCancelled        a build was stopped before it was done
     │   └── PartitionError        one partition failed; names it and its operators
+    │       └── BuildCrashed      its build ended the process that it ran in
     ├── BackendConflictError      another ``TensorRTBackend`` class is registered
     ├── OptionError               an option's value is wrong (also a ``ValueError``)
     ├── PluginError               the native runtime plugin cannot be loaded or used
@@ -24,6 +25,7 @@ __all__ = [
     "BackendConflictError",
     "BlobError",
     "BuildCancelled",
+    "BuildCrashed",
     "BuilderError",
     "BuilderUnavailable",
     "DeviceIdError",
@@ -62,6 +64,10 @@ class BuildCancelled(BuilderError):
 
 class PartitionError(BuilderError):
     """Building one partition failed; the message names the partition and its operators."""
+
+
+class BuildCrashed(PartitionError):
+    """The build of one partition ended its process: SIGSEGV, abort, out of memory."""
 
 
 class BackendConflictError(TrtEtError):

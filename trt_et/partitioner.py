@@ -9,7 +9,6 @@ from concurrent.futures import Executor
 from typing import Any
 
 import torch
-from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from torch._ops import OpOverload
@@ -19,7 +18,7 @@ from torch.fx import Node
 from trt_et.backend import TensorRTBackend, check_no_conflict
 from trt_et.builders import BuildOptions, EngineBuilder, make_builder
 from trt_et.builders.prebuilt import PrebuiltBuilder
-from trt_et.cache.choose import CacheChoice, choose_cache
+from trt_et.cache.choose import CacheChoice, choose_cache, temporary_cache
 from trt_et.errors import OptionError, PartitionError
 from trt_et.lowering.in_place_buffers import InPlaceBuffer, find_in_place_buffers
 from trt_et.lowering.optimization_profiles import (
@@ -29,6 +28,8 @@ from trt_et.lowering.optimization_profiles import (
     resolve_profiles,
 )
 from trt_et.ops.prebuilt_engine import PREBUILT_NAME
+from trt_et.partition.crash_search import CrashSearch, OnCrash, checked_on_crash
+from trt_et.partition.dry_run import dry_run
 from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
 from trt_et.partition.ops_to_preserve import ops_to_preserve
 from trt_et.partition.plan import plan_partitions
@@ -89,6 +90,11 @@ class TensorRTPartitioner(Partitioner):
             None: in this process, one after the other.
         scratch: Folder for the files that go to other processes and back; machines that build for
             this one must see it too. None: where temporary files go.
+        on_crash: What to do where the build of a partition ends its process (SIGSEGV, out of
+            memory). ``"error"``: raise :class:`trt_et.errors.BuildCrashed`. ``"split"``: delegate
+            it in smaller partitions, and leave to the CPU what crashes on its own. Both build in
+            another process. None: builds run where ``executor`` says; a crash in this process
+            ends it.
         progress: True: progress bars, where standard error is a terminal. False: none. Or a
             function that gets every :class:`trt_et.scheduler.progress.ProgressEvent`.
         cache: Keep engines on disk, and take them from there: True (the user's cache folder), a
@@ -125,6 +131,7 @@ class TensorRTPartitioner(Partitioner):
         settings: Mapping[str, Any] | None = None,
         executor: Executor | None = None,
         scratch: str | os.PathLike[str] | None = None,
+        on_crash: OnCrash | None = None,
         progress: ProgressOption = True,
         cache: CacheChoice = None,
     ) -> None:
@@ -151,9 +158,15 @@ class TensorRTPartitioner(Partitioner):
         self._min_block_size = min_block_size
         self._excluded = ExcludedOps(excluded_ops)
         self._full_graph = full_graph
-        self._runner = make_runner(executor, scratch)
+        on_crash = checked_on_crash(on_crash)
+        self._runner = make_runner(executor, scratch, isolated=on_crash is not None)
         self._progress = checked_progress(progress)
         self._cache = choose_cache(cache)
+        self._search: CrashSearch | None = None
+        if on_crash == "split":
+            self._search = CrashSearch(min_block_size, self._trial)
+            # What is built on trial is not built again.
+            self._cache = self._cache or temporary_cache()
         self._device = self._checked_device(device)
         self._preserved: tuple[Callable[[], object], list[OpOverload]] = (lambda: None, [])
         self.report: PartitionReport | None = None
@@ -164,7 +177,7 @@ class TensorRTPartitioner(Partitioner):
         warn_specialized_dims(exported_program)
         clear_tags(exported_program)
         tags: dict[str, DelegationSpec] = {}
-        plan = self._plan(exported_program)
+        plan = self._plan(exported_program, self._search)
         if self._full_graph and self.report is not None and self.report.tensors_not_delegated:
             raise PartitionError(f"full_graph=True, but some operators stay out:\n{self.report}")
         profiles = resolve_profiles(exported_program, self._profiles)
@@ -186,10 +199,10 @@ class TensorRTPartitioner(Partitioner):
         Raises:
             OptionError: A name in ``excluded_ops`` matches nothing in the program.
         """
-        planner = _Planner(self)
-        to_edge_transform_and_lower(program, partitioner=[planner])
+        self.report = PartitionReport((), ())
+        dry_run(program, self, self._plan)
         self._excluded.check_names()
-        return planner.report
+        return self.report
 
     def _in_place_buffers(
         self, program: ExportedProgram, plan: Sequence[tuple[Partition, list[Node]]]
@@ -198,13 +211,24 @@ class TensorRTPartitioner(Partitioner):
             return [()] * len(plan)
         return find_in_place_buffers(program, [nodes for _, nodes in plan])
 
-    def _plan(self, program: ExportedProgram) -> list[tuple[Partition, list[Node]]]:
+    def _plan(
+        self, program: ExportedProgram, search: CrashSearch | None = None
+    ) -> list[tuple[Partition, list[Node]]]:
         self._excluded.add_known_names(program)
         with cached_support_check(self._builder, self._options, self._cache) as check:
             parts, self.report = plan_partitions(
-                program, check, self._excluded, self._min_block_size
+                program, check, self._excluded, self._min_block_size, search
             )
         return parts
+
+    def _trial(
+        self, program: ExportedProgram, partition: Partition, nodes: list[Node]
+    ) -> DelegationSpec:
+        """How to build one partition on trial."""
+        (aliased_outputs,) = self._in_place_buffers(program, [(partition, nodes)])
+        profiles = resolve_profiles(program, self._profiles)
+        specs = self._specs(partition, profiles, aliased_outputs)
+        return DelegationSpec(TensorRTBackend.__name__, specs)
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
@@ -226,7 +250,10 @@ class TensorRTPartitioner(Partitioner):
             PartitionError: An engine in the program cannot be lifted.
         """
         self._excluded.add_known_names(exported_program)
-        return run_passes(exported_program, self._excluded, self._options)
+        program = run_passes(exported_program, self._excluded, self._options)
+        if self._search is not None:
+            self._search.add_weights(program)
+        return program
 
     def _specs(
         self,
@@ -260,25 +287,3 @@ class TensorRTPartitioner(Partitioner):
         except OptionError:
             # Verbatim: ExecuTorch judges the spec (b"cpu" keeps tensors on the host).
             return 0
-
-
-class _Planner(Partitioner):
-    """Goes through lowering with another partitioner's choices, and delegates nothing itself."""
-
-    def __init__(self, planned: TensorRTPartitioner) -> None:
-        super().__init__()
-        self._planned = planned
-        self.report = PartitionReport((), ())
-
-    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        self._planned._plan(exported_program)
-        self.report = self._planned.report or self.report
-        return PartitionResult(tagged_exported_program=exported_program, partition_tags={})
-
-    def ops_to_not_decompose(
-        self, ep: ExportedProgram
-    ) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
-        return self._planned.ops_to_not_decompose(ep)
-
-    def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
-        return self._planned.transform_for_pre_decomposition(exported_program)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import pytest
 
+from tests.support.lowering import blobs, lower
 from tests.support.mended import is_mended
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.attention_networks import CRASHES, NEIGHBOURS, build
+from tests.support.programs.crashing_builders import WORKAROUNDS, WithoutWorkarounds
+from trt_et import TensorRTPartitioner
 from trt_et.conversion.installed import installed_variant
+from trt_et.errors import BuildCrashed
 
 pytestmark = pytest.mark.skipif(
     installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
@@ -37,3 +43,21 @@ def test_without_its_workaround_the_builder_ends_its_process(name, workaround):
     """Where this fails, the installed release needs it no longer: see ``mended_in``."""
     outcome = "built" if is_mended(workaround) else "SIGSEGV"
     assert build(name, workarounds=False) == outcome
+
+
+@pytest.mark.parametrize("name", ["two attentions of one query", "a feature map"])
+def test_without_the_workarounds_the_crash_is_an_error_of_its_partition(name):
+    crash: AbstractContextManager[object] = nullcontext()
+    if not any(map(is_mended, WORKAROUNDS)):
+        crash = pytest.raises(
+            BuildCrashed, match=r"\(SIGSEGV\) on partition tensorrt_0 .*attention"
+        )
+    with crash:
+        lower(CRASHES[name].program(), builder=WithoutWorkarounds(), on_crash="error")
+
+
+def test_without_the_workarounds_two_attentions_are_delegated_apart():
+    partitioner = TensorRTPartitioner(builder=WithoutWorkarounds(), on_crash="split")
+    pte = lower(CRASHES["two attentions of one query"].program(), partitioner=partitioner)
+    assert len(blobs(pte)) == (1 if any(map(is_mended, WORKAROUNDS)) else 2)
+    assert partitioner.report.not_delegated == ()

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from tests.support.lowering import lower, request
 from tests.support.mended import is_mended
 from tests.support.network_evaluator.comparison import compare
-from tests.support.programs.attention_networks import WORKAROUNDS
+from tests.support.programs.crashing_builders import WORKAROUNDS
 from trt_et.builders.base import BuildRequest
 from trt_et.builders.serialize import build_network, serialize
 from trt_et.conversion import prepare

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.executors import Dying, Inline, Named, Slow, Unavailable, export
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
-from trt_et.errors import BuilderError, BuilderUnavailable
+from trt_et.errors import BuildCrashed, BuilderError, BuilderUnavailable
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,8 @@ def test_threads_give_the_bytes_of_a_serial_export(builder):
 
 def test_a_worker_that_dies_is_told_with_its_partition(context, tmp_path):
     with (
-        ProcessPoolExecutor(1, mp_context=context) as pool,
-        pytest.raises(PartitionError, match=r"died while it built tensorrt_1; was it killed"),
+        ProcessPoolExecutor(2, mp_context=context) as pool,
+        pytest.raises(BuildCrashed, match=r"\(SIGKILL, .* memory .*\) on partition tensorrt_1 "),
     ):
         export(executor=pool, scratch=tmp_path, builder=Dying("tensorrt_1"))
     assert leftovers(tmp_path) == []

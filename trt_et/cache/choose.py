@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+import weakref
 from typing import Final
 
 from trt_et.cache.engine_cache import EngineCache
 from trt_et.errors import OptionError
 
-__all__ = ["CACHE_VARIABLE", "CacheChoice", "choose_cache"]
+__all__ = ["CACHE_VARIABLE", "CacheChoice", "choose_cache", "temporary_cache"]
 
 CACHE_VARIABLE: Final = "TRT_ET_CACHE"
 
@@ -37,3 +40,11 @@ def choose_cache(choice: CacheChoice) -> EngineCache | None:
     if isinstance(choice, str | os.PathLike) and str(choice):
         return EngineCache(choice)
     raise OptionError(f"cache is {choice!r}; expected True, False, a folder or an EngineCache")
+
+
+def temporary_cache() -> EngineCache:
+    """A cache in a folder of its own, which goes with it."""
+    folder = tempfile.mkdtemp(prefix="trt-et-")
+    cache = EngineCache(folder)
+    weakref.finalize(cache, shutil.rmtree, folder, ignore_errors=True)
+    return cache

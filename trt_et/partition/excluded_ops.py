@@ -21,7 +21,7 @@ from trt_et.errors import OptionError
 from trt_et.graph.subgraphs import Subgraph, subgraphs
 from trt_et.lowering.edge_to_aten import aten_target
 
-__all__ = ["ExcludedOp", "ExcludedOps"]
+__all__ = ["ExcludedOp", "ExcludedOps", "exported_name"]
 
 ExcludedOp = str | OpOverload | OpOverloadPacket | Callable[[Node], bool]
 
@@ -124,6 +124,12 @@ class ExcludedOps:
         return name
 
 
+def exported_name(node: Node) -> str:
+    """The name of the exported program's node that a node comes from."""
+    *_, name = [node.name, *(str(source.name) for source in _sources(node))]
+    return name
+
+
 def _operator_names(node: Node) -> Iterator[str]:
     """``aten.mul`` and ``aten.mul.Tensor``: of the node, and of those that it comes from."""
     target = aten_target(node)
@@ -141,8 +147,7 @@ def _operator_names(node: Node) -> Iterator[str]:
 
 def _node_names(node: Node, subgraph: Subgraph) -> Iterator[str]:
     """The node's name, and that of the exported program's; also with the path of its branch."""
-    sources = list(_sources(node))
-    for name in {node.name, sources[-1].name if sources else node.name}:
+    for name in {node.name, exported_name(node)}:
         yield name
         yield subgraph.name_of(name)
     parts = subgraph.path.split("/")

@@ -19,7 +19,7 @@ from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.ops_to_preserve import must_be_delegated
 from trt_et.partition.tags import is_in_a_list_of
 
-__all__ = ["group_nodes"]
+__all__ = ["cut_points", "group_nodes", "is_worth_an_engine"]
 
 # Nodes that only rename, rearrange or quantize: alone, they are no work for an engine.
 _VIEWS: Final = frozenset(
@@ -82,9 +82,42 @@ def group_nodes(
             lost += torn
         if not lost:
             break
-    worthy = [nodes for nodes in groups if _is_worth_an_engine(nodes, support, min_block_size)]
+    worthy = [nodes for nodes in groups if is_worth_an_engine(nodes, support, min_block_size)]
     support.accept(node for nodes in worthy for node in nodes if is_size(node))
     return sorted([*worthy, *support.prebuilt.values()], key=lambda nodes: position[nodes[0]])
+
+
+def cut_points(program: ExportedProgram, support: OperatorSupport, nodes: list[Node]) -> list[int]:
+    """Where a group of :func:`group_nodes` can be cut in two, each of which is a group.
+
+    Args:
+        program: As for :func:`group_nodes`.
+        support: Likewise.
+        nodes: The group's nodes, in program order.
+    """
+    return [at for at in range(1, len(nodes)) if _are_groups(program, support, nodes, at)]
+
+
+def _are_groups(
+    program: ExportedProgram, support: OperatorSupport, nodes: list[Node], at: int
+) -> bool:
+    if nodes[at].target is operator.getitem:
+        return False  # It belongs to the node whose result it picks.
+    halves = [nodes[:at], nodes[at:]]
+    is_torn = support.subgraph.module is program.graph_module and _in_lists_of_several_groups(
+        program, halves
+    )
+    return not (
+        is_torn
+        or misplaced_sizes(halves)
+        or any(
+            _without_sizes(half)
+            or _quantizing_alone(half, support)
+            or _islands(half)
+            or support.cut_off_from_weights(half)
+            for half in halves
+        )
+    )
 
 
 def _groups(graph: Graph, support: OperatorSupport) -> list[list[Node]]:
@@ -164,7 +197,8 @@ def _islands(nodes: list[Node]) -> list[Node]:
     ]
 
 
-def _is_worth_an_engine(nodes: list[Node], support: OperatorSupport, min_block_size: int) -> bool:
+def is_worth_an_engine(nodes: list[Node], support: OperatorSupport, min_block_size: int) -> bool:
+    """Whether a group is large enough; the nodes of one that is not are refused."""
     if any(must_be_delegated(node) for node in nodes):
         return True
     tensors = [node for node in nodes if not is_size(node)]

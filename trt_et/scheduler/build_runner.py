@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from trt_et.builders.base import BuildRequest, EngineBuilder
 from trt_et.errors import (
     BlobError,
+    BuildCrashed,
     BuilderError,
     BuilderUnavailable,
     OptionError,
@@ -38,6 +39,16 @@ class BuildJob:
     def failed(self, error: Exception) -> Exception:
         """What to raise (``from error``) where building raised ``error``."""
         return explained(error, self.builder, self.describe())
+
+    def crashed(self, how: str) -> BuildCrashed:
+        """What to raise where building ended its process."""
+        memory = ", which the kernel sends where memory runs out" if how == "SIGKILL" else ""
+        return BuildCrashed(
+            f"builder {self.builder.name!r} ended its process ({how}{memory}) on "
+            f"{self.describe()}. on_crash='split' finds what it cannot build and delegates the "
+            "rest; excluded_ops=[...] takes the names of these operators, and leaves them to the "
+            "CPU"
+        )
 
 
 class BuildRunner(Protocol):

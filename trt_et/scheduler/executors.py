@@ -1,5 +1,8 @@
 """Builds on a ``concurrent.futures.Executor``: threads, processes here, or a cluster's.
 
+A build that ends the process that it runs in is an error of its partition. Where that breaks a
+pool, what is not built yet is built in an isolated process, one engine after the other.
+
 Threads of this process are handed the request itself. Everything else gets a plain value
 (``trt_et.scheduler.worker``) and a scratch folder, which holds the weights and takes the engines.
 It is removed in any case; that it is gone also tells builds that still run to stop.
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import logging
 import os
 import shutil
 import tempfile
@@ -20,37 +24,51 @@ from typing import Any
 
 from crc32c import crc32c
 
-import trt_et.errors
+from trt_et.cache.fingerprint import has_foreign_converters
 from trt_et.errors import BuilderError, OptionError
 from trt_et.graph.tracing import TRACING
 from trt_et.scheduler.build_runner import BuildJob, BuildRunner
+from trt_et.scheduler.isolated_process import IsolatedProcess, ProcessEnded
 from trt_et.scheduler.weights_file import WeightsWriter
 from trt_et.scheduler.worker import BuildResult, build_in_worker
 from trt_et.scheduler.worker_request import pack_request
 
 __all__ = ["InProcesses", "InThreads", "make_runner"]
 
+_log = logging.getLogger(__name__)
+
 
 def make_runner(
-    executor: Executor | None, scratch: str | os.PathLike[str] | None = None
+    executor: Executor | None,
+    scratch: str | os.PathLike[str] | None = None,
+    *,
+    isolated: bool = False,
 ) -> BuildRunner | None:
     """Where builds run; None: here, one after the other.
 
     Args:
         executor: The caller's choice.
         scratch: See :class:`InProcesses`.
+        isolated: Whether a build that ends its process must not end this one.
 
     Raises:
-        OptionError: It is no ``concurrent.futures.Executor``, or its processes are forks.
+        OptionError: It is no ``concurrent.futures.Executor``, its processes are forks, or it is
+            threads, which are not isolated.
     """
+    folder = None if scratch is None else Path(scratch)
     if executor is None:
-        return None
+        return InProcesses(IsolatedProcess(), folder) if isolated else None
     if not isinstance(executor, Executor):
         raise OptionError(
             f"executor is {type(executor).__name__}; expected a concurrent.futures.Executor, such "
             "as ProcessPoolExecutor, ThreadPoolExecutor or Dask's Client.get_executor()"
         )
     if isinstance(executor, ThreadPoolExecutor):
+        if isolated:
+            raise OptionError(
+                "executor is a ThreadPoolExecutor, and on_crash is given: a build that crashes in "
+                "a thread ends this process. Leave executor out, or use a ProcessPoolExecutor"
+            )
         return InThreads(executor)
     context = getattr(executor, "_mp_context", None)
     is_pool = isinstance(executor, ProcessPoolExecutor)
@@ -60,7 +78,7 @@ def make_runner(
             "executor's processes would be forks of this one, in which torch can hang; use "
             "ProcessPoolExecutor(mp_context=multiprocessing.get_context('spawn'))"
         )
-    return InProcesses(executor, None if scratch is None else Path(scratch))
+    return InProcesses(executor, folder)
 
 
 class _OnExecutor:
@@ -102,7 +120,12 @@ class _OnExecutor:
             try:
                 blob = self._blob(future, scratch)
             except BrokenProcessPool as error:
-                raise job.failed(self._explained(waiting, scratch, error)) from error
+                self._replace_executor(job, scratch, error)
+                del waiting[future]
+                waiting[self._submitted(job, scratch)] = job
+                continue
+            except ProcessEnded as error:
+                raise job.crashed(str(error)) from error
             except concurrent.futures.CancelledError as error:
                 raise job.failed(BuilderError("its build was cancelled by the executor")) from error
             except Exception as error:
@@ -117,7 +140,8 @@ class _OnExecutor:
         try:
             return self._submit(job, scratch)
         except BrokenProcessPool as error:
-            raise job.failed(self._explained({}, scratch, error)) from error
+            self._replace_executor(job, scratch, error)
+            return self._submit(job, scratch)
         except Exception as error:
             raise job.failed(error) from error
 
@@ -131,13 +155,8 @@ class _OnExecutor:
     def _blob(self, future: Future[Any], scratch: Any) -> bytes:  # noqa: ANN401
         raise NotImplementedError
 
-    def _explained(
-        self,
-        waiting: dict[Future[Any], BuildJob],
-        scratch: Any,  # noqa: ANN401
-        error: Exception,
-    ) -> Exception:
-        return error
+    def _replace_executor(self, job: BuildJob, scratch: Any, error: Exception) -> None:  # noqa: ANN401
+        raise job.failed(error) from error
 
 
 class InThreads(_OnExecutor):
@@ -204,6 +223,11 @@ class InProcesses(_OnExecutor):
             scratch.remove()
 
     def _submit(self, job: BuildJob, scratch: _Scratch) -> Future[Any]:
+        if isinstance(self._executor, IsolatedProcess) and has_foreign_converters():
+            raise BuilderError(
+                "converters are registered in this process that an isolated one does not have; "
+                "build in this one (executor=None, on_crash=None)"
+            )
         engine = f"engine{len(scratch.partitions)}"
         scratch.partitions[engine] = job.request.partition
         request = pack_request(job.builder, job.request, scratch.weights, scratch.folder / engine)
@@ -212,7 +236,7 @@ class InProcesses(_OnExecutor):
     def _blob(self, future: Future[Any], scratch: _Scratch) -> bytes:
         result: BuildResult = future.result()
         if result.error:
-            raise _raised_elsewhere(result)
+            raise result.exception()
         try:
             blob = Path(result.path).read_bytes()
         except OSError as error:
@@ -228,37 +252,23 @@ class InProcesses(_OnExecutor):
         Path(result.path).unlink()
         return blob
 
-    def _explained(
-        self, waiting: dict[Future[Any], BuildJob], scratch: _Scratch, error: Exception
-    ) -> Exception:
-        """Of a pool that broke, only the builds that had begun tell why."""
+    def _replace_executor(self, job: BuildJob, scratch: _Scratch, error: Exception) -> None:
+        """Go on in an isolated process: it says which build of several crashes, if one does."""
+        if isinstance(self._executor, IsolatedProcess):
+            return
         begun = scratch.being_built()
-        if begun:
-            names = " and ".join(begun)
-            return BuilderError(
-                f"a process of the executor died while it built {names}; was it killed, or out of "
-                "memory?"
-            )
-        return BuilderError(
-            "a process of the executor died before it built anything. A script that uses "
-            'ProcessPoolExecutor must do its work under `if __name__ == "__main__":`, because each '
-            "process imports the script; otherwise, was it killed, or out of memory?"
+        if not begun:
+            raise job.failed(
+                BuilderError(
+                    "a process of the executor died before it built anything. A script that uses "
+                    'ProcessPoolExecutor must do its work under `if __name__ == "__main__":`, '
+                    "because each process imports the script; otherwise, was it killed, or out of "
+                    "memory?"
+                )
+            ) from error
+        _log.warning(
+            "a process of the executor died while it built %s; what is not built yet is built in "
+            "an isolated process, one partition after the other",
+            " and ".join(begun),
         )
-
-
-class _RemoteTraceback(Exception):
-    """Shows the worker's traceback above ours."""
-
-    def __str__(self) -> str:
-        return f"in the process that built it:\n\n{self.args[0]}"
-
-
-def _raised_elsewhere(result: BuildResult) -> Exception:
-    """The exception that a worker described."""
-    kind = getattr(trt_et.errors, result.error, None)
-    if isinstance(kind, type) and issubclass(kind, trt_et.errors.TrtEtError):
-        error: Exception = kind(result.message)
-    else:
-        error = BuilderError(f"{result.error}: {result.message}")
-    error.__cause__ = _RemoteTraceback(result.trace)
-    return error
+        self._executor = IsolatedProcess()

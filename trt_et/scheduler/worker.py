@@ -11,6 +11,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+import trt_et.errors
 from trt_et.builders.registry import make_builder
 from trt_et.errors import BuilderError
 from trt_et.scheduler.worker_request import WorkerRequest, unpack_request
@@ -42,6 +43,23 @@ class BuildResult:
     message: str = ""
     trace: str = field(default="", repr=False)
 
+    def exception(self) -> Exception:
+        """The exception that it describes."""
+        kind = getattr(trt_et.errors, self.error, None)
+        if isinstance(kind, type) and issubclass(kind, trt_et.errors.TrtEtError):
+            error: Exception = kind(self.message)
+        else:
+            error = BuilderError(f"{self.error}: {self.message}")
+        error.__cause__ = _RemoteTraceback(self.trace)
+        return error
+
+
+class _RemoteTraceback(Exception):
+    """Shows the worker's traceback above ours."""
+
+    def __str__(self) -> str:
+        return f"in the process that built it:\n\n{self.args[0]}"
+
 
 def build_in_worker(request: WorkerRequest) -> BuildResult:
     """Build an engine and write it to ``request.engine``, all of it or nothing; never raises.
@@ -63,13 +81,17 @@ def build_in_worker(request: WorkerRequest) -> BuildResult:
         part.replace(request.engine)
     except Exception as error:
         # Whatever a builder raises goes back as text.
-        return BuildResult(
-            seconds=time.perf_counter() - start,
-            error=type(error).__name__,
-            message=str(error),
-            trace="".join(traceback.format_exception(error)),
-        )
+        return _failed(error, time.perf_counter() - start)
     finally:
         part.unlink(missing_ok=True)
     seconds = time.perf_counter() - start
     return BuildResult(request.engine, len(blob), int(crc32c(blob)), seconds)
+
+
+def _failed(error: Exception, seconds: float = 0.0) -> BuildResult:
+    return BuildResult(
+        seconds=seconds,
+        error=type(error).__name__,
+        message=str(error),
+        trace="".join(traceback.format_exception(error)),
+    )

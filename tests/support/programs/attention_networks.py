@@ -18,11 +18,9 @@ from torch.export import Dim
 from torch.nn.functional import scaled_dot_product_attention as attention
 
 from tests.support.models import Function
+from tests.support.programs.crashing_builders import remove_workarounds
 from trt_et.builders.base import BuildOptions, BuildRequest
 from trt_et.builders.serialize import build_network, serialize
-from trt_et.conversion import prepare
-from trt_et.conversion.entries import Rewrite
-from trt_et.conversion.registry import REWRITES
 from trt_et.lowering.lower import lower_partition
 
 # Far more than a build takes.
@@ -39,16 +37,17 @@ class Case:
     inputs: tuple[torch.Tensor, ...]
     sizes: list[dict[int, Any]] | None = None
 
-    def request(self) -> BuildRequest:
-        """Its build request."""
+    def program(self) -> torch.export.ExportedProgram:
+        """The exported model."""
         model = self.model if isinstance(self.model, nn.Module) else Function(self.model)
         sizes = self.sizes
         if sizes is not None and not isinstance(self.model, nn.Module):
             sizes = [tuple(sizes)]  # type: ignore[list-item]
-        program = torch.export.export(
-            model.eval(), self.inputs, dynamic_shapes=sizes and tuple(sizes)
-        )
-        lowered = lower_partition(program.run_decompositions({}), "test")
+        return torch.export.export(model.eval(), self.inputs, dynamic_shapes=sizes and tuple(sizes))
+
+    def request(self) -> BuildRequest:
+        """Its build request."""
+        lowered = lower_partition(self.program().run_decompositions({}), "test")
         return BuildRequest("test", lowered, 0, BuildOptions())
 
 
@@ -146,7 +145,6 @@ NEIGHBOURS = {
     "a dynamic batch of them": feature_map(2, 4, 4, sizes=[{0: _BATCH}]),
     "no residual": feature_map(1, 4, 4, join=lambda x, y: y),
 }
-WORKAROUNDS = ("separate_attention_inputs", "separate_attention_results")
 
 
 def build(name: str, *, workarounds: bool = True) -> str:
@@ -166,11 +164,7 @@ def build(name: str, *, workarounds: bool = True) -> str:
 
 def _build(name: str, workarounds: bool) -> None:
     if not workarounds:
-        prepare.REWRITES = tuple(
-            step
-            for step in REWRITES
-            if not (isinstance(step, Rewrite) and step.apply.__name__ in WORKAROUNDS)
-        )
+        remove_workarounds()
     written: list[int] = []
 
     def write(piece: Any) -> int:

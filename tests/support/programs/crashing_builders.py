@@ -1,0 +1,81 @@
+"""Builders whose builds end their process, for real; importable wherever they are to run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+from trt_et.builders import BuildRequest, make_builder
+from trt_et.conversion import prepare
+from trt_et.conversion.entries import Rewrite
+from trt_et.conversion.registry import REWRITES
+from trt_et.errors import BuildCrashed
+
+WORKAROUNDS = ("separate_attention_inputs", "separate_attention_results")
+
+
+def remove_workarounds() -> None:
+    """Let the attentions end this process that end TensorRT-RTX 1.5's builder."""
+    prepare.REWRITES = tuple(
+        step
+        for step in REWRITES
+        if not (isinstance(step, Rewrite) and step.apply.__name__ in WORKAROUNDS)
+    )
+
+
+class WithoutWorkarounds:
+    """TensorRT-RTX's builder, as it would be without our rewrites."""
+
+    name = "tensorrt_rtx"
+
+    def fingerprint(self) -> str:
+        return "without workarounds"
+
+    def build(self, request: BuildRequest) -> bytes:
+        remove_workarounds()
+        return make_builder("tensorrt_rtx").build(request)
+
+
+class CrashingOn:
+    """Reference engines; a partition that holds all of some operators aborts, or is killed."""
+
+    name = "reference"
+
+    def __init__(self, *operators: str, number: int = signal.SIGABRT) -> None:
+        self.operators = operators
+        self.number = number
+
+    def fingerprint(self) -> str:
+        return "the same, crashing or not"
+
+    def build(self, request: BuildRequest) -> bytes:
+        targets = {str(node.target) for node in request.lowered.program.graph.nodes}
+        if targets.issuperset(self.operators):
+            os.kill(os.getpid(), self.number)
+        return make_builder("reference").build(request)
+
+
+class KilledOnce(CrashingOn):
+    """Killed the first time only, as by a memory that is full for the moment."""
+
+    def __init__(self, marker: Path) -> None:
+        super().__init__()
+        self.marker = marker
+
+    def build(self, request: BuildRequest) -> bytes:
+        with contextlib.suppress(FileExistsError):
+            self.marker.touch(exist_ok=False)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return make_builder("reference").build(request)
+
+
+class Refusing(CrashingOn):
+    """The same without a process: its builds raise what a crash is reported as."""
+
+    def build(self, request: BuildRequest) -> bytes:
+        targets = {str(node.target) for node in request.lowered.program.graph.nodes}
+        if targets.issuperset(self.operators):
+            raise BuildCrashed(f"no {' with '.join(self.operators)}")
+        return make_builder("reference").build(request)
