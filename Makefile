@@ -6,6 +6,7 @@
 # make test-native-tsan  the C++ tests under the thread sanitizer
 # make reliability       docs/reliability.md's figures, a line each; some minutes. reliability-long: hours;
 #                        MINUTES=n for the mutants of blobs
+# make faults            deliberate faults in our own code, and whether the tests notice; ONLY=text for some
 # make check-interface   our description of TensorRT's binary interface against NVIDIA's headers, in
 #                        TENSORRT_INCLUDE_DIR="/path/to/include ..."
 # make check-bindings    the same against the Python bindings of TensorRTs that pip can get, in PACKAGES
@@ -46,7 +47,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-llm bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
+.PHONY: docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long faults bench-aot bench-llm bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -135,6 +136,9 @@ reliability: reliability-builds
 
 reliability-long: reliability-builds
 	$(RELIABILITY) --long
+
+faults: $(INSTALLED) $(NATIVE_BLOB)
+	$(BIN)/python -m tests.support.reliability.faults --blob $(NATIVE_BLOB) --tree build/faults --only "$(ONLY)"
 
 INTERFACE := tests/runtime/interface
 RUNTIME_SOURCES := trt_et/runtime/src

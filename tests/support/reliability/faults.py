@@ -21,6 +21,11 @@ from tests.support.reliability.native import NativeTests
 __all__ = ["Fault", "faulty", "read_faults"]
 
 _LIST = Path(__file__).with_name("faults.json")
+# An editable install would put this tree before the copy.
+_PYTEST = (
+    "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'Redirecting' not in "
+    "type(f).__name__]; import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+)
 _BUILDS = {"native": "address,undefined", "thread": "thread"}
 
 
@@ -96,7 +101,7 @@ def _is_caught(fault: Fault, tree: Path, blob: Path) -> bool:
     if not fault.python:
         return False
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *fault.python],
+        [sys.executable, "-c", _PYTEST, "-q", "-x", "-p", "no:cacheprovider", *fault.python],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": str(tree), "TRT_ET_CACHE_KILLS": "5"},
         capture_output=True,
