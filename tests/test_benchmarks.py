@@ -24,7 +24,9 @@ def test_a_median_is_taken_of_each_number():
     assert median(runs) == {"seconds": 2.0, "tensorrt": False}
 
 
-@pytest.mark.parametrize(("file", "first", "last"), [("aot.json", 1, 10), ("runtime.json", 11, 17)])
+@pytest.mark.parametrize(
+    ("file", "first", "last"), [("aot.json", 1, 10), ("runtime.json", 11, 17), ("llm.json", 18, 20)]
+)
 def test_a_result_file_has_every_goal(file, first, last):
     found = json.loads((RESULTS / file).read_text())
     assert list(found["goals"]) == [f"P{number}" for number in range(first, last + 1)]
