@@ -62,7 +62,6 @@ def with_token():
 def test_sizes_are_no_arguments_of_the_engine(with_token):
     partitioner = TensorRTPartitioner(builder="reference")
     (blob,) = blobs(lower(with_token, partitioner=partitioner))
-    assert partitioner.report.not_delegated
     assert len(decode_blob(blob).info.inputs) == 1
     assert all("size" in reason for _, _, reason in partitioner.report.not_delegated)
 
