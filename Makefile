@@ -3,6 +3,8 @@
 # make lint     ruff, mypy --strict, clang-format
 # make test-native       the C++ tests under the address and undefined-behaviour sanitizers, and 1 M
 #                        mutants of engine blobs; FUZZ_MUTANTS=n for another number
+# make fuzz-blob         libFuzzer on the C++ reader of engine blobs, for FUZZ_SECONDS, from the golden vectors;
+#                        needs clang (CLANG=clang++)
 # make test-native-tsan  the C++ tests under the thread sanitizer
 # make reliability       docs/reliability.md's figures, a line each; some minutes. reliability-long: hours;
 #                        MINUTES=n for the mutants of blobs
@@ -47,7 +49,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long faults bench-aot bench-llm bench-runtime coverage demo gpu-kit test test-native test-native-tsan lint clean setup
+.PHONY: docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long faults bench-aot bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-native test-native-tsan lint clean setup
 
 setup: $(INSTALLED)
 
@@ -112,6 +114,13 @@ test-native: $(INSTALLED) $(NATIVE_BLOB)
 	  -DTRT_ET_SANITIZE=address$(comma)undefined)
 	TRT_ET_FUZZ_MUTANTS=$(FUZZ_MUTANTS) ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1 \
 	  UBSAN_OPTIONS=print_stacktrace=1 build/asan/tests/runtime/native/trt_et_native_tests $(NATIVE_BLOB)
+
+CLANG ?= clang++
+FUZZ_SECONDS ?= 60
+fuzz-blob: $(INSTALLED)
+	$(call build-native,fuzz,trt_et_fuzz_blob,-DTRT_ET_BUILD_TESTS=ON -DCMAKE_CXX_COMPILER=$(CLANG))
+	PYTHONPATH=$(CURDIR) $(BIN)/python -m tests.support.blobs.vectors build/fuzz/corpus
+	build/fuzz/tests/runtime/native/trt_et_fuzz_blob -max_total_time=$(FUZZ_SECONDS) -use_value_profile=1 build/fuzz/corpus
 
 test-native-tsan: $(INSTALLED) $(NATIVE_BLOB)
 	$(call build-native,tsan,trt_et_native_tests,-DTRT_ET_BUILD_TESTS=ON -DTRT_ET_SANITIZE=thread)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.support.blobs.mutants import mutant
+from tests.support.blobs.vectors import GOOD
 from trt_et.engine_info import Binding, EngineInfo, decode_blob, encode_blob, parse_device_id
+from trt_et.errors import BlobError
 
 ENGINE = bytes(range(100))
+PLAIN = {name: blob for name, blob in GOOD.items() if blob[:4] == b"TR01" and len(blob) < 4000}
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +84,33 @@ def test_a_reference_engine_is_refused_by_them(theirs):
     info = EngineInfo(bindings=(), builder="reference")
     with pytest.raises(ValueError, match="magic"):
         theirs.deserialize_engine(encode_blob(ENGINE, info))
+
+
+def agrees(theirs: ModuleType, blob: bytes) -> bool:
+    """Whether both readers take a blob; fails where it then means two things."""
+    try:
+        engine, said = theirs.deserialize_engine(blob)
+        ours = decode_blob(blob)
+    except (BlobError, ValueError, TypeError, AttributeError, RecursionError):
+        return False
+    info = ours.info
+    assert bytes(ours.engine) == engine
+    assert [(b.name, b.dtype, b.shape, b.is_input) for b in said.io_bindings] == [
+        (b.name, b.dtype, list(b.shape), b.is_input) for b in info.bindings
+    ]
+    assert info.device_id in (None, said.device_id)
+    for name in ("hardware_compatible", "serialized_metadata", "target_platform"):
+        assert getattr(info, name) == getattr(said, name)
+    return True
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_they_read_the_golden_vectors_with_the_same_meaning(theirs, name):
+    assert agrees(theirs, PLAIN[name])
+
+
+def test_mutants_that_both_take_mean_the_same(theirs):
+    rng = random.Random(21)
+    seeds = list(PLAIN.values())
+    taken = sum(agrees(theirs, mutant(rng, rng.choice(seeds))) for _ in range(3000))
+    assert taken > 100

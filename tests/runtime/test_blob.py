@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.blob_vectors import BAD, GOOD, facts_of
+from tests.support.blobs.vectors import BAD, GOOD, facts_of
 from trt_et.engine_info import decode_blob
 from trt_et.errors import BlobError
 

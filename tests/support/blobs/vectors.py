@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 from tests.support.native_blobs import binding, document, pack, reseal
@@ -232,3 +234,14 @@ def facts_of(blob: bytes) -> dict[str, Any]:
         "gpu_name": info.gpu_name,
         "sha256": info.sha256,
     }
+
+
+def write_corpus(folder: Path) -> None:
+    """The vectors as files, for a fuzzer to begin with."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for index, blob in enumerate([*GOOD.values(), *BAD.values()]):
+        (folder / f"vector{index}").write_bytes(blob)
+
+
+if __name__ == "__main__":
+    write_corpus(Path(sys.argv[1]))

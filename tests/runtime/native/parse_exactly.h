@@ -1,0 +1,17 @@
+// What the mutation fuzzer and libFuzzer do with every blob.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+using Bytes = std::vector<uint8_t>;
+
+// Writes an integer, little-endian, as far as the bytes reach.
+void put(Bytes& bytes, size_t at, uint64_t value, size_t size);
+
+// Makes the checksum right, where there is a header.
+void seal(Bytes& blob);
+
+// Whether the parser takes a blob; checks that what it says of it can be used.
+bool parse_exactly(const Bytes& bytes);

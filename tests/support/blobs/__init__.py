@@ -1,0 +1,1 @@
+"""Engine blobs that readers take or refuse."""
