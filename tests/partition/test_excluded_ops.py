@@ -141,6 +141,20 @@ def test_names_of_the_exported_program_count_where_edge_is_made_first(program):
     assert excluded(partitioner.report) == ["aten::convolution.default"]
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_names_of_strictly_exported_programs_are_excluded(strict):
+    class Named(nn.Module):
+        def forward(self, x):
+            y = x + 1  # Dynamo's graph calls this node y, the exported program add.
+            return y.tanh() * y
+
+    program = torch.export.export(Named(), (torch.randn(3),), strict=strict)
+    report = TensorRTPartitioner(builder="reference", excluded_ops=["add"]).explain(program)
+    assert "aten::add.Tensor" in excluded(report)
+    with pytest.raises(OptionError, match="'y', which matches no"):
+        TensorRTPartitioner(builder="reference", excluded_ops=["y"]).explain(program)
+
+
 @pytest.mark.parametrize(
     "item",
     ["aten.mul", "aten::mul", "aten.mul.Tensor", torch.ops.aten.mul, torch.ops.aten.mul.Tensor],

@@ -26,6 +26,10 @@ __all__ = ["ExcludedOp", "ExcludedOps", "exported_name"]
 ExcludedOp = str | OpOverload | OpOverloadPacket | Callable[[Node], bool]
 
 _SHOWN: Final = 5
+# What torch 2.13 records as the pass that took a node over from an exported program, and from the
+# graph of a strict export.
+_PROGRAM: Final = "ExportedProgram.module()"
+_DYNAMO: Final = "Interpreter_DynamoGraphTransformer"
 
 
 class ExcludedOps:
@@ -126,8 +130,21 @@ class ExcludedOps:
 
 def exported_name(node: Node) -> str:
     """The name of the exported program's node that a node comes from."""
-    *_, name = [node.name, *(str(source.name) for source in _sources(node))]
+    *_, name = [node.name, *_exported_names(node)]
     return name
+
+
+def _exported_names(node: Node) -> list[str]:
+    """A node's names in the exported programs that it comes from, the first program's last.
+
+    Behind them stand, after a strict export, names that no program has: those of Dynamo's graph.
+    In a branch torch does not record which names are a program's, and all of them count.
+    """
+    sources = list(_sources(node))
+    passes = [source.pass_name for source in sources]
+    if _PROGRAM in passes or _DYNAMO in passes:
+        sources = [source for source in sources if source.pass_name == _PROGRAM]
+    return [str(source.name) for source in sources]
 
 
 def _operator_names(node: Node) -> Iterator[str]:
@@ -147,7 +164,7 @@ def _operator_names(node: Node) -> Iterator[str]:
 
 def _node_names(node: Node, subgraph: Subgraph) -> Iterator[str]:
     """The node's name, and that of the exported program's; also with the path of its branch."""
-    for name in {node.name, exported_name(node)}:
+    for name in {node.name, *_exported_names(node)}:
         yield name
         yield subgraph.name_of(name)
     parts = subgraph.path.split("/")
@@ -155,7 +172,7 @@ def _node_names(node: Node, subgraph: Subgraph) -> Iterator[str]:
 
 
 def _sources(node: Node) -> Iterator[Any]:
-    """The nodes that a node was made from, the exported program's last."""
+    """The nodes that a node was made from, the latest first."""
     sources: Any = node.meta.get("from_node")
     while sources:
         yield sources[0]
