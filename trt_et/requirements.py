@@ -12,7 +12,7 @@ __all__ = ["allowed_versions", "install_command", "is_allowed"]
 
 
 def allowed_versions(package: str) -> str:
-    """The range of a package that this one requires, such as ``<2.15,>=2.13``."""
+    """The range of a package that this one requires, such as ``>=2.13,<2.15``."""
     return _allowed().get(package, "")
 
 
@@ -36,4 +36,7 @@ def _allowed() -> dict[str, str]:
         required = [Requirement(line) for line in metadata.requires("trt-et") or ()]
     except metadata.PackageNotFoundError:
         return {}  # Imported from its source folder.
-    return {requirement.name: str(requirement.specifier) for requirement in required}
+    # The lower limit first, as people write it.
+    return {
+        each.name: ",".join(sorted(map(str, each.specifier), reverse=True)) for each in required
+    }
