@@ -185,12 +185,13 @@ def test_a_step_that_hangs_is_ended_with_all_that_it_started(check, tmp_path):
     pid = tmp_path / "pid"
     hangs = f"sleep 60 & echo $! > {pid}; echo started; wait"
     started = time.monotonic()
-    status, said = check._output(check.Step("hangs", ["sh", "-c", hangs], limit=1))
-    assert (status, said) == ("over 1 s", "started\n")
-    assert time.monotonic() - started < 30
+    status, said = check._output(check.Step("hangs", ["sh", "-c", hangs], limit=2))
+    assert (status, said) == ("over 2 s", "started\n")
     state = Path(f"/proc/{pid.read_text().strip()}/stat")
-    # Gone, or a zombie that nobody has waited for yet.
-    assert not state.exists() or state.read_text().split()[2] == "Z"
+    # Gone, or a zombie that nobody has waited for yet; on a busy machine not at once.
+    while state.exists() and state.read_text().split()[2] != "Z":
+        assert time.monotonic() - started < 30
+        time.sleep(0.05)
 
 
 def test_steps_that_fail_do_not_stop_the_others(tmp_path):
