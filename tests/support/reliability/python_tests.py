@@ -38,7 +38,12 @@ def marked_tests(folder: Path, amounts: Amounts) -> list[Part]:
     done = subprocess.run(
         [*command, f"--junitxml={report}", *_files()],
         cwd=ROOT,
-        env={**os.environ, "TRT_ET_CACHE_KILLS": str(amounts.cache_kills), "OMP_NUM_THREADS": "1"},
+        env={
+            **os.environ,
+            "TRT_ET_CACHE_KILLS": str(amounts.cache_kills),
+            "TRT_ET_EXPORT_PROCESSES": "10",
+            "OMP_NUM_THREADS": "1",
+        },
         capture_output=True,
         text=True,
         check=False,
