@@ -118,7 +118,6 @@ def test_links_and_names_of_files_lead_to_files():
 
 
 def test_the_site_builds_without_a_warning(tmp_path):
-    pytest.importorskip("mkdocs", reason="the extra 'docs' is not installed")
     done = finished("mkdocs", "build", "--strict", "--site-dir", str(tmp_path), cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "index.html").is_file()

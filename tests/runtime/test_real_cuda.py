@@ -111,10 +111,8 @@ def test_the_cuda_runtime_is_found_beside_executorch(
     for folder in (trt_et.runtime.plugin_path().parent, trt_et.runtime.runner_path().parent):
         shutil.copytree(folder, tree / folder.name)
 
-    loader = Path("/lib64/ld-linux-x86-64.so.2")
-    if not loader.exists():
-        pytest.skip("only the loader of x86-64 is known, which can be made to forget its cache")
-    # Without its cache, where a CUDA toolkit may be.
+    # The loader without its cache, where a CUDA toolkit may be.
+    loader = next(Path("/").glob("lib*/ld-linux-*.so.*"))
     command = [loader, "--inhibit-cache", tree / "bin" / "executor_runner", "--model_path"]
 
     def reason() -> str:

@@ -121,3 +121,16 @@ def test_a_process_that_cannot_start_says_so(monkeypatch):
     monkeypatch.setattr("trt_et.scheduler.isolated_process._COMMAND", "raise SystemExit(7)")
     with pytest.raises(PartitionError, match="could not be started: it ended with exit status 7"):
         export(on_crash="error")
+
+
+def test_a_process_that_ended_while_it_was_idle_is_no_crash_of_the_next_call():
+    process = IsolatedProcess()
+    first = process.submit(os.getpid).result()
+    os.kill(first, signal.SIGKILL)
+    assert process.submit(os.getpid).result() != first
+
+
+def test_no_file_of_the_current_folder_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "pickle.py").write_text("raise SystemExit(7)\n")
+    monkeypatch.chdir(tmp_path)
+    assert IsolatedProcess().submit(os.getpid).result() != os.getpid()

@@ -36,7 +36,6 @@ def test_the_table_says_what_is_not_counted():
 
 
 def test_a_plot_is_written_as_png_and_svg(tmp_path):
-    pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
     written = plot([summarize("a.pte", ANSWER)], tmp_path / "plot.png")
     assert written[0].read_bytes().startswith(b"\x89PNG")
     assert "<svg" in written[1].read_text()

@@ -40,7 +40,6 @@ def locked(path: Path) -> Iterator[None]:
 
     Raises:
         OSError: The folder cannot be written.
-        NotImplementedError: Its file system has no locks.
     """
     make_private(path.parent)
     with FileLock(path.with_suffix(".lock")):

@@ -139,7 +139,7 @@ class EngineCache:
             file_lock.acquire(timeout=-1 if wait else 0)
         except Timeout:
             return None
-        except (OSError, NotImplementedError) as error:
+        except OSError as error:
             self._warn("locked", error)
             return BuildLock(store, None)
         return BuildLock(store, file_lock)
@@ -239,7 +239,7 @@ class EngineCache:
         lock = FileLock(self._folder("locks") / f"{name}.lock", thread_local=False)
         try:
             lock.acquire(timeout=0)
-        except (Timeout, OSError, NotImplementedError):
+        except (Timeout, OSError):
             yield False
             return
         try:

@@ -59,5 +59,5 @@ class TimingCache:
                 data = bytes(memoryview(timings.serialize()))
                 if data != there:
                     write_checked(self._path, data)
-        except (OSError, NotImplementedError) as error:
+        except OSError as error:
             _log.warning("TensorRT's timings cannot be kept in %s: %s", self._path, error)

@@ -21,17 +21,12 @@ def _results(
     ]
 
 
-def _not_here(*_: object) -> list[torch.Tensor]:
-    raise NotImplementedError("an engine runs in its delegate; lower the program first")
-
-
 # ``torch.library.custom_op`` and ``register_fake`` look for their caller's source, which takes a
 # tenth of a second of every import.
 torch.library.define(
     "trt_et::prebuilt_engine", "(Tensor[] inputs, Tensor engine, str info, str outputs) -> Tensor[]"
 )
 torch.library.impl("trt_et::prebuilt_engine", "Meta", _results)
-torch.library.impl("trt_et::prebuilt_engine", "CPU", _not_here)
 PREBUILT_ENGINE: Final[OpOverload] = torch.ops.trt_et.prebuilt_engine.default
 PREBUILT_NAME: Final = "trt_et::prebuilt_engine.default"
 

@@ -64,7 +64,7 @@ class SupportCache:
                 text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
                 write_checked(self._path, text.encode())
             self._new.clear()
-        except (OSError, NotImplementedError) as error:
+        except OSError as error:
             _log.debug("answers about operators are not remembered in %s: %s", self._path, error)
 
 

@@ -16,6 +16,7 @@ import logging
 import os
 import shutil
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -81,7 +82,7 @@ def make_runner(
     return InProcesses(executor, folder)
 
 
-class _OnExecutor:
+class _OnExecutor(ABC):
     """Submits all jobs, and yields engines as they come."""
 
     def __init__(self, executor: Executor) -> None:
@@ -149,11 +150,11 @@ class _OnExecutor:
     def _open_scratch(self) -> Iterator[Any]:
         yield None
 
-    def _submit(self, job: BuildJob, scratch: Any) -> Future[Any]:  # noqa: ANN401
-        raise NotImplementedError
+    @abstractmethod
+    def _submit(self, job: BuildJob, scratch: Any) -> Future[Any]: ...  # noqa: ANN401
 
-    def _blob(self, future: Future[Any], scratch: Any) -> bytes:  # noqa: ANN401
-        raise NotImplementedError
+    @abstractmethod
+    def _blob(self, future: Future[Any], scratch: Any) -> bytes: ...  # noqa: ANN401
 
     def _replace_executor(self, job: BuildJob, scratch: Any, error: Exception) -> None:  # noqa: ANN401
         raise job.failed(error) from error

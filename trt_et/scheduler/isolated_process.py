@@ -15,14 +15,17 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
 from typing import Any, Final
 
 from trt_et.errors import BuilderError
 
 __all__ = ["IsolatedProcess", "ProcessEnded"]
 
+# Python puts the current folder first, whose files are not to be imported.
 _COMMAND: Final = (
-    "import sys; from trt_et.scheduler.isolated_server import serve; serve(int(sys.argv[1]))"
+    "import sys; sys.path = [folder for folder in sys.path if folder]; "
+    "from trt_et.scheduler.isolated_server import serve; serve(int(sys.argv[1]))"
 )
 
 
@@ -68,13 +71,18 @@ class IsolatedProcess(Executor):
         self._process = None
 
     def _ask(self, call: bytes) -> Any:  # noqa: ANN401
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None:
             self._start()
-        assert self._process is not None
         try:
-            self._connection.send_bytes(call)
+            try:
+                self._send(call)
+            except (EOFError, OSError):
+                # It ended before it had the call: nothing was to do, or the last call crashed.
+                self._start()
+                self._send(call)
             result, error = pickle.loads(self._connection.recv_bytes())
         except (EOFError, OSError):
+            assert self._process is not None
             raise ProcessEnded(_how_it_ended(self._process.wait())) from None
         except BaseException:
             self.shutdown()  # Ctrl-C: the build that nobody waits for any more ends at once.
@@ -82,6 +90,10 @@ class IsolatedProcess(Executor):
         if error:
             raise BuilderError(error)
         return result
+
+    def _send(self, call: bytes) -> None:
+        self._connection.send_bytes(call)
+        self._connection.recv_bytes()  # It has the call.
 
     def _start(self) -> None:
         self.shutdown()
@@ -93,7 +105,10 @@ class IsolatedProcess(Executor):
                 pass_fds=[theirs.fileno()],
                 # Ctrl-C comes to this process, which ends that one.
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(p or str(Path.cwd()) for p in sys.path),
+                },
             )
         self._end = weakref.finalize(self, _end, self._process, self._connection)
         try:

@@ -23,7 +23,9 @@ def serve(descriptor: int) -> None:
     connection.send_bytes(b"ready")
     with contextlib.suppress(EOFError, OSError):  # The other process is gone.
         while connection.poll(_IDLE_SECONDS):
-            connection.send_bytes(pickle.dumps(_answer(connection.recv_bytes())))
+            call = connection.recv_bytes()
+            connection.send_bytes(b"received")
+            connection.send_bytes(pickle.dumps(_answer(call)))
 
 
 def _answer(call: bytes) -> tuple[Any, str]:

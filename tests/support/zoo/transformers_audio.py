@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import transformers as tf
@@ -13,7 +14,7 @@ from tests.support.zoo.transformers_configs import TEXT, VOCABULARY, Fields, ran
 __all__ = ["MODELS"]
 
 
-def whisper_encoder() -> Case:
+def _whisper(**more: Any) -> tf.WhisperModel:
     config = tf.WhisperConfig(
         vocab_size=VOCABULARY,
         d_model=32,
@@ -26,31 +27,22 @@ def whisper_encoder() -> Case:
         num_mel_bins=16,
         max_source_positions=50,
         pad_token_id=0,
+        **more,
     )
-    encoder = tf.WhisperModel(config).get_encoder()
+    return tf.WhisperModel(config)
+
+
+def whisper_encoder() -> Case:
+    encoder = _whisper().get_encoder()
     return Case(
         Fields(encoder, ("input_features",), ("last_hidden_state",)), (torch.randn(1, 16, 100),)
     )
 
 
 def whisper() -> Case:
-    config = tf.WhisperConfig(
-        vocab_size=VOCABULARY,
-        d_model=32,
-        encoder_layers=1,
-        encoder_attention_heads=4,
-        decoder_layers=1,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=64,
-        decoder_ffn_dim=64,
-        num_mel_bins=16,
-        max_source_positions=50,
-        pad_token_id=0,
-        use_cache=False,
-    )
     keys = ("input_features", "decoder_input_ids")
     return Case(
-        Fields(tf.WhisperModel(config), keys, ("last_hidden_state",)),
+        Fields(_whisper(use_cache=False), keys, ("last_hidden_state",)),
         (torch.randn(1, 16, 100), random_tokens(1, 6)),
     )
 
