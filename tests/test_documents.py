@@ -148,38 +148,3 @@ def test_every_environment_variable_is_documented_and_no_other():
     texts = [path.read_text() for path in sources(".py", ".cpp", ".h")]
     read = {name for text in texts for name in re.findall(r'"(TRT_ET_[A-Z_]+)"', text)}
     assert set(re.findall(r"`(TRT_ET_[A-Z_]+)`", page)) == read
-
-
-RAISES = re.compile(
-    r"\b(?:fail|report)\(\s*Error::|\{Error::\w+,|raise (?:BuilderUnavailable|BuildCancelled|"
-    r"(?:BackendConflict|Blob|Builder|DeviceId|Option|Partition|Plugin|Run|UnsupportedModel)Error)\("
-)
-
-
-def covers(page: str, path: Path) -> bool:
-    """Whether one of the page's sections is about the messages of a source file."""
-    listed = re.findall(r"^Sources: (.*?)\.$", page, re.MULTILINE)
-    names = [name for line in listed for name in re.findall(r"`(trt_et/[^`]+)`", line)]
-    relative = str(path.relative_to(ROOT))
-    return any(
-        relative == name or (name[-1] == "/" and relative.startswith(name)) for name in names
-    )
-
-
-def test_troubleshooting_has_a_section_for_every_source_of_messages():
-    page = (ROOT / "docs/troubleshooting.md").read_text()
-    raising = [path for path in sources(".py", ".cpp") if RAISES.search(path.read_text())]
-    assert len(raising) > 60
-    assert not [str(path) for path in raising if not covers(page, path)]
-
-
-def test_messages_in_troubleshooting_are_those_of_the_sources():
-    page = (ROOT / "docs/troubleshooting.md").read_text()
-    text = " ".join(path.read_text() for path in sources(".py", ".cpp", ".h"))
-    # Texts that are written in pieces, and what is put into them.
-    text = re.sub(r'"\s*\n?\s*(?:f|rf|r)?"', "", text.replace("'\n", '"\n'))
-    text = re.sub(r"\{[^{}\n\"]*\}|%[.\d]*(?:ll|z)?[a-z]", "*", re.sub(r"\s+", " ", text))
-    for message in re.findall(r"^\| `(?!0x)(.+?)` \|", page, re.MULTILINE):
-        parts = [part.strip(" '\"") for part in message.split("*")]
-        pattern = r".{0,40}?".join(map(re.escape, parts))
-        assert re.search(pattern, text), message

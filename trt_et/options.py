@@ -46,7 +46,9 @@ def option(
 
 def _capabilities(name: str, value: Any) -> tuple[str, ...]:  # noqa: ANN401
     if isinstance(value, str) or not isinstance(value, Sequence | None):
-        raise OptionError(f"{name} is a sequence of strings such as ['8.6', '8.9']; got {value!r}")
+        raise OptionError(
+            f"{name} is {value!r}; expected a sequence of strings such as ['8.6', '8.9']"
+        )
     for capability in value or ():
         if not isinstance(capability, str) or not _CAPABILITY.fullmatch(capability):
             raise OptionError(

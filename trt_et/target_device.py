@@ -55,7 +55,7 @@ def explicit_device(specs: Sequence[CompileSpec]) -> bytes | None:
     """
     values = [bytes(spec.value) for spec in specs if spec.key == TARGET_DEVICE_COMPILE_SPEC_KEY]
     if len(set(values)) > 1:
-        raise OptionError(f"compile_specs holds several target_device specs: {values}")
+        raise OptionError(f"compile_specs has several target_device specs: {values}; expected one")
     return values[0] if values else None
 
 

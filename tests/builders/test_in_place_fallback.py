@@ -51,7 +51,7 @@ def test_a_layer_that_tensorrt_refuses_is_left_out(caplog, monkeypatch):
     blob, said = built(caplog)
     assert (blob[:4], decode_blob(blob).info.aliases) == (b"TR01", ())
     assert "no engine that writes state in place" in said
-    assert "makes no cache update of write_rows" in said
+    assert "refuses the update of a KV cache at write_rows" in said
 
 
 def test_a_build_that_fails_with_the_layer_is_repeated_without(caplog, monkeypatch):

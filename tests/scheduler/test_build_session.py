@@ -196,7 +196,7 @@ def test_a_runner_that_forgets_a_partition_is_an_error():
             list(jobs)
             return iter(())
 
-    with pytest.raises(BuilderError, match="Forgetful gave no engine for lost"):
+    with pytest.raises(BuilderError, match="Forgetful ended without an engine for lost"):
         build_engines([(program(), plan(CheapBuilder(), name="lost", runner=Forgetful()))])
 
 

@@ -195,7 +195,7 @@ def test_weights_are_mapped_and_keep_their_layout(tmp_path):
     read["transposed"].zero_()
     assert (tmp_path / "weights").read_bytes() == before
     (tmp_path / "weights").write_bytes(before[:20])
-    with pytest.raises(BuilderError, match=r"weights have 20 bytes; at least \d+ were"):
+    with pytest.raises(BuilderError, match=r"have 20 bytes, expected at least \d+"):
         read_weights(tmp_path / "weights", stored)
 
 

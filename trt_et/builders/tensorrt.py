@@ -46,7 +46,8 @@ class TensorRTBuilder:
         wanted = request.options.compute_capabilities
         if wanted and wanted != (own,):
             raise OptionError(
-                f"TensorRT builds for the GPU at hand ({own}), not for {', '.join(wanted)}"
+                f"TensorRT builds for the GPU at hand ({own}), not for {', '.join(wanted)}; leave "
+                "compute_capabilities out, or use builder='tensorrt_rtx'"
             )
         return build_with_in_place_fallback(lambda asked: self._build(asked, own), request)
 

@@ -26,7 +26,7 @@ def read_checked(path: Path) -> bytes:
     except FileNotFoundError:
         return b""
     except OSError as error:
-        _log.warning("%s cannot be read: %s", path, error)
+        _log.warning("%s cannot be read and is not used: %s", path, error)
         return b""
     if checksum != b"%08x" % crc32c(data):
         _log.warning("%s is corrupt and not used; it is written anew", path)

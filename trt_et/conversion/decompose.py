@@ -63,7 +63,10 @@ def inline_decompositions(module: GraphModule) -> None:
         if node.op == "call_function" and node.target in decomposed_operators():
             traced = decompose(node)
             if traced is None:
-                raise BuilderError(f"{node.target} at node {node.name} could not be decomposed")
+                raise BuilderError(
+                    f"{node.target} at node {node.name} could not be decomposed; leave it to the "
+                    "CPU (excluded_ops=...)"
+                )
             for part in insert_traced(module, node, traced, "_constant_"):
                 part.meta[_DECOMPOSED_FROM] = node.name
     module.recompile()

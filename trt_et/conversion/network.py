@@ -122,7 +122,8 @@ def _check_bindings(interpreter: Any, partition: str, lowered: LoweredPartition)
     expected = [binding.name for binding in lowered.bindings]
     if found != expected:
         raise BuilderError(
-            f"partition {partition}: the network has the bindings {found}; expected {expected}"
+            f"partition {partition}: the network has the bindings {found}; expected {expected}. "
+            "Install a version of Torch-TensorRT that trt-et supports"
         )
     network = interpreter.ctx.net
     for index, binding in enumerate(lowered.outputs):

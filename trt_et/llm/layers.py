@@ -50,7 +50,8 @@ class LayerDevices:
         layers = sorted({layer for node in nodes if (layer := _layer(module_of(node))) is not None})
         if not layers:
             raise OptionError(
-                f"device is a function, but {name} has no numbered layers; expected one GPU"
+                f"device is a function, but {name} has no numbered layers; expected one GPU, such "
+                "as device='cuda:0'"
             )
         self._devices = {layer: parse_device(device(layer)) for layer in layers}
         engine, engines = 0, {layers[0]: 0}

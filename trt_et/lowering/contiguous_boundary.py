@@ -105,12 +105,14 @@ def _boundary_tensor(node: Node, partition: str, what: str) -> torch.Tensor:
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         raise PartitionError(
-            f"partition {partition}: {what} {node.name} is {type(value).__name__}, not a tensor"
+            f"partition {partition}: {what} {node.name} is {type(value).__name__}, not a tensor; "
+            "leave the operators at it to the CPU (excluded_ops=...)"
         )
     if value.dtype not in DTYPE_NAMES:
         raise PartitionError(
             f"partition {partition}: {what} {node.name} has dtype {value.dtype}; an engine takes "
-            f"{', '.join(sorted(DTYPE_NAMES.values()))}"
+            f"{', '.join(sorted(DTYPE_NAMES.values()))}. Leave the operators at it to the CPU "
+            "(excluded_ops=...)"
         )
     return value
 

@@ -91,7 +91,10 @@ def unlift(program: ExportedProgram) -> GraphModule:
     nodes: dict[Node, Node] = {}
     custom = [s for s in program.graph_signature.input_specs if s.kind is InputKind.CUSTOM_OBJ]
     if custom:
-        raise BuilderError(f"custom object {custom[0].target} cannot go into an engine")
+        raise BuilderError(
+            f"custom object {custom[0].target} cannot go into an engine; leave the operator that "
+            "takes it to the CPU (excluded_ops=...)"
+        )
     for node in program.graph.nodes:
         if node.op == "placeholder" and node.name in values:
             name = f"_constant_{node.name}"

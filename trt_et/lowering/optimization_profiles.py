@@ -56,7 +56,10 @@ def check_profiles(options: Sequence[ProfileOption]) -> tuple[ProfileOption, ...
         for name, dimensions in _items(profile, "a profile of optimization_profiles"):
             for dimension, value in _items(dimensions, f"the profile of input {name!r}"):
                 if type(dimension) is not int or dimension < 0:
-                    raise OptionError(f"dimension {dimension!r} of input {name!r} is no index")
+                    raise OptionError(
+                        f"optimization_profiles has the dimension {dimension!r} of input {name!r}; "
+                        "expected an index, 0 or larger"
+                    )
                 _range(name, dimension, value)
     return tuple(options)
 
@@ -120,8 +123,8 @@ def _symbol(name: str, dimension: int, value: torch.Tensor, wanted: tuple[int, i
         raise OptionError(f"{where}: {error}") from error
     if wanted[0] < low or wanted[2] > high:
         raise OptionError(
-            f"{where} has the range {wanted[0]}..{wanted[2]} in a profile, but was exported for "
-            f"{low}..{high}"
+            f"{where} is {wanted[0]} to {wanted[2]} in a profile, but was exported for {low} to "
+            f"{high}; export it with a wider Dim"
         )
     return str(expression)
 

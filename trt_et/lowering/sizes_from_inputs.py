@@ -117,7 +117,8 @@ def _emit(
     function = _FUNCTIONS.get(expression.func)
     if function is None:
         raise BuilderError(
-            f"size {origin.name} = {expression} cannot be computed from the partition's inputs"
+            f"size {origin.name} = {expression} cannot be computed from the partition's inputs; "
+            "leave the operator that uses it to the CPU (excluded_ops=...)"
         )
     parts = [_emit(graph, part, sources, origin) for part in expression.args]
     return reduce(lambda a, b: _combine(graph, function, a, b), parts)

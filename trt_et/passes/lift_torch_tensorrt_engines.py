@@ -114,7 +114,7 @@ def _read(name: str, fields: list[Any]) -> tuple[PrebuiltEngine, torch.Tensor]:
     if len(fields) > _ALLOCATOR and str(fields[_ALLOCATOR]) == "1":
         raise PartitionError(
             f"node {name}: the shapes of its engine's outputs depend on data, which an ExecuTorch "
-            "delegate cannot return"
+            "delegate cannot return. Lower the plain exported program instead"
         )
     texts = {index: str(fields[index]) for index in range(len(fields)) if index != _ENGINE}
     device = texts[_DEVICE].split(_DELIMITER)[0]

@@ -167,7 +167,7 @@ def _find(name: str, variable: str) -> Path:
     for folder in folders:
         if (folder / name).is_file():
             return folder / name
-    raise PluginError(f"{Path(name).name} is not in {folders[0] / name}; {_HOW_TO_BUILD}")
+    raise PluginError(f"there is no {folders[0] / name}; {_HOW_TO_BUILD}")
 
 
 def _load_library() -> ctypes.CDLL:
@@ -200,7 +200,10 @@ def _check_executorch(path: Path) -> Path:
         )
     runtime = Path(folders[0], "lib", "libexecutorch.so")
     if not runtime.is_file():
-        raise PluginError(f"the installed executorch {installed} has no {runtime}")
+        raise PluginError(
+            f"the installed executorch {installed} has no {runtime}; expected an official wheel: "
+            f"{install_command('executorch')}"
+        )
     return runtime
 
 

@@ -19,11 +19,6 @@ from trt_et.errors import RunError, TrtEtError
 
 __all__ = ["explained_errors"]
 
-_NOT_LOADED = (
-    "the TensorRT backend is not loaded in this process: call trt_et.runtime.load() before a "
-    "program is loaded"
-)
-
 
 @contextlib.contextmanager
 def explained_errors(what: str = "ExecuTorch failed") -> Iterator[None]:
@@ -42,12 +37,15 @@ def explained_errors(what: str = "ExecuTorch failed") -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        if trt_et.runtime._library is None:
+            raise RunError(
+                f"{what}: {error}: the TensorRT backend is not loaded in this process: call "
+                "trt_et.runtime.load() before a program is loaded"
+            ) from error
         raise RunError(f"{what}: {error}{_reason(before)}") from error
 
 
 def _reason(before: str) -> str:
-    if trt_et.runtime._library is None:
-        return f": {_NOT_LOADED}"
     reason = trt_et.runtime.last_error()
     if not reason:
         return ""

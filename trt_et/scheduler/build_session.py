@@ -143,7 +143,7 @@ class _Session:
                 del job, blob  # The next partition is lowered with this one's memory given back.
         if self._pending:
             raise BuilderError(
-                f"{type(runner).__name__} gave no engine for "
+                f"the build runner {type(runner).__name__} ended without an engine for "
                 + ", ".join(pending.wanted.plan.name for pending in self._pending.values())
             )
 

@@ -139,7 +139,10 @@ def read_weights(path: Path, stored: Mapping[str, StoredTensor]) -> dict[str, to
     end = max((entry.offset + entry.nbytes for entry in stored.values()), default=0)
     size = path.stat().st_size
     if size < end:
-        raise BuilderError(f"the weights {path} have {size} bytes; at least {end} were expected")
+        raise BuilderError(
+            f"the weights in {path} have {size} bytes, expected at least {end}: the file was "
+            "changed or cut while it was in use; export again"
+        )
     mapped = None
     if end:
         with path.open("rb") as file:

@@ -92,7 +92,10 @@ def pack_request(
     program = request.lowered.program
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.CUSTOM_OBJ:
-            raise BuilderError(f"custom object {spec.target} cannot go into an engine")
+            raise BuilderError(
+                f"custom object {spec.target} cannot go into an engine; leave the operator that "
+                "takes it to the CPU (excluded_ops=...)"
+            )
     try:
         state = {name: weights.add(name, value) for name, value in program.state_dict.items()}
         constants = {name: weights.add(name, value) for name, value in program.constants.items()}

@@ -34,7 +34,10 @@ def compare(request: Request, load: Callable[[Request], Any]) -> dict[str, Any]:
         inputs = make_inputs(program.method, request.inputs, shapes, request.seed)
         spec = pytree.tree_structure(examples)
         if spec.num_leaves != len(inputs):
-            raise RunError(f"the model takes {spec.num_leaves} inputs, the program {len(inputs)}")
+            raise RunError(
+                f"the program takes {len(inputs)} inputs, the model {spec.num_leaves}; was it "
+                "exported from this model?"
+            )
         examples = pytree.tree_unflatten(inputs, spec)
     # The model may write into its inputs.
     copies = [i.clone() if isinstance(i, torch.Tensor) else i for i in inputs]
@@ -42,7 +45,10 @@ def compare(request: Request, load: Callable[[Request], Any]) -> dict[str, Any]:
     with torch.no_grad():
         expected = [to_numpy(value) for value in pytree.tree_leaves(module(*examples))]
     if len(found) != len(expected):
-        raise RunError(f"it has {len(found)} outputs; the model has {len(expected)}")
+        raise RunError(
+            f"the program has {len(found)} outputs, the model {len(expected)}; was it exported "
+            "from this model?"
+        )
     return {"outputs": [compare_arrays(*pair) for pair in zip(found, expected, strict=True)]}
 
 

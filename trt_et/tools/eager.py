@@ -56,7 +56,7 @@ def _import(where: str) -> ModuleType:
         if where.endswith(".py"):
             spec = importlib.util.spec_from_file_location(Path(where).stem, where)
             if spec is None or spec.loader is None:
-                raise OptionError(f"{where} is no Python file")
+                raise OptionError(f"{where} cannot be imported: it is not a Python file")
             module = importlib.util.module_from_spec(spec)
             sys.modules[spec.name] = module
             spec.loader.exec_module(module)

@@ -40,7 +40,9 @@ def make_inputs(
     """
     expected = method.inputs
     if unknown := sorted(set(shapes) - set(range(len(expected)))):
-        raise OptionError(f"there is no input {unknown[0]}; there are {len(expected)}")
+        raise OptionError(
+            f"there is no input {unknown[0]}; the method has {len(expected)}, counted from 0"
+        )
     if not sources:
         generator = torch.Generator().manual_seed(seed)
         return [

@@ -45,11 +45,12 @@ class ReferenceBuilder:
     def build(self, request: BuildRequest) -> bytes:
         """See :meth:`trt_et.builders.EngineBuilder.build`."""
         lowered = request.lowered
-        if any(
-            spec.kind is InputKind.CUSTOM_OBJ
-            for spec in lowered.program.graph_signature.input_specs
-        ):
-            raise BuilderError("the reference builder takes no custom objects")
+        for spec in lowered.program.graph_signature.input_specs:
+            if spec.kind is InputKind.CUSTOM_OBJ:
+                raise BuilderError(
+                    f"custom object {spec.target} cannot go into an engine; leave the operator "
+                    "that takes it to the CPU (excluded_ops=...)"
+                )
         with TRACING:
             nested = _nested_program(lowered.program)
         request.monitor.check()

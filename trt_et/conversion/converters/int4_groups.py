@@ -42,7 +42,10 @@ def add_int4_groups(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noq
     scales = get_trt_tensor(ctx, scale, f"{node.name}_scale", dtype=scale.dtype)
     layer = ctx.net.add_dequantize(constant.get_output(0), scales, scales.dtype)
     if layer is None:
-        raise BuilderError(f"TensorRT {trt.__version__} dequantizes no groups of {node.name}")
+        raise BuilderError(
+            f"TensorRT {trt.__version__} refuses to dequantize the 4-bit weight of {node.name}; "
+            "leave the node to the CPU (excluded_ops=...)"
+        )
     constant.name = name
     layer.name = f"{node.name}_dequantize"
     return layer.get_output(0)

@@ -45,7 +45,9 @@ def add_cache_update(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # no
     )
     layer = ctx.net.add_kv_cache_update(cache, rows, starts, trt.KVCacheMode.LINEAR)
     if layer is None:
-        raise BuilderError(f"TensorRT {trt.__version__} makes no cache update of {node.name}")
+        raise BuilderError(
+            f"TensorRT {trt.__version__} refuses the update of a KV cache at {node.name}"
+        )
     layer.name = f"cache_update_{node.name}"
     return layer.get_output(0)
 
@@ -74,6 +76,6 @@ def check_cache_updates(network: Any, aliases: Collection[Alias]) -> None:  # no
     declared = {(alias.output, alias.input) for alias in aliases}
     if found != declared:
         raise BuilderError(
-            f"the network updates {sorted(found)} in place; expected {sorted(declared)}. Is "
-            "Torch-TensorRT newer than this package knows?"
+            f"the network updates {sorted(found)} in place; expected {sorted(declared)}. Install "
+            "a version of Torch-TensorRT that trt-et supports"
         )

@@ -40,8 +40,10 @@ Status SimMemory::release(void* pointer, int* device) {
   const auto found = live_.find(address(pointer));
   if (found == live_.end()) {
     const bool twice = freed_.count(address(pointer)) != 0;
-    return fail(Error::InvalidArgument, "%s of %p on a simulated GPU",
-                twice ? "double free" : "free of a pointer that was not allocated", pointer);
+    return fail(Error::InvalidArgument,
+                twice ? "double free of %p on a simulated GPU"
+                      : "free of %p, which is not memory of a simulated GPU",
+                pointer);
   }
   *device = found->second.device;
   live_bytes_of(found->second.device) -= found->second.size;
@@ -91,8 +93,10 @@ Status SimMemory::check(const void* pointer, size_t size, int device, const char
   const auto found = holder(live_, pointer);
   if (found == live_.end()) {
     const bool freed = holder(freed_, pointer) != freed_.end();
-    return fail(Error::InvalidArgument, "%s %p is %s", what, pointer,
-                freed ? "used after it was freed" : "not memory of a simulated GPU");
+    return fail(
+        Error::InvalidArgument,
+        freed ? "%s %p is used after it was freed" : "%s %p is not memory of a simulated GPU", what,
+        pointer);
   }
   if (found->second.device != device) {
     if (found->second.device == kPinned) {

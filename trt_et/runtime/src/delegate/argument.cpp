@@ -89,7 +89,7 @@ Status check_tensor(const TensorSpec& expected, EValue* value, size_t index, Ten
   }
   Tensor& found = value->toTensor();
   if (found.scalar_type() != expected.dtype) {
-    return fail(Error::InvalidArgument, "%s '%.60s' is %s, expected %s", direction(expected),
+    return fail(Error::InvalidArgument, "%s '%.60s' has dtype %s, expected %s", direction(expected),
                 expected.name.c_str(), dtype_name(found.scalar_type()), dtype_name(expected.dtype));
   }
   if (found.dim() > TRT_ET_MAX_RANK ||
