@@ -10,7 +10,7 @@ from torch import nn
 
 from trt_et.builders import BuildOptions, BuildRequest
 from trt_et.builders.serialize import build_network
-from trt_et.conversion import registry
+from trt_et.conversion import prepare, registry
 from trt_et.conversion.entries import Converter, Rewrite, Step, resolve
 from trt_et.conversion.registry import CONVERTERS, REWRITES
 from trt_et.conversion.support import convertible_operators, make_support_check
@@ -82,3 +82,15 @@ def test_every_rewrite_of_the_package_is_in_the_list():
     folder = Path(registry.__file__).parent / "rewrites"
     files = {path.stem for path in folder.glob("*.py")} - {"__init__", "kv_cache_update"}
     assert {name.rpartition(".")[2] for name in listed} == files
+
+
+@pytest.mark.parametrize(
+    ("mended_in", "expected"),
+    [(None, 1), (("torch", "99"), 1), (("not-installed", "1.0"), 1), (("torch", "2.0"), 0)],
+)
+def test_a_rewrite_is_applied_until_the_release_that_mends_it(mended_in, expected, monkeypatch):
+    applied = []
+    rewrite = Rewrite(applied.append, mended_in=mended_in)
+    monkeypatch.setattr(prepare, "REWRITES", (Step.DECOMPOSE, rewrite))
+    build_network(request_for(nn.ReLU(), torch.eye(3)))
+    assert len(applied) == expected

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
-from packaging.version import Version
-
 from trt_et.conversion.entries import Rewrite
 from trt_et.conversion.registry import REWRITES
 
@@ -13,7 +9,4 @@ from trt_et.conversion.registry import REWRITES
 def is_mended(name: str) -> bool:
     """Whether the registry says that the installed release does without a rewrite."""
     (step,) = (s for s in REWRITES if isinstance(s, Rewrite) and s.apply.__name__ == name)
-    if step.mended_in is None:
-        return False
-    package, release = step.mended_in
-    return Version(version(package)) >= Version(release)
+    return step.is_mended()

@@ -6,6 +6,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from torch.fx import GraphModule, Node
@@ -53,8 +54,8 @@ class Rewrite:
         library: The engine library that needs it (a builder's name); None: every one.
         seen_with: The library and version that it was needed for.
         mended_in: The package and its release that no longer need it, as
-            ``tests/conversion/test_rewrites_are_needed.py`` sees. It goes when ``pyproject.toml``
-            allows none that is older.
+            ``tests/conversion/test_rewrites_are_needed.py`` sees. It is not applied from there on,
+            and goes when ``pyproject.toml`` allows none that is older.
     """
 
     apply: Callable[[GraphModule], None]
@@ -63,6 +64,22 @@ class Rewrite:
     library: str | None = None
     seen_with: str = SEEN_WITH
     mended_in: tuple[str, str] | None = None
+
+    def is_needed(self, library: str) -> bool:
+        """Whether the installed release of an engine library, by its builder's name, needs it."""
+        return self.library in (None, library) and not self.is_mended()
+
+    def is_mended(self) -> bool:
+        """Whether the installed release does without it."""
+        from packaging.version import Version
+
+        if self.mended_in is None:
+            return False
+        package, release = self.mended_in
+        try:
+            return Version(version(package)) >= Version(release)
+        except PackageNotFoundError:
+            return False
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def prepare_module(
         elif rewrite is Step.UPDATE_IN_PLACE:
             if has_cache_update_layer():
                 aliases = update_in_place(module, lowered.aliased_outputs)
-        elif not isinstance(rewrite, Step) and rewrite.library in (None, library):
+        elif not isinstance(rewrite, Step) and rewrite.is_needed(library):
             rewrite.apply(module)
     for node in module.graph.nodes:
         describe_value(node)
