@@ -65,7 +65,7 @@ def open_container(blob: bytes | bytearray | memoryview, *, verify: bool) -> Con
     total = len(view)
     if total < _HEADER.size:
         raise BlobError(f"engine blob has {total} bytes; its header alone needs {_HEADER.size}")
-    magic, meta_at, meta_size, engine_at, engine_size, _, kind, zero, _ = _HEADER.unpack(
+    magic, meta_at, meta_size, engine_at, engine_size, _, kind, zero, checksum = _HEADER.unpack(
         view[: _HEADER.size]
     )
     if magic not in (MAGIC, MAGIC_ALIASED_IO, MAGIC_REFERENCE):
@@ -80,6 +80,8 @@ def open_container(blob: bytes | bytearray | memoryview, *, verify: bool) -> Con
         raise BlobError(f"engine [{engine_at}, +{engine_size}] lies outside the blob of {total}")
     if kind not in (_CHECKSUM_NONE, _CHECKSUM_CRC32C) or zero:
         raise BlobError(f"engine blob has checksum kind {kind}; known are 0 and 1")
+    if kind == _CHECKSUM_NONE and checksum:
+        raise BlobError("engine blob has a checksum of no kind: it is corrupt")
     if kind == _CHECKSUM_CRC32C:
         if total - engine_at != engine_size:
             raise BlobError(f"engine blob has {total - engine_at - engine_size} bytes too many")

@@ -93,6 +93,7 @@ BAD = {
     "engine too short": pack(document(), engine_size=11),
     "trailing": pack(document(), tail=b"x"),
     "sha256 without checksum": pack(document(), checksum=False),
+    "checksum of no kind": pack(document(**PLAIN))[:25] + b"\0" + pack(document(**PLAIN))[26:],
     "checksum kind": reseal(pack(document())[:25] + b"\2" + pack(document())[26:]),
     "reserved bytes": reseal(pack(document())[:26] + b"\1" + pack(document())[27:]),
     "not JSON": pack(b"{"),

@@ -75,7 +75,10 @@ Status check_checksum(const Header& header, const uint8_t* data, size_t total) {
     return fail(Error::InvalidProgram, "engine blob has checksum kind %u; known are 0 and 1",
                 header.checksum_kind);
   }
-  if (header.checksum_kind == 0) return {};
+  if (header.checksum_kind == 0) {
+    if (header.checksum == 0) return {};
+    return fail(Error::InvalidProgram, "engine blob has a checksum of no kind: it is corrupt");
+  }
   const size_t behind = total - header.engine_offset - static_cast<size_t>(header.engine_size);
   if (behind != 0) {
     return fail(Error::InvalidProgram, "engine blob has %zu bytes too many", behind);
