@@ -1,5 +1,5 @@
 # make demo     set everything up and run all-MiniLM-L6-v2 through TensorRT-RTX and reference engines
-# make test     set everything up, lint, and run the tests
+# make test     set everything up, lint, and run the tests; PYTEST="..." for more arguments of pytest
 # make lint     ruff, mypy --strict, clang-format
 # make test-native       the C++ tests under the address and undefined-behaviour sanitizers, and 1 M
 #                        mutants of engine blobs; FUZZ_MUTANTS=n for another number
@@ -90,7 +90,7 @@ lint: $(INSTALLED)
 	$(BIN)/clang-format --dry-run --Werror $(FORMATTED)
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 zoo: $(INSTALLED)
 	TRT_ET_ZOO=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 tests/zoo tests/llm
@@ -104,7 +104,8 @@ $(NATIVE_BLOB): $(INSTALLED) tests/runtime/native/make_blob.py tests/support/nat
 
 # $(call build-native,FOLDER,TARGET,OPTIONS)
 define build-native
-	$(BIN)/cmake -S . -B build/$(1) -G Ninja --log-level=WARNING -DTRT_ET_WARNINGS_AS_ERRORS=ON $(3) \
+	$(BIN)/cmake -S . -B build/$(1) -G Ninja --log-level=WARNING -DTRT_ET_WARNINGS_AS_ERRORS=ON \
+	  -DCMAKE_UNITY_BUILD=ON $(3) \
 	  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python
 	$(BIN)/cmake --build build/$(1) --parallel $(JOBS) --target $(2)
 endef

@@ -28,9 +28,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--fakes", type=Path, required=True, help="folder of the fake TensorRTs")
     parser.add_argument("--blob", type=Path, required=True, help="what make_blob.py wrote")
     parser.add_argument("--long", action="store_true", help="an hour or more")
-    parser.add_argument(
-        "--minutes", type=float, default=600.0, help="a long run counts mutants so long"
-    )
+    parser.add_argument("--minutes", type=float, default=600.0, help="mutants are counted so long")
     parser.add_argument("--only", nargs="*", default=[], help="jobs, by their names")
     return parser.parse_args()
 
@@ -52,9 +50,8 @@ def _jobs(given: argparse.Namespace, folder: Path, end: float) -> dict[str, Job]
         "cycles": lambda: memory.cycles(use, programs["two"], amounts),
         "executes": lambda: memory.executes(use, programs["fake"], amounts),
         "soak": lambda: memory.soak(use, [programs[n] for n in ("mlp", "two", "fake")], amounts),
+        "mutants": lambda: native.count_mutants(asan, amounts, end),
     }
-    if given.long:
-        jobs["mutants"] = lambda: native.count_mutants(asan, amounts, end)
     return {name: job for name, job in jobs.items() if not given.only or name in given.only}
 
 
