@@ -31,6 +31,11 @@ def model():
     return Model(), (torch.ones(2, 4),), ({0: size},)
 def other():
     return Model(0.5), (torch.ones(2, 4),)
+def shifted():
+    class Shifted(torch.nn.Module):
+        def forward(self, x):
+            return torch.relu(x) + 1.5
+    return Shifted(), *model()[1:]
 def wrong():
     return 1
 def failing():
@@ -97,6 +102,16 @@ def test_comparison_with_the_model_agrees_and_with_another_differs(folder):
     assert found["outputs"][0]["largest_error"] == 0
     printed = run("compare", "models_of_a_user:other", "dynamic.pte", *GPUS, code=1)
     assert "output 0 DIFFERS: largest error 0.5 (20.00% of the largest value)" in printed
+
+
+def test_comparison_of_each_engine_names_the_one_that_differs(folder):
+    arguments = ("dynamic.pte", "--per-partition", *GPUS)
+    found = json.loads(run("compare", "models_of_a_user:model", "--json", *arguments))
+    assert found["agree"]
+    assert [part["partition"] for part in found["partitions"]] == ["tensorrt_0"]
+    printed = run("compare", "models_of_a_user:shifted", *arguments, code=1)
+    assert "tensorrt_0 on cuda:0: " in printed
+    assert "  aten_add_tensor DIFFERS: largest error 0.5" in printed
 
 
 def test_a_crash_of_the_runtime_is_one_line(folder):

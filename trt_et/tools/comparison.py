@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from trt_et.errors import RunError
+from trt_et.tools.arrays import compare_arrays
 from trt_et.tools.eager import load_model
 from trt_et.tools.inputs import make_inputs, to_numpy
 from trt_et.tools.requests import Request
 
-__all__ = ["compare", "compare_arrays"]
+__all__ = ["compare"]
 
 
 def compare(request: Request, load: Callable[[Request], Any]) -> dict[str, Any]:
@@ -27,7 +25,8 @@ def compare(request: Request, load: Callable[[Request], Any]) -> dict[str, Any]:
     from torch.utils import _pytree as pytree
 
     program = load(request)
-    module, examples, _ = load_model(request.eager)
+    module, examples, dynamic_shapes = load_model(request.eager)
+    example_inputs = examples
     inputs = pytree.tree_leaves(examples)
     if request.inputs or request.shapes:
         shapes = {int(index): shape for index, shape in request.shapes.items()}
@@ -39,6 +38,13 @@ def compare(request: Request, load: Callable[[Request], Any]) -> dict[str, Any]:
                 "exported from this model?"
             )
         examples = pytree.tree_unflatten(inputs, spec)
+    facts: dict[str, Any] = {}
+    if request.per_partition:  # Before the model is called, which may change its state.
+        from trt_et.tools.exporting import export_module
+        from trt_et.tools.partition_comparison import compare_partitions
+
+        exported = export_module(request.eager, module, example_inputs, dynamic_shapes)
+        facts["partitions"] = compare_partitions(request, load, program.method, exported, inputs)
     # The model may write into its inputs.
     copies = [i.clone() if isinstance(i, torch.Tensor) else i for i in inputs]
     found = [to_numpy(value) for value in program(copies)]
@@ -49,32 +55,5 @@ def compare(request: Request, load: Callable[[Request], Any]) -> dict[str, Any]:
             f"the program has {len(found)} outputs, the model {len(expected)}; was it exported "
             "from this model?"
         )
-    return {"outputs": [compare_arrays(*pair) for pair in zip(found, expected, strict=True)]}
-
-
-def compare_arrays(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """How far two arrays are apart; NaNs and infinities that both have are equal.
-
-    Returns:
-        ``shape``, ``expected_shape``, ``nans`` and ``expected_nans``; where the shapes are equal
-        also ``largest_error``, ``largest_relative_error`` (to the largest expected value) and
-        ``cosine``.
-    """
-    facts: dict[str, Any] = {"shape": list(found.shape), "expected_shape": list(expected.shape)}
-    one, other = found.astype(np.float64), expected.astype(np.float64)
-    facts |= {"nans": int(np.isnan(one).sum()), "expected_nans": int(np.isnan(other).sum())}
-    if one.shape != other.shape:
-        return facts
-    same = (one == other) | (np.isnan(one) & np.isnan(other))
-    both = np.isfinite(one) & np.isfinite(other)
-    error = np.where(same, 0.0, np.where(both, np.abs(np.where(both, one - other, 0.0)), math.inf))
-    largest = float(error.max(initial=0.0))
-    scale = float(np.abs(other[both]).max(initial=0.0))
-    norms = float(np.linalg.norm(one[both]) * np.linalg.norm(other[both]))
-    cosine = float(np.dot(one[both], other[both]) / norms) if norms else float(largest == 0)
-    relative = largest / scale if scale else (0.0 if largest == 0 else math.inf)
-    return facts | {
-        "largest_error": largest,
-        "largest_relative_error": relative,
-        "cosine": min(1.0, cosine),
-    }
+    facts["outputs"] = [compare_arrays(*pair) for pair in zip(found, expected, strict=True)]
+    return facts

@@ -14,12 +14,12 @@ from trt_et.memory_planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 from trt_et.tools.eager import load_model
 
-__all__ = ["explain_model", "export_model"]
+__all__ = ["explain_model", "export_model", "export_module"]
 
 
 def explain_model(name: str, partitioner: TensorRTPartitioner) -> dict[str, Any]:
     """What lowering the model would do; nothing is built."""
-    return _facts(partitioner.explain(_export(name)))
+    return _facts(partitioner.explain(export_module(name, *load_model(name))))
 
 
 def export_model(name: str, partitioner: TensorRTPartitioner, output: Path) -> dict[str, Any]:
@@ -31,7 +31,9 @@ def export_model(name: str, partitioner: TensorRTPartitioner, output: Path) -> d
     """
     if not output.parent.is_dir():  # Said before minutes go into building engines.
         raise RunError(f"{output} cannot be written: there is no folder {output.parent}")
-    manager = to_edge_transform_and_lower(_export(name), partitioner=[partitioner])
+    manager = to_edge_transform_and_lower(
+        export_module(name, *load_model(name)), partitioner=[partitioner]
+    )
     config = ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
     program = manager.to_executorch(config)
     unfinished = output.with_name(f"{output.name}.{secrets.token_hex(4)}.part")
@@ -46,8 +48,23 @@ def export_model(name: str, partitioner: TensorRTPartitioner, output: Path) -> d
     return {**_facts(partitioner.report), "bytes": output.stat().st_size, "file": str(output)}
 
 
-def _export(name: str) -> torch.export.ExportedProgram:
-    module, inputs, dynamic_shapes = load_model(name)
+def export_module(
+    name: str,
+    module: torch.nn.Module,
+    inputs: tuple[Any, ...],
+    dynamic_shapes: Any,  # noqa: ANN401
+) -> torch.export.ExportedProgram:
+    """``torch.export``, with its refusal in one line.
+
+    Args:
+        name: What the message calls the model.
+        module: The model.
+        inputs: Its example inputs.
+        dynamic_shapes: As ``torch.export`` takes them; None: none.
+
+    Raises:
+        RunError: It cannot be exported.
+    """
     try:
         return torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes)
     except Exception as error:  # torch.export raises many types for what it cannot trace.

@@ -37,6 +37,9 @@ class Request:
         seed: Of the random inputs.
         output: Where outputs are written (``.npz``); empty: nowhere.
         eager: ``MODULE:CALLABLE`` to compare with.
+        per_partition: Whether each engine is compared, too.
+        excluded_ops: What the file's export left to the CPU, for ``per_partition``.
+        min_block_size: That of the file's export, for ``per_partition``.
         warm_up: Runs that are not timed.
         repeat: Runs that are timed.
     """
@@ -50,6 +53,9 @@ class Request:
     seed: int = 0
     output: str = ""
     eager: str = ""
+    per_partition: bool = False
+    excluded_ops: tuple[str, ...] = ()
+    min_block_size: int = 1
     warm_up: int = 0
     repeat: int = 1
 

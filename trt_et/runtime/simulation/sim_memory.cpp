@@ -42,7 +42,7 @@ Status SimMemory::release(void* pointer, int* device) {
     const bool twice = freed_.count(address(pointer)) != 0;
     return fail(Error::InvalidArgument,
                 twice ? "double free of %p on a simulated GPU"
-                      : "free of %p, which is not memory of a simulated GPU",
+                      : "free of %p, which was not allocated on a simulated GPU",
                 pointer);
   }
   *device = found->second.device;

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from trt_et.tools.comparison import compare_arrays
+from trt_et.tools.arrays import compare_arrays
 
 ONES = np.ones(4, np.float32)
 
