@@ -10,7 +10,7 @@ from tests.support.lowering import blobs, lower
 from tests.support.mended import is_mended
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.attention_networks import CRASHES, NEIGHBOURS, build
-from tests.support.programs.crashing_builders import WORKAROUNDS, WithoutWorkarounds
+from tests.support.programs.crashing_builders import WithoutWorkarounds
 from trt_et import TensorRTPartitioner
 from trt_et.conversion.installed import installed_variant
 from trt_et.errors import BuildCrashed
@@ -45,10 +45,16 @@ def test_without_its_workaround_the_builder_ends_its_process(name, workaround):
     assert build(name, workarounds=False) == outcome
 
 
-@pytest.mark.parametrize("name", ["two attentions of one query", "a feature map"])
-def test_without_the_workarounds_the_crash_is_an_error_of_its_partition(name):
+@pytest.mark.parametrize(
+    ("name", "workaround"),
+    [
+        ("two attentions of one query", "separate_attention_inputs"),
+        ("a feature map", "separate_attention_results"),
+    ],
+)
+def test_without_the_workarounds_the_crash_is_an_error_of_its_partition(name, workaround):
     crash: AbstractContextManager[object] = nullcontext()
-    if not any(map(is_mended, WORKAROUNDS)):
+    if not is_mended(workaround):
         crash = pytest.raises(
             BuildCrashed, match=r"\(SIGSEGV\) on partition tensorrt_0 .*attention"
         )
@@ -59,5 +65,5 @@ def test_without_the_workarounds_the_crash_is_an_error_of_its_partition(name):
 def test_without_the_workarounds_two_attentions_are_delegated_apart():
     partitioner = TensorRTPartitioner(builder=WithoutWorkarounds(), on_crash="split")
     pte = lower(CRASHES["two attentions of one query"].program(), partitioner=partitioner)
-    assert len(blobs(pte)) == (1 if any(map(is_mended, WORKAROUNDS)) else 2)
+    assert len(blobs(pte)) == (1 if is_mended("separate_attention_inputs") else 2)
     assert partitioner.report.not_delegated == ()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from packaging.version import Version
 from torch import nn
 from torch._ops import OpOverload
 from torch.export import Dim
@@ -127,9 +128,11 @@ def test_every_refusal_has_an_example():
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_refusal_is_still_needed(name):
-    assert outcome(REFUSED[name]).what == "refused"
-    found = outcome(REFUSED[name], is_asked=False).what
-    assert found not in RIGHT, f"{name} is no longer needed with this release: remove it"
+    (refusal,) = (refusal for refusal in REFUSALS if refusal.reason.__name__ == name)
+    is_refused = outcome(REFUSED[name]).what == "refused"
+    needed = outcome(REFUSED[name], is_asked=False).what not in RIGHT
+    assert is_refused == needed
+    assert needed != refusal.is_mended(), f"{name}: needed with this release: {needed}"
 
 
 BAGS = (randn(6, 4).half(), torch.tensor([0, 2, 5, 1]), torch.tensor([0, 3]))
@@ -205,8 +208,9 @@ def test_every_converter_of_an_operator_of_torch_has_an_example():
 def test_a_converter_is_still_needed(operator, monkeypatch):
     assert outcome(CONVERTED[operator]).what == "equal"
     monkeypatch.delitem(registry.CONVERTERS, operator)
+    # TensorRT-RTX 1.6 builds the loop of a cumulative sum. Ours is one layer, and evaluated.
     found = outcome(CONVERTED[operator]).what
-    assert found not in RIGHT, f"{operator} needs no converter of ours any longer: remove it"
+    assert found != "equal", f"{operator} needs no converter of ours any longer: remove it"
 
 
 def test_torch_tensorrt_still_has_no_converter_of_the_other_operators():
@@ -242,6 +246,8 @@ ADAPTED = {
         lambda x: aten.slice.Tensor(x, 0, 2, 1).sum(0), (X,), is_decomposed=False
     ),
 }
+# They change nothing there, and go when pyproject.toml allows no Torch-TensorRT 2.13.
+MENDED_IN_2_14 = {"constant indices"}
 
 
 @pytest.mark.parametrize("name", ADAPTED)
@@ -250,7 +256,9 @@ def test_arguments_still_have_to_be_adapted(name, monkeypatch):
     from trt_et.conversion.interpreter import PartitionInterpreter
 
     monkeypatch.setattr(PartitionInterpreter, "_adapted", lambda self, target, args: args)
-    assert outcome(ADAPTED[name]).what not in RIGHT, f"{name} need not be adapted: remove it"
+    needed = outcome(ADAPTED[name]).what not in RIGHT
+    is_mended = name in MENDED_IN_2_14 and Version(torch.__version__) >= Version("2.14")
+    assert needed != is_mended, f"{name}: needed with this release: {needed}"
 
 
 def twice(x):

@@ -6,6 +6,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -29,11 +30,17 @@ class Refusal:
         operators: Asked about only these.
         reason: Why a call is refused; None where it is not.
         seen_with: The library and version that it was needed for.
+        mended_in: The package and its release that no longer need it; see :class:`Rewrite`.
     """
 
     operators: tuple[Any, ...]
     reason: Callable[[Node], str | None]
     seen_with: str = SEEN_WITH
+    mended_in: tuple[str, str] | None = None
+
+    def is_mended(self) -> bool:
+        """Whether the installed release does without it."""
+        return _is_installed(self.mended_in)
 
 
 class Step(Enum):
@@ -71,15 +78,7 @@ class Rewrite:
 
     def is_mended(self) -> bool:
         """Whether the installed release does without it."""
-        from packaging.version import Version
-
-        if self.mended_in is None:
-            return False
-        package, release = self.mended_in
-        try:
-            return Version(version(package)) >= Version(release)
-        except PackageNotFoundError:
-            return False
+        return _is_installed(self.mended_in)
 
 
 @dataclass(frozen=True)
@@ -120,3 +119,14 @@ def resolve(name: str) -> Callable[..., Any]:
     """A function of ``conversion/converters``, by its name ``module:function``."""
     function: Callable[..., Any] = pkgutil.resolve_name(f"trt_et.conversion.converters.{name}")
     return function
+
+
+@cache
+def _is_installed(release: tuple[str, str] | None) -> bool:
+    """Whether a package is there in this release or a later one."""
+    from packaging.version import Version
+
+    try:
+        return release is not None and Version(version(release[0])) >= Version(release[1])
+    except PackageNotFoundError:
+        return False

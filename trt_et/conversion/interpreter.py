@@ -80,7 +80,7 @@ class PartitionInterpreter(TRTInterpreter):
         return node
 
     def _adapted(self, target: Any, args: Any) -> Any:  # noqa: ANN401
-        """The arguments as Torch-TensorRT's converters take them (2.13)."""
+        """The arguments as Torch-TensorRT's converters take them."""
         if target is torch.ops.aten.scaled_dot_product_attention.default:
             # Its converter hands the layer constants as they are (first queries of DETR).
             return [
@@ -90,7 +90,7 @@ class PartitionInterpreter(TRTInterpreter):
                 for index, argument in enumerate(args)
             ]
         if target is torch.ops.aten.embedding.default and isinstance(args[1], torch.Tensor):
-            # Its converter refuses constant indices that are int64, as torch has them.
+            # 2.13's converter refuses constant indices that are int64, as torch has them.
             return [args[0], args[1].int(), *args[2:]]
         if target is torch.ops.aten.slice.Tensor:
             return bound_slice(args)

@@ -75,7 +75,7 @@ def argument_without_dimensions(node: Node) -> str | None:
 
 
 def volume_sampling(node: Node) -> str | None:
-    """Volumes: TensorRT samples images only."""
+    """Volumes: TensorRT samples images only; TensorRT-RTX 1.6 volumes too."""
     args: Any = node.args
     return None if args[0].meta["val"].dim() == _IMAGE_RANK else "TensorRT samples images only"
 

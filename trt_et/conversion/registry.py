@@ -111,7 +111,12 @@ REFUSALS: Final = (
         (aten.as_strided.default, aten.argmax.default, aten.argmin.default),
         refusals.argument_without_dimensions,
     ),
-    Refusal((aten.grid_sampler.default,), refusals.volume_sampling),
+    Refusal(
+        (aten.grid_sampler.default,),
+        refusals.volume_sampling,
+        seen_with="TensorRT-RTX 1.5",
+        mended_in=("tensorrt-rtx", "1.6"),
+    ),
     Refusal((aten.copy.default,), refusals.unequal_copy),
     Refusal((aten.softplus.default,), refusals.softplus_threshold),
     Refusal((aten.index_put.default,), refusals.dynamic_index_put),
@@ -128,7 +133,9 @@ REFUSALS: Final = (
 def refusal_reason(node: Node) -> str | None:
     """Why a call stays out of an engine by :data:`REFUSALS`; None where it does not."""
     for refusal in REFUSALS:
-        reason = refusal.reason(node) if node.target in refusal.operators else None
+        if node.target not in refusal.operators or refusal.is_mended():
+            continue
+        reason = refusal.reason(node)
         if reason is not None:
             return reason
     return None

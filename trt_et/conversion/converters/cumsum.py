@@ -1,7 +1,8 @@
 """Cumulative sums as TensorRT's own layer.
 
 Imported only where Torch-TensorRT is loaded already (see ``registry.py``). Its converter makes a
-loop, which TensorRT-RTX does not have; masks of causal language models are made with such sums.
+loop, which TensorRT-RTX 1.5 does not build (1.6 does); masks of causal language models are made
+with such sums.
 """
 
 from __future__ import annotations
