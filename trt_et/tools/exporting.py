@@ -19,7 +19,7 @@ __all__ = ["explain_model", "export_model", "export_module"]
 
 def explain_model(name: str, partitioner: TensorRTPartitioner) -> dict[str, Any]:
     """What lowering the model would do; nothing is built."""
-    return _facts(partitioner.explain(export_module(name, *load_model(name))))
+    return _facts(partitioner.explain(_export(name)))
 
 
 def export_model(name: str, partitioner: TensorRTPartitioner, output: Path) -> dict[str, Any]:
@@ -31,9 +31,7 @@ def export_model(name: str, partitioner: TensorRTPartitioner, output: Path) -> d
     """
     if not output.parent.is_dir():  # Said before minutes go into building engines.
         raise RunError(f"{output} cannot be written: there is no folder {output.parent}")
-    manager = to_edge_transform_and_lower(
-        export_module(name, *load_model(name)), partitioner=[partitioner]
-    )
+    manager = to_edge_transform_and_lower(_export(name), partitioner=[partitioner])
     config = ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
     program = manager.to_executorch(config)
     unfinished = output.with_name(f"{output.name}.{secrets.token_hex(4)}.part")
@@ -70,6 +68,10 @@ def export_module(
     except Exception as error:  # torch.export raises many types for what it cannot trace.
         first = str(error).strip().splitlines()[0] if str(error).strip() else ""
         raise RunError(f"torch.export refuses {name}: {type(error).__name__}: {first}") from error
+
+
+def _export(name: str) -> torch.export.ExportedProgram:
+    return export_module(name, *load_model(name))
 
 
 def _facts(report: Any) -> dict[str, Any]:  # noqa: ANN401
