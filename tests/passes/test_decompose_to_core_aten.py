@@ -80,6 +80,10 @@ CASES = {
     "hypotenuses of half precision": (torch.hypot, (X.half() * 300, X.half() * -400)),
     "hypotenuses": (torch.hypot, (X, X + 1)),
     "a distance": (torch.dist, (X, X * 2)),
+    "larger and smaller, but for what is no number": (
+        lambda x: torch.fmax(x, x.flip(0)) - torch.fmin(x, x.flip(0)),
+        (torch.tensor([float("nan"), -torch.inf, 1.0, 2.0, 3.0, 4.0]),),
+    ),
     "a matrix times a vector": (torch.addmv, (X[:2, 0, :3].flatten(), X[0], X[1, 0])),
     "in stable order": (lambda x: torch.sort(x, dim=1, stable=True)[0], (X,)),
     "positions in stable order": (lambda x: torch.argsort(x, dim=1, stable=True), (X,)),

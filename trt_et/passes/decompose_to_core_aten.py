@@ -228,6 +228,14 @@ def _randn_like(x: Tensor, *, dtype: torch.dtype | None = None, **_: object) -> 
     return torch.randn(x.shape, dtype=dtype or x.dtype, device=x.device)
 
 
+def _fmax(x: Tensor, y: Tensor) -> Tensor:
+    return torch.where(x.isnan(), y, torch.where(y.isnan(), x, torch.maximum(x, y)))
+
+
+def _fmin(x: Tensor, y: Tensor) -> Tensor:
+    return torch.where(x.isnan(), y, torch.where(y.isnan(), x, torch.minimum(x, y)))
+
+
 _ADAPTIVE_MAXIMA: Final[tuple[OpOverload, ...]] = (
     aten.adaptive_max_pool1d.default,
     aten.adaptive_max_pool2d.default,
@@ -257,6 +265,8 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.new_empty.default: _new_empty,
     aten.rand_like.default: _rand_like,
     aten.randn_like.default: _randn_like,
+    aten.fmax.default: _fmax,
+    aten.fmin.default: _fmin,
 }
 # What torch itself takes apart into core operators, and those above.
 _KNOWN_TO_TORCH: Final[tuple[OpOverload, ...]] = (
