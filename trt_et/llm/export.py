@@ -147,7 +147,7 @@ def _export(decoder: nn.Module, name: str, max_prompt: int) -> ExportedProgram:
     tokens = torch.zeros(1, min(max_prompt, _EXAMPLE_TOKENS), dtype=torch.long)
     lengths = {1: Dim("tokens", min=1, max=max_prompt)} if max_prompt > 1 else None
     try:
-        # Without strict, run_decompositions of torch 2.13 fails on what transformers returns.
+        # Without, run_decompositions of torch 2.13 and 2.14 fails on what transformers returns.
         program = torch.export.export(
             decoder,
             (tokens, torch.zeros(1, dtype=torch.long)),
