@@ -85,6 +85,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy -p tests.support.reliability
 	$(BIN)/mypy scripts/version_matrix.py
 	MYPYPATH=scripts/gpu $(BIN)/mypy $(wildcard scripts/gpu/*.py)
 	$(BIN)/clang-format --dry-run --Werror $(FORMATTED)

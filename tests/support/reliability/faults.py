@@ -14,6 +14,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.support.native_environment import ROOT
 from tests.support.reliability.native import NativeTests
@@ -44,11 +45,11 @@ class Fault:
 
 def read_faults() -> list[Fault]:
     """Those of the list."""
-    lists = {"native", "thread", "python"}
-    return [
-        Fault(**{key: tuple(value) if key in lists else value for key, value in entry.items()})
-        for entry in json.loads(_LIST.read_text())
-    ]
+    entries: list[dict[str, Any]] = json.loads(_LIST.read_text())
+    for entry in entries:
+        for tests in entry.keys() & {"native", "thread", "python"}:
+            entry[tests] = tuple(entry[tests])
+    return [Fault(**entry) for entry in entries]
 
 
 def faulty(fault: Fault, text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 __all__ = ["export_programs"]
 
@@ -19,7 +20,7 @@ def export_programs(folder: Path) -> dict[str, Path]:
 
     torch.manual_seed(0)
     x = (torch.randn(2, 8),)
-    split = {
+    split: dict[str, Any] = {
         "excluded_ops": (torch.ops.aten.sinh,),
         "device": lambda partition: f"cuda:{partition.index}",
     }
