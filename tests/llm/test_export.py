@@ -110,7 +110,8 @@ def test_tensorrt_rtx_builds_one_engine_that_writes_its_cache_in_place():
     method = inspect_program(bytes(pte))[0]
     (engine,) = (delegate.engine for delegate in method.delegates)
     assert engine is not None
-    assert [binding.dtype for binding in engine.bindings if binding.is_input][2:] == ["bfloat16"]
+    # Torch 2.13 puts the cache last, 2.14 not.
+    assert sorted(binding.dtype for binding in engine.inputs) == ["bfloat16", "int64", "int64"]
     assert len(engine.aliases) == 1
 
 
