@@ -36,6 +36,8 @@ def shifted():
         def forward(self, x):
             return torch.relu(x) + 1.5
     return Shifted(), *model()[1:]
+def wider():
+    return Model(), (torch.ones(2, 5),)
 def wrong():
     return 1
 def failing():
@@ -102,6 +104,12 @@ def test_comparison_with_the_model_agrees_and_with_another_differs(folder):
     assert found["outputs"][0]["largest_error"] == 0
     printed = run("compare", "models_of_a_user:other", "dynamic.pte", *GPUS, code=1)
     assert "output 0 DIFFERS: largest error 0.5 (20.00% of the largest value)" in printed
+
+
+def test_comparison_with_a_model_of_other_inputs_names_the_input_that_does_not_fit(folder):
+    printed = run("compare", "models_of_a_user:wider", "dynamic.pte", *GPUS, code=1)
+    assert "the program does not take the model's example inputs: input 0 has the sizes" in printed
+    assert printed.count("\n") == 1
 
 
 def test_comparison_of_each_engine_names_the_one_that_differs(folder):

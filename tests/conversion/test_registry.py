@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ from torch import nn
 
 from trt_et.builders import BuildOptions, BuildRequest
 from trt_et.builders.serialize import build_network
-from trt_et.conversion import prepare, registry
-from trt_et.conversion.entries import Converter, Rewrite, Step, resolve
+from trt_et.conversion import entries, prepare, registry
+from trt_et.conversion.entries import Converter, Refusal, Rewrite, Step, resolve
 from trt_et.conversion.registry import CONVERTERS, REWRITES
 from trt_et.conversion.support import convertible_operators, make_support_check
 from trt_et.lowering.lower import lower_partition
@@ -94,3 +95,18 @@ def test_a_rewrite_is_applied_until_the_release_that_mends_it(mended_in, expecte
     monkeypatch.setattr(prepare, "REWRITES", (Step.DECOMPOSE, rewrite))
     build_network(request_for(nn.ReLU(), torch.eye(3)))
     assert len(applied) == expected
+
+
+@pytest.mark.parametrize("entry", [Rewrite(print), Refusal((), lambda node: None)])
+def test_a_release_of_the_engine_library_that_torch_tensorrt_does_not_use_mends_nothing(
+    entry, monkeypatch
+):
+    """It may be left over from an environment's earlier life."""
+    installed = {"torch-tensorrt-rtx": "tensorrt-rtx", "torch-tensorrt": "tensorrt"}
+    monkeypatch.setattr(entries, "version", lambda package: "99")
+    for used in installed.values():
+        monkeypatch.setattr(entries, "installed_variant", lambda used=used: used.replace("-", "_"))
+        for named in installed.values():
+            entries._is_installed.cache_clear()
+            assert replace(entry, mended_in=(named, "1.6")).is_mended() == (named == used)
+    entries._is_installed.cache_clear()

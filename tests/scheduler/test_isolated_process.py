@@ -134,3 +134,12 @@ def test_no_file_of_the_current_folder_is_imported(tmp_path, monkeypatch):
     (tmp_path / "pickle.py").write_text("raise SystemExit(7)\n")
     monkeypatch.chdir(tmp_path)
     assert IsolatedProcess().submit(os.getpid).result() != os.getpid()
+
+
+def test_a_folder_that_was_removed_stops_no_build(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    monkeypatch.syspath_prepend("")
+    gone.rmdir()
+    assert IsolatedProcess().submit(os.getpid).result() != os.getpid()

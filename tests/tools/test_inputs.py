@@ -9,7 +9,7 @@ import torch
 from trt_et.errors import OptionError, RunError
 from trt_et.inspection import MethodInfo
 from trt_et.inspection.pte import TensorValue
-from trt_et.tools.inputs import make_inputs, to_numpy
+from trt_et.tools.inputs import check_inputs, make_inputs, to_numpy
 
 
 def method(*values: TensorValue | None) -> MethodInfo:
@@ -48,6 +48,20 @@ def test_arrays_and_raw_bytes_are_read_in_the_order_of_the_inputs(tmp_path):
     found = make_inputs(method(*[FLOATS] * 4), sources, {}, 0)
     assert [value[0, 0].item() for value in found] == [0, 0, 1, 0]
     assert all(value.shape == (2, 3) for value in found)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([torch.ones(2, 3)], "1 inputs are given; the method has 2"),
+        ([torch.ones(3, 2), 7], r"input 0 has the sizes \[3, 2\]; expected \[2, 3\]"),
+        ([torch.ones(2, 3).half(), 7], "input 0 is torch.float16; expected torch.float32"),
+    ],
+)
+def test_values_that_a_method_does_not_take_are_refused(values, message):
+    check_inputs(method(FLOATS, None), [torch.ones(2, 3), 7])
+    with pytest.raises(OptionError, match=message):
+        check_inputs(method(FLOATS, None), values)
 
 
 def test_a_number_fills_an_input_that_is_no_tensor():

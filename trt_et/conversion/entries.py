@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from torch.fx import GraphModule, Node
 
+from trt_et.conversion.installed import installed_variant
+
 __all__ = ["SEEN_WITH", "Converter", "Refusal", "Rewrite", "Step", "resolve"]
 
 SEEN_WITH: Final = "Torch-TensorRT 2.13"
@@ -123,10 +125,17 @@ def resolve(name: str) -> Callable[..., Any]:
 
 @cache
 def _is_installed(release: tuple[str, str] | None) -> bool:
-    """Whether a package is there in this release or a later one."""
+    """Whether a package is there in this release or a later one, and Torch-TensorRT uses it."""
     from packaging.version import Version
 
+    if release is None:
+        return False
+    package, minimum = release
+    # Both may be installed: Torch-TensorRT uses the one that it was made for.
+    used = package.replace("-", "_") == installed_variant()
+    if package in ("tensorrt", "tensorrt-rtx") and not used:
+        return False
     try:
-        return release is not None and Version(version(release[0])) >= Version(release[1])
+        return Version(version(package)) >= Version(minimum)
     except PackageNotFoundError:
         return False

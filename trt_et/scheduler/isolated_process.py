@@ -105,10 +105,7 @@ class IsolatedProcess(Executor):
                 pass_fds=[theirs.fileno()],
                 # Ctrl-C comes to this process, which ends that one.
                 start_new_session=True,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(p or str(Path.cwd()) for p in sys.path),
-                },
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(_module_folders())},
             )
         self._end = weakref.finalize(self, _end, self._process, self._connection)
         try:
@@ -118,6 +115,15 @@ class IsolatedProcess(Executor):
                 f"the process that engines are built in could not be started: it ended with "
                 f"{_how_it_ended(self._process.wait())}; what it wrote is on standard error"
             ) from None
+
+
+def _module_folders() -> list[str]:
+    """Where this process looks for modules, the current folder by its name."""
+    try:
+        current = [str(Path.cwd())]
+    except FileNotFoundError:  # It was removed; Python skips it, too.
+        current = []
+    return [name for folder in sys.path for name in ([folder] if folder else current)]
 
 
 def _pickled(call: object) -> bytes:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from trt_et.errors import RunError
+from trt_et.errors import OptionError, RunError
 from trt_et.tools.arrays import compare_arrays
 from trt_et.tools.eager import load_model
-from trt_et.tools.inputs import make_inputs, to_numpy
+from trt_et.tools.inputs import check_inputs, make_inputs, to_numpy
 from trt_et.tools.requests import Request
 
 __all__ = ["compare"]
@@ -38,6 +38,14 @@ def compare(request: Request, load: Callable[[Request], Any]) -> dict[str, Any]:
                 "exported from this model?"
             )
         examples = pytree.tree_unflatten(inputs, spec)
+    else:
+        try:
+            check_inputs(program.method, inputs)
+        except OptionError as error:
+            raise RunError(
+                f"the program does not take the model's example inputs: {error}; was it exported "
+                "from this model?"
+            ) from None
     facts: dict[str, Any] = {}
     if request.per_partition:  # Before the model is called, which may change its state.
         from trt_et.tools.exporting import export_module

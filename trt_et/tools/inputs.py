@@ -14,7 +14,7 @@ from trt_et.errors import OptionError, RunError
 from trt_et.inspection import MethodInfo
 from trt_et.inspection.pte import TensorValue
 
-__all__ = ["make_inputs", "to_numpy"]
+__all__ = ["check_inputs", "make_inputs", "to_numpy"]
 
 _AT_MOST = 1 << 34  # Bytes of one input: a damaged file can ask for any size.
 
@@ -56,6 +56,22 @@ def make_inputs(
         _checked(index, value, found, shapes.get(index))
         for index, (value, found) in enumerate(zip(expected, given, strict=True))
     ]
+
+
+def check_inputs(method: MethodInfo, values: Sequence[Any]) -> None:
+    """Check that a method takes these values.
+
+    Raises:
+        OptionError: There are too many or too few, or a tensor has another type or shape.
+    """
+    if len(values) != len(method.inputs):
+        raise OptionError(f"{len(values)} inputs are given; the method has {len(method.inputs)}")
+    for index, (expected, value) in enumerate(zip(method.inputs, values, strict=True)):
+        if expected is None or not isinstance(value, torch.Tensor):
+            continue
+        if value.dtype != (dtype := getattr(torch, expected.dtype)):
+            raise OptionError(f"input {index} is {value.dtype}; expected {dtype}")
+        _sizes(index, expected, tuple(value.shape))
 
 
 def to_numpy(value: Any) -> np.ndarray[Any, Any]:  # noqa: ANN401

@@ -4,7 +4,7 @@
 #include <link.h>
 
 #include <atomic>
-#include <memory>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,7 +34,7 @@ struct OwnedStream {
 };
 
 struct ThreadStreams {
-  std::vector<std::unique_ptr<OwnedStream>> by_device;
+  std::deque<std::optional<OwnedStream>> by_device;  // A deque moves none.
 };
 
 // A plain pointer survives the destruction of thread-local objects: static objects of the program
@@ -158,11 +158,12 @@ Status thread_stream(cuda::Api& api, int device, WorkStream* stream) {
   if (guarded) return {};
   auto& streams = this_threads_streams().by_device;
   const auto index = static_cast<size_t>(device);
-  if (index >= streams.size()) streams.resize(index + 1);
-  if (streams[index] == nullptr) {
+  // Room comes before the stream, which would be lost where memory ends.
+  while (index >= streams.size()) streams.emplace_back();
+  if (!streams[index].has_value()) {
     cuda::Stream created = nullptr;
     TRT_ET_TRY(api.create_stream(cuda::StreamKind::blocking, &created));
-    streams[index] = std::make_unique<OwnedStream>(api, created);
+    streams[index].emplace(api, created);
   }
   OwnedStream& own = *streams[index];
   *stream = {own.stream, own.identity, WorkStream::Source::own, &own.staging};
