@@ -1,6 +1,6 @@
 """``python -m benchmarks.llm [--quick]``: a table, and ``benchmarks/results/llm.json``.
 
-A Llama with random weights on its way to a ``.pte``, each time in a process of its own.
+A Llama with random weights on its way to a ``.pte``, and its steps; each in a process of its own.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from benchmarks.aot.tasks import Clock, Peak
 from benchmarks.figures import Figure, figure, machine
 
 CACHE, PROMPT = 2048, 512
+STEPS = 16
 XNNPACK_MEMORY = 16 << 30  # For weights of 4 GB in fp32, packed once more, and the file.
 SIZES: dict[str, dict[str, int]] = {
     "1.0 B": {
@@ -106,24 +107,59 @@ def export(size: str, backend: str, engine_bytes: int) -> Result:
         return found | {"peak_bytes": peak.bytes, "file_bytes": path.stat().st_size}
 
 
-def _run(size: str, backend: str, engine_bytes: int = 0) -> Result:
-    """One export, in a process of its own."""
+def steps(size: str) -> Result:
+    """What decode steps of a Llama copy between the host and a simulated GPU.
+
+    Args:
+        size: One of ``SIZES``.
+    """
+    import torch
+    from executorch.runtime import Runtime
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    import trt_et.runtime
+    from trt_et.llm import export_llm
+    from trt_et.tools.counters import read_counters
+
+    model = LlamaForCausalLM(LlamaConfig(**SIZES[size], max_position_embeddings=CACHE)).eval()
+    buffer = bytes(export_llm(model, cache_length=CACHE, builder="reference").buffer)
+    trt_et.runtime.load(cuda="simulated:1")
+    method = Runtime.get().load_program(buffer).load_method("forward")
+    assert method is not None
+    method.execute([torch.ones(1, 8, dtype=torch.int64), torch.tensor([0])])
+    before = read_counters()
+    for position in range(8, 8 + STEPS):
+        token, place = torch.tensor([[position]]), torch.tensor([position])
+        (logits,) = method.execute([token, place])
+    after = read_counters()
+    return {
+        "bytes": sum(after[name] - before[name] for name in ("bytes_h2d", "bytes_d2h")) / STEPS,
+        "bytes_of_token_position_and_logits": token.nbytes + place.nbytes + logits.nbytes,
+    }
+
+
+def _run(function: str, **arguments: Any) -> Result:
+    """One of ``TASKS``, in a process of its own."""
     with tempfile.NamedTemporaryFile(suffix=".json") as result:
-        task = json.dumps({"size": size, "backend": backend, "engine_bytes": engine_bytes})
-        command = [sys.executable, "-m", "benchmarks.llm", "--task", task, "--output", result.name]
+        task = json.dumps(arguments)
+        command = [sys.executable, "-m", "benchmarks.llm", "--task", function, task]
+        command += ["--output", result.name]
         done = subprocess.run(
             command, cwd=ROOT, env=os.environ | ENVIRONMENT, capture_output=True, text=True
         )
         if done.returncode != 0:
-            raise SystemExit(f"{task}: {done.returncode}\n{done.stderr[-3000:]}")
+            raise SystemExit(f"{function} {task}: {done.returncode}\n{done.stderr[-3000:]}")
         found: Result = json.loads(Path(result.name).read_text())
         return found
 
 
+TASKS = {"export": export, "steps": steps}
+
+
 def measure(size: str, *, with_xnnpack: bool) -> dict[str, Figure]:
-    """P18 to P20, for a Llama of that size."""
-    rtx = _run(size, "rtx")
-    noop = _run(size, "noop", rtx["file_bytes"])
+    """P18 to P21; P18 to P20 for a Llama of that size."""
+    rtx = _run("export", size=size, backend="rtx", engine_bytes=0)
+    noop = _run("export", size=size, backend="noop", engine_bytes=rtx["file_bytes"])
     model = f"a Llama of {size} parameters, bf16, cache {CACHE}, 1 to {PROMPT} tokens, TensorRT-RTX"
     time = {
         key: round(rtx[key] / (rtx[f"build_{key}"] + noop[key]), 4)
@@ -133,12 +169,14 @@ def measure(size: str, *, with_xnnpack: bool) -> dict[str, Figure]:
     if with_xnnpack:
         free = psutil.virtual_memory().available
         details["xnnpack_fp32"] = (
-            _run(size, "xnnpack")
+            _run("export", size=size, backend="xnnpack", engine_bytes=0)
             if free >= XNNPACK_MEMORY
             else f"not run: {free >> 30} GiB of memory were free, of {XNNPACK_MEMORY >> 30} needed"
         )
     memory = rtx["peak_bytes"] / rtx["build_peak_bytes"]
     stored = rtx["file_bytes"] / rtx["weights_bytes"]
+    moved = _run("steps", size="12 M")
+    crossing = moved["bytes"] / moved["bytes_of_token_position_and_logits"]
     return {
         "P18": figure(
             time["cpu_seconds"],
@@ -161,6 +199,14 @@ def measure(size: str, *, with_xnnpack: bool) -> dict[str, Figure]:
             stored <= 1.03,
             "the same: bytes of the file / bytes of the weights; one method for prompt and steps",
         ),
+        "P21": figure(
+            crossing,
+            1.0,
+            crossing <= 1.0,
+            "a Llama of 12 M parameters, fp32, with reference engines on a simulated GPU: bytes "
+            "between host and GPU per decoded token / (token + position + one row of logits)",
+            **moved,
+        ),
     }
 
 
@@ -169,10 +215,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="12 M parameters")
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--task", help="one export, as JSON")
+    parser.add_argument("--task", nargs=2, help="a function, and its arguments as JSON")
     arguments = parser.parse_args()
     if arguments.task:
-        arguments.output.write_text(json.dumps(export(**json.loads(arguments.task))))
+        function, values = arguments.task
+        arguments.output.write_text(json.dumps(TASKS[function](**json.loads(values))))
         return
     quick: bool = arguments.quick
     output: Path = arguments.output or ROOT / (
