@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 import torch
+from executorch.exir import to_edge_transform_and_lower
 from torch import nn
 from torch.export import Dim
 
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
+from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 from trt_et.passes import before_partitioning
 
@@ -105,6 +107,21 @@ def weight_beside_a_list() -> None:
     lower(export(Weight(function), X), excluded_ops=["aten.cumsum"])
 
 
+def two_partitioners_in_a_branch() -> None:
+    def branch(x):
+        y, z = x.relu(), x.sin()
+        return (y + z).tanh() * 2 + y, z.tanh() + 1
+
+    def function(x):
+        return torch.cond(x.sum() > 0, branch, lambda x: (x + 1, x - 1), (x,))
+
+    partitioners = [
+        TensorRTPartitioner(builder="reference", excluded_ops=[f"aten.{name}"])
+        for name in ("add", "tanh")
+    ]
+    to_edge_transform_and_lower(export(function, X), partitioner=partitioners)
+
+
 @dataclass
 class Workaround:
     """What can be left out, and what then fails.
@@ -149,6 +166,7 @@ WORKAROUNDS = (
         lambda program, groups: [],
         weight_in_two_lists,
     ),
+    Workaround("trt_et.partitioner.clear_tags", lambda program: None, two_partitioners_in_a_branch),
     Workaround("trt_et.partition.tags._let_lists_keep_it", lambda node: None, weight_beside_a_list),
 )
 
