@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import resource
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -306,16 +307,25 @@ def stage(engine_bytes: int, vendor: bool) -> Result:
         return clock.read() | {"peak_bytes": peak.bytes, "pte_bytes": path.stat().st_size}
 
 
-def hashing(mebibytes: int) -> Result:
-    """How long the cache's key takes per GiB of weights."""
+def inspect(engine_bytes: int) -> Result:
+    """``trt-et inspect`` of a program with an engine of that size."""
     import torch
+    from executorch.exir import to_edge_transform_and_lower
 
-    from trt_et.scheduler.engine_key import WeightDigests
+    from benchmarks.aot.models import tiny
+    from benchmarks.aot.peers import make_partitioner
 
-    weights = {"weight": torch.zeros(mebibytes << 20, dtype=torch.uint8)}
-    clock = Clock()
-    WeightDigests().of(weights)
-    return {key: value * 1024 / mebibytes for key, value in clock.read().items()}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program.pte"
+        partitioner = make_partitioner("idle", engine_bytes, {})
+        program = torch.export.export(*tiny())
+        manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
+        with path.open("wb") as file:
+            manager.to_executorch().write_to_file(file)
+        clock = Clock()
+        command = [sys.executable, "-m", "trt_et.cli", "inspect", str(path)]
+        subprocess.run(command, check=True, capture_output=True)
+        return clock.read() | {"pte_bytes": path.stat().st_size}
 
 
 def imports(statement: str) -> Result:
@@ -344,7 +354,7 @@ def times(tasks: dict[str, tuple[str, Result]], rounds: int) -> Result:
 
 TASKS: dict[str, Callable[..., Result]] = {
     task.__name__: task
-    for task in (export, bare, workers, workers_memory, stage, hashing, imports, times)
+    for task in (export, bare, workers, workers_memory, stage, inspect, imports, times)
 }
 
 if __name__ == "__main__":
