@@ -13,6 +13,7 @@ from tests.support.simulated_gpus import load_runtime
 from trt_et import OptionError, UnsupportedModelError
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_llm
+from trt_et.llm.decoder import rotary_frequencies
 from trt_et.llm.profiles import default_profiles
 from trt_et.tools.counters import read_counters
 
@@ -205,6 +206,33 @@ def test_the_model_is_left_in_the_mode_that_it_was_in():
     with pytest.raises(UnsupportedModelError):
         export_llm(model.train(), cache_length=8, builder="reference")
     assert model.training
+
+
+def test_a_conversion_leaves_the_frequencies_of_rotary_angles_in_float32(caplog):
+    """In bfloat16 the angle of position 1,000 is wrong by a radian."""
+    long = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
+    long |= {"rope_theta": 10000.0, "original_max_position_embeddings": 8}
+    model = make_model("phi3", rope_parameters=long, original_max_position_embeddings=8)
+    before = rotary_frequencies(model)
+    export_llm(model, cache_length=16, builder="reference", dtype=torch.bfloat16)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    after = rotary_frequencies(model)
+    assert (
+        before.keys()
+        == after.keys()
+        == {
+            "model.rotary_emb.inv_freq",
+            "model.rotary_emb.original_inv_freq",
+        }
+    )
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert "angles of far positions" not in caplog.text
+
+
+def test_rotary_angles_that_were_rounded_are_reported(caplog):
+    model = make_model("llama").to(torch.bfloat16)
+    export_llm(model, cache_length=16, builder="reference")
+    assert "model.rotary_emb.inv_freq of LlamaForCausalLM is torch.bfloat16" in caplog.text
 
 
 def test_with_io_on_gpu_no_operator_of_the_program_copies():

@@ -11,7 +11,7 @@ from torch import nn
 
 from trt_et.errors import OptionError, UnsupportedModelError
 
-__all__ = ["INPUTS", "make_decoder"]
+__all__ = ["INPUTS", "make_decoder", "rotary_frequencies"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +43,11 @@ def make_decoder(model: nn.Module, cache_length: int, *, all_logits: bool) -> nn
             f"module that takes {' and '.join(INPUTS)} and keeps its own KV cache"
         )
     return _ModuleDecoder(model, all_logits)
+
+
+def rotary_frequencies(model: nn.Module) -> dict[str, torch.Tensor]:
+    """The buffers that ``transformers`` computes a model's rotary angles from, by their names."""
+    return {name: b for name, b in model.named_buffers() if name.endswith("inv_freq")}
 
 
 class _ModuleDecoder(nn.Module):
@@ -103,6 +108,14 @@ def _check_configuration(model: nn.Module, config: Any, cache_length: int) -> No
             f"{name} is a mixture of experts with the implementation {experts!r}, whose operators "
             "ExecuTorch does not know; call model.set_experts_implementation('batched_mm') first"
         )
+    for buffer, frequencies in rotary_frequencies(model).items():
+        if frequencies.dtype != torch.float32:
+            _log.warning(
+                "%s of %s is %s, which makes the angles of far positions inexact; "
+                "from_pretrained(dtype=...) and export_llm(dtype=...) leave it in torch.float32",
+                *(buffer, name, frequencies.dtype),
+            )
+            break
     positions = getattr(text, "max_position_embeddings", None)
     if positions is not None and cache_length > positions:
         if not hasattr(text, "rope_parameters"):

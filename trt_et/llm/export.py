@@ -19,7 +19,7 @@ from torch.export import Dim, ExportedProgram
 
 from trt_et.builders import EngineBuilder, make_builder
 from trt_et.errors import OptionError, UnsupportedModelError
-from trt_et.llm.decoder import INPUTS, make_decoder
+from trt_et.llm.decoder import INPUTS, make_decoder, rotary_frequencies
 from trt_et.llm.layers import LayerDevices
 from trt_et.llm.metadata import eos_ids_of, runner_metadata
 from trt_et.llm.profiles import default_profiles
@@ -57,7 +57,8 @@ def export_llm(
         max_prompt: Most tokens of one call; the runner cuts longer prompts into pieces of that
             size. None: ``cache_length``. If it is less, the runner no longer checks that a text
             fits the cache: limit ``max_new_tokens`` yourself.
-        dtype: What the model is converted to, in place, before export. None: as it is.
+        dtype: What the model is converted to, in place, before export; its rotary angles stay
+            float32, as with ``from_pretrained(dtype=...)``. None: as it is.
         device: The GPU to build for, as of :class:`trt_et.TensorRTPartitioner`; or a function from
             the number of a layer to its GPU, which cuts the model into an engine for each run of
             layers on one GPU.
@@ -134,13 +135,22 @@ def _as_exported(model: nn.Module, dtype: torch.dtype | None) -> Iterator[None]:
     """The model in its dtype and in evaluation mode, without gradients."""
     training = model.training
     if dtype is not None:
-        model.to(dtype)
+        _convert(model, dtype)
     model.eval()
     try:
         with torch.no_grad():
             yield
     finally:
         model.train(training)
+
+
+def _convert(model: nn.Module, dtype: torch.dtype) -> None:
+    """Convert a model as ``from_pretrained(dtype=...)`` does: its rotary angles stay float32."""
+    frequencies = rotary_frequencies(model)
+    model.to(dtype)
+    for name, buffer in frequencies.items():
+        owner, _, leaf = name.rpartition(".")
+        setattr(model.get_submodule(owner), leaf, buffer)
 
 
 def _export(decoder: nn.Module, name: str, max_prompt: int) -> ExportedProgram:

@@ -62,6 +62,7 @@ CONFIGURATIONS: dict[str, Callable[[], tf.PretrainedConfig]] = {
     "gemma2": lambda: tf.Gemma2Config(**_HYBRID),
     "gemma3": lambda: tf.Gemma3TextConfig(**_HYBRID),
     "mistral": lambda: tf.MistralConfig(**_WINDOW),
+    "phi3": lambda: tf.Phi3Config(**_SIZES, pad_token_id=0),
 }
 
 IN_CI = ("llama", "qwen3", "gemma3", "mistral")
