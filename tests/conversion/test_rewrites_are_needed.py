@@ -84,7 +84,8 @@ class Projection(nn.Module):
         self.linear = nn.Linear(32, 96)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.linear(x).reshape(1, 17, 3, 4, 8).permute(2, 0, 3, 1, 4)
+        y = x @ self.linear.weight.t() + self.linear.bias
+        y = y.reshape(1, 17, 3, 4, 8).permute(2, 0, 3, 1, 4)
         q, k, v = y[0], y[1], y[2]
         y = ((q @ k.transpose(-1, -2)) * 0.3).softmax(-1) @ v
         return y.permute(0, 2, 1, 3).reshape(1, 17, 32)

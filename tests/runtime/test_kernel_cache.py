@@ -12,7 +12,7 @@ import torch
 
 import trt_et.runtime
 from tests.support.fake_tensorrt import FakeBuilder, Line
-from tests.support.native_environment import environment
+from tests.support.native_environment import environment, run_python
 from tests.support.native_programs import export
 
 
@@ -106,6 +106,43 @@ def test_without_graphs_the_library_records_none(run):
     """The fake names its kernels after the strategy that it was given."""
     assert "compiles kernels: graph" in run()
     assert "compiles kernels: plain" in run("--cuda_graphs=off")
+
+
+CALLS = """
+import sys, torch, trt_et.runtime
+trt_et.runtime.load()
+from executorch.runtime import Runtime
+program = Runtime.get().load_program(sys.argv[1])
+method = program.load_method("forward")
+for size in (3, 3, 3, 3, 2, 1):
+    method.execute([torch.ones(size, 8)])
+"""
+
+
+def test_sizes_that_come_after_a_frequent_one_keep_the_librarys_graphs(program, fakes, tmp_path):
+    """The third equal call asks for a CUDA graph, which TensorRT-RTX refuses for such an engine."""
+    done = run_python(
+        *("-c", CALLS, str(program.path)),
+        TRT_ET_CUDA="simulated:1",
+        TRT_ET_LOG="debug",
+        TRT_ET_TENSORRT_LIBRARY=str(fakes / "libfake_tensorrt_rtx.so"),
+        TRT_ET_RUNTIME_CACHE=str(tmp_path / "cache"),
+    )
+    assert done.returncode == 0, done.stderr
+    (kept,) = files(tmp_path / "cache")
+    kernels = kept.read_text().splitlines()[1:]
+    assert len(kernels) >= 3
+    assert all(kernel.startswith("graph") for kernel in kernels), kernels
+
+
+def test_a_file_that_cannot_be_read_costs_a_line_in_the_log(run, tmp_path):
+    run(TRT_ET_RUNTIME_CACHE=str(tmp_path / "cache"))
+    (kept,) = files(tmp_path / "cache")
+    kept.unlink()
+    kept.mkdir()
+    found = run(TRT_ET_RUNTIME_CACHE=str(tmp_path / "cache"))
+    assert "kernel cache is not usable and will be written anew" in found
+    assert "compiles kernels" in found
 
 
 def test_a_relative_folder_is_refused(program, fakes):

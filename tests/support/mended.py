@@ -1,6 +1,10 @@
-"""Which rewrites the installed releases no longer need."""
+"""Which workarounds the installed releases no longer need."""
 
 from __future__ import annotations
+
+from importlib.metadata import version
+
+from packaging.version import Version
 
 from trt_et.conversion.entries import Rewrite
 from trt_et.conversion.registry import REWRITES
@@ -10,3 +14,8 @@ def is_mended(name: str) -> bool:
     """Whether the registry says that the installed release does without a rewrite."""
     (step,) = (s for s in REWRITES if isinstance(s, Rewrite) and s.apply.__name__ == name)
     return step.is_mended()
+
+
+def is_installed(package: str, release: str) -> bool:
+    """Whether a package is there in this release or a later one."""
+    return Version(version(package)) >= Version(release)

@@ -217,8 +217,7 @@ REWRITES: Final[tuple[Rewrite | Step, ...]] = (
     Rewrite(
         add_bias_after_split,
         library="tensorrt_rtx",
-        seen_with="TensorRT-RTX 1.5",
-        mended_in=("tensorrt-rtx", "1.6"),
+        seen_with="TensorRT-RTX 1.6",
     ),
     Rewrite(dequantize_before_convolution, library="tensorrt_rtx", seen_with="TensorRT-RTX 1.5"),
     Rewrite(

@@ -103,6 +103,8 @@ class IsolatedProcess(Executor):
                 [sys.executable, "-c", _COMMAND, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
+                # Python 3.13 cannot import socket in a folder that was removed.
+                cwd=_current_folder() or "/",
                 # Ctrl-C comes to this process, which ends that one.
                 start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(_module_folders())},
@@ -117,13 +119,17 @@ class IsolatedProcess(Executor):
             ) from None
 
 
+def _current_folder() -> str | None:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:  # It was removed.
+        return None
+
+
 def _module_folders() -> list[str]:
     """Where this process looks for modules, the current folder by its name."""
-    try:
-        current = [str(Path.cwd())]
-    except FileNotFoundError:  # It was removed; Python skips it, too.
-        current = []
-    return [name for folder in sys.path for name in ([folder] if folder else current)]
+    folders = (folder or _current_folder() for folder in sys.path)
+    return [folder for folder in folders if folder is not None]
 
 
 def _pickled(call: object) -> bytes:

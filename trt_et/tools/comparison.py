@@ -38,14 +38,6 @@ def compare(request: Request, load: Callable[[Request], Any]) -> dict[str, Any]:
                 "exported from this model?"
             )
         examples = pytree.tree_unflatten(inputs, spec)
-    else:
-        try:
-            check_inputs(program.method, inputs)
-        except OptionError as error:
-            raise RunError(
-                f"the program does not take the model's example inputs: {error}; was it exported "
-                "from this model?"
-            ) from None
     facts: dict[str, Any] = {}
     if request.per_partition:  # Before the model is called, which may change its state.
         from trt_et.tools.exporting import export_module
@@ -53,6 +45,13 @@ def compare(request: Request, load: Callable[[Request], Any]) -> dict[str, Any]:
 
         exported = export_module(request.eager, module, example_inputs, dynamic_shapes)
         facts["partitions"] = compare_partitions(request, load, program.method, exported, inputs)
+    try:
+        check_inputs(program.method, inputs)
+    except OptionError as error:
+        raise RunError(
+            f"the program does not take the model's example inputs: {error}; was it exported "
+            "from this model?"
+        ) from None
     # The model may write into its inputs.
     copies = [i.clone() if isinstance(i, torch.Tensor) else i for i in inputs]
     found = [to_numpy(value) for value in program(copies)]

@@ -40,8 +40,12 @@ Status fail(Error error, const char* format, ...) {
 Error report(const Status& status) {
   if (status.ok()) return Error::Ok;
   log(LogLevel::error, "TensorRTBackend: %s", status.text.c_str());
-  std::snprintf(t_last_error, sizeof t_last_error, "%s", status.text.c_str());
+  remember_error(status.text.c_str());
   return status.error;
+}
+
+void remember_error(const char* text) {
+  std::snprintf(t_last_error, sizeof t_last_error, "%s", text);
 }
 
 const char* last_error_text() { return t_last_error; }

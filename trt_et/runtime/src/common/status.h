@@ -27,6 +27,9 @@ inline constexpr size_t kMaxErrorText = 200;
 // Logs a failure and remembers it for trt_et_last_error(). Returns its code.
 Error report(const Status& status);
 
+// Remembers a failure that is not logged. Allocates nothing: memory may be what failed.
+void remember_error(const char* text);
+
 // The text of the last failure that this thread has reported since clear_last_error(); "" if there
 // was none. Every entry that can fail begins with clear_last_error().
 const char* last_error_text();

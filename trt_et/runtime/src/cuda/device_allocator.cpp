@@ -69,11 +69,13 @@ class Entry {
   }
 
   // The device of planned memory, which may have been moved when it was allocated.
-  Status open_for(const void* planned, int index) {
+  Status open_for(const void* pointer, int index) {
+    const int known = planned().device_of(pointer, 1);
+    if (known >= 0) return open_device(known);
     if (!g_redirected) return open(index);
     cuda::PointerInfo info;
     TRT_ET_TRY(cuda::access(&api_));
-    TRT_ET_TRY(api_->pointer_info(planned, &info));
+    TRT_ET_TRY(api_->pointer_info(pointer, &info));
     return info.kind == cuda::MemoryKind::device ? open_device(info.device) : open(index);
   }
 
@@ -224,7 +226,8 @@ Error run(F&& function) noexcept {
   const LogScope scope;
   try {
     return report(function());
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    remember_error(error.what());
     return Error::MemoryAllocationFailed;
   }
 }

@@ -23,10 +23,12 @@ PinnedStaging::~PinnedStaging() {
 // Pinned memory is scarce: without it, copies go the way that they go without the option.
 bool PinnedStaging::allocate() {
   const size_t wanted = g_requested.load(std::memory_order_relaxed);
-  if (memory_ != nullptr || failed_ || wanted == 0) return memory_ != nullptr;
+  // What is in it stays where it is.
+  if (failed_ || wanted <= capacity_ || used_ > 0) return memory_ != nullptr;
   void* memory = nullptr;
   failed_ = !api_.allocate_pinned(wanted, &memory).ok();
-  if (failed_) return false;
+  if (failed_) return memory_ != nullptr;
+  if (memory_ != nullptr) (void)report(api_.release_pinned(memory_));
   memory_ = static_cast<uint8_t*>(memory);
   capacity_ = wanted;
   return true;

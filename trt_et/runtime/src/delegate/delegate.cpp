@@ -152,7 +152,10 @@ Status Delegate::run(cuda::Stream stream, bool* wait) {
 Status Delegate::enqueue(cuda::Stream stream) {
   if (slot_->late || !graphs_) return queue(stream);
   Status status = slot_->replay.run(stream, slot_->kept);
-  graphs_ = slot_->replay.enabled();  // What is refused once is refused for good.
+  if (slot_->replay.enabled()) return status;
+  // What is refused once is refused for good, and no context is kept for a graph any more.
+  graphs_ = false;
+  for (const auto& slot : slots_) slot->kept = false;
   return status;
 }
 

@@ -27,7 +27,8 @@ R run(R failed, F&& function) noexcept {
   const LogScope scope;
   try {
     return function();
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    remember_error(error.what());
     return failed;
   }
 }
@@ -78,6 +79,7 @@ int trt_et_choose_cuda(const char* mode) {
 }
 
 int64_t trt_et_describe_blob(const void* blob, size_t size, char* out, size_t capacity) {
+  clear_last_error();
   constexpr auto kNoMemory = -static_cast<int64_t>(Error::MemoryAllocationFailed);
   return run<int64_t>(kNoMemory, [&]() -> int64_t {
     Blob parsed;
@@ -85,18 +87,24 @@ int64_t trt_et_describe_blob(const void* blob, size_t size, char* out, size_t ca
     Status status = parse_blob(blob, size, &parsed);
     if (status.ok()) status = describe_blob(parsed, &json);
     if (status.ok()) return static_cast<int64_t>(copy_out(json, out, capacity));
+    remember_error(status.text.c_str());
     (void)copy_out(status.text, out, capacity);
     return -static_cast<int64_t>(status.error);
   });
 }
 
 int trt_et_counter(const char* name, uint64_t* value) {
+  clear_last_error();
   return run<int>(-1, [&] {
     if (name == nullptr || value == nullptr) return -1;
     if (std::string_view(name) == "engines") return *value = live_engines(), 0;
     if (std::string_view(name) == "engine_loads") return *value = engine_loads(), 0;
     const cuda::Simulation* simulation = cuda::simulation();
-    return simulation != nullptr && simulation->counter(name, value) ? 0 : -1;
+    if (simulation != nullptr && simulation->counter(name, value)) return 0;
+    const Status unknown =
+        fail(Error::NotFound, "there is no such counter; most are of simulated GPUs");
+    remember_error(unknown.text.c_str());
+    return -1;
   });
 }
 

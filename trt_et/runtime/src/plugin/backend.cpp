@@ -26,9 +26,11 @@ Error run(F&& function) noexcept {
   const LogScope scope;
   try {
     return report(function());
-  } catch (const std::bad_alloc&) {
+  } catch (const std::bad_alloc& error) {
+    remember_error(error.what());
     return Error::MemoryAllocationFailed;
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    remember_error(error.what());
     return Error::Internal;
   }
 }

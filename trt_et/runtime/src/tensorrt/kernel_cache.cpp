@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 namespace trt_et::tensorrt {
 namespace {
@@ -53,6 +53,14 @@ bool is_others(const fs::path& folder) {
   return status.st_uid != geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
 }
 
+bool read_all(const std::string& path, std::string* bytes) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream all;
+  all << in.rdbuf();  // Which sets the failed bit where the file cannot be read.
+  *bytes = all.str();
+  return in.is_open() && !all.fail() && !in.bad();
+}
+
 bool write_all(int file, const std::string& bytes) {
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t written = write(file, bytes.data() + done, bytes.size() - done);
@@ -90,10 +98,9 @@ void KernelCache::open(nvinfer1::ICudaEngine& engine, const trt_et_engine_reques
   if (config != nullptr) cache_.reset(config->createRuntimeCache());
   if (cache_ == nullptr) return;
   path_ = folder / file_name(request, version);
-  std::ifstream in(path_, std::ios::binary);
-  if (!in) return;
-  saved_.assign(std::istreambuf_iterator<char>(in), {});
-  if (cache_->deserialize(saved_.data(), saved_.size())) return;
+  std::error_code missing;
+  if (!fs::exists(path_, missing)) return;
+  if (read_all(path_, &saved_) && cache_->deserialize(saved_.data(), saved_.size())) return;
   warn("kernel cache is not usable and will be written anew: " + path_);
   saved_.clear();
 }

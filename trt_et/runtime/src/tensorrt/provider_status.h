@@ -4,6 +4,7 @@
 
 #include <executorch/runtime/core/error.h>
 
+#include <exception>
 #include <new>
 #include <string>
 
@@ -46,15 +47,19 @@ void set_host(const trt_et_host* host);
 // Nothing may throw through the table.
 template <typename F>
 int guarded(F&& function) noexcept {
+  last_error().clear();
   try {
     ProviderStatus result = function();
     if (!result.ok()) last_error() = result.text;
     return static_cast<int>(result.error);
   } catch (const std::bad_alloc&) {
+    last_error() = "no host memory";
     return static_cast<int>(Error::MemoryAllocationFailed);
+  } catch (const std::exception& error) {
+    last_error() = error.what();
   } catch (...) {
-    return static_cast<int>(Error::Internal);
   }
+  return static_cast<int>(Error::Internal);
 }
 
 }  // namespace trt_et::tensorrt
