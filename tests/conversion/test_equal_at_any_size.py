@@ -71,6 +71,16 @@ OF_ANY_SIZE = {
         F.interpolate(x[None, None], (x.shape[1] * 2, 7), mode="bilinear", align_corners=True) * 2
     ),
     "resized along a line": lambda x: F.interpolate(x[None], x.shape[0] * 3, mode="linear") * 2,
+    "every other number": lambda x: torch.arange(0, x.shape[1] + 2, 2) * x.sum(),
+    "numbers downwards": lambda x: x + torch.arange(x.shape[1] - 1, -1, -1),
+    "every other number downwards": lambda x: torch.arange(3 * x.shape[1], 0, -2) * x.sum(),
+    "numbers from a size on": lambda x: x * torch.arange(x.shape[1], 2 * x.shape[1]),
+    "numbers up to a known one": lambda x: x * torch.arange(-x.shape[1] + 1, 1),
+    "filled with a size": lambda x: x + torch.full((1, 1), x.shape[1]),
+    "as large, filled with a size": lambda x: torch.full_like(x, x.shape[1] - 1) + x * 2,
+    "the last of every row": lambda x: (x * 2).gather(
+        1, torch.full((x.shape[0], 1), x.shape[1] - 1)
+    ),
     "flattened in the middle": lambda x: (
         (x[:, :, None] * BOOK[0]).flatten(1).sin().flatten(0).cos()
     ),

@@ -35,8 +35,9 @@ quantized = torch.ops.quantized_decomposed
 IMPROVEMENTS = {"reduce_equal_size_bags", "keep_weights_int8", "keep_weights_int4"}
 # TensorRT's documentation leaves the result open; only a GPU could show it.
 UNDOCUMENTED = {"zero_fully_masked_rows"}
-# A test of its own, and Whisper at any size (tests/zoo/test_any_size.py), fail without it.
-OWN_TESTS = {"make_reshape_static"}
+# Tests of their own fail without them: Whisper at any size (tests/zoo/test_any_size.py), and
+# test_equal_at_any_size.py.
+OWN_TESTS = {"make_reshape_static", "write_out_dynamic_numbers"}
 # These are wrong only in TensorRT's own build.
 FAIL_TO_BUILD = {"add_bias_after_split", "dequantize_before_convolution"}
 # TensorRT's own build ends its process without them: test_attentions_that_crash.py.

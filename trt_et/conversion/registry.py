@@ -36,6 +36,7 @@ from trt_et.conversion.rewrites.adaptive_pool_and_resize import (
     resample_by_weighted_sums,
 )
 from trt_et.conversion.rewrites.attention_mask import zero_fully_masked_rows
+from trt_et.conversion.rewrites.dynamic_numbers import write_out_dynamic_numbers
 from trt_et.conversion.rewrites.embedding_bag import (
     EMBEDDING_BAGS,
     embedding_bag,
@@ -166,6 +167,10 @@ REWRITES: Final[tuple[Rewrite | Step, ...]] = (
     ),
     Step.UPDATE_IN_PLACE,  # Before DECOMPOSE, which takes slice_scatter apart.
     Step.DECOMPOSE,
+    Rewrite(
+        write_out_dynamic_numbers,
+        before={apply_type_promotion: "the products that it makes may mix dtypes"},
+    ),
     Rewrite(
         zero_fully_masked_rows,
         before={

@@ -149,8 +149,8 @@ def _convert(model: nn.Module, dtype: torch.dtype) -> None:
     frequencies = rotary_frequencies(model)
     model.to(dtype)
     for name, buffer in frequencies.items():
-        owner, _, leaf = name.rpartition(".")
-        setattr(model.get_submodule(owner), leaf, buffer)
+        owner, _, attribute = name.rpartition(".")
+        setattr(model.get_submodule(owner), attribute, buffer)
 
 
 def _export(decoder: nn.Module, name: str, max_prompt: int) -> ExportedProgram:
