@@ -41,6 +41,9 @@ constexpr Test kTests[] = {
     {"crc32c", false, false, [](const std::string&) { test_crc32c(); }},
     {"blob_fuzz", false, false, [](const std::string&) { test_blob_fuzz(); }},
     {"blob_edits", false, false, [](const std::string&) { test_blob_edits(); }},
+    // Starts this program again, where it is the only test.
+    {"fresh_process", false, false,
+     [](const std::string& file) { test_fresh_process(file.c_str()); }},
     {"simulator", true, true, [](const std::string&) { test_simulator(); }},
     {"tensorrt_provider", true, true, [](const std::string&) { test_tensorrt_provider(); }},
     {"streams", true, false, [](const std::string&) { test_streams(); }},

@@ -16,4 +16,5 @@ void test_streams();
 void test_tensorrt_provider();
 void test_delegate(const char* blob_file);
 void test_reference_state(const char* blob_file);
+void test_fresh_process(const char* blob_file);
 void test_beside_cuda_backend();

@@ -1,0 +1,183 @@
+// What only a process that has just started shows: ExecuTorch's own CUDA allocator, registered
+// before ours, and a line that is logged once in a process.
+#include <executorch/runtime/core/device_allocator.h>
+#include <executorch/runtime/platform/platform.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend_calls.h"
+#include "cuda/device_allocator.h"
+#include "tests.h"
+
+using namespace trt_et;
+using executorch::runtime::Result;
+using executorch::runtime::etensor::DeviceIndex;
+using executorch::runtime::etensor::DeviceType;
+
+namespace {
+
+constexpr const char* kFresh = "TRT_ET_TEST_FRESH_PROCESS";
+
+// Copies on the legacy stream: pageable memory has been read when the call returns, but the
+// device's may not have been written. Its memory holds what was there.
+class StockCudaAllocator final : public executorch::runtime::DeviceAllocator {
+ public:
+  Result<void*> allocate(size_t size, DeviceIndex index, size_t) override {
+    void* memory = nullptr;
+    cuda::DeviceGuard guard(api());
+    CHECK_OK(guard.enter(index));
+    CHECK_OK(api().allocate(size, &memory));
+    return memory;
+  }
+  void deallocate(void* memory, DeviceIndex) override { CHECK_OK(api().release(memory)); }
+  Error copy_host_to_device(void* to, const void* from, size_t size, DeviceIndex) override {
+    const auto* bytes = static_cast<const uint8_t*>(from);
+    read_.emplace_back(bytes, bytes + size);
+    return api()
+        .copy(to, read_.back().data(), size, cuda::CopyKind::host_to_device, cuda::kLegacyStream)
+        .error;
+  }
+  Error copy_device_to_host(void* to, const void* from, size_t size, DeviceIndex) override {
+    CHECK_OK(api().copy(to, from, size, cuda::CopyKind::device_to_host, cuda::kLegacyStream));
+    return api().synchronize_stream(cuda::kLegacyStream).error;
+  }
+  DeviceType device_type() const override { return DeviceType::CUDA; }
+
+ private:
+  static cuda::Api& api() {
+    cuda::Api* found = nullptr;
+    CHECK_OK(cuda::access(&found));
+    return *found;
+  }
+  std::list<Bytes> read_;
+};
+
+// Before ours, which a static object registers.
+__attribute__((constructor(101))) void register_stock_allocator() {
+  if (std::getenv(kFresh) == nullptr) return;
+  executorch::runtime::register_device_allocator(new StockCudaAllocator);
+}
+
+// Eight floats in the memory of the allocator that is registered.
+struct Planned8 {
+  Planned8() {
+    auto memory = allocator.allocate(32, 0);
+    CHECK(memory.ok());
+    data = *memory;
+    tensor.emplace(std::vector<int32_t>{8}, data);
+  }
+  Planned8(const Planned8&) = delete;
+  Planned8& operator=(const Planned8&) = delete;
+  ~Planned8() { allocator.deallocate(data, 0); }
+
+  void write(float value) {
+    const std::vector<float> values(8, value);
+    CHECK(allocator.copy_host_to_device(data, values.data(), 32, 0) == Error::Ok);
+  }
+  float read() {
+    std::vector<float> values(8);
+    CHECK(allocator.copy_device_to_host(values.data(), data, 32, 0) == Error::Ok);
+    return values[5];
+  }
+  EValue* value() { return &tensor->value; }
+
+  executorch::runtime::DeviceAllocator& allocator =
+      *executorch::runtime::get_device_allocator(DeviceType::CUDA);
+  void* data = nullptr;
+  std::optional<OwnedTensor> tensor;
+};
+
+// The stock allocator does not know of trt_et_use_stream: its copies and the runs are ordered.
+void test_runs_on_a_given_stream_and_stock_copies_keep_their_order() {
+  cuda::Api* api = nullptr;
+  cuda::Stream stream = nullptr;
+  CHECK_OK(cuda::access(&api));
+  CHECK_OK(api->create_stream(cuda::StreamKind::non_blocking, &stream));
+  CHECK(trt_et_use_stream(0, stream) == 0);
+  {
+    BackendDelegate delegate;
+    CHECK(delegate.init(scale_blob("8")) == Error::Ok);
+    Planned8 x, y;
+    for (int i = 1; i <= 6; ++i) {
+      const auto value = static_cast<float>(i);
+      x.write(value);
+      CHECK(delegate.execute({x.value(), y.value()}) == Error::Ok);
+      x.write(-1.0F);  // Must not overtake the run.
+      CHECK(y.read() == 2 * value);
+    }
+  }
+  CHECK(trt_et_use_stream(0, nullptr) == 0);
+  CHECK_OK(api->destroy_stream(stream));
+}
+
+void test_state_in_stock_memory_begins_at_zero() {
+  const Bytes blob = make_blob(binding("new", "8", true) + "," + binding("state", "8", true) + "," +
+                                   binding("next", "8", false),
+                               "fake\ninput new float32 8\ninput state float32 8\n"
+                               "output next float32 8\nsum next state new\n");
+  char index[] = "1";
+  BackendDelegate delegate;
+  CHECK(delegate.init(blob, {CompileSpec{"state_inputs", {index, 1}}}) == Error::Ok);
+  Planned8 one, state;
+  one.write(1.0F);
+  state.write(7.0F);
+  for (int i = 1; i <= 4; ++i) {
+    CHECK(delegate.execute({one.value(), state.value(), state.value()}) == Error::Ok);
+    CHECK(state.read() == static_cast<float>(i));
+  }
+}
+
+int g_staging_lines = 0;
+
+void count_staging_lines(et_timestamp_t, et_pal_log_level_t, const char*, const char*, size_t,
+                         const char* message, size_t) {
+  if (std::strstr(message, "is in host memory, which is copied at every run")) ++g_staging_lines;
+}
+
+void test_staging_of_host_tensors_is_logged_once() {
+  using executorch::runtime::PalImpl;
+  CHECK(executorch::runtime::register_pal(PalImpl::create(count_staging_lines, __FILE__)));
+  float in[8] = {}, out[8] = {};
+  OwnedTensor x({8}, in), y({8}, out);
+  for (int load = 0; load < 2; ++load) {
+    BackendDelegate delegate;
+    CHECK(delegate.init(scale_blob("8")) == Error::Ok);
+    for (int i = 0; i < 3; ++i) {
+      CHECK(delegate.execute({&x.value, &y.value}) == Error::Ok);
+      CHECK(g_staging_lines == 1);
+    }
+  }
+}
+
+void start_afresh(const char* blob_file) {
+  char program[] = "/proc/self/exe", test[] = "fresh_process";
+  std::string file(blob_file);
+  char* const arguments[] = {program, file.data(), test, nullptr};
+  pid_t child = 0;
+  int status = -1;
+  CHECK(setenv(kFresh, "1", 1) == 0);
+  CHECK(posix_spawn(&child, program, nullptr, nullptr, arguments, environ) == 0);
+  CHECK(unsetenv(kFresh) == 0);
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+}  // namespace
+
+void test_fresh_process(const char* blob_file) {
+  if (std::getenv(kFresh) == nullptr) return start_afresh(blob_file);
+  CHECK(setenv("TRT_ET_PROVIDER_PATH", TRT_ET_FAKE_FOLDER, 1) == 0);
+  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
+  CHECK_OK(cuda::choose("simulated:2"));
+  CHECK(!cuda_allocator_is_registered());
+  test_runs_on_a_given_stream_and_stock_copies_keep_their_order();
+  test_state_in_stock_memory_begins_at_zero();
+  test_staging_of_host_tensors_is_logged_once();
+}
