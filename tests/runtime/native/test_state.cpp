@@ -2,6 +2,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "cuda/device_allocator.h"
 #include "heap_count.h"
@@ -133,6 +134,22 @@ void test_state_is_cleared_before_the_first_run() {
   CHECK_FAILS(try_load(state_blob(), &none, wrong), "state_inputs names input 2 of 2");
 }
 
+// Also where the first call is refused, and the next one comes from another thread.
+void test_cleared_state_is_seen_by_other_threads() {
+  for (const int device : {0, 1}) {
+    LoadOptions options;
+    options.state_inputs = {1};
+    const auto delegate = load(state_blob(), options);
+    Device one(8, 0, 1.0F), state(8, device, 7.0F), out(8, 0, 0.0F);
+    OwnedTensor a({8}, one.data), b({8}, state.data), c({8}, out.data), wrong({4}, one.data);
+    CHECK_FAILS(call(*delegate, {&wrong.value, &b.value, &b.value, &c.value}), "shape");
+    std::thread([&] {
+      CHECK_OK(call(*delegate, {&a.value, &b.value, &b.value, &c.value}));
+      CHECK(out.read(3) == 1.0F && state.read(7) == 1.0F);
+    }).join();
+  }
+}
+
 // Planned memory begins at zero, whatever was there.
 void test_planned_memory_is_zero() {
   for (const size_t size : {size_t{1}, size_t{1000}, size_t{1} << 20}) {
@@ -164,6 +181,7 @@ void test_state() {
   test_moving_state();
   test_declared_alias();
   test_state_is_cleared_before_the_first_run();
+  test_cleared_state_is_seen_by_other_threads();
   test_planned_memory_is_zero();
 }
 
