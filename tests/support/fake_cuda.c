@@ -1,8 +1,65 @@
-/* A CUDA driver and runtime of two GPUs on host memory, enough to walk the path of real CUDA. */
+/* A CUDA driver and runtime of two GPUs on host memory, enough to walk the path of real CUDA. With
+   -DFAKE_RECORDS, for one thread: has graphs, and tells what it was asked for. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static __thread int current;
+
+#ifdef FAKE_RECORDS
+static char calls[2048];
+static size_t used;
+
+static void record(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(calls + used, sizeof calls - used, format, arguments);
+  va_end(arguments);
+  if (length < 0 || (size_t)length >= sizeof calls - used) abort();
+  used += (size_t)length;
+}
+
+/* The calls since the last time, a line each. */
+const char* fake_cuda_calls(void) {
+  static char taken[sizeof calls];
+  memcpy(taken, calls, sizeof calls);
+  used = 0;
+  calls[0] = 0;
+  return taken;
+}
+
+static char captured, executable;
+int cudaStreamBeginCapture(void* s, int mode) {
+  record("begin capture of %p, mode %d\n", s, mode);
+  return 0;
+}
+int cudaStreamEndCapture(void* s, void** graph) {
+  record("end capture of %p\n", s);
+  *graph = &captured;
+  return 0;
+}
+int cudaGraphInstantiateWithFlags(void** graph, void* from, unsigned long long flags) {
+  record("instantiate, flags %llu\n", flags);
+  *graph = &executable;
+  return from == &captured ? 0 : 1;
+}
+int cudaGraphDestroy(void* graph) {
+  record("destroy graph\n");
+  return graph == &captured ? 0 : 1;
+}
+int cudaGraphLaunch(void* graph, void* s) {
+  record("launch on %p\n", s);
+  return graph == &executable ? 0 : 1;
+}
+int cudaGraphExecDestroy(void* graph) {
+  record("destroy executable\n");
+  return graph == &executable ? 0 : 1;
+}
+#else
+static void record(const char* format, ...) { (void)format; }
+#endif
+
 int cuInit(unsigned flags) {
   (void)flags;
   return getenv("FAKE_CUDA_NO_GPU") ? 100 : 0;
@@ -74,58 +131,54 @@ int cudaPointerGetAttributes(int* type_and_device, const void* p) {
   return 0;
 }
 int cudaMemcpyAsync(void* to, const void* from, size_t n, int kind, void* s) {
-  (void)kind;
-  (void)s;
+  record("copy %zu bytes, kind %d, on %p\n", n, kind, s);
   memcpy(to, from, n);
   return 0;
 }
 int cudaMemsetAsync(void* to, int value, size_t n, void* s) {
-  (void)s;
+  record("set %zu bytes to %d on %p\n", n, value, s);
   memset(to, value, n);
   return 0;
 }
 int cudaMemcpyPeerAsync(void* to, int a, const void* from, int b, size_t n, void* s) {
-  (void)a;
-  (void)b;
-  (void)s;
+  record("copy %zu bytes from %d to %d on %p\n", n, b, a, s);
   memcpy(to, from, n);
   return 0;
 }
 int cudaStreamCreateWithFlags(void** s, unsigned f) {
-  (void)f;
   *s = malloc(1);
+  record("stream %p, flags %u\n", *s, f);
   return 0;
 }
 int cudaStreamDestroy(void* s) {
+  record("destroy stream %p\n", s);
   free(s);
   return 0;
 }
 int cudaStreamSynchronize(void* s) {
-  (void)s;
+  record("wait for stream %p\n", s);
   return 0;
 }
 int cudaStreamWaitEvent(void* s, void* e, unsigned f) {
-  (void)s;
-  (void)e;
-  (void)f;
+  record("%p waits for %p, flags %u\n", s, e, f);
   return 0;
 }
 int cudaEventCreateWithFlags(void** e, unsigned f) {
-  (void)f;
   *e = malloc(1);
+  record("event %p, flags %u\n", *e, f);
   return 0;
 }
 int cudaEventDestroy(void* e) {
+  record("destroy event %p\n", e);
   free(e);
   return 0;
 }
 int cudaEventRecord(void* e, void* s) {
-  (void)e;
-  (void)s;
+  record("record %p on %p\n", e, s);
   return 0;
 }
 int cudaEventSynchronize(void* e) {
-  (void)e;
+  record("wait for event %p\n", e);
   return 0;
 }
 int cudaLaunchHostFunc(void* s, void (*f)(void*), void* p) {

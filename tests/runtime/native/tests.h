@@ -10,6 +10,7 @@ void test_provider_streams_and_scratch();
 void test_long_runs();
 void test_many_faults();
 void test_many_threads();
+void test_real_cuda();
 void test_simulator();
 void test_state();
 void test_streams();
