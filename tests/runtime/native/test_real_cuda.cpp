@@ -1,5 +1,4 @@
-// What is asked of CUDA itself, by a driver and runtime that note it (tests/support/fake_cuda.c).
-// The numbers are those of CUDA's headers.
+// What is asked of CUDA itself (tests/support/fake_cuda.c notes it), by the numbers of its headers.
 #include <dlfcn.h>
 
 #include <cstdarg>
