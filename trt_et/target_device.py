@@ -24,6 +24,7 @@ __all__ = ["explicit_device", "parse_device", "resolve_target_device"]
 
 _FALLBACK: Final = 0
 _DEVICE: Final = re.compile(r"cuda(?::(\d{1,4}))?", re.IGNORECASE)
+_SPEC_VALUE: Final = re.compile(rb"[A-Za-z_]+(:[0-9]+)?")
 _log = logging.getLogger(__name__)
 
 
@@ -51,11 +52,15 @@ def explicit_device(specs: Sequence[CompileSpec]) -> bytes | None:
     """The value of the caller's own ``target_device`` spec; the first one counts.
 
     Raises:
-        OptionError: There are several, and they differ.
+        OptionError: There are several, and they differ; or it has no form that ExecuTorch reads.
     """
+    if wrong := [spec for spec in specs if not isinstance(spec, CompileSpec)]:
+        raise OptionError(f"compile_specs has {wrong[0]!r}; expected CompileSpec objects")
     values = [bytes(spec.value) for spec in specs if spec.key == TARGET_DEVICE_COMPILE_SPEC_KEY]
     if len(set(values)) > 1:
         raise OptionError(f"compile_specs has several target_device specs: {values}; expected one")
+    if values and not _SPEC_VALUE.fullmatch(values[0]):
+        raise OptionError(f"target_device is {values[0]!r}; expected such as b'cuda:1'")
     return values[0] if values else None
 
 

@@ -96,6 +96,18 @@ def test_one_partitioner_lowers_many_programs():
     )
 
 
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (CompileSpec("target_device", b"cuda:x"), "target_device is b'cuda:x'; expected such as"),
+        (("target_device", b"cuda:1"), "expected CompileSpec objects"),
+    ],
+)
+def test_specs_that_executorch_cannot_read_are_refused(spec, message):
+    with pytest.raises(OptionError, match=message):
+        TensorRTPartitioner(builder="reference", compile_specs=[spec])
+
+
 def test_conflicting_specs_are_refused():
     specs = [CompileSpec("target_device", b"cuda:0"), CompileSpec("target_device", b"cuda:1")]
     with pytest.raises(OptionError, match="several target_device"):

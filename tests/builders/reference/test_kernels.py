@@ -9,6 +9,7 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from tests.support.lowering import blobs, lower
+from tests.support.models import Function
 from tests.support.simulated_gpus import load_runtime
 from trt_et.builders.reference import kernels
 from trt_et.conversion.rewrites.scatter_reduce import scatter_reduce
@@ -146,6 +147,25 @@ def test_remainders_of_negative_integers_have_the_divisors_sign():
         lambda x, y, f: (x % 4, x % y, y % -3, f % 4, x % 2.5),
         *(x, torch.where(x % 2 == 0, 5, -3).int(), x / 3),
     )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: functional.pad(x * 2, (0, 16 - x.shape[1])),
+        lambda x: functional.pad(x * 2, (16 - x.shape[1], 0)),
+        lambda x: (x * 9).long() % x.shape[1],
+    ],
+)
+def test_paddings_and_remainders_by_sizes_run_like_eager(function):
+    model = Function(function)
+    sizes = (({1: torch.export.Dim("n", min=4, max=16)},),)
+    pte = lower(torch.export.export(model, (torch.randn(2, 6),), dynamic_shapes=sizes))
+    load_runtime()
+    method = Runtime.get().load_program(pte).load_method("forward")
+    for size in (4, 7, 16):
+        x = torch.randn(2, size)
+        torch.testing.assert_close(method.execute([x])[0], model(x))
 
 
 def test_attention_over_the_edges_of_a_graph_runs_like_eager():

@@ -209,7 +209,7 @@ def _deconvolution(
 
 
 def _crops(_: Tensor, pad: Sequence[int], *__: object) -> bool:
-    return any(size < 0 for size in pad)
+    return any(isinstance(size, int) and size < 0 for size in pad)
 
 
 def _pad(x: Tensor, pad: Sequence[int], value: float = 0) -> Any:  # noqa: ANN401
@@ -224,7 +224,7 @@ def _pad(x: Tensor, pad: Sequence[int], value: float = 0) -> Any:  # noqa: ANN40
 
 
 def _crops_plainly(_: Tensor, pad: Sequence[int], mode: str = "constant", *__: object) -> bool:
-    return mode == "constant" and any(size < 0 for size in pad)
+    return mode == "constant" and any(isinstance(size, int) and size < 0 for size in pad)
 
 
 def _pad_by_mode(
@@ -249,10 +249,10 @@ def _sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, T
 
 
 def _is_of_integers(x: Tensor, y: object) -> bool:
-    other = y.meta["val"].dtype if isinstance(y, torch.fx.Node) else type(y)
-    return not x.dtype.is_floating_point and (
-        other is int or (isinstance(other, torch.dtype) and not other.is_floating_point)
-    )
+    other = y.meta["val"] if isinstance(y, torch.fx.Node) else y
+    if isinstance(other, Tensor):
+        return not x.dtype.is_floating_point and not other.dtype.is_floating_point
+    return not x.dtype.is_floating_point and isinstance(other, int | torch.SymInt)
 
 
 def _remainder(x: Tensor, y: Any) -> Any:  # noqa: ANN401

@@ -42,8 +42,8 @@ trt_et_binding provider_binding(const Binding& binding) {
 }
 
 // What makes two loads the same.
-using Key = std::tuple<const trt_et_engine_provider*, std::string, size_t, int, int64_t,
-                       std::string>;
+using Key =
+    std::tuple<const trt_et_engine_provider*, std::string, size_t, int, int64_t, std::string>;
 
 // One engine that is or was loaded; its lock is held while it is being loaded.
 struct Slot {
@@ -122,9 +122,9 @@ Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob,
     return {};
   };
   if (blob.metadata.sha256.empty()) return create(engine);
-  const auto slot = shared().slot(Key(&provider, blob.metadata.sha256, blob.engine_size,
-                                      request.device, request.weight_streaming_budget,
-                                      request.runtime_cache));
+  const auto slot =
+      shared().slot(Key(&provider, blob.metadata.sha256, blob.engine_size, request.device,
+                        request.weight_streaming_budget, request.runtime_cache));
   const std::lock_guard<std::mutex> lock(slot->loading);
   *engine = slot->engine.lock();
   if (*engine != nullptr) return {};
