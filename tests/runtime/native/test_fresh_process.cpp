@@ -156,6 +156,22 @@ void test_staging_of_host_tensors_is_logged_once() {
   }
 }
 
+// Memory that was planned before the user moved programs to another GPU stays where it is.
+void test_memory_planned_before_a_move_is_copied_where_it_is() {
+  const auto memory = cuda_allocator().allocate(32, 0, 16);
+  CHECK(memory.ok());
+  set_device_redirection([](int* device) {
+    *device = 1;
+    return Status{};
+  });
+  const std::vector<float> there(8, 2.0F);
+  std::vector<float> back(8);
+  CHECK(cuda_allocator().copy_host_to_device(memory.get(), there.data(), 32, 0) == Error::Ok);
+  CHECK(cuda_allocator().copy_device_to_host(back.data(), memory.get(), 32, 0) == Error::Ok);
+  CHECK(back == there);
+  cuda_allocator().deallocate(memory.get(), 0);
+}
+
 void start_afresh(const char* blob_file) {
   char program[] = "/proc/self/exe", test[] = "fresh_process";
   std::string file(blob_file);
@@ -180,4 +196,5 @@ void test_fresh_process(const char* blob_file) {
   test_runs_on_a_given_stream_and_stock_copies_keep_their_order();
   test_state_in_stock_memory_begins_at_zero();
   test_staging_of_host_tensors_is_logged_once();
+  test_memory_planned_before_a_move_is_copied_where_it_is();
 }

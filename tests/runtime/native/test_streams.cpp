@@ -309,6 +309,13 @@ void test_pinned_staging() {
     CHECK(room.read(511) == 3.0F);
     for (int i = 0; i < 40; ++i) in.write();  // Room is made.
     CHECK(in.read(0) == 6.0F);
+    // The largest request counts, for a thread that has memory, too.
+    request_pinned_staging(4096);
+    large.assign(512, 4.0F);
+    const Counts before = stats();
+    CHECK(cuda_allocator().copy_host_to_device(room.data, large.data(), 2048, 0) == Error::Ok);
+    CHECK(stats().synchronizations == before.synchronizations);
+    CHECK(room.read(511) == 4.0F);
   }).join();
 }
 

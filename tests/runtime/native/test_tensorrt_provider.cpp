@@ -155,6 +155,11 @@ void test_sharing() {
   elsewhere.device = 1;
   delegates.push_back(load(blob, elsewhere));
   CHECK(counter("engines") == 2);
+  // Its kernels are kept elsewhere.
+  LoadOptions without_cache;
+  without_cache.runtime_cache = "off";
+  delegates.push_back(load(blob, without_cache));
+  CHECK(counter("engines") == 3);
   delegates.clear();
   CHECK(counter("engines") == 0 && stats().live_bytes[0] == bytes);
 }
