@@ -20,7 +20,7 @@ from trt_et.conversion.installed import installed_variant
 pytestmark = pytest.mark.skipif(
     installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
 )
-PATCHES = ("_answers", "_without_repeated_warning", "_without_folded_weights")
+PATCHES = ("_answers", "_without_folded_weights")
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_the_builds_of_all_partitions_patch_once_and_undo_it(applied):
     # Two exports; the partitioner is called three times (what is not decomposed, the partitions,
     # what is not decomposed) and the backend once.
     answers = {} if torch.cuda.is_available() else {"_answers": 2 * (3 + 1)}
-    assert applied == {"_without_repeated_warning": 2, "_without_folded_weights": 2} | answers
+    assert applied == {"_without_folded_weights": 2} | answers
     assert patched_functions() == plain
 
 

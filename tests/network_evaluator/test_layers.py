@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from tests.support.network_evaluator import BadNetwork, NotEvaluated, Undefined, evaluate
 from tests.support.network_evaluator.registry import DTYPES
-from trt_et.conversion.torch_tensorrt_patches import quietly, without_gpu
+from trt_et.conversion.torch_tensorrt_patches import without_gpu
 
 _TRT = {dtype: kind for kind, dtype in DTYPES.items()}
 _LOGGER = trt.Logger(trt.Logger.ERROR)
@@ -19,7 +19,7 @@ _LOGGER = trt.Logger(trt.Logger.ERROR)
 
 def run(add, *inputs: torch.Tensor):
     """The outputs of a network of one layer, ``add(network, *tensors)``."""
-    with without_gpu(), quietly():
+    with without_gpu():
         builder = trt.Builder(_LOGGER)
         network = builder.create_network(0)
         tensors = [

@@ -17,7 +17,7 @@ from trt_et.blob.model import Alias, Binding
 from trt_et.conversion.decompose import decomposed_from
 from trt_et.conversion.prepare import prepare_module
 from trt_et.conversion.settings import make_settings
-from trt_et.conversion.torch_tensorrt_patches import quietly, without_gpu
+from trt_et.conversion.torch_tensorrt_patches import without_gpu
 from trt_et.errors import BuilderError
 from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition
 from trt_et.options import BuildOptions
@@ -64,7 +64,7 @@ def convert_partition(
         BuilderError: A converter failed, or the network's inputs and outputs are not the
             partition's.
     """
-    with without_gpu(), quietly():
+    with without_gpu():
         settings = make_settings(**options.compilation_settings())
         module, aliases = prepare_module(lowered, library, settings)
         interpreter = _interpret(module, partition, lowered, settings)

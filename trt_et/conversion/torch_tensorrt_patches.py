@@ -2,8 +2,8 @@
 
 Torch-TensorRT asks the CUDA device about itself when it is imported and expects its C++ runtime.
 Neither is needed to fill a TensorRT network, so where there is no GPU both questions are answered
-for it (:func:`without_gpu`, :func:`without_runtime`). Two of its habits are changed:
-:func:`weights_stay_quantized` and :func:`quietly`. Seen with Torch-TensorRT 2.13.
+for it (:func:`without_gpu`, :func:`without_runtime`). One of its habits is changed:
+:func:`weights_stay_quantized`. Seen with Torch-TensorRT 2.13.
 
 Each is patched at its first use and undone when the outermost :func:`patched_once` ends. ExecuTorch
 calls a backend several times for one export and does not say when the last call was, so "once" is:
@@ -15,7 +15,6 @@ in one call, in this thread or in others. A worker process builds one engine, an
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -32,7 +31,6 @@ from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer, named_argum
 
 __all__ = [
     "patched_once",
-    "quietly",
     "weights_stay_quantized",
     "without_gpu",
     "without_runtime",
@@ -132,28 +130,6 @@ def without_runtime() -> Iterator[None]:
 
     with mock.patch.object(os.path, "isfile", isfile):
         yield
-
-
-@contextlib.contextmanager
-def quietly() -> Iterator[None]:
-    """Drop one warning that Torch-TensorRT's logging of node inputs repeats by the dozen."""
-    with patched_once():
-        _APPLIED.apply(_without_repeated_warning)
-        yield
-
-
-@contextlib.contextmanager
-def _without_repeated_warning() -> Iterator[None]:
-    log = logging.getLogger("torch_tensorrt.dynamo.conversion.converter_utils")
-
-    def wanted(record: logging.LogRecord) -> bool:
-        return not record.getMessage().startswith("Detected unparsable type in node formatting")
-
-    log.addFilter(wanted)
-    try:
-        yield
-    finally:
-        log.removeFilter(wanted)
 
 
 @contextlib.contextmanager
