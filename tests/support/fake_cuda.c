@@ -108,8 +108,8 @@ int cudaDeviceGetAttribute(int* value, int which, int device) {
 }
 int cudaMalloc(void** p, size_t n) {
   if (n > 1u << 30) return 2;
-  *p = malloc(n);
-  return 0;
+  *p = aligned_alloc(256, (n + 255) / 256 * 256); /* As CUDA promises. */
+  return *p == NULL && n > 0 ? 2 : 0;
 }
 int cudaFree(void* p) {
   free(p);
@@ -117,8 +117,8 @@ int cudaFree(void* p) {
 }
 int cudaHostAlloc(void** p, size_t n, unsigned f) {
   (void)f;
-  *p = malloc(n);
-  return 0;
+  *p = aligned_alloc(256, (n + 255) / 256 * 256); /* As CUDA promises. */
+  return *p == NULL && n > 0 ? 2 : 0;
 }
 int cudaFreeHost(void* p) {
   free(p);

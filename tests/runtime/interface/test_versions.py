@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -45,10 +46,9 @@ def run(program, library: Path, *flags: str, **variables: str) -> subprocess.Com
         [str(trt_et.runtime.runner_path()), "--model_path", str(program.path), *flags],
         env=environment(
             TRT_ET_LOG="debug",
-            TRT_ET_CUDA="simulated:1",
             TRT_ET_TENSORRT_LIBRARY=str(library),
             TRT_ET_RUNTIME_CACHE="off",
-            **variables,
+            **{"TRT_ET_CUDA": "simulated:1", **variables},
         ),
         capture_output=True,
         text=True,
@@ -121,3 +121,27 @@ def test_graphs_are_of_engines_whose_kernels_stay(programs, fakes, tmp_path, nam
     refused = "it runs plainly: TensorRT-RTX records graphs of dynamic shapes itself"
     assert (refused in done.stderr) == dynamic
     assert (b"launch graph" in trace.read_bytes()) == (not dynamic)
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        ("10", "libfake_nvinfer_10.so"),
+        ("11", "libfake_nvinfer.so"),
+        ("rtx", "libfake_tensorrt_rtx.so"),
+    ],
+)
+def test_engines_run_on_a_driver(programs, fakes, fake_cuda, tmp_path, name, library):
+    """As on a machine with a GPU, down to the interfaces of CUDA and TensorRT, which are fakes."""
+    program = programs[name]
+    inputs = ",".join(map(str, program.input_files()))
+    done = run(
+        *(program, fakes / library, "--inputs", inputs, "--output_file", str(tmp_path / "out")),
+        TRT_ET_CUDA="real",
+        LD_LIBRARY_PATH=str(fake_cuda),
+        TRT_ET_CUDART_LIBRARY=str(fake_cuda / "libcuda.so.1"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "loaded a TensorRT" in done.stderr
+    found = np.fromfile(tmp_path / "out-0.bin", dtype=np.float32)
+    np.testing.assert_allclose(found, program.outputs[0].numpy().flatten(), rtol=1e-6)
