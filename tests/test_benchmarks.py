@@ -25,11 +25,16 @@ def test_a_median_is_taken_of_each_number():
 
 
 @pytest.mark.parametrize(
-    ("file", "first", "last"), [("aot.json", 1, 10), ("runtime.json", 11, 17), ("llm.json", 18, 20)]
+    ("file", "numbers"),
+    [
+        ("aot.json", [1, 2, 3, 4, 6, 7, 8, 9, 10, 22]),  # 5 is retired.
+        ("runtime.json", range(11, 18)),
+        ("llm.json", range(18, 22)),
+    ],
 )
-def test_a_result_file_has_every_goal(file, first, last):
+def test_a_result_file_has_every_goal(file, numbers):
     found = json.loads((RESULTS / file).read_text())
-    assert list(found["goals"]) == [f"P{number}" for number in range(first, last + 1)]
+    assert list(found["goals"]) == [f"P{number}" for number in numbers]
     assert found["machine"]["cores"] > 0
     for goal in found["goals"].values():
         assert {"value", "goal", "ok", "how"} <= goal.keys()

@@ -111,9 +111,14 @@ def test_one_process_serves_all_calls_until_it_ends():
 def test_control_c_ends_the_process_that_builds():
     process = IsolatedProcess()
     child = process.submit(os.getpid).result()
+    # A shell has its background processes ignore it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        process.submit(time.sleep, 600)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            process.submit(time.sleep, 600)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert not psutil.pid_exists(child)
 
 
