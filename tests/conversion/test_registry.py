@@ -99,9 +99,10 @@ def test_a_rewrite_is_applied_until_the_release_that_mends_it(mended_in, expecte
 
 @pytest.mark.parametrize("entry", [Rewrite(print), Refusal((), lambda node: None)])
 def test_a_release_of_the_engine_library_that_torch_tensorrt_does_not_use_mends_nothing(
-    entry, monkeypatch
+    entry, monkeypatch, request
 ):
     """It may be left over from an environment's earlier life."""
+    request.addfinalizer(entries._is_installed.cache_clear)
     installed = {"torch-tensorrt-rtx": "tensorrt-rtx", "torch-tensorrt": "tensorrt"}
     monkeypatch.setattr(entries, "version", lambda package: "99")
     for used in installed.values():
@@ -109,4 +110,3 @@ def test_a_release_of_the_engine_library_that_torch_tensorrt_does_not_use_mends_
         for named in installed.values():
             entries._is_installed.cache_clear()
             assert replace(entry, mended_in=(named, "1.6")).is_mended() == (named == used)
-    entries._is_installed.cache_clear()

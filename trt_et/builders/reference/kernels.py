@@ -223,8 +223,8 @@ def _pad(x: Tensor, pad: Sequence[int], value: float = 0) -> Any:  # noqa: ANN40
     return functional.pad(x, [max(size, 0) for size in pad], value=value)
 
 
-def _crops_plainly(_: Tensor, pad: Sequence[int], mode: str = "constant", *__: object) -> bool:
-    return mode == "constant" and any(isinstance(size, int) and size < 0 for size in pad)
+def _crops_plainly(x: Tensor, pad: Sequence[int], mode: str = "constant", *__: object) -> bool:
+    return mode == "constant" and _crops(x, pad)
 
 
 def _pad_by_mode(

@@ -61,22 +61,20 @@ Planned& planned() {
 class Entry {
  public:
   Status open(int index) {
-    const DeviceRedirection redirect = g_redirection.load();
-    const int asked = index;
-    if (redirect != nullptr) TRT_ET_TRY(redirect(&index));
-    if (index != asked) g_redirected = true;
+    TRT_ET_TRY(redirect(&index));
     return open_device(index);
   }
 
   // The device of planned memory, which may have been moved when it was allocated.
   Status open_for(const void* pointer, int index) {
+    TRT_ET_TRY(redirect(&index));
+    if (!g_redirected) return open_device(index);
     const int known = planned().device_of(pointer, 1);
     if (known >= 0) return open_device(known);
-    if (!g_redirected) return open(index);
     cuda::PointerInfo info;
     TRT_ET_TRY(cuda::access(&api_));
     TRT_ET_TRY(api_->pointer_info(pointer, &info));
-    return info.kind == cuda::MemoryKind::device ? open_device(info.device) : open(index);
+    return open_device(info.kind == cuda::MemoryKind::device ? info.device : index);
   }
 
   Status open_device(int index) {
@@ -141,6 +139,14 @@ class Entry {
   }
 
  private:
+  static Status redirect(int* index) {
+    const DeviceRedirection redirection = g_redirection.load();
+    const int asked = *index;
+    if (redirection != nullptr) TRT_ET_TRY(redirection(index));
+    if (*index != asked) g_redirected = true;
+    return {};
+  }
+
   cuda::Api* api_ = nullptr;
   int device_ = 0;
   std::optional<cuda::DeviceGuard> guard_;

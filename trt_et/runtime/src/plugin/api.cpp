@@ -96,11 +96,12 @@ int64_t trt_et_describe_blob(const void* blob, size_t size, char* out, size_t ca
 int trt_et_counter(const char* name, uint64_t* value) {
   clear_last_error();
   return run<int>(-1, [&] {
-    if (name == nullptr || value == nullptr) return -1;
-    if (std::string_view(name) == "engines") return *value = live_engines(), 0;
-    if (std::string_view(name) == "engine_loads") return *value = engine_loads(), 0;
-    const cuda::Simulation* simulation = cuda::simulation();
-    if (simulation != nullptr && simulation->counter(name, value)) return 0;
+    if (name != nullptr && value != nullptr) {
+      if (std::string_view(name) == "engines") return *value = live_engines(), 0;
+      if (std::string_view(name) == "engine_loads") return *value = engine_loads(), 0;
+      const cuda::Simulation* simulation = cuda::simulation();
+      if (simulation != nullptr && simulation->counter(name, value)) return 0;
+    }
     const Status unknown =
         fail(Error::NotFound, "there is no such counter; most are of simulated GPUs");
     remember_error(unknown.text.c_str());

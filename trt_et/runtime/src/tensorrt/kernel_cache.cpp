@@ -58,7 +58,7 @@ bool read_all(const std::string& path, std::string* bytes) {
   std::ostringstream all;
   all << in.rdbuf();  // Which sets the failed bit where the file cannot be read.
   *bytes = all.str();
-  return in.is_open() && !all.fail() && !in.bad();
+  return !all.fail();
 }
 
 bool write_all(int file, const std::string& bytes) {
