@@ -80,7 +80,8 @@ void test_bad_calls(const Bytes& blob) {
   Owned ints({2, 8}, in.data(), ScalarType::Int);
   CHECK_FAILS(call(*delegate, {&ints.value, &y.value}), "has dtype int32, expected float32");
   Owned complex({2, 8}, in.data(), ScalarType::ComplexFloat);
-  CHECK_FAILS(call(*delegate, {&complex.value, &y.value}), "has dtype unsupported, expected float32");
+  CHECK_FAILS(call(*delegate, {&complex.value, &y.value}),
+              "has dtype unsupported, expected float32");
   Owned flat({16}, in.data());
   CHECK_FAILS(call(*delegate, {&flat.value, &y.value}), "has rank 1, expected [2, 8]");
   Owned wide({2, 9}, in.data());
