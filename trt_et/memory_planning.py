@@ -54,6 +54,9 @@ class TensorRTMemoryPlanningPass(MemoryPlanningPass):
     it on its GPU, in one memory for all methods. Where the methods run, their host arenas must be
     shared: ``executorch.runtime`` does so, ``Module`` with ``share_memory_arenas``.
 
+    With ``alloc_graph_output=False`` the caller gives memory for the outputs, on the host; what the
+    engines write, in front of ExecuTorch's copy, is planned on their GPU.
+
     Args:
         alignment: Of every planned tensor, in bytes.
         inputs_on_device: The caller gives the inputs in memory of the GPU that reads them. Outputs
@@ -98,6 +101,8 @@ class TensorRTMemoryPlanningPass(MemoryPlanningPass):
                 move_to_device(graph_module, graph_signature, movable)
             if self._inputs_on_device:
                 label_inputs(graph_module, graph_signature)
+        if not self.alloc_graph_output:
+            _name_outputs(graph_module.graph, graph_signature)
         planned: PassResult = super().run(graph_module, graph_signature)
         return planned
 
@@ -118,6 +123,24 @@ class TensorRTMemoryPlanningPass(MemoryPlanningPass):
             super().run(method.module, method.signature)
         super().run_multimethod()
         self.state = type(self.state)()  # type: ignore[has-type]
+
+
+def _name_outputs(graph: Graph, signature: ExportGraphSignature | None) -> None:
+    """Say what the caller gives memory for: the host's copy of an output, not the GPU's.
+
+    ``PropagateDevicePass`` puts a copy behind an output of a delegate, and leaves the tensor in
+    front of it as the one that is not to be planned. State that moved is an output, too, but not
+    one of the caller's.
+    """
+    buffers = signature.inputs_to_buffers if signature else {}
+    state = [
+        node.meta["spec"]
+        for node in graph.nodes
+        if node.op == "placeholder" and node.target in buffers
+    ]
+    output = graph.output_node()
+    specs = [value.meta.get("spec") for value in output.all_input_nodes]
+    output.meta["spec"] = [spec for spec in specs if not any(spec is kept for kept in state)]
 
 
 class _Method:

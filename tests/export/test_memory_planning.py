@@ -190,6 +190,15 @@ class ReadOnAnotherGpu(State):
         return y
 
 
+class ManyOutputs(State):
+    """Outputs of an engine, and one of the CPU."""
+
+    def forward(self, x):
+        self.total.add_(x)
+        y = self.total * 2
+        return y, torch.cumsum(y, 0), y + 1
+
+
 class OfAnotherLayout(nn.Module):
     """Its new value is laid out in memory otherwise than the buffer."""
 
@@ -213,6 +222,7 @@ MODELS: dict[str, type[State]] = {
     "written_only": WrittenWithoutBeingRead,
     "on_two_gpus": OnTwoGpus,
     "read_on_another_gpu": ReadOnAnotherGpu,
+    "outputs_given": ManyOutputs,
 }
 TWO_GPUS = [
     TensorRTPartitioner(builder="reference", excluded_ops=["aten.mul"], device=0),
@@ -223,6 +233,10 @@ OPTIONS: dict[str, dict] = {
     "stock": {"planning": MemoryPlanningPass()},
     "on_two_gpus": {"partitioner": TWO_GPUS},
     "read_on_another_gpu": {"partitioner": TWO_GPUS},
+    "outputs_given": {
+        "planning": TensorRTMemoryPlanningPass(alloc_graph_input=False, alloc_graph_output=False),
+        "excluded_ops": [torch.ops.aten.cumsum],
+    },
 }
 
 
@@ -338,6 +352,25 @@ def test_state_with_an_initial_value_stays_where_executorch_loads_it():
     graph = manager.to_executorch(config).exported_program().graph
     (buffer,) = (node for node in graph.nodes if node.name == "b_total")
     assert buffer.meta["spec"].device.name == "CPU"
+
+
+@pytest.mark.parametrize("planning", [MemoryPlanningPass, TensorRTMemoryPlanningPass])
+def test_outputs_that_the_caller_gives_memory_for_are_on_the_host(planning):
+    program = torch.export.export(ManyOutputs().eval(), (X,))
+    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[torch.ops.aten.cumsum])
+    manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
+    config = ExecutorchBackendConfig(
+        memory_planning_pass=planning(alloc_graph_input=False, alloc_graph_output=False)
+    )
+    graph = manager.to_executorch(config).exported_program().graph
+    unplanned = {
+        spec.device.name
+        for spec in graph.output_node().meta["spec"]
+        if spec.mem_id is None and not spec.const
+    }
+    # Once ExecuTorch's own says so too, what mends it here can go.
+    stock = planning is MemoryPlanningPass
+    assert unplanned == ({"CPU", "CUDA"} if stock else {"CPU"})
 
 
 def test_tensors_are_planned_at_the_alignment_of_tensorrt():
