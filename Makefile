@@ -37,7 +37,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 NATIVE_SOURCES := CMakeLists.txt $(shell find trt_et/runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
-FORMATTED := $(filter %.cpp %.h,$(NATIVE_SOURCES)) $(wildcard scripts/gpu/native/*.cpp scripts/gpu/native/*.h)
+FORMATTED := $(shell find benchmarks examples scripts tests trt_et -name '*.cpp' -o -name '*.h')
 TOOLS := $(VENV)/.tools
 comma := ,
 INSTALLED := $(VENV)/.installed
@@ -95,7 +95,7 @@ lint: $(INSTALLED)
 	$(BIN)/mypy -p tests.support.reliability
 	$(BIN)/mypy scripts/version_matrix.py
 	MYPYPATH=scripts/gpu $(BIN)/mypy $(wildcard scripts/gpu/*.py)
-	$(BIN)/clang-format --dry-run --Werror $(FORMATTED)
+	@$(BIN)/clang-format --dry-run --Werror $(FORMATTED)
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(PYTEST)
@@ -215,10 +215,14 @@ optimum: $(INSTALLED)
 	  --no-build-isolation '.[rtx]' 'optimum-executorch==1.1.0'
 	$(OPTIMUM)/bin/python scripts/optimum/check.py $(OPTIMUM)/check
 
+GPU_PYTHON = PYTHONPATH=$(CURDIR) $(BIN)/python
 gpu-kit: $(INSTALLED)
-	PYTHONPATH=$(CURDIR) $(BIN)/python scripts/gpu/make_kit.py build/gpu_kit
-	rm -rf build/gpu_kit/python
-	$(BIN)/python scripts/gpu/collect_python.py build/gpu_kit/python
+	$(GPU_PYTHON) scripts/gpu/make_kit.py build/gpu_kit
+	$(call build-native,gpu_check,engine_costs counting_cudart fake_tensorrt_rtx,\
+	  -DTRT_ET_BUILD_GPU_CHECK=ON -DTRT_ET_GPU_CHECK_RTX=ON -DCMAKE_UNITY_BUILD=OFF)
+	$(GPU_PYTHON) scripts/gpu/make_native_kit.py build/gpu_kit/engines --name tensorrt_rtx
+	$(GPU_PYTHON) scripts/gpu/make_native_kit.py build/gpu_kit/rehearsal --name tensorrt_rtx --fake
+	$(GPU_PYTHON) scripts/gpu/collect_programs.py build/gpu_kit build/gpu_check
 
 clean:
 	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,19 +1,28 @@
-"""Copy this Python with what a GPU check imports, for a machine that cannot install anything.
+"""Copy what a GPU check runs, for a machine that cannot install anything.
 
-    python scripts/gpu/collect_python.py build/gpu_kit/python
+    python scripts/gpu/collect_programs.py KIT BUILD
 
-ExecuTorch's bindings take tensors of the PyTorch that they were built with, and a machine with a
-GPU may have another. The copy finds its own library folder, wherever it lies; it needs the C
-library of this machine or a newer one. Build tools are expected there.
+``native`` holds executor_runner with the libraries that it opens, laid out as in site-packages, so
+that they find each other, and the tools of scripts/gpu/native from BUILD, a build of this tree for
+TensorRT-RTX; they need no Python.
+
+``python`` is this Python with what it imports: ExecuTorch's bindings take tensors of the PyTorch
+that they were built with, and a machine with a GPU may have another. It finds its own library
+folder, wherever it lies. What ``native`` has of its packages is linked to, not copied.
+
+Both need the C library of this machine or a newer one. Build tools are expected there.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import sysconfig
 from importlib import metadata
 from pathlib import Path
+
+import trt_et.runtime
 
 # What importing ExecuTorch, Torch-TensorRT and this package takes; their other requirements are not
 # imported, and are as large again.
@@ -26,11 +35,40 @@ PACKAGES = (
     *("crc32c", "filelock", "nlohmann-json", "platformdirs"),
     *("pytest", "pluggy", "iniconfig", "pygments"),
 )
-LEFT_OUT = ("torch/bin/protoc", "torch/bin/test_", "torch/include/", "torch/test/")
+LEFT_OUT = (
+    *("torch/bin/protoc", "torch/bin/test_", "torch/include/", "torch/test/"),
+    *("torch_tensorrt/bin/", "torchao/_C_cutlass", "torch/lib/libtorchbind_test"),
+)
+LIBRARY = Path("tensorrt_rtx_libs", "libtensorrt_rtx.so.1")
+# The last is for the rehearsal.
+TOOLS = (
+    "scripts/gpu/native/engine_costs",
+    "scripts/gpu/native/libcounting_cudart.so",
+    "tests/runtime/tensorrt_fake/libfake_tensorrt_rtx.so",
+)
 
 
-def main(folder: Path) -> None:
-    """Fill the folder, which must not exist."""
+def main(kit: Path, build: Path) -> None:
+    """Fill the kit's two folders, made anew."""
+    for folder in (kit / "native", kit / "python"):
+        shutil.rmtree(folder, ignore_errors=True)
+    _copy_native(kit / "native", build)
+    _copy_python(kit / "python", kit / "native")
+
+
+def _copy_native(folder: Path, build: Path) -> None:
+    site = Path(sysconfig.get_path("purelib"))
+    runtime = trt_et.runtime.plugin_path().parents[1]
+    for part in ("bin", "lib"):
+        shutil.copytree(runtime / part, folder / "trt_et" / "runtime" / part)
+    for source in (site / "executorch" / "lib").glob("*.so"):
+        _copy_file(source, folder / source.relative_to(site))
+    _copy_file(site / LIBRARY, folder / LIBRARY)
+    for tool in TOOLS:
+        _copy_file(build / tool, folder / Path(tool).name)
+
+
+def _copy_python(folder: Path, native: Path) -> None:
     version = f"python{sysconfig.get_python_version()}"
     base = Path(sys.base_prefix)
     library = folder / "lib" / version
@@ -42,19 +80,27 @@ def main(folder: Path) -> None:
     shutil.copy2(base / "bin" / version, folder / "bin" / "python3")
     for name in PACKAGES:
         _copy_package(name, library / "site-packages")
+    for file in (native / LIBRARY, *(native / "executorch").rglob("*.so")):
+        copy = library / "site-packages" / file.relative_to(native)
+        copy.unlink()
+        copy.symlink_to(os.path.relpath(file, copy.parent))
 
 
 def _copy_package(name: str, target: Path) -> None:
     distribution = metadata.distribution(name)
     for file in distribution.files or ():
         text = file.as_posix()
-        if text.startswith(("..", "/", *LEFT_OUT)) or "__pycache__" in text:
+        if text.startswith(("..", "/", *LEFT_OUT)) or {"__pycache__", "tests"} & {*file.parts}:
             continue
         source = Path(str(distribution.locate_file(file)))
         if source.is_file():
-            (target / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target / file)
+            _copy_file(source, target / file)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source, target)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

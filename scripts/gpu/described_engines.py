@@ -23,7 +23,8 @@ from trt_et.lowering.lowered_partition import LoweredPartition
 
 __all__ = ["DescribedEngines", "describe"]
 
-FAKE_VERSION = "11.7.3"  # tests/runtime/tensorrt_fake/tables.h
+# Of the tests' fakes: tests/runtime/tensorrt_fake/tables.h.
+FAKE_VERSIONS = {"tensorrt": "11.7.3", "tensorrt_rtx": "1.10.3"}
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class DescribedEngines:
             BuilderError: No text describes the partition, or TensorRT does not build it.
         """
         text = describe(request.lowered, request.partition)
-        engine, version = text.encode(), FAKE_VERSION
+        engine, version = text.encode(), FAKE_VERSIONS[self.name]
         if self.maker is not None:
             engine, version = self._make(engine, request.partition)
         info = EngineInfo(

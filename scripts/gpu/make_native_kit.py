@@ -1,10 +1,12 @@
-"""Make a kit of engines for the native runtime, on the machine with the GPU.
+"""Make a kit of engines for the native runtime.
 
-    python scripts/gpu/make_native_kit.py KIT [--maker MAKE_ENGINE --library TENSORRT --name NAME]
+    python scripts/gpu/make_native_kit.py KIT --name NAME [--fake]
+    python scripts/gpu/make_native_kit.py KIT --name NAME --maker MAKE_ENGINE --library TENSORRT
 
-Without ``--maker``, engines of the tests' fake of TensorRT, for the rehearsal. Models that are to
-be timed are there a second time, ``<model>.<name>_device.pte``, with inputs and outputs on the
-GPU, beside the engine itself and the sizes of its tensors.
+The engines are this package's; with ``--fake``, of the tests' fake of that TensorRT, for the
+rehearsal; with ``--maker``, made by TensorRT's own C++ API. Models that are to be timed are there a
+second time, ``<model>.<name>_device.pte``, with inputs and outputs on the GPU, beside the engine
+itself and the sizes of its tensors.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from kit_writer import export_model, write_kit, write_model
 from native_models import NativeModel, native_models
 
 from trt_et import TensorRTPartitioner
+from trt_et.builders import EngineBuilder
 from trt_et.engine_info import decode_blob
 from trt_et.inspection import inspect_program
 
@@ -30,18 +33,23 @@ def main() -> None:
     parser.add_argument("kit", type=Path)
     parser.add_argument("--maker", type=Path, help="the program make_engine")
     parser.add_argument("--library", type=Path, help="a TensorRT with a builder")
-    parser.add_argument("--name", default="tensorrt", help="tensorrt or tensorrt_rtx")
+    parser.add_argument("--name", required=True, choices=["tensorrt", "tensorrt_rtx"])
+    parser.add_argument("--fake", action="store_true", help="engines of the tests' fake")
     options = parser.parse_args()
     if options.maker and not options.library:
         parser.error("--maker opens a TensorRT: name it with --library")
     options.kit.mkdir(parents=True, exist_ok=True)
-    capability = _capability() if options.maker else None
-    builder = DescribedEngines(options.maker, options.library, capability, options.name)
+    builder: str | EngineBuilder = options.name
+    if options.maker or options.fake:
+        capability = _capability() if options.maker else None
+        builder = DescribedEngines(options.maker, options.library, capability, options.name)
     kit = {}
     for name, case in native_models().items():
         _export(options.kit / f"{name}.{options.name}.pte", case, builder)
         if case.timed:
-            _write_timed(options.kit, name, case, builder)
+            program = options.kit / f"{name}.{options.name}_device.pte"
+            _export(program, case, builder, on_device=True)
+            _write_engine(options.kit / f"{name}.engine", program)
         kit[name] = write_model(options.kit, name, case.model, case.inputs)
     write_kit(options.kit, kit)
 
@@ -53,7 +61,7 @@ def _capability() -> str:
 
 
 def _export(
-    path: Path, case: NativeModel, builder: DescribedEngines, *, on_device: bool = False
+    path: Path, case: NativeModel, builder: str | EngineBuilder, *, on_device: bool = False
 ) -> None:
     partitioner = TensorRTPartitioner(builder=builder, excluded_ops=case.excluded_ops)
     export_model(
@@ -66,15 +74,14 @@ def _export(
     )
 
 
-def _write_timed(folder: Path, name: str, case: NativeModel, builder: DescribedEngines) -> None:
-    program = folder / f"{name}.{builder.name}_device.pte"
-    _export(program, case, builder, on_device=True)
+def _write_engine(path: Path, program: Path) -> None:
+    """A program's only engine, and beside it the sizes of its tensors in bytes."""
     (delegate,) = inspect_program(program.read_bytes())[0].delegates
     blob = decode_blob(delegate.blob)
-    (folder / f"{name}.engine").write_bytes(blob.engine)
+    path.write_bytes(blob.engine)
     # Elements of float32, as all of these engines' tensors are.
     sizes = {b.name: torch.Size(b.shape).numel() * 4 for b in blob.info.bindings}
-    (folder / f"{name}.tensors.json").write_text(json.dumps(sizes) + "\n")
+    path.with_suffix(".tensors.json").write_text(json.dumps(sizes) + "\n")
 
 
 if __name__ == "__main__":

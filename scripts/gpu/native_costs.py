@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import trt_et.runtime
+from tool import run_tool
 
 
 def main() -> int:
@@ -51,21 +51,21 @@ def main() -> int:
 
 
 def _measure(command: list[str], graphs: bool) -> dict[str, Any]:
-    return _run(command, {"TRT_ET_CUDA_GRAPHS": "1" if graphs else "0"})
+    return _run(command, TRT_ET_CUDA_GRAPHS="1" if graphs else "0")
 
 
 def _count(tool: Path, program: Path, where: str) -> dict[str, Any]:
     runtime = os.environ.get("TRT_ET_CUDART_LIBRARY", "libcudart.so.13")
     counting = tool.with_name("libcounting_cudart.so")
     variables = {"TRT_ET_CUDART_LIBRARY": str(counting), "TRT_ET_COUNTED_CUDART": runtime}
-    return _run([str(tool), "count", str(program), where], variables)
+    return _run([str(tool), "count", str(program), where], **variables)
 
 
-def _run(command: list[str], changes: dict[str, str]) -> dict[str, Any]:
-    # The tool has the plugin's sources, and the providers lie beside the installed plugin.
-    folder = str(trt_et.runtime.plugin_path().parent)
-    variables = {"TRT_ET_PROVIDER_PATH": folder, **os.environ, **changes}
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=200)
+def _run(command: list[str], **changes: str) -> dict[str, Any]:
+    try:
+        done = run_tool(command, **changes)
+    except subprocess.TimeoutExpired as error:
+        return {"why": f"it did not end within {error.timeout:.0f} s"}
     if done.returncode:
         return {"why": f"exit {done.returncode}: {done.stderr[-1000:]}"}
     pairs = (line.split() for line in done.stdout.splitlines())

@@ -1,8 +1,9 @@
 """Run every program of the kit, from Python or in executor_runner, and compare with eager.
 
-    python scripts/gpu/run_kit.py KIT RESULT.json [--runner] [--first] [--builder NAME]
+    python scripts/gpu/run_kit.py KIT RESULT.json [--runner [PATH]] [--builder NAME]
 
 Each program runs in a process of its own, so that one that crashes is reported and the others run.
+With the path of a runner this needs PyTorch, to compare, and neither ExecuTorch nor this package.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +38,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("kit", type=Path)
     parser.add_argument("result", type=Path)
-    parser.add_argument("--runner", action="store_true", help="in executor_runner")
-    parser.add_argument("--first", action="store_true", help="the first program only")
+    parser.add_argument(
+        "--runner", nargs="?", const="", help="in executor_runner: that path, else the installed"
+    )
     parser.add_argument("--builder", default="tensorrt_rtx", help="whose engines")
     options = parser.parse_args()
     models = read_kit(options.kit, options.builder)
-    run = _in_runner if options.runner else _from_python
-    results = {model.name: run(model) for model in models[: 1 if options.first else None]}
+    run = _from_python
+    if options.runner is not None:
+        run = partial(_in_runner, options.runner or _installed_runner())
+    results = {model.name: run(model) for model in models}
     options.result.write_text(json.dumps(results, indent=2) + "\n")
     print(json.dumps(results, indent=2))
-    return 0 if all(result["ok"] for result in results.values()) else 1
+    return 0 if results and all(result["ok"] for result in results.values()) else 1
 
 
 def _from_python(model: Model) -> dict[str, Any]:
@@ -59,12 +64,16 @@ def _from_python(model: Model) -> dict[str, Any]:
         return failure or compare(torch.load(folder / "outputs"), model.expected)
 
 
-def _in_runner(model: Model) -> dict[str, Any]:
+def _installed_runner() -> str:
     import trt_et.runtime
 
+    return str(trt_et.runtime.runner_path())
+
+
+def _in_runner(runner: str, model: Model) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         base = Path(name) / "output"
-        command = [str(trt_et.runtime.runner_path()), "--model_path", str(model.program)]
+        command = [runner, "--model_path", str(model.program)]
         command += ["--inputs", ",".join(map(str, model.files)), "--output_file", str(base)]
         failure = _start([*command, "--num_executions", "20"])
         if failure:

@@ -23,7 +23,7 @@ class Step:
         name: What it answers; the questions are numbered as in docs/gpu.md.
         command: Program and arguments.
         limit: Seconds.
-        needs: Programs that must exist.
+        needs: Programs that must exist, beside the command's own.
         files: Files that must exist: what a step before made.
         variables: Added to the environment.
     """
@@ -74,39 +74,48 @@ class Plan:
 
 
 def steps_of(plan: Plan) -> Iterator[Step]:
-    """All steps."""
+    """All steps; first those that take the first part of the kit alone (docs/gpu.md)."""
     variables = _variables(plan)
+    builder = "reference" if plan.rehearse else "tensorrt_rtx"
     if not plan.rehearse:
-        yield Step("the GPU", ["nvidia-smi"], limit=60, needs=("nvidia-smi",))
+        yield Step("the GPU", ["nvidia-smi"], limit=60)
+    carried = _carried_engines(plan)
+    name = "questions 1 and 2: the kit's programs in the executor_runner that came along"
+    programs = replace(carried, kit=plan.kit, builder=builder)
+    yield programs.ask(name, "run_kit.py", "question1", *programs.runner)
+    yield from _native_questions(carried)
+    # This machine's own PyTorch, which knows its GPU.
+    peers = [sys.executable, str(SCRIPTS / "peers.py"), str(plan.kit)]
+    peers += [str(plan.output / "question5.json"), *(["--device", "cpu"] if plan.rehearse else [])]
+    name = "question 5: eager and torch.compile on the same models"
+    yield Step(name, peers, variables={"PYTHONPATH": _joined(ROOT, os.environ.get("PYTHONPATH"))})
+    yield from _sanitizers(carried)
     if plan.python != Path(sys.executable):
         # It comes without bytecode, and each step would compile all that it imports anew.
         compiled = ["-m", "compileall", "-qq", "-j", "0", "-x", "lib2to3.tests|py312_intrinsics"]
         folder = str(plan.python.parents[1] / "lib")
         yield Step("bytecode", [str(plan.python), *compiled, folder], variables=variables)
     yield from _native_build(plan, PLAIN, variables)
-    builder = "reference" if plan.rehearse else "tensorrt_rtx"
-    yield _python(
-        plan,
-        "question 1: engines built without a GPU, from Python, against eager",
-        ["run_kit.py", plan.kit, plan.output / "question1.json", "--builder", builder],
-        variables,
+    installed = Engines("the kit's programs", builder, plan.kit, plan, "installed", variables)
+    yield installed.ask(
+        "question 1: the kit's programs from Python, against eager", "run_kit.py", "question1"
     )
     for flavour in plan.flavours:
         if flavour.headers:
             yield from _native_build(plan, flavour, variables)
-    yield _python(
-        plan,
-        "question 2: the same in executor_runner",
-        ["run_kit.py", plan.kit, plan.output / "question2.json", "--builder", builder, "--runner"],
-        variables,
+    yield installed.ask(
+        "question 2: the same in executor_runner", "run_kit.py", "question2", "--runner"
     )
     for flavour in plan.flavours:
-        yield from _native_questions(plan, flavour, variables)
-    yield _python(
-        plan,
-        "question 3: what a call of the kit's engines costs",
-        ["costs.py", plan.kit, plan.output / "question3.json", "--builder", builder],
-        variables,
+        built = _built_engines(plan, flavour, variables)
+        yield _make_engines(built, flavour)
+        yield from _native_questions(built)
+        yield built.ask(f"question 2: {built.named}, in Python", "run_kit.py", "question2_python")
+        name = f"question 3: {built.named}, memory of several methods"
+        yield built.ask(name, "memory.py", "question3_memory")
+        yield from _sanitizers(built)
+    yield installed.ask(
+        "question 3: what a call of the kit's programs costs", "costs.py", "question3"
     )
     yield _python(
         plan,
@@ -117,11 +126,104 @@ def steps_of(plan: Plan) -> Iterator[Step]:
     pytest = [str(plan.python), "-m", "pytest", "-m", "gpu", "-q", "-rs", "-p", "no:cacheprovider"]
     tests = str(ROOT / "tests" / "gpu")
     yield Step("tests that need a GPU", [*pytest, tests], variables=variables)
-    # This machine's own PyTorch, which knows its GPU.
-    peers = [sys.executable, str(SCRIPTS / "peers.py"), str(plan.kit)]
-    peers += [str(plan.output / "question5.json"), *(["--device", "cpu"] if plan.rehearse else [])]
-    name = "question 5: eager and torch.compile on the same models"
-    yield Step(name, peers, variables={"PYTHONPATH": _joined(ROOT, os.environ.get("PYTHONPATH"))})
+
+
+@dataclass(frozen=True)
+class Engines:
+    """A kit, and what asks questions of its engines.
+
+    Attributes:
+        named: In the steps' names.
+        builder: Whose engines.
+        kit: The kit.
+        plan: Of the Python that asks.
+        answers: In the names of the answers' files.
+        variables: Added to the environment.
+        tool: The program ``engine_costs``.
+        runner: Arguments of ``run_kit.py`` for its executor_runner.
+    """
+
+    named: str
+    builder: str
+    kit: Path
+    plan: Plan
+    answers: str
+    variables: dict[str, str]
+    tool: Path | None = None
+    runner: tuple[object, ...] = ("--runner",)
+
+    def ask(self, name: str, script: str, answer: str, *arguments: object) -> Step:
+        """A step that runs a script on the kit."""
+        result = self.plan.output / f"{answer}_{self.answers}.json"
+        command = [script, self.kit, result, "--builder", self.builder, *arguments]
+        return _python(self.plan, name, command, self.variables, files=(self.kit / "kit.json",))
+
+
+def _carried_engines(plan: Plan) -> Engines:
+    """Engines and tools that came along: nothing is built, and Python needs no ExecuTorch."""
+    native = plan.kit / "native"
+    runtime = native / "trt_et" / "runtime"
+    library = native / "tensorrt_rtx_libs" / "libtensorrt_rtx.so.1"
+    if plan.rehearse:
+        library = native / "libfake_tensorrt_rtx.so"
+    if not plan.python.is_file():  # The kit's is still to come.
+        plan = replace(plan, python=Path(sys.executable))
+    variables = _variables(plan) | {
+        "TRT_ET_PROVIDER_PATH": str(runtime / "lib"),
+        "TRT_ET_TENSORRT_LIBRARY": str(library),
+    }
+    return Engines(
+        named="tensorrt_rtx engines that came along",
+        builder="tensorrt_rtx",
+        kit=plan.kit / ("rehearsal" if plan.rehearse else "engines"),
+        plan=plan,
+        answers="carried",
+        variables=variables,
+        tool=native / "engine_costs",
+        runner=("--runner", runtime / "bin" / "executor_runner"),
+    )
+
+
+def _built_engines(plan: Plan, flavour: Flavour, variables: dict[str, str]) -> Engines:
+    """Engines that are built here, in the native runtime."""
+    build = _build_folder(plan, flavour)
+    fake = build / "tests" / "runtime" / "tensorrt_fake" / "libfake_nvinfer.so"
+    return Engines(
+        named=f"{flavour.name} engines built here",
+        builder=flavour.name,
+        kit=plan.output / f"{flavour.name}_kit",
+        plan=plan,
+        answers=flavour.name,
+        variables=variables | {"TRT_ET_TENSORRT_LIBRARY": str(flavour.library or fake)},
+        tool=build / "scripts" / "gpu" / "native" / "engine_costs",
+    )
+
+
+def _make_engines(engines: Engines, flavour: Flavour) -> Step:
+    how: list[object] = ["--fake"]
+    if flavour.library and engines.tool:
+        maker = engines.tool.with_name("make_engine")
+        how = ["--maker", maker, "--library", flavour.library]
+    command = ["make_native_kit.py", engines.kit, "--name", flavour.name, *how]
+    return _python(engines.plan, engines.named, command, engines.variables)
+
+
+def _native_questions(engines: Engines) -> Iterator[Step]:
+    tool = ("--tool", engines.tool)
+    name = f"question 2: {engines.named}, in executor_runner"
+    yield engines.ask(name, "run_kit.py", "question2", *engines.runner)
+    name = f"question 3: {engines.named}, beside the bare API"
+    yield engines.ask(name, "native_costs.py", "question3", *tool)
+    name = f"question 6: {engines.named}, between copies on the legacy stream, and in two threads"
+    yield engines.ask(name, "stream_order.py", "question6", *tool)
+
+
+def _sanitizers(engines: Engines) -> Iterator[Step]:
+    for checker in ("memcheck", "racecheck"):
+        name = f"question 4: {engines.named}, compute-sanitizer {checker}"
+        run = engines.ask(name, "run_kit.py", f"question4_{checker}", *engines.runner)
+        sanitizer = ["compute-sanitizer", "--target-processes", "all", "--tool", checker]
+        yield replace(run, command=[*sanitizer, "--error-exitcode", "3", *run.command])
 
 
 def _native_build(plan: Plan, flavour: Flavour, variables: dict[str, str]) -> Iterator[Step]:
@@ -142,42 +244,8 @@ def _native_build(plan: Plan, flavour: Flavour, variables: dict[str, str]) -> It
     }
     for what, command in commands.items():
         name = f"{what} the native runtime, {_loader(flavour)}"
-        yield Step(name, command, needs=("cmake", "ninja"), variables=variables)
-
-
-def _native_questions(plan: Plan, flavour: Flavour, variables: dict[str, str]) -> Iterator[Step]:
-    """Engines that are built here, in the native runtime."""
-    kit = plan.output / f"{flavour.name}_kit"
-    build = _build_folder(plan, flavour)
-    native = build / "scripts" / "gpu" / "native"
-    fake = build / "tests" / "runtime" / "tensorrt_fake"
-    library = flavour.library or fake / "libfake_nvinfer.so"
-    variables = variables | {"TRT_ET_TENSORRT_LIBRARY": str(library)}
-    maker: list[object] = []
-    if flavour.library:
-        maker = ["--maker", native / "make_engine", "--library", library, "--name", flavour.name]
-    named = f"{flavour.name} engines built here"
-    yield _python(plan, named, ["make_native_kit.py", kit, *maker], variables)
-
-    def ask(question: str, script: str, answer: str, *arguments: object) -> Step:
-        result = plan.output / f"{answer}.json"
-        command = [script, kit, result, "--builder", flavour.name, *arguments]
-        return _python(plan, question, command, variables, files=(kit / "kit.json",))
-
-    two, three = f"question2_{flavour.name}", f"question3_{flavour.name}"
-    yield ask(f"question 2: {named}, in executor_runner", "run_kit.py", two, "--runner")
-    yield ask(f"question 2: {named}, in Python", "run_kit.py", f"{two}_python")
-    tool = ("--tool", native / "engine_costs")
-    yield ask(f"question 3: {named}, beside the bare API", "native_costs.py", three, *tool)
-    yield ask(f"question 3: {named}, memory of several methods", "memory.py", f"{three}_memory")
-    name = f"question 6: {named}, between copies on the legacy stream, and in two threads"
-    yield ask(name, "stream_order.py", f"question6_{flavour.name}", *tool)
-    for checker in ("memcheck", "racecheck"):
-        question = f"question 4: {named}, compute-sanitizer {checker}"
-        run = ask(question, "run_kit.py", f"question4_{flavour.name}_{checker}", "--runner")
-        sanitizer = ["compute-sanitizer", "--target-processes", "all", "--tool", checker]
-        command = [*sanitizer, "--error-exitcode", "3", *run.command]
-        yield replace(run, command=command, needs=("compute-sanitizer",))
+        needs = ("cmake", "ninja", str(plan.python))
+        yield Step(name, command, needs=needs, variables=variables)
 
 
 def _python(
@@ -202,21 +270,24 @@ def _loader(flavour: Flavour) -> str:
 
 def _variables(plan: Plan) -> dict[str, str]:
     variables = {"TRT_ET_CUDA": "simulated:2" if plan.rehearse else "real"}
+    libraries = []
     if plan.python == Path(sys.executable):
         variables["PYTHONPATH"] = _joined(ROOT, os.environ.get("PYTHONPATH"))
     else:
         # The kit's own Python shall see nothing of this machine's.
         variables["PYTHONPATH"] = str(ROOT)
-        library = plan.python.parents[1] / "lib"
-        variables["LD_LIBRARY_PATH"] = _joined(library, os.environ.get("LD_LIBRARY_PATH"))
+        libraries.append(plan.python.parents[1] / "lib")
     runtime = _cuda_runtime()
-    if runtime is not None and "TRT_ET_CUDART_LIBRARY" not in os.environ:
-        variables["TRT_ET_CUDART_LIBRARY"] = str(runtime)
+    if runtime is not None:
+        variables["TRT_ET_CUDART_LIBRARY"] = os.environ.get("TRT_ET_CUDART_LIBRARY", str(runtime))
+        # TensorRT-RTX may want libnvrtc, which lies there, too.
+        libraries.append(runtime.parent)
+    variables["LD_LIBRARY_PATH"] = _joined(*libraries, os.environ.get("LD_LIBRARY_PATH"))
     return variables
 
 
-def _joined(first: Path, more: str | None) -> str:
-    return os.pathsep.join(filter(None, [str(first), more]))
+def _joined(*paths: Path | str | None) -> str:
+    return os.pathsep.join(str(path) for path in paths if path)
 
 
 def _cuda_runtime() -> Path | None:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import trt_et.runtime
+from tool import run_tool
 
 
 def main() -> int:
@@ -41,14 +40,10 @@ def main() -> int:
 
 
 def _order(command: list[str], graphs: bool) -> dict[str, Any]:
-    # The tool has the plugin's sources, and the providers lie beside the installed plugin.
-    folder = str(trt_et.runtime.plugin_path().parent)
-    graphs_option = {"TRT_ET_CUDA_GRAPHS": "1" if graphs else "0"}
-    variables = {"TRT_ET_PROVIDER_PATH": folder, **os.environ, **graphs_option}
     try:
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120)
-    except subprocess.TimeoutExpired:
-        return {"ok": False, "why": "it did not end within 120 s"}
+        done = run_tool(command, TRT_ET_CUDA_GRAPHS="1" if graphs else "0")
+    except subprocess.TimeoutExpired as error:
+        return {"ok": False, "why": f"it did not end within {error.timeout:.0f} s"}
     if done.returncode not in (0, 2):
         return {"ok": False, "why": f"exit {done.returncode}: {done.stderr[-1000:]}"}
     pairs = (line.split() for line in done.stdout.splitlines())

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+import trt_et.runtime
 from tests.support.native_environment import ROOT, environment
 from trt_et import TensorRTPartitioner
 from trt_et.errors import BuilderError
@@ -52,7 +53,7 @@ def run(*command: object, **variables: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kit")
-    done = run(sys.executable, SCRIPTS / "make_native_kit.py", folder)
+    done = run(sys.executable, SCRIPTS / "make_native_kit.py", folder, "--name=tensorrt", "--fake")
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -209,6 +210,37 @@ def test_steps_that_fail_do_not_stop_the_others(tmp_path):
     skipped = steps["question 2: tensorrt engines built here, in Python"]
     assert skipped["status"] == "not run"
     assert "kit.json" in skipped["tail"]
+
+
+def test_what_came_along_runs_where_python_has_no_executorch(scripts, fakes, tmp_path):
+    """What a first call can carry answers by itself: nothing is built, and no Python came."""
+    from kit_writer import export_model, write_kit, write_model
+
+    kit, native = tmp_path / "kit", tmp_path / "kit" / "native"
+    maker = [sys.executable, SCRIPTS / "make_native_kit.py", kit / "rehearsal"]
+    done = run(*maker, "--name=tensorrt_rtx", "--fake")
+    assert done.returncode == 0, done.stderr
+    model, inputs = torch.nn.Linear(4, 4), (torch.ones(2, 4),)
+    partitioner = TensorRTPartitioner(builder="reference")
+    export_model(model, inputs, partitioner, kit / "one.reference.pte")
+    write_kit(kit, {"one": write_model(kit, "one", model, inputs)})
+    (native / "trt_et").mkdir(parents=True)
+    (native / "trt_et" / "runtime").symlink_to(trt_et.runtime.plugin_path().parents[1])
+    fake = "libfake_tensorrt_rtx.so"
+    (native / fake).symlink_to(fakes / fake)
+
+    command = [sys.executable, CHECK, "--kit", kit, "--output", tmp_path, "--rehearse"]
+    run(*command, "--python", tmp_path / "python3", "--only", "executor_runner")
+    status = {
+        step["name"]: step["status"]
+        for step in json.loads((tmp_path / "gpu_check.json").read_text())["steps"]
+    }
+    assert status == {
+        "questions 1 and 2: the kit's programs in the executor_runner that came along": "ok",
+        "question 2: tensorrt_rtx engines that came along, in executor_runner": "ok",
+        "question 2: the same in executor_runner": "not run",
+        "question 2: tensorrt engines built here, in executor_runner": "not run",
+    }
 
 
 @pytest.mark.parametrize(

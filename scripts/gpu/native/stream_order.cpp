@@ -17,14 +17,14 @@ namespace {
 using cuda::CopyKind;
 using Floats = std::vector<float>;
 
-cuda::Api& api() {
-  cuda::Api* found = nullptr;
-  if (!cuda::access(&found).ok()) bench::die("CUDA");
-  return *found;
-}
-
 void check(const Status& status, const char* what) {
   if (!status.ok()) bench::die(std::string(what) + ": " + status.text);
+}
+
+cuda::Api& api() {
+  cuda::Api* found = nullptr;
+  check(cuda::access(&found), "CUDA");
+  return *found;
 }
 
 struct Tensor {
