@@ -12,6 +12,7 @@ from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.delegate import executorch_call_delegate
+from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.passes.propagate_device_pass import PropagateDevicePass
 from executorch.exir.schema import Tensor
 
@@ -99,3 +100,19 @@ def test_several_delegates_on_several_gpus_are_each_labelled_right():
     pte = lower_case("split", device=lambda part: part.index + 1, **SPLIT)
     assert delegate_tensor_devices(pte) == [{("CUDA", 1)}, {("CUDA", 2)}]
     assert [parse_device_id(blob) for blob in blobs(pte)] == [1, 2]
+
+
+@pytest.mark.parametrize("planning", [MemoryPlanningPass, TensorRTMemoryPlanningPass])
+def test_memory_that_the_caller_gives_for_an_output_is_on_the_host(planning):
+    program = torch.export.export(torch.nn.ReLU(), (torch.ones(2, 3),))
+    manager = to_edge_transform_and_lower(
+        program, partitioner=[TensorRTPartitioner(builder="reference")]
+    )
+    config = ExecutorchBackendConfig(memory_planning_pass=planning(alloc_graph_output=False))
+    graph = manager.to_executorch(config).exported_program().graph
+    (output,) = graph.output_node().all_input_nodes
+    # Once ExecuTorch's own leaves it unplanned too, what mends it here can go.
+    assert (output.meta["spec"].mem_id is None) == (planning is TensorRTMemoryPlanningPass)
+    (spec,) = graph.output_node().meta["spec"]
+    assert spec.mem_id is None
+    assert (spec is output.meta["spec"]) == (planning is TensorRTMemoryPlanningPass)
