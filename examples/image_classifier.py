@@ -1,4 +1,4 @@
-"""An image classifier, and a plot of where the time of a call goes.
+"""Run an image classifier, and plot the time of each part of a call.
 
     python examples/image_classifier.py [--builder tensorrt_rtx] [--images 1] [--size 32]
 
@@ -28,7 +28,7 @@ CALLS = 5
 
 
 class Residual(nn.Module):
-    """Two convolutions beside an identity."""
+    """Two convolutions added to their input."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ def main() -> int:
 
     model = classifier().eval()
     images = torch.randn(arguments.images, 3, arguments.size, arguments.size)
-    # Softmax is left to the CPU, so that the plot has an operator that is not in an engine.
+    # Softmax stays on the CPU, so that the plot has an operator outside the engine.
     whole = nn.Sequential(model, nn.Softmax(-1)).eval()
     partitioner = TensorRTPartitioner(builder=arguments.builder, excluded_ops=["aten.softmax.int"])
     exported = torch.export.export(whole, (images,))
@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def run(file: Path, images: torch.Tensor, cuda: str) -> torch.Tensor:
-    """The outputs of executor_runner, which also leaves its trace beside the program."""
+    """Return the outputs of executor_runner, which writes its trace next to the program."""
     pixels = file.with_name("images.bin")
     pixels.write_bytes(images.numpy().tobytes())
     command = [trt_et.runtime.runner_path(), "--model_path", file, "--cuda", cuda]

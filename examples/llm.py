@@ -2,7 +2,7 @@
 
 Trains a BPE tokenizer and a model for half a minute, and exports it twice: with a real engine,
 which needs no GPU to build, and with a reference engine, which runs on a simulated GPU.
-ExecuTorch's own runner streams the text, which is compared, token by token, with what eager says.
+ExecuTorch's own runner streams the text; each token is compared with eager's.
 
     python examples/llm.py [--output DIR] [--builder tensorrt_rtx] [--short]
 """
@@ -25,7 +25,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 import trt_et.runtime
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_llm
-from trt_et.tools.counters import read_counters
+from trt_et.runtime.counters import read_counters
 
 DOCUMENTS = Path(__file__).parents[1]
 PROMPTS = ("The engine", "An optimization profile", "TensorRT is")
@@ -37,7 +37,7 @@ console = Console()
 
 
 def main() -> int:
-    """Train, export and run; 0 if the runner says what eager says."""
+    """Train, export and run; return 0 if the runner's tokens equal eager's."""
     arguments = _arguments()
     arguments.output.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
@@ -130,7 +130,7 @@ def export(model: PreTrainedModel, builder: str, path: Path) -> Path:
 
 
 def run(model: PreTrainedModel, tokenizer: Tokenizer, path: Path) -> bool:
-    """Stream an answer to each prompt; whether all of them are what eager says."""
+    """Stream an answer to each prompt; return whether all of them equal eager's."""
     from executorch.extension.llm.runner import GenerationConfig, TextLLMRunner
 
     runner = TextLLMRunner(str(path), str(path.with_name("tokenizer.json")))

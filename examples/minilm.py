@@ -103,7 +103,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _be_quiet() -> None:
-    """Leave out what other packages say while they are imported."""
+    """Suppress messages of other packages during import."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TQDM_DISABLE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

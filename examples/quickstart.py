@@ -40,7 +40,7 @@ def main() -> int:
         program.write_to_file(file)
     print(partitioner.report)
 
-    # What the file holds.
+    # Show the contents of the file.
     (method,) = inspect_file(arguments.output).methods
     for delegate in method.delegates:
         if delegate.engine is not None:

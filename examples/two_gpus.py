@@ -20,7 +20,7 @@ from trt_et.runtime.explain import explained_errors
 
 
 class TwoHalves(torch.nn.Module):
-    """Two perceptrons; the operator between them is left to the CPU, which cuts the program."""
+    """Two perceptrons with an operator on the CPU between them, which cuts the program."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""TensorRT first, XNNPACK for what it leaves: two backends in one program.
+"""Two backends in one program: TensorRT first, XNNPACK for the rest.
 
 python examples/with_xnnpack.py [--builder tensorrt_rtx]
 """
@@ -36,7 +36,7 @@ def main() -> int:
         torch.nn.Linear(8, 4),
     ).eval()
     x = torch.randn(1, 3, 16, 16)
-    # Partitioners are asked in this order. The classifier is left out, for XNNPACK to take it.
+    # ExecuTorch calls partitioners in this order. XNNPACK gets the excluded classifier.
     tensorrt = TensorRTPartitioner(builder=arguments.builder, excluded_ops=["aten.linear"])
     exported = torch.export.export(model, (x,))
     manager = to_edge_transform_and_lower(exported, partitioner=[tensorrt, XnnpackPartitioner()])

@@ -76,20 +76,19 @@ STEP_LIMIT = 3600  # Seconds.
 HEADER = """\
 # Versions
 
-What `make matrix` saw. Each row is an environment of its own, made by pip: **oldest** has the
-lowest versions of these packages that `pyproject.toml` allows, **pinned** those of
-`constraints.txt`, **newest** what pip picks for `trt-et[rtx]` with nothing else.
+Results of `make matrix`. Each row is a separate environment made by pip: **oldest** has the lowest
+versions that `pyproject.toml` allows, **pinned** the versions of `constraints.txt`, and **newest**
+the versions that pip installs for `trt-et[rtx]`.
 
 {table}
 
 * **demo**: `examples/minilm.py`. **operators**: `tests/coverage`, a part of ExecuTorch's suite.
   **models**: the models of `tests/zoo` that CI takes, built by TensorRT-RTX and run by the
-  reference builder. **runtime**: `tests/runtime`. **conversion**: what is worked around in
-  Torch-TensorRT and TensorRT-RTX, and whether it is still needed.
-* The other tests are not part of this: `make test` runs them with the versions of **pinned**.
-* A number counts the tests that passed. Skipped tests do not count.
-* No GPU was there: TensorRT-RTX's engines are built, and the engines that run are the reference
-  builder's on simulated GPUs.
+  reference builder. **runtime**: `tests/runtime`. **conversion**: the workarounds for
+  Torch-TensorRT and TensorRT-RTX, and whether they are still needed.
+* `make test` runs all other tests with the versions of **pinned**.
+* A number counts the tests that passed, without skipped tests.
+* The machines have no GPU: TensorRT-RTX engines are built, reference engines run on simulated GPUs.
 """
 
 

@@ -7,13 +7,8 @@ import os
 
 import pytest
 
-from tests.support.torch_speed import collect_operators_once, prepare_kernels_once
-
 for _name in ("TRT_ET_CACHE", "TRT_ET_CACHE_SIZE"):
     os.environ.pop(_name, None)
-
-collect_operators_once()
-prepare_kernels_once()
 
 # Exporting makes many objects and few cycles: a tenth of its time is looking for them.
 gc.set_threshold(100_000, 10, 10)

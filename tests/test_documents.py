@@ -78,10 +78,6 @@ def test_a_trace_that_the_runner_wrote_is_read_as_its_page_says(python_blocks):
     assert "enqueue" in done.stdout
 
 
-def test_the_readme_is_short():
-    assert len(README.read_text().splitlines()) <= 120
-
-
 def test_commands_in_the_documents_exist():
     commands = typer.main.get_command(app).commands
     makefile = (ROOT / "Makefile").read_text()
@@ -93,7 +89,7 @@ def test_commands_in_the_documents_exist():
                 known = options(commands[name])
                 for option in re.findall(r"\s(--[a-z-]+)", arguments.partition("#")[0]):
                     assert option in known, f"{page.name}: trt-et {name} {option}"
-            for target in re.findall(r"^make ([a-z-]+)", block, re.MULTILINE):
+            for target in re.findall(r"^make ([a-z0-9-]+)", block, re.MULTILINE):
                 assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page.name}: {target}"
             for extra in re.findall(r'^pip install "\.\[(\w+)\]"', block, re.MULTILINE):
                 assert re.search(rf"^{extra} = \[", project, re.MULTILINE), f"{page.name}: {extra}"

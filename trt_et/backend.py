@@ -1,4 +1,4 @@
-"""The ahead-of-time half of the delegate: a partition becomes an engine blob."""
+"""The ahead-of-time half of the delegate: turns a partition into an engine blob."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import final
 
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 from executorch.exir.backend.compile_spec_schema import CompileSpec
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 
-from trt_et.builders import BuildOptions, make_builder
-from trt_et.errors import BackendConflictError
+from trt_et.engines import BuildOptions, make_builder
+from trt_et.engines.build import build_engines
+from trt_et.engines.partition_build import PartitionBuild, build_of
+from trt_et.errors import BackendConflictError, PartitionError
 from trt_et.graph.tracing import unchanged_fake_modes
-from trt_et.scheduler.build_plan import PartitionPlan, plan_of
-from trt_et.scheduler.build_session import build_engines
 from trt_et.target_device import explicit_device, parse_device, resolve_target_device
 
 __all__ = ["TensorRTBackend", "check_no_conflict"]
@@ -20,11 +21,11 @@ __all__ = ["TensorRTBackend", "check_no_conflict"]
 
 @final
 class TensorRTBackend(BackendDetails):
-    """Turns each partition into an engine blob and says on which GPU its tensors live.
+    """Turns each partition into an engine blob, and names the GPU of its tensors.
 
-    Partitions made by :class:`trt_et.TensorRTPartitioner` carry their builder and options. What is
-    lowered by name (``to_backend("TensorRTBackend", program, specs)``) is built with the ``auto``
-    builder for the GPU that its ``target_device`` spec names.
+    Partitions made by :class:`trt_et.TensorRTPartitioner` carry their builder and options. A
+    program lowered by name (``to_backend("TensorRTBackend", program, specs)``) is built with the
+    ``auto`` builder for the GPU that its ``target_device`` spec names.
     """
 
     @classmethod
@@ -42,8 +43,8 @@ class TensorRTBackend(BackendDetails):
 
         Args:
             edge_program: The partition, in the Edge dialect, with real weights; not changed.
-            compile_specs: The partition's own list. A ``target_device`` spec is appended to it
-                where the caller gave none: ExecuTorch reads it from this very list afterwards.
+            compile_specs: The partition's own list. If it has no ``target_device`` spec, one is
+                appended: ExecuTorch reads the spec from this very list afterwards.
 
         Raises:
             PartitionError: The engine could not be built, or is not one for this partition.
@@ -78,21 +79,33 @@ class TensorRTBackend(BackendDetails):
 def _preprocess(
     partitions: list[tuple[ExportedProgram, list[CompileSpec]]],
 ) -> list[PreprocessResult]:
-    plans = [plan_of(*pair) or _plan_by_name(pair[1]) for pair in partitions]
-    for check in dict.fromkeys(plan.check for plan in plans if plan.check is not None):
+    builds = [build_of(*pair) or _build_by_name(pair[1]) for pair in partitions]
+    for check in dict.fromkeys(build.check for build in builds if build.check is not None):
         check()
     programs = [program for program, _ in partitions]
+    for program in programs:
+        _check_weights(program)
     with unchanged_fake_modes(programs):
-        engines = build_engines(list(zip(programs, plans, strict=True)))
-    for plan, engine, (_, specs) in zip(plans, engines, partitions, strict=True):
-        resolve_target_device(plan.name, engine.info, engine.blob, specs)
+        engines = build_engines(list(zip(programs, builds, strict=True)))
+    for build, engine, (_, specs) in zip(builds, engines, partitions, strict=True):
+        resolve_target_device(build.name, engine.info, engine.blob, specs)
     return [PreprocessResult(processed_bytes=engine.blob) for engine in engines]
 
 
-def check_no_conflict() -> None:
-    """Refuse to go on where ExecuTorch could pick another class for our backend id.
+def _check_weights(program: ExportedProgram) -> None:
+    for name, tensor in {**program.state_dict, **program.constants}.items():
+        if isinstance(tensor, FakeTensor):
+            raise PartitionError(
+                f"weight {name} has no values: the model was made under FakeTensorMode, and an "
+                "engine needs them. Make the model outside of it; TensorRTPartitioner.explain() "
+                "needs no values"
+            )
 
-    ExecuTorch finds a backend by its class's ``__name__`` and takes whichever it meets last.
+
+def check_no_conflict() -> None:
+    """Check that ExecuTorch cannot pick another class for our backend id.
+
+    ExecuTorch finds a backend by its class's ``__name__``, and takes the last of several.
 
     Raises:
         BackendConflictError: Another ``TensorRTBackend`` is loaded.
@@ -112,8 +125,8 @@ def check_no_conflict() -> None:
         )
 
 
-def _plan_by_name(compile_specs: list[CompileSpec]) -> PartitionPlan:
-    """The plan of a program that is lowered by the backend's name, without a partitioner."""
+def _build_by_name(compile_specs: list[CompileSpec]) -> PartitionBuild:
+    """Return how to build a program that is lowered by name, without a partitioner."""
     pinned = explicit_device(compile_specs)
     device_id = 0 if pinned is None else parse_device(pinned.decode(errors="replace"))
-    return PartitionPlan("program", make_builder("auto"), device_id, BuildOptions())
+    return PartitionBuild("program", make_builder("auto"), device_id, BuildOptions())

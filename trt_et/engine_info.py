@@ -1,4 +1,4 @@
-"""Engine blobs: what an engine is, which GPU it is for, and the bytes that carry both.
+"""Engine blobs: an engine's description, its GPU, and the bytes that carry both.
 
 The public names of :mod:`trt_et.blob`. This module knows neither torch nor TensorRT.
 """

@@ -7,7 +7,8 @@
     │   └── DeviceIdError         its device_id is missing or unreadable
     ├── BuilderError              an engine could not be built
     │   ├── BuilderUnavailable    the builder's packages or hardware are missing
-    │   ├── BuildCancelled        a build was stopped before it was done
+    │   ├── BuildCancelled        a build was cancelled
+    │   ├── ConversionError       a call cannot be converted; names it
     │   └── PartitionError        one partition failed; names it and its operators
     │       └── BuildCrashed      its build ended the process that it ran in
     ├── BackendConflictError      another ``TensorRTBackend`` class is registered
@@ -16,7 +17,7 @@
     ├── RunError                  a program could not be loaded or run
     └── UnsupportedModelError     trt_et.llm cannot export this model
 
-Every message says what failed, on what, what was expected and found, and what to do next.
+Every message contains the failure, its object, the expected and the actual value, and a remedy.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = [
     "BuildCrashed",
     "BuilderError",
     "BuilderUnavailable",
+    "ConversionError",
     "DeviceIdError",
     "OptionError",
     "PartitionError",
@@ -47,7 +49,7 @@ class BlobError(TrtEtError):
 
 
 class DeviceIdError(BlobError):
-    """A readable blob carries no usable ``device_id``."""
+    """A readable blob has no valid ``device_id``."""
 
 
 class BuilderError(TrtEtError):
@@ -59,7 +61,21 @@ class BuilderUnavailable(BuilderError):
 
 
 class BuildCancelled(BuilderError):
-    """A build was asked to stop, and did."""
+    """A build was cancelled."""
+
+
+class ConversionError(BuilderError):
+    """A call cannot be converted into TensorRT's layers.
+
+    Attributes:
+        node: The call's name in the graph that was converted; None if no call could be named.
+        reason: Why, without the name.
+    """
+
+    def __init__(self, reason: str, node: str | None = None) -> None:
+        super().__init__(f"node {node}: {reason}" if node else reason)
+        self.node = node
+        self.reason = reason
 
 
 class PartitionError(BuilderError):
@@ -83,8 +99,8 @@ class PluginError(TrtEtError):
 
 
 class RunError(TrtEtError):
-    """A program could not be loaded or run; the message holds the backend's own reason."""
+    """A program could not be loaded or run; the message contains the backend's message."""
 
 
 class UnsupportedModelError(TrtEtError):
-    """A language model cannot be exported by :mod:`trt_et.llm`; the message says why."""
+    """A language model cannot be exported by :mod:`trt_et.llm`; the message has the reason."""

@@ -25,7 +25,7 @@ from executorch.exir import (
 )
 from optimum.exporters.executorch.recipe_registry import register_recipe
 
-from trt_et.memory_planning import TensorRTMemoryPlanningPass
+from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 
 __all__ = ["export_with_tensorrt"]
@@ -39,9 +39,10 @@ def export_with_tensorrt(
     """Export one of optimum's exportable modules, with its cache on the GPU.
 
     Args:
-        model: Its ``export()`` returns exported programs by method, its ``metadata`` the constant
-            methods.
-        options: Of :class:`trt_et.TensorRTPartitioner`; ``recipe_kwargs`` of ``from_pretrained``.
+        model: A module whose ``export()`` returns exported programs by method, and whose
+            ``metadata`` are the constant methods.
+        options: Options of :class:`trt_et.TensorRTPartitioner`, which ``from_pretrained`` takes as
+            ``recipe_kwargs``.
     """
     programs = model.export()
     if len(programs) == 1:

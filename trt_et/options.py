@@ -1,8 +1,8 @@
-"""What a caller may ask of an engine: one typed field per option.
+"""The options of an engine: one typed field per option.
 
-Everything else about an option is derived from its field: it is checked when the object is made,
-goes to Torch-TensorRT (``compilation_settings``), is part of the key of the engine cache, travels
-to worker processes, and is listed in ``docs/options.md`` (``options_table``). How to add one:
+The rest follows from the field: an option is checked when the object is made, goes to
+Torch-TensorRT (``compilation_settings``) and to worker processes, is part of the key of the engine
+cache, and is listed in ``docs/options.md`` (``options_table``). How to add one:
 ``docs/internals/add-an-option.md``.
 """
 
@@ -31,10 +31,10 @@ def option(
     setting: str = "",
     sent_as: Callable[[Any], Any] = lambda value: value,
 ) -> Any:  # noqa: ANN401
-    """One option: a dataclass field with its check and its documentation.
+    """Make a dataclass field with its check and its documentation.
 
     Args:
-        default: Its value where the caller gives none.
+        default: Its default value.
         check: Checks a value.
         text: Describes it, in one sentence or two.
         setting: The field of Torch-TensorRT's ``CompilationSettings`` that it sets, if any.
@@ -76,14 +76,12 @@ def _flag(name: str, value: Any) -> bool:  # noqa: ANN401
     return value
 
 
-def _version_compatible(name: str, value: Any) -> bool:  # noqa: ANN401
-    if _flag(name, value):
-        raise OptionError(
-            "version_compatible=True is not supported: Torch-TensorRT leaves the lean runtime "
-            "out of such engines, and no other TensorRT version runs them without it; export "
-            "once with each TensorRT version that is to run the program"
-        )
-    return False
+_REFUSED: Final = {
+    "strip_engine_weights": "makes engines without weights, and nothing here puts them back when "
+    "a program is loaded",
+    "version_compatible": "makes engines that no other TensorRT version runs: Torch-TensorRT "
+    "leaves the lean runtime out; export once with each TensorRT version",
+}
 
 
 def _settings(name: str, value: Any) -> Mapping[str, Any]:  # noqa: ANN401
@@ -96,20 +94,23 @@ def _settings(name: str, value: Any) -> Mapping[str, Any]:  # noqa: ANN401
                 f"setting {setting!r} is an option of the partitioner itself: "
                 f"{_reserved_settings()[setting]}"
             )
-    if given.get("strip_engine_weights"):
-        raise OptionError(
-            "strip_engine_weights makes engines without weights, and nothing here puts them back "
-            "when a program is loaded"
-        )
+        if setting in _UNREAD:
+            raise OptionError(
+                f"setting {setting!r} would change nothing: only torch_tensorrt.compile() reads "
+                f"it; {_UNREAD[setting]}"
+            )
+    for setting, why in _REFUSED.items():
+        if given.get(setting):
+            raise OptionError(f"{setting} {why}")
     return given
 
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """What a caller may ask of an engine, beyond the partition itself; see ``docs/options.md``.
+    """The options of an engine; see ``docs/options.md``.
 
     Raises:
-        OptionError: A value has the wrong type or form, or is given twice.
+        OptionError: A value has the wrong type or form, or occurs twice.
     """
 
     compute_capabilities: tuple[str, ...] = option(
@@ -142,12 +143,6 @@ class BuildOptions:
         "Engines for all GPUs from Ampere on (TensorRT-RTX's always are).",
         setting="hardware_compatible",
     )
-    version_compatible: bool = option(
-        False,
-        _version_compatible,
-        "Refused if True: Torch-TensorRT leaves the lean runtime out of such engines.",
-        setting="version_compatible",
-    )
     refittable: bool = option(
         False,
         _flag,
@@ -159,7 +154,7 @@ class BuildOptions:
         False,
         _flag,
         "Engines that may keep weights in host memory; the compile spec and load option "
-        "`weight_streaming_budget` says how much.",
+        "`weight_streaming_budget` sets how much.",
         setting="enable_weight_streaming",
     )
 
@@ -169,17 +164,16 @@ class BuildOptions:
             object.__setattr__(self, known.name, check(known.name, getattr(self, known.name)))
 
     def compilation_settings(self) -> dict[str, Any]:
-        """The fields of Torch-TensorRT's ``CompilationSettings`` that differ from its defaults."""
-        found = dict(self.settings)
+        """Return the ``CompilationSettings`` fields that differ from Torch-TensorRT's defaults."""
+        chosen = dict(self.settings)
         for known in fields(self):
             value = getattr(self, known.name)
             if known.metadata["setting"] and value != known.default:
-                found[known.metadata["setting"]] = known.metadata["sent_as"](value)
-        return found
+                chosen[known.metadata["setting"]] = known.metadata["sent_as"](value)
+        return chosen
 
 
-# Fields of CompilationSettings that arguments of the partitioner stand for, which are no
-# options of an engine.
+# Fields of CompilationSettings, and the partitioner's arguments that set them.
 _PARTITIONER: Final = {
     "device": "device",
     "torch_executed_ops": "excluded_ops",
@@ -188,14 +182,45 @@ _PARTITIONER: Final = {
 }
 
 
+_AUTOCAST: Final = (
+    "export the model in the dtypes that it shall compute in (docs/guides/precision.md)"
+)
+_ONE_PROGRAM: Final = "operators that an engine cannot hold run on ExecuTorch's kernels"
+# Fields of CompilationSettings that neither its converters nor the lowering passes called here
+# read, and what to use instead.
+_UNREAD: Final = {
+    "enable_autocast": _AUTOCAST,
+    "autocast_low_precision_type": _AUTOCAST,
+    "autocast_excluded_nodes": _AUTOCAST,
+    "autocast_excluded_ops": _AUTOCAST,
+    "autocast_max_output_threshold": _AUTOCAST,
+    "autocast_max_depth_of_reduction": _AUTOCAST,
+    "autocast_calibration_dataloader": _AUTOCAST,
+    "cache_built_engines": "cache=True keeps engines on disk",
+    "reuse_cached_engines": "cache=True takes engines from disk",
+    "timing_cache_path": "cache=True keeps a timing cache beside the engines",
+    "decompose_attention": "excluded_ops=[...] leaves attention to the CPU",
+    "dryrun": "TensorRTPartitioner.explain() tells what would be lowered",
+    "pass_through_build_failures": "a partition that cannot be built always raises BuilderError",
+    "enable_resource_partitioning": "min_block_size and excluded_ops shape partitions",
+    "cpu_memory_budget": "executor= says where engines are built, and how many at a time",
+    "use_fast_partitioner": "there is one way to partition a program",
+    "fallback_data_dependent_ops": _ONE_PROGRAM,
+    "enable_experimental_decompositions": "decompositions are fixed",
+    "use_distributed_mode_trace": "operators that communicate between devices run on the CPU",
+    "lazy_engine_init": "ExecuTorch loads an engine when it loads the method",
+    "dynamically_allocate_resources": "the compile specs in docs/options.md tell how engines run",
+}
+
+
 def _reserved_settings() -> dict[str, str]:
-    """The partitioner's options by the field of ``CompilationSettings`` that each stands for."""
+    """Return the partitioner's option that sets each field of ``CompilationSettings``."""
     own = {known.metadata["setting"]: known.name for known in fields(BuildOptions)}
     return {setting: name for setting, name in (own | _PARTITIONER).items() if setting}
 
 
 def options_table(options: type[BuildOptions] = BuildOptions) -> str:
-    """The options as a Markdown table, with which ``docs/options.md`` ends."""
+    """Return the options as the Markdown table at the end of ``docs/options.md``."""
     rows = [
         f"| `{known.name}` | `{known.default!r}` | {known.metadata['text']} |"
         for known in fields(options)

@@ -1,12 +1,12 @@
-"""Which parts of a program become engines, and for which GPU."""
+"""Delegates parts of a program to TensorRT, and chooses the GPU of each engine."""
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from executorch.exir.backend.compile_spec_schema import CompileSpec
@@ -16,10 +16,14 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.backend import TensorRTBackend, check_no_conflict
-from trt_et.builders import BuildOptions, EngineBuilder, make_builder
-from trt_et.builders.prebuilt import PrebuiltBuilder
-from trt_et.cache.choose import CacheChoice, choose_cache, temporary_cache
+from trt_et.engines import BuildOptions, EngineBuilder, make_builder
+from trt_et.engines.cache import CacheChoice, choose_cache
+from trt_et.engines.partition_build import PartitionBuild, PartitionSpecs
+from trt_et.engines.prebuilt import PrebuiltBuilder
+from trt_et.engines.progress import ProgressOption, checked_progress
+from trt_et.engines.workers import checked_executor
 from trt_et.errors import OptionError, PartitionError
+from trt_et.graph.own_symbols import with_own_symbols
 from trt_et.lowering.in_place_buffers import InPlaceBuffer, find_in_place_buffers
 from trt_et.lowering.optimization_profiles import (
     OptimizationProfile,
@@ -28,19 +32,16 @@ from trt_et.lowering.optimization_profiles import (
     resolve_profiles,
 )
 from trt_et.ops.prebuilt_engine import PREBUILT_NAME
-from trt_et.partition.crash_search import CrashSearch, OnCrash, checked_on_crash
 from trt_et.partition.dry_run import dry_run
 from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
+from trt_et.partition.make_partitions import make_partitions
+from trt_et.partition.narrowed_sizes import warn_narrowed_sizes
 from trt_et.partition.ops_to_preserve import ops_to_preserve
-from trt_et.partition.plan import plan_partitions
 from trt_et.partition.report import Partition, PartitionReport
-from trt_et.partition.support_check import cached_support_check
 from trt_et.partition.tags import clear_tags, tag_constants
 from trt_et.passes.before_partitioning import run_passes
 from trt_et.passes.split_to_slices import warn_specialized_dims
-from trt_et.scheduler.build_plan import PartitionPlan, PartitionSpecs
-from trt_et.scheduler.executors import make_runner
-from trt_et.scheduler.progress import ProgressOption, checked_progress
+from trt_et.support_check import cached_support_check
 from trt_et.target_device import explicit_device, parse_device
 
 __all__ = ["Partition", "PartitionReport", "TensorRTPartitioner"]
@@ -50,63 +51,57 @@ DeviceChoice = str | int | torch.device | Callable[[Partition], str | int | torc
 
 
 class TensorRTPartitioner(Partitioner):
-    """Delegates what TensorRT can run of an exported program; each partition becomes one engine.
+    """Delegates the operators that TensorRT supports; each partition becomes one engine.
 
     Args:
-        compile_specs: Given to every partition. A ``target_device`` spec among them is used
-            verbatim; otherwise each partition gets the device parsed out of its engine blob.
+        compile_specs: Compile specs of every partition. A ``target_device`` spec is used verbatim;
+            without one, each partition gets the device parsed out of its engine blob.
         builder: ``"auto"`` (the best real TensorRT installed), ``"tensorrt"``, ``"tensorrt_rtx"``,
             ``"reference"`` (runs on simulated GPUs), or an object with a ``name`` and a
             ``build(request)`` method.
         device: The GPU to build engines for: ``"cuda:1"``, a ``torch.device``, an index, or a
             function from :class:`Partition` to one of them. None: the GPU that an explicit
             ``target_device`` names, else ``cuda:0``.
-        compute_capabilities: Targets such as ``["8.6", "12.0"]``, where the builder can choose.
+        compute_capabilities: Targets such as ``["8.6", "12.0"]``, if the builder can choose.
         optimization_level: TensorRT's builder optimization level, 0 to 5.
-        min_block_size: Smallest number of operators worth an engine. Partitions that hold an
-            operator without a CPU kernel are built however small they are.
-        excluded_ops: What to leave to the CPU: operators (overloads, packets, or names such as
-            ``"aten.mul"`` and ``"aten.mul.Tensor"``), names of nodes (in a branch also with its
-            path: ``"cond/true/aten_mul_tensor"``), or functions from a node to a bool. Names may be
-            those of the exported program or those of :attr:`report`; one that matches nothing is an
-            error. Functions are called with the exported program's nodes and the Edge program's.
-        full_graph: Refuse to lower a program of which anything stays out, but for what computes
-            dynamic sizes.
+        min_block_size: Smallest number of operators worth an engine. A partition with an operator
+            that has no CPU kernel is always built.
+        excluded_ops: Operators and nodes to leave to the CPU: overloads, packets, names such as
+            ``"aten.mul"`` and ``"aten.mul.Tensor"``, names of nodes (in a branch also with the
+            path: ``"cond/true/aten_mul_tensor"``), or functions from a node to a bool. Names come
+            from the exported program or from :attr:`report`; a name that matches nothing is an
+            error. Functions get the nodes of the exported program and of the Edge program.
+        full_graph: Refuse to lower a program with an operator that stays on the CPU, except those
+            that compute dynamic sizes.
         optimization_profiles: Ranges of dynamic dimensions to tune engines for, each a mapping from
             the name of an input to its dimensions: ``[{"tokens": {1: 1}}, {"tokens": {1: (2, 64,
-            512)}}]`` for one token, and for 2 to 512, best at 64. At run time the first that fits
-            is used. None: one profile, of the exported ranges, best at the exported sizes.
+            512)}}]`` for one token, and for 2 to 512, best at 64. None: one profile, of the
+            exported ranges, best at the exported sizes.
         workspace_size: Bytes of scratch memory that TensorRT may use; None: all.
         hardware_compatible: Engines for all GPUs from Ampere on (TensorRT-RTX's always are).
-        version_compatible: Refused, with the reason: no other TensorRT version would run them.
         refittable: Engines whose weights TensorRT's refitter can replace.
         weight_streaming: Engines that may keep weights in host memory (the compile spec and load
-            option ``weight_streaming_budget`` says how much).
-        state_in_place: Let engines update a KV cache in place, where TensorRT can and the
-            program allows it (docs/guides/state.md). False: they read and write all of it.
+            option ``weight_streaming_budget`` sets the bytes that stay on the GPU).
+        state_in_place: Let engines update a KV cache in place if TensorRT and the program allow it
+            (docs/guides/state.md). False: they read and write the whole cache.
         settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
-        executor: Where engines are built, all at once: a ``concurrent.futures.Executor`` such as
+        executor: Builds engines in parallel: a ``concurrent.futures.Executor`` such as
             ``ProcessPoolExecutor``, ``ThreadPoolExecutor``, or Dask's ``Client.get_executor()``.
-            None: in this process, one after the other.
-        scratch: Folder for the files that go to other processes and back; machines that build for
-            this one must see it too. None: where temporary files go.
-        on_crash: What to do where the build of a partition ends its process (SIGSEGV, out of
-            memory). ``"error"``: raise :class:`trt_et.errors.BuildCrashed`. ``"split"``: delegate
-            it in smaller partitions, and leave to the CPU what crashes on its own. Both build in
-            another process. None: builds run where ``executor`` says; a crash in this process
-            ends it.
-        progress: True: progress bars, where standard error is a terminal. False: none. Or a
-            function that gets every :class:`trt_et.scheduler.progress.ProgressEvent`.
-        cache: Keep engines on disk, and take them from there: True (the user's cache folder), a
-            folder, or an :class:`trt_et.EngineCache`. None: what the environment variable
-            ``TRT_ET_CACHE`` says, by default no cache.
+            None: this process builds them in turn. A build that ends the process of a
+            ``ProcessPoolExecutor`` (SIGSEGV, out of memory) raises
+            :class:`trt_et.errors.BuildCrashed`; in this process it ends the export.
+        progress: True: progress bars if standard error is a terminal. False: none. A function: it
+            gets every :class:`trt_et.engines.progress.ProgressEvent`.
+        cache: Keep engines on disk and reuse them: True (the user's cache folder), a folder, or an
+            :class:`trt_et.EngineCache`. None: the environment variable ``TRT_ET_CACHE`` decides; by
+            default there is no cache.
 
     Attributes:
-        report: What the last :meth:`partition` decided; None before.
+        report: The result of the last :meth:`partition`; None before.
 
     Raises:
         OptionError: An option has an impossible value.
-        BuilderUnavailable: The builder's packages are not installed; says how to install them.
+        BuilderUnavailable: The builder's packages are not installed; the message has the command.
         BackendConflictError: Another ``TensorRTBackend`` class is loaded in this process.
     """
 
@@ -124,14 +119,11 @@ class TensorRTPartitioner(Partitioner):
         optimization_profiles: Sequence[ProfileOption] = (),
         workspace_size: int | None = None,
         hardware_compatible: bool = False,
-        version_compatible: bool = False,
         refittable: bool = False,
         weight_streaming: bool = False,
         state_in_place: bool = True,
         settings: Mapping[str, Any] | None = None,
         executor: Executor | None = None,
-        scratch: str | os.PathLike[str] | None = None,
-        on_crash: OnCrash | None = None,
         progress: ProgressOption = True,
         cache: CacheChoice = None,
     ) -> None:
@@ -147,28 +139,23 @@ class TensorRTPartitioner(Partitioner):
             settings or {},
             workspace_size=workspace_size,
             hardware_compatible=hardware_compatible,
-            version_compatible=version_compatible,
             refittable=refittable,
             weight_streaming=weight_streaming,
         )
-        if type(state_in_place) is not bool:
-            raise OptionError(f"state_in_place is {state_in_place!r}; expected True or False")
+        for name, flag in (("state_in_place", state_in_place), ("full_graph", full_graph)):
+            if type(flag) is not bool:
+                raise OptionError(f"{name} is {flag!r}; expected True or False")
         self._state_in_place = state_in_place
         self._profiles = check_profiles(optimization_profiles)
         self._min_block_size = min_block_size
         self._excluded = ExcludedOps(excluded_ops)
         self._full_graph = full_graph
-        on_crash = checked_on_crash(on_crash)
-        self._runner = make_runner(executor, scratch, isolated=on_crash is not None)
+        self._executor = checked_executor(executor)
         self._progress = checked_progress(progress)
         self._cache = choose_cache(cache)
-        self._search: CrashSearch | None = None
-        if on_crash == "split":
-            self._search = CrashSearch(min_block_size, self._trial)
-            # What is built on trial is not built again.
-            self._cache = self._cache or temporary_cache()
         self._device = self._checked_device(device)
         self._preserved: tuple[Callable[[], object], list[OpOverload]] = (lambda: None, [])
+        self._weights: WeakValueDictionary[str, torch.Tensor] = WeakValueDictionary()
         self.report: PartitionReport | None = None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
@@ -177,12 +164,15 @@ class TensorRTPartitioner(Partitioner):
         warn_specialized_dims(exported_program)
         clear_tags(exported_program)
         tags: dict[str, DelegationSpec] = {}
-        plan = self._plan(exported_program, self._search)
+        parts = self._make_partitions(exported_program)
         if self._full_graph and self.report is not None and self.report.tensors_not_delegated:
-            raise PartitionError(f"full_graph=True, but some operators stay out:\n{self.report}")
+            raise PartitionError(
+                f"full_graph=True, but some operators stay on the CPU:\n{self.report}"
+            )
         profiles = resolve_profiles(exported_program, self._profiles)
-        writable = self._in_place_buffers(exported_program, plan)
-        for (partition, nodes), aliased_outputs in zip(plan, writable, strict=True):
+        writable = self._in_place_buffers(exported_program, parts)
+        for (partition, nodes), aliased_outputs in zip(parts, writable, strict=True):
+            warn_narrowed_sizes(nodes)
             for node in nodes:
                 node.meta["delegation_tag"] = partition.name
             specs = self._specs(partition, profiles, aliased_outputs)
@@ -191,7 +181,7 @@ class TensorRTPartitioner(Partitioner):
         return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
 
     def explain(self, program: ExportedProgram) -> PartitionReport:
-        """What lowering this program would do: partitions, boundaries, reasons. Builds nothing.
+        """Report the partitions, boundaries and reasons of a program; build nothing.
 
         Args:
             program: As ``torch.export`` returns it; it is not changed.
@@ -200,59 +190,48 @@ class TensorRTPartitioner(Partitioner):
             OptionError: A name in ``excluded_ops`` matches nothing in the program.
         """
         self.report = PartitionReport((), ())
-        dry_run(program, self, self._plan)
+        dry_run(with_own_symbols(program), self, self._make_partitions)
         self._excluded.check_names()
         return self.report
 
     def _in_place_buffers(
-        self, program: ExportedProgram, plan: Sequence[tuple[Partition, list[Node]]]
+        self, program: ExportedProgram, parts: Sequence[tuple[Partition, list[Node]]]
     ) -> list[tuple[InPlaceBuffer, ...]]:
         if not self._state_in_place:
-            return [()] * len(plan)
-        return find_in_place_buffers(program, [nodes for _, nodes in plan])
+            return [()] * len(parts)
+        return find_in_place_buffers(program, [nodes for _, nodes in parts])
 
-    def _plan(
-        self, program: ExportedProgram, search: CrashSearch | None = None
-    ) -> list[tuple[Partition, list[Node]]]:
+    def _make_partitions(self, program: ExportedProgram) -> list[tuple[Partition, list[Node]]]:
         self._excluded.add_known_names(program)
         with cached_support_check(self._builder, self._options, self._cache) as check:
-            parts, self.report = plan_partitions(
-                program, check, self._excluded, self._min_block_size, search
+            parts, self.report = make_partitions(
+                program, check, self._excluded, self._min_block_size, self._weights
             )
         return parts
-
-    def _trial(
-        self, program: ExportedProgram, partition: Partition, nodes: list[Node]
-    ) -> DelegationSpec:
-        """How to build one partition on trial."""
-        (aliased_outputs,) = self._in_place_buffers(program, [(partition, nodes)])
-        profiles = resolve_profiles(program, self._profiles)
-        specs = self._specs(partition, profiles, aliased_outputs)
-        return DelegationSpec(TensorRTBackend.__name__, specs)
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
-        """The operators of this program whose every call TensorRT runs undecomposed.
+        """Return the operators of this program that engines run undecomposed.
 
-        ExecuTorch asks twice for each program, one time after the other.
+        ExecuTorch calls this twice in a row for each program.
         """
         if self._preserved[0]() is not ep:
             with cached_support_check(self._builder, self._options, self._cache) as check:
-                found = ops_to_preserve(ep.graph_module, check, self._excluded)
+                found = ops_to_preserve(ep, check, self._excluded)
             self._preserved = (weakref.ref(ep), found)
         return list(self._preserved[1]), None
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
-        """The program after the passes of :mod:`trt_et.passes.before_partitioning`.
+        """Apply the passes of :mod:`trt_et.passes.before_partitioning`.
 
         Raises:
             PartitionError: An engine in the program cannot be lifted.
         """
         self._excluded.add_known_names(exported_program)
         program = run_passes(exported_program, self._excluded, self._options)
-        if self._search is not None:
-            self._search.add_weights(program)
+        # partition() gets the program without the values of its weights.
+        self._weights.update(program.state_dict)
         return program
 
     def _specs(
@@ -262,7 +241,7 @@ class TensorRTPartitioner(Partitioner):
         aliased_outputs: tuple[InPlaceBuffer, ...],
     ) -> PartitionSpecs:
         device = self._device(partition) if callable(self._device) else self._device
-        plan = PartitionPlan(
+        build = PartitionBuild(
             partition.name,
             PrebuiltBuilder() if PREBUILT_NAME in partition.operators else self._builder,
             parse_device(device),
@@ -270,11 +249,11 @@ class TensorRTPartitioner(Partitioner):
             cache=self._cache,
             profiles=profiles,
             aliased_outputs=aliased_outputs,
-            runner=self._runner,
+            executor=self._executor,
             progress=self._progress,
             check=self._excluded.check_names,
         )
-        return PartitionSpecs(self._compile_specs, plan)
+        return PartitionSpecs(self._compile_specs, build)
 
     def _checked_device(self, device: DeviceChoice | None) -> DeviceChoice:
         pinned = explicit_device(self._compile_specs)

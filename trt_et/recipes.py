@@ -1,4 +1,4 @@
-"""TensorRT among ``executorch.export``'s recipes; importing this module registers them.
+"""Recipes for ``executorch.export``; importing this module registers them.
 
 ::
 
@@ -9,8 +9,8 @@
     session = export(model, [inputs], export_recipe=recipe)
     session.save_to_pte("model.pte")
 
-The recipes keep a model's own dtypes: TensorRT 11 and TensorRT-RTX are strongly typed, so precision
-is the model's, not a flag of the builder.
+The recipes keep the model's dtypes: TensorRT 11 and TensorRT-RTX are strongly typed, so the model
+sets the precision, not a flag of the builder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from executorch.export import (
 )
 
 from trt_et.errors import OptionError
-from trt_et.memory_planning import TensorRTMemoryPlanningPass
+from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 
 __all__ = ["TensorRTRecipeProvider", "TensorRTRecipeType"]
@@ -45,7 +45,7 @@ class TensorRTRecipeType(RecipeType):
 
     @classmethod
     def get_backend_name(cls) -> str:
-        """The name that the provider is registered under."""
+        """Return the name of the provider."""
         return "tensorrt"
 
 
@@ -59,24 +59,24 @@ _OPTIONS: Final = frozenset(inspect.signature(TensorRTPartitioner).parameters)
 
 
 class TensorRTRecipeProvider(BackendRecipeProvider):
-    """Makes the recipes: our partitioner, and memory planning that keeps state on the GPU."""
+    """Makes recipes of the partitioner and of memory planning that keeps state on the GPU."""
 
     @property
     def backend_name(self) -> str:
-        """``"tensorrt"``."""
+        """Return ``"tensorrt"``."""
         return TensorRTRecipeType.get_backend_name()
 
     def get_supported_recipes(self) -> Sequence[RecipeType]:
-        """All of :class:`TensorRTRecipeType`."""
+        """Return all of :class:`TensorRTRecipeType`."""
         return list(TensorRTRecipeType)
 
     def create_recipe(self, recipe_type: RecipeType, **kwargs: Any) -> ExportRecipe | None:  # noqa: ANN401
-        """The recipe; None for a type of another backend.
+        """Make the recipe; return None for a type of another backend.
 
         Args:
             recipe_type: One of :class:`TensorRTRecipeType`.
             kwargs: Options of :class:`trt_et.TensorRTPartitioner`. ``builder`` replaces the
-                recipe's own.
+                recipe's builder.
 
         Raises:
             OptionError: An option is unknown, or has an impossible value.
@@ -87,8 +87,8 @@ class TensorRTRecipeProvider(BackendRecipeProvider):
         unknown = sorted(set(kwargs) - _OPTIONS)
         if unknown:
             raise OptionError(
-                f"recipe {recipe_type.value!r} has no option {unknown[0]!r}; it has those of "
-                f"TensorRTPartitioner: {', '.join(sorted(_OPTIONS))}"
+                f"recipe {recipe_type.value!r} has no option {unknown[0]!r}; it takes the options "
+                f"of TensorRTPartitioner: {', '.join(sorted(_OPTIONS))}"
             )
         options = {"builder": _BUILDERS[recipe_type], **kwargs}
         partitioner = TensorRTPartitioner(**options)

@@ -1,6 +1,6 @@
-"""The versions of other packages that this one works with, as ``pyproject.toml`` states them.
+"""Read the versions of required packages from ``pyproject.toml``.
 
-They are read from the metadata of the installed package, so no other file repeats them.
+The metadata of the installed package contains them, so no other file repeats them.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ __all__ = ["allowed_versions", "install_command", "is_allowed"]
 
 
 def allowed_versions(package: str) -> str:
-    """The range of a package that this one requires, such as ``>=2.13,<2.15``."""
+    """Return the required range of a package, such as ``>=2.13,<2.15``."""
     return _allowed().get(package, "")
 
 
 def is_allowed(package: str, version: str) -> bool:
-    """Whether a version of a package is in its range; pre-releases are where they sort."""
+    """Return whether a version of a package is in its range; pre-releases sort as usual."""
     from packaging.specifiers import SpecifierSet
 
     return SpecifierSet(allowed_versions(package)).contains(version, prereleases=True)
 
 
 def install_command(package: str) -> str:
-    """The command that installs a version of a package that this one works with."""
+    """Return the command that installs a supported version of a package."""
     return f'pip install "{package}{allowed_versions(package)}"'
 
 

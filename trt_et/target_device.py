@@ -1,8 +1,8 @@
-"""The ``target_device`` compile spec: on which GPU ExecuTorch plans a delegate's tensors.
+"""The ``target_device`` compile spec: the GPU on which ExecuTorch plans a delegate's tensors.
 
-The spec decides where buffers are; the GPU that the *engine* runs on comes from its blob. Three
-rules, per partition: a caller's own spec is used verbatim; otherwise the index that the partition's
-blob has; otherwise ``cuda:0``, with a warning.
+The spec places the buffers; the GPU that the *engine* runs on comes from its blob. For each
+partition, the first of these is used: the caller's spec, verbatim; the index in the partition's
+blob; ``cuda:0``, with a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def parse_device(device: str | int | torch.device) -> int:
-    """The index in ``"cuda:1"``, ``"cuda"`` (0), ``torch.device("cuda:1")`` or ``1``.
+    """Return the index in ``"cuda:1"``, ``"cuda"`` (0), ``torch.device("cuda:1")`` or ``1``.
 
     Raises:
         OptionError: It is something else, or the index is over 127.
@@ -49,10 +49,10 @@ def parse_device(device: str | int | torch.device) -> int:
 
 
 def explicit_device(specs: Sequence[CompileSpec]) -> bytes | None:
-    """The value of the caller's own ``target_device`` spec; the first one counts.
+    """Return the value of the caller's ``target_device`` spec, if there is one.
 
     Raises:
-        OptionError: There are several, and they differ; or it has no form that ExecuTorch reads.
+        OptionError: There are several that differ, or ExecuTorch cannot read it.
     """
     if wrong := [spec for spec in specs if not isinstance(spec, CompileSpec)]:
         raise OptionError(f"compile_specs has {wrong[0]!r}; expected CompileSpec objects")
@@ -67,13 +67,13 @@ def explicit_device(specs: Sequence[CompileSpec]) -> bytes | None:
 def resolve_target_device(
     partition: str, info: EngineInfo, blob: bytes, specs: list[CompileSpec]
 ) -> None:
-    """Make sure that a partition's specs name the device of its tensors, once.
+    """Add a ``target_device`` to a partition's compile specs if they have none.
 
     Args:
         partition: The partition's name, for messages.
-        info: What its engine's blob says of the engine.
-        blob: The blob; read again for the reason where it has no usable index.
-        specs: Its own list of compile specs; a ``target_device`` is appended where none is.
+        info: The engine's facts in the blob.
+        blob: The blob; read again for the reason if it has no usable index.
+        specs: The partition's list of compile specs, which is changed.
     """
     explicit = explicit_device(specs)
     if explicit is None:
@@ -82,8 +82,8 @@ def resolve_target_device(
         )
     elif info.device_id is not None and _index_of(explicit) != info.device_id:
         _log.warning(
-            "partition %s: its engine is for cuda:%d but target_device pins its tensors to %s, as "
-            "asked; every call will copy them between the two",
+            "partition %s: its engine is for cuda:%d but target_device pins its tensors to %s; "
+            "every call will copy them between the two",
             partition,
             info.device_id,
             explicit.decode(errors="replace"),
@@ -91,7 +91,7 @@ def resolve_target_device(
 
 
 def _fallback(partition: str, blob: bytes) -> int:
-    """The index where the blob has none; a warning says why it has none."""
+    """Return the default index, and warn why the blob has none."""
     try:
         return parse_device_id(blob)
     except DeviceIdError as error:

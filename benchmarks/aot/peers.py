@@ -19,8 +19,8 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import create_op_support
 
 from trt_et.blob.writer import BlobWriter
-from trt_et.builders import BuildRequest
 from trt_et.engine_info import EngineInfo
+from trt_et.engines import BuildRequest
 from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 
 LEFT_OUT = torch.ops.aten.sin.default

@@ -4,7 +4,7 @@
 //
 // The program comes from trt_et.llm.export_llm with io_on_gpu=True: tokens, position and logits are
 // in memory of the GPU. A step copies nothing across the host. The sampler does, for it runs on the
-// CPU here; one that runs on the GPU would read the logits and write the token where they are.
+// CPU here; a sampler on the GPU would use the logits and the token in place.
 #include <executorch/extension/module/module.h>
 #include <executorch/extension/tensor/tensor.h>
 #include <executorch/runtime/platform/runtime.h>

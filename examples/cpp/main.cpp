@@ -16,7 +16,7 @@ using executorch::runtime::EValue;
 namespace {
 
 int fail(const char* what, Error error) {
-  // ExecuTorch's error is a number; the backend knows the sentence behind it.
+  // ExecuTorch's error is a number; the backend has a message for it.
   std::fprintf(stderr, "%s: %s %s\n", what, executorch::runtime::to_string(error),
                trt_et_last_error());
   return 1;

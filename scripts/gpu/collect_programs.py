@@ -1,16 +1,16 @@
-"""Copy what a GPU check runs, for a machine that cannot install anything.
+"""Copy the programs of a GPU check, for a machine that cannot install anything.
 
     python scripts/gpu/collect_programs.py KIT BUILD
 
-``native`` holds executor_runner with the libraries that it opens, laid out as in site-packages, so
-that they find each other, and the tools of scripts/gpu/native from BUILD, a build of this tree for
-TensorRT-RTX; they need no Python.
+``native`` holds executor_runner and its libraries, laid out as in site-packages so that they find
+each other; the programs of tests/gpu/native from BUILD, a build of this tree for TensorRT-RTX; and
+pytest, for the machine's own Python.
 
-``python`` is this Python with what it imports: ExecuTorch's bindings take tensors of the PyTorch
-that they were built with, and a machine with a GPU may have another. It finds its own library
-folder, wherever it lies. What ``native`` has of its packages is linked to, not copied.
+``python`` is this Python with ExecuTorch: its bindings need the PyTorch that they were built with,
+and a machine with a GPU may have another. It finds its library folder in any place. Files that
+``native`` has are links.
 
-Both need the C library of this machine or a newer one. Build tools are expected there.
+Both need the C library of this machine or a newer one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 
 import trt_et.runtime
 
-# What importing ExecuTorch, Torch-TensorRT and this package takes; their other requirements are not
+# The imports of ExecuTorch, Torch-TensorRT and this package. Their other requirements are not
 # imported, and are as large again.
 PACKAGES = (
     *("torch", "numpy", "sympy", "mpmath", "networkx", "jinja2", "markupsafe", "fsspec"),
@@ -35,15 +35,17 @@ PACKAGES = (
     *("crc32c", "filelock", "nlohmann-json", "platformdirs"),
     *("pytest", "pluggy", "iniconfig", "pygments"),
 )
+# Pure Python: for the machine's own interpreter.
+PYTEST = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
 LEFT_OUT = (
     *("torch/bin/protoc", "torch/bin/test_", "torch/include/", "torch/test/"),
     *("torch_tensorrt/bin/", "torchao/_C_cutlass", "torch/lib/libtorchbind_test"),
 )
 LIBRARY = Path("tensorrt_rtx_libs", "libtensorrt_rtx.so.1")
-# The last is for the rehearsal.
+# The rehearsal uses the last one.
 TOOLS = (
-    "scripts/gpu/native/engine_costs",
-    "scripts/gpu/native/libcounting_cudart.so",
+    "tests/gpu/native/gpu_probe",
+    "tests/gpu/native/libcounting_cudart.so",
     "tests/runtime/tensorrt_fake/libfake_tensorrt_rtx.so",
 )
 
@@ -66,6 +68,8 @@ def _copy_native(folder: Path, build: Path) -> None:
     _copy_file(site / LIBRARY, folder / LIBRARY)
     for tool in TOOLS:
         _copy_file(build / tool, folder / Path(tool).name)
+    for name in PYTEST:
+        _copy_package(name, folder / "python")
 
 
 def _copy_python(folder: Path, native: Path) -> None:

@@ -156,8 +156,8 @@ MUTANTS = """
 import os, random, signal, sys
 import trt_et.runtime
 from trt_et.errors import TrtEtError
-from trt_et.tools import inputs, worker
-from trt_et.tools.requests import Request, choose_method
+from trt_et.cli import inputs, worker
+from trt_et.cli.program import Request, choose_method
 trt_et.runtime.load("simulated:2")
 from executorch.runtime import Runtime
 Runtime.get()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
-from tests.support.lowering import blobs, lower
-from tests.support.mended import is_mended
+from tests.support.lowering import lower
+from tests.support.mended import is_fixed
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.attention_networks import CRASHES, NEIGHBOURS, build
 from tests.support.programs.crashing_builders import WithoutWorkarounds
-from trt_et import TensorRTPartitioner
 from trt_et.conversion.installed import installed_variant
 from trt_et.errors import BuildCrashed
 
@@ -40,8 +41,8 @@ def test_its_network_equals_eager(name):
     ],
 )
 def test_without_its_workaround_the_builder_ends_its_process(name, workaround):
-    """Where this fails, the installed release needs it no longer: see ``mended_in``."""
-    outcome = "built" if is_mended(workaround) else "SIGSEGV"
+    """Where this fails, the installed release needs it no longer: see ``fixed_in``."""
+    outcome = "built" if is_fixed(workaround) else "SIGSEGV"
     assert build(name, workarounds=False) == outcome
 
 
@@ -54,16 +55,10 @@ def test_without_its_workaround_the_builder_ends_its_process(name, workaround):
 )
 def test_without_the_workarounds_the_crash_is_an_error_of_its_partition(name, workaround):
     crash: AbstractContextManager[object] = nullcontext()
-    if not is_mended(workaround):
+    if not is_fixed(workaround):
         crash = pytest.raises(
             BuildCrashed, match=r"\(SIGSEGV\) on partition tensorrt_0 .*attention"
         )
-    with crash:
-        lower(CRASHES[name].program(), builder=WithoutWorkarounds(), on_crash="error")
-
-
-def test_without_the_workarounds_two_attentions_are_delegated_apart():
-    partitioner = TensorRTPartitioner(builder=WithoutWorkarounds(), on_crash="split")
-    pte = lower(CRASHES["two attentions of one query"].program(), partitioner=partitioner)
-    assert len(blobs(pte)) == (1 if is_mended("separate_attention_inputs") else 2)
-    assert partitioner.report.not_delegated == ()
+    spawn = multiprocessing.get_context("spawn")
+    with crash, ProcessPoolExecutor(1, mp_context=spawn) as pool:
+        lower(CRASHES[name].program(), builder=WithoutWorkarounds(), executor=pool)

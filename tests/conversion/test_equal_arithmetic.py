@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from math import inf, nan
+
 import pytest
 import torch
 
@@ -15,10 +18,25 @@ from tests.support.programs.operator_networks import (
     assert_one_engine,
 )
 
+DIVIDENDS = torch.tensor([2, 1e6, -2, 3.5, -3.5, 0, 7.25, 1e10, -1e30, 3e38, 0.3, inf, -inf, nan])
+DIVISORS = torch.tensor([0.1, -0.1, 1, -7, 3e38, inf, -inf, 0, nan])
+NUMBERS = (0.1, -0.1, 2.0, -0.5, 2 * math.pi, 7, inf, -inf)
+
 CASES = {
     "remainder of integers by a float": (lambda x: torch.remainder(x, 2.5), (SMALL,)),
     "remainder of bfloat16": (torch.remainder, (X.bfloat16() * 9, X.bfloat16() + 1)),
     "remainder of float16 by a number": (lambda x: torch.fmod(x, 0.7), (X.half() * 9,)),
+    **{
+        f"{name} of {dtype}": (function, (DIVIDENDS.to(dtype), DIVISORS.to(dtype)))
+        for dtype in (torch.float32, torch.float16, torch.bfloat16)
+        for name, function in {
+            "remainder": lambda x, y: torch.remainder(x[:, None], y),
+            "fmod": lambda x, y: torch.fmod(x[:, None], y),
+            "remainder by numbers": lambda x, y: [x % n + y[0] for n in NUMBERS],
+            "fmod by numbers": lambda x, y: [x.fmod(n) + y[0] for n in NUMBERS],
+            "remainder of numbers": lambda x, y: [n % y + x[0] for n in NUMBERS],
+        }.items()
+    },
     "remainder of int32": (torch.remainder, (SMALL, BY.int())),
     "fmod of int32": (torch.fmod, (SMALL, BY.int())),
     "integers to a float power": (lambda x: torch.pow(x, 1.5), (SMALL,)),

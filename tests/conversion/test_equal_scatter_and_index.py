@@ -67,6 +67,18 @@ CASES = {
         lambda x, i, s: x.scatter_add(1, i.view(1, 6, 1).expand(3, 6, 5), s),
         (X, torch.tensor([3, 0, 0, 1, 3, 3]), randn(3, 6, 5)),
     ),
+    "some rows scattered and added": (
+        lambda x, i, s: x.scatter_add(1, i[:4].view(1, 4, 1).expand(3, 4, 5), s),
+        (X, torch.tensor([3, 0, 0, 1, 3, 3]), randn(3, 6, 5)),
+    ),
+    "a part of rows scattered and added": (
+        lambda x, i, s: x.scatter_add(1, i.view(1, 6, 1).expand(2, 6, 3), s),
+        (X, torch.tensor([3, 0, 0, 1, 3, 3]), randn(2, 6, 5)),
+    ),
+    "a column scattered and added": (
+        lambda x, i, s: x.scatter_add(0, i[:, None].expand(2, 1), s),
+        (randn(3, 2), torch.tensor([0, 1]), randn(2, 2)),
+    ),
     "integers scattered and added": (
         lambda x, i, s: x.scatter_add(1, i.view(1, 6, 1).expand(3, 6, 5), s),
         (WHOLE, torch.tensor([3, 0, 0, 1, 3, 3]), torch.cat([WHOLE, WHOLE[:, :2]], 1)),

@@ -18,11 +18,12 @@ from tests.support.models import make
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.operator_networks import Function
 from trt_et import TensorRTPartitioner
-from trt_et.builders import BuildOptions, BuildRequest
-from trt_et.builders import serialize as engines
 from trt_et.conversion import decompose, support
 from trt_et.conversion.installed import installed_variant
+from trt_et.engines import BuildOptions, BuildRequest
+from trt_et.engines import serialize as engines
 from trt_et.errors import BuilderError
+from trt_et.graph.fragment import fragment_of_call
 from trt_et.lowering.lower import lower_partition
 
 
@@ -139,20 +140,27 @@ def test_decompositions_count_as_support():
     mode = torch._subclasses.FakeTensorMode()
     x.meta["val"] = node.meta["val"] = mode.from_tensor(torch.randn(2, 3))
     assert torch.ops.aten._log_softmax.default in decompose.decomposed_operators()
-    assert support.make_support_check(BuildOptions())(node) is None
+    assert support.make_support_check(BuildOptions())(fragment_of_call(node, {})) is None
 
 
 def test_a_validator_that_stumbles_is_a_refusal(monkeypatch):
-    class Registry:
-        def get(self, node):
-            raise IndexError("tuple index out of range")
+    support.convertible_operators()  # Makes the module below importable.
+    from torch_tensorrt.dynamo.conversion import DYNAMO_CONVERTERS
 
-        def get_unvalidated(self, target):
-            return object()
+    def stumble(node):
+        raise IndexError("tuple index out of range")
 
-    monkeypatch.setattr(support, "converter_registry", lambda settings: Registry())
-    node = torch.fx.Graph().call_function(torch.ops.aten.sort.default, ())
-    assert "do not take these arguments" in support.make_support_check(BuildOptions())(node)
+    monkeypatch.setattr(DYNAMO_CONVERTERS, "get", stumble)
+    program = torch.export.export(Sinc(), (torch.eye(3),))
+    (call,) = (node for node in program.graph.nodes if node.op == "call_function")
+    refusal = support.make_support_check(BuildOptions())(fragment_of_call(call, {}))
+    assert refusal.node == call.name
+    assert "do not take these arguments" in refusal.reason
+
+
+class Sinc(nn.Module):
+    def forward(self, x):
+        return x.relu()
 
 
 def read_again(cache: torch.Tensor, new: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from tests.support.lowering import request
 from tests.support.models import Function
 from tests.support.network_evaluator import evaluate
-from trt_et.builders.serialize import build_network
+from trt_et.engines.serialize import build_network
 
 aten = torch.ops.aten
 G = torch.Generator().manual_seed(0)

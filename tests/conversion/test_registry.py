@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from trt_et.builders import BuildOptions, BuildRequest
-from trt_et.builders.serialize import build_network
 from trt_et.conversion import entries, prepare, registry
 from trt_et.conversion.entries import Converter, Refusal, Rewrite, Step, resolve
 from trt_et.conversion.registry import CONVERTERS, REWRITES
 from trt_et.conversion.support import convertible_operators, make_support_check
+from trt_et.engines import BuildOptions, BuildRequest
+from trt_et.engines.serialize import build_network
+from trt_et.graph.fragment import fragment_of_call
 from trt_et.lowering.lower import lower_partition
 
 aten = torch.ops.aten
@@ -36,7 +37,7 @@ def test_what_the_support_check_accepts_is_converted_by_the_same_entry(monkeypat
     request = request_for(Bessel(), torch.eye(3))
     (call,) = (n for n in request.lowered.program.graph.nodes if "bessel" in str(n.target))
     check = make_support_check(BuildOptions())
-    assert check(call) is not None
+    assert check(fragment_of_call(call, {})) is not None
 
     def add_scratch(ctx, node, args, kwargs):
         layer = ctx.net.add_identity(args[0])
@@ -46,9 +47,9 @@ def test_what_the_support_check_accepts_is_converted_by_the_same_entry(monkeypat
     from trt_et.conversion.converters import gather
 
     monkeypatch.setattr(gather, "add_scratch", add_scratch, raising=False)
-    entry = Converter("gather:add_scratch", takes_every_call=True)
+    entry = Converter("gather:add_scratch")
     monkeypatch.setitem(registry.CONVERTERS, call.target, entry)
-    assert check(call) is None
+    assert check(fragment_of_call(call, {})) is None
     network = build_network(request).network
     names = [network.get_layer(index).name for index in range(network.num_layers)]
     assert any(name.startswith("scratch_") for name in names), names
@@ -86,12 +87,12 @@ def test_every_rewrite_of_the_package_is_in_the_list():
 
 
 @pytest.mark.parametrize(
-    ("mended_in", "expected"),
+    ("fixed_in", "expected"),
     [(None, 1), (("torch", "99"), 1), (("not-installed", "1.0"), 1), (("torch", "2.0"), 0)],
 )
-def test_a_rewrite_is_applied_until_the_release_that_mends_it(mended_in, expected, monkeypatch):
+def test_a_rewrite_is_applied_until_the_release_that_mends_it(fixed_in, expected, monkeypatch):
     applied = []
-    rewrite = Rewrite(applied.append, mended_in=mended_in)
+    rewrite = Rewrite(applied.append, fixed_in=fixed_in)
     monkeypatch.setattr(prepare, "REWRITES", (Step.DECOMPOSE, rewrite))
     build_network(request_for(nn.ReLU(), torch.eye(3)))
     assert len(applied) == expected
@@ -109,4 +110,4 @@ def test_a_release_of_the_engine_library_that_torch_tensorrt_does_not_use_mends_
         monkeypatch.setattr(entries, "installed_variant", lambda used=used: used.replace("-", "_"))
         for named in installed.values():
             entries._is_installed.cache_clear()
-            assert replace(entry, mended_in=(named, "1.6")).is_mended() == (named == used)
+            assert replace(entry, fixed_in=(named, "1.6")).is_fixed() == (named == used)

@@ -75,7 +75,7 @@ def test_a_build_that_fails_leaves_nothing_patched(applied, monkeypatch):
     def failing(*_):
         raise ValueError("out of luck")
 
-    monkeypatch.setattr("trt_et.conversion.network._interpret", failing)
+    monkeypatch.setattr("trt_et.conversion.network.unlift", failing)
     with pytest.raises(Exception, match="out of luck"):
         lower_two_partitions()
     assert patched_functions() == plain

@@ -11,10 +11,10 @@ from torch.export import Dim
 
 from tests.support.lowering import export, lower
 from trt_et import PartitionError, TensorRTPartitioner
-from trt_et.builders.reference.builder import ReferenceBuilder
 from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import Binding, EngineInfo, encode_blob
 from trt_et.inspection import inspect_program
+from trt_et.reference.builder import ReferenceBuilder
 
 SPLIT = {"excluded_ops": [torch.ops.aten.cumsum]}
 
@@ -118,3 +118,12 @@ def test_forced_into_an_engine_an_unbounded_dimension_is_named():
 def test_an_unknown_option_is_refused_by_name():
     with pytest.raises(TypeError, match="optimisation_level"):
         TensorRTPartitioner(builder="reference", optimisation_level=3)
+
+
+def test_a_model_without_values_is_an_error():
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
+        model, x = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), torch.randn(2, 4)
+        program = torch.export.export(model, (x,))
+    assert TensorRTPartitioner(builder="reference").explain(program).partitions
+    with pytest.raises(PartitionError, match=r"weight \S+ has no values: .*FakeTensorMode"):
+        lower(program)

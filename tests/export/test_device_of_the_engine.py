@@ -64,7 +64,7 @@ def test_one_parser_serves_export_and_inspection():
 
 def test_it_is_documented_what_the_spec_and_the_blob_decide():
     guide = " ".join((ROOT / "docs/guides/several-gpus.md").read_text().split())
-    assert "where ExecuTorch plans the *tensors*; the *engine* goes to the GPU in" in guide
+    assert "the GPU of the *tensors*; the blob determines the GPU of the *engine*" in guide
 
 
 def test_a_disagreement_of_spec_and_blob_is_said_at_export_and_safe_at_run_time(caplog, tmp_path):

@@ -131,21 +131,21 @@ class Workaround:
         replaced: A function by its module and name, or a pass (``PASSES``).
         by: What does nothing in its stead.
         check: Fails without it.
-        seen_with: The release that it was needed for.
-        mended_in: The release of torch that no longer needs it.
+        needed_with: The release that it was needed for.
+        fixed_in: The release of torch that no longer needs it.
     """
 
     replaced: str
     by: Callable[..., Any] | None
     check: Callable[[], None]
-    seen_with: str = "ExecuTorch 1.5"
-    mended_in: str | None = None
+    needed_with: str = "ExecuTorch 1.5"
+    fixed_in: str | None = None
 
 
 WORKAROUNDS = (
     Workaround("decompose_to_core_aten", None, beyond_core),
     Workaround("replace_split_with_slice", None, any_batch),
-    Workaround("_with_own_dictionaries", None, constants_stay, "torch 2.13", mended_in="2.14"),
+    Workaround("_with_own_dictionaries", None, constants_stay, "torch 2.13", fixed_in="2.14"),
     Workaround(
         "trt_et.backend.unchanged_fake_modes",
         lambda programs: contextlib.nullcontext(),
@@ -153,13 +153,13 @@ WORKAROUNDS = (
         "torch 2.13",
     ),
     Workaround(
-        "trt_et.builders.reference.builder.clear_pending_symbols",
+        "trt_et.reference.builder.clear_pending_symbols",
         lambda program: None,
         data_dependent_elsewhere,
         "torch 2.13",
     ),
     Workaround(
-        "trt_et.conversion.prepare.clear_pending_symbols",
+        "trt_et.conversion.network.clear_pending_symbols",
         lambda program: None,
         functools.partial(data_dependent_elsewhere, "tensorrt_rtx"),
         "torch 2.13",
@@ -184,7 +184,7 @@ def test_a_workaround_is_still_needed(workaround, monkeypatch):
         monkeypatch.setattr(before_partitioning, "PASSES", rest)
     else:
         monkeypatch.setattr(workaround.replaced, workaround.by)
-    if workaround.mended_in is not None and is_installed("torch", workaround.mended_in):
+    if workaround.fixed_in is not None and is_installed("torch", workaround.fixed_in):
         workaround.check()
         return
     with pytest.raises(Exception, match=""):

@@ -379,5 +379,5 @@ def test_an_input_on_the_device_is_refused_where_the_cpu_reads_it_too():
 
 @pytest.mark.parametrize("option", ["share_mutable_buffers", "alloc_graph_input"])
 def test_options_that_do_not_go_with_inputs_on_the_device_are_refused(option):
-    with pytest.raises(OptionError, match="inputs_on_device=True goes neither with"):
+    with pytest.raises(OptionError, match="inputs_on_device=True cannot be combined with"):
         TensorRTMemoryPlanningPass(inputs_on_device=True, **{option: True})

@@ -12,10 +12,10 @@ from executorch.export import ExportRecipe, export, recipe_registry
 from tests.support.models import State, make
 from tests.support.stock_process import check
 from trt_et import OptionError
-from trt_et.builders.reference.builder import ReferenceBuilder
 from trt_et.engine_info import parse_device_id
 from trt_et.inspection import inspect_program
 from trt_et.recipes import TensorRTRecipeProvider, TensorRTRecipeType
+from trt_et.reference.builder import ReferenceBuilder
 
 
 def exported(model, inputs, recipe) -> bytes:

@@ -13,14 +13,21 @@ import torch
 from torch import nn
 
 from tests.support.lowering import export, lower
-from trt_et import EngineCache, TensorRTPartitioner
-from trt_et.cache import fingerprint
+from trt_et import EngineCache, TensorRTPartitioner, support_check
 from trt_et.conversion.installed import installed_variant
-from trt_et.partition.support_cache import CachedSupportCheck, SupportCache, node_signature
+from trt_et.engines import fingerprint
+from trt_et.engines.support_cache import CachedSupportCheck, SupportCache, fragment_signature
+from trt_et.graph.fragment import Unsupported, fragment_of_call
 
 pytestmark = pytest.mark.skipif(
     installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
 )
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known(monkeypatch):
+    monkeypatch.setattr(support_check, "_KNOWN", {})
+
 
 SCRIPT = """
 import hashlib, json, sys
@@ -66,8 +73,9 @@ def test_the_report_is_the_same_with_remembered_answers(tmp_path, monkeypatch):
 
     plain = report()
     assert report(cache=tmp_path) == plain
+    monkeypatch.setattr(support_check, "_KNOWN", {})
     monkeypatch.setattr(
-        "trt_et.partition.support_check.make_support_check", lambda *_: pytest.fail("asked again")
+        "trt_et.support_check.make_support_check", lambda *_: pytest.fail("asked again")
     )
     assert report(cache=tmp_path) == plain
     assert "it adds by several indices" in plain
@@ -76,8 +84,8 @@ def test_the_report_is_the_same_with_remembered_answers(tmp_path, monkeypatch):
 def test_other_settings_and_foreign_converters_are_asked_again(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "trt_et.partition.support_check.make_support_check",
-        lambda *_: lambda node: asked.append(node) or None,
+        "trt_et.support_check.make_support_check",
+        lambda *_: lambda calls: asked.append(calls),
     )
     program = export("mlp")
 
@@ -91,7 +99,7 @@ def test_other_settings_and_foreign_converters_are_asked_again(tmp_path, monkeyp
     assert explain() == 0
     assert explain(settings={"disable_tf32": True}) == first
     assert explain(settings={"disable_tf32": True}) == 0
-    monkeypatch.setattr("trt_et.partition.support_check.has_foreign_converters", lambda: True)
+    monkeypatch.setattr("trt_et.support_check.has_foreign_converters", lambda: True)
     assert explain() == explain() >= first
 
 
@@ -112,7 +120,11 @@ def test_a_converter_of_the_users_own_is_noticed():
 
 def signatures(model, *inputs, **options):
     program = torch.export.export(model, inputs, **options)
-    return [node_signature(node) for node in program.graph.nodes if node.op == "call_function"]
+    return [signature(node) for node in program.graph.nodes if node.op == "call_function"]
+
+
+def signature(node):
+    return fragment_signature(fragment_of_call(node, {}))
 
 
 class Times(nn.Module):
@@ -139,20 +151,18 @@ def test_whatever_a_validator_may_look_at_is_in_a_signature():
         signatures(Times(2), x, dynamic_shapes=({0: dim("a", max=8)},)),
         signatures(Times(2), x, dynamic_shapes=({0: dim("a", max=9)},)),
     ]
-    assert len({signature for (signature,) in found}) == len(found)
+    assert len({each for (each,) in found}) == len(found)
     assert signatures(Times(2), x) == found[0]
 
 
 def test_how_a_result_is_used_is_in_a_signature():
     graph = torch.fx.Graph()
     pooled = graph.call_function(torch.ops.aten.max_pool2d_with_indices.default, (1, [2, 2]))
-    found = {node_signature(pooled)}
+    found = {signature(pooled)}
     for index in (0, 1):
         graph.call_function(operator.getitem, (pooled, index))
-        found.add(node_signature(pooled))
-    graph.output(pooled)
-    found.add(node_signature(pooled))
-    assert len(found) == 4
+        found.add(signature(pooled))
+    assert len(found) == 3
 
 
 def test_what_an_argument_broadcasts_is_in_a_signature():
@@ -164,9 +174,7 @@ def test_what_an_argument_broadcasts_is_in_a_signature():
         line.meta["val"] = torch.zeros(shape)
         x.meta["val"] = index.meta["val"] = torch.zeros(4, 5)
         found.add(
-            node_signature(
-                graph.call_function(torch.ops.aten.scatter_add.default, (x, 0, index, x))
-            )
+            signature(graph.call_function(torch.ops.aten.scatter_add.default, (x, 0, index, x)))
         )
     assert len(found) == 2
 
@@ -185,7 +193,7 @@ def test_processes_add_to_each_others_answers(tmp_path):
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "not json"])
 def test_damaged_answers_are_asked_for_again(tmp_path, damage):
     memory = SupportCache(tmp_path, "versions")
-    memory["a"] = "a reason"
+    memory["a"] = ["a reason", None]
     memory.save()
     (path,) = tmp_path.glob("*.json")
     data = path.read_bytes()
@@ -203,9 +211,10 @@ def test_damaged_answers_are_asked_for_again(tmp_path, damage):
 def test_answers_that_cannot_be_written_are_no_failure(tmp_path):
     (tmp_path / "file").write_text("")
     memory = SupportCache(tmp_path / "file" / "support", "versions")
-    asking = CachedSupportCheck(memory, lambda: lambda node: "because")
     node = torch.fx.Graph().call_function(torch.ops.aten.relu.default, (1,))
-    assert asking(node) == asking(node) == "because"
+    because = Unsupported("because", node.name)
+    asking = CachedSupportCheck({}, memory, lambda: lambda calls: because)
+    assert asking(fragment_of_call(node, {})) == asking(fragment_of_call(node, {})) == because
     memory.save()
 
 

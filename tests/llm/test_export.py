@@ -15,7 +15,7 @@ from trt_et.inspection import inspect_program
 from trt_et.llm import export_llm
 from trt_et.llm.decoder import rotary_frequencies
 from trt_et.llm.profiles import default_profiles
-from trt_et.tools.counters import read_counters
+from trt_et.runtime.counters import read_counters
 
 _TINY = {"vocab_size": 16, "hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 16}
 

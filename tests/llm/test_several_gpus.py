@@ -10,7 +10,7 @@ from tests.support.simulated_gpus import load_runtime
 from trt_et import OptionError
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_llm
-from trt_et.tools.counters import read_counters
+from trt_et.runtime.counters import read_counters
 
 HIDDEN = 64
 

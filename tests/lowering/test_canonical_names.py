@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from tests.support.lowering import blobs, lower
-from trt_et.builders.reference.builder import ReferenceBuilder
 from trt_et.inspection import inspect_program
+from trt_et.reference.builder import ReferenceBuilder
 
 
 class Block(nn.Module):
@@ -60,7 +60,7 @@ def test_names_say_nothing_of_where_a_partition_is():
         "linear_0",
         "relu_0",
         "linear_1",
-        "output_0",
+        "output",
     ]
     assert set(request.lowered.program.state_dict) == {f"constant{i}" for i in range(4)}
     assert [binding.name for binding in request.lowered.bindings] == ["input0", "output0"]

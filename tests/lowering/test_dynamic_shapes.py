@@ -10,9 +10,9 @@ from torch.export import Dim
 
 from tests.support.lowering import blobs, export_with_batch, lower
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
-from trt_et.builders.serialize import build_network
-from trt_et.builders.tensorrt_rtx import TensorRTRTXBuilder
 from trt_et.engine_info import decode_blob
+from trt_et.engines.serialize import build_network
+from trt_et.engines.tensorrt_rtx import TensorRTRTXBuilder
 from trt_et.inspection import inspect_program
 
 

@@ -51,6 +51,32 @@ def rendered(density):
     return opacity * torch.cumprod(1 - opacity + 1e-10, -1)
 
 
+def extremes(dtype):
+    """Return the ends of a dtype, and numbers in between."""
+    known = torch.iinfo(dtype)
+    return torch.tensor(
+        [known.min, known.min + 1, -5, 0, 1, 7, known.max - 1, known.max], dtype=dtype
+    )
+
+
+def shifts(dtype):
+    bits = torch.iinfo(dtype).bits
+    return torch.tensor([1, bits - 2, bits - 1, bits, -1, 2, 0, 3], dtype=dtype)
+
+
+SHIFTS = {
+    "shifts by others": lambda x, by: [x[:, None] >> by, x[:, None] << by],
+    "shifts to the right by numbers": lambda x, by: [
+        (x >> n) + by for n in (1, 30, 31, 32, 62, 63, 64, -1, 1 << 40)
+    ],
+    "shifts to the left by numbers": lambda x, by: [
+        (x << n) + by for n in (1, 30, 31, 32, 62, 63, 64, -1, 1 << 40)
+    ],
+    "shifts of numbers": lambda x, by: (2 << by) + (-100 >> by) + x,
+}
+TIES = (torch.arange(40) % 3).reshape(2, 20).float()
+
+
 CASES = {
     "variance and mean": (lambda x: torch.var_mean(x, (0, 2), keepdim=True), (X,)),
     "standard deviation and mean": (lambda x: torch.std_mean(x), (X,)),
@@ -60,6 +86,11 @@ CASES = {
     "largest of volumes": (lambda x: F.adaptive_max_pool3d(x, (1, 3, 2)), (IMAGE,)),
     "channel attention": (attended, (IMAGE,)),
     "running products": (lambda x: x.cumprod(1), (X,)),
+    "running products of extremes": (
+        lambda x: x.cumprod(0),
+        (torch.tensor([1e-30, 1e-30, 1e30, 1e30, -1e30, 1e30, 0.0, float("inf")]),),
+    ),
+    "many running products": (lambda x: (x + 2).cumprod(0), (torch.rand(70, 2),)),
     "running products of whole numbers": (lambda x: (x % 3 - 1).cumprod(-2), (WHOLE,)),
     "weights along a ray": (rendered, (X,)),
     "bilinear": (nn.Bilinear(5, 6, 7), (X, torch.randn(3, 6, 6, generator=G))),
@@ -76,6 +107,31 @@ CASES = {
     "hypotenuses of a square beyond the dtype": (
         torch.hypot,
         (torch.tensor([3e30, -torch.inf, 0.0, 2.0]), torch.tensor([4e30, torch.inf, 0.0, 0.0])),
+    ),
+    "hypotenuses of an infinity and NaN": (
+        torch.hypot,
+        (torch.tensor([torch.inf, torch.nan, torch.nan]), torch.tensor([torch.nan, -torch.inf, 1])),
+    ),
+    "small hypotenuses of half precision": (torch.hypot, (X.half() / 9e3, X.half() / 8e3)),
+    "a copy": (lambda x, y: torch.ops.aten.copy(x * 2, y * 3) + 1, (X, X[0].double().int())),
+    "a quotient of torch's primitives": (
+        lambda x, y: torch.ops.prims.div(x * 2, y + 3.5) + 1,
+        (X, X * 3),
+    ),
+    "a quotient of integers of torch's primitives": (
+        lambda x, y: torch.ops.prims.div(x * 2, y) + 1,
+        (WHOLE, WHOLE.abs() % 7 + 1),
+    ),
+    "remainders of a number": (lambda x: 7 % x, (WHOLE.abs() + 1,)),
+    **{
+        f"{name} of {dtype}": (function, (extremes(dtype), shifts(dtype)))
+        for dtype in (torch.int32, torch.int64)
+        for name, function in SHIFTS.items()
+    },
+    "equal numbers in order": (lambda x: x.sort(dim=1, stable=True)[1] * 2, (TIES,)),
+    "equal numbers in order, downwards": (
+        lambda x: x.argsort(dim=1, descending=True, stable=True) * 2,
+        (TIES.int(),),
     ),
     "hypotenuses of half precision": (torch.hypot, (X.half() * 300, X.half() * -400)),
     "hypotenuses": (torch.hypot, (X, X + 1)),
@@ -115,7 +171,8 @@ def test_one_engine_computes_it_like_eager(case):
     assert not partitioner.report.not_delegated
     found = Runtime.get().load_program(pte).load_method("forward").execute(list(inputs))
     with torch.no_grad():
-        torch.testing.assert_close(found, pytree.tree_leaves(function(*inputs)))
+        expected = pytree.tree_leaves(function(*inputs))
+        torch.testing.assert_close(found, expected, equal_nan=True)
     verdicts: list[Verdict] = []
     lower(program, builder=ComparingBuilder(verdicts))
     assert [verdict.outcome for verdict in verdicts] == ["equal"], verdicts
@@ -161,6 +218,31 @@ def test_running_statistics_are_kept_between_calls():
     for _ in range(3):
         x = torch.randn(IMAGE.shape) + 2
         torch.testing.assert_close(method.execute([x])[0], eager(x), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])
+def test_bits_are_shifted_on_the_cpu_as_torch_shifts_them(dtype):
+    load_runtime()
+    bits = torch.iinfo(dtype).bits
+
+    def shifted(x, by):
+        numbers = (0, 1, bits - 2, bits - 1, bits, bits + 3, -1, 300)
+        y = x.clone()
+        y <<= 1
+        y >>= 2
+        return [
+            y,
+            *(f for n in numbers for f in (x >> n, x << n)),
+            x[:, None] >> by,
+            x[:, None] << by,
+        ]
+
+    by = torch.tensor([0, 1, bits - 2, bits - 1, bits, 2]).to(dtype)
+    program = torch.export.export(Function(shifted), (extremes(dtype), by))
+    pte = lower(program, builder="reference", excluded_ops=[lambda _: True])
+    found = Runtime.get().load_program(pte).load_method("forward").execute([extremes(dtype), by])
+    for one, other in zip(found, shifted(extremes(dtype), by), strict=True):
+        torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("draw", [torch.rand_like, torch.randn_like, F.gumbel_softmax])

@@ -13,11 +13,11 @@ from torch.export.graph_signature import CustomObjArgument, InputKind, InputSpec
 
 from tests.support.lowering import blobs, lower, target_devices
 from trt_et import TensorRTPartitioner
-from trt_et.builders import BuildOptions, BuildRequest
-from trt_et.builders.prebuilt import PrebuiltBuilder
 from trt_et.conversion import torch_tensorrt_import
 from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import EngineInfo, decode_blob
+from trt_et.engines import BuildOptions, BuildRequest
+from trt_et.engines.prebuilt import PrebuiltBuilder
 from trt_et.errors import BuilderError, PartitionError
 from trt_et.lowering.lower import lower_partition
 from trt_et.ops.prebuilt_engine import PrebuiltEngine

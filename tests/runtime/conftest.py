@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -57,14 +58,18 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, A
 
 @pytest.fixture(scope="session")
 def runner() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs executor_runner; a crash (a negative exit status) is a failure of any test."""
+    """Run executor_runner; a crash (a negative exit status) is a failure of any test.
+
+    ``TRT_ET_TEST_RUNNER`` names another command for it: ``make test-aarch64`` runs it in emulation.
+    """
     import trt_et.runtime
 
-    path = trt_et.runtime.runner_path()
+    named = os.environ.get("TRT_ET_TEST_RUNNER")
+    command = shlex.split(named) if named else [str(trt_et.runtime.runner_path())]
 
     def run(*arguments: object, cuda: str | None = None) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [str(path), *map(str, arguments)],
+            [*command, *map(str, arguments)],
             env=environment(TRT_ET_CUDA=cuda),
             capture_output=True,
             text=True,
@@ -89,9 +94,9 @@ def _build(*targets: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def engine_costs() -> Path:
-    """The program of scripts/gpu/native, compiled against the fake TensorRT."""
-    return _build("engine_costs", "counting_cudart") / "scripts/gpu/native/engine_costs"
+def gpu_probe() -> Path:
+    """The program of tests/gpu/native, compiled against the fake TensorRT."""
+    return _build("gpu_probe", "counting_cudart") / "tests/gpu/native/gpu_probe"
 
 
 @pytest.fixture(scope="session")

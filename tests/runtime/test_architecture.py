@@ -1,13 +1,11 @@
-"""The folders of the C++ runtime depend on each other in one direction, and stay small."""
+"""The folders of the C++ runtime depend on each other in one direction."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 from tests.support.native_environment import ROOT
 
@@ -25,10 +23,6 @@ BELOW = {
     # Likewise: simulated GPUs, outside of src/. It implements the table of cuda/.
     "simulation": {"common", "cuda"},
 }
-LINES, FILES, FUNCTION = 300, 20, 60
-
-OPENS = re.compile(r"\)( (const|override|noexcept|final))* \{$")
-BLOCK = re.compile(r"\s*(\}|if|for|while|switch|else)\b|\s*\} else")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
@@ -108,71 +102,3 @@ def test_the_public_headers_and_the_runner_include_nothing_of_the_source() -> No
     outside = {"include", "runner"}
     wrong = [pair for pair in includes(RUNTIME) if folder_of(pair[0]) in outside]
     assert not [pair for pair in wrong if folder_of(pair[1]) not in outside]
-
-
-def test_files_and_folders_are_small() -> None:
-    for path in sources(RUNTIME):
-        assert len(path.read_text().splitlines()) <= LINES, path
-    for path in RUNTIME.rglob("*"):
-        if path.is_dir():
-            assert len([file for file in path.iterdir() if file.is_file()]) <= FILES, path
-
-
-def long_functions(root: Path, limit: int) -> set[str]:
-    """The functions of more than ``limit`` lines. Reads what clang-format writes."""
-    found = set()
-    for path in sources(root):
-        lines = path.read_text().splitlines()
-        for start, line in enumerate(lines):
-            if not OPENS.search(line) or BLOCK.match(line):
-                continue
-            # The signature may have lines of its own, which are indented further than its end.
-            indent = len(line) - len(line.lstrip())
-            rest = enumerate(lines[start + 1 :], start + 1)
-            ends = (i for i, text in rest if text.strip()[:1] == "}" and text.index("}") <= indent)
-            end = next(ends)
-            if end - start + 1 > limit:
-                found.add(f"{path.relative_to(root)}:{start + 1}")
-    return found
-
-
-def test_functions_are_short() -> None:
-    assert long_functions(RUNTIME, FUNCTION) == set()
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
-    """A tree of two folders, in order."""
-    for name, text in {
-        "common/status.h": "#pragma once\n",
-        "blob/blob.h": '#include "common/status.h"\n',
-        "blob/blob.cpp": '#include "blob.h"\n',
-    }.items():
-        (tmp_path / "src" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "src" / name).write_text(text)
-    return tmp_path
-
-
-def test_an_arrow_up_and_a_circle_are_found(small: Path) -> None:
-    assert order(small) == ["common", "blob"]
-    assert upwards(small) == set()
-    (small / "src/common/status.cpp").write_text('  #  include "blob/blob.h"\n')
-    assert upwards(small) == {"common/status.cpp -> blob/blob.h"}
-    with pytest.raises(CycleError):
-        order(small)
-
-
-def test_an_include_of_nothing_is_found(small: Path) -> None:
-    (small / "src/blob/more.cpp").write_text('#include "../engine/engine.h"\n')
-    with pytest.raises(AssertionError, match=r"more\.cpp includes \.\./engine/engine\.h"):
-        list(includes(small))
-
-
-def test_a_long_function_is_found(small: Path) -> None:
-    body = "  if (x) {\n    y();\n  }\n" * 3
-    (small / "src/blob/more.cpp").write_text(f"int f(int x) {{\n{body}}}\n")
-    inner = body.replace("  ", "    ")
-    text = f"struct A {{\n  int f() const {{\n{inner}  }}\n}};\n"
-    (small / "src/blob/class.cpp").write_text(text)
-    assert long_functions(small, 10) == {"src/blob/more.cpp:1", "src/blob/class.cpp:2"}
-    assert long_functions(small, 11) == set()

@@ -1,9 +1,8 @@
-"""What is kept ready for a machine with a GPU (docs/gpu.md), rehearsed without one."""
+"""tests/gpu and scripts/gpu_check (docs/gpu.md), rehearsed on simulated GPUs."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -17,101 +16,73 @@ import pytest
 import torch
 
 import trt_et.runtime
+from tests.support.gpu.described_engines import DescribedEngines
+from tests.support.gpu.kit_writer import export_model, write_kit, write_model
+from tests.support.gpu.make_kit import make_engines, make_models
 from tests.support.native_environment import ROOT, environment
 from trt_et import TensorRTPartitioner
 from trt_et.errors import BuilderError
 
-SCRIPTS = ROOT / "scripts" / "gpu"
 CHECK = ROOT / "scripts" / "gpu_check"
-
-
-@pytest.fixture(scope="module")
-def check() -> Any:
-    """scripts/gpu_check as a module."""
-    loader = SourceFileLoader("gpu_check", str(CHECK))
-    module = module_from_spec(spec_from_loader("gpu_check", loader))
-    loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def scripts() -> None:
-    sys.path.insert(0, str(SCRIPTS))
 
 
 def run(*command: object, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         list(map(str, command)),
         env=environment(**variables),
+        cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1200,
         check=False,
     )
 
 
 @pytest.fixture(scope="module")
-def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("kit")
-    done = run(sys.executable, SCRIPTS / "make_native_kit.py", folder, "--name=tensorrt", "--fake")
-    assert done.returncode == 0, done.stderr
-    return folder
+def kit(tmp_path_factory, fakes, gpu_probe) -> Path:
+    """The first part of a kit, with reference engines and engines of the fake TensorRT-RTX."""
+    kit = tmp_path_factory.mktemp("kit")
+    native = kit / "native"
+    make_models(kit / "models")
+    make_engines(kit / "rehearsal", "tensorrt_rtx", DescribedEngines(name="tensorrt_rtx"))
+    (native / "trt_et").mkdir(parents=True)
+    (native / "trt_et" / "runtime").symlink_to(trt_et.runtime.plugin_path().parents[1])
+    for file in (fakes / "libfake_tensorrt_rtx.so", gpu_probe):
+        (native / file.name).symlink_to(file)
+    counting = "libcounting_cudart.so"
+    (native / counting).symlink_to(gpu_probe.with_name(counting))
+    return kit
 
 
-def test_described_engines_agree_with_eager_in_executor_runner(kit, fake_tensorrt, tmp_path):
-    result = tmp_path / "result.json"
-    command = [sys.executable, SCRIPTS / "run_kit.py", kit, result]
-    command += ["--runner", "--builder", "tensorrt"]
-    done = run(*command, TRT_ET_CUDA="simulated:2", **fake_tensorrt)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(result.read_text())
-    assert set(found) == {"line", "deep", "pair", "dynamic", "cut"}
-    assert all(facts["relative"] < 1e-5 for facts in found.values())
+def test_every_question_is_answered_on_simulated_gpus(kit, tmp_path):
+    command = [sys.executable, CHECK, "--kit", kit, "--output", tmp_path, "--rehearse"]
+    done = run(*command, "--python", tmp_path / "absent", "--only", "carried: ")
+    assert done.returncode == 0, done.stdout + (tmp_path / "gpu_check.log").read_text()
+    found = json.loads((tmp_path / "gpu_check.json").read_text())
+    status = {step["name"]: step["status"] for step in found["steps"]}
+    assert status == {
+        f"carried: {name}": "ok"
+        for name in (*("programs", "costs", "streams", "peers", "sanitizers"),)
+    }
+    answers = found["answers"]
+    programs = answers["carried/programs"]
+    assert len(programs) == 12 + 2
+    costs = answers["carried/costs"]
+    assert costs["a_steady_call_makes_few_cuda_calls[pair]"]["io_on_the_gpu"] == {"calls": 3}
+    assert costs["a_steady_call_makes_few_cuda_calls[pair]"]["io_on_the_host"]["copies"] == 4
+    streams = answers["carried/streams"]
+    assert {name.partition("[")[0] for name in streams} == {
+        "runs_are_ordered_with_copies_on_the_legacy_stream",
+        "a_context_can_be_rebound_without_a_wait_on_one_stream",
+        "an_event_wait_on_the_legacy_stream_is_a_barrier_for_blocking_streams",
+        "static_objects_can_free_engines",
+        "a_process_has_a_primary_context_on_the_engines_gpu_only",
+        "a_program_shared_with_cuda_partitioner_equals_eager",
+    }
 
 
-def test_a_call_is_timed_beside_the_bare_api(kit, fake_tensorrt, engine_costs, tmp_path):
-    result = tmp_path / "result.json"
-    command = [sys.executable, SCRIPTS / "native_costs.py", kit, result, "--tool", engine_costs]
-    command += ["--builder", "tensorrt", "--rounds", "3"]
-    done = run(*command, TRT_ET_CUDA="simulated:1", **fake_tensorrt)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(result.read_text())
-    assert set(found) == {"line", "deep", "pair"}
-    for facts in found.values():
-        assert facts["us_with_graphs"]["bare_graph_queued"] > 0
-        assert facts["us_without_graphs"]["delegate_queued"] > 0
-        assert facts["ratios"]["P13_over_bare"] > 0
-        assert facts["calls_with_io_on_the_gpu"] == {"calls": 3}
-    calls = found["pair"]["calls_with_io_on_the_host"]  # Two inputs, two outputs.
-    assert calls["copies"] == 4
-    assert "allocations" not in calls
-
-
-def test_runs_are_ordered_with_copies_on_the_legacy_stream(
-    kit, fake_tensorrt, engine_costs, tmp_path
-):
-    result = tmp_path / "result.json"
-    command = [sys.executable, SCRIPTS / "stream_order.py", kit, result, "--tool", engine_costs]
-    command += ["--builder", "tensorrt", "--rounds", "20"]
-    done = run(*command, TRT_ET_CUDA="simulated:1", **fake_tensorrt)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(result.read_text())
-    assert len(found) == 6
-    right = {"ok": True, "runs": 20, "wrong": 0, "wrong_in_threads": 0}
-    assert all(facts == right for facts in found.values())
-
-
-def test_beside_cuda_partitioner_says_what_is_missing(tmp_path):
-    result = tmp_path / "result.json"
-    done = run(sys.executable, SCRIPTS / "beside_cuda_partitioner.py", result)
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(result.read_text())
-    assert answer["ok"] is None
-    assert "finds no GPU" in answer["why"]
-
-
-def test_what_the_counting_runtime_counts_is_what_the_delegate_calls():
-    source = (SCRIPTS / "native" / "counting_cudart.cpp").read_text()
+def test_the_counting_runtime_counts_the_functions_that_the_delegate_calls():
+    source = (ROOT / "tests/gpu/native/counting_cudart.cpp").read_text()
     counted = re.findall(r"X\((cuda\w+)\)", source)
     delegate = (ROOT / "trt_et" / "runtime" / "src" / "cuda" / "real.cpp").read_text()
     assert sorted(counted) == sorted(re.findall(r"FIND\(runtime, (cuda\w+)\)", delegate))
@@ -131,28 +102,18 @@ for name in (b"cudaMalloc", b"cudaFree", b"cudaGetDeviceCount"):
 """
 
 
-def test_the_counting_runtime_counts_and_hands_on(engine_costs, tmp_path):
+def test_the_counting_runtime_counts_and_forwards(gpu_probe, tmp_path):
     fake = tmp_path / "libcudart.so"
     source = ROOT / "tests/support/fake_cuda.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", fake, source], check=True, timeout=600)
-    library = engine_costs.with_name("libcounting_cudart.so")
+    library = gpu_probe.with_name("libcounting_cudart.so")
     done = run(sys.executable, "-c", COUNTED, library, TRT_ET_COUNTED_CUDART=str(fake))
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["3", "0", "1"]
 
 
-def test_methods_of_one_program_share_its_engine(kit, fake_tensorrt):
-    command = [sys.executable, SCRIPTS / "memory.py", "--of", kit / "line.tensorrt.pte"]
-    done = run(*command, TRT_ET_CUDA="simulated:1", **fake_tensorrt)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    weights = 1024  # Of such an engine, see described_engines.py.
-    assert found["methods_1"] > weights
-    assert found["methods_4"] - weights == 4 * (found["methods_1"] - weights)
-
-
 class Scaled(torch.nn.Linear):
-    """A sum whose second term has a factor, which descriptions do not say."""
+    """A sum whose second term has a factor, which no description can express."""
 
     def __init__(self) -> None:
         super().__init__(4, 4)
@@ -168,10 +129,9 @@ class Scaled(torch.nn.Linear):
         torch.nn.Linear(4, 4).half(),
         Scaled(),
     ],
-    ids=["a layer that it has not", "half precision", "a scaled sum"],
+    ids=["an unknown layer", "half precision", "a scaled sum"],
 )
-def test_what_no_description_holds_is_refused(scripts, model):
-    from described_engines import DescribedEngines
+def test_a_model_without_a_description_is_refused(model):
     from executorch.exir import to_edge_transform_and_lower
 
     dtype = next(model.parameters()).dtype
@@ -182,11 +142,21 @@ def test_what_no_description_holds_is_refused(scripts, model):
         )
 
 
-def test_a_step_that_hangs_is_ended_with_all_that_it_started(check, tmp_path):
+@pytest.fixture(scope="module")
+def check() -> Any:
+    """scripts/gpu_check as a module."""
+    loader = SourceFileLoader("gpu_check", str(CHECK))
+    module = module_from_spec(spec_from_loader("gpu_check", loader))
+    sys.modules["gpu_check"] = module
+    loader.exec_module(module)
+    return module
+
+
+def test_a_step_that_hangs_is_killed_with_its_processes(check, tmp_path):
     pid = tmp_path / "pid"
     hangs = f"sleep 60 & echo $! > {pid}; echo started; wait"
     started = time.monotonic()
-    status, said = check._output(check.Step("hangs", ["sh", "-c", hangs], limit=2))
+    status, said = check.output(check.Step("hangs", ["sh", "-c", hangs], limit=2))
     assert (status, said) == ("over 2 s", "started\n")
     state = Path(f"/proc/{pid.read_text().strip()}/stat")
     # Gone, or a zombie that nobody has waited for yet; on a busy machine not at once.
@@ -195,52 +165,24 @@ def test_a_step_that_hangs_is_ended_with_all_that_it_started(check, tmp_path):
         time.sleep(0.05)
 
 
-def test_steps_that_fail_do_not_stop_the_others(tmp_path):
-    kit = tmp_path / "kit"
-    kit.mkdir()
-    (kit / "kit.json").write_text('{"absent": {"inputs": [], "outputs": []}}')
-    command = [sys.executable, CHECK, "--kit", kit, "--output", tmp_path]
-    done = run(*command, "--rehearse", "--only", "question 2")
-    assert done.returncode == 1, done.stderr
-    steps = {
-        step["name"]: step
-        for step in json.loads((tmp_path / "gpu_check.json").read_text())["steps"]
-    }
-    assert steps["question 2: the same in executor_runner"]["status"] == "exit 1"
-    skipped = steps["question 2: tensorrt engines built here, in Python"]
-    assert skipped["status"] == "not run"
-    assert "kit.json" in skipped["tail"]
-
-
-def test_what_came_along_runs_where_python_has_no_executorch(scripts, fakes, tmp_path):
-    """What a first call can carry answers by itself: nothing is built, and no Python came."""
-    from kit_writer import export_model, write_kit, write_model
-
-    kit, native = tmp_path / "kit", tmp_path / "kit" / "native"
-    maker = [sys.executable, SCRIPTS / "make_native_kit.py", kit / "rehearsal"]
-    done = run(*maker, "--name=tensorrt_rtx", "--fake")
-    assert done.returncode == 0, done.stderr
+def test_a_step_that_fails_does_not_stop_the_others(tmp_path):
     model, inputs = torch.nn.Linear(4, 4), (torch.ones(2, 4),)
-    partitioner = TensorRTPartitioner(builder="reference")
-    export_model(model, inputs, partitioner, kit / "one.reference.pte")
-    write_kit(kit, {"one": write_model(kit, "one", model, inputs)})
-    (native / "trt_et").mkdir(parents=True)
-    (native / "trt_et" / "runtime").symlink_to(trt_et.runtime.plugin_path().parents[1])
-    fake = "libfake_tensorrt_rtx.so"
-    (native / fake).symlink_to(fakes / fake)
-
-    command = [sys.executable, CHECK, "--kit", kit, "--output", tmp_path, "--rehearse"]
-    run(*command, "--python", tmp_path / "python3", "--only", "executor_runner")
-    status = {
-        step["name"]: step["status"]
-        for step in json.loads((tmp_path / "gpu_check.json").read_text())["steps"]
-    }
-    assert status == {
-        "questions 1 and 2: the kit's programs in the executor_runner that came along": "ok",
-        "question 2: tensorrt_rtx engines that came along, in executor_runner": "ok",
-        "question 2: the same in executor_runner": "not run",
-        "question 2: tensorrt engines built here, in executor_runner": "not run",
-    }
+    kit = tmp_path / "kit"
+    for folder in ("models", "rehearsal"):
+        (kit / folder).mkdir(parents=True)
+        write_kit(kit / folder, {"one": write_model(kit / folder, "one", model, inputs)})
+    export_model(
+        model, inputs, TensorRTPartitioner(builder="reference"), kit / "models/one.reference.pte"
+    )
+    command = [sys.executable, CHECK, "--kit", kit, "--output", tmp_path / "out", "--rehearse"]
+    done = run(*command, "--python", tmp_path / "absent", "--only", "programs", PYTEST_ADDOPTS="-x")
+    assert done.returncode == 1, done.stderr
+    steps = json.loads((tmp_path / "out" / "gpu_check.json").read_text())["steps"]
+    assert [(step["name"], step["status"]) for step in steps] == [
+        ("carried: programs", "exit 1"),
+        ("carried, with ExecuTorch: programs", "not run"),
+    ]
+    assert "absent" in steps[1]["tail"]
 
 
 @pytest.mark.parametrize(
@@ -250,17 +192,10 @@ def test_what_came_along_runs_where_python_has_no_executorch(scripts, fakes, tmp
         (["--kit", "kit", "--rtx", "kit", "kit"], "kit has no NvInfer.h"),
     ],
 )
-def test_what_is_missing_is_named(tmp_path, arguments, reason):
-    (tmp_path / "kit").mkdir()
-    (tmp_path / "kit" / "kit.json").write_text("{}")
-    done = subprocess.run(
-        [sys.executable, str(CHECK), "--output", "out", *arguments],
-        cwd=tmp_path,
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+def test_a_missing_file_is_named(tmp_path, arguments, reason):
+    (tmp_path / "kit" / "models").mkdir(parents=True)
+    (tmp_path / "kit" / "models" / "kit.json").write_text("{}")
+    command = [sys.executable, str(CHECK), "--output", "out", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2
     assert reason in done.stderr

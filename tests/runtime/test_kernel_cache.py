@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +136,80 @@ def test_sizes_that_come_after_a_frequent_one_keep_the_librarys_graphs(program, 
     kernels = kept.read_text().splitlines()[1:]
     assert len(kernels) >= 3
     assert all(kernel.startswith("graph") for kernel in kernels), kernels
+
+
+SERVER = """
+import ctypes, sys, torch, trt_et.runtime
+trt_et.runtime.load()
+from executorch.runtime import Runtime
+method = Runtime.get().load_program(sys.argv[1]).load_method("forward")
+library = ctypes.CDLL(str(trt_et.runtime.plugin_path()))
+for line in sys.stdin:
+    if line == "save\\n":
+        assert library.trt_et_save_kernels() == 0
+    else:
+        method.execute([torch.ones(int(line), 8)])
+    print("done", flush=True)
+"""
+
+
+@pytest.fixture
+def server(program, fakes, tmp_path):
+    """A process that runs the program for each size that it is told, until it is killed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(program.path)],
+        env=environment(
+            TRT_ET_CUDA="simulated:1",
+            TRT_ET_TENSORRT_LIBRARY=str(fakes / "libfake_tensorrt_rtx.so"),
+            HOME=str(tmp_path / "home"),
+            XDG_CACHE_HOME="",
+        ),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def tell(line: object) -> None:
+        process.stdin.write(f"{line}\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "done\n"
+
+    tell.process = process
+    yield tell
+    process.kill()
+    process.communicate()
+
+
+def sizes(folder: Path) -> set[int]:
+    """Of the input, for which the file of kernels has some."""
+    (kept,) = files(folder)
+    return {int(kernel.split()[1]) // 8 for kernel in kept.read_text().splitlines()[1:]}
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_server_that_is_killed_has_kept_its_kernels(server, tmp_path):
+    server(3)
+    assert not files(tmp_path / "home")
+    wait_for(lambda: bool(files(tmp_path / "home")))
+    assert sizes(tmp_path / "home") == {3}
+    server(2)
+    wait_for(lambda: sizes(tmp_path / "home") == {2, 3})
+    server.process.kill()
+    assert sizes(tmp_path / "home") == {2, 3}
+
+
+def test_a_c_call_writes_kernels_and_keeps_those_of_another_process(server, run, tmp_path):
+    server(2)
+    run()
+    assert sizes(tmp_path / "home") == {3}
+    server("save")
+    assert sizes(tmp_path / "home") == {2, 3}
 
 
 def test_a_file_that_cannot_be_read_costs_a_line_in_the_log(run, tmp_path):

@@ -248,7 +248,7 @@ pathlib.Path("lib/build_info.json").unlink()
 pathlib.Path("lib/plugin.so").write_bytes(b"not a library")
 refused(PluginError, "cannot be loaded")
 del os.environ["TRT_ET_PLUGIN"]
-for mode in ("simulated:0", "simulated:17", "simulated:", "cuda", "simulated:2x", ""):
+for mode in ("simulated:0", "simulated:17", "simulated:", "cuda", "simulated:2x", "", 3, b"real"):
     refused(OptionError, "simulated:N", mode)
 r.load(cuda="simulated:2")
 r.load(cuda="simulated:2")

@@ -190,8 +190,9 @@ def test_options_come_from_flags(
         "--device=gpu": "option device (TRT_ET_DEVICE) is 'gpu'",
         "--cuda_graphs=yes": "option cuda_graphs (TRT_ET_CUDA_GRAPHS) is 'yes'",
         "--shared_device_memory=2": "shared_device_memory (TRT_ET_SHARED_DEVICE_MEMORY) is '2'",
-        # As earlier releases spelt it.
-        "--shared_scratch=2": "shared_device_memory (TRT_ET_SHARED_DEVICE_MEMORY) is '2'",
+        "--use_shared_engines=2": "use_shared_engines (TRT_ET_USE_SHARED_ENGINES) is '2'",
+        "--execution_contexts=0": "execution_contexts (TRT_ET_EXECUTION_CONTEXTS) is '0'",
+        "--optimization_profile=x": "optimization_profile (TRT_ET_OPTIMIZATION_PROFILE) is 'x'",
         f"--device={'1' * 256}": "--device has 256 characters, at most 255 are taken",
         "--profile_layers": "--profile_layers needs --etdump_path",
     }
@@ -232,9 +233,6 @@ def test_only_engines_that_stream_their_weights_do_without_graphs(
     [
         ("--profile_layers", None),
         (None, "TRT_ET_PROFILE_LAYERS"),
-        # As earlier releases spelt them.
-        ("--time_layers", None),
-        (None, "TRT_ET_TIME_LAYERS"),
     ],
 )
 def test_times_of_layers_are_in_the_trace(

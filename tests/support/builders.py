@@ -12,12 +12,12 @@ import torch
 from crc32c import crc32c
 from torch import nn
 
-from trt_et.builders import BuildOptions, BuildRequest
-from trt_et.builders.reference.builder import ReferenceBuilder
 from trt_et.engine_info import EngineInfo, encode_blob
+from trt_et.engines import BuildOptions, BuildRequest
+from trt_et.engines.build import build_engines
+from trt_et.engines.partition_build import PartitionBuild
 from trt_et.lowering.lower import lower_partition
-from trt_et.scheduler.build_plan import PartitionPlan
-from trt_et.scheduler.build_session import build_engines
+from trt_et.reference.builder import ReferenceBuilder
 
 OPTIONS = BuildOptions()
 
@@ -76,13 +76,13 @@ def request(program: torch.export.ExportedProgram, **changes) -> BuildRequest:
     return BuildRequest("test", lower_partition(program, "test"), **given)
 
 
-def plan(builder, cache=None, *, name="part", device=0, options=OPTIONS, runner=None):
-    return PartitionPlan(name, builder, device, options, cache, runner)
+def built_by(builder, cache=None, *, name="part", device=0, options=OPTIONS, executor=None):
+    return PartitionBuild(name, builder, device, options, cache, executor)
 
 
 def build(builder, cache=None, **options):
     """The engine of the one small partition."""
-    (engine,) = build_engines([(program(), plan(builder, cache, **options))])
+    (engine,) = build_engines([(program(), built_by(builder, cache, **options))])
     return engine
 
 

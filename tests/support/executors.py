@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import time
 from concurrent.futures import Executor, Future
+from pathlib import Path
 
 import torch
 from torch import nn
 
 from tests.support.lowering import lower
-from trt_et.builders import make_builder
+from trt_et.engines import BuildRequest, make_builder
+from trt_et.engines.workers import BuildJob, build_all
 from trt_et.errors import BuilderUnavailable
 
 
@@ -61,6 +64,8 @@ class Dying(Named):
 
 class Slow(Named):
     def be_odd(self, request):
+        if begun := os.environ.get("TRT_ET_TEST_BEGUN"):
+            Path(begun).touch()
         while not request.monitor.cancelled:
             time.sleep(0.02)
 
@@ -71,16 +76,52 @@ class Unavailable(Named):
 
 
 class Inline(Executor):
-    """Does what it is given at once, and whatever a test asks for in addition."""
+    """Calls at once what it is given; ``before`` gets the file of the program first."""
 
-    def __init__(self, after=lambda request: None):
-        self.after = after
-        self.requests = []
+    def __init__(self, before=lambda file: None):
+        self.before = before
+        self.calls = 0
 
     def submit(self, function, /, *args, **kwargs):
         future: Future = Future()
-        future.set_running_or_notify_cancel()
-        future.set_result(function(*args, **kwargs))
-        self.requests.append(args[0])
-        self.after(args[0])
+        self.calls += 1
+        self.before(Path(args[0]))
+        try:
+            future.set_result(function(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
         return future
+
+
+class Submitted(Executor):
+    """Makes each call with what a pickle of its arguments holds."""
+
+    def submit(self, function, /, *args, **kwargs):
+        future: Future = Future()
+        try:
+            future.set_result(function(*pickle.loads(pickle.dumps(args))))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+def sent(request: BuildRequest, builder) -> bytes:
+    """What a worker returns for a request."""
+
+    class Failed(BuildJob):
+        def failed(self, error):
+            return error
+
+    ((_, blob),) = build_all(Submitted(), [Failed(builder, request, str)])
+    return blob
+
+
+class Recording:
+    """Keeps the request that a worker gets."""
+
+    name = "reference"
+    got: BuildRequest
+
+    def build(self, request):
+        Recording.got = request
+        return b"engine"

@@ -14,6 +14,7 @@ class FakeBuilder:
     """Builds an engine of the fake that computes 2 * x + 1, whatever the partition says.
 
     ``upstream`` writes the blob as Torch-TensorRT does: no dtypes, shapes, checksum or builder.
+    ``plan_version`` begins the engine as TensorRT begins it.
     """
 
     name = "tensorrt"
@@ -25,12 +26,14 @@ class FakeBuilder:
         alias: bool = False,
         streamable: int = 0,
         version: str = "11.7.3",
+        plan_version: tuple[int, int, int, int] | None = None,
         **info: Any,
     ) -> None:
         self.upstream = upstream
         self.alias = alias
         self.streamable = streamable
         self.version = version
+        self.plan_version = plan_version
         self.info = info
 
     def plan(self, x: Any, y: Any) -> str:
@@ -50,6 +53,8 @@ class FakeBuilder:
     def build(self, request: Any) -> bytes:
         x, y = request.lowered.bindings
         plan = self.plan(x, y).encode()
+        if self.plan_version:
+            plan = b"ftrt".ljust(24, b"\0") + bytes(self.plan_version).ljust(8, b"\0") + plan
         if not self.upstream:
             facts = {"builder": self.name, "library_version": self.version, **self.info}
             info = EngineInfo(

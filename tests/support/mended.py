@@ -10,10 +10,10 @@ from trt_et.conversion.entries import Rewrite
 from trt_et.conversion.registry import REWRITES
 
 
-def is_mended(name: str) -> bool:
+def is_fixed(name: str) -> bool:
     """Whether the registry says that the installed release does without a rewrite."""
     (step,) = (s for s in REWRITES if isinstance(s, Rewrite) and s.apply.__name__ == name)
-    return step.is_mended()
+    return step.is_fixed()
 
 
 def is_installed(package: str, release: str) -> bool:

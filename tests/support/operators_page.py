@@ -26,6 +26,7 @@ check reads: `python -m tests.support.operators_page`.
 Whatever the operator: tensors of float64, complex and uint8, sparse tensors, tensors without
 elements, sizes without an upper bound, and random numbers stay on the CPU. Operators that are not
 listed are decomposed into listed ones by ExecuTorch, or have no converter.
+A call that cannot be converted (for its rank, dtypes or dynamic sizes) stays on the CPU as well.
 `partitioner.explain(program)` has the reason for each node of your program.
 
 | operator | in engines | by | calls that stay on the CPU, and why |

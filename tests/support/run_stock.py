@@ -11,7 +11,7 @@ import sys
 import torch
 
 import trt_et.runtime
-from trt_et.tools.counters import read_counter, read_counters
+from trt_et.runtime.counters import read_counter, read_counters
 
 
 def stats() -> dict | None:

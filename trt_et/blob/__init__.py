@@ -1,1 +1,1 @@
-"""The engine blob: the bytes that a delegate carries, and what they mean. Imports no torch."""
+"""The engine blob: the bytes that a delegate carries, and their meaning. Imports no torch."""

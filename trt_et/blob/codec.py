@@ -1,8 +1,8 @@
-"""Engine metadata and engine bytes, to a blob and back.
+"""Encode an engine and its metadata as a blob, and decode it.
 
 The format is specified in ``docs/blob.md``; the native runtime reads it with the same rules
-(``runtime/src/blob/blob.cpp``), and both are tested with one set of vectors. The container is
-Torch-TensorRT's (``torch_tensorrt.executorch.serialization``), so blobs move both ways.
+(``runtime/src/blob/blob.cpp``), and one set of vectors tests both. Torch-TensorRT uses the same
+container (``torch_tensorrt.executorch.serialization``) and can read these blobs.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class EngineBlob:
 
     Attributes:
         info: The metadata.
-        engine: The engine's bytes, a view into the blob that was decoded.
+        engine: The engine's bytes, a view into the decoded blob.
         magic: The container's kind.
-        has_checksum: Whether the blob carried a checksum, which was then right.
+        has_checksum: True if the blob has a checksum. It was verified if that was requested.
     """
 
     info: EngineInfo
@@ -51,10 +51,10 @@ def encode_blob(engine: bytes | bytearray | memoryview, info: EngineInfo) -> byt
 
     Args:
         engine: The serialized engine; copied once.
-        info: Its metadata. ``sha256`` is computed here, whatever ``info`` holds.
+        info: Its metadata. ``sha256`` is computed here; the value in ``info`` is ignored.
 
     Returns:
-        The blob. The same arguments give the same bytes.
+        The blob. It depends on the arguments only.
 
     Raises:
         BlobError: ``info`` cannot be written: a dtype, shape, device id or alias is impossible.
@@ -66,34 +66,34 @@ def encode_blob(engine: bytes | bytearray | memoryview, info: EngineInfo) -> byt
 
 
 def encode_front(info: EngineInfo, engine_size: int) -> bytearray:
-    """All of a blob that comes before its engine: header, metadata, padding.
+    """Return the part of a blob before its engine: header, metadata, padding.
 
     Args:
         info: The metadata, with the engine's ``sha256``.
         engine_size: In bytes; the front's own size does not depend on it.
 
     Returns:
-        The bytes; the checksum (:data:`CHECKSUM_SLICE`) is zero, as it counts in itself.
+        The bytes, with a checksum (:data:`CHECKSUM_SLICE`) of zero.
 
     Raises:
         BlobError: ``info`` cannot be written.
     """
     metadata = json.dumps(metadata_of(info), separators=(",", ":"), ensure_ascii=False).encode()
-    info_from(load_json(metadata))  # What cannot be read back is not written.
+    info_from(load_json(metadata))  # Refuse metadata that cannot be read back.
     magic = MAGIC_REFERENCE if info.is_reference else MAGIC_ALIASED_IO if info.aliases else MAGIC
     return pack_front(magic, metadata, engine_size)
 
 
 def decode_blob(blob: bytes | bytearray | memoryview, *, verify: bool = True) -> EngineBlob:
-    """Read a blob; every offset, size and type in it is distrusted.
+    """Read a blob, and check every offset, size and type in it.
 
     Args:
-        blob: What :func:`encode_blob` or Torch-TensorRT's ``serialize_engine`` wrote.
-        verify: Check the checksum, where there is one, before anything else is parsed.
+        blob: From :func:`encode_blob` or Torch-TensorRT's ``serialize_engine``.
+        verify: Verify the checksum, if there is one, before parsing anything else.
 
     Returns:
-        The metadata, and the engine as a view into ``blob``. ``info.device_id`` is None where the
-        blob has no usable index; :func:`parse_device_id` says why.
+        The metadata, and the engine as a view into ``blob``. ``info.device_id`` is None if the
+        blob has no valid index; :func:`parse_device_id` raises the reason.
 
     Raises:
         BlobError: It is truncated, corrupt, or not an engine blob.
@@ -114,10 +114,10 @@ def decode_blob(blob: bytes | bytearray | memoryview, *, verify: bool = True) ->
 
 
 def parse_device_id(blob: bytes | bytearray | memoryview) -> int:
-    """Read the index of the GPU that a serialized engine is for out of its blob.
+    """Read the index of an engine's GPU from its blob.
 
     Args:
-        blob: An engine blob. Its engine bytes are not looked at.
+        blob: An engine blob. Its engine bytes are not read.
 
     Returns:
         The index, 0 to 127.

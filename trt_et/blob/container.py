@@ -1,4 +1,4 @@
-"""The container of an engine blob: header, offsets, checksum (``docs/blob.md``, "Layout")."""
+"""Read and write the container of an engine blob (``docs/blob.md``, "Layout")."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _MAX_METADATA: Final = 16 << 20
 
 @dataclass(frozen=True)
 class Container:
-    """A blob taken apart, its pieces views into it.
+    """The parts of a blob, as views into it.
 
     Attributes:
         magic: The container's kind.
         metadata: JSON.
         engine: The engine.
-        has_checksum: Whether it carries a checksum.
+        has_checksum: True if it has a checksum.
     """
 
     magic: bytes
@@ -52,11 +52,11 @@ class Container:
 
 
 def open_container(blob: bytes | bytearray | memoryview, *, verify: bool) -> Container:
-    """Take a blob apart; every offset and size in it is distrusted.
+    """Split a blob into its parts, and check every offset and size.
 
     Args:
         blob: The blob.
-        verify: Check the checksum, where there is one.
+        verify: Verify the checksum, if there is one.
 
     Raises:
         BlobError: It is truncated, corrupt, or not an engine blob.
@@ -96,7 +96,7 @@ def open_container(blob: bytes | bytearray | memoryview, *, verify: bool) -> Con
 
 
 def pack_front(magic: bytes, metadata: bytes, engine_size: int) -> bytearray:
-    """Header, metadata and padding; the checksum is zero, as it counts in itself.
+    """Return header, metadata and padding, with a checksum of zero.
 
     Args:
         magic: The container's kind.
@@ -120,10 +120,10 @@ def pack_front(magic: bytes, metadata: bytes, engine_size: int) -> bytearray:
 
 
 def check_checksum(chunks: Iterable[memoryview]) -> None:
-    """Verify a blob's checksum, if it carries one.
+    """Verify a blob's checksum, if it has one.
 
     Args:
-        chunks: The blob in pieces, of which the first holds the whole header.
+        chunks: The blob in pieces; the first contains the whole header.
 
     Raises:
         BlobError: It is corrupt.

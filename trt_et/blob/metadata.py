@@ -1,4 +1,4 @@
-"""The facts of an engine as the JSON of its blob, and back (``docs/blob.md``, "Metadata")."""
+"""Convert the facts of an engine to JSON and back (``docs/blob.md``, "Metadata")."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def metadata_of(info: EngineInfo) -> dict[str, Any]:
-    """The facts of an engine as a JSON object.
+    """Return the facts of an engine as a JSON object.
 
     Raises:
         BlobError: The device id is no index.
@@ -34,7 +34,7 @@ def metadata_of(info: EngineInfo) -> dict[str, Any]:
         document["device_id"] = info.device_id
     document["serialized_metadata"] = info.serialized_metadata
     document["target_platform"] = info.target_platform
-    # Torch-TensorRT's reader gets all of its own keys; of ours, those that say something.
+    # All of Torch-TensorRT's keys, for its reader; ours only if they are not empty.
     ours = {
         "builder": info.builder,
         "library_version": info.library_version,
@@ -60,10 +60,10 @@ def _binding_document(binding: Binding) -> dict[str, Any]:
 
 
 def info_from(document: Mapping[str, Any]) -> EngineInfo:
-    """The facts that a JSON object says; every type and value in it is distrusted.
+    """Read the facts from a JSON object, and check every type and value.
 
     Raises:
-        BlobError: Something is missing or impossible; a ``device_id`` that is no index gives None.
+        BlobError: A field is missing or invalid. An invalid ``device_id`` becomes None.
     """
     bindings = tuple(
         _binding_from(entry, index)
@@ -191,11 +191,11 @@ def _get(
 
 
 def is_device_id(value: object) -> bool:
-    """Whether a value is an index of a GPU that ExecuTorch can hold."""
+    """Return whether a value is a GPU index that ExecuTorch can store."""
     return type(value) is int and 0 <= value <= MAX_DEVICE_ID
 
 
 def shorten(value: object) -> str:
-    """A value as it is shown in messages."""
+    """Shorten a value for messages."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."

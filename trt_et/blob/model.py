@@ -1,4 +1,4 @@
-"""What is said of a serialized engine: its bindings, its GPU, its library."""
+"""Describe a serialized engine: its bindings, its GPU, its library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = [
     "EngineInfo",
 ]
 
-BACKEND_ID: Final = "TensorRTBackend"  # What a .pte calls a delegate with such a blob.
+BACKEND_ID: Final = "TensorRTBackend"  # The delegate's name in a .pte.
 REFERENCE_BUILDER: Final = "reference"
 MAX_DEVICE_ID: Final = 127  # ExecuTorch keeps a device index in an int8.
 DTYPES: Final = frozenset(
@@ -39,14 +39,14 @@ class Binding:
     """One input or output of an engine.
 
     Attributes:
-        name: The engine's name of it.
-        dtype: One of :data:`DTYPES`; empty where a foreign blob does not say.
+        name: Its name in the engine.
+        dtype: One of :data:`DTYPES`; empty if a foreign blob has none.
         shape: The engine's shape, -1 for a dynamic dimension.
-        is_input: Whether the engine reads it.
-        min_shape: Smallest shape of the optimization profile; None where all is static.
-        opt_shape: Shape that the engine is tuned for; None where all is static.
-        max_shape: Largest shape; None where all is static.
-        dim_order: ExecuTorch dim order of the tensor where it is not contiguous: dimension ``i`` of
+        is_input: True if the engine reads it.
+        min_shape: Smallest shape of the optimization profile; None if the shape is static.
+        opt_shape: Shape that the engine is tuned for; None if the shape is static.
+        max_shape: Largest shape; None if the shape is static.
+        dim_order: ExecuTorch dim order of a tensor that is not contiguous: dimension ``i`` of
             ``shape`` is dimension ``dim_order[i]`` of the tensor. None: contiguous.
     """
 
@@ -61,7 +61,7 @@ class Binding:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether a dimension is known only when the engine runs."""
+        """Return whether a dimension is known only at run time."""
         return any(size < 0 for size in self.shape)
 
 
@@ -76,21 +76,21 @@ class Alias:
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """What a serialized engine needs said about it.
+    """The facts that are needed to load a serialized engine.
 
     Attributes:
-        bindings: Inputs in the order of the delegate's arguments, then outputs likewise.
-        device_id: Index of the GPU that the engine is for; None where a blob does not say, or says
-            something that is no index (see :func:`trt_et.engine_info.parse_device_id`).
-        builder: Name of what built it; empty in foreign blobs.
+        bindings: Inputs in the order of the delegate's arguments, then outputs in result order.
+        device_id: Index of the engine's GPU; None if a blob has no valid index (see
+            :func:`trt_et.engine_info.parse_device_id`).
+        builder: Name of its builder; empty in foreign blobs.
         library_version: Version of the library that built it.
         compute_capabilities: Targets such as ``"8.9"``; empty: the builder's default set.
-        gpu_name: GPU that it was built on; empty when none was needed.
-        hardware_compatible: Whether it runs on GPUs other than the one that it was built for.
+        gpu_name: GPU on which it was built; empty if the build needed none.
+        hardware_compatible: True if it runs on GPUs other than the one it was built for.
         target_platform: Operating system and processor, such as ``linux_x86_64``.
         sha256: Of the engine bytes, in hex; :func:`trt_et.engine_info.encode_blob` fills it in.
         aliases: Outputs that share their input's memory.
-        serialized_metadata: Torch-TensorRT's own field, carried through.
+        serialized_metadata: A field of Torch-TensorRT, passed through.
     """
 
     bindings: tuple[Binding, ...]
@@ -107,15 +107,15 @@ class EngineInfo:
 
     @property
     def inputs(self) -> tuple[Binding, ...]:
-        """The bindings that the engine reads, in argument order."""
+        """Return the bindings that the engine reads, in argument order."""
         return tuple(binding for binding in self.bindings if binding.is_input)
 
     @property
     def outputs(self) -> tuple[Binding, ...]:
-        """The bindings that the engine writes, in argument order."""
+        """Return the bindings that the engine writes, in argument order."""
         return tuple(binding for binding in self.bindings if not binding.is_input)
 
     @property
     def is_reference(self) -> bool:
-        """Whether this is a reference engine, which only simulated GPUs run."""
+        """Return whether this is a reference engine, for simulated GPUs only."""
         return self.builder == REFERENCE_BUILDER

@@ -1,4 +1,4 @@
-"""JSON as strict in Python as it is in C++ (``runtime/src/blob/strict_json.cpp``)."""
+"""Parse JSON as strictly as C++ does (``runtime/src/blob/strict_json.cpp``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def load_json(data: bytes) -> dict[str, Any]:
         data: UTF-8; no duplicate keys, no NaN or infinity, nesting at most 16 deep.
 
     Raises:
-        BlobError: It is anything else.
+        BlobError: The data violate one of these rules.
     """
     try:
         document = json.loads(

@@ -1,7 +1,7 @@
-"""Engine blobs whose engine comes in pieces, as TensorRT streams it while it builds.
+"""Write a blob while TensorRT streams its engine in pieces.
 
-The engine goes to a temporary file, so building holds no second copy of it in memory, and the
-finished blob is read back once, after the builder has given its memory back.
+The engine goes to a temporary file, so a build holds no second copy in memory. The finished blob is
+read back once, after the builder has freed its memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHUNK: Final = 4 << 20
 
 
 class BlobWriter:
-    """Takes an engine piece by piece and gives the blob that :func:`encode_blob` would make of it.
+    """Collect an engine in pieces, and return the same blob as :func:`encode_blob`.
 
     ::
 
@@ -36,14 +36,14 @@ class BlobWriter:
             blob = writer.finish()
 
     Args:
-        info: The engine's metadata; ``sha256`` is computed here, whatever it holds.
+        info: The engine's metadata; ``sha256`` is computed here; the value in ``info`` is ignored.
 
     Raises:
         BlobError: ``info`` cannot be written.
     """
 
     def __init__(self, info: EngineInfo) -> None:
-        # Every digest has the same length, so the engine's place is known before its bytes are.
+        # Every digest has the same length, so the engine's offset does not depend on its bytes.
         self._info = replace(info, sha256="0" * 64)
         self._start = len(encode_front(self._info, 0))
         self._size = 0
@@ -55,15 +55,15 @@ class BlobWriter:
         """Append a piece of the engine.
 
         Returns:
-            How many bytes were written: all of them.
+            The number of bytes written: all of them.
 
         Raises:
             BuilderError: The temporary file cannot hold it.
         """
         with _storing():
             if self._start + self._size + len(piece) > _IN_MEMORY:
-                # Left to itself, the file would hold the piece in memory first; TensorRT's are
-                # 64 MiB, and come when it needs most.
+                # Otherwise the file would hold the piece in memory first. TensorRT's pieces have
+                # 64 MiB and arrive at its peak of memory.
                 self._file.rollover()
             self._file.write(piece)
         self._digest.update(piece)
@@ -71,7 +71,7 @@ class BlobWriter:
         return len(piece)
 
     def finish(self) -> bytes:
-        """The blob, the only copy of it in memory; the writer takes no more.
+        """Return the blob, the only copy in memory. Do not write after this.
 
         Raises:
             BuilderError: The temporary file cannot hold it.

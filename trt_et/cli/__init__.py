@@ -1,12 +1,56 @@
 """The command ``trt-et``, one file per sub-command.
 
-A sub-command imports what it needs when it runs: ``trt-et --help`` imports neither torch nor
-ExecuTorch. Exit status: 0, done; 1, what was asked for failed, or a file is damaged; 2, wrong
+A sub-command imports its tools when it runs: ``trt-et --help`` imports neither torch nor
+ExecuTorch. The exit status is 0 for success, 1 for a failure or a damaged file, and 2 for wrong
 usage.
 """
 
 from __future__ import annotations
 
-from trt_et.cli.commands import app, main
+from typing import Annotated, Final
+
+import typer
+
+import trt_et
+from trt_et.cli import bench, cache, compare, doctor, export, inspect, run
 
 __all__ = ["app", "main"]
+
+app: Final = typer.Typer(
+    name="trt-et",
+    help="TensorRT as a normal ExecuTorch backend.",
+    epilog="Exit status: 0 done, 1 failed or a damaged file, 2 wrong usage.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"trt-et {trt_et.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """TensorRT as a normal ExecuTorch backend."""
+
+
+app.command("doctor")(doctor.doctor_command)
+app.command("export")(export.export_command)
+app.command("inspect")(inspect.inspect_command)
+app.command("run")(run.run_command)
+app.command("compare")(compare.compare_command)
+app.command("bench")(bench.bench_command)
+app.add_typer(cache.app, name="cache")
+
+
+def main() -> None:
+    """Run the command."""
+    app()

@@ -1,5 +1,5 @@
 """``python -m trt_et.cli``."""
 
-from trt_et.cli.commands import main
+from trt_et.cli import main
 
 main()

@@ -1,16 +1,40 @@
-"""``trt-et bench``: times of one or several programs."""
+"""``trt-et bench``: time programs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
-from trt_et.cli.output import Json, errors_on_one_line, make_console, print_json
-from trt_et.cli.program_options import Cuda, Inputs, Method, Seed, Shapes, parse_shapes
+from trt_et.cli.common import (
+    Cuda,
+    Inputs,
+    Json,
+    Method,
+    Seed,
+    Shapes,
+    errors_on_one_line,
+    make_console,
+    parse_shapes,
+    print_json,
+    size_text,
+)
+from trt_et.errors import OptionError
 
-__all__ = ["bench_command"]
+__all__ = ["bench_command", "draw_plot", "markdown", "percentile"]
+
+_HEADINGS: Final = (
+    "file",
+    *("p50 ms", "p90 ms", "p99 ms"),
+    "calls/s",
+    "load ms",
+    *("copies/call", "waits/call"),
+    *("planned", "peak memory"),
+)
+_Answers = Mapping[str, dict[str, Any]]  # Of :func:`trt_et.cli.worker.perform`, by the file.
 
 
 def bench_command(
@@ -32,32 +56,95 @@ def bench_command(
 ) -> None:
     """Time programs: latency percentiles, throughput, copies and waits per call, memory.
 
-    Each file runs in a process of its own, one after the other. Times are those of a call from
-    Python, host inputs to host outputs. Copies and waits are counted on simulated GPUs only.
+    The files run in turn, each in a new process. It times calls from Python, host inputs to host
+    outputs. Only simulated GPUs count copies and waits.
     """
-    from trt_et.tools.benchmark import HEADINGS, markdown, summarize
-    from trt_et.tools.benchmark import plot as draw
-    from trt_et.tools.requests import Request, ask_worker
+    from trt_et.cli.program import Request, ask_worker
 
     sizes = parse_shapes(shapes)
-    answers = {}
     with errors_on_one_line():
+        answers = {}
         for file in files:
-            request = Request("bench", str(file), method, cuda, tuple(inputs or ()), sizes, seed)
-            request = request.timed(warm_up, repeat)
+            request = Request("bench", str(file), method, cuda, inputs or (), sizes, seed)
+            request = replace(request, warm_up=warm_up, repeat=repeat)
             answers[str(file)] = ask_worker(request)
-        timings = [summarize(Path(name).name, answer) for name, answer in answers.items()]
-        written = draw(timings, plot) if plot else ()
+        written = draw_plot(answers, plot) if plot else ()
     if as_json:
         print_json(answers)
     elif as_markdown:
-        typer.echo(markdown(timings))
+        typer.echo(markdown(answers))
     else:
         from rich.table import Table
 
-        table = Table(*HEADINGS, box=None)
-        for timing in timings:
-            table.add_row(*timing.row())
+        table = Table(*_HEADINGS, box=None)
+        for name, answer in answers.items():
+            table.add_row(*_row(name, answer))
         make_console().print(table)
     for target in written:
         typer.echo(f"wrote {target}", err=True)
+
+
+def percentile(seconds: Sequence[float], percent: int) -> float:
+    """Return the smallest time that this percentage of the calls does not exceed."""
+    return sorted(seconds)[max(0, -(-len(seconds) * percent // 100) - 1)]
+
+
+def _row(name: str, answer: dict[str, Any]) -> tuple[str, ...]:
+    """Return the cells below the headings."""
+    seconds = answer["seconds"]
+    return (
+        Path(name).name,
+        *(f"{percentile(seconds, percent) * 1e3:.3f}" for percent in (50, 90, 99)),
+        f"{len(seconds) / sum(seconds):.1f}",
+        f"{answer['load_seconds'] * 1e3:.1f}",
+        _count(answer["per_call"], "copies_"),
+        _count(answer["per_call"], "synchronizations"),
+        size_text(sum(answer["planned_bytes"].values())),
+        size_text(answer["peak_bytes"]),
+    )
+
+
+def _count(counts: Mapping[str, float], name: str) -> str:
+    values = [count for counter, count in counts.items() if counter.startswith(name)]
+    return f"{sum(values):g}" if values else "not counted"  # Real GPUs do not count them.
+
+
+def markdown(answers: _Answers) -> str:
+    """Format the timings as a Markdown table."""
+    rows = [_HEADINGS, ("---", *["---:"] * (len(_HEADINGS) - 1))]
+    rows += [_row(name, answer) for name, answer in answers.items()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def draw_plot(answers: _Answers, path: Path) -> tuple[Path, Path]:
+    """Draw the distribution of each program's latencies, as PNG and as SVG.
+
+    Args:
+        answers: The timings.
+        path: The file; its suffix is replaced.
+
+    Raises:
+        OptionError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise OptionError("plots need matplotlib: pip install matplotlib") from error
+    figure = Figure(figsize=(7, 1.2 + 0.6 * len(answers)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.boxplot(
+        [[second * 1e3 for second in answer["seconds"]] for answer in answers.values()],
+        orientation="horizontal",
+        whis=(1, 99),
+        showfliers=False,
+    )
+    axes.set_yticks(range(1, len(answers) + 1), [Path(name).name for name in answers])
+    axes.invert_yaxis()
+    axes.set_xlim(left=0)
+    axes.set_xlabel("ms per call (box: p25 to p75, line: p50, whiskers: p1 to p99)")
+    written = (path.with_suffix(".png"), path.with_suffix(".svg"))
+    for target in written:
+        figure.savefig(target, dpi=150)
+    return written

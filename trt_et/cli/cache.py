@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from trt_et.cli.output import (
+from trt_et.cli.common import (
     FAILED,
     Json,
     errors_on_one_line,
     make_console,
     print_json,
+    size_text,
 )
+from trt_et.cli.inspect import binding_text, targets_text
 from trt_et.errors import BlobError
-from trt_et.inspection.text import binding_text, size_text, targets_text
 
 if TYPE_CHECKING:
-    from trt_et.cache.engine_cache import EngineCache
-    from trt_et.cache.entry import CacheEntry
+    from trt_et.engines.cache import CacheEntry, EngineCache
 
 __all__ = ["app"]
 
@@ -41,7 +41,7 @@ def path_command(folder: _Folder = None, as_json: Json = False) -> None:
 
 @app.command("list")
 def list_command(folder: _Folder = None, as_json: Json = False) -> None:
-    """List the engines in the cache, the one that was used last first."""
+    """List the engines in the cache, the last used first."""
     cache = _open(folder)
     with errors_on_one_line():
         entries = cache.entries()
@@ -116,8 +116,7 @@ def _row(entry: CacheEntry) -> dict[str, Any]:
 
 
 def _open(folder: Path | None) -> EngineCache:
-    from trt_et.cache.choose import choose_cache
-    from trt_et.cache.engine_cache import EngineCache
+    from trt_et.engines.cache import EngineCache, choose_cache
 
     with errors_on_one_line():
         return (EngineCache(folder) if folder else choose_cache(None)) or EngineCache()

@@ -1,4 +1,4 @@
-"""``trt-et compare``: a program's outputs beside the eager model's."""
+"""``trt-et compare``: compare a program's outputs with the eager model's."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ from typing import Annotated, Any
 
 import typer
 
-from trt_et.cli.output import FAILED, Json, errors_on_one_line, make_console, print_json
-from trt_et.cli.program_options import Cuda, Inputs, Method, Seed, Shapes, parse_shapes
+from trt_et.cli.common import (
+    FAILED,
+    Cuda,
+    Inputs,
+    Json,
+    Method,
+    Model,
+    Seed,
+    Shapes,
+    errors_on_one_line,
+    make_console,
+    parse_shapes,
+    print_json,
+)
 
 __all__ = ["compare_command"]
 
 
 def compare_command(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="A function that returns (module, example_inputs[, dynamic_shapes]).",
-            metavar="MODULE:CALLABLE",
-        ),
-    ],
+    model: Model,
     file: Annotated[Path, typer.Argument(help="A .pte file.", metavar="FILE")],
     inputs: Inputs = None,
     shapes: Shapes = None,
@@ -30,7 +36,7 @@ def compare_command(
         typer.Option(help="Largest error allowed, relative to an output's largest value.", min=0),
     ] = 1e-2,
     per_partition: Annotated[
-        bool, typer.Option("--per-partition", help="Compare each engine by itself, too.")
+        bool, typer.Option("--per-partition", help="Also compare each engine by itself.")
     ] = False,
     excluded_ops: Annotated[
         list[str] | None,
@@ -46,53 +52,36 @@ def compare_command(
 ) -> None:
     """Compare a program with the eager model, output by output; exit with 1 if they differ.
 
-    Both run on the model's example inputs, or on what --input or --shape say.
+    Both run on the model's example inputs, unless --input or --shape names others.
     """
-    from trt_et.tools.requests import Request, ask_worker
+    from trt_et.cli.program import Request, ask_worker
 
     request = Request(
         "compare",
         str(file),
         method,
         cuda,
-        tuple(inputs or ()),
+        inputs or (),
         parse_shapes(shapes),
         seed,
         eager=model,
         per_partition=per_partition,
-        excluded_ops=tuple(excluded_ops or ()),
+        excluded_ops=excluded_ops or (),
         min_block_size=min_block_size,
     )
     with errors_on_one_line():
-        found = ask_worker(request)
-    partitions = found.get("partitions", [])
-    compared = [*found["outputs"], *(facts for part in partitions for facts in part["outputs"])]
+        answer = ask_worker(request)
+    parts = answer.get("partitions", [])
+    compared = [*answer["outputs"], *(facts for part in parts for facts in part["outputs"])]
     for facts in compared:
         facts["agrees"] = _agrees(facts, tolerance)
     agree = all(facts["agrees"] for facts in compared)
     if as_json:
-        print_json({"agree": agree, "tolerance": tolerance, **found})
+        print_json({"agree": agree, "tolerance": tolerance, **answer})
     else:
-        _print(found["outputs"], partitions)
+        _print(answer["outputs"], parts)
     if not agree:
         raise typer.Exit(FAILED)
-
-
-def _print(outputs: list[dict[str, Any]], partitions: list[dict[str, Any]]) -> None:
-    console = make_console()
-    for index, facts in enumerate(outputs):
-        console.print(f"output {index} {_line(facts)}", style=_style(facts))
-    for part in partitions:
-        counts = Counter(part["operators"])
-        operators = ", ".join(f"{count} {name}" for name, count in counts.most_common(5))
-        rest = f" and {len(counts) - 5} others" if len(counts) > 5 else ""
-        console.print(f"{part['partition']} on {part['device']}: {operators}{rest}")
-        for facts in part["outputs"]:
-            console.print(f"  {facts['name']} {_line(facts)}", style=_style(facts))
-
-
-def _style(facts: dict[str, Any]) -> str | None:
-    return None if facts["agrees"] else "red"
 
 
 def _agrees(facts: dict[str, Any], tolerance: float) -> bool:
@@ -100,7 +89,23 @@ def _agrees(facts: dict[str, Any], tolerance: float) -> bool:
     return error is not None and error <= tolerance and facts["nans"] == facts["expected_nans"]
 
 
-def _line(facts: dict[str, Any]) -> str:
+def _print(outputs: list[dict[str, Any]], parts: list[dict[str, Any]]) -> None:
+    lines: list[tuple[str, dict[str, Any] | None]] = [
+        (f"output {index}", facts) for index, facts in enumerate(outputs)
+    ]
+    for part in parts:
+        counts = Counter(part["operators"])
+        operators = ", ".join(f"{count} {name}" for name, count in counts.most_common(5))
+        rest = f" and {len(counts) - 5} others" if len(counts) > 5 else ""
+        lines.append((f"{part['partition']} on {part['device']}: {operators}{rest}", None))
+        lines += [(f"  {facts['name']}", facts) for facts in part["outputs"]]
+    console = make_console()
+    for title, facts in lines:
+        style = "red" if facts and not facts["agrees"] else None
+        console.print(f"{title} {_result(facts)}" if facts else title, style=style)
+
+
+def _result(facts: dict[str, Any]) -> str:
     word = "agrees" if facts["agrees"] else "DIFFERS"
     if "largest_error" not in facts:
         return f"{word}: its shape is {facts['shape']}; the model's is {facts['expected_shape']}"
@@ -110,5 +115,5 @@ def _line(facts: dict[str, Any]) -> str:
         f"cosine {facts['cosine']:.6f}"
     )
     if facts["nans"] or facts["expected_nans"]:
-        line += f", {facts['nans']} NaNs where the model has {facts['expected_nans']}"
+        line += f", {facts['nans']} NaNs; the model has {facts['expected_nans']}"
     return line

@@ -1,4 +1,4 @@
-"""``trt-et export``: a model in Python code becomes a ``.pte``."""
+"""``trt-et export``: export a model to a ``.pte``."""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ from typing import Annotated
 
 import typer
 
-from trt_et.cli.output import Json, errors_on_one_line, make_console, print_json
+from trt_et.cli.common import Json, Model, errors_on_one_line, make_console, print_json
 
 __all__ = ["export_command"]
 
 
 def export_command(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="A function that returns (module, example_inputs[, dynamic_shapes]).",
-            metavar="MODULE:CALLABLE",
-        ),
-    ],
+    model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", help="The .pte to write.")],
     builder: Annotated[
         str, typer.Option(help="auto, tensorrt, tensorrt_rtx or reference.")
@@ -53,7 +47,7 @@ def export_command(
     """Export a model: torch.export, partitions, engines, one .pte."""
     with errors_on_one_line():
         from trt_et import TensorRTPartitioner
-        from trt_et.tools.exporting import explain_model, export_model
+        from trt_et.cli.models import explain_model, export_model
 
         partitioner = TensorRTPartitioner(
             builder=builder,

@@ -7,8 +7,18 @@ from typing import Annotated
 
 import typer
 
-from trt_et.cli.output import Json, errors_on_one_line, make_console, print_json
-from trt_et.cli.program_options import Cuda, Inputs, Method, Seed, Shapes, parse_shapes
+from trt_et.cli.common import (
+    Cuda,
+    Inputs,
+    Json,
+    Method,
+    Seed,
+    Shapes,
+    errors_on_one_line,
+    make_console,
+    parse_shapes,
+    print_json,
+)
 
 __all__ = ["run_command"]
 
@@ -25,26 +35,18 @@ def run_command(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Run a method once, in a process of its own, and summarize its outputs."""
-    from trt_et.tools.requests import Request, ask_worker
+    """Run a method once, in a new process, and summarize its outputs."""
+    from trt_et.cli.program import Request, ask_worker
 
-    request = Request(
-        "run",
-        str(file),
-        method,
-        cuda,
-        tuple(inputs or ()),
-        parse_shapes(shapes),
-        seed,
-        str(output or ""),
-    )
+    sizes = parse_shapes(shapes)
+    request = Request("run", str(file), method, cuda, inputs or (), sizes, seed, str(output or ""))
     with errors_on_one_line():
-        found = ask_worker(request)
+        answer = ask_worker(request)
     if as_json:
-        print_json(found)
+        print_json(answer)
         return
     console = make_console()
-    for index, facts in enumerate(found["outputs"]):
+    for index, facts in enumerate(answer["outputs"]):
         line = f"output {index}: {facts['dtype']} {facts['shape']}"
         if "mean" in facts:
             line += f", from {facts['min']:.6g} to {facts['max']:.6g}, mean {facts['mean']:.6g}"

@@ -1,1 +1,1 @@
-"""From an ATen program to a TensorRT network; the only folder that imports torch_tensorrt."""
+"""Converts ATen programs to TensorRT networks; the only folder that imports torch_tensorrt."""

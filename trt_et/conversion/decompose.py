@@ -14,7 +14,7 @@ from trt_et.conversion.registry import DECOMPOSITIONS
 from trt_et.conversion.settings import converter_registry, make_settings
 from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
 from trt_et.conversion.torch_tensorrt_patches import without_gpu
-from trt_et.errors import BuilderError
+from trt_et.errors import ConversionError
 from trt_et.graph.inlining import TracedCall, insert_traced, trace_call
 
 __all__ = ["decompose", "decomposed_from", "decomposed_operators", "inline_decompositions"]
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 @cache
 def decomposed_operators() -> dict[OpOverload, Callable[..., Any]]:
-    """Torch-TensorRT's decompositions of the operators that it has no converter for, and ours."""
+    """Return our decompositions, and Torch-TensorRT's of operators without a converter."""
     torch_tensorrt()
     from torch_tensorrt.dynamo.lowering import get_decompositions
 
@@ -41,31 +41,31 @@ def decomposed_operators() -> dict[OpOverload, Callable[..., Any]]:
 
 
 def decompose(node: Node) -> TracedCall | None:
-    """The decomposition of one call; None where it does not apply to its arguments."""
+    """Return the decomposition of one call; None if it does not apply to the arguments."""
     try:
         return trace_call(node, node.target, decomposed_operators())
     except Exception as error:
-        # Whatever a decomposition raises (for a tensor without dimensions, say), it does not apply.
+        # Decompositions raise many types if they do not apply, as to a tensor without dimensions.
         _log.debug("decomposing %s failed: %s", node, error)
         return None
 
 
 def inline_decompositions(module: GraphModule) -> None:
-    """Put the decompositions of a graph's operators in their stead.
+    """Replace a graph's operators by their decompositions.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
 
     Raises:
-        BuilderError: A decomposition does not apply.
+        ConversionError: A decomposition does not apply.
     """
     for node in list(module.graph.nodes):
         if node.op == "call_function" and node.target in decomposed_operators():
             traced = decompose(node)
             if traced is None:
-                raise BuilderError(
-                    f"{node.target} at node {node.name} could not be decomposed; leave it to the "
-                    "CPU (excluded_ops=...)"
+                raise ConversionError(
+                    f"the decomposition of {node.target} does not apply to these arguments",
+                    node.name,
                 )
             for part in insert_traced(module, node, traced, "_constant_"):
                 part.meta[_DECOMPOSED_FROM] = node.name
@@ -73,5 +73,5 @@ def inline_decompositions(module: GraphModule) -> None:
 
 
 def decomposed_from(node: Node) -> str:
-    """The name of the node that a node was decomposed from, or else its own."""
+    """Return the name of the node that a node was decomposed from, or else its own."""
     return str(node.meta.get(_DECOMPOSED_FROM, node.name))

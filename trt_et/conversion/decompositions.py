@@ -1,20 +1,29 @@
-"""Decompositions of ours, in place of converters that are wrong or take static sizes only."""
+"""Decompositions that replace converters that are wrong or take static sizes only."""
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["diagonal", "log1p", "max_with_indices", "min_with_indices", "slice_scatter"]
+__all__ = [
+    "diagonal",
+    "log1p",
+    "max_with_indices",
+    "min_with_indices",
+    "slice_scatter",
+    "variance",
+]
 
 aten = torch.ops.aten
 
 
 def log1p(x: Tensor) -> Tensor:
-    """``aten.log1p``, with the sum in float32.
+    """Decompose ``aten.log1p``, with the sum in float32.
 
     Torch-TensorRT 2.13 adds the 1 in half precision, and takes static sizes only.
     """
@@ -23,23 +32,42 @@ def log1p(x: Tensor) -> Tensor:
 
 
 def max_with_indices(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """``aten.max.dim``: the largest values, and the first index of each (int64).
+    """Decompose ``aten.max.dim``: the largest values, and the first index of each (int64).
 
-    Torch-TensorRT 2.13 takes it only where nothing uses the indices.
+    Torch-TensorRT 2.13 takes it only if nothing uses the indices.
     """
     return aten.amax.default(x, [dim], keepdim), aten.argmax.default(x, dim, keepdim)
 
 
 def min_with_indices(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """``aten.min.dim``: the smallest values, and the first index of each (int64).
+    """Decompose ``aten.min.dim``: the smallest values, and the first index of each (int64).
 
-    Torch-TensorRT 2.13 takes it only where nothing uses the indices.
+    Torch-TensorRT 2.13 takes it only if nothing uses the indices.
     """
     return aten.amin.default(x, [dim], keepdim), aten.argmin.default(x, dim, keepdim)
 
 
+def variance(
+    x: Tensor,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> Tensor:
+    """Decompose ``aten.var.correction``, also for dynamic sizes.
+
+    Torch-TensorRT 2.13 asks for the number of elements, which makes a dynamic size static.
+    """
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    dims = list(dim or range(x.dim()))
+    difference = wide - wide.mean(dims, True)
+    number: Any = math.prod(x.shape[d] for d in dims)
+    free = torch.full((), number, dtype=wide.dtype) - (1 if correction is None else correction)
+    return ((difference * difference).sum(dims, keepdim) / free.clamp(min=0)).to(x.dtype)
+
+
 def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:  # noqa: ANN401
-    """``aten.diagonal`` of matrices of static size, as a strided slice of the flattened matrices.
+    """Decompose ``aten.diagonal`` of matrices of static size into a strided slice of flat matrices.
 
     Torch-TensorRT 2.13 takes static sizes only; here the other dimensions may be dynamic.
 
@@ -50,8 +78,8 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:  
         dim2: The dimension of the columns.
 
     Returns:
-        The diagonals, along the last dimension; ``NotImplemented`` where the size of the matrices
-        is dynamic.
+        The diagonals, along the last dimension; ``NotImplemented`` if the size of the matrices is
+        dynamic.
     """
     matrices = x.movedim((dim1, dim2), (-2, -1))
     *others, rows, columns = matrices.shape
@@ -72,16 +100,16 @@ def slice_scatter(
     end: Any = None,  # noqa: ANN401
     step: int = 1,
 ) -> Any:  # noqa: ANN401
-    """``aten.slice_scatter``, as what is in front, what is written, and what is behind.
+    """Decompose ``aten.slice_scatter`` into the rows before the slice, the source, the rows after.
 
     Torch-TensorRT 2.13 scatters element by element, along static dimensions only.
 
     Args:
-        x: What is written into; it has a dimension at least.
-        src: What is written.
+        x: The tensor to write into, of at least one dimension.
+        src: The tensor to write.
         dim: The dimension of the slice.
-        start: Where it begins, a number or a symbolic one; counted as torch counts indices.
-        end: Where it ends, likewise.
+        start: The first index, a number or a symbolic one; counted as torch counts indices.
+        end: The index after the last, in the same form.
         step: From one written index to the next.
 
     Returns:

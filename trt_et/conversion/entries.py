@@ -1,4 +1,4 @@
-"""What the entries of the registry (``registry.py``) say about an operator or a rewrite."""
+"""The types of the registry's entries (``registry.py``): refusals, rewrites and converters."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from torch.fx import GraphModule, Node
 
 from trt_et.conversion.installed import installed_variant
 
-__all__ = ["SEEN_WITH", "Converter", "Refusal", "Rewrite", "Step", "resolve"]
+__all__ = ["NEEDED_WITH", "Converter", "Refusal", "Rewrite", "Step", "resolve"]
 
-SEEN_WITH: Final = "Torch-TensorRT 2.13"
-"""What the registry's entries were needed for, where they name nothing else.
+NEEDED_WITH: Final = "Torch-TensorRT 2.13"
+"""The release that the registry's entries were needed for, unless they name another.
 
 ``test_rewrites_are_needed.py`` and ``test_workarounds_are_needed.py`` in ``tests/conversion`` fail
-once one is no longer needed.
+once an entry is no longer needed.
 """
 
 
@@ -29,103 +29,101 @@ class Refusal:
     """Calls that stay out of an engine although Torch-TensorRT has a converter.
 
     Attributes:
-        operators: Asked about only these.
-        reason: Why a call is refused; None where it is not.
-        seen_with: The library and version that it was needed for.
-        mended_in: The package and its release that no longer need it; see :class:`Rewrite`.
+        operators: The operators whose calls ``reason`` checks.
+        reason: Returns why a call is refused; None if it is not.
+        needed_with: The library and version that needed the refusal.
+        fixed_in: The package and its release that no longer need it; see :class:`Rewrite`.
     """
 
     operators: tuple[Any, ...]
     reason: Callable[[Node], str | None]
-    seen_with: str = SEEN_WITH
-    mended_in: tuple[str, str] | None = None
+    needed_with: str = NEEDED_WITH
+    fixed_in: tuple[str, str] | None = None
 
-    def is_mended(self) -> bool:
-        """Whether the installed release does without it."""
-        return _is_installed(self.mended_in)
+    def is_fixed(self) -> bool:
+        """Check whether the installed release no longer needs it."""
+        return _is_installed(self.fixed_in)
 
 
 class Step(Enum):
-    """What happens among the rewrites that is more than a function of the graph."""
+    """A step among the rewrites that needs more than the graph."""
 
     UPDATE_IN_PLACE = "updates of KV caches become write_rows (rewrites/kv_cache_update.py)"
-    DECOMPOSE = "DECOMPOSITIONS, and those of Torch-TensorRT (decompose.py)"
+    DECOMPOSE = "DECOMPOSITIONS, and Torch-TensorRT's decompositions (decompose.py)"
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """One change of a partition's graph; its function's module says what it works around.
+    """One change of a partition's graph; its function's module names the fault it works around.
 
     Attributes:
         apply: Changes the graph in place.
         before: Rewrites and steps that must come later, each with the reason.
-        accepts: Calls that it replaces by what TensorRT has, whatever Torch-TensorRT says of them.
-        library: The engine library that needs it (a builder's name); None: every one.
-        seen_with: The library and version that it was needed for.
-        mended_in: The package and its release that no longer need it, as
-            ``tests/conversion/test_rewrites_are_needed.py`` sees. It is not applied from there on,
-            and goes when ``pyproject.toml`` allows none that is older.
+        library: The engine library that needs it (a builder's name); None: every library.
+        needed_with: The library and version that needed the rewrite.
+        fixed_in: The package and its release that no longer need it, checked by
+            ``tests/conversion/test_rewrites_are_needed.py``. From that release on it is not
+            applied. Delete the rewrite when ``pyproject.toml`` allows no older release.
     """
 
     apply: Callable[[GraphModule], None]
     before: Mapping[Callable[[GraphModule], None] | Step, str] = field(default_factory=dict)
-    accepts: Callable[[Node], bool] | None = None
     library: str | None = None
-    seen_with: str = SEEN_WITH
-    mended_in: tuple[str, str] | None = None
+    needed_with: str = NEEDED_WITH
+    fixed_in: tuple[str, str] | None = None
 
     def is_needed(self, library: str) -> bool:
-        """Whether the installed release of an engine library, by its builder's name, needs it."""
-        return self.library in (None, library) and not self.is_mended()
+        """Check whether the installed release of an engine library (a builder's name) needs it."""
+        return self.library in (None, library) and not self.is_fixed()
 
-    def is_mended(self) -> bool:
-        """Whether the installed release does without it."""
-        return _is_installed(self.mended_in)
+    def is_fixed(self) -> bool:
+        """Check whether the installed release no longer needs it."""
+        return _is_installed(self.fixed_in)
 
 
 @dataclass(frozen=True)
 class Converter:
-    """A converter of ours. Functions are named ``module:function`` below ``conversion.converters``.
+    """A converter of trt-et, as the names ``module:function`` below ``conversion.converters``.
 
-    They are named because their modules import TensorRT, which the support check on a machine
-    without it must not need.
+    Names, because those modules import TensorRT, and the registry must load on a machine without
+    TensorRT.
 
     Attributes:
         function: Adds the layers: ``(ctx, node, args, kwargs) -> ITensor``.
-        takes_every_call: Whether the support check need not ask Torch-TensorRT about a call.
-        available: Whether this TensorRT has the layer: ``() -> bool``. Empty: every one has.
-        applies: Whether it converts this call: ``(args) -> bool``. Empty: it converts every call.
-        seen_with: The library and version whose converter is wrong, or that has none.
+        available: Checks whether this TensorRT has the layer: ``() -> bool``. Empty: every
+            TensorRT has it.
+        applies: Checks whether it converts this call: ``(args) -> bool``. Empty: it converts every
+            call.
+        needed_with: The library and version whose converter is wrong or missing.
     """
 
     function: str
-    takes_every_call: bool = False
     available: str = ""
     applies: str = ""
-    seen_with: str = SEEN_WITH
+    needed_with: str = NEEDED_WITH
 
     def load(self) -> Callable[..., Any]:
-        """The function that adds the layers."""
+        """Import the function that adds the layers."""
         return resolve(self.function)
 
     def is_available(self) -> bool:
-        """Whether this TensorRT has the layer; imports TensorRT where that is the question."""
+        """Check whether this TensorRT has the layer; import TensorRT only if that decides."""
         return not self.available or bool(resolve(self.available)())
 
     def converts(self, args: Any) -> bool:  # noqa: ANN401
-        """Whether it converts a call with these arguments, tensors as TensorRT's."""
+        """Check whether it converts a call with these arguments, whose tensors are TensorRT's."""
         return not self.applies or bool(resolve(self.applies)(args))
 
 
 def resolve(name: str) -> Callable[..., Any]:
-    """A function of ``conversion/converters``, by its name ``module:function``."""
+    """Import a function of ``conversion/converters`` by its name ``module:function``."""
     function: Callable[..., Any] = pkgutil.resolve_name(f"trt_et.conversion.converters.{name}")
     return function
 
 
 @cache
 def _is_installed(release: tuple[str, str] | None) -> bool:
-    """Whether a package is there in this release or a later one, and Torch-TensorRT uses it."""
+    """Check whether Torch-TensorRT uses a package of this release or a later one."""
     from packaging.version import Version
 
     if release is None:

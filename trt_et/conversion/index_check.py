@@ -1,11 +1,10 @@
-"""What no converter may hand TensorRT: a constant index below 0 that it would not take.
+"""Refuses layers with a constant negative index that TensorRT does not count from the end.
 
 TensorRT counts a negative index from the end in one case only: a gather along a dimension of static
-size (``IGatherLayer`` in its ``NvInfer.h``). Elsewhere it builds the network, and what the engine
-computes is not defined. The indices that a program computes are dealt with in
-``rewrites/negative_indices.py``.
+size (``IGatherLayer`` in its ``NvInfer.h``). For other layers it builds an engine whose results are
+undefined. ``rewrites/negative_indices.py`` handles the indices that a program computes.
 
-Imported only where Torch-TensorRT is loaded already (see ``network.py``).
+Import it only after Torch-TensorRT (see ``network.py``).
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ class IndexCheck:
         """Check the layers added since the last call.
 
         Raises:
-            ValueError: One gathers, scatters or slices by a negative index that TensorRT does not
-                count from the end.
+            ValueError: A layer gathers, scatters or slices by a negative index that TensorRT does
+                not count from the end.
         """
         for number in range(self._seen, self._network.num_layers):
             self._check(self._network.get_layer(number))

@@ -1,4 +1,4 @@
-"""Which Torch-TensorRT is installed, without importing it."""
+"""Finds the installed Torch-TensorRT without importing it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ __all__ = ["installed_variant"]
 
 @cache
 def installed_variant() -> str | None:
-    """``"tensorrt"`` or ``"tensorrt_rtx"``, by the installed Torch-TensorRT; None without one.
+    """Return the installed Torch-TensorRT's library: ``"tensorrt"`` or ``"tensorrt_rtx"``, or None.
 
-    Both distributions install the module ``torch_tensorrt``; which one did decides which TensorRT
-    it uses.
+    Two distributions install the module ``torch_tensorrt``, one for each library.
     """
     if importlib.util.find_spec("torch_tensorrt") is None:
         return None

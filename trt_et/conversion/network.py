@@ -1,6 +1,6 @@
-"""A partition as a TensorRT network, filled by Torch-TensorRT's converters.
+"""Fills a TensorRT network with a partition, by Torch-TensorRT's converters.
 
-The one file that uses private parts of Torch-TensorRT (``TRTInterpreter``'s
+Only this file uses private parts of Torch-TensorRT (``TRTInterpreter``'s
 ``_construct_trt_network_def`` and ``_populate_trt_builder_config``): its ``run()`` ends by
 deserializing the engine, which needs a GPU. ``tests/conversion/test_network.py`` fails loudly when
 a release changes them.
@@ -8,22 +8,31 @@ a release changes them.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from torch.fx import GraphModule
+import torch
+from torch.fx import GraphModule, Node
 
 from trt_et.blob.model import Alias, Binding
 from trt_et.conversion.decompose import decomposed_from
 from trt_et.conversion.prepare import prepare_module
 from trt_et.conversion.settings import make_settings
+from trt_et.conversion.torch_tensorrt_import import logged_errors, torch_tensorrt
 from trt_et.conversion.torch_tensorrt_patches import without_gpu
-from trt_et.errors import BuilderError
-from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition
+from trt_et.errors import BuilderError, ConversionError
+from trt_et.graph.tracing import clear_pending_symbols
+from trt_et.lowering.in_place_buffers import InPlaceBuffer
+from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition, ProfileShapes, unlift
 from trt_et.options import BuildOptions
 
-__all__ = ["Network", "convert_partition"]
+__all__ = ["Network", "convert_module", "convert_partition"]
 
+# TensorRT's messages end with the line of its sources that logged them.
+_SOURCE_LINE: Final = re.compile(r"\.?\s+In \w+ at \S+:\d+\)?$")
+_LONGEST_REASON: Final = 300
 _DTYPES: Final = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
@@ -36,7 +45,7 @@ class Network:
         builder: ``trt.Builder``.
         network: ``trt.INetworkDefinition``.
         config: ``trt.IBuilderConfig``.
-        interpreter: Owner of the weights' memory: keep it until the engine is built.
+        interpreter: Owns the weights' memory; keep it until the engine is built.
         aliases: The outputs that it writes into an input's memory.
     """
 
@@ -47,6 +56,10 @@ class Network:
     interpreter: Any
     aliases: tuple[Alias, ...] = ()
 
+    def free(self) -> None:
+        """Drop TensorRT's objects; :attr:`aliases` stays."""
+        self.builder = self.network = self.config = self.interpreter = None
+
 
 def convert_partition(
     partition: str, lowered: LoweredPartition, options: BuildOptions, library: str
@@ -56,7 +69,7 @@ def convert_partition(
     Args:
         partition: Its name, for messages.
         lowered: The partition; its placeholders become the network's inputs, by name.
-        options: What the caller asked of the engine.
+        options: The engine's options.
         library: The engine library, by its builder's name; some rewrites are for one alone.
 
     Raises:
@@ -66,83 +79,160 @@ def convert_partition(
     """
     with without_gpu():
         settings = make_settings(**options.compilation_settings())
-        module, aliases = prepare_module(lowered, library, settings)
-        interpreter = _interpret(module, partition, lowered, settings)
-        config = interpreter._populate_trt_builder_config()
+        clear_pending_symbols(lowered.program)
+        try:
+            network = convert_module(
+                unlift(lowered.program),
+                lowered.inputs,
+                lowered.outputs,
+                settings,
+                library,
+                names=lowered.names,
+                profiles=lowered.profiles,
+                aliased_outputs=lowered.aliased_outputs,
+            )
+        except ConversionError as error:
+            raise BuilderError(
+                f"Torch-TensorRT could not convert partition {partition}"
+                + (f" at node {error.node}" if error.node else "")
+                + f": {error.reason}. Leave the node to the CPU (excluded_ops=...)"
+            ) from error
+        network.config = network.interpreter._populate_trt_builder_config()
+    return network
+
+
+def convert_module(
+    module: GraphModule,
+    inputs: Sequence[Binding],
+    outputs: Sequence[Binding],
+    settings: Any,  # noqa: ANN401
+    library: str,
+    *,
+    names: Mapping[str, str],
+    profiles: Sequence[ProfileShapes] = (),
+    aliased_outputs: Sequence[InPlaceBuffer] = (),
+) -> Network:
+    """Fill a TensorRT network with a module; call it :func:`.without_gpu`.
+
+    Args:
+        module: Plain ATen, constants as attributes; changed.
+        inputs: The network's inputs, by the names of the module's placeholders.
+        outputs: The network's outputs.
+        settings: Torch-TensorRT's ``CompilationSettings``.
+        library: The engine library, by its builder's name.
+        names: For nodes of the module, by name, the names that errors use.
+        profiles: The optimization profiles; none: one, of the inputs' ranges.
+        aliased_outputs: The outputs that may be written into an input's memory.
+
+    Returns:
+        The network; its ``config`` is None.
+
+    Raises:
+        ConversionError: A call cannot be converted, or an output has another shape.
+    """
+    torch_tensorrt()
     import tensorrt  # Torch-TensorRT's alias of the library that it uses.
 
     from trt_et.conversion.converters.kv_cache_update import check_cache_updates
-
-    _check_bindings(interpreter, partition, lowered)
-    check_cache_updates(interpreter.ctx.net, aliases)
-    return Network(tensorrt, interpreter.builder, interpreter.ctx.net, config, interpreter, aliases)
-
-
-def _interpret(
-    module: GraphModule,
-    partition: str,
-    lowered: LoweredPartition,
-    settings: Any,  # noqa: ANN401
-) -> Any:  # noqa: ANN401
     from trt_et.conversion.interpreter import PartitionInterpreter
 
-    try:
-        interpreter = PartitionInterpreter(
-            module,
-            [_input(binding) for binding in lowered.inputs],
-            output_dtypes=[_DTYPES[binding.dtype] for binding in lowered.outputs],
-            compilation_settings=settings,
-        )
-        interpreter._construct_trt_network_def()
-        if lowered.profiles:
-            interpreter.optimization_profiles = _profiles(interpreter.builder, lowered)
-    except Exception as error:
-        # Converters raise whatever they meet; the cause goes along.
-        node = getattr(locals().get("interpreter"), "_cur_node", None)
-        raise BuilderError(
-            f"Torch-TensorRT could not convert partition {partition}"
-            + (f" at node {lowered.names.get(decomposed_from(node), node.name)}" if node else "")
-            + f": {type(error).__name__}: {error}"
-        ) from error
-    return interpreter
+    interpreter: Any = None
+    with logged_errors() as logged:
+        try:
+            prepared, aliases = prepare_module(module, library, settings, aliased_outputs)
+            _check_ranks(prepared, tensorrt.Dims.MAX_DIMS)
+            interpreter = PartitionInterpreter(
+                prepared,
+                [_input(binding) for binding in inputs],
+                output_dtypes=[_DTYPES[binding.dtype] for binding in outputs],
+                compilation_settings=settings,
+            )
+            interpreter._construct_trt_network_def()
+            if profiles:
+                interpreter.optimization_profiles = _profiles(interpreter.builder, profiles)
+            _check_bindings(interpreter, inputs, outputs)
+            check_cache_updates(interpreter.ctx.net, aliases)
+        except ConversionError as error:
+            raise ConversionError(error.reason, _known_name(error.node, names)) from error
+        except Exception as error:
+            # Converters raise any exception.
+            node = getattr(interpreter, "_cur_node", None)
+            reason = _vendor_reason(logged, error)
+            raise ConversionError(reason, _source_name(node, names)) from error
+    network = interpreter.ctx.net
+    return Network(tensorrt, interpreter.builder, network, None, interpreter, aliases)
 
 
-def _profiles(builder: Any, lowered: LoweredPartition) -> list[Any]:  # noqa: ANN401
-    profiles = []
-    for shapes in lowered.profiles:
+def _check_ranks(module: GraphModule, limit: int) -> None:
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.dim() > limit:
+            raise ConversionError(
+                f"a tensor of it has {value.dim()} dimensions; TensorRT's have {limit} at most",
+                decomposed_from(node),
+            )
+
+
+def _vendor_reason(logged: Sequence[str], error: Exception) -> str:
+    """Return TensorRT's first message before a converter failed, else the converter's exception."""
+    for message in logged:
+        if "catchCudaError" not in message:  # TensorRT looks for a GPU after each error.
+            return _SOURCE_LINE.sub("", message)
+    text = str(error).partition("\n\nWhile executing")[0]
+    return f"{type(error).__name__}: {' '.join(text.split())[:_LONGEST_REASON]}"
+
+
+def _known_name(node: str | None, names: Mapping[str, str]) -> str | None:
+    return names.get(node, node) if node else None
+
+
+def _source_name(node: Node | None, names: Mapping[str, str]) -> str | None:
+    """Return the name of the call that a node was made of, or of the nearest call before it."""
+    queue = [node] if node is not None else []
+    seen = set(queue)
+    for candidate in queue:
+        name = decomposed_from(candidate)
+        if name in names:
+            return names[name]
+        new = [source for source in candidate.all_input_nodes if source not in seen]
+        seen.update(new)
+        queue += new
+    return None
+
+
+def _profiles(builder: Any, profiles: Sequence[ProfileShapes]) -> list[Any]:  # noqa: ANN401
+    found = []
+    for shapes in profiles:
         profile = builder.create_optimization_profile()
         for name, (low, opt, high) in shapes.items():
             profile.set_shape(name, low, opt, high)
-        profiles.append(profile)
-    return profiles
+        found.append(profile)
+    return found
 
 
-def _check_bindings(interpreter: Any, partition: str, lowered: LoweredPartition) -> None:  # noqa: ANN401
-    found = [*interpreter._input_names, *interpreter._output_names]
-    expected = [binding.name for binding in lowered.bindings]
-    if found != expected:
-        raise BuilderError(
-            f"partition {partition}: the network has the bindings {found}; expected {expected}. "
-            "Install a version of Torch-TensorRT that trt-et supports"
+def _check_bindings(
+    interpreter: Any,  # noqa: ANN401
+    inputs: Sequence[Binding],
+    outputs: Sequence[Binding],
+) -> None:
+    names = [*interpreter._input_names, *interpreter._output_names]
+    expected = [binding.name for binding in (*inputs, *outputs)]
+    if names != expected:
+        raise ConversionError(
+            f"the network has the bindings {names}; expected {expected}. Install a version of "
+            "Torch-TensorRT that trt-et supports"
         )
-    network = interpreter.ctx.net
-    for index, binding in enumerate(lowered.outputs):
-        try:
-            shape = tuple(network.get_output(index).shape)
-        except (ValueError, RuntimeError) as error:  # TensorRT-RTX 1.5, and 1.6.
-            raise BuilderError(
-                f"partition {partition}: TensorRT cannot compute the shape of {binding.name}; "
-                f"expected {tuple(binding.shape)}. Keep the operator that it comes from out of the "
-                "engine (excluded_ops=...)"
-            ) from error
+    results = interpreter.module.graph.output_node().args[0]
+    for index, binding in enumerate(outputs):
+        shape = tuple(interpreter.ctx.net.get_output(index).shape)
         if len(shape) != len(binding.shape) or any(
             -1 not in (have, want) and have != want
             for have, want in zip(shape, binding.shape, strict=True)
         ):
-            raise BuilderError(
-                f"partition {partition}: Torch-TensorRT's converters made {binding.name} "
-                f"of shape {shape}; expected {tuple(binding.shape)}. Keep the operator that it "
-                "comes from out of the engine (excluded_ops=...)"
+            raise ConversionError(
+                f"Torch-TensorRT's converters made a tensor of shape {shape}; expected "
+                f"{tuple(binding.shape)}",
+                decomposed_from(results[index]),
             )
 
 

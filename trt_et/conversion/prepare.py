@@ -1,7 +1,8 @@
-"""A partition's graph in the form that the converters take."""
+"""Brings a partition's graph into the form that the converters take."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch.fx import GraphModule
@@ -12,24 +13,29 @@ from trt_et.conversion.entries import Step
 from trt_et.conversion.registry import REWRITES
 from trt_et.conversion.rewrites.kv_cache_update import update_in_place
 from trt_et.conversion.torch_tensorrt_patches import weights_stay_quantized
-from trt_et.graph.tracing import clear_pending_symbols
 from trt_et.lowering.edge_to_aten import describe_value
-from trt_et.lowering.lowered_partition import LoweredPartition, unlift
+from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
 __all__ = ["prepare_module"]
 
 
+def _no_code() -> None:
+    """Stand in for ``GraphModule.recompile``."""
+
+
 def prepare_module(
-    lowered: LoweredPartition,
+    module: GraphModule,
     library: str,
     settings: Any,  # noqa: ANN401
+    aliased_outputs: Sequence[InPlaceBuffer] = (),
 ) -> tuple[GraphModule, tuple[Alias, ...]]:
-    """The partition, constants as attributes, after all rewrites, ours and Torch-TensorRT's.
+    """Apply all rewrites to a module, ours and Torch-TensorRT's.
 
     Args:
-        lowered: The partition; not changed.
+        module: Plain ATen, constants as attributes; changed.
         library: The engine library, by its builder's name.
         settings: Torch-TensorRT's ``CompilationSettings``.
+        aliased_outputs: The outputs that may be written into an input's memory.
 
     Returns:
         The module, and the outputs that it writes into an input's memory.
@@ -38,15 +44,15 @@ def prepare_module(
 
     from trt_et.conversion.converters.kv_cache_update import has_cache_update_layer
 
-    clear_pending_symbols(lowered.program)
-    module = unlift(lowered.program)
+    # Converters interpret the graph; each rewrite would print its Python code for nothing.
+    module.recompile = _no_code  # type: ignore[assignment,method-assign]
     aliases: tuple[Alias, ...] = ()
     for rewrite in REWRITES:
         if rewrite is Step.DECOMPOSE:
             inline_decompositions(module)
         elif rewrite is Step.UPDATE_IN_PLACE:
             if has_cache_update_layer():
-                aliases = update_in_place(module, lowered.aliased_outputs)
+                aliases = update_in_place(module, aliased_outputs)
         elif not isinstance(rewrite, Step) and rewrite.is_needed(library):
             rewrite.apply(module)
     for node in module.graph.nodes:

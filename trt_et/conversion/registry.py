@@ -1,12 +1,11 @@
-"""Every operator that Torch-TensorRT's converters do not convert as they should, and what we do.
+"""Lists every operator that Torch-TensorRT does not convert correctly, with our remedy.
 
-One list each, in the order in which they apply to a partition:
+There are four lists, in the order in which they apply to a partition:
 
 1. :data:`REFUSALS`: calls that stay out of an engine, and why.
 2. :data:`REWRITES`: changes of the graph, in order, with the reason of every ordering constraint.
-3. :data:`DECOMPOSITIONS`: operators that are replaced by others, where ``DECOMPOSE`` stands among
-   the rewrites.
-4. :data:`CONVERTERS`: operators that a converter of ours turns into TensorRT's layers.
+3. :data:`DECOMPOSITIONS`: operators that others replace, at the step ``DECOMPOSE`` of the rewrites.
+4. :data:`CONVERTERS`: operators that a converter of trt-et turns into TensorRT's layers.
 
 The support check (``support.py``), the preparation of the graph (``prepare.py``) and the
 interpreter (``interpreter.py``) all read these lists: an operator that one of them knows is known
@@ -29,10 +28,11 @@ from trt_et.conversion.decompositions import (
     max_with_indices,
     min_with_indices,
     slice_scatter,
+    variance,
 )
 from trt_et.conversion.entries import Converter, Refusal, Rewrite, Step
+from trt_et.conversion.float_remainder import float_remainder, fmod
 from trt_et.conversion.rewrites.adaptive_pool_and_resize import (
-    ADAPTIVE_AVERAGES,
     resample_by_weighted_sums,
 )
 from trt_et.conversion.rewrites.attention_mask import zero_fully_masked_rows
@@ -45,7 +45,6 @@ from trt_et.conversion.rewrites.embedding_bag import (
 from trt_et.conversion.rewrites.index_put import (
     broadcast_index_put_values,
     flatten_index_put,
-    is_masked_put,
     masked_put_to_where,
 )
 from trt_et.conversion.rewrites.instance_norm import expand_normalization
@@ -54,14 +53,13 @@ from trt_et.conversion.rewrites.integer_division import divide_exactly
 from trt_et.conversion.rewrites.kv_cache_update import write_rows
 from trt_et.conversion.rewrites.log_softmax import expand_log_softmax
 from trt_et.conversion.rewrites.negative_indices import normalize_negative_indices
-from trt_et.conversion.rewrites.pooling import expand_ceil_mode_pooling, is_expanded_pooling
+from trt_et.conversion.rewrites.pooling import expand_ceil_mode_pooling
 from trt_et.conversion.rewrites.quantize import keep_weights_int8, split_fake_quantize
 from trt_et.conversion.rewrites.rank_promotion import unsqueeze_to_min_rank
 from trt_et.conversion.rewrites.reshape import make_reshape_static
 from trt_et.conversion.rewrites.scatter import fit_scatter_source
 from trt_et.conversion.rewrites.scatter_reduce import (
     SCATTER_REDUCTIONS,
-    is_accumulating,
     scatter_add_to_index_add,
     unsupported_scatter_reason,
 )
@@ -96,45 +94,19 @@ _RESIZES: Final = (
 
 
 REFUSALS: Final = (
-    Refusal(
-        (
-            *(aten.mm.default, aten.bmm.default, aten.matmul.default, aten.addmm.default),
-            *(aten.baddbmm.default, aten.linear.default, aten.mv.default, aten.dot.default),
-            *(aten.convolution.default, aten.avg_pool1d.default),
-            *(aten.avg_pool2d.default, aten.avg_pool3d.default),
-        ),
-        refusals.integer_layer,
-    ),
-    Refusal((aten.convolution.default,), refusals.output_padding),
-    Refusal((aten.sort.default, aten.topk.default), refusals.boolean_order),
     Refusal((*SCATTER_REDUCTIONS, aten.index_put.default), unsupported_scatter_reason),
-    Refusal(
-        (aten.as_strided.default, aten.argmax.default, aten.argmin.default),
-        refusals.argument_without_dimensions,
-    ),
-    Refusal(
-        (aten.grid_sampler.default,),
-        refusals.volume_sampling,
-        seen_with="TensorRT-RTX 1.5",
-        mended_in=("tensorrt-rtx", "1.6"),
-    ),
-    Refusal((aten.copy.default,), refusals.unequal_copy),
+    Refusal((aten.scatter.src, aten.scatter.value), refusals.scatter_into_number),
     Refusal((aten.softplus.default,), refusals.softplus_threshold),
     Refusal((aten.index_put.default,), refusals.dynamic_index_put),
-    Refusal((aten.max_pool2d.default, aten.max_pool3d.default), refusals.dynamic_pool_channels),
-    Refusal(ADAPTIVE_AVERAGES, refusals.dynamic_adaptive_average),
-    Refusal(
-        _RESIZES,
-        refusals.dynamic_resize_factor,
-    ),
+    Refusal(_RESIZES, refusals.dynamic_resize_factor),
 )
-"""Calls that stay out of an engine. The first reason counts."""
+"""Calls that stay out of an engine because their conversion would be wrong."""
 
 
 def refusal_reason(node: Node) -> str | None:
-    """Why a call stays out of an engine by :data:`REFUSALS`; None where it does not."""
+    """Return why :data:`REFUSALS` keep a call out of an engine; None if they do not."""
     for refusal in REFUSALS:
-        if node.target not in refusal.operators or refusal.is_mended():
+        if node.target not in refusal.operators or refusal.is_fixed():
             continue
         reason = refusal.reason(node)
         if reason is not None:
@@ -146,7 +118,6 @@ REWRITES: Final[tuple[Rewrite | Step, ...]] = (
     Rewrite(
         masked_put_to_where,
         before={apply_type_promotion: "the value and the tensor may differ in dtype"},
-        accepts=is_masked_put,
     ),
     Rewrite(
         broadcast_index_put_values,
@@ -163,7 +134,6 @@ REWRITES: Final[tuple[Rewrite | Step, ...]] = (
     Rewrite(
         scatter_add_to_index_add,
         before={Step.DECOMPOSE: "index_add is decomposed, and so is a scatter_add of other rows"},
-        accepts=is_accumulating,
     ),
     Step.UPDATE_IN_PLACE,  # Before DECOMPOSE, which takes slice_scatter apart.
     Step.DECOMPOSE,
@@ -191,13 +161,12 @@ REWRITES: Final[tuple[Rewrite | Step, ...]] = (
     Rewrite(
         expand_ceil_mode_pooling,
         before={unsqueeze_to_min_rank: "the poolings that it makes may have three dimensions"},
-        accepts=is_expanded_pooling,
     ),
     Rewrite(
         separate_attention_inputs,
-        before={unsqueeze_to_min_rank: "behind it, one query is a tensor for each attention"},
+        before={unsqueeze_to_min_rank: "after it, one query is a tensor for each attention"},
         library="tensorrt_rtx",
-        seen_with="TensorRT-RTX 1.5",
+        needed_with="TensorRT-RTX 1.5",
     ),
     Rewrite(unsqueeze_to_min_rank),
     Rewrite(fit_scatter_source),
@@ -222,14 +191,14 @@ REWRITES: Final[tuple[Rewrite | Step, ...]] = (
     Rewrite(
         add_bias_after_split,
         library="tensorrt_rtx",
-        seen_with="TensorRT-RTX 1.6",
+        needed_with="TensorRT-RTX 1.6",
     ),
-    Rewrite(dequantize_before_convolution, library="tensorrt_rtx", seen_with="TensorRT-RTX 1.5"),
+    Rewrite(dequantize_before_convolution, library="tensorrt_rtx", needed_with="TensorRT-RTX 1.5"),
     Rewrite(
         separate_attention_results,
         library="tensorrt_rtx",
-        seen_with="TensorRT-RTX 1.5",
-        mended_in=("tensorrt-rtx", "1.6"),
+        needed_with="TensorRT-RTX 1.5",
+        fixed_in=("tensorrt-rtx", "1.6"),
     ),
 )
 """All changes of a partition's graph before it is converted, in order."""
@@ -238,12 +207,18 @@ DECOMPOSITIONS: Final[dict[Any, Callable[..., Any]]] = {
     **dict.fromkeys(EMBEDDING_BAGS, embedding_bag),
     **SCATTER_REDUCTIONS,
     aten.diagonal.default: diagonal,
+    aten.fmod.Scalar: fmod,
+    aten.fmod.Tensor: fmod,
+    aten.remainder.Scalar: float_remainder,
+    aten.remainder.Scalar_Tensor: float_remainder,
+    aten.remainder.Tensor: float_remainder,
     aten.log1p.default: log1p,
     aten.max.dim: max_with_indices,
     aten.min.dim: min_with_indices,
     aten.slice_scatter.default: slice_scatter,
+    aten.var.correction: variance,
 }
-"""Replaces converters of Torch-TensorRT (see ``entries.SEEN_WITH``); each function says why."""
+"""Replace Torch-TensorRT's converters (``entries.NEEDED_WITH``); each function gives the reason."""
 
 
 _QUANTIZE: Final = Converter("quantize:add_quantize_layer")
@@ -252,10 +227,10 @@ _RESIZE: Final = Converter("resize:add_resize", applies="resize:has_computed_siz
 CONVERTERS: Final[dict[Any, Converter]] = {
     aten.cumsum.default: Converter(
         "cumsum:add_cumulative_sum",
-        takes_every_call=True,
         available="cumsum:has_cumulative_layer",
     ),
-    aten.gather.default: Converter("gather:add_gather", takes_every_call=True),
+    aten._to_copy.default: Converter("cast:add_cast"),
+    aten.gather.default: Converter("gather:add_gather"),
     aten.where.self: Converter("where:add_select"),
     aten.slice.Tensor: Converter("slice:add_slice", applies="slice:is_computed_slice"),
     aten.select.int: Converter("slice:add_select_index", applies="slice:is_computed_index"),
@@ -272,10 +247,10 @@ CONVERTERS: Final[dict[Any, Converter]] = {
     dequantize_groups: Converter("int4_groups:add_int4_groups"),
     write_rows: Converter("kv_cache_update:add_cache_update"),
 }
-"""Used in place of Torch-TensorRT's; each function's module says why."""
+"""Replace Torch-TensorRT's converters; each function's module gives the reason."""
 
 
 def converter_for(target: object) -> Converter | None:
-    """Our converter of an operator, where this TensorRT has its layer; None: Torch-TensorRT's."""
+    """Return our converter of an operator; None if there is none or TensorRT lacks its layer."""
     converter = CONVERTERS.get(target)
     return converter if converter is not None and converter.is_available() else None

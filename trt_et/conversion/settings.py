@@ -13,7 +13,7 @@ __all__ = ["converter_registry", "make_settings"]
 
 
 def converter_registry(settings: Any) -> Any:  # noqa: ANN401
-    """The process-wide converter registry, set to ``settings`` (they leak between compilations)."""
+    """Set the process-wide converter registry to ``settings``, which leak otherwise; return it."""
     torch_tensorrt()
     from torch_tensorrt.dynamo.conversion import DYNAMO_CONVERTERS
 
@@ -22,10 +22,10 @@ def converter_registry(settings: Any) -> Any:  # noqa: ANN401
 
 
 def make_settings(**options: Any) -> Any:  # noqa: ANN401
-    """Torch-TensorRT's ``CompilationSettings`` with these fields.
+    """Return Torch-TensorRT's ``CompilationSettings`` with these fields.
 
     Raises:
-        OptionError: It has no such field.
+        OptionError: A field does not exist.
     """
     trt = torch_tensorrt()
     from torch_tensorrt.dynamo._settings import CompilationSettings

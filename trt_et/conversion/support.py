@@ -1,106 +1,64 @@
-"""Which calls of plain ATen can be converted, and why the others cannot."""
+"""Checks which calls of plain ATen can be converted, by converting them."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
-from torch.fx import Node
-
-from trt_et.conversion.decompose import decompose, decomposed_operators
-from trt_et.conversion.entries import Rewrite
-from trt_et.conversion.registry import (
-    DECOMPOSITIONS,
-    REWRITES,
-    converter_for,
-    refusal_reason,
-)
+from trt_et.conversion.installed import installed_variant
+from trt_et.conversion.network import convert_module
+from trt_et.conversion.registry import refusal_reason
 from trt_et.conversion.settings import converter_registry, make_settings
-from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
 from trt_et.conversion.torch_tensorrt_patches import without_gpu
+from trt_et.errors import BuilderError, ConversionError
+from trt_et.graph.fragment import Fragment, Unsupported
+from trt_et.graph.symbolic_shapes import UnboundedDimension
+from trt_et.graph.tracing import unchanged_by_tracing
+from trt_et.lowering.lower_fragment import lower_fragment
 from trt_et.options import BuildOptions
 
 __all__ = ["convertible_operators", "make_support_check"]
 
-_log = logging.getLogger(__name__)
-
 
 def convertible_operators() -> frozenset[Any]:
-    """The operators that Torch-TensorRT has a converter for."""
+    """Return the operators that Torch-TensorRT has a converter for."""
     with without_gpu():
         return frozenset(converter_registry(make_settings()).unique_targets())
 
 
-def make_support_check(options: BuildOptions) -> Callable[[Node], str | None]:
-    """The function that says why a call of a plain ATen graph cannot be converted; None if it can.
+def make_support_check(options: BuildOptions) -> Callable[[Fragment], Unsupported | None]:
+    """Return a function that returns why calls of a plain ATen graph cannot be converted.
+
+    It converts the calls into a separate network, whose inputs and outputs are the tensors that the
+    calls exchange with the rest of the graph. It builds no engine.
 
     Raises:
         OptionError: A setting is unknown.
     """
     with without_gpu():
         settings = make_settings(**options.compilation_settings())
+    library = installed_variant() or ""
 
-    def unsupported_reason(node: Node) -> str | None:
-        with without_gpu():
-            torch_tensorrt()
-            converter = converter_for(node.target)
-            if converter is not None and converter.takes_every_call:
-                return None
-            refused = refusal_reason(node)
-            if refused is not None or _is_rewritten(node):
-                return refused
-            registry = converter_registry(settings)
-            if node.target not in DECOMPOSITIONS:
-                reason = _reason_of_converters(registry, node)
-                if reason is None or node.target not in decomposed_operators():
-                    return reason
-            return _reason_of_decomposition(registry, node)
+    def check(fragment: Fragment) -> Unsupported | None:
+        for call in fragment.calls:
+            refused = refusal_reason(call)
+            if refused is not None:
+                return Unsupported(refused, call.name)
+        with without_gpu(), unchanged_by_tracing(fragment):
+            try:
+                lowered = lower_fragment(fragment)
+                convert_module(
+                    lowered.module,
+                    lowered.inputs,
+                    lowered.outputs,
+                    settings,
+                    library,
+                    names=lowered.names,
+                )
+            except ConversionError as error:
+                return Unsupported(error.reason, error.node)
+            except (BuilderError, UnboundedDimension) as error:
+                return Unsupported(str(error))
+        return None
 
-    return unsupported_reason
-
-
-def _is_rewritten(node: Node) -> bool:
-    """Whether a rewrite replaces a call by what TensorRT has."""
-    return any(
-        rewrite.accepts(node)
-        for rewrite in REWRITES
-        if isinstance(rewrite, Rewrite) and rewrite.accepts is not None
-    )
-
-
-def _reason_of_converters(registry: Any, node: Node) -> str | None:  # noqa: ANN401
-    refused = refusal_reason(node)
-    if refused is not None:
-        return refused
-    try:
-        found = registry.get(node)
-    except Exception as error:
-        # A validator that fails (on arguments left to their defaults, say) accepts nothing.
-        _log.debug("the validator of %s failed on %s: %s", node.target, node, error)
-        found = None
-    if found is None:
-        known = registry.get_unvalidated(node.target) is not None
-        return (
-            "Torch-TensorRT's converters do not take these arguments"
-            if known
-            else "Torch-TensorRT has no converter for it"
-        )
-    _, _, traits = found
-    if traits.get("requires_output_allocator"):
-        return "its output shape depends on data, which an ExecuTorch delegate cannot return"
-    if traits.get("requires_native_multidevice"):
-        return "it communicates between devices"
-    return None
-
-
-def _reason_of_decomposition(registry: Any, node: Node) -> str | None:  # noqa: ANN401
-    traced = decompose(node)
-    if traced is None:
-        return "Torch-TensorRT's decomposition of it does not apply here"
-    for part in traced.module.graph.nodes:
-        if part.op == "call_function":
-            reason = _reason_of_converters(registry, part)
-            if reason is not None:
-                return f"its decomposition contains {part.target}: {reason}"
-    return None
+    return check

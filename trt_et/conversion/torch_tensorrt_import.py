@@ -1,13 +1,14 @@
-"""Imports Torch-TensorRT, also where there is no GPU, and reads what it logs."""
+"""Imports Torch-TensorRT, even without a GPU, and collects the errors that TensorRT logs."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import logging
+import threading
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -17,11 +18,16 @@ from trt_et.errors import BuilderError
 __all__ = ["is_importable", "logged_errors", "torch_tensorrt"]
 
 _log = logging.getLogger(__name__)
+_COLLECTING: Final = threading.Lock()
+_collectors: set[logging.Handler] = set()
 
 
 @contextlib.contextmanager
 def logged_errors() -> Iterator[list[str]]:
-    """The errors that TensorRT logs meanwhile, through the logger that Torch-TensorRT gives it."""
+    """Collect the errors that TensorRT logs, in place of showing them.
+
+    The caller puts them into its exception. TensorRT logs through Torch-TensorRT's logger.
+    """
     messages: list[str] = []
 
     class Collector(logging.Handler):
@@ -30,11 +36,17 @@ def logged_errors() -> Iterator[list[str]]:
 
     collector = Collector(logging.ERROR)
     log = logging.getLogger("torch_tensorrt [TensorRT Conversion Context]")
-    log.addHandler(collector)
+    with _COLLECTING:
+        _collectors.add(collector)
+        log.propagate = False
+        log.addHandler(collector)
     try:
         yield messages
     finally:
-        log.removeHandler(collector)
+        with _COLLECTING:
+            log.removeHandler(collector)
+            _collectors.discard(collector)
+            log.propagate = not _collectors
 
 
 @cache
@@ -58,7 +70,7 @@ def torch_tensorrt() -> Any:  # noqa: ANN401
             import torch_tensorrt
             import torch_tensorrt.dynamo
     except Exception as error:
-        # Any failure of a third party's import; the cause goes along.
+        # A third party's import can fail in any way; the error keeps the cause.
         raise BuilderError(
             f"Torch-TensorRT is installed but cannot be imported: {error}. It printed: "
             f"{printed.getvalue().strip() or 'nothing'}"
@@ -71,7 +83,7 @@ def torch_tensorrt() -> Any:  # noqa: ANN401
 
 
 def is_importable() -> bool:
-    """Whether the converters can be used here; logs why not."""
+    """Check whether the converters can be used here; log the reason if not."""
     try:
         torch_tensorrt()
     except BuilderError as error:

@@ -1,15 +1,16 @@
-"""Everything that is patched in Torch-TensorRT, or around it, while it works; all of it is undone.
+"""Patches Torch-TensorRT, and torch around it, while it works; undoes every patch afterwards.
 
-Torch-TensorRT asks the CUDA device about itself when it is imported and expects its C++ runtime.
-Neither is needed to fill a TensorRT network, so where there is no GPU both questions are answered
-for it (:func:`without_gpu`, :func:`without_runtime`). One of its habits is changed:
-:func:`weights_stay_quantized`. Seen with Torch-TensorRT 2.13.
+When it is imported, Torch-TensorRT queries the CUDA device and expects its C++ runtime. Filling a
+TensorRT network needs neither, so :func:`without_gpu` and :func:`without_runtime` answer for them
+on a machine without a GPU. :func:`weights_stay_quantized` changes how Torch-TensorRT treats
+quantized weights. Seen with Torch-TensorRT 2.13.
 
-Each is patched at its first use and undone when the outermost :func:`patched_once` ends. ExecuTorch
-calls a backend several times for one export and does not say when the last call was, so "once" is:
-once for each call of the partitioner (what is not decomposed, which ExecuTorch asks before and
-after partitioning, and the partitions), and once for all partitions of all methods, which are built
-in one call, in this thread or in others. A worker process builds one engine, and patches once.
+Each patch is applied at its first use and undone when the outermost :func:`patched_once` ends.
+ExecuTorch calls a backend several times for one export and does not mark the last call. So there is
+one :func:`patched_once` for each call of the partitioner (ExecuTorch calls it for the operators to
+preserve, before and after partitioning, and for the partitions), and one for all partitions of all
+methods, which are built in one call, in this thread or in others. A worker process builds one
+engine, and patches once.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ _APPLIED: Final = _Applied()
 
 @contextlib.contextmanager
 def patched_once() -> Iterator[None]:
-    """What is patched from here on stays so; undone at the end of the outermost of these.
+    """Keep patches made in this context until the outermost such context ends; then undo them.
 
-    It patches nothing itself, and holds no lock: engines are built, and threads build them, within.
+    It patches nothing itself and holds no lock, because threads build engines within it.
     """
     _APPLIED.enter()
     try:
@@ -82,7 +83,7 @@ def patched_once() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_gpu() -> Iterator[None]:
-    """Answer Torch-TensorRT's questions about the GPU where there is none; one thread at a time."""
+    """Answer Torch-TensorRT's queries of a GPU if there is none; one thread at a time."""
     with TRACING, patched_once():
         if not torch.cuda.is_available():
             _APPLIED.apply(_answers)
@@ -90,7 +91,7 @@ def without_gpu() -> Iterator[None]:
 
 
 class _DeclaredDevice:
-    """What Torch-TensorRT asks of a GPU that is not there; no engine depends on the answers."""
+    """The GPU properties that Torch-TensorRT reads without a GPU; no engine depends on them."""
 
     name = "declared by trt-et"
     major, minor = 8, 9
@@ -120,8 +121,8 @@ def _answers() -> Iterator[None]:
 def without_runtime() -> Iterator[None]:
     """Import Torch-TensorRT in its own "no C++ runtime" configuration.
 
-    ``libtorchtrt.so`` links to libtorch's CUDA part, which a CPU build of torch does not have, and
-    whether the file exists is how Torch-TensorRT decides.
+    ``libtorchtrt.so`` links to libtorch's CUDA part, which a CPU build of torch does not have.
+    Torch-TensorRT checks only that the file exists.
     """
     real = os.path.isfile
 

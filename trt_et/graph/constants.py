@@ -1,19 +1,20 @@
-"""The constants of an exported program: their values, and new ones."""
+"""Read and add constants of an exported program."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Graph, Node
 
-__all__ = ["add_constant", "constant_names", "constant_values", "input_names"]
+__all__ = ["add_constant", "constant_names", "constant_values", "input_names", "known_constants"]
 
 
 def constant_names(program: ExportedProgram) -> frozenset[str]:
-    """The names of the placeholders that are weights or constants and stay what they are."""
+    """Return the names of the placeholders for weights and constants that are never mutated."""
     signature = program.graph_signature
     buffers = signature.inputs_to_buffers
     mutated = set(signature.buffers_to_mutate.values())
@@ -28,17 +29,17 @@ def constant_names(program: ExportedProgram) -> frozenset[str]:
 
 
 def input_names(program: ExportedProgram) -> frozenset[str]:
-    """The names of the placeholders that the caller passes values for.
+    """Return the names of the placeholders for the caller's inputs.
 
-    ``ExportGraphSignature.user_inputs`` holds the value in place of the name for a Python number,
-    which export has made a constant of.
+    ``ExportGraphSignature.user_inputs`` has the value instead of the name for a Python number,
+    because export turns numbers into constants.
     """
     specs = program.graph_signature.input_specs
     return frozenset(spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT)
 
 
 def constant_values(program: ExportedProgram) -> Mapping[str, torch.Tensor]:
-    """The values of :func:`constant_names` that are tensors, by placeholder name."""
+    """Return the tensors among :func:`constant_names`, by placeholder name."""
     names = constant_names(program)
     values = {**program.state_dict, **program.constants}
     found = {}
@@ -49,13 +50,42 @@ def constant_values(program: ExportedProgram) -> Mapping[str, torch.Tensor]:
     return found
 
 
+def known_constants(
+    program: ExportedProgram, weights: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor | None]:
+    """Return the values of :func:`constant_names`, by placeholder name; None if unknown.
+
+    Args:
+        program: Its ``state_dict`` may hold fake tensors.
+        weights: The values that an earlier form of the program had, by name.
+    """
+    names = constant_names(program)
+    values = {**program.constants, **weights}
+    return {
+        spec.arg.name: _value_like(spec.target, values, program)
+        for spec in program.graph_signature.input_specs
+        if spec.arg.name in names
+    }
+
+
+def _value_like(
+    target: str | None, values: Mapping[str, object], program: ExportedProgram
+) -> torch.Tensor | None:
+    value, fake = values.get(str(target)), program.state_dict.get(str(target))
+    if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+        return None
+    if fake is not None and (value.dtype, value.shape) != (fake.dtype, fake.shape):
+        return None  # A pass replaced the weight.
+    return value
+
+
 def add_constant(graph: Graph, specs: list[InputSpec], target: str, value: torch.Tensor) -> Node:
-    """A constant behind all others, as exported programs have them.
+    """Add a constant after all others, and return its placeholder.
 
     Args:
         graph: A program's own graph; changed in place.
-        specs: The inputs of its signature; changed in place.
-        target: The constant's name among the program's constants, where the caller puts it.
+        specs: The inputs of the program's signature; changed in place.
+        target: The constant's name; the caller adds it to the program's constants.
         value: The constant.
     """
     position = next(

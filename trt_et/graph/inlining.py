@@ -1,4 +1,4 @@
-"""Replacing one call of an operator by the operators that a function of its arguments calls."""
+"""Replace a call of an operator by the operators that a Python function calls."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from trt_et.graph.tracing import unchanged_symbols
+
 __all__ = ["TracedCall", "inline", "insert_traced", "trace_call"]
 
 
 @dataclass(frozen=True)
 class TracedCall:
-    """What a function of a call's arguments calls.
+    """A traced function of a call's arguments.
 
     Attributes:
-        module: The traced function; its placeholders stand for ``inputs``.
+        module: The traced function; its placeholders are ``inputs``.
         inputs: The nodes among the call's arguments.
     """
 
@@ -38,16 +40,20 @@ def trace_call(
     Args:
         node: A call; the values of its arguments are in ``meta["val"]``.
         function: Takes the arguments of the call.
-        decompositions: Applied to what the function calls.
+        decompositions: Applied to the operators that the function calls.
 
     Returns:
-        None where an argument is neither a tensor nor a size.
+        None if an argument is neither a tensor nor a size.
+
+    Raises:
+        Exception: The function asks for the value of a symbolic size. An answer would make the
+            size a number in the caller's program, which shares its symbols.
     """
     inputs = node.all_input_nodes
     values = [argument.meta.get("val") for argument in inputs]
     if not all(isinstance(value, torch.Tensor | torch.SymInt) for value in values):
         return None
-    # A constructor has no tensor arguments; its result knows the fake mode as well.
+    # A constructor has no tensor arguments, but its result has the fake mode.
     fakes = [v for v in (*values, node.meta.get("val")) if isinstance(v, FakeTensor)]
     mode = fakes[0].fake_mode if fakes else FakeTensorMode()
 
@@ -56,7 +62,7 @@ def trace_call(
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), known.__getitem__)
         return function(*args, **kwargs)
 
-    with mode:
+    with mode, unchanged_symbols(mode):
         traced = make_fx(call, decomposition_table=dict(decompositions or {}))(*values)
     return TracedCall(traced, inputs)
 
@@ -64,13 +70,13 @@ def trace_call(
 def insert_traced(
     owner: GraphModule, node: Node, traced: TracedCall, constants: str = "_"
 ) -> list[Node]:
-    """Put a traced function where a call stands, and erase the call.
+    """Replace a call by a traced function.
 
     Args:
         owner: The call's module; changed in place.
         node: The call.
         traced: From :func:`trace_call`.
-        constants: How the names of the function's constants begin.
+        constants: Prefix of the names of the function's constants.
 
     Returns:
         The new calls.
@@ -105,14 +111,14 @@ def insert_traced(
 
 
 def inline(graph_owner: GraphModule, node: Node, function: Callable[..., Any]) -> None:
-    """Replace a call by what a function of its arguments calls.
+    """Replace a call by the operators that a function of its arguments calls.
 
     Args:
         graph_owner: The node's module; changed in place.
         node: A call; the values of its tensors are in ``meta["val"]``.
-        function: Takes the arguments of the call, and returns what it returns.
+        function: Takes the arguments of the call, and returns the same values.
     """
     traced = trace_call(node, function)
     if traced is None:
-        raise TypeError(f"{node.name} takes what is neither a tensor nor a size")
+        raise TypeError(f"{node.name} has an argument that is neither a tensor nor a size")
     insert_traced(graph_owner, node, traced)

@@ -1,4 +1,4 @@
-"""Calls put into a graph, with what they give."""
+"""Insert calls with their values into a graph."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["insert_call", "insert_number"]
 
 
 def insert_call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:  # noqa: ANN401
-    """Insert a call in front of a node, its ``val`` computed from those of its arguments.
+    """Insert a call before a node, and compute its ``val`` from its arguments' values.
 
     Args:
-        before: A node whose value is a fake tensor, or several.
+        before: A node whose value is one or several fake tensors.
         target: The operator.
         args: Its arguments.
-        kwargs: Likewise; no nodes.
+        kwargs: Its keyword arguments; no nodes.
     """
     graph = before.graph
     with graph.inserting_before(before):
@@ -33,7 +33,7 @@ def insert_number(before: Node, target: Any, *args: Any) -> Node:  # noqa: ANN40
     """Insert a call that computes a number from numbers, some of them symbolic.
 
     Args:
-        before: The node that it goes in front of.
+        before: The node after the new call.
         target: The function, such as ``operator.add``.
         args: Its arguments.
     """

@@ -1,4 +1,4 @@
-"""Which module of the model a node comes from."""
+"""Find the module of the model that a node comes from."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ["module_of"]
 
 
 def module_of(node: Node) -> str:
-    """The path of the innermost module that called the operator; empty if it is not known."""
+    """Return the path of the innermost module that called the operator; empty if unknown."""
     stack = node.meta.get("nn_module_stack") or {}
     return next((str(path) for path, _ in reversed(stack.values())), "")

@@ -1,4 +1,4 @@
-"""The graphs of a program: its own, and those of the branches and bodies of its control flow."""
+"""List the graphs of a program, including branches and bodies of its control flow."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Subgraph:
     """One graph of a program.
 
     Attributes:
-        path: Where it stands: empty for the program's own graph, else the node that calls it and
-            the part that it is: ``cond/true``, ``map_impl/body``, ``cond/false/cond_1/true``.
+        path: Empty for the program's main graph, otherwise the calling node and the role of the
+            graph: ``cond/true``, ``map_impl/body``, ``cond/false/cond_1/true``.
         module: Its module.
-        order: Sorts the graphs of a program, and with a node's position behind it their nodes, as
-            they stand in the program.
-        obstacle: Why no node of it can go into an engine; None where they can.
+        order: Sorts the graphs of a program in program order; with a node's position appended, it
+            sorts their nodes.
+        obstacle: Why engines cannot contain nodes of this graph; None if they can.
     """
 
     path: str
@@ -43,26 +43,26 @@ class Subgraph:
 
     @property
     def graph(self) -> Graph:
-        """The module's graph."""
+        """Return the module's graph."""
         return self.module.graph
 
     def name_of(self, node: Node | str) -> str:
-        """The path and the name of a node, which another graph may have too."""
+        """Return a node's path and name, which is unique in the program."""
         name = node.name if isinstance(node, Node) else node
         return f"{self.path}/{name}" if self.path else name
 
 
 def subgraphs(module: GraphModule) -> list[Subgraph]:
-    """All graphs below a program's module, itself first, each once."""
+    """Return each graph of a program's module once, the main graph first."""
     found: dict[int, Subgraph] = {}
     _collect(Subgraph("", module), found)
     return list(found.values())
 
 
 def copied_module(module: GraphModule) -> GraphModule:
-    """A module with branches of its own, and the names that signatures know nodes by.
+    """Copy a module with its branches, and keep the node names that signatures use.
 
-    fx renames those that shadow a builtin: ``input``, which is what torch.nn's modules call theirs.
+    fx renames nodes that shadow a builtin, such as ``input``, a common name in torch.nn.
     """
     copied: GraphModule = copy.deepcopy(module)
     for old, new in zip(subgraphs(module), subgraphs(copied), strict=True):
@@ -74,7 +74,7 @@ def copied_module(module: GraphModule) -> GraphModule:
 def in_program_order(
     groups: Iterable[tuple[Subgraph, list[Node]]],
 ) -> list[tuple[Subgraph, list[Node]]]:
-    """Groups of nodes, each of one graph, by where their first node stands in the program."""
+    """Sort groups of nodes, each of one graph, by the position of their first node."""
     positions: dict[int, dict[Node, int]] = {}
 
     def key(group: tuple[Subgraph, list[Node]]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Sizes that may be symbolic, and the ranges that export recorded for them."""
+"""Read symbolic sizes and the ranges that export recorded for them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Final
 
 import sympy
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 __all__ = ["UnboundedDimension", "shape_range", "shown_symbol", "size_symbols", "tensor_symbols"]
 
 _UNBOUNDED = 2**31 - 1
 _TRACED_MINIMUM = 2
-# As torch.export names where a symbol comes from.
+# torch.export's name for the source of a symbol.
 _SOURCE: Final = re.compile(r"L\['(?P<input>\w+)'\](?P<path>.*)\.size\(\)\[(?P<dim>\d+)\]")
 
 
@@ -26,14 +27,16 @@ class UnboundedDimension(ValueError):
 def shape_range(
     size: int | torch.SymInt, symbols: Mapping[str, tuple[int, int, int]] | None = None
 ) -> tuple[int, int, int]:
-    """Smallest, best tuned (as exported, unless a profile says otherwise) and largest size.
+    """Return the smallest, the best tuned and the largest size.
+
+    The best tuned size is the exported one, unless a profile sets another.
 
     Args:
         size: A dimension.
         symbols: Ranges to use instead of the recorded ones: smallest, best tuned, largest.
 
-    Export assumes while it traces that a dynamic size is at least 2, and the Edge dialect keeps
-    that as the range even where the caller said 1; what was traced holds for 1 as well.
+    Export assumes during tracing that a dynamic size is at least 2, and the Edge dialect keeps
+    that range even if the caller set 1. The traced program is valid for 1 as well.
 
     Raises:
         UnboundedDimension: It has no usable upper bound, or depends on data.
@@ -58,18 +61,22 @@ def shape_range(
         best = int(expression.subs(known))
     bounds = bound_sympy(expression, ranges)
     if best is None:
-        raise UnboundedDimension(f"its dimension {expression} depends on data")
+        if free_unbacked_symbols(size):
+            raise UnboundedDimension(f"its dimension {expression} depends on data")
+        raise UnboundedDimension(f"its dimension {expression}{_origin(size)} has no example size")
     if not bounds.upper.is_Integer or int(bounds.upper) >= _UNBOUNDED:
         raise UnboundedDimension(
             f"its dimension {expression}{_origin(size)} has no upper bound; "
             "export with Dim(..., max=N)"
         )
+    if not bounds.lower.is_Integer:
+        raise UnboundedDimension(f"its size {expression}{_origin(size)} has no lower bound")
     low, high = int(bounds.lower), int(bounds.upper)
     return low, min(max(best, low), high), high
 
 
 def _origin(size: torch.SymInt) -> str:
-    """Which inputs' dimensions a size is computed from, in words; empty where that is not known."""
+    """Describe the inputs' dimensions that a size is computed from; empty if unknown."""
     known = size.node.shape_env.var_to_sources
     sources = [known[symbol][0] for symbol in size.node.expr.free_symbols if known.get(symbol)]
     found = [_SOURCE.fullmatch(str(source.name)) for source in sources]
@@ -78,14 +85,14 @@ def _origin(size: torch.SymInt) -> str:
 
 
 def size_symbols(value: object) -> frozenset[str]:
-    """The symbols that a symbolic number is computed from; none for anything else."""
+    """Return the symbols in a symbolic number; empty for anything else."""
     if not isinstance(value, torch.SymInt):
         return frozenset()
     return frozenset(str(symbol) for symbol in value.node.expr.free_symbols)
 
 
 def tensor_symbols(value: object) -> frozenset[str]:
-    """The symbols that a dimension of a tensor shows, and that so can be read off it."""
+    """Return the symbols whose values follow from one dimension of a tensor."""
     if not isinstance(value, torch.Tensor):
         return frozenset()
     shown = [shown_symbol(size) for size in value.shape]
@@ -93,9 +100,9 @@ def tensor_symbols(value: object) -> frozenset[str]:
 
 
 def shown_symbol(size: int | torch.SymInt) -> tuple[sympy.Symbol, int, int] | None:
-    """The symbol that a size is a multiple of, plus a number; the factor; and that number.
+    """Return symbol, factor and number of a size of the form ``factor * symbol + number``.
 
-    None where the size says less, or is no symbolic one.
+    None for any other size.
     """
     return _line(size.node.expr) if isinstance(size, torch.SymInt) else None
 

@@ -1,30 +1,41 @@
-"""Tracing a partition again: one lock for what only one thread may do at a time, and clean symbols.
+"""Trace a partition again: a lock for state of the process, and clean symbols.
 
 Tracing graphs (fake modes, symbolic shapes), Torch-TensorRT's converter registry, and the answers
-given where there is no GPU (``torch_tensorrt_patches.without_gpu``) are state of the process.
+that replace a missing GPU (``torch_tensorrt_patches.without_gpu``) are state of the process.
 Building an engine, which takes the time, needs none of them and runs outside of the lock.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+import sympy
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 
-__all__ = ["TRACING", "clear_pending_symbols", "unchanged_fake_modes"]
+from trt_et.graph.fragment import Fragment
+
+__all__ = [
+    "TRACING",
+    "clear_pending_symbols",
+    "unchanged_by_tracing",
+    "unchanged_fake_modes",
+    "unchanged_symbols",
+]
 
 TRACING: Final = threading.RLock()
 
 
 @contextlib.contextmanager
 def unchanged_fake_modes(programs: Iterable[ExportedProgram]) -> Iterator[None]:
-    """Leave the fake modes of programs as they are, whatever is traced meanwhile.
+    """Restore the fake modes of programs after the block.
 
     Partitions share their fake mode with the caller's program. Tracing one advances the mode's
-    ``epoch``, which ends the memory of what ``item()`` returned: the next pass over the whole
+    ``epoch``, which invalidates the cached results of ``item()``: the next pass over the whole
     program makes new symbols for the same sizes, and the program cannot be decomposed again
     (``PendingUnbackedSymbolNotFound``, seen with torch 2.13).
     """
@@ -37,11 +48,68 @@ def unchanged_fake_modes(programs: Iterable[ExportedProgram]) -> Iterator[None]:
             mode.epoch = epochs[key]
 
 
-def clear_pending_symbols(program: ExportedProgram) -> None:
-    """Drop the data-dependent sizes that other parts of the program left behind.
+@contextlib.contextmanager
+def unchanged_by_tracing(fragment: Fragment) -> Iterator[None]:
+    """Leave the fake mode of a fragment's graph and its ``ShapeEnv`` as they are.
 
-    A partition has none of its own, but it shares its fake mode with the program that it was cut
-    out of, and tracing it again would ask where those sizes went.
+    A decomposition that compares sizes would otherwise add a guard, or replace a symbol by a
+    number, in the caller's program.
+    """
+    nodes = (*fragment.calls, *fragment.sources)
+    mode = next((m for n in nodes if (m := _mode_of(n.meta.get("val"))) is not None), None)
+    environment = getattr(mode, "shape_env", None)
+    if mode is None or environment is None:
+        yield
+        return
+    epoch, pending = mode.epoch, list(environment.pending_fresh_unbacked_symbols)
+    environment.pending_fresh_unbacked_symbols.clear()
+    try:
+        with environment.suppress_guards():
+            yield
+    finally:
+        mode.epoch = epoch
+        environment.pending_fresh_unbacked_symbols[:] = pending
+
+
+def _mode_of(value: object) -> Any:  # noqa: ANN401
+    values = value if isinstance(value, list | tuple) else [value]
+    return next((v.fake_mode for v in values if isinstance(v, FakeTensor)), None)
+
+
+@contextlib.contextmanager
+def unchanged_symbols(mode: FakeTensorMode) -> Iterator[None]:
+    """Refuse assumptions about a symbolic size: reading its value raises an error.
+
+    That a size is not one number (1, mostly) may be assumed, as torch.export does; nothing records
+    it.
+    """
+    environment = mode.shape_env
+    if environment is None:
+        yield
+        return
+    log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    was_disabled, log.disabled = log.disabled, True  # It warns of each of those errors.
+    refuse = environment._check_frozen
+
+    def refuse_most(expression: Any, value: Any) -> None:  # noqa: ANN401
+        unequal = (sympy.Ne, sympy.true), (sympy.Eq, sympy.false)
+        if not any(isinstance(expression, kind) and value is known for kind, known in unequal):
+            refuse(expression, value)
+
+    environment._check_frozen = refuse_most  # type: ignore[assignment,method-assign]
+    try:
+        with environment.error_on_new_guards(), environment.suppress_guards():
+            yield
+    finally:
+        del environment._check_frozen
+        log.disabled = was_disabled
+
+
+def clear_pending_symbols(program: ExportedProgram) -> None:
+    """Drop the data-dependent sizes that other parts of the program left over.
+
+    A partition shares its fake mode with the whole program. Without this, tracing the partition
+    again fails because these sizes are missing.
     """
     environment = getattr(_fake_mode(program), "shape_env", None)
     if environment is not None:

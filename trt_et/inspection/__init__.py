@@ -1,20 +1,31 @@
-"""What a ``.pte`` holds: delegates of every backend, their engines, devices, memory and copies.
+"""Reads a ``.pte``: delegates of every backend, their engines, devices, memory and copies.
 
-Nothing here imports torch or ExecuTorch: programs are read straight from the file, which may be
-larger than memory.
+No module of this package imports torch. It maps a file into memory; the file may be larger than
+the memory.
 """
 
 from __future__ import annotations
 
-from trt_et.inspection.model import CopyInfo, DelegateInfo, DeviceUse, MethodInfo, ProgramInfo
-from trt_et.inspection.program import inspect_file, inspect_program
+from trt_et.inspection.model import (
+    Call,
+    CopyInfo,
+    DelegateInfo,
+    DeviceUse,
+    MethodInfo,
+    ProgramInfo,
+    TensorValue,
+)
+from trt_et.inspection.reader import inspect_file, inspect_program, read_program
 
 __all__ = [
+    "Call",
     "CopyInfo",
     "DelegateInfo",
     "DeviceUse",
     "MethodInfo",
     "ProgramInfo",
+    "TensorValue",
     "inspect_file",
     "inspect_program",
+    "read_program",
 ]

@@ -1,13 +1,51 @@
-"""What inspection reports about a program."""
+"""Facts of a program."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from trt_et.blob.model import EngineInfo
-from trt_et.inspection.pte import Call, TensorValue
 
-__all__ = ["CopyInfo", "DelegateInfo", "DeviceUse", "MethodInfo", "ProgramInfo"]
+__all__ = [
+    "Call",
+    "CopyInfo",
+    "DelegateInfo",
+    "DeviceUse",
+    "MethodInfo",
+    "ProgramInfo",
+    "TensorValue",
+]
+
+
+@dataclass(frozen=True)
+class TensorValue:
+    """A tensor of a method.
+
+    Attributes:
+        dtype: Its type, such as ``float32``.
+        sizes: Its sizes; the largest ones if they are dynamic.
+        is_dynamic: True if its sizes may be smaller.
+        device: ``cpu`` or ``cuda:<index>``.
+        nbytes: Its bytes at these sizes.
+        is_constant: True if the file holds its data.
+    """
+
+    dtype: str
+    sizes: tuple[int, ...]
+    is_dynamic: bool
+    device: str
+    nbytes: int
+    is_constant: bool
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of an operator (``kernel``) or a ``delegate``, by its index, with its values."""
+
+    kind: str
+    index: int
+    args: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -18,12 +56,12 @@ class DelegateInfo:
         backend_id: The backend that runs it.
         compile_specs: Its compile specs, in order.
         size: Bytes of its blob.
-        engine: Facts of its engine; None for other backends, and where the blob is unreadable.
-        engine_size: Bytes of the engine itself; 0 where there is none.
-        problem: Why the blob is unreadable; empty where it is fine.
-        blob: Its bytes; a view of the file's where that is no ``bytes`` object.
-        operators: What the engine computes, where the file says it: reference engines only.
-        offset: Where the blob begins in the file.
+        engine: Facts of its engine; None for other backends and for an unreadable blob.
+        engine_size: Bytes of the engine itself; 0 without one.
+        problem: Why the blob is unreadable; empty if it is intact.
+        blob: Its bytes; a view unless the program was passed as ``bytes``.
+        operators: The operators of a reference engine. Other engines do not name theirs.
+        offset: Start of the blob in the file.
     """
 
     backend_id: str
@@ -63,7 +101,7 @@ class CopyInfo:
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """One method: what it delegates, what stays on the CPU, and where its tensors are.
+    """One method: its delegates, the operators on the CPU, and the devices of its tensors.
 
     Attributes:
         name: Its name.
@@ -71,10 +109,10 @@ class MethodInfo:
         cpu_operators: The operators that it calls outside of delegates, once each.
         devices: Tensors and planned memory of each device.
         input_values: Its inputs, as indices into ``values``.
-        output_values: Its outputs, likewise.
+        output_values: Its outputs, as indices into ``values``.
         copies: The copies between host and GPU in each call.
-        calls: Its instructions, in order.
-        values: The tensors that instructions refer to by index; None for what is no tensor.
+        calls: Its calls, in order.
+        values: The tensors that calls refer to by index; None for other values.
     """
 
     name: str
@@ -89,24 +127,19 @@ class MethodInfo:
 
     @property
     def inputs(self) -> tuple[TensorValue | None, ...]:
-        """Its inputs; None for one that is no tensor."""
+        """Return the inputs; None for one that is no tensor."""
         return tuple(self.values[index] for index in self.input_values)
 
     @property
     def outputs(self) -> tuple[TensorValue | None, ...]:
-        """Its outputs; None for one that is no tensor."""
+        """Return the outputs; None for one that is no tensor."""
         return tuple(self.values[index] for index in self.output_values)
 
     @property
     def operator_calls(self) -> dict[str, int]:
-        """How often each operator is called on the CPU, copies between devices not counted."""
-        counts: dict[str, int] = {}
-        for call in self.calls:
-            if call.kind == "kernel":
-                name = self.cpu_operators[call.index]
-                if not name.startswith("et_copy::"):
-                    counts[name] = counts.get(name, 0) + 1
-        return counts
+        """Count the calls of each operator on the CPU, without copies between devices."""
+        names = (self.cpu_operators[call.index] for call in self.calls if call.kind == "kernel")
+        return dict(Counter(name for name in names if not name.startswith("et_copy::")))
 
 
 @dataclass(frozen=True)
@@ -127,7 +160,7 @@ class ProgramInfo:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with its engines, one sentence each."""
+        """Describe each damaged engine in one sentence."""
         return tuple(
             f"method {method.name!r}, delegate {index}: {delegate.problem}"
             for method in self.methods

@@ -1,4 +1,4 @@
-"""Language models: from a ``transformers`` model to a program for ExecuTorch's ``TextLLMRunner``.
+"""Export of ``transformers`` language models for ExecuTorch's ``TextLLMRunner``.
 
 ::
 

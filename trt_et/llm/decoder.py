@@ -1,4 +1,4 @@
-"""Modules of the signature that ExecuTorch's runners call: tokens and a position to logits."""
+"""Modules with the signature that ExecuTorch's runners call: tokens and a position to logits."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _ATTENTION: Final = ("sdpa", "eager")
 
 
 def make_decoder(model: nn.Module, cache_length: int, *, all_logits: bool) -> nn.Module:
-    """A module that maps ``input_ids`` [1, n] and ``cache_position`` [1] to logits.
+    """Make a module that maps ``input_ids`` [1, n] and ``cache_position`` [1] to logits.
 
     Args:
         model: A ``transformers`` causal language model, or a module that takes these two inputs
-            and keeps a KV cache of its own.
+            and keeps its own KV cache.
         cache_length: Positions of the KV cache.
         all_logits: Keep the logits of all tokens, not only of the last one.
 
     Raises:
         OptionError: The model has fewer positions than the cache.
-        UnsupportedModelError: It is no such model, or has a cache of another kind.
+        UnsupportedModelError: The model is of another kind, or has another kind of cache.
     """
     config = getattr(model, "config", None)
     if hasattr(config, "get_text_config"):
@@ -46,7 +46,7 @@ def make_decoder(model: nn.Module, cache_length: int, *, all_logits: bool) -> nn
 
 
 def rotary_frequencies(model: nn.Module) -> dict[str, torch.Tensor]:
-    """The buffers that ``transformers`` computes a model's rotary angles from, by their names."""
+    """Return the buffers that ``transformers`` computes rotary angles from, by their names."""
     return {name: b for name, b in model.named_buffers() if name.endswith("inv_freq")}
 
 
@@ -71,7 +71,7 @@ class _TransformersDecoder(nn.Module):
         self.model = model
         self.cache = cache
         takes = inspect.signature(model.forward).parameters
-        # Given to the model, the output layer computes one row, not one per token.
+        # With this option, the output layer computes one row, not one per token.
         self.options = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
         if all_logits:
             self.options = {}
@@ -132,10 +132,10 @@ def _has_experts(config: Any) -> bool:  # noqa: ANN401
 
 
 def _static_cache(model: Any, cache_length: int) -> Any:  # noqa: ANN401
-    """A cache of fixed size for each layer, made in advance, as ``torch.export`` needs it.
+    """Make a cache of fixed size for each layer in advance, as ``torch.export`` needs it.
 
-    A layer with a sliding window gets a cache of the full length too: the ring buffer that
-    ``transformers`` has for it branches on data. The mask hides what is outside of the window.
+    A layer with a sliding window also gets a cache of the full length: the ring buffer that
+    ``transformers`` has for it branches on data. The mask hides the tokens outside of the window.
     """
     try:
         from transformers.cache_utils import DummyLayer, StaticCache, StaticLayer
@@ -153,7 +153,7 @@ def _static_cache(model: Any, cache_length: int) -> Any:  # noqa: ANN401
                 f"layer {index} of {type(model).__name__} keeps a {type(layer).__name__}; expected "
                 "keys and values of attention (no recurrent state, no paged cache)"
             )
-        # A DummyLayer shares another layer's keys and values, and reads nothing of its own.
+        # A DummyLayer reads another layer's keys and values only.
         length = 0 if isinstance(layer, DummyLayer) else cache_length
         cache.layers[index] = StaticLayer(length)
     heads, width = get_head_shapes(config)

@@ -1,4 +1,4 @@
-"""One call from a language model to an ExecuTorch program."""
+"""Exports a language model to an ExecuTorch program in one call."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
-from trt_et.builders import EngineBuilder, make_builder
+from trt_et.engines import EngineBuilder, make_builder
 from trt_et.errors import OptionError, UnsupportedModelError
 from trt_et.llm.decoder import INPUTS, make_decoder, rotary_frequencies
 from trt_et.llm.layers import LayerDevices
 from trt_et.llm.metadata import eos_ids_of, runner_metadata
 from trt_et.llm.profiles import default_profiles
-from trt_et.memory_planning import TensorRTMemoryPlanningPass
+from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import DeviceChoice, TensorRTPartitioner
 
 __all__ = ["export_llm"]
@@ -47,35 +47,35 @@ def export_llm(
 ) -> ExecutorchProgramManager:
     """Export a causal language model for ExecuTorch's ``TextLLMRunner``.
 
-    The program has one method, ``forward``: ``input_ids`` [1, n] and ``cache_position`` [1], the
-    position of the first of them, to logits [1, 1, vocabulary] of the last token.
+    The program has one method, ``forward``. It takes ``input_ids`` [1, n] and ``cache_position``
+    [1], the position of the first token, and returns the logits [1, 1, vocabulary] of the last one.
 
     Args:
         model: A ``transformers`` causal language model, or a module that takes the two inputs of
-            the method and keeps a KV cache of its own in buffers.
+            the method and keeps its KV cache in buffers.
         cache_length: Positions that the KV cache holds: prompt and answer together.
         max_prompt: Most tokens of one call; the runner cuts longer prompts into pieces of that
             size. None: ``cache_length``. If it is less, the runner no longer checks that a text
             fits the cache: limit ``max_new_tokens`` yourself.
-        dtype: What the model is converted to, in place, before export; its rotary angles stay
-            float32, as with ``from_pretrained(dtype=...)``. None: as it is.
-        device: The GPU to build for, as of :class:`trt_et.TensorRTPartitioner`; or a function from
-            the number of a layer to its GPU, which cuts the model into an engine for each run of
-            layers on one GPU.
-        builder: As of :class:`trt_et.TensorRTPartitioner`.
-        cache_on_gpu: Keep the KV cache in the memory of the engine's GPU. False: on the host,
-            from where it is copied, and back, at each call.
+        dtype: Convert the model to this type, in place, before export; its rotary angles stay
+            float32, as with ``from_pretrained(dtype=...)``. None: do not convert it.
+        device: The GPU to build for, like the option of :class:`trt_et.TensorRTPartitioner`; or a
+            function that returns the GPU of a layer by its number. Each run of layers on one GPU
+            then becomes an engine.
+        builder: The option of :class:`trt_et.TensorRTPartitioner`.
+        cache_on_gpu: Keep the KV cache in the memory of the engine's GPU. False: keep it on the
+            host, and copy it to the GPU and back at each call.
         io_on_gpu: Take tokens and position from memory of the GPU, which the caller provides, and
-            leave the logits in memory of the GPU: for C++ programs that sample there. The runner
-            of ExecuTorch does not.
+            leave the logits in memory of the GPU, for C++ programs that sample there. ExecuTorch's
+            runner does not.
         all_logits: Return the logits of all tokens of a call, [1, n, vocabulary].
-        eos_ids: Tokens that end a text. None: those of the model's configuration.
+        eos_ids: Tokens that end a text. None: the tokens of the model's configuration.
         options: Further options of :class:`trt_et.TensorRTPartitioner`. ``optimization_profiles``
-            replaces those that fit the builder best; the input is ``input_ids``.
+            replaces the default, which depends on the builder; the input is ``input_ids``.
 
     Raises:
         OptionError: An option has an impossible value.
-        UnsupportedModelError: The model cannot be exported in this way; says why.
+        UnsupportedModelError: The model cannot be exported in this way.
         BuilderUnavailable: The builder's packages are not installed.
         PartitionError: An engine could not be built.
     """
@@ -108,7 +108,7 @@ def export_llm(
 
 
 def _memory(cache_on_gpu: bool, io_on_gpu: bool) -> ExecutorchBackendConfig:
-    """Where ExecuTorch plans inputs, outputs and the cache."""
+    """Configure the memory of inputs, outputs and the cache."""
     if not cache_on_gpu:
         return ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass())
     if not io_on_gpu:
@@ -132,7 +132,7 @@ def _check_lengths(cache_length: int, max_prompt: int | None) -> int:
 
 @contextmanager
 def _as_exported(model: nn.Module, dtype: torch.dtype | None) -> Iterator[None]:
-    """The model in its dtype and in evaluation mode, without gradients."""
+    """Convert the model, and put it in evaluation mode without gradients."""
     training = model.training
     if dtype is not None:
         _convert(model, dtype)
@@ -157,7 +157,7 @@ def _export(decoder: nn.Module, name: str, max_prompt: int) -> ExportedProgram:
     tokens = torch.zeros(1, min(max_prompt, _EXAMPLE_TOKENS), dtype=torch.long)
     lengths = {1: Dim("tokens", min=1, max=max_prompt)} if max_prompt > 1 else None
     try:
-        # Without, run_decompositions of torch 2.13 and 2.14 fails on what transformers returns.
+        # Without strict, run_decompositions of torch 2.13 and 2.14 fails on transformers' models.
         program = torch.export.export(
             decoder,
             (tokens, torch.zeros(1, dtype=torch.long)),

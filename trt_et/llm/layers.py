@@ -1,4 +1,4 @@
-"""A language model's layers on several GPUs: where to cut the program, and each engine's GPU."""
+"""Puts a language model's layers on several GPUs."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _WRITES_CACHE: Final = frozenset({"aten.index_copy_.default", "aten.index_copy.d
 class LayerDevices:
     """The GPU of each layer of an exported language model.
 
-    A layer's GPU differs from that of the layer before it: a new engine begins there. What comes
-    before the first layer goes with it, and what comes after the last one with that.
+    A new engine begins at each layer on another GPU than the layer before it. The first engine
+    also runs the operators before the first layer, and the last engine those after the last layer.
 
     Args:
-        program: As ``torch.export`` returns it, with the modules that its nodes come from; the
-            nodes at which it is cut are marked.
-        device: From a layer's number to its GPU.
-        name: The model's, for messages.
+        program: The program of ``torch.export``, whose nodes name their modules. The nodes between
+            two engines are marked.
+        device: Returns the GPU of a layer by its number.
+        name: The model's name, for messages.
 
     Raises:
-        OptionError: The model has no numbered layers, what the function returns is no GPU, or a
-            layer uses the KV cache of a layer on another GPU.
+        OptionError: The model has no numbered layers, the function returns no GPU, or a layer uses
+            the KV cache of a layer on another GPU.
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class LayerDevices:
             engine += self._devices[before] != self._devices[layer]
             engines[layer] = engine
         for node in _last_nodes(nodes, engines):
-            # torch copies this to whatever the node is decomposed to.
+            # torch copies this to the nodes that the node is decomposed to.
             node.meta["custom"] = {**node.meta.get("custom", {}), _CUT: True}
 
     @staticmethod
     def is_cut(node: Node) -> bool:
-        """Whether a node makes what one engine gives to the next; the CPU runs it."""
+        """Check that a node makes a value that one engine passes to the next; the CPU runs it."""
         return _CUT in node.meta.get("custom", {})
 
     def device_of(self, partition: Partition) -> int:
-        """The GPU of a partition of the program."""
+        """Return the GPU of a partition of the program."""
         for module in partition.modules:
             layer = _layer(module)
             if layer in self._devices:
@@ -78,9 +78,9 @@ class LayerDevices:
 
 
 def _layer(module: str) -> int | None:
-    """The first number in the path of a module, such as 3 of ``model.layers.3.mlp``."""
-    found = _LAYER.search(module)
-    return int(found[1]) if found else None
+    """Return the first number in the path of a module, such as 3 of ``model.layers.3.mlp``."""
+    match = _LAYER.search(module)
+    return int(match[1]) if match else None
 
 
 def _last_nodes(nodes: Iterable[Node], engines: dict[int, int]) -> Iterable[Node]:

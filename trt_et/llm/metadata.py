@@ -13,7 +13,7 @@ __all__ = ["eos_ids_of", "runner_metadata"]
 def runner_metadata(
     cache_length: int, max_prompt: int, eos_ids: Sequence[int], vocab_size: int | None
 ) -> dict[str, Any]:
-    """The constant methods, by name.
+    """Return the constant methods, by name.
 
     Args:
         cache_length: Positions that the KV cache holds.
@@ -36,16 +36,16 @@ def runner_metadata(
 
 
 def eos_ids_of(model: Any, given: int | Sequence[int] | None) -> list[int]:  # noqa: ANN401
-    """The tokens that end a text: as given, else as the model's own configuration has them.
+    """Return the tokens that end a text: ``given``, or else the model's configuration's.
 
     Raises:
-        OptionError: What is given is neither a token nor a sequence of tokens.
+        OptionError: ``given`` is neither a token nor a sequence of tokens.
     """
-    found: Any = given
+    ends: Any = given
     for name in ("generation_config", "config"):
-        if found is None:
-            found = getattr(getattr(model, name, None), "eos_token_id", None)
-    ids = [] if found is None else [found] if isinstance(found, int) else found
+        if ends is None:
+            ends = getattr(getattr(model, name, None), "eos_token_id", None)
+    ids = [] if ends is None else [ends] if isinstance(ends, int) else ends
     if isinstance(ids, str) or not isinstance(ids, Sequence):
         raise OptionError(f"eos_ids is {ids!r}; expected a token id or a sequence of them")
     for token in ids:

@@ -1,4 +1,4 @@
-"""Which optimization profiles a language model's engine gets from which builder."""
+"""The optimization profiles of a language model's engine."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from trt_et.lowering.optimization_profiles import ProfileOption
 
 __all__ = ["default_profiles"]
 
-# TensorRT tunes kernels when it builds, for one size a profile: prompts and steps want their own.
-# TensorRT-RTX compiles kernels at run time for the sizes that it meets, and stores weights once
-# per profile where their layouts differ (1.58 times the weights with two), so it gets one.
+# TensorRT tunes kernels when it builds, for one size a profile, so prompts and steps get one each.
+# TensorRT-RTX compiles kernels at run time for the actual sizes, and stores weights once per
+# profile if their layouts differ (1.58 times the weights with two), so it gets one.
 _SEPARATE_STEPS: Final = frozenset({"tensorrt"})
 
 
 def default_profiles(builder: str, tokens: str, max_prompt: int) -> tuple[ProfileOption, ...]:
-    """The profiles for prompts of 1 to ``max_prompt`` tokens and for steps of one token.
+    """Return the profiles for prompts of 1 to ``max_prompt`` tokens and for steps of one token.
 
     Args:
         builder: The builder's name.

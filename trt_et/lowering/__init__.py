@@ -1,1 +1,1 @@
-"""From an Edge partition to a plain ATen program with named bindings."""
+"""Lowers an Edge partition to a plain ATen program with named bindings."""

@@ -1,14 +1,15 @@
-"""One set of names for all partitions, so that equal partitions become equal engines.
+"""Rename the nodes of partitions, so that equal partitions become equal engines.
 
-Names in a partition's graph say where in the program it was cut out. They end up in the engine
-(bindings, layers), so two equal parts of a program would give engines that differ in nothing else,
-and ExecuTorch, which stores equal bytes once, would store both.
+The names in a partition's graph depend on its position in the program, and the engine contains them
+(bindings, layers). Without new names, the engines of two equal partitions would differ, and
+ExecuTorch, which stores equal bytes once, would store both.
 """
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,10 +26,10 @@ class Canonical:
     """A graph and its signature under canonical names.
 
     Attributes:
-        graph: The same nodes in the same order. Of their ``meta`` only ``val`` is kept: the rest
-            says where they come from.
+        graph: The same nodes, with only ``val`` of their ``meta``: the rest depends on the position
+            in the program. The used outputs of a node come right after it.
         signature: Its signature.
-        names: Canonical node name to the node's name before.
+        names: Canonical node name to the original name.
         targets: Canonical name of a constant to its target (its name in the model).
     """
 
@@ -38,7 +39,7 @@ class Canonical:
     targets: dict[str, str]
 
     def values(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """A state dictionary or a dictionary of constants under the canonical names."""
+        """Return a dictionary of state or constants under the canonical names."""
         return {new: _frozen(values[old]) for new, old in self.targets.items() if old in values}
 
 
@@ -53,16 +54,18 @@ def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[s
     counts: Counter[str] = Counter()
     new: dict[Node, Node] = {}
     renamed = Graph()
-    for node in graph.nodes:
+    for node in _in_order(graph):
         if node.op == "placeholder":
             base = "input" if node.name in users else "constant"
             name = f"{base}{counts[base]}"
+        elif node.op == "output":
+            base = name = "output"
         else:
             base = _operator(node)
             name = f"{base}_{counts[base]}"
         counts[base] += 1
         args, kwargs = map_arg((node.args, node.kwargs), new.__getitem__)
-        # A placeholder's target is its name; any other node's is what it calls.
+        # A placeholder's target is its name; other targets are operators.
         target = name if node.op == "placeholder" else node.target
         new[node] = renamed.create_node(node.op, target, args, kwargs, name)
         if "val" in node.meta:
@@ -82,15 +85,24 @@ def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[s
     return Canonical(renamed, changed, names, targets)
 
 
+def _in_order(graph: Graph) -> Iterator[Node]:
+    """Yield the nodes, the used outputs of a node right after it, as ``torch.export.load`` does."""
+    for node in graph.nodes:
+        if node.target is not operator.getitem:
+            yield node
+            picks = [n for n in node.users if n.target is operator.getitem and n.users]
+            yield from sorted(picks, key=lambda pick: pick.args[1])
+
+
 def _frozen(value: Any) -> Any:  # noqa: ANN401
-    """The same memory without gradients, which a builder that traces would carry on and write."""
+    """Detach a tensor: a builder that traces would otherwise track and store gradients."""
     if isinstance(value, torch.nn.Parameter):
         return torch.nn.Parameter(value.detach(), requires_grad=False)
     return value
 
 
 def _operator(node: Node) -> str:
-    """A word for what a node does: ``add`` for ``aten.add.Tensor``."""
+    """Return a short name of a node's operator: ``add`` for ``aten.add.Tensor``."""
     if isinstance(node.target, OpOverload):
         return str(node.target._schema.name).rpartition("::")[2]
     return str(getattr(node.target, "__name__", node.target))

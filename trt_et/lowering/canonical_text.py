@@ -1,13 +1,14 @@
-"""A partition as text: equal text, equal partition, apart from the contents of its weights.
+"""Describe a partition as text: equal text means equal partitions, except for their weights.
 
-The text says everything that a builder can see: operators, arguments, dtypes, shapes, strides,
-ranges of dynamic sizes, bindings. It says nothing that changes from one process to the next:
-symbols are numbered in the order in which they appear.
+The text contains everything that a builder can see: operators, arguments, dtypes, shapes, strides,
+ranges of dynamic sizes, bindings. It is the same in every process: symbols are numbered in order
+of appearance.
 """
 
 from __future__ import annotations
 
 import enum
+import hashlib
 import operator
 import types
 from collections.abc import Mapping
@@ -15,13 +16,23 @@ from typing import Any, Final
 
 import torch
 from torch._ops import OpOverload
-from torch.fx import Node
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import Node, map_arg
 
+from trt_et.graph.fragment import Fragment
 from trt_et.lowering.lowered_partition import LoweredPartition
 
-__all__ = ["NotSerializable", "SymbolNames", "partition_text", "target_text", "value_text"]
+__all__ = [
+    "NotSerializable",
+    "SymbolNames",
+    "fragment_text",
+    "partition_text",
+    "target_text",
+    "value_text",
+]
 
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
+_LISTED: Final = 64
 _TORCH: Final = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
@@ -37,7 +48,7 @@ class SymbolNames:
         self.facts: list[str] = []
 
     def expression(self, size: Any) -> str:  # noqa: ANN401
-        """A symbolic number, in these names."""
+        """Return a symbolic number with these names."""
         import sympy
 
         node = size.node
@@ -58,10 +69,10 @@ class SymbolNames:
 
 
 def partition_text(lowered: LoweredPartition) -> str:
-    """The text of a partition.
+    """Return the text of a partition.
 
     Raises:
-        NotSerializable: It holds something that no text can stand for (a custom object, say).
+        NotSerializable: It contains a value without a stable text, such as a custom object.
     """
     symbols = SymbolNames()
     program = lowered.program
@@ -85,8 +96,43 @@ def partition_text(lowered: LoweredPartition) -> str:
     return "\n".join([*lines, *symbols.facts])
 
 
+def fragment_text(fragment: Fragment) -> str:
+    """Return the text of a fragment: equal text, equal conversion.
+
+    Integer constants are part of it, since converters look at indices; the values of floating-point
+    weights are not.
+
+    Raises:
+        NotSerializable: It contains a value without a stable text.
+    """
+    symbols = SymbolNames()
+    numbers: dict[Node, int] = {}
+    lines = []
+    for source in fragment.sources:
+        numbers[source] = len(numbers)
+        what = source.op if source not in fragment.constants else "constant"
+        value = value_text(source.meta.get("val"), symbols)
+        lines.append(f"{what} {value}{_numbers_text(fragment.constants.get(source))}")
+    returned = set(fragment.outputs)
+    for call in fragment.calls:
+        arguments = map_arg((call.args, dict(call.kwargs)), lambda node: f"%{numbers[node]}")
+        numbers[call] = len(numbers)
+        value = value_text(call.meta.get("val"), symbols)
+        line = f"{target_text(call.target)} {value_text(arguments, symbols)} : {value}"
+        lines.append(f"return {line}" if call in returned else line)
+    return "\n".join([*lines, *symbols.facts])
+
+
+def _numbers_text(value: torch.Tensor | None) -> str:
+    if value is None or isinstance(value, FakeTensor) or value.dtype.is_floating_point:
+        return ""
+    if value.numel() > _LISTED:
+        return f" {hashlib.sha256(value.contiguous().numpy().tobytes()).hexdigest()}"
+    return f" {value.tolist()}"
+
+
 def target_text(target: Any) -> str:  # noqa: ANN401
-    """An operator or function by its full name."""
+    """Return the full name of an operator or function."""
     if isinstance(target, OpOverload):
         return f"{target._schema.name}.{target._overloadname}"
     if isinstance(target, str):
@@ -101,10 +147,10 @@ def target_text(target: Any) -> str:  # noqa: ANN401
 
 
 def value_text(value: Any, symbols: SymbolNames) -> str:  # noqa: ANN401
-    """An argument, a result or an option.
+    """Return the text of an argument, a result or an option.
 
     Raises:
-        NotSerializable: It is of a type that is not known here.
+        NotSerializable: Its type is unknown.
     """
     if isinstance(value, enum.Enum):
         return f"{type(value).__module__}.{type(value).__qualname__}.{value.name}"

@@ -21,6 +21,7 @@ __all__ = [
     "contiguous_input",
     "contiguous_outputs",
     "contiguous_values",
+    "make_binding",
     "profile_shapes",
 ]
 
@@ -34,10 +35,10 @@ def contiguous_input(
     partition: str,
     profiles: Sequence[OptimizationProfile],
 ) -> Binding:
-    """The binding of an input, which is permuted in the graph if its tensor is not contiguous."""
+    """Return an input's binding; permute the input in the graph if it is not contiguous."""
     value = _boundary_tensor(node, partition, "input")
     order = _dim_order(value)
-    binding = _binding(name, value, order, profiles, is_input=True)
+    binding = make_binding(name, value, order, profiles, is_input=True)
     if order is not None:
         with graph.inserting_after(node):
             inverse = [order.index(dim) for dim in range(len(order))]
@@ -52,31 +53,44 @@ def contiguous_input(
 
 
 def contiguous_constants(graph: Graph, users: set[str]) -> None:
-    """A channels_last model has its weights so too; kernels and engines want one layout."""
+    """Make a channels_last model's constants contiguous: kernels and engines need one layout."""
     for node in graph.nodes:
         value = node.meta.get("val")
         if node.op == "placeholder" and node.name not in users and isinstance(value, torch.Tensor):
-            node.meta = {**node.meta, "val": value.contiguous()}
+            node.meta = {**node.meta, "val": _dense(value)}
 
 
 def contiguous_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same tensors, contiguous; those that are so already are not copied."""
+    """Return contiguous tensors; contiguous inputs are not copied."""
     return {name: _contiguous_value(value) for name, value in values.items()}
 
 
 def _contiguous_value(value: Any) -> Any:  # noqa: ANN401
-    if not isinstance(value, torch.Tensor) or value.is_contiguous():
+    if not isinstance(value, torch.Tensor):
         return value
-    dense = value.contiguous()
+    dense = _dense(value)
+    if dense is value:
+        return value
     if isinstance(value, torch.nn.Parameter):
         return torch.nn.Parameter(dense.detach(), requires_grad=value.requires_grad)
     return dense
 
 
+def _dense(value: torch.Tensor) -> torch.Tensor:
+    """Return the tensor in row-major order; the tensor itself if its strides say so.
+
+    A channels_last weight of a 1x1 convolution is contiguous, but its strides are those of
+    channels_last, by which ExecuTorch chooses the dim order.
+    """
+    dense = value.contiguous()
+    strides = torch.empty(value.shape, device="meta").stride()
+    return dense if dense.stride() == strides else dense.as_strided(dense.shape, strides)
+
+
 def contiguous_outputs(
     graph: Graph, partition: str, profiles: Sequence[OptimizationProfile]
 ) -> tuple[Binding, ...]:
-    """The bindings of the outputs, each permuted in the graph if its tensor is not contiguous."""
+    """Return the outputs' bindings; permute outputs that are not contiguous in the graph."""
     output = next(node for node in reversed(graph.nodes) if node.op == "output")
     results: Sequence[object] = output.args[0]
     bindings, args = [], []
@@ -88,7 +102,7 @@ def contiguous_outputs(
             )
         value = _boundary_tensor(result, partition, "output")
         order = _dim_order(value)
-        bindings.append(_binding(f"output{index}", value, order, profiles, is_input=False))
+        bindings.append(make_binding(f"output{index}", value, order, profiles, is_input=False))
         if order is not None:
             with graph.inserting_before(output):
                 view = graph.call_function(torch.ops.aten.permute.default, (result, list(order)))
@@ -118,19 +132,28 @@ def _boundary_tensor(node: Node, partition: str, what: str) -> torch.Tensor:
 
 
 def _dim_order(value: torch.Tensor) -> tuple[int, ...] | None:
-    """The ExecuTorch dim order of a tensor, None where it is contiguous."""
+    """Return the ExecuTorch dim order of a tensor; None if it is contiguous."""
     order = tuple(int(dim) for dim in dim_order_from_stride(value.stride()))
     return None if order == tuple(range(value.dim())) else order
 
 
-def _binding(
+def make_binding(
     name: str,
     value: torch.Tensor,
-    order: tuple[int, ...] | None,
-    profiles: Sequence[OptimizationProfile],
+    order: tuple[int, ...] | None = None,
+    profiles: Sequence[OptimizationProfile] = (),
     *,
     is_input: bool,
 ) -> Binding:
+    """Describe a tensor at the boundary.
+
+    Args:
+        name: The binding's name.
+        value: The tensor; sizes may be symbolic.
+        order: Its ExecuTorch dim order; None: contiguous.
+        profiles: Ranges to tune an engine for; none: the exported ranges.
+        is_input: Whether the engine takes it.
+    """
     sizes = [value.shape[dim] for dim in (order or range(value.dim()))]
     low, opt, high = profile_shapes(sizes)
     shape = tuple(small if small == large else -1 for small, large in zip(low, high, strict=True))
@@ -150,7 +173,7 @@ def _binding(
 def profile_shapes(
     sizes: Iterable[int | torch.SymInt], profile: OptimizationProfile | None = None
 ) -> tuple[Shape, Shape, Shape]:
-    """Smallest, best tuned and largest shape."""
+    """Return the smallest, the best tuned and the largest shape."""
     ranges = [shape_range(size, profile.symbols if profile else None) for size in sizes]
     return (
         tuple(low for low, _, _ in ranges),

@@ -1,4 +1,4 @@
-"""The Edge dialect, mapped back to plain ATen.
+"""Maps the Edge dialect back to plain ATen.
 
 ExecuTorch's Edge dialect replaces views by ``*_copy`` operators, memory formats by
 ``dim_order_ops``, and wraps every operator in an ``EdgeOpOverload``. Torch-TensorRT's converters
@@ -36,10 +36,10 @@ aten = torch.ops.aten
 
 
 class AtenGraph(NamedTuple):
-    """A graph in plain ATen and where each node of the source graph went.
+    """A graph in plain ATen, with the new node for each source node.
 
     Attributes:
-        graph: The new graph; ``meta["val"]`` is carried over.
+        graph: The new graph, with the ``meta["val"]`` of the source.
         nodes: Source node to its equivalent. Several source nodes can share one.
     """
 
@@ -48,12 +48,12 @@ class AtenGraph(NamedTuple):
 
 
 def aten_target(node: Node) -> Any:  # noqa: ANN401
-    """The operator that a node calls, without the Edge dialect's wrapper."""
+    """Return the operator that a node calls, without the Edge dialect's wrapper."""
     return node.target._op if isinstance(node.target, EdgeOpOverload) else node.target
 
 
 def qualified_name(node: Node) -> str:
-    """``namespace::name.overload`` of the operator that a node calls."""
+    """Return ``namespace::name.overload`` of the operator that a node calls."""
     target = aten_target(node)
     if isinstance(target, OpOverload):
         return f"{target._schema.name}.{target._overloadname}"
@@ -70,8 +70,8 @@ def to_aten(source: Graph) -> AtenGraph:
     for node in source.nodes:
         if node.op != "call_function":
             nodes[node] = graph.node_copy(node, lambda n: nodes[n])
-            # Signatures know placeholders by name, and fx renames those that shadow a builtin
-            # (``input``, which is what torch.nn's own modules call theirs).
+            # Signatures know placeholders by name, and fx renames a placeholder that shadows a
+            # builtin (``input``, a common name in torch.nn).
             nodes[node].name = node.name
             describe_value(nodes[node])
             continue
@@ -94,7 +94,7 @@ def to_aten(source: Graph) -> AtenGraph:
 
 
 def describe_value(node: Node) -> None:
-    """Some of Torch-TensorRT's validators read ``meta["tensor_meta"]``, and refuse without it."""
+    """Add ``meta["tensor_meta"]``, without which some of Torch-TensorRT's validators refuse."""
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor):
         node.meta["tensor_meta"] = TensorMetadata(
@@ -115,7 +115,7 @@ def _equivalent(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _C
 
 
 def _without_copy(target: OpOverload) -> OpOverload:
-    """``aten.permute_copy.default`` -> ``aten.permute.default``, where both take the same."""
+    """Map ``aten.permute_copy.default`` to ``aten.permute.default`` if both have one schema."""
     namespace, _, name = target._schema.name.partition("::")
     stem = name.removesuffix("_copy")
     if namespace != "aten" or stem == name or name in ("_to_copy", "as_strided_copy"):
@@ -128,7 +128,7 @@ def _without_copy(target: OpOverload) -> OpOverload:
     return view if names == [a.name for a in target._schema.arguments] else target
 
 
-# Rules for what is more than a renaming. Each returns None where it does not apply.
+# Rules for more than a new name. Each returns None if it does not apply.
 
 
 def _clone(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
@@ -200,7 +200,7 @@ def _is_pooling_without_indices(node: Node) -> bool:
 
 
 def _first_result(node: Node) -> Node | None:
-    """The pooling whose values ``node`` picks, where its indices are never used."""
+    """Return the pooling of a ``getitem`` of its values, if its indices are unused."""
     if node.target is not operator.getitem or node.args[1] != 0:
         return None
     producer = node.args[0]

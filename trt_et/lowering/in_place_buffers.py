@@ -1,8 +1,8 @@
-"""Which mutated buffers one partition may write in place, as far as the whole program can tell.
+"""Find the mutated buffers that one partition may write in place, given the whole program.
 
-An engine that updates a buffer in place (a KV cache) destroys its old value. That is right only
-where nothing else reads the old value: no other partition, whenever it runs, no operator on the
-CPU, no branch, and not the caller. Whether the partition itself can do it is the builder's matter
+An engine that updates a buffer in place (a KV cache) destroys its old value. That is correct
+only if nothing else reads the old value: no other partition, no operator on the CPU, no branch, and
+not the caller. The builder checks the partition itself
 (``trt_et/conversion/rewrites/kv_cache_update.py``).
 """
 
@@ -38,11 +38,12 @@ class InPlaceBuffer:
 def find_in_place_buffers(
     program: ExportedProgram, partitions: Sequence[Collection[Node]]
 ) -> list[tuple[InPlaceBuffer, ...]]:
-    """The buffers of a program that each of its partitions may write in place.
+    """Return the buffers that each partition may write in place.
 
     Args:
         program: Edge dialect; not changed.
-        partitions: The nodes of each. One in a branch gets none: a buffer is an argument there.
+        partitions: The nodes of each partition. In a branch, buffers are arguments, so a partition
+            there gets none.
     """
     home = {node: index for index, nodes in enumerate(partitions) for node in nodes}
     signature = program.graph_signature
@@ -58,12 +59,12 @@ def find_in_place_buffers(
         if (
             buffer is not None
             and value in home
-            # Once: two buffers with one new value, or one that is also returned, are left alone.
+            # Exactly once: skip two buffers with one new value, and a buffer that is also returned.
             and uses[spec.arg.name] == 1
             and buffer.users
             and all(home.get(user) == home[value] for user in buffer.users)
         ):
-            # By name: where lowering copies a graph, this is a copy of the operator.
+            # Compare names: if lowering copies a graph, this is a copy of the operator.
             copied = str(value.meta.get("original_aten")) == "aten.index_copy.default"
             found[home[value]].append(InPlaceBuffer(buffer.name, value.name, copied))
     return [tuple(buffers) for buffers in found]

@@ -1,4 +1,4 @@
-"""One partition of an Edge program, as a plain ATen program with contiguous boundary tensors.
+"""Turns a partition of an Edge program into a plain ATen program with contiguous boundaries.
 
 All builders start here: Torch-TensorRT's converters take the ATen graph, and the reference
 builder makes a nested ExecuTorch program of it.
@@ -18,6 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._pytree import tree_flatten
 
 from trt_et.graph.constants import input_names
+from trt_et.graph.size_remainders import write_out_remainders
 from trt_et.lowering.canonical_names import canonical
 from trt_et.lowering.contiguous_boundary import (
     contiguous_constants,
@@ -55,6 +56,7 @@ def lower_partition(
     graph, _ = to_aten(edge_program.graph)
     users = set(input_names(edge_program))
     sizes = replace_sizes(graph, users)
+    write_out_remainders(graph)
     users -= sizes
     dropped = sizes | _drop_unused_constants(graph, users)
     placeholders = [n for n in graph.nodes if n.op == "placeholder" and n.name in users]
@@ -97,7 +99,7 @@ def lower_partition(
 def _bindings_of(
     aliased_outputs: Sequence[InPlaceBuffer], placeholders: Sequence[Node], output: Node
 ) -> tuple[InPlaceBuffer, ...]:
-    """Updates by the bindings' names, of those whose input and output the partition has."""
+    """Return the updates whose input and output are in the partition, by binding name."""
     inputs = {node.name: f"input{index}" for index, node in enumerate(placeholders)}
     results: Sequence[Any] = output.args[0]  # type: ignore[assignment]
     outputs = {
@@ -113,7 +115,7 @@ def _bindings_of(
 
 
 def _drop_unused_constants(graph: Graph, users: set[str]) -> set[str]:
-    """A weight that nothing uses comes with the first partition, to leave the program with it."""
+    """Drop unused weights, which ExecuTorch adds to the first partition."""
     unused = [
         node
         for node in graph.nodes
@@ -127,7 +129,7 @@ def _drop_unused_constants(graph: Graph, users: set[str]) -> set[str]:
 def _signature(
     edge_program: ExportedProgram, graph: Graph, dropped: set[str]
 ) -> ExportGraphSignature:
-    """The signature without what was dropped; its outputs named after what now produces them."""
+    """Return the signature without dropped inputs, with the new names of its outputs."""
     signature = edge_program.graph_signature
     output = next(node for node in reversed(graph.nodes) if node.op == "output")
     changed: ExportGraphSignature = replace(
@@ -142,7 +144,7 @@ def _signature(
 
 
 def _call_graph(edge_program: ExportedProgram, inputs: int) -> list[ModuleCallEntry]:
-    """The calling convention: ``inputs`` positional tensors."""
+    """Return a calling convention with ``inputs`` positional tensors."""
     (entry, *others) = edge_program.module_call_graph
     if entry.signature is None:
         return [entry, *others]

@@ -41,19 +41,19 @@ class LoweredPartition:
 
     Attributes:
         program: ATen dialect; parameters, buffers and constants are lifted and hold real values.
-            Its user inputs and outputs are contiguous: where the delegate's tensor is not, the
-            program permutes it, and the binding has the ``dim_order``.
-            Its names say nothing of the program around it (``trt_et.lowering.canonical_names``).
+            Its user inputs and outputs are contiguous: the program permutes the delegate's tensor
+            if necessary, and the binding has the ``dim_order``.
+            Its names do not depend on the program around it (``trt_et.lowering.canonical_names``).
         inputs: One binding for each user input, in the order of the delegate's arguments, named
             after its placeholder: ``input0``, ``input1``, ...
         outputs: One binding for each output, in order, named ``output0``, ``output1``, ...
         names: For every node of the program's graph, its name in the Edge program.
-        sources: The Edge program's own weights and constants, by the placeholder's name. They may
-            be laid out otherwise than :attr:`constants`, which are contiguous.
-        profiles: The optimization profiles that were asked for: smallest, best tuned and largest
-            shape of every dynamic input, by name. Empty: one, of the bindings' ranges.
-        aliased_outputs: The outputs that may be written into an input's memory: nothing else in the
-            program needs what was there. By the bindings' names.
+        sources: The Edge program's weights and constants, by placeholder name. Their memory layout
+            may differ from :attr:`constants`, which are contiguous.
+        profiles: The requested optimization profiles: smallest, best tuned and largest shape of
+            every dynamic input, by name. Empty: one profile with the bindings' ranges.
+        aliased_outputs: The outputs that may be written into an input's memory, by binding name:
+            nothing else in the program needs the old value.
     """
 
     program: ExportedProgram
@@ -66,12 +66,12 @@ class LoweredPartition:
 
     @property
     def bindings(self) -> tuple[Binding, ...]:
-        """Inputs, then outputs."""
+        """Return the inputs, then the outputs."""
         return self.inputs + self.outputs
 
     @property
     def constants(self) -> dict[str, torch.Tensor]:
-        """The values of the placeholders that are no user inputs, by placeholder name."""
+        """Return the values of all placeholders except user inputs, by name."""
         state: Mapping[str, Any] = self.program.state_dict
         constants: Mapping[str, Any] = self.program.constants
         found: dict[str, torch.Tensor] = {}
@@ -84,7 +84,7 @@ class LoweredPartition:
 
 
 def unlift(program: ExportedProgram) -> GraphModule:
-    """A module that holds the lifted tensors themselves, without copies of them."""
+    """Return a module that contains the lifted tensors, without copies."""
     values = LoweredPartition(program, (), ()).constants
     root = torch.nn.Module()
     graph = Graph()

@@ -1,7 +1,7 @@
-"""Optimization profiles: the ranges of dynamic dimensions that an engine is tuned for.
+"""Read optimization profiles, the ranges of dynamic dimensions that an engine is tuned for.
 
-A caller names dimensions of the program's inputs; inside, sizes are expressions of the symbols that
-export gave those dimensions, in every partition alike. So a profile is kept as ranges of symbols.
+A caller names dimensions of the program's inputs. In all partitions, sizes are expressions of the
+symbols of those dimensions. So a profile is stored as ranges of symbols.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class OptimizationProfile:
 
 
 def check_profiles(options: Sequence[ProfileOption]) -> tuple[ProfileOption, ...]:
-    """The option ``optimization_profiles`` itself, before there is a program.
+    """Check the form of the option ``optimization_profiles``.
 
     Raises:
-        OptionError: It is no sequence of mappings of mappings, or a range is impossible.
+        OptionError: It is not a sequence of mappings of mappings, or a range is impossible.
     """
     if isinstance(options, (str, Mapping)) or not isinstance(options, Sequence):
         raise OptionError(

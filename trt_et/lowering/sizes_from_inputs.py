@@ -1,4 +1,4 @@
-"""Sizes that a partition takes as numbers, read off its input tensors instead.
+"""Reads the sizes that a partition takes as numbers off its input tensors instead.
 
 In a program with dynamic shapes a delegate is handed symbolic sizes next to its tensors. An engine
 takes tensors only, and every size that it needs is a dimension of one of them, or is computed from
@@ -53,7 +53,7 @@ def replace_sizes(graph: Graph, users: set[str]) -> set[str]:
     sources = _dimensions([n for n in placeholders if n not in sizes])
     last = next(n for n in reversed(graph.nodes) if n.op == "placeholder")
     with graph.inserting_after(last):
-        # Placeholders stay in front; what is inserted goes behind the last of them, in order.
+        # Placeholders come first; insert new nodes after the last one, in order.
         anchor = graph.call_function(operator.add, (0, 0))
     with graph.inserting_before(anchor):
         for node in sizes:
@@ -81,12 +81,12 @@ class _Source:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is the symbol itself."""
+        """Return whether the dimension equals the symbol."""
         return (self.factor, self.number) == (1, 0)
 
 
 def _dimensions(tensors: list[Node]) -> dict[sympy.Symbol, _Source]:
-    """Where each symbol is read; off a dimension that it is itself, if there is one."""
+    """Find a dimension to read each symbol from; prefer one that equals the symbol."""
     found: dict[sympy.Symbol, _Source] = {}
     for node in tensors:
         value = node.meta.get("val")
@@ -109,7 +109,7 @@ def _emit(
     sources: dict[sympy.Symbol, _Source],
     origin: Node,
 ) -> Node | int:
-    """Nodes that compute an expression; a plain number where it is one."""
+    """Insert nodes that compute an expression; return a number if it is constant."""
     if expression.is_Integer:
         return int(expression)
     if expression.is_Symbol and expression in sources:

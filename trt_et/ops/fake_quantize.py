@@ -1,8 +1,8 @@
-"""An operator that quantizes and dequantizes at once, as NVIDIA's modelopt leaves it in programs.
+"""Define the operator of NVIDIA's modelopt that quantizes and dequantizes in one call.
 
-``tensorrt::quantize_op`` exists only where modelopt is imported, and computes int8 only on a GPU.
-Inside of a partition it is called ``trt_et::fake_quantize``, which has the same arguments, is there
-wherever this package is (in a worker process, say), and computes the same numbers anywhere.
+``tensorrt::quantize_op`` exists only if modelopt is imported, and computes int8 on a GPU only.
+Partitions contain ``trt_et::fake_quantize`` instead. It has the same arguments, exists in every
+process with this package, and computes the same numbers on any device.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ __all__ = [
 ]
 
 FOREIGN_NAME: Final = "tensorrt::quantize_op"
-"""What modelopt calls it."""
+"""Its name in modelopt."""
 
 FP8_LIMIT: Final = 448.0
 """The largest number of e4m3."""
 
 SMALLEST_AMAX: Final = 2.0**-24
-"""The largest magnitude that modelopt takes for zero."""
+"""The largest magnitude that modelopt treats as zero."""
 
 _FP8_NORMAL: Final = 2.0**-6  # The smallest number of e4m3 with all of its bits.
-_DROPPED_BITS: Final = 20  # A float32 has so many more than e4m3.
+_DROPPED_BITS: Final = 20  # The bits that a float32 has and e4m3 lacks.
 # Added to a small number, this leaves multiples of 2**-9, the smallest number of e4m3.
 _FP8_SUBNORMAL: Final = 1.5 * 2.0**14
 
 
 def limits(num_bits: int, exponent_bits: int, unsigned: bool, narrow: bool) -> tuple[float, float]:
-    """The smallest and the largest number that is quantized to."""
+    """Return the smallest and the largest quantized number."""
     if exponent_bits:
         return -FP8_LIMIT, FP8_LIMIT
     high = 2.0 ** (num_bits - 1 + unsigned) - 1
@@ -54,15 +54,15 @@ def fake_quantize(
     unsigned: bool = False,
     narrow_range: bool = True,
 ) -> Tensor:
-    """Round numbers to those that int8 or fp8 has, in float arithmetic that any kernels have.
+    """Round numbers to int8 or fp8 values, with common float operators.
 
     Args:
         x: The numbers.
         amax: The largest magnitude, one for all of ``x`` or of a shape that broadcasts to it.
-        num_bits: Of a quantized number.
-        exponent_bits: How many of them are its exponent: 0, or 4 for e4m3.
-        unsigned: Whether there are no negative ones.
-        narrow_range: Whether the smallest one is left out, so that they are symmetric.
+        num_bits: Bits of a quantized number.
+        exponent_bits: Bits of its exponent: 0, or 4 for e4m3.
+        unsigned: No negative numbers.
+        narrow_range: Without the smallest number, so that the range is symmetric.
     """
     low, high = limits(num_bits, exponent_bits, unsigned, narrow_range)
     wide, largest = x.to(torch.float32), amax.to(torch.float32)
@@ -76,9 +76,9 @@ def fake_quantize(
 
 
 def round_to_fp8(x: Tensor) -> Tensor:
-    """The nearest numbers of e4m3, halves to even ones, in float32: the same as a cast and back.
+    """Round to e4m3, halves to even, in float32: the same as a cast and back.
 
-    Veltkamp's splitting keeps the first four of a number's bits.
+    Veltkamp's splitting keeps the first four bits of a number.
     """
     lifted = x * (2.0**_DROPPED_BITS + 1)
     normal = lifted - (lifted - x)

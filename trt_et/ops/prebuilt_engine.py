@@ -1,4 +1,4 @@
-"""``trt_et::prebuilt_engine``: a call of an engine that the program brings along as a constant."""
+"""Define ``trt_et::prebuilt_engine``, a call of an engine that is a constant of the program."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _results(
     ]
 
 
-# ``torch.library.custom_op`` and ``register_fake`` look for their caller's source, which takes a
-# tenth of a second of every import.
+# ``torch.library.custom_op`` and ``register_fake`` read their caller's source, which adds 0.1 s to
+# every import.
 torch.library.define(
     "trt_et::prebuilt_engine", "(Tensor[] inputs, Tensor engine, str info, str outputs) -> Tensor[]"
 )
@@ -32,21 +32,24 @@ PREBUILT_NAME: Final = "trt_et::prebuilt_engine.default"
 
 
 def is_prebuilt(target: object) -> bool:
-    """Whether an operator is an engine that the program holds."""
+    """Return whether an operator is an engine in the program."""
     return target is PREBUILT_ENGINE
 
 
 @dataclass(frozen=True)
 class PrebuiltEngine:
-    """Torch-TensorRT's description of an engine.
+    """The description of an engine.
 
     Attributes:
-        device_id: Index of the GPU that it is for; None where that is not readable.
+        device_id: Index of its GPU; None if it is not readable.
         inputs: The names of its inputs, in the order of the call's tensors.
         outputs: The names of its outputs, in the order of the call's results.
-        hardware_compatible: Whether it runs on other GPUs than the one that it was built on.
-        serialized_metadata: Torch-TensorRT's own.
-        target_platform: Such as ``linux_x86_64``.
+        hardware_compatible: True if it runs on GPUs other than the one it was built on.
+        serialized_metadata: A field of Torch-TensorRT.
+        target_platform: Such as ``linux_x86_64``; empty if it is not known.
+        builder: ``tensorrt`` or ``tensorrt_rtx``; empty: the installed Torch-TensorRT's builder.
+        library_version: The TensorRT that built it; empty if it is not known.
+        compute_capabilities: Its GPUs' compute capabilities; empty if they are not known.
     """
 
     device_id: int | None
@@ -55,13 +58,17 @@ class PrebuiltEngine:
     hardware_compatible: bool
     serialized_metadata: str
     target_platform: str
+    builder: str = ""
+    library_version: str = ""
+    compute_capabilities: tuple[str, ...] = ()
 
     def to_text(self) -> str:
-        """The ``info`` argument of the operator."""
+        """Return the ``info`` argument of the operator."""
         return json.dumps(vars(self))
 
     @classmethod
     def from_text(cls, text: str) -> PrebuiltEngine:
-        """What :meth:`to_text` wrote."""
+        """Read the text of :meth:`to_text`."""
         fields = json.loads(text)
-        return cls(**fields | {k: tuple(fields[k]) for k in ("inputs", "outputs")})
+        lists = ("inputs", "outputs", "compute_capabilities")
+        return cls(**fields | {name: tuple(fields[name]) for name in lists})

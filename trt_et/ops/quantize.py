@@ -1,9 +1,8 @@
-"""Quantize and dequantize operators: which of them are TensorRT's quantize layers.
+"""Find quantize and dequantize operators that TensorRT has layers for.
 
-PT2E quantization leaves ``quantized_decomposed`` operators in a program, modelopt one that
-quantizes and dequantizes at once (:mod:`.fake_quantize`). TensorRT has layers for those whose
-scale is known when the engine is built; their zero point is 0, and any other one is a shift of the
-numbers around the layer.
+PT2E quantization uses ``quantized_decomposed`` operators; modelopt uses one operator that quantizes
+and dequantizes (:mod:`.fake_quantize`). TensorRT has layers for constant scales and a zero point
+of 0. Another zero point becomes a sum outside the layer.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _LAYERS: Final = frozenset(
 )
 _FAKE: Final = frozenset({FOREIGN_NAME, FAKE_QUANTIZE._schema.name})
 _FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
-_BITS: Final = ((8, 0), (8, 4))  # All of them, those of the exponent: int8, e4m3.
+_BITS: Final = ((8, 0), (8, 4))  # Bits, bits of the exponent: int8, e4m3.
 _SCALES: Final = ("scales", "zero_points", "amax")
 _MOVES: Final = frozenset(
     {
@@ -62,21 +61,21 @@ _MOVES: Final = frozenset(
 )
 
 FP8_CAPABILITY: Final = (8, 9)
-"""The least compute capability of GPUs that have 8-bit floats."""
+"""The least compute capability with 8-bit floats."""
 
 QUANTIZED_DTYPES: Final = frozenset({torch.int8})
-"""What TensorRT's quantize layers make of numbers; only they take and return it."""
+"""The results of TensorRT's quantize layers; no other layer uses them."""
 
 
 def is_quantization(target: object) -> bool:
-    """Whether an operator quantizes or dequantizes, or chooses how to."""
+    """Return whether an operator quantizes, dequantizes, or computes parameters for that."""
     return isinstance(target, OpOverload) and (
         target.namespace == _NAMESPACE or target._schema.name in _FAKE
     )
 
 
 def is_quantize_layer(target: object) -> bool:
-    """Whether an operator can be one of TensorRT's quantize layers, whatever its arguments."""
+    """Return whether an operator can be one of TensorRT's quantize layers, for some arguments."""
     return (
         isinstance(target, OpOverload)
         and target._schema.name in _LAYERS
@@ -85,25 +84,25 @@ def is_quantize_layer(target: object) -> bool:
 
 
 def is_fake_quantize(target: object) -> bool:
-    """Whether an operator quantizes and dequantizes at once."""
+    """Return whether an operator quantizes and dequantizes in one call."""
     return isinstance(target, OpOverload) and target._schema.name in _FAKE
 
 
 def is_fp8(node: Node) -> bool:
-    """Whether a node quantizes to 8-bit floats."""
+    """Return whether a node quantizes to 8-bit floats."""
     return is_fake_quantize(node.target) and named_arguments(node)["exponent_bits"] != 0
 
 
 def moves_numbers(node: Node) -> bool:
-    """Whether a node gives the numbers of its only tensor another shape or order, and no more."""
+    """Return whether a node only changes the shape or order of its tensor."""
     return node.target in _MOVES
 
 
 def is_weight_cast(node: Node) -> bool:
-    """Whether a node makes floats of int8 numbers, which TensorRT can do with constants.
+    """Return whether a node casts int8 numbers to floats, which TensorRT does for constants.
 
     Args:
-        node: Of a plain ATen graph.
+        node: A node of a plain ATen graph.
     """
     if node.target is not aten._to_copy.default or not isinstance(node.args[0], Node):
         return False
@@ -117,20 +116,20 @@ def is_weight_cast(node: Node) -> bool:
 
 
 def constant_source(value: object) -> Node | None:
-    """The node that the numbers of a value come from, unchanged; None where it is no node."""
+    """Return the node that a value's numbers come from unchanged; None if it is no node."""
     while isinstance(value, Node) and moves_numbers(value):
         value = value.args[0]
     return value if isinstance(value, Node) else None
 
 
 def scale_arguments(node: Node) -> dict[str, object]:
-    """The arguments of a quantize operator that TensorRT must know when it builds, by name."""
+    """Return the arguments of a quantize operator that must be constants, by name."""
     given = named_arguments(node)
     return {name: given[name] for name in _SCALES if isinstance(given.get(name), Node)}
 
 
 def named_arguments(node: Node) -> dict[str, Any]:
-    """The arguments of an operator call by the names in its schema, with defaults.
+    """Return the arguments of an operator call by the names in its schema, with defaults.
 
     Args:
         node: Calls an ``OpOverload`` (plain, without the Edge dialect's wrapper).
@@ -150,10 +149,10 @@ def named_arguments(node: Node) -> dict[str, Any]:
 
 
 def quantization_refusal(node: Node) -> str | None:
-    """Why TensorRT has no layer for a quantize or dequantize operator; None where it has one.
+    """Return why TensorRT has no layer for a quantize operator; None if it has one.
 
     Args:
-        node: Of a plain ATen graph; :func:`is_quantization` holds for its target.
+        node: A node of a plain ATen graph; :func:`is_quantization` is true for its target.
     """
     if is_fake_quantize(node.target):
         return _fake_quantize_refusal(node)

@@ -1,12 +1,12 @@
-"""The fewest convex groups of nodes, in time that grows linearly with the graph.
+"""Finds the fewest convex groups of nodes, in time that grows linearly with the graph.
 
-Every supported node is given a level: how many times a path from the program's inputs to it leaves
-the supported nodes and comes back. The nodes of one level make one group. Such groups are convex,
-and their order is acyclic, because whatever path leaves a group and returns ends on a higher level;
-and no fewer groups will do, because along one path no two levels can share one.
+Every supported node gets a level: the number of times that a path from the program's inputs to the
+node leaves the supported nodes and returns. The nodes of one level form one group. Such groups are
+convex and have no cycles, because a path that leaves a group and returns ends on a higher level.
+Fewer groups are impossible, because two levels on one path cannot share a group.
 
-Many nodes could be on several levels. Each begins on the lowest, and sinks to that of its users
-where fewer bytes cross the groups' boundaries then.
+Many nodes fit several levels. Each starts on the lowest and moves to the level of its users if that
+reduces the bytes that cross the groups' boundaries.
 
 ``torch.fx``'s ``CapabilityBasedPartitioner``, which ExecuTorch's partitioners use, looks for cycles
 at each merge of two groups: its time grows with the square of the graph, and it may end with more
@@ -30,12 +30,12 @@ __all__ = ["connected", "convex_groups"]
 
 
 def convex_groups(graph: Graph, is_supported: Callable[[Node], bool]) -> list[list[Node]]:
-    """Groups of supported nodes; each can be fused to one node, all at once, without a cycle.
+    """Group supported nodes so that fusing every group to one node makes no cycle.
 
     Args:
         graph: In topological order; not changed.
-        is_supported: Whether a ``call_function`` node may be in a group. The ``getitem`` nodes of
-            one that has several results are in its group, whatever this says of them.
+        is_supported: Whether a ``call_function`` node may be in a group. The ``getitem`` nodes of a
+            node with several results are always in its group.
 
     Returns:
         The nodes of each group, in the graph's order; the groups in the order of their first nodes.
@@ -52,7 +52,7 @@ def convex_groups(graph: Graph, is_supported: Callable[[Node], bool]) -> list[li
 
 
 def connected(nodes: Iterable[Node]) -> list[list[Node]]:
-    """The parts of a group that have no edge between each other."""
+    """Return the parts of a group that no edge connects."""
     part: dict[Node, list[Node]] = {}
     for node in nodes:
         parts = {
@@ -68,7 +68,7 @@ def connected(nodes: Iterable[Node]) -> list[list[Node]]:
 
 
 def _units(nodes: list[Node], is_supported: Callable[[Node], bool]) -> dict[Node, Node]:
-    """The supported nodes, each with the node whose level it has: itself, or what it picks from."""
+    """Map each supported node to the node whose level it has: itself, or its ``getitem`` source."""
     units: dict[Node, Node] = {}
     for node in nodes:
         if node.target is operator.getitem:
@@ -81,7 +81,7 @@ def _units(nodes: list[Node], is_supported: Callable[[Node], bool]) -> dict[Node
 
 
 def _lowest_levels(nodes: list[Node], units: dict[Node, Node]) -> dict[Node, int]:
-    """The lowest level of each node; of an unsupported one, the lowest that its users may have."""
+    """Return the lowest level of each node; for an unsupported node, its users' level."""
     levels: dict[Node, int] = {}
     for node in nodes:
         if units.get(node, node) is not node:
@@ -99,12 +99,12 @@ def _lowest_levels(nodes: list[Node], units: dict[Node, Node]) -> dict[Node, int
 
 @dataclass
 class _Tensor:
-    """What a tensor costs: its bytes, in each group that takes it and in the one that gives it.
+    """The cost of a tensor: its bytes, once for its producer's group and once for each consumer's.
 
     Attributes:
         size: In bytes.
-        home: Level of the group that computes it; None: it comes from outside.
-        users: How many nodes of each level use it; None: outside of the groups.
+        home: Level of the group that computes it; None: no group does.
+        users: The number of nodes of each level that use it; None: outside of the groups.
     """
 
     size: int
@@ -125,13 +125,13 @@ class _Tensor:
 
 
 def _sink(nodes: list[Node], units: dict[Node, Node], levels: dict[Node, int]) -> None:
-    """Move nodes to their first user's level where that costs no more; users before sources."""
+    """Move nodes to their first user's level if that costs no more; users before sources."""
     tensors: dict[Node, _Tensor] = {}
     for node in nodes:
         tensors[node] = _Tensor(_bytes(node), levels[units[node]] if node in units else None)
         for source in node.all_input_nodes:
             tensors[source].users[levels[units[node]] if node in units else None] += 1
-    highest: dict[Node, float] = {}  # Of an unsupported node: that its sources may have.
+    highest: dict[Node, float] = {}  # For an unsupported node: the highest level of its sources.
     results: dict[Node, list[Node]] = {}
     for node, unit in units.items():
         results.setdefault(unit, []).append(node)
@@ -176,7 +176,7 @@ def _sink_one(
 
 
 def _bytes(node: Node) -> int:
-    """Of a node's tensor, at most; 0 where it is none, or has no bound."""
+    """Return the largest size of a node's tensor in bytes; 0 if it has no bound or is no tensor."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         return 0

@@ -1,4 +1,4 @@
-"""What lowering would do to a program, found out by lowering it."""
+"""Finds the partitions of a program by lowering it without delegating."""
 
 from __future__ import annotations
 
@@ -14,35 +14,39 @@ __all__ = ["dry_run"]
 
 
 def dry_run(
-    program: ExportedProgram, partitioner: Partitioner, plan: Callable[[ExportedProgram], object]
+    program: ExportedProgram, partitioner: Partitioner, choose: Callable[[ExportedProgram], object]
 ) -> None:
-    """Lower a program with a partitioner's choices, and delegate nothing.
+    """Lower a program with a partitioner's settings, and delegate nothing.
 
     Args:
         program: As ``torch.export`` returns it; it is not changed.
-        partitioner: Whose choices.
-        plan: Called with the Edge program in place of ``partitioner.partition``.
+        partitioner: The partitioner.
+        choose: Called with the Edge program in place of ``partitioner.partition``.
     """
-    to_edge_transform_and_lower(program, partitioner=[_Planner(partitioner, plan)])
+    to_edge_transform_and_lower(program, partitioner=[_Chooser(partitioner, choose)])
 
 
-class _Planner(Partitioner):
-    def __init__(self, planned: Partitioner, plan: Callable[[ExportedProgram], object]) -> None:
+class _Chooser(Partitioner):
+    def __init__(
+        self, partitioner: Partitioner, choose: Callable[[ExportedProgram], object]
+    ) -> None:
         super().__init__()
-        self._planned = planned
-        self._plan = plan
+        self._partitioner = partitioner
+        self._choose = choose
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        self._plan(exported_program)
+        self._choose(exported_program)
         return PartitionResult(tagged_exported_program=exported_program, partition_tags={})
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
         kept: tuple[list[OpOverload], Callable[[Node], bool] | None]
-        kept = self._planned.ops_to_not_decompose(ep)
+        kept = self._partitioner.ops_to_not_decompose(ep)
         return kept
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
-        changed: ExportedProgram = self._planned.transform_for_pre_decomposition(exported_program)
+        changed: ExportedProgram = self._partitioner.transform_for_pre_decomposition(
+            exported_program
+        )
         return changed

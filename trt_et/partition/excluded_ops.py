@@ -1,9 +1,9 @@
-"""The option ``excluded_ops``: operators and nodes that the caller leaves to the CPU.
+"""Implements the option ``excluded_ops``: operators and nodes that the caller leaves to the CPU.
 
-A name may be one of the Edge program (what the report prints) or one of the exported program: its
-``aten.conv2d`` is an ``aten.convolution`` in the Edge program, its ``aten.linear`` may be a matrix
-product and an addition. ``node.meta["from_node"]``, which torch records when it decomposes a
-program, says which node of the exported program a node comes from.
+A name comes from the Edge program (as the report prints it) or from the exported program, whose
+``aten.conv2d`` is an ``aten.convolution`` in the Edge program and whose ``aten.linear`` may be a
+matrix product and an addition. torch records the original node in ``node.meta["from_node"]`` when
+it decomposes a program.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from trt_et.errors import OptionError
 from trt_et.graph.subgraphs import Subgraph, subgraphs
 from trt_et.lowering.edge_to_aten import aten_target
 
-__all__ = ["ExcludedOp", "ExcludedOps", "exported_name"]
+__all__ = ["ExcludedOp", "ExcludedOps"]
 
 ExcludedOp = str | OpOverload | OpOverloadPacket | Callable[[Node], bool]
 
 _SHOWN: Final = 5
-# What torch 2.13 records as the pass that took a node over from an exported program, and from the
-# graph of a strict export.
+# Names that torch 2.13 records for the pass that took a node over from an exported program, and
+# from the graph of a strict export.
 _PROGRAM: Final = "ExportedProgram.module()"
 _DYNAMO: Final = "Interpreter_DynamoGraphTransformer"
 
 
 class ExcludedOps:
-    """The caller's ``excluded_ops``, checked.
+    """The checked value of ``excluded_ops``.
 
     Args:
-        items: Overloads; packets (``torch.ops.aten.mul``: all of its overloads); either of them by
-            name (``"aten.mul.Tensor"``, ``"aten::mul"``); names of nodes, which have no dot (of
-            those in a branch also with its path: ``"cond/true/aten_mul_tensor"``); or functions
-            from a node to whether it is excluded.
+        items: Overloads; packets (``torch.ops.aten.mul`` for all overloads); their names
+            (``"aten.mul.Tensor"``, ``"aten::mul"``); names of nodes, which have no dot (in a branch
+            also with the path: ``"cond/true/aten_mul_tensor"``); or functions that return True for
+            a node to exclude.
 
     Raises:
         OptionError: An item is none of these, or names an operator that does not exist.
@@ -71,7 +71,7 @@ class ExcludedOps:
                 )
 
     def reason(self, node: Node, subgraph: Subgraph) -> str | None:
-        """Why the caller excludes a node; None where it does not.
+        """Return the reason if the caller excludes a node, else None.
 
         Args:
             node: A call of an operator, of an exported program or of an Edge program.
@@ -86,7 +86,7 @@ class ExcludedOps:
         return None
 
     def add_known_names(self, program: ExportedProgram) -> None:
-        """Remember which names this program has, for :meth:`check_names`."""
+        """Remember the names of a program for :meth:`check_names`."""
         if not self._given:
             return
         for subgraph in subgraphs(program.graph_module):
@@ -95,7 +95,7 @@ class ExcludedOps:
                     self._known.update(_operator_names(node), _node_names(node, subgraph))
 
     def check_names(self) -> None:
-        """Refuse names that no program has which was seen so far.
+        """Refuse names that match nothing in any program so far.
 
         Raises:
             OptionError: A name matches nothing; the message has the nearest names.
@@ -128,17 +128,11 @@ class ExcludedOps:
         return name
 
 
-def exported_name(node: Node) -> str:
-    """The name of the exported program's node that a node comes from."""
-    *_, name = [node.name, *_exported_names(node)]
-    return name
-
-
 def _exported_names(node: Node) -> list[str]:
-    """A node's names in the exported programs that it comes from, the first program's last.
+    """Return a node's names in the exported programs that it comes from, the first program's last.
 
-    Behind them stand, after a strict export, names that no program has: those of Dynamo's graph.
-    In a branch torch does not record which names are a program's, and all of them count.
+    After a strict export, the names of Dynamo's graph would follow; they are omitted. In a branch,
+    torch does not record which names belong to a program, so all names count.
     """
     sources = list(_sources(node))
     passes = [source.pass_name for source in sources]
@@ -148,7 +142,7 @@ def _exported_names(node: Node) -> list[str]:
 
 
 def _operator_names(node: Node) -> Iterator[str]:
-    """``aten.mul`` and ``aten.mul.Tensor``: of the node, and of those that it comes from."""
+    """Return names such as ``aten.mul`` and ``aten.mul.Tensor`` of a node and of its origins."""
     target = aten_target(node)
     texts = [str(source.target) for source in _sources(node)]
     if isinstance(target, OpOverload):
@@ -156,14 +150,14 @@ def _operator_names(node: Node) -> Iterator[str]:
     for text in texts:
         packet, _, overload = text.rpartition(".")
         if "." in packet:
-            # The Edge dialect calls aten.view_copy where the caller says aten.view.
+            # The Edge dialect has aten.view_copy for aten.view.
             for each in {packet, packet.removesuffix("_copy")}:
                 yield each
                 yield f"{each}.{overload}"
 
 
 def _node_names(node: Node, subgraph: Subgraph) -> Iterator[str]:
-    """The node's name, and that of the exported program's; also with the path of its branch."""
+    """Return a node's names in the Edge and exported programs, also with its branch's path."""
     for name in {node.name, *_exported_names(node)}:
         yield name
         yield subgraph.name_of(name)
@@ -172,7 +166,7 @@ def _node_names(node: Node, subgraph: Subgraph) -> Iterator[str]:
 
 
 def _sources(node: Node) -> Iterator[Any]:
-    """The nodes that a node was made from, the latest first."""
+    """Return the nodes that a node was made from, the latest first."""
     sources: Any = node.meta.get("from_node")
     while sources:
         yield sources[0]

@@ -1,4 +1,4 @@
-"""Quantized products that an engine computes in floats, because of their zero points."""
+"""Reports quantized products that an engine computes in float because of zero points."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _ZERO_POINT: Final = 2  # Its position among the arguments.
 
 
 def warn_float_products(nodes: Iterable[Node]) -> None:
-    """Log, in one line, how many products of a program have inputs with a zero point.
+    """Log, in one line, the number of products whose inputs have a zero point.
 
-    TensorRT's quantize layers have none: such a product is right, and not faster than in floats.
+    TensorRT's quantize layers have no zero points: such a product is right, but as slow as float.
 
     Args:
-        nodes: Of all partitions, in the Edge dialect.
+        nodes: The nodes of all partitions, in the Edge dialect.
     """
     found = Counter(qualified_name(node).rpartition(".")[0] for node in nodes if _is_shifted(node))
     if found:

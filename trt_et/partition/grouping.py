@@ -1,7 +1,8 @@
-"""From supported nodes to partitions: convex, whole, and worth an engine."""
+"""Groups supported nodes into partitions: convex, complete, and worth an engine."""
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections.abc import Iterable
 from typing import Final
@@ -19,9 +20,12 @@ from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.ops_to_preserve import must_be_delegated
 from trt_et.partition.tags import is_in_a_list_of
 
-__all__ = ["cut_points", "group_nodes", "is_worth_an_engine"]
+__all__ = ["group_nodes"]
 
-# Nodes that only rename, rearrange or quantize: alone, they are no work for an engine.
+_COMBINATION: Final = 2
+_log = logging.getLogger(__name__)
+
+# Nodes that only rename, rearrange or quantize: an engine of only these does no work.
 _VIEWS: Final = frozenset(
     {
         "aten::alias_copy",
@@ -51,77 +55,77 @@ _VIEWS: Final = frozenset(
 def group_nodes(
     program: ExportedProgram, support: OperatorSupport, min_block_size: int
 ) -> list[list[Node]]:
-    """Convex groups of supported nodes of one graph, and their nodes, in program order.
+    """Group the supported nodes of one graph; groups and nodes are in program order.
 
     Args:
         program: Edge dialect; not changed.
-        support: What an engine can hold of one of its graphs; what is dropped here is refused
-            there, with the reason.
+        support: The supported nodes of one of its graphs; nodes that fit no partition are refused
+            there with the reason.
         min_block_size: Smallest number of nodes worth an engine.
     """
     module = support.subgraph.module
     position = {node: index for index, node in enumerate(module.graph.nodes)}
     while True:
         groups = _groups(module.graph, support)
-        # An engine reads sizes off its input tensors; what needs another one cannot be in it.
+        # An engine reads sizes off its input tensors and gets no other sizes.
         lost = [node for nodes in groups for node in _without_sizes(nodes)]
         support.refuse(lost, "it needs a size that no tensor input of its partition has")
         alone = [node for nodes in groups for node in _quantizing_alone(nodes, support)]
-        support.refuse(alone, "nothing that it quantizes or dequantizes for is in an engine")
+        support.refuse(alone, "no operator of an engine uses its quantized or dequantized tensor")
         known = set(alone)
         idle = [node for nodes in groups for node in _islands(nodes) if node not in known]
-        support.refuse(idle, "alone it only rearranges or quantizes, no work for an engine")
+        support.refuse(idle, "its partition would only reshape or quantize")
         apart = [node for nodes in groups for node in support.cut_off_from_weights(nodes)]
-        support.refuse(apart, "its weight, which TensorRT must know, is not in its engine alone")
+        support.refuse(apart, "its weight is also used outside this engine")
         lost += alone + idle + apart
         if module is program.graph_module:
             torn = _in_lists_of_several_groups(program, groups)
             support.refuse(
-                torn, "a weight in its list of tensors is in another such list elsewhere"
+                torn,
+                "it shares a weight in a tensor list (cat, for example) with another partition",
             )
             lost += torn
-        if not lost:
+        if lost:
+            continue
+        worthy = [nodes for nodes in groups if _is_worth_an_engine(nodes, support, min_block_size)]
+        left_out = [_leave_out_unconvertible(nodes, support) for nodes in worthy]
+        if not any(left_out):
             break
-    worthy = [nodes for nodes in groups if is_worth_an_engine(nodes, support, min_block_size)]
     support.accept(node for nodes in worthy for node in nodes if is_size(node))
-    return sorted([*worthy, *support.prebuilt.values()], key=lambda nodes: position[nodes[0]])
+    return sorted([*worthy, *support.alone.values()], key=lambda nodes: position[nodes[0]])
 
 
-def cut_points(program: ExportedProgram, support: OperatorSupport, nodes: list[Node]) -> list[int]:
-    """Where a group of :func:`group_nodes` can be cut in two, each of which is a group.
+def _leave_out_unconvertible(nodes: list[Node], support: OperatorSupport) -> bool:
+    """Refuse the nodes of a partition that cannot be converted together with the others.
 
-    Args:
-        program: As for :func:`group_nodes`.
-        support: Likewise.
-        nodes: The group's nodes, in program order.
+    Returns:
+        True if there were any; the partitions must then be chosen again.
     """
-    return [at for at in range(1, len(nodes)) if _are_groups(program, support, nodes, at)]
-
-
-def _are_groups(
-    program: ExportedProgram, support: OperatorSupport, nodes: list[Node], at: int
-) -> bool:
-    if nodes[at].target is operator.getitem:
-        return False  # It belongs to the node whose result it picks.
-    halves = [nodes[:at], nodes[at:]]
-    is_torn = support.subgraph.module is program.graph_module and _in_lists_of_several_groups(
-        program, halves
-    )
-    return not (
-        is_torn
-        or misplaced_sizes(halves)
-        or any(
-            _without_sizes(half)
-            or _quantizing_alone(half, support)
-            or _islands(half)
-            or support.cut_off_from_weights(half)
-            for half in halves
+    if sum(not is_size(node) for node in nodes) < _COMBINATION:
+        return False  # Each node was converted on its own before.
+    unsupported = support.unsupported_in(nodes)
+    if unsupported is None:
+        return False
+    named, reason = unsupported
+    for node in named:
+        name, alone = support.subgraph.name_of(node), must_be_delegated(node)
+        if alone:
+            support.set_apart(node)
+        else:
+            support.refuse([node], f"it cannot be converted with its partition: {reason}")
+        _log.warning(
+            "%s (%s) %s, because TensorRT cannot convert it together with the rest of its "
+            "partition: %s",
+            name,
+            qualified_name(node),
+            "gets a separate engine" if alone else "stays on the CPU",
+            reason,
         )
-    )
+    return True
 
 
 def _groups(graph: Graph, support: OperatorSupport) -> list[list[Node]]:
-    """Convex groups of supported nodes, and of the sizes that they compute themselves."""
+    """Group supported nodes and the sizes that only they use."""
     sizes = inner_sizes(graph, support.is_supported)
 
     def may_join(node: Node) -> bool:
@@ -136,11 +140,11 @@ def _groups(graph: Graph, support: OperatorSupport) -> list[list[Node]]:
 
 
 def _in_lists_of_several_groups(program: ExportedProgram, groups: list[list[Node]]) -> list[Node]:
-    """The nodes of groups that have a weight in a list which ExecuTorch cannot give a copy.
+    """Return the nodes that take a weight in a tensor list, if several partitions do.
 
-    It copies a weight for each partition, but lists (``cat``, operands of control flow) keep the
-    original (``duplicate_constant_node``): all lists that hold a weight must be in one partition,
-    or all outside.
+    ExecuTorch copies a weight for each partition, but tensor lists (``cat``, operands of control
+    flow) keep the original (``duplicate_constant_node``). All lists that hold a weight must be in
+    one partition, or all outside.
     """
     group_of = {node: index for index, nodes in enumerate(groups) for node in nodes}
     inputs = input_names(program)
@@ -154,7 +158,7 @@ def _in_lists_of_several_groups(program: ExportedProgram, groups: list[list[Node
 
 
 def _without_sizes(nodes: list[Node]) -> list[Node]:
-    """The nodes of a partition that take a size which none of its input tensors shows."""
+    """Return the nodes of a partition that take a size that no input tensor has."""
     inside = set(nodes)
     outside = {source for node in nodes for source in node.all_input_nodes} - inside
     shown = frozenset().union(*(tensor_symbols(source.meta.get("val")) for source in outside))
@@ -169,9 +173,9 @@ def _without_sizes(nodes: list[Node]) -> list[Node]:
 
 
 def _quantizing_alone(nodes: list[Node], support: OperatorSupport) -> list[Node]:
-    """The quantize and dequantize nodes that meet nothing else of their partition.
+    """Return the quantize and dequantize nodes without a neighbour in their partition.
 
-    The weight of an operator that stays out, say: an engine would return it, in float.
+    For example, the weight of an operator on the CPU: an engine would return it in float.
     """
     inside = set(nodes)
     return [
@@ -187,7 +191,7 @@ def _quantizing_alone(nodes: list[Node], support: OperatorSupport) -> list[Node]
 
 
 def _islands(nodes: list[Node]) -> list[Node]:
-    """The nodes whose part of a partition computes nothing."""
+    """Return the nodes of the parts of a partition that compute nothing."""
     return [
         node
         for part in connected(nodes)
@@ -197,8 +201,8 @@ def _islands(nodes: list[Node]) -> list[Node]:
     ]
 
 
-def is_worth_an_engine(nodes: list[Node], support: OperatorSupport, min_block_size: int) -> bool:
-    """Whether a group is large enough; the nodes of one that is not are refused."""
+def _is_worth_an_engine(nodes: list[Node], support: OperatorSupport, min_block_size: int) -> bool:
+    """Return whether a group is large enough; refuse its nodes if not."""
     if any(must_be_delegated(node) for node in nodes):
         return True
     tensors = [node for node in nodes if not is_size(node)]
@@ -209,7 +213,7 @@ def is_worth_an_engine(nodes: list[Node], support: OperatorSupport, min_block_si
 
 
 def _is_compute(nodes: Iterable[Node]) -> bool:
-    """Whether the nodes do more than rename, rearrange and quantize tensors."""
+    """Return whether the nodes do more than rename, rearrange and quantize tensors."""
     return any(
         node.target is not operator.getitem
         and not is_size(node)

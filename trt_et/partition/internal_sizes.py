@@ -1,8 +1,8 @@
-"""Sizes that a partition computes itself.
+"""Finds sizes that a partition can compute itself.
 
-Decomposition reads sizes off tensors in the middle of a program (to flatten them, say). Computed
-outside of the engines, such a size would part the tensor that it is read off from what it is for:
-a delegate cannot take a number that is computed from its own result.
+Decompositions read sizes off intermediate tensors (to flatten them, for example). If the CPU
+computed such a size, its tensor and its users could not be in one partition: a delegate cannot take
+a number that depends on its own result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OF_SIZES: Final = (operator.add, operator.sub, operator.mul, operator.floordiv,
 
 
 def is_size(node: Node) -> bool:
-    """Whether a node computes a size in a way that an engine can, too."""
+    """Return whether a node computes a size in a way that an engine also can."""
     return node.op == "call_function" and (
         node.target is _OF_TENSORS
         or (node.target in _OF_SIZES and isinstance(node.meta.get("val"), int | torch.SymInt))
@@ -29,7 +29,7 @@ def is_size(node: Node) -> bool:
 
 
 def inner_sizes(graph: Graph, is_supported: Callable[[Node], bool]) -> set[Node]:
-    """The sizes that only supported nodes use, directly or through other such sizes.
+    """Return the sizes that only supported nodes use, directly or through other such sizes.
 
     Args:
         graph: In topological order; not changed.
@@ -43,9 +43,9 @@ def inner_sizes(graph: Graph, is_supported: Callable[[Node], bool]) -> set[Node]
 
 
 def misplaced_sizes(groups: Sequence[Sequence[Node]]) -> set[Node]:
-    """The sizes that their group does not have all for itself: users, and what they come from.
+    """Return the sizes with a user or an input outside their group.
 
-    A tensor of which a group needs nothing but a size should not become an input of an engine.
+    A tensor should not become an engine's input only for its size.
     """
     misplaced: set[Node] = set()
     for nodes in groups:

@@ -1,9 +1,9 @@
-"""Which nodes of an Edge program go into an engine, and why the others do not."""
+"""Decides which nodes of an Edge program an engine can hold, with a reason for the others."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import torch
@@ -11,6 +11,12 @@ from executorch.exir.delegate import executorch_call_delegate
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Node
 
+from trt_et.graph.fragment import (
+    SupportCheck,
+    constants_among,
+    fragment_of_call,
+    fragment_of_group,
+)
 from trt_et.graph.subgraphs import Subgraph
 from trt_et.lowering.edge_to_aten import aten_target, to_aten
 from trt_et.ops.prebuilt_engine import is_prebuilt
@@ -34,11 +40,7 @@ from trt_et.partition.unsupported_values import (
 __all__ = [
     "COMPUTES_A_SIZE",
     "OperatorSupport",
-    "SupportCheck",
 ]
-
-SupportCheck = Callable[[Node], str | None]
-"""Why a node of a plain ATen graph is unsupported; None if it is supported."""
 
 COMPUTES_A_SIZE: Final = "it computes a size, not a tensor"
 
@@ -48,20 +50,22 @@ _SOURCE_UNSUPPORTED: Final = "the operator whose result it selects stays on the 
 
 
 class OperatorSupport:
-    """The nodes of one graph that an engine can hold.
+    """The supported nodes of one graph.
 
     Args:
-        subgraph: The graph, in the Edge dialect (or ATen); not changed.
-        check: Whether the builder supports a node of the equivalent ATen graph.
-        excluded: What the caller leaves to the CPU.
+        subgraph: The graph, in the Edge dialect or ATen; not changed.
+        check: Whether the builder supports calls of the equivalent ATen graph.
+        excluded: The nodes that the caller leaves to the CPU.
         only: The operators to look at; None: all. Other nodes count as unsupported.
-        constants: The names of the graph's placeholders whose values never change.
+        constants: The values of the graph's placeholders that never change, by name; None if a
+            value is not known.
 
     Attributes:
         subgraph: The graph.
-        reasons: For every ``call_function`` node that stays out, why.
-        prebuilt: The engines that the program holds already, each with the nodes that pick its
-            results; they count as unsupported, since nothing else can be in such an engine.
+        reasons: The reason for each unsupported ``call_function`` node.
+        alone: The nodes that get a separate engine, each with the ``getitem`` nodes of its
+            results. They count as unsupported, since no other node can join such an engine. The
+            node is an engine already, or has no CPU kernel.
     """
 
     def __init__(
@@ -70,44 +74,46 @@ class OperatorSupport:
         check: SupportCheck,
         excluded: ExcludedOps | None = None,
         only: Collection[OpOverload] | None = None,
-        constants: Collection[str] = (),
+        constants: Mapping[str, torch.Tensor | None] | None = None,
     ) -> None:
         self.subgraph = subgraph
-        self._constants = frozenset(constants)
         self._equivalent: Mapping[Node, Node] = to_aten(subgraph.graph).nodes
+        self._constants = constants_among(self._equivalent.values(), constants or {})
+        self._folded: dict[Node, torch.Tensor | None] = dict(self._constants)
         self._check = check
         self._excluded = excluded or ExcludedOps()
         self.reasons: dict[Node, str] = {}
-        self.prebuilt: dict[Node, list[Node]] = {}
+        self.alone: dict[Node, list[Node]] = {}
         self._supported: set[Node] = set()
         for node in subgraph.graph.nodes:
             if node.op != "call_function" or (only is not None and node.target not in only):
                 continue
             if is_prebuilt(aten_target(node)):
-                self.prebuilt[node] = [node]
+                self.alone[node] = [node]
                 continue
-            if node.target is operator.getitem and node.args[0] in self.prebuilt:
-                self.prebuilt[node.args[0]].append(node)
+            if node.target is operator.getitem and node.args[0] in self.alone:
+                self.alone[node.args[0]].append(node)
                 continue
             reason = self._reason(node)
             if reason is None:
                 self._supported.add(node)
+                self._fold(self._equivalent[node])
             else:
                 self.reasons[node] = reason
 
     def is_supported(self, node: Node) -> bool:
-        """Whether an engine can hold the node."""
+        """Return whether an engine can hold the node."""
         return node in self._supported
 
     def is_cast_of_weight(self, node: Node) -> bool:
-        """Whether a node makes floats of an int8 weight."""
+        """Return whether a node casts an int8 weight to float."""
         return is_weight_cast(self._equivalent[node])
 
     def cut_off_from_weights(self, nodes: Collection[Node]) -> list[Node]:
-        """The nodes of a partition that need a weight's values, where it does not reach them.
+        """Return the nodes of a partition that need a weight's values and cannot have them.
 
-        The weight may be reshaped on its way; that must be in the partition too, and an int8 weight
-        must not leave it: TensorRT has such tensors between quantize layers only.
+        The reshapes of the weight must also be in the partition, and an int8 weight must not leave
+        it: TensorRT has int8 tensors only between quantize layers.
         """
         inside = {self._equivalent[node] for node in nodes}
         return [
@@ -133,14 +139,38 @@ class OperatorSupport:
             and value.dtype in QUANTIZED_DTYPES
         )
 
+    def unsupported_in(self, nodes: Collection[Node]) -> tuple[list[Node], str] | None:
+        """Return the nodes of a partition that keep it from being converted, and why.
+
+        Each node can be converted on its own; a combination of them cannot.
+
+        Args:
+            nodes: The partition, in program order.
+
+        Returns:
+            The nodes that the reason names, all nodes if it names none; None if it can be
+            converted.
+        """
+        fragment = fragment_of_group((self._equivalent[node] for node in nodes), self._constants)
+        unsupported = self._check(fragment)
+        if unsupported is None:
+            return None
+        named = [node for node in nodes if self._equivalent[node].name == unsupported.node]
+        return named or list(nodes), unsupported.reason
+
+    def set_apart(self, node: Node) -> None:
+        """Give a supported node a separate engine."""
+        self.alone[node] = [node, *(u for u in node.users if u.target is operator.getitem)]
+        self._supported.difference_update(self.alone[node])
+
     def accept(self, sizes: Iterable[Node]) -> None:
-        """Take sizes in that a partition computes itself."""
+        """Support sizes that a partition computes itself."""
         for node in sizes:
             self._supported.add(node)
             del self.reasons[node]
 
     def refuse(self, nodes: Iterable[Node], reason: str) -> None:
-        """Take nodes out again, for a reason that only shows in the whole partition."""
+        """Refuse supported nodes, for a reason that appears only in the whole partition."""
         for node in nodes:
             self._supported.discard(node)
             self.reasons[node] = reason
@@ -163,29 +193,39 @@ class OperatorSupport:
         if reason is not None:
             return reason
         if draws_random_numbers(node, target):
-            # Torch-TensorRT's converters draw the numbers once, when the engine is built.
+            # Torch-TensorRT draws the numbers once, when the engine is built.
             return "it draws random numbers, which an engine would freeze"
         plain = self._equivalent[node]
         if is_quantization(target):
             refused = quantization_refusal(plain) or self._reason_for_scales(plain)
             return refused or unsupported_values(node, DTYPES | QUANTIZATION_DTYPES)
         if not self._is_constant(plain.args[0] if plain.args else None):
-            return unsupported_values(node) or self._check(plain)
-        # Weights that are int8: an engine keeps them so, up to where they become floats.
+            return unsupported_values(node) or self._conversion_reason(plain)
+        # An engine keeps int8 weights until they become floats.
         if is_weight_cast(plain):
             return unsupported_values(node, DTYPES | QUANTIZED_DTYPES)
         dtypes = DTYPES | QUANTIZED_DTYPES if moves_numbers(plain) else DTYPES
-        return unsupported_values(node, dtypes) or self._check(plain)
+        return unsupported_values(node, dtypes) or self._conversion_reason(plain)
+
+    def _conversion_reason(self, call: Node) -> str | None:
+        unsupported = self._check(fragment_of_call(call, self._folded))
+        return unsupported.reason if unsupported is not None else None
+
+    def _fold(self, call: Node) -> None:
+        """Remember a call of constants: an engine holds its result as a constant."""
+        sources = call.all_input_nodes
+        if sources and all(source in self._folded for source in sources):
+            self._folded[call] = None
 
     def _is_constant(self, value: object) -> bool:
-        """Whether the numbers of a value are those of a weight."""
+        """Return whether a value holds the numbers of a weight."""
         source = constant_source(value)
-        return source is not None and source.op == "placeholder" and source.name in self._constants
+        return source in self._constants
 
     def _reason_for_scales(self, node: Node) -> str | None:
         for name, value in scale_arguments(node).items():
             if not self._is_constant(value):
-                return f"its {name} come from outside of its graph; TensorRT's are fixed"
+                return f"its {name} come from outside of its graph; TensorRT needs constants"
         return None
 
     def _reason_for_getitem(self, node: Node) -> str | None:
@@ -199,7 +239,7 @@ class OperatorSupport:
 
 
 def _is_within(value: object, inside: Collection[Node]) -> bool:
-    """Whether all that is between a weight and its use is among these nodes."""
+    """Return whether these nodes include all reshapes between a weight and its use."""
     while isinstance(value, Node) and moves_numbers(value):
         if value not in inside:
             return False

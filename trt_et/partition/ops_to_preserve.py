@@ -1,4 +1,4 @@
-"""Operators that ExecuTorch would decompose, and that an engine runs better as they are."""
+"""Chooses operators that ExecuTorch must not decompose, since an engine runs each as one layer."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ from typing import Final
 
 import torch
 from torch._ops import OpOverload
-from torch.fx import GraphModule, Node
+from torch.export import ExportedProgram
+from torch.fx import Node
 
+from trt_et.graph.constants import known_constants
+from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.subgraphs import subgraphs
 from trt_et.lowering.edge_to_aten import aten_target
 from trt_et.ops.quantize import is_fake_quantize
 from trt_et.partition.excluded_ops import ExcludedOps
-from trt_et.partition.operator_support import OperatorSupport, SupportCheck
+from trt_et.partition.operator_support import OperatorSupport
 
 __all__ = ["OPS_TO_PRESERVE", "must_be_delegated", "ops_to_preserve"]
 
 aten = torch.ops.aten
 
-# What TensorRT has a layer for and the Edge dialect would take apart. matmul and the pooling
-# variants become fewer, larger layers; attention and linear keep their fused kernels. Not here,
-# because their converters fail (Torch-TensorRT 2.13): avg_pool1d, max_pool1d.
+# TensorRT has a layer for each; the Edge dialect would decompose them. matmul and the pooling
+# variants become fewer, larger layers; attention and linear keep fused kernels. The converters
+# of avg_pool1d and max_pool1d fail (Torch-TensorRT 2.13).
 OPS_TO_PRESERVE: Final[tuple[OpOverload, ...]] = (
     aten.linear.default,
     aten.matmul.default,
@@ -53,28 +56,29 @@ OPS_TO_PRESERVE: Final[tuple[OpOverload, ...]] = (
 
 
 def ops_to_preserve(
-    module: GraphModule, check: SupportCheck, excluded: ExcludedOps | None = None
+    program: ExportedProgram, check: SupportCheck, excluded: ExcludedOps | None = None
 ) -> list[OpOverload]:
-    """The operators of an ATen program that must not be decomposed: an engine runs each as one.
+    """Return the operators of an ATen program that must not be decomposed.
 
-    An operator counts only if *every* node that calls it is supported: a preserved operator must be
-    delegated, because ExecuTorch has no CPU kernel for most of these. Nodes in branches and bodies
-    of control flow count too.
+    An operator counts only if *every* call of it is supported, also in branches and bodies of
+    control flow: a preserved operator must be delegated, because ExecuTorch has no CPU kernel for
+    most of them.
     """
     called: set[OpOverload] = set()
     refused: set[object] = set()
-    for subgraph in subgraphs(module):
+    for subgraph in subgraphs(program.graph_module):
         here = {
             op for op in OPS_TO_PRESERVE if any(node.target is op for node in subgraph.graph.nodes)
         }
         if here:
             called |= here
-            support = OperatorSupport(subgraph, check, excluded, here)
+            constants = {} if subgraph.path else known_constants(program, program.state_dict)
+            support = OperatorSupport(subgraph, check, excluded, here, constants)
             refused |= {node.target for node in support.reasons}
     return [op for op in OPS_TO_PRESERVE if op in called and op not in refused]
 
 
 def must_be_delegated(node: Node) -> bool:
-    """Whether there may be no kernel for a node: its operator is preserved, or another tool's."""
+    """Return whether a node may have no CPU kernel: its operator is preserved or another tool's."""
     target = aten_target(node)
     return target in OPS_TO_PRESERVE or is_fake_quantize(target)

@@ -1,4 +1,4 @@
-"""What was decided about a program, in words and numbers."""
+"""Reports the partitions of a program, in words and numbers."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ class BoundaryTensor:
 
 @dataclass(frozen=True)
 class Partition:
-    """One part of a program that becomes one engine.
+    """A part of a program that becomes one engine.
 
     Attributes:
         index: Its number, counted in program order.
-        name: ``tensorrt_<index>``, and in a branch also which: ``tensorrt_1_cond_true``.
-        operators: The operators that it holds, in program order.
-        nodes: Their nodes' names; in a branch behind its path: ``cond/true/aten_relu_default``.
-        inputs: The tensors that enter it. Weights are part of it, but not in a branch, where they
-            are arguments like any other.
+        name: ``tensorrt_<index>``; in a branch with its path: ``tensorrt_1_cond_true``.
+        operators: Its operators, in program order.
+        nodes: The names of its nodes; in a branch with the path: ``cond/true/aten_relu_default``.
+        inputs: The tensors that enter it. Weights do not, except in a branch, whose weights are
+            arguments.
         outputs: The tensors that leave it.
         constant_bytes: Bytes of its weights.
-        subgraph: The branch or body that it is in, such as ``cond/true`` or ``map_impl/body``;
-            empty in the program's own graph.
+        subgraph: Its branch or body, such as ``cond/true`` or ``map_impl/body``; empty in the
+            program's main graph.
         modules: Paths of the modules that its operators come from, such as ``model.layers.0.mlp``,
-            in program order; as far as ``torch.export`` recorded them.
+            in program order, if ``torch.export`` recorded them.
     """
 
     index: int
@@ -70,12 +70,12 @@ class Partition:
 
 @dataclass(frozen=True)
 class PartitionReport:
-    """What a partitioner decided about a program.
+    """The result of partitioning a program.
 
     Attributes:
-        partitions: The engines to be.
-        not_delegated: For every other operator call: node name (in a branch behind its path),
-            operator, and the reason.
+        partitions: One for each engine.
+        not_delegated: For every other operator call: the node's name (in a branch with its path),
+            the operator, and the reason.
     """
 
     partitions: tuple[Partition, ...]
@@ -83,7 +83,7 @@ class PartitionReport:
 
     @property
     def tensors_not_delegated(self) -> tuple[tuple[str, str, str], ...]:
-        """What is not delegated, without what computes sizes, which no engine does."""
+        """Return the calls that are not delegated, except calls that compute sizes."""
         return tuple(entry for entry in self.not_delegated if entry[2] != COMPUTES_A_SIZE)
 
     def __str__(self) -> str:
@@ -103,10 +103,10 @@ class PartitionReport:
 def describe_partition(
     program: ExportedProgram, subgraph: Subgraph, index: int, nodes: list[Node]
 ) -> Partition:
-    """The facts of one group of nodes of one graph of a program."""
+    """Describe one group of nodes of one graph of a program."""
     inside = set(nodes)
     sources = dict.fromkeys(s for node in nodes for s in node.all_input_nodes if s not in inside)
-    # A branch's placeholders are called like the weights that they are given.
+    # A branch's placeholders have the names of the weights that are passed to them.
     constants = set() if subgraph.path else _constants(program)
     return Partition(
         index=index,
@@ -126,7 +126,7 @@ def describe_partition(
 def make_report(
     partitions: list[Partition], supports: Iterable[OperatorSupport]
 ) -> PartitionReport:
-    """Sum up, and log: a summary (INFO), each reason (DEBUG), a warning if nothing is delegated."""
+    """Make the report; log a summary (INFO), each reason (DEBUG), or that nothing is delegated."""
     not_delegated = tuple(
         (support.subgraph.name_of(node), qualified_name(node), support.reasons[node])
         for support in supports
@@ -135,10 +135,10 @@ def make_report(
     )
     report = PartitionReport(tuple(partitions), not_delegated)
     for name, operator, reason in not_delegated:
-        _log.debug("%s (%s) stays out: %s", name, operator, reason)
+        _log.debug("%s (%s) stays on the CPU: %s", name, operator, reason)
     if partitions:
         _log.info(
-            "%d partition(s) for TensorRT with %d operators; %d stay out",
+            "%d partition(s) for TensorRT with %d operators; %d operators stay on the CPU",
             len(partitions),
             sum(len(partition.operators) for partition in partitions),
             len(not_delegated),
@@ -146,7 +146,8 @@ def make_report(
     else:
         reasons = dict.fromkeys(f"{op}: {why}" for _, op, why in not_delegated)
         _log.warning(
-            "nothing in this program goes to TensorRT, and the .pte will hold no engine. %s",
+            "No operator of this program is delegated to TensorRT; the .pte will hold no engine. "
+            "%s",
             "; ".join(list(reasons)[:5]) or "The program calls no operator",
         )
     return report

@@ -1,4 +1,4 @@
-"""ExecuTorch's delegation tags on what partitions need beside their operators."""
+"""Sets ExecuTorch's delegation tags on the constants of partitions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["clear_tags", "is_in_a_list_of", "tag_constants"]
 
 
 def clear_tags(program: ExportedProgram) -> None:
-    """Drop what an earlier partitioner left in branches.
+    """Remove the tags that an earlier partitioner left in branches.
 
-    ExecuTorch takes tags off the program's own graph only, and a tag of ours that stays on the
-    results of a delegate in a branch would be taken for a new one.
+    ExecuTorch removes tags from the program's main graph only. An old tag on the results of a
+    delegate in a branch would count as a new one.
     """
     for subgraph in subgraphs(program.graph_module):
         for node in subgraph.graph.nodes:
@@ -24,10 +24,10 @@ def clear_tags(program: ExportedProgram) -> None:
 
 
 def tag_constants(program: ExportedProgram) -> None:
-    """Give weights the tag of the partition that uses them; never a buffer that changes.
+    """Tag weights with the partition that uses them; never a mutable buffer.
 
-    A weight that nothing uses goes with the first partition, whose engine leaves it out: otherwise
-    the program would carry it along.
+    An unused weight gets the tag of the first partition, whose engine omits it. Otherwise the
+    program would contain it.
     """
     tag_constant_data(program)
     signature = program.graph_signature
@@ -38,15 +38,15 @@ def tag_constants(program: ExportedProgram) -> None:
         if node.op == "placeholder" and not node.users and node.name not in inputs and tags:
             node.meta["delegation_tag"] = tags[0]
         _let_lists_keep_it(node)
-        # What counts as mutated has changed between releases of tag_constant_data.
+        # Releases of tag_constant_data differ in which buffers are mutable.
         if node.op == "placeholder" and signature.inputs_to_buffers.get(node.name) in mutated:
             node.meta.pop("delegation_tag", None)
 
 
 def _let_lists_keep_it(weight: Node) -> None:
-    """Put the users that have a weight in a list before its other users.
+    """Move the users that take a weight in a list before its other users.
 
-    ExecuTorch leaves the original to the first user, and gives a copy to each of the others.
+    ExecuTorch gives the original to the first user and a copy to each of the others.
     """
     for user in list(weight.users):
         if not is_in_a_list_of(user, weight):
@@ -54,6 +54,6 @@ def _let_lists_keep_it(weight: Node) -> None:
 
 
 def is_in_a_list_of(user: Node, argument: Node) -> bool:
-    """Whether a node has another in a list among its arguments."""
+    """Return whether a node takes another in a list."""
     lists = [each for each in (*user.args, *user.kwargs.values()) if isinstance(each, list | tuple)]
     return any(argument is element for each in lists for element in each)

@@ -1,4 +1,4 @@
-"""Which tensors an engine takes and returns: by dtype, shape, layout and origin."""
+"""Checks which tensors an engine can take and return: dtype, shape, layout and origin."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ DTYPES: Final = frozenset(
     }
 )
 
-# Scales may be float64, which they are not in the engine.
+# Scales may be float64; the engine converts them.
 QUANTIZATION_DTYPES: Final = QUANTIZED_DTYPES | {torch.float64}
 
 
 def unsupported_values(node: Node, dtypes: frozenset[torch.dtype] = DTYPES) -> str | None:
-    """Why no engine takes or returns a node's values; None if one does.
+    """Return the reason if no engine can take or return a node's values, else None.
 
     Args:
         node: Any operator call.
@@ -51,10 +51,10 @@ def unsupported_values(node: Node, dtypes: frozenset[torch.dtype] = DTYPES) -> s
 
 
 def draws_random_numbers(node: Node, target: OpOverload) -> bool:
-    """Whether a call draws random numbers when it runs."""
+    """Return whether a call draws random numbers when it runs."""
     if torch.Tag.nondeterministic_seeded not in target.tags:
         return False
-    # Attention is tagged for its dropout, which is off in a model that is evaluated.
+    # Attention has the tag because of dropout, which is off in eval mode.
     for index, argument in enumerate(target._schema.arguments):
         if argument.name == "dropout_p":
             default = argument.default_value
@@ -64,7 +64,7 @@ def draws_random_numbers(node: Node, target: OpOverload) -> bool:
 
 
 def _used_results(node: Node) -> object:
-    """The results that something reads: batch norm, say, has two more, without elements."""
+    """Return the results that have users: batch norm has two more, without elements."""
     value = node.meta.get("val")
     if not isinstance(value, tuple | list):
         return value
@@ -87,7 +87,7 @@ def _reason_for_value(value: object, dtypes: frozenset[torch.dtype]) -> str | No
     if reason is not None:
         return reason
     if any(isinstance(size, int) and size == 0 for size in value.shape):
-        return "a tensor without elements is left to the CPU"
+        return "a tensor without elements stays on the CPU"
     if value.layout is not torch.strided:
         return f"TensorRT has no {value.layout} tensors"
     return None

@@ -14,15 +14,17 @@ from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
 from trt_et.passes.lift_torch_tensorrt_engines import lift_torch_tensorrt_engines
 from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops
 from trt_et.passes.split_to_slices import replace_split_with_slice
+from trt_et.passes.write_out_size_remainders import write_out_size_remainders
 
 __all__ = ["run_passes"]
 
 
 def _with_own_dictionaries(program: ExportedProgram) -> ExportedProgram:
-    """The program with dictionaries of its own for its weights and constants.
+    """Return the program with copied dictionaries of its weights and constants.
 
-    Lowering removes from them what a delegate consumes (``_unsafe_adjust_original_program``),
-    and decomposition shares them with the caller's program, which could then be lowered only once.
+    Decomposition shares the dictionaries with the caller's program, and lowering removes the
+    entries that a delegate consumes (``_unsafe_adjust_original_program``). Without copies, the
+    caller's program could be lowered only once.
     """
     own = copy.copy(program)
     own._state_dict = dict(own.state_dict)
@@ -33,7 +35,8 @@ def _with_own_dictionaries(program: ExportedProgram) -> ExportedProgram:
 PASSES: Final[tuple[Callable[[ExportedProgram], ExportedProgram], ...]] = (
     decompose_to_core_aten,  # Operators that ExecuTorch has no kernel for.
     replace_split_with_slice,  # ExecuTorch cannot delegate a part of a list of results.
-    _with_own_dictionaries,  # What follows adds constants.
+    write_out_size_remainders,  # ExecuTorch gives them the dividend's sign.
+    _with_own_dictionaries,  # Later passes add constants.
     lift_torch_tensorrt_engines,  # Engines in the program become constants.
 )
 
@@ -41,11 +44,11 @@ PASSES: Final[tuple[Callable[[ExportedProgram], ExportedProgram], ...]] = (
 def run_passes(
     program: ExportedProgram, excluded: ExcludedOps, options: BuildOptions
 ) -> ExportedProgram:
-    """The program after all passes.
+    """Run all passes on a program.
 
     Args:
         program: As ``torch.export`` returns it; not changed.
-        excluded: What the caller leaves to the CPU.
+        excluded: The operators that the caller leaves to the CPU.
         options: Of the engines; quantize operators that they cannot hold are computed in floats.
 
     Raises:

@@ -1,15 +1,16 @@
-"""Operators that ExecuTorch's Edge dialect does not know, in terms of those that it does.
+"""Decomposes operators that ExecuTorch's Edge dialect does not know into core operators.
 
 ``to_edge_transform_and_lower`` refuses a program with an operator outside of the core ATen set that
-no decomposition of its own removes ("is not in Core ATen opset"), whatever the backend could do
-with it. What is here is nothing but sums, comparisons and reductions: they go into an engine like
-any others, or run on ExecuTorch's CPU kernels.
+ExecuTorch does not decompose itself ("is not in Core ATen opset"), even if a backend could run it.
+These decompositions use only operators that go into an engine like any others, or run on
+ExecuTorch's CPU kernels.
 """
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import torch
@@ -27,13 +28,13 @@ aten = torch.ops.aten
 
 
 def decompose_to_core_aten(program: ExportedProgram) -> ExportedProgram:
-    """The program, with what ExecuTorch does not know taken apart.
+    """Decompose a program's operators that ExecuTorch does not know.
 
     Args:
         program: As ``torch.export`` returns it; not changed.
 
     Returns:
-        Another; the same one where it holds nothing of this file.
+        A new program; the same one if it has no operator to decompose.
     """
     nodes = [node for subgraph in subgraphs(program.graph_module) for node in subgraph.graph.nodes]
     if not any(_is_beyond_core(node) for node in nodes):
@@ -54,11 +55,13 @@ def _is_beyond_core(node: Node) -> bool:
     if not isinstance(node.target, OpOverload):
         return False
     if node.target in _NORMS:
-        # Those that keep statistics, and write them.
+        # Norms that update their running statistics.
         return bool(node.args[5]) and node.args[3] is not None
     if node.target is aten.diagonal.default:
-        # Who writes to it scatters it.
+        # A write to a diagonal becomes a scatter.
         return any(_writes(user) for user in node.users)
+    if node.target is aten.copy_.default:
+        return False  # ExecuTorch knows the operator that it becomes.
     return _key(node.target) in _KEYS
 
 
@@ -67,8 +70,10 @@ def _writes(node: Node) -> bool:
 
 
 def _key(op: OpOverload) -> tuple[str, str]:
-    """Its name; a program has the variants in place, as exported."""
-    return op._schema.name.removesuffix("_"), op._overloadname
+    """Return an operator's name, without the mark of a variant that works in place."""
+    name = op._schema.name
+    name = name.replace("::__i", "::__") if name.endswith("__") else name.removesuffix("_")
+    return name, op._overloadname
 
 
 def _asks_for_indices(node: Node) -> bool:
@@ -93,7 +98,7 @@ def _var_mean(
 
 
 def _adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> Any:  # noqa: ANN401
-    """Dimension by dimension, and without the indices."""
+    """Compute it dimension by dimension, without the indices."""
     dims = range(x.dim() - len(output_size), x.dim())
     for dim, number in zip(dims, output_size, strict=True):
         length = x.shape[dim]
@@ -110,17 +115,59 @@ def _adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> Any:  # noqa: A
 
 
 def _cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:  # noqa: ANN401
-    """By doubling: the products of 2 numbers, of 4, of 8."""
+    """Multiply by doubling: the products of 2 numbers, of 4, of 8.
+
+    torch accumulates in double precision, so 1e-30 * 1e-30 * 1e30 * 1e30 is 1. Exponents are summed
+    apart to have its range; the products of 64 numbers from 1 to 2 do not overflow.
+    """
     length = x.shape[dim] if x.dim() else 1
     if not isinstance(length, int):
         return NotImplemented
     x = x.to(dtype or (x.dtype if x.dtype.is_floating_point else torch.int64))
-    reach = 1
+    if not x.dtype.is_floating_point or x.dtype == torch.float64:
+        return _multiply_along(x, dim, 1, length)
+    product, exponents = _split_exponent(x.float())
+    exponents = torch.cumsum(exponents, dim) if x.dim() else exponents
+    reach, step, more = 1, 64, None
     while reach < length:
-        later = x.narrow(dim, reach, length - reach) * x.narrow(dim, 0, length - reach)
+        product = _multiply_along(product, dim, reach, min(length, reach * step))
+        if more is not None:
+            more = _multiply_along(more, dim, reach, min(length, reach * step), torch.add)
+        reach *= step
+        if reach < length:
+            product, found = _split_exponent(product)
+            more = found if more is None else more + found
+    exponents = exponents if more is None else exponents + more
+    return _times_power_of_two(product, exponents.clamp(-300, 300)).to(x.dtype)
+
+
+def _multiply_along(
+    x: Tensor, dim: int, reach: int, end: int, function: Callable[..., Tensor] = torch.mul
+) -> Tensor:
+    """Double ``reach``, the number of factors of each element, up to ``end``."""
+    length = x.shape[dim] if x.dim() else 1
+    while reach < end:
+        later = function(x.narrow(dim, reach, length - reach), x.narrow(dim, 0, length - reach))
         x = torch.cat([x.narrow(dim, 0, reach), later], dim)
         reach *= 2
     return x
+
+
+def _split_exponent(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return float32 numbers from 1 to 2, and the exponents of two that are missing.
+
+    Zeros, denormal numbers, infinities and NaN have exponent 0.
+    """
+    size = x.abs()
+    is_usual = (size >= torch.finfo(torch.float32).tiny) & (size <= torch.finfo(torch.float32).max)
+    exponent = torch.where(is_usual, size, 1.0).log2().floor()
+    return _times_power_of_two(x, -exponent), exponent
+
+
+def _times_power_of_two(x: Tensor, exponent: Tensor) -> Tensor:
+    """Multiply in two steps, since the power alone may exceed float32."""
+    half = (exponent * 0.5).floor()
+    return x * torch.pow(2.0, half) * torch.pow(2.0, exponent - half)
 
 
 def _trilinear(
@@ -133,7 +180,7 @@ def _trilinear(
     sumdim: Sequence[int],
     unroll_dim: int = 1,
 ) -> Any:  # noqa: ANN401
-    """``bilinear``: ``y[b, o] = sum over i, j of x1[b, i] W[o, i, j] x2[b, j]``."""
+    """Compute ``bilinear``: ``y[b, o] = sum over i, j of x1[b, i] W[o, i, j] x2[b, j]``."""
     if [expand1, expand2, expand3, sumdim] != [[1, 3], [0], [1, 2], [2, 3]]:
         return NotImplemented
     outputs, rows, columns = second.shape
@@ -144,14 +191,31 @@ def _trilinear(
 def _sort(
     x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[Tensor, Tensor]:
-    sorted_and_places: tuple[Tensor, Tensor] = aten.sort.default(x, dim, descending)
-    return sorted_and_places
+    """Sort, then sort the positions of equal elements.
+
+    Neither TensorRT nor ExecuTorch's kernel keeps equal elements in order.
+    """
+    if x.dim() == 0:
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    values, places = aten.sort.default(x, dim, descending)
+    if not stable:
+        return values, places
+    length = x.shape[dim]
+    before, after = values.narrow(dim, 0, length - 1), values.narrow(dim, 1, length - 1)
+    differs = after != before
+    if x.dtype.is_floating_point:
+        differs = differs & ~(after.isnan() & before.isnan())
+    first = torch.zeros_like(places.narrow(dim, 0, 1))
+    group = torch.cat([first, differs.to(torch.int64).cumsum(dim)], dim) * length
+    # No two keys are equal.
+    keys, _ = aten.sort.default(group + places, dim, False)
+    return values, keys - group
 
 
 def _bucketize(
     x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
-    """How many boundaries lie below each number; below what is none, all."""
+    """Count the boundaries below each number; all are below NaN."""
     number = x.unsqueeze(-1)
     above = boundaries > number if right else boundaries >= number
     return above.logical_not().sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
@@ -160,34 +224,104 @@ def _bucketize(
 # Element by element.
 
 
+def _prims_div(x: Tensor, y: Tensor) -> Tensor:
+    return torch.div(x, y, rounding_mode=None if x.dtype.is_floating_point else "trunc")
+
+
 def _exp2(x: Tensor) -> Tensor:
     power: Tensor = aten.pow.Scalar(2.0, x)
     return power
 
 
 def _hypot(x: Tensor, y: Tensor) -> Tensor:
-    """By the quotient: the squares may be beyond the dtype, where the result is not."""
-    x, y = x.abs(), y.abs()
+    """Compute it from the quotient: the squares may be beyond the dtype when the result is not."""
+    dtype = torch.result_type(x, y)
+    wide = torch.promote_types(dtype, torch.float32)  # Torch computes half precision in float32.
+    x, y = x.to(wide).abs(), y.to(wide).abs()
     small, large = torch.minimum(x, y), torch.maximum(x, y)
-    # Of two zeros or two infinities there is none.
+    # Two zeros have no quotient.
     quotient = torch.where(small == large, 1.0, small / large)
-    return large * torch.sqrt(1 + quotient * quotient)
+    length = large * torch.sqrt(1 + quotient * quotient)
+    # An infinity counts, even if the other is NaN.
+    is_infinite = (x == math.inf) | (y == math.inf)
+    return torch.where(is_infinite, math.inf, length).to(dtype)
 
 
 def _shift_left(x: Tensor, by: Any) -> Tensor:  # noqa: ANN401
-    shifted: Tensor = x * _power_of_two(by)
-    return shifted
+    """Multiply by powers of two that the dtype holds; drop the bits that are shifted out."""
+    x, by, bits = _shift_operands(x, by)
+    if isinstance(by, int):
+        return x * 0 if not 0 <= by < bits else _doubled(x, by, bits)
+    shifted, beyond = x, (by < 0) | (by >= bits)
+    by = torch.where(beyond, 0, by)
+    for step, is_taken in _steps(by, bits):
+        shifted = torch.where(is_taken, _doubled(shifted, step, bits), shifted)
+    return torch.where(beyond, 0, shifted)
+
+
+def _doubled(x: Tensor, times: int, bits: int) -> Tensor:
+    # 2 ** (bits - 1) is beyond a signed dtype.
+    return x * (1 << times) if times < bits - 1 else x * (1 << (bits - 2)) * 2
+
+
+def _shift_number_left(x: int, by: Tensor) -> Tensor:
+    return _shift_left(by * 0 + x, by)
+
+
+def _shift_number_right(x: int, by: Tensor) -> Tensor:
+    return _shift_right(by * 0 + x, by)
+
+
+def _remainder_of_number(x: float, y: Tensor) -> Tensor:
+    dtype = torch.result_type(x, y)
+    rest: Tensor = aten.remainder.Tensor(torch.full((), x, dtype=dtype, device=y.device), y)
+    return rest
 
 
 def _shift_right(x: Tensor, by: Any) -> Tensor:  # noqa: ANN401
-    return torch.div(x, _power_of_two(by), rounding_mode="floor")
+    """Divide by powers of two, and round down; beyond the dtype's bits only the sign remains."""
+    x, by, bits = _shift_operands(x, by)
+    if isinstance(by, int):
+        by = by if 0 <= by < bits else bits
+        # 2 ** (bits - 1) is beyond a signed dtype.
+        first = min(by, bits - 2)
+        return _halved(_halved(x, first), by - first)
+    beyond = (by < 0) | (by >= bits)
+    by = torch.where(beyond, bits - 1, by)
+    for step, is_taken in _steps(by, bits):
+        x = torch.where(is_taken, _halved(x, step), x)
+    return torch.where(beyond, _halved(x, 1), x)
 
 
-def _power_of_two(by: Any) -> Any:  # noqa: ANN401
-    return 2**by if isinstance(by, int) else aten.pow.Scalar(2, by)
+def _halved(x: Tensor, times: int) -> Tensor:
+    return torch.div(x, 2**times, rounding_mode="floor") if times else x
 
 
-# What is written somewhere.
+def _shift_operands(x: Tensor, by: Any) -> tuple[Tensor, Any, int]:  # noqa: ANN401
+    """Return both in the dtype of the result, as torch converts them, and its number of bits."""
+    dtype = torch.result_type(x, by)
+    if dtype.is_floating_point or dtype == torch.bool:
+        raise NotImplementedError(f"a shift of {dtype}")
+    bits = torch.iinfo(dtype).bits
+    if isinstance(by, Tensor):
+        return x.to(dtype), by.to(dtype), bits
+    if not isinstance(by, int):
+        return x.to(dtype), torch.full((), by, dtype=dtype, device=x.device), bits
+    by %= 2**bits
+    return x.to(dtype), by - 2**bits if dtype.is_signed and by >= 2 ** (bits - 1) else by, bits
+
+
+def _steps(by: Tensor, bits: int) -> Iterator[tuple[int, Tensor]]:
+    """Yield the powers of two below the bits, the largest first, and which numbers have each."""
+    step = bits // 2
+    while step:
+        is_taken = by >= step
+        yield step, is_taken
+        by = torch.where(is_taken, by - step, by)
+        step //= 2
+
+
+# Writes into tensors.
 
 
 def _diagonal_scatter(
@@ -201,6 +335,10 @@ def _diagonal_scatter(
     position = torch.arange(rows, device=x.device).unsqueeze(-1) + offset
     hit = position == torch.arange(columns, device=x.device)
     return torch.where(hit, by_row, matrices).movedim((-2, -1), (dim1, dim2))
+
+
+def _copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+    return source.to(x.dtype).expand(x.shape).clone()
 
 
 def _empty_like(x: Tensor, *, dtype: torch.dtype | None = None, **_: object) -> Tensor:
@@ -259,6 +397,11 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.bitwise_left_shift.Tensor_Scalar: _shift_left,
     aten.bitwise_right_shift.Tensor: _shift_right,
     aten.bitwise_right_shift.Tensor_Scalar: _shift_right,
+    aten.bitwise_left_shift.Scalar_Tensor: _shift_number_left,
+    aten.bitwise_right_shift.Scalar_Tensor: _shift_number_right,
+    aten.remainder.Scalar_Tensor: _remainder_of_number,
+    aten.copy.default: _copy,
+    torch.ops.prims.div.default: _prims_div,
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.empty.memory_format: _empty,
     aten.empty_like.default: _empty_like,
@@ -268,7 +411,7 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.fmax.default: _fmax,
     aten.fmin.default: _fmin,
 }
-# What torch itself takes apart into core operators, and those above.
+# Operators that torch decomposes into core operators and the operators above.
 _KNOWN_TO_TORCH: Final[tuple[OpOverload, ...]] = (
     aten._native_batch_norm_legit_functional.default,
     aten.addmv.default,
@@ -277,9 +420,9 @@ _KNOWN_TO_TORCH: Final[tuple[OpOverload, ...]] = (
     aten.tril_indices.default,
     aten.triu_indices.default,
 )
-# They become the first of those where they train.
+# In training they become the first operator of that list.
 _NORMS: Final[tuple[OpOverload, ...]] = (aten.batch_norm.default, aten.instance_norm.default)
-# Composite operators that end in one of those.
+# Composite operators that decompose into one of the operators above.
 _COMPOSITE: Final[tuple[OpOverload, ...]] = (
     aten.adaptive_max_pool1d.default,
     aten.argsort.stable,

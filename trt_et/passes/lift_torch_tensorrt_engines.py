@@ -1,9 +1,8 @@
-"""Engines that a program holds already: those of Torch-TensorRT's ``execute_engine`` nodes.
+"""Keeps the engines of programs that Torch-TensorRT compiled (``execute_engine`` nodes).
 
-A program that Torch-TensorRT compiled calls its engines as objects, or, where it was compiled for
-another machine, carries them as text. Neither gets through ExecuTorch's passes;
-:func:`lift_torch_tensorrt_engines` makes each one a call of ``trt_et::prebuilt_engine``, whose
-engine is a constant tensor of bytes.
+Such a program contains engines as objects, or as text if it was compiled for another machine.
+ExecuTorch's passes support neither. :func:`lift_torch_tensorrt_engines` turns each one into a call
+of ``trt_et::prebuilt_engine``, whose engine is a constant tensor of bytes.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from trt_et.ops.prebuilt_engine import PREBUILT_ENGINE, PrebuiltEngine
 __all__ = ["lift_torch_tensorrt_engines"]
 
 _CALLS: Final = ("tensorrt::execute_engine", "tensorrt::no_op_placeholder_for_execute_engine")
-# Positions in Torch-TensorRT's list of what it serializes of an engine.
+# Positions in Torch-TensorRT's list of an engine's serialized fields.
 _DEVICE, _ENGINE, _INPUTS, _OUTPUTS, _HARDWARE, _METADATA, _PLATFORM, _ALLOCATOR = range(2, 10)
 _DELIMITER: Final = "%"
 _TARGET: Final = "_trt_et_engine_{}"
 
 
 def lift_torch_tensorrt_engines(program: ExportedProgram) -> ExportedProgram:
-    """The program with its engines as constants; itself where it has none.
+    """Turn the engines of a program into constants; return the same program if it has none.
 
     Args:
         program: As ``torch.export`` or Torch-TensorRT returns it; not changed.
 
     Raises:
-        PartitionError: An engine cannot be taken; names the node.
+        PartitionError: An engine is not supported; the message has the node.
     """
     calls = [node.name for node in program.graph.nodes if _calls_engine(node)]
     if not calls:
@@ -75,7 +74,7 @@ def _calls_engine(node: Node) -> bool:
 
 
 def _serialized(program: ExportedProgram, node: Node) -> list[Any]:
-    """Torch-TensorRT's list, from the node's arguments or from its engine object."""
+    """Return Torch-TensorRT's list from the node's arguments or its engine object."""
     given = list(node.args[1:])
     if len(given) > 1:
         engine = given[_ENGINE] if len(given) > _ENGINE else None
@@ -89,8 +88,8 @@ def _serialized(program: ExportedProgram, node: Node) -> list[Any]:
         fields = state[0] if isinstance(state, tuple) else state
     if not isinstance(fields, Sequence) or isinstance(fields, str):
         raise PartitionError(
-            f"node {node.name}: its engine is a {type(engine).__name__}, which does not say what "
-            "it holds; save and load the program with the Torch-TensorRT that compiled it"
+            f"node {node.name}: its engine is a {type(engine).__name__}, whose content cannot be "
+            "read; save and load the program with the Torch-TensorRT that compiled it"
         )
     return list(fields)
 
@@ -165,8 +164,8 @@ def _replace(graph: Graph, node: Node, engine: Node, info: PrebuiltEngine) -> No
     for result in results:
         if not isinstance(result, torch.Tensor) or not all(type(n) is int for n in result.shape):
             raise PartitionError(
-                f"node {node.name}: an output of its engine has a dynamic shape; only engines of "
-                "static shapes are taken. Lower the plain exported program instead"
+                f"node {node.name}: an output of its engine has a dynamic shape; trt-et takes only "
+                "engines of static shapes. Lower the plain exported program instead"
             )
         shapes.append([str(result.dtype).removeprefix("torch."), list(result.shape)])
     with graph.inserting_before(node):

@@ -1,8 +1,9 @@
-"""Operators that give lists of tensors, as slices, where sizes are dynamic.
+"""Replace splits of dynamic sizes by slices.
 
-ExecuTorch 1.5's check of Edge programs takes the length of such an operator's first result
-(``EdgeOpArgValidator`` in ``exir/verification/arg_validator.py``). That makes a number of a dynamic
-size: a program for any batch becomes, without a word, one for the batch of the example.
+ExecuTorch 1.5's check of Edge programs reads the length of the first result of an operator that
+returns a list (``EdgeOpArgValidator`` in ``exir/verification/arg_validator.py``). That specializes
+a dynamic size: a program for any batch silently becomes one for the example's batch. See
+``docs/internals/upstream/executorch_split.md``.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ _RECURRENT: Final[tuple[OpOverload, ...]] = (
 
 
 def replace_split_with_slice(program: ExportedProgram) -> ExportedProgram:
-    """The program with slices for splits whose results have a dynamic first size.
+    """Replace splits whose results have a dynamic first size by slices.
 
     Args:
         program: As ``torch.export`` returns it; not changed.
 
     Returns:
-        Another; the same one where nothing is dynamic, or nothing split.
+        A new program, or the same one if nothing is dynamic or split.
     """
     if not program.range_constraints:
         return program
@@ -77,10 +78,10 @@ def replace_split_with_slice(program: ExportedProgram) -> ExportedProgram:
 
 
 def warn_specialized_dims(program: ExportedProgram) -> None:
-    """Warn where ExecuTorch has made a number of a dynamic size already.
+    """Warn if ExecuTorch has already specialized a dynamic size.
 
     Args:
-        program: Of the Edge dialect.
+        program: A program in the Edge dialect.
     """
     lost = sorted({int(size) for size in program.range_constraints if size.is_number})
     if lost:
@@ -133,7 +134,7 @@ def _dim(node: Node) -> int:
 
 
 def _slice(node: Node) -> None:
-    """Make each pick from a list a slice of what was split, by the same name."""
+    """Replace each ``getitem`` by a slice with the same name."""
     dim, source, parts = _dim(node), node.args[0], node.meta["val"]
     sizes: Any = node.args[1] if node.target in _OF_SIZES else None
     for pick in list(node.users):
@@ -149,7 +150,7 @@ def _slice(node: Node) -> None:
 
 
 def _sum(before: Node, sizes: Sequence[Any]) -> Any:  # noqa: ANN401
-    """The sum of numbers and of nodes that compute some."""
+    """Return the sum of numbers and of nodes that compute numbers."""
     total: Any = sum(size for size in sizes if isinstance(size, int))
     for size in sizes:
         if isinstance(size, Node):

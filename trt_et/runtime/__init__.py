@@ -1,4 +1,4 @@
-"""The native runtime: puts the TensorRT backend into the stock ``executorch.runtime``.
+"""Add the TensorRT backend to the stock ``executorch.runtime``.
 
 ::
 
@@ -47,9 +47,9 @@ _STOCK_CUDA: Final = ("libexecutorch_extension_cuda.so", "libexecutorch_backend_
 _HOW_TO_BUILD: Final = "build it with: pip install . (in the trt-et source tree)"
 _CUDA_MODE: Final = re.compile(r"real|(simulated|auto)(:([1-9]|1[0-6]))?")
 
-#: Makes threads safe that use ``executorch.runtime``: hold it around every call that loads or runs
-#: a program or a method. ExecuTorch's bindings exchange the process's output streams around each
-#: call, and two calls at a time can crash or hang, whatever the backend.
+#: Hold this lock around every call that loads or runs a program or a method if several threads use
+#: ``executorch.runtime``. ExecuTorch's bindings replace the process's output streams during each
+#: call, so two simultaneous calls can crash or hang, with any backend.
 executorch_lock: Final = threading.RLock()
 
 _lock = threading.Lock()
@@ -59,22 +59,22 @@ _library: ctypes.CDLL | None = None
 def load(cuda: str | None = None) -> None:
     """Load the plugin into this process, next to the stock ExecuTorch runtime.
 
-    Registers the backend ``TensorRTBackend`` and, where there is none, a CUDA device allocator.
-    Loading twice is fine.
+    Registers the backend ``TensorRTBackend`` and, if there is none, a CUDA device allocator.
+    You can call it several times.
 
     Args:
         cuda: ``"real"``; ``"simulated:N"`` (N virtual GPUs on host memory, 1 to 16); or
-            ``"auto:N"`` (real GPUs where there is one that can be used, else N simulated ones).
-            Without ``:N``, N is 1. None leaves the choice to the environment variable
-            ``TRT_ET_CUDA``, and to real GPUs where it is not set.
+            ``"auto:N"`` (real GPUs if there is a usable one, otherwise N simulated ones).
+            Without ``:N``, N is 1. None: the environment variable ``TRT_ET_CUDA``, or real GPUs if
+            it is not set.
 
     Raises:
-        OptionError: ``cuda`` is no such mode.
-        PluginError: The plugin is missing, does not fit the installed executorch, or cannot be
-            used; or CUDA is already another one in this process. A choice that found no GPU, as
-            :func:`is_available` tells, can be changed.
+        OptionError: ``cuda`` is another text.
+        PluginError: The plugin is missing, does not match the installed executorch, or cannot be
+            used; or this process already uses another mode. You can change a mode without a GPU
+            (:func:`is_available` is False).
     """
-    if cuda is not None and not _CUDA_MODE.fullmatch(cuda):
+    if cuda is not None and not (isinstance(cuda, str) and _CUDA_MODE.fullmatch(cuda)):
         raise OptionError(
             f"cuda={cuda!r}; expected 'real', 'simulated:N', or 'auto:N' with N in 1..16"
         )
@@ -84,9 +84,9 @@ def load(cuda: str | None = None) -> None:
 
 
 def is_available() -> bool:
-    """Whether an engine could run here: the plugin loads and there is a GPU, or a simulated one.
+    """Return whether an engine can run: the plugin loads, and there is a real or simulated GPU.
 
-    Never raises; :func:`last_error` or :func:`load` tells why it is False.
+    Never raises; :func:`last_error` or :func:`load` gives the reason for False.
     """
     try:
         return bool(_load_library().trt_et_available())
@@ -95,7 +95,7 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """Number of GPUs, real or simulated as chosen; 0 where there is none.
+    """Return the number of GPUs of the chosen mode; 0 if there is none.
 
     Raises:
         PluginError: The plugin cannot be loaded.
@@ -104,12 +104,12 @@ def device_count() -> int:
 
 
 def status() -> dict[str, Any]:
-    """What the plugin registered in this process, and how it reaches CUDA.
+    """Return the plugin's registrations in this process, and its CUDA mode.
 
     Returns:
-        ``version`` of the plugin; ``backend`` and ``allocator``, whether ours are the registered
-        ones; ``cuda``, the mode in use (empty before the first use); ``problem``, empty when all is
-        well.
+        ``version`` of the plugin; ``backend`` and ``allocator``, True if ours are registered;
+        ``cuda``, the current mode (empty before the first use); ``problem``, empty if there is
+        none.
 
     Raises:
         PluginError: The plugin cannot be loaded.
@@ -120,9 +120,9 @@ def status() -> dict[str, Any]:
 
 
 def last_error() -> str:
-    """Why this thread's last call into the backend failed; empty if it succeeded.
+    """Return the message of this thread's last call into the backend; empty after a success.
 
-    ExecuTorch's own exceptions carry a number only; this is the sentence behind it.
+    ExecuTorch's exceptions contain a number only.
     """
     if _library is None:
         return ""
@@ -131,7 +131,7 @@ def last_error() -> str:
 
 
 def plugin_path() -> Path:
-    """Where the plugin library is.
+    """Return the path of the plugin library.
 
     Raises:
         PluginError: It is not there.
@@ -140,7 +140,7 @@ def plugin_path() -> Path:
 
 
 def runner_path() -> Path:
-    """Where the native ``executor_runner`` is.
+    """Return the path of ``executor_runner``.
 
     Raises:
         PluginError: It is not there.
@@ -149,7 +149,7 @@ def runner_path() -> Path:
 
 
 def cmake_folder() -> Path:
-    """The folder for ``CMAKE_PREFIX_PATH`` that makes ``find_package(trt_et)`` work.
+    """Return the folder for ``CMAKE_PREFIX_PATH``, for ``find_package(trt_et)``.
 
     Raises:
         PluginError: It is not there.
@@ -162,7 +162,7 @@ def _find(name: str, variable: str) -> Path:
         if Path(named).is_file():
             return Path(named)
         raise PluginError(f"{variable} names {named}, which is not a file")
-    # Run from a source tree, the built files are there, or in the installed package.
+    # The built files are in the source tree or in the installed package.
     folders = [Path(__file__).parent, Path(sysconfig.get_path("platlib"), "trt_et", "runtime")]
     for folder in folders:
         if (folder / name).is_file():
@@ -180,9 +180,9 @@ def _load_library() -> ctypes.CDLL:
 
 
 def _check_executorch(path: Path) -> Path:
-    """Find the installed executorch's library, which must be of the plugin's version.
+    """Return the installed executorch's library, and check its version against the plugin's.
 
-    C++ has no stable interface between releases of executorch.
+    executorch has no stable C++ interface between releases.
     """
     try:
         installed = metadata.version("executorch")
@@ -208,7 +208,7 @@ def _check_executorch(path: Path) -> Path:
 
 
 def _built_against(path: Path) -> str:
-    """The executorch version that a plugin was compiled with; empty where nothing says."""
+    """Return the executorch version that a plugin was compiled with; empty if unknown."""
     try:
         return str(json.loads(path.with_name("build_info.json").read_text())["executorch"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -217,8 +217,8 @@ def _built_against(path: Path) -> str:
 
 def _open(path: Path, runtime: Path) -> ctypes.CDLL:
     try:
-        # The library that executorch's Python extension links, loaded first: the plugin then binds
-        # to that very copy, and registers in the runtime that Python uses or will use.
+        # Load the library that executorch's Python extension links first: the plugin then binds to
+        # the same copy, and registers in the runtime of Python.
         ctypes.CDLL(str(runtime))
         _open_stock_cuda(runtime.parent)
         library = ctypes.CDLL(str(path))
@@ -228,7 +228,7 @@ def _open(path: Path, runtime: Path) -> ctypes.CDLL:
     library.trt_et_last_error.restype = ctypes.c_char_p
     library.trt_et_status.restype = ctypes.c_size_t
     library.trt_et_status.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-    # What else is in the process has registered its allocator by now, if it has one.
+    # Other libraries in the process have registered their allocator by now.
     library.trt_et_register_allocator()
     library.trt_et_choose_cuda.argtypes = [ctypes.c_char_p]
     facts = json.loads(_text(library.trt_et_status))
@@ -238,10 +238,10 @@ def _open(path: Path, runtime: Path) -> ctypes.CDLL:
 
 
 def _open_stock_cuda(folder: Path) -> None:
-    """Let ExecuTorch's own CUDA libraries register their allocator before the plugin looks.
+    """Load ExecuTorch's CUDA libraries, so that they register their allocator before the plugin.
 
-    ExecuTorch ends the process at a second CUDA allocator: were the plugin first, these libraries
-    would do that as soon as something loads them.
+    ExecuTorch aborts at a second CUDA allocator. If the plugin came first, loading one of these
+    libraries later would abort the process.
     """
     for name in _STOCK_CUDA:
         with contextlib.suppress(OSError):  # Not in this wheel, or no driver: then it never loads.

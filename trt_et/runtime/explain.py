@@ -1,4 +1,4 @@
-"""Errors of ``executorch.runtime`` with the reason that the backend gave.
+"""Add the backend's message to errors of ``executorch.runtime``.
 
 ::
 
@@ -22,13 +22,12 @@ __all__ = ["explained_errors"]
 
 @contextlib.contextmanager
 def explained_errors(what: str = "ExecuTorch failed") -> Iterator[None]:
-    """Raise a :class:`trt_et.errors.RunError` in place of ExecuTorch's ``RuntimeError``.
+    """Raise :class:`trt_et.errors.RunError` instead of ExecuTorch's ``RuntimeError``.
 
-    ExecuTorch reports a number; the message of the new error also holds what the backend reported
-    since the block began.
+    ExecuTorch reports a number. The new error's message also contains the backend's message.
 
     Args:
-        what: Begins the message.
+        what: The start of the message.
 
     Raises:
         RunError: Something in the block raised a ``RuntimeError``, which is its cause.
@@ -53,7 +52,7 @@ def _reason(before: str) -> str:
 
 
 def _clear() -> str:
-    """Have the backend forget an earlier error; what it still remembers."""
+    """Clear an earlier error of the backend, and return the one that remains."""
     if trt_et.runtime.last_error() and trt_et.runtime.status()["cuda"]:
         with contextlib.suppress(TrtEtError):
             trt_et.runtime.device_count()  # A call that succeeds clears the error.

@@ -11,7 +11,7 @@ from torch.export import Dim
 
 from tests.support.lowering import blobs, lower, request
 from tests.support.simulated_gpus import load_runtime
-from trt_et.builders import serialize as engines
+from trt_et.engines import serialize as engines
 
 FLOATS, NUMBERS = torch.randn(3, 5), torch.randint(-9, 9, (3, 5))
 

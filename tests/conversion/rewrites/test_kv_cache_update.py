@@ -35,10 +35,10 @@ from tests.support.programs.kv_cache_updates import (
     rewritten,
     rows,
 )
-from trt_et.builders import serialize as engines
 from trt_et.conversion.rewrites.index_put import broadcast_index_put_values
 from trt_et.conversion.rewrites.kv_cache_update import update_in_place, write_rows
 from trt_et.engine_info import Alias, decode_blob
+from trt_et.engines import serialize as engines
 from trt_et.lowering.lowered_partition import unlift
 
 aten = torch.ops.aten

@@ -253,7 +253,7 @@ def refusals(caplog, found: torch.export.ExportedProgram, **options) -> str:
     [
         ("weights of 4 bits", "2 quantize operators are computed in floats: TensorRT quantizes to"),
         ("old target", "4 quantize operators are computed in floats: fp8 needs compute capability"),
-        ("linear excluded", "what they quantize for is excluded by the caller"),
+        ("linear excluded", "the caller excluded the operators that they quantize for"),
         ("quantizer excluded", "its operator is excluded by the caller"),
         ("dynamic", "its amax is computed at run time"),
         ("block-fp8", ""),

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from tests.support.lowering import blobs, lower
+from tests.support.programs.operator_networks import assert_network_equals_eager
 from tests.support.programs.quantized_models import Mlp, Residual, quantize, quantized
 from tests.support.programs.quantized_networks import Network, needs_rtx, plan
 from tests.support.programs.stored_programs import run_stock
@@ -116,8 +117,29 @@ class RoundTrip(nn.Module):
 def test_another_zero_point_is_a_shift_around_the_layers():
     found = Network(torch.export.export(RoundTrip(-3), (torch.randn(2, 4),)))
     assert (found.kinds["QUANTIZE"], found.kinds["DEQUANTIZE"]) == (1, 1)
-    shifts = [weights.item() for name, weights in found.constants.items() if "shift" in name]
-    assert shifts == [-0.75, -0.75]
+    shifts = {name: weights.item() for name, weights in found.constants.items()}
+    assert [shift for name, shift in shifts.items() if "zero_point" in name] == [-3]
+    assert [shift for name, shift in shifts.items() if "shift" in name] == [-0.75]
+
+
+@needs_rtx
+@pytest.mark.parametrize("zero_point", [0, 1, 2, -3, 127])
+@pytest.mark.parametrize("low", [-128, -127])
+def test_numbers_between_two_steps_are_rounded_as_torch_rounds_them(zero_point, low):
+    halves = torch.arange(-400, 400) * 0.125
+    assert_network_equals_eager(RoundTrip(zero_point, low), (halves,))
+
+
+@needs_rtx
+def test_numbers_between_two_steps_of_a_channel_are_rounded_as_torch_rounds_them():
+    def round_trip(x):
+        scales, zeros = torch.tensor([0.25, 0.5, 1.0]), torch.tensor([0, 3, -5])
+        how = (scales, zeros, 1, -128, 127, torch.int8)
+        q = quantized_decomposed.quantize_per_channel.default(x, *how)
+        return quantized_decomposed.dequantize_per_channel.default(q, *how) * 2
+
+    halves = (torch.arange(-400, 400) * 0.125)[:, None].expand(800, 3).contiguous()
+    assert_network_equals_eager(round_trip, (halves,))
 
 
 @needs_rtx
@@ -226,7 +248,7 @@ def test_the_weight_of_an_operator_that_stays_out_stays_out():
     report = partitioner.explain(program)
     weights = [why for _, name, why in report.not_delegated if "per_channel" in name]
     assert len(weights) == 3
-    assert set(weights) == {"nothing that it quantizes or dequantizes for is in an engine"}
+    assert set(weights) == {"no operator of an engine uses its quantized or dequantized tensor"}
     assert report.partitions
 
 
@@ -240,5 +262,5 @@ def test_quantizing_alone_is_no_work_for_an_engine():
     report = plan(torch.export.export(Alone(), (torch.randn(2, 4),)))
     assert not report.partitions
     assert {why for _, _, why in report.not_delegated} == {
-        "alone it only rearranges or quantizes, no work for an engine"
+        "its partition would only reshape or quantize"
     }

@@ -177,7 +177,7 @@ def test_the_int8_weight_of_an_operator_that_stays_out_stays_out():
     report = partitioner.explain(program("int8 weights"))
     reasons = {name: why for _, name, why in report.not_delegated}
     cast = reasons["dim_order_ops::_to_dim_order_copy.default"]
-    assert cast == "nothing that it quantizes or dequantizes for is in an engine"
+    assert cast == "no operator of an engine uses its quantized or dequantized tensor"
     assert "aten::permute_copy.default" in reasons
 
 

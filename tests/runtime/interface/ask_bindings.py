@@ -27,7 +27,13 @@ SLOTS = HERE.parents[2] / "trt_et" / "runtime" / "src" / "tensorrt" / "interface
 
 # What makes the bindings call each method: `x` is the object, `trt` the module.
 QUESTIONS = {
-    "Runtime": {"deserializeCudaEngine": "x.deserialize_cuda_engine(b'abc')"},
+    "Runtime": {
+        "deserializeCudaEngine": "x.deserialize_cuda_engine(b'abc')",
+        "setDLACore": "setattr(x, 'DLA_core', 1)",
+        "getNbDLACores": "x.num_DLA_cores",
+        "setEngineHostCodeAllowed": "setattr(x, 'engine_host_code_allowed', True)",
+    },
+    "PluginRegistry": {"loadLibrary": "x.load_library('a')"},
     "CudaEngine": {
         "createExecutionContext": "x.create_execution_context()",
         "getNbOptimizationProfiles": "x.num_optimization_profiles",
@@ -100,7 +106,8 @@ def slot(number):
 
 table = (ctypes.c_void_p * 100)(*map(slot, range(100)))
 implementation = (ctypes.c_void_p * 8)(ctypes.addressof(table))
-outer = (ctypes.c_void_p * 8)(0, ctypes.addressof(implementation))
+# The table of a class that has nothing behind it, and the implementation of the others.
+outer = (ctypes.c_void_p * 8)(ctypes.addressof(table), ctypes.addressof(implementation))
 
 def made(kind):
     x = kind.__new__(kind)

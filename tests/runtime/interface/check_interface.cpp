@@ -109,6 +109,7 @@ using Deserialize = theirs::ICudaEngine* (theirs::apiv::VRuntime::*)(const void*
 
 void check_slots() {
   using namespace theirs::apiv;
+  using VPluginRegistry = theirs::IPluginRegistry;
 #define TRT_ET_SLOT(table, method, ...)                           \
   if (std::strcmp(#method, "deserializeCudaEngine") != 0) {       \
     check_##table##_##method(static_cast<V##table*>(nullptr), 0); \

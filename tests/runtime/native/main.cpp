@@ -45,6 +45,8 @@ constexpr Test kTests[] = {
     // Starts this program again, where it is the only test.
     {"fresh_process", false, false,
      [](const std::string& file) { test_fresh_process(file.c_str()); }},
+    // Likewise.
+    {"cuda_rules", false, false, [](const std::string& file) { test_cuda_rules(file.c_str()); }},
     {"simulator", true, true, [](const std::string&) { test_simulator(); }},
     {"tensorrt_provider", true, true, [](const std::string&) { test_tensorrt_provider(); }},
     {"streams", true, false, [](const std::string&) { test_streams(); }},

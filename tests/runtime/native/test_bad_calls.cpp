@@ -6,6 +6,7 @@
 #include "backend_calls.h"
 #include "cuda/device_allocator.h"
 #include "tests.h"
+#include "trt_et/options.h"
 
 using namespace trt_et;
 
@@ -252,6 +253,13 @@ std::vector<Case> calls_out_of_order() {
       {Error::NotFound, "no option 'nonsense'", option("nonsense", "1")},
       {kWrong, "option device", option("device", "cuda:128")},
       {kWrong, "option runtime_cache", option("runtime_cache", "relative/folder")},
+      {kWrong, "option plugin_libraries", option("plugin_libraries", "/a.so:b.so")},
+      {kWrong, "option dla_core", option("dla_core", "-1")},
+      {kWrong, "option engine_host_code", option("engine_host_code", "yes")},
+      {kWrong, "option dla_core",
+       [](Parts&) { return Options().engine_host_code(false).dla_core(-1).set(); }},
+      {kWrong, "option plugin_libraries",
+       [](Parts&) { return Options().plugin_libraries("plugins.so").set(); }},
   };
 }
 

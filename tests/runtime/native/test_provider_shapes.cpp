@@ -41,6 +41,45 @@ void test_profiles(bool ours) {
   CHECK_OK(call(*delegate, {&x.value, &y.value}));
 }
 
+// A prompt and a step, as TensorRT users write them: the step has a profile of its own although the
+// prompt's takes it, too.
+void test_overlapping_profiles() {
+  const std::string range = ",\"min_shape\":[1],\"opt_shape\":[8],\"max_shape\":[16]";
+  const Bytes blob =
+      make_blob(binding("x", "-1", true, range) + "," + binding("y", "-1", false, range),
+                "fake\ninput x float32 -1\noutput y float32 -1\nprofile\nrange x 1 8 16\n"
+                "profile\nrange x 1 1 1\nscale y x 2\n");
+  std::vector<float> in(16, 1.0F), out(16);
+  const auto calls_of = [&](Delegate& delegate, int32_t length) {
+    OwnedTensor x({length}, in.data()), y({16}, out.data());
+    const uint64_t before = counter("fake_calls");
+    CHECK_OK(call(delegate, {&x.value, &y.value}));
+    CHECK(out[static_cast<size_t>(length) - 1] == 2.0F);
+    return counter("fake_calls") - before;
+  };
+  LoadOptions options;
+  options.execution_contexts = 1;
+  const auto chosen = load(blob, options);
+  (void)calls_of(*chosen, 1);
+  const uint64_t same = calls_of(*chosen, 1);
+  const uint64_t prompt = calls_of(*chosen, 8), longer = calls_of(*chosen, 9);
+  const uint64_t step = calls_of(*chosen, 1);
+  CHECK(same < longer && prompt == longer + 1 && step == longer + 1);  // A change is one call more.
+  options.optimization_profile = 0;
+  const auto pinned = load(blob, options);
+  (void)calls_of(*pinned, 8);
+  CHECK(calls_of(*pinned, 1) == longer && calls_of(*pinned, 9) == longer);
+  options.optimization_profile = 1;
+  const auto step_only = load(blob, options);
+  (void)calls_of(*step_only, 1);
+  OwnedTensor x({8}, in.data()), y({16}, out.data());
+  CHECK_FAILS(call(*step_only, {&x.value, &y.value}),
+              "optimization profile 1, which was asked for, takes no x[8]");
+  options.optimization_profile = 2;
+  std::unique_ptr<Delegate> none;
+  CHECK_FAILS(try_load(blob, &none, options), "optimization_profile is 2, but the engine has 2");
+}
+
 void test_aliases() {
   // Upstream's TR02: an output in the memory of an input. The engine of a KV cache.
   const std::string plan =
@@ -146,6 +185,7 @@ void test_refusals() {
 void test_provider_shapes() {
   test_profiles(true);
   test_profiles(false);
+  test_overlapping_profiles();
   test_aliases();
   test_shapes_of_all_kinds();
   test_refusals();

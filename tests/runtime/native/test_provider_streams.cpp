@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "provider_support.h"
+#include "simulated_api.h"
 #include "tests.h"
 
 using namespace trt_et;
@@ -77,10 +78,10 @@ void test_one_stream_of_the_caller() {
   CHECK_OK(call(*delegate, {&x.value, &y.value}));
   CHECK_OK(api->synchronize_stream(stream));
   CHECK(reinterpret_cast<float*>(out.data)[3] == 8.0F);
-  CHECK_OK(api->set_device(1));
+  CHECK_OK(cuda::simulated_api()->set_device(1));
   cuda::Stream foreign = nullptr;
   CHECK_OK(api->create_stream(cuda::StreamKind::non_blocking, &foreign));
-  CHECK_OK(api->set_device(0));
+  CHECK_OK(cuda::simulated_api()->set_device(0));
   executorch::extension::cuda::t_caller_stream = foreign;
   CHECK_OK(call(*delegate, {&x.value, &y.value}));
   executorch::extension::cuda::t_caller_stream = std::nullopt;

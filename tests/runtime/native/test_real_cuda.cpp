@@ -61,8 +61,9 @@ void test_kinds_of_streams(const RecordedCuda& cuda) {
 
 // Asynchronously on the stream given, never the legacy one; cudaMemcpyDefault is 4.
 void test_copies_are_queued(const RecordedCuda& cuda) {
-  char place = 0;
-  void* const stream = &place;
+  void* stream = nullptr;
+  CHECK_OK(cuda.api->create_stream(cuda::StreamKind::blocking, &stream));
+  (void)cuda.calls();
   char from[16] = "copied", to[16] = {};
   for (const CopyKind kind :
        {CopyKind::host_to_device, CopyKind::device_to_host, CopyKind::device_to_device}) {
@@ -77,20 +78,28 @@ void test_copies_are_queued(const RecordedCuda& cuda) {
                              "wait for stream %p\n",
                              stream, stream, stream));
   CHECK(to[2] == 0 && to[3] == 'i');
+  CHECK_OK(cuda.api->destroy_stream(stream));
+  (void)cuda.calls();
 }
 
 // cudaEventDisableTiming is 2.
 void test_events_take_no_times(const RecordedCuda& cuda) {
-  char streams[2];
+  void* streams[2] = {};
   void* event = nullptr;
+  for (void*& stream : streams) {
+    CHECK_OK(cuda.api->create_stream(cuda::StreamKind::blocking, &stream));
+  }
+  (void)cuda.calls();
   CHECK_OK(cuda.api->create_event(&event));
-  CHECK_OK(cuda.api->record_event(event, &streams[0]));
-  CHECK_OK(cuda.api->wait_event(&streams[1], event));
+  CHECK_OK(cuda.api->record_event(event, streams[0]));
+  CHECK_OK(cuda.api->wait_event(streams[1], event));
   CHECK_OK(cuda.api->synchronize_event(event));
   CHECK_OK(cuda.api->destroy_event(event));
   CHECK(cuda.calls() == text("event %p, flags 2\nrecord %p on %p\n%p waits for %p, flags 0\n"
                              "wait for event %p\ndestroy event %p\n",
-                             event, event, &streams[0], &streams[1], event, event, event));
+                             event, event, streams[0], streams[1], event, event, event));
+  for (void* stream : streams) CHECK_OK(cuda.api->destroy_stream(stream));
+  (void)cuda.calls();
 }
 
 // On a non-blocking stream of its own; cudaStreamCaptureModeThreadLocal is 1.

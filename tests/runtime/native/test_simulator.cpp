@@ -25,7 +25,7 @@ void test_work_is_deferred(Api& api) {
   cuda::Stream stream = nullptr;
   uint8_t in[16], out[16] = {};
   std::memset(in, 5, sizeof in);
-  CHECK_OK(api.set_device(0));
+  CHECK_OK(cuda::simulated_api()->set_device(0));
   CHECK_OK(api.allocate(16, &memory));
   CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &stream));
   CHECK(static_cast<uint8_t*>(memory)[3] == 0xDB);
@@ -44,9 +44,9 @@ void test_wrong_pointers(Api& api) {
   void* other = nullptr;
   cuda::Stream stream = nullptr;
   uint8_t host[64] = {};
-  CHECK_OK(api.set_device(1));
+  CHECK_OK(cuda::simulated_api()->set_device(1));
   CHECK_OK(api.allocate(32, &other));
-  CHECK_OK(api.set_device(0));
+  CHECK_OK(cuda::simulated_api()->set_device(0));
   CHECK_OK(api.allocate(32, &memory));
   CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &stream));
   auto* bytes = static_cast<uint8_t*>(memory);
@@ -74,21 +74,21 @@ void test_wrong_pointers(Api& api) {
   CHECK_FAILS(api.release(memory), "double free");
   CHECK_OK(api.release(other));
   CHECK_OK(api.destroy_stream(stream));
-  CHECK_FAILS(api.set_device(2), "cuda:2 does not exist; 2 GPU(s)");
-  CHECK_FAILS(api.set_device(-1), "does not exist");
+  CHECK_FAILS(cuda::simulated_api()->set_device(2), "cuda:2 does not exist; 2 GPU(s)");
+  CHECK_FAILS(cuda::simulated_api()->set_device(-1), "does not exist");
 }
 
 void test_events_and_failures(Api& api) {
   cuda::Stream first = nullptr, second = nullptr;
   cuda::Event event = nullptr;
   int order = 0;
-  CHECK_OK(api.set_device(0));
+  CHECK_OK(cuda::simulated_api()->set_device(0));
   CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &first));
   CHECK_OK(api.create_event(&event));
   CHECK_OK(launch(first, [&order] { return order = order * 10 + 1, Status{}; }));
   CHECK_OK(api.record_event(event, first));
   CHECK_OK(launch(first, [&order] { return order = order * 10 + 3, Status{}; }));
-  CHECK_OK(api.set_device(1));
+  CHECK_OK(cuda::simulated_api()->set_device(1));
   CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &second));
   CHECK_FAILS(api.record_event(event, second), "event of cuda:0");
   CHECK_FAILS(launch(first, [] { return Status{}; }), "while cuda:1 is current");
@@ -97,7 +97,7 @@ void test_events_and_failures(Api& api) {
   CHECK(order == 0);
   CHECK_OK(api.synchronize_stream(second));
   CHECK(order == 12);  // Only what the event stands behind.
-  CHECK_OK(api.set_device(0));
+  CHECK_OK(cuda::simulated_api()->set_device(0));
   CHECK_OK(api.synchronize_stream(first));
   CHECK(order == 123);
   // A failure drops the rest, reaches those that wait for it, and is reported once.
@@ -126,7 +126,7 @@ void test_default_streams(Api& api) {
   const auto queue = [&](cuda::Stream stream, int digit) {
     CHECK_OK(launch(stream, [&order, digit] { return order = order * 10 + digit, Status{}; }));
   };
-  CHECK_OK(api.set_device(0));
+  CHECK_OK(cuda::simulated_api()->set_device(0));
   CHECK_OK(api.create_stream(StreamKind::blocking, &blocking));
   CHECK_OK(api.create_stream(StreamKind::blocking, &second));
   CHECK_OK(api.create_stream(StreamKind::non_blocking, &free));
@@ -160,7 +160,7 @@ void test_captures(Api& api) {
   cuda::Stream blocking = nullptr, free = nullptr;
   cuda::Graph graph = nullptr;
   void* memory = nullptr;
-  CHECK_OK(api.set_device(0));
+  CHECK_OK(cuda::simulated_api()->set_device(0));
   CHECK_OK(api.create_stream(StreamKind::blocking, &blocking));
   CHECK_OK(api.create_stream(StreamKind::non_blocking, &free));
   CHECK_FAILS(api.begin_capture(nullptr, CaptureMode::relaxed), "legacy stream");
@@ -204,7 +204,7 @@ void test_pinned_memory(Api& api) {
   void* host = nullptr;
   cuda::Stream stream = nullptr;
   cuda::PointerInfo info;
-  CHECK_OK(api.set_device(0));
+  CHECK_OK(cuda::simulated_api()->set_device(0));
   CHECK_OK(api.allocate(16, &memory));
   CHECK_OK(api.allocate_pinned(16, &host));
   CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &stream));
@@ -225,7 +225,7 @@ void test_threads(Api& api) {
   std::vector<cuda::Stream> streams(kThreads);
   std::vector<cuda::Event> events(kThreads);
   std::vector<int> counts(kThreads, 0);
-  CHECK_OK(api.set_device(0));
+  CHECK_OK(cuda::simulated_api()->set_device(0));
   for (int i = 0; i < kThreads; ++i) {
     CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &streams[i]));
     CHECK_OK(api.create_event(&events[i]));
@@ -270,14 +270,14 @@ void test_simulator() {
   test_pinned_memory(*api);
   test_threads(*api);
   int device = -1;
-  CHECK_OK(api->set_device(1));
+  CHECK_OK(cuda::simulated_api()->set_device(1));
   {
     cuda::DeviceGuard guard(*api);
     CHECK_OK(guard.enter(0));
   }
   CHECK_OK(api->current_device(&device));
   CHECK(device == 1);
-  CHECK_OK(api->set_device(0));
+  CHECK_OK(cuda::simulated_api()->set_device(0));
   CHECK(counter("live_bytes") == 0 && counter("mallocs") == counter("frees"));
   uint64_t value = 0;
   for (const char* name : {"", "unknown", "live_bytes:", "live_bytes:2", "live_bytes:1x"}) {

@@ -85,7 +85,8 @@ void test_moving_state() {
     CHECK(out.read(7) == 6.0F && state.read(71) == 9.0F && state.read(72) == 3.0F);
     const Counts before = stats();
     CHECK_OK(call(*wide, {&behind.value, &n.value, &y.value, &z.value}));
-    CHECK(stats().copies_d2d == before.copies_d2d);
+    // The output is in place; the input, once it has moved often, is copied.
+    CHECK(stats().copies_d2d - before.copies_d2d == (i == 0 ? 0u : 1u));
   }
 }
 

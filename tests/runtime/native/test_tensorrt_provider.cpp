@@ -1,12 +1,16 @@
 // The delegate with the real provider, compiled against the fake TensorRT, on simulated GPUs.
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "heap_count.h"
 #include "provider_support.h"
+#include "simulated_api.h"
 #include "tests.h"
+#include "trt_et/options.h"
 
 using namespace trt_et;
 using executorch::runtime::Span;
@@ -27,21 +31,22 @@ void test_steady_state() {
   const uint64_t launches = counter("graph_launches"), calls = counter("fake_calls");
   {
     const HeapCount heap;
-    for (int i = 0; i < 10; ++i) CHECK_OK(delegate->execute(arguments));
+    for (int i = 0; i < 20; ++i) CHECK_OK(delegate->execute(arguments));
     CHECK(heap.count() == 0);
   }
   Counts after = stats();
-  CHECK(after.calls - before.calls == 30);
+  CHECK(after.calls - before.calls == 60);
   CHECK(after.synchronizations == before.synchronizations && after.mallocs == before.mallocs);
-  CHECK(counter("graph_launches") - launches == 10 && counter("fake_calls") == calls);
-  // An address moves: another graph comes, and the first stays.
+  CHECK(counter("graph_launches") - launches == 20 && counter("fake_calls") == calls);
+  // An address moves: another graph comes, and nothing waits.
   values[0] = &z.value;
   const uint64_t captures = counter("captures");
   for (int i = 0; i < 4; ++i) {
     CHECK_OK(delegate->execute(arguments));
-    CHECK(counter("live_graphs") == (i < 2 ? 1u : 2u));
+    CHECK(counter("live_graphs") == (i < 2 ? 0u : 1u));
   }
   CHECK(counter("captures") == captures + 1);
+  CHECK(stats().synchronizations == before.synchronizations);
   CHECK(out.read(3) == 10.0F);
 }
 
@@ -164,6 +169,231 @@ void test_sharing() {
   CHECK(counter("engines") == 0 && stats().live_bytes[0] == bytes);
 }
 
+Bytes plan_with(const std::string& line) {
+  return make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false),
+                   kDoublingPlan + line + "\n");
+}
+
+Status refusal(const Bytes& blob, const LoadOptions& options = {}) {
+  std::unique_ptr<Delegate> none;
+  return try_load(blob, &none, options);
+}
+
+void test_no_memory_is_told_from_another_engine() {
+  const Status full = refusal(plan_with("weights 1000000000000000"));
+  CHECK_FAILS(full, "no GPU memory for an engine of");
+  CHECK_FAILS(full, "out of memory");
+  CHECK(full.error == Error::MemoryAllocationFailed);
+  const Status damaged = refusal(plan_with("linear"));
+  CHECK(damaged.error == Error::DelegateInvalidCompatibility);
+}
+
+void test_plugins() {
+  const std::string folder = TRT_ET_FAKE_PLUGINS;
+  const Status missing = refusal(plan_with("plugin Swirl"));
+  CHECK_FAILS(missing, "name its library in plugin_libraries: Cannot find plugin: Swirl");
+  CHECK(missing.error == Error::NotFound);
+  LoadOptions options;
+  options.plugin_libraries = folder + "/none.so";
+  CHECK_FAILS(refusal(plan_with(""), options), "plugin library does not load");
+  // Into TensorRT's registry: TensorRT opens it, or it was linked to TensorRT.
+  options.plugin_libraries =
+      folder + "/libfake_plugin_library.so:" + folder + "/libfake_nvinfer_plugin.so";
+  CHECK_OK(refusal(plan_with("plugin Swirl\nplugin Twirl"), options));
+  // Once for the process.
+  CHECK_OK(refusal(plan_with("plugin Swirl\nplugin Twirl\nscratch 8"), options));
+}
+
+void test_code_of_engines() {
+  LoadOptions options;
+  CHECK_FAILS(refusal(plan_with("host_code")), "holds host code, which is not allowed");
+  options.engine_host_code = true;
+  CHECK_OK(refusal(plan_with("host_code"), options));
+  CHECK_FAILS(refusal(plan_with("host_code")), "holds host code, which is not allowed");
+}
+
+void test_dla() {
+  LoadOptions options;
+  options.dla_core = 1;
+  CHECK_FAILS(refusal(plan_with("dla"), options), "finds 0 DLA core(s) on cuda:0 (TensorRT 11.0");
+  CHECK(setenv("TRT_ET_FAKE_DLA_CORES", "2", 1) == 0);
+  CHECK_FAILS(refusal(plan_with("dla")), "needs a DLA core");
+  const auto delegate = load(plan_with("dla"), options);
+  // The same engine on the other core is another engine.
+  options.dla_core = 0;
+  const uint64_t loads = counter("engine_loads");
+  CHECK_OK(refusal(plan_with("dla"), options));
+  CHECK(counter("engine_loads") == loads + 1);
+  options.dla_core = 2;
+  CHECK_FAILS(refusal(plan_with("dla"), options), "dla_core is 2, but TensorRT");
+  CHECK(unsetenv("TRT_ET_FAKE_DLA_CORES") == 0);
+}
+
+// A second context comes for a second shape, unless the option, the GPU or its memory forbid that.
+void test_contexts() {
+  const std::string range = ",\"min_shape\":[1],\"opt_shape\":[8],\"max_shape\":[16]";
+  const Bytes blob =
+      make_blob(binding("x", "-1", true, range) + "," + binding("y", "-1", false, range),
+                "fake\nweights 64\nscratch 4096\ninput x float32 -1\noutput y float32 -1\n"
+                "range x 1 8 16\nscale y x 2\n");
+  const auto scratch_of = [&](const LoadOptions& options, int shapes) {
+    Device in(16, 0, 3.0F), out(16, 0, 0.0F);
+    const uint64_t before = stats().live_bytes[0];
+    const auto delegate = load(blob, options);
+    for (int i = 0; i < 6; ++i) {
+      for (int32_t length = 1; length <= shapes; ++length) {
+        OwnedTensor x({length}, in.data), y({16}, out.data);
+        CHECK_OK(call(*delegate, {&x.value, &y.value}));
+      }
+    }
+    CHECK(out.read(0) == 6.0F);
+    return stats().live_bytes[0] - before - 64;
+  };
+  LoadOptions options;
+  CHECK(scratch_of(options, 1) == 4096 && scratch_of(options, 2) == 2 * 4096);
+  CHECK(scratch_of(options, 5) == 2 * 4096);
+  cuda::simulated_api()->set_integrated(true);
+  CHECK(scratch_of(options, 5) == 4096);
+  cuda::simulated_api()->set_integrated(false);
+  cuda::simulated_api()->set_free_memory(4 * 4096 - 1);
+  CHECK(scratch_of(options, 5) == 4096);
+  cuda::simulated_api()->set_free_memory(size_t{1} << 40);
+  options.execution_contexts = 3;
+  CHECK(scratch_of(options, 5) == 3 * 4096);
+  options.cuda_graphs = false;
+  CHECK(scratch_of(options, 5) == 4096);
+}
+
+void test_description_of_engines() {
+  const auto text = [] {
+    std::string out(trt_et_describe_engines(nullptr, 0), ' ');
+    CHECK(trt_et_describe_engines(out.data(), out.size() + 1) == out.size());
+    return out;
+  };
+  CHECK(text() == "[]");
+  LoadOptions options;
+  options.cuda_graphs = false;
+  const auto plain = load(doubling_blob(), options);
+  const auto delegate = load(doubling_blob());
+  Device in(16, 0, 3.0F), out(16, 0, 0.0F);
+  std::vector<float> host(16);
+  OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data), z({2, 8}, host.data());
+  for (int i = 0; i < 5; ++i) CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  CHECK_OK(call(*plain, {&x.value, &z.value}));
+  const std::string rest = "\"scratch_bytes_per_context\":512,\"staging_bytes\":";
+  CHECK(text() ==
+        "[{\"contexts\":1,\"device\":0,\"engine\":\"TensorRT\",\"graph_launches\":0,"
+        "\"no_graph\":\"option cuda_graphs is off\"," +
+            rest +
+            "64}, "
+            "{\"contexts\":1,\"device\":0,\"engine\":\"TensorRT\",\"graph_launches\":3,"
+            "\"no_graph\":\"\"," +
+            rest + "0}]");
+}
+
+// The typed options are those of the backend.
+void test_typed_options() {
+  Options all;
+  all.device(1).cuda_graphs(true).execution_contexts(1).optimization_profile(-1);
+  all.blocking_waits(false).profile_layers(false).shared_device_memory(false);
+  all.use_shared_activation_scratch(false).use_shared_engines(true).weight_streaming_budget(-1);
+  all.pinned_staging(0).runtime_cache("off");
+  CHECK(all.set() == Error::Ok);
+  CHECK(Options().execution_contexts(65).set() == Error::InvalidArgument);
+  executorch::runtime::LoadBackendOptionsMap by_backend;
+  CHECK(all.add_to(by_backend) == Error::Ok);
+  CHECK(by_backend.get_options(TRT_ET_BACKEND_NAME).size() == 12);
+  // Taken back.
+  for (const char* name :
+       {"device", "cuda_graphs", "execution_contexts", "optimization_profile", "blocking_waits",
+        "profile_layers", "shared_device_memory", "use_shared_activation_scratch",
+        "use_shared_engines", "weight_streaming_budget", "pinned_staging", "runtime_cache"}) {
+    executorch::runtime::BackendOption option{};
+    std::strncpy(option.key, name, sizeof option.key - 1);
+    option.value = std::array<char, executorch::runtime::kMaxOptionValueLength>{};
+    CHECK(executorch::runtime::set_option(TRT_ET_BACKEND_NAME, {&option, 1}) == Error::Ok);
+  }
+}
+
+// All engines on a GPU take turns in one scratch memory, also of several methods, as
+// Torch-TensorRT's delegate does by the same option; and engines are loaded twice by another.
+void test_their_options() {
+  const uint64_t bytes = stats().live_bytes[0], engines = counter("engines");
+  LoadOptions options;
+  options.shared_activation_scratch = true;
+  const int first_method = 0, second_method = 0;
+  options.method = &first_method;
+  const auto first = load(doubling_blob(), options);
+  options.method = &second_method;
+  const auto second = load(doubling_blob(), options);
+  CHECK(stats().live_bytes[0] - bytes == 4096 + 512 && counter("engines") == engines + 1);
+  options.shared_engines = false;
+  const auto third = load(doubling_blob(), options);
+  const auto fourth = load(doubling_blob());
+  CHECK(counter("engines") == engines + 2);
+  Device in(16, 0, 3.0F), out(16, 0, 0.0F);
+  OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
+  for (const auto* delegate : {&first, &second, &third, &fourth}) {
+    in.values.assign(16, in.values[0] + 1);
+    in.write();
+    for (int i = 0; i < 4; ++i) CHECK_OK(call(**delegate, {&x.value, &y.value}));
+    CHECK(out.read(1) == 2 * in.values[0]);
+  }
+}
+
+// Managed memory is used in place, and the host reads it as soon as the call returns.
+void test_managed_memory() {
+  void *in = nullptr, *out = nullptr;
+  CHECK_OK(cuda::simulated_api()->allocate_managed(64, &in));
+  CHECK_OK(cuda::simulated_api()->allocate_managed(64, &out));
+  const auto delegate = load(doubling_blob());
+  OwnedTensor x({2, 8}, in), y({2, 8}, out);
+  for (int i = 1; i <= 5; ++i) {
+    std::fill_n(static_cast<float*>(in), 16, static_cast<float>(i));
+    const Counts before = stats();
+    CHECK_OK(call(*delegate, {&x.value, &y.value}));
+    CHECK(static_cast<float*>(out)[15] == 2.0F * static_cast<float>(i));
+    const Counts after = stats();
+    CHECK(after.synchronizations - before.synchronizations == 1);
+    CHECK(after.copies_h2d == before.copies_h2d && after.copies_d2d == before.copies_d2d);
+  }
+  for (void* memory : {in, out}) CHECK_OK(cuda::simulated_api()->release(memory));
+}
+
+// An integrated GPU works in the host's pinned memory, and the call waits for it.
+void test_pinned_memory() {
+  void *in = nullptr, *out = nullptr;
+  CHECK_OK(cuda::simulated_api()->allocate_pinned(1024, &in));
+  CHECK_OK(cuda::simulated_api()->allocate_pinned(64, &out));
+  // Returns the bytes that a call copied.
+  const auto run = [&](Delegate& delegate, size_t offset, float value) {
+    auto* const input = static_cast<float*>(in) + offset / sizeof(float);
+    OwnedTensor x({2, 8}, input), y({2, 8}, out);
+    std::fill_n(input, 16, value);
+    const Counts before = stats();
+    CHECK_OK(call(delegate, {&x.value, &y.value}));
+    CHECK(static_cast<float*>(out)[15] == 2.0F * value);
+    const Counts after = stats();
+    CHECK(after.synchronizations - before.synchronizations == 1);
+    CHECK(after.copies_d2d == before.copies_d2d);
+    return after.bytes_h2d - before.bytes_h2d + after.bytes_d2h - before.bytes_d2h;
+  };
+  const auto discrete = load(doubling_blob());
+  for (int i = 1; i <= 5; ++i) CHECK(run(*discrete, 0, static_cast<float>(i)) == 2 * 64);
+  cuda::simulated_api()->set_integrated(true);
+  for (const bool graphs : {true, false}) {
+    LoadOptions options;
+    options.cuda_graphs = graphs;
+    const auto integrated = load(doubling_blob(), options);
+    for (int i = 1; i <= 5; ++i) CHECK(run(*integrated, 0, static_cast<float>(i)) == 0);
+    // TensorRT does not take every address.
+    CHECK(run(*integrated, 16, 7.0F) == 64);
+    CHECK(run(*integrated, 0, 8.0F) == 0);
+  }
+  cuda::simulated_api()->set_integrated(false);
+  for (void* memory : {in, out}) CHECK_OK(cuda::simulated_api()->release_pinned(memory));
+}
+
 // Several outputs on the host: one wait.
 void test_two_outputs() {
   const auto delegate = load(make_blob(
@@ -195,8 +425,18 @@ void test_tensorrt_provider() {
   test_misaligned(false);
   test_other_gpu();
   test_sharing();
+  test_no_memory_is_told_from_another_engine();
+  test_plugins();
+  test_code_of_engines();
+  test_dla();
   test_provider_shapes();
   test_state();
+  test_description_of_engines();
+  test_typed_options();
+  test_contexts();
+  test_their_options();
+  test_managed_memory();
+  test_pinned_memory();
   test_two_outputs();
   test_provider_streams_and_scratch();
   test_provider_endurance();

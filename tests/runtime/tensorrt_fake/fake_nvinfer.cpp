@@ -1,9 +1,14 @@
 // A fake TensorRT library on simulated GPUs, for tests: engines are plans (plan.h), runs are host
 // functions on a simulated stream. It is as strict as TensorRT is where that matters: addresses
 // are aligned to 256 bytes, shapes lie in the profile, memory is the device's.
+#include <dlfcn.h>
+
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <string>
 
 #include "execution_context.h"
 
@@ -98,6 +103,22 @@ class CudaEngine : public Tabled<CudaEngine> {
   Memory weights_;
 };
 
+std::set<std::string>& plugins() {
+  static std::set<std::string> names;
+  return names;
+}
+
+// Takes libraries that name their plugin in `fake_plugin`.
+class PluginRegistry : public Tabled<PluginRegistry> {
+ public:
+  void* loadLibrary(const char* path) noexcept {
+    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const auto name =
+        static_cast<const char*>(library == nullptr ? nullptr : dlsym(library, "fake_plugin"));
+    return name != nullptr && plugins().insert(name).second ? library : nullptr;
+  }
+};
+
 class Runtime : public Tabled<Runtime> {
  public:
   explicit Runtime(ILogger& logger) : logger_(logger) {}
@@ -105,16 +126,39 @@ class Runtime : public Tabled<Runtime> {
   nvinfer1::ICudaEngine* deserializeCudaEngine(const void* bytes, size_t size) noexcept {
     if (!call("deserializeCudaEngine", logger_)) return nullptr;
     auto plan = std::make_shared<Plan>();
-    const std::string problem =
+    std::string problem =
         parse_plan(std::string(static_cast<const char*>(bytes), size), plan.get());
+    if (problem.empty()) problem = missing(*plan);
     auto engine = std::make_unique<Handle<nvinfer1::ICudaEngine, CudaEngine>>(logger_, plan);
     if (problem.empty() && engine->inside.allocate()) return engine.release();
+    // As TensorRT does, which first says what it was doing.
+    if (problem.empty()) complain(logger_, "[fake_nvinfer.cpp] Error Code 1: Cuda Runtime");
     complain(logger_, problem.empty() ? "deserializeCudaEngine: out of memory" : problem);
     return nullptr;
   }
+  void setDLACore(int32_t core) noexcept {
+    core_ = core;
+    logger_.log(ILogger::Severity::kINFO, ("DLA core " + std::to_string(core)).c_str());
+  }
+  int32_t getNbDLACores() noexcept {
+    const char* cores = std::getenv("TRT_ET_FAKE_DLA_CORES");
+    return cores == nullptr ? 0 : std::atoi(cores);
+  }
+  void setEngineHostCodeAllowed(bool allowed) noexcept { host_code_ = allowed; }
 
  private:
+  std::string missing(const Plan& plan) const {
+    if (plan.host_code && !host_code_) return "the engine holds host code, which is not allowed";
+    if (plan.dla && core_ < 0) return "the engine needs a DLA core";
+    for (const std::string& name : plan.plugins) {
+      if (plugins().count(name) == 0) return "Cannot find plugin: " + name + ", version: 1";
+    }
+    return "";
+  }
+
   ILogger& logger_;
+  int32_t core_ = -1;
+  bool host_code_ = false;
 };
 
 // The lines of slots.def, each into the table of its class.
@@ -143,6 +187,15 @@ FAKE_EXPORT void trt_et_fake_tensorrt_attach(const trt_et_sim_services* services
 FAKE_EXPORT int32_t getInferLibVersion() noexcept {
   const trt_et::tensorrt::Version& version = fake::version();
   return version.major * 10000 + version.minor * 100 + version.patch;
+}
+
+// As libnvinfer_plugin registers its plugins.
+FAKE_EXPORT void fake_register_plugin(const char* name) { fake::plugins().insert(name); }
+
+FAKE_EXPORT void* getPluginRegistry() noexcept {
+  fake::fill_tables();
+  static fake::PluginRegistry registry;
+  return &registry;
 }
 
 FAKE_EXPORT void* createInferRuntime_INTERNAL(void* logger, int32_t version) noexcept {

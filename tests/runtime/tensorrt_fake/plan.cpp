@@ -23,7 +23,7 @@ bool parse_dtype(const std::string& text, nvinfer1::DataType* dtype) {
       {"float32", DataType::kFLOAT},
       {"int32", DataType::kINT32},
       {"fp8", DataType::kFP8},
-#if NV_TENSORRT_MAJOR >= 10  // scripts/gpu/native reads plans with older headers, too
+#if NV_TENSORRT_MAJOR >= 10  // tests/gpu/native reads plans with older headers, too
       {"int64", DataType::kINT64},
 #endif
   };
@@ -48,6 +48,9 @@ bool parse_line(const std::string& line, Plan* plan) {
   if (kind != "linear") words >> c >> d;
   if (kind.empty() || kind == "fake") return true;
   if (kind == "plain") return plan->plain = true;
+  if (kind == "host_code") return plan->host_code = true;
+  if (kind == "dla") return plan->dla = true;
+  if (kind == "plugin") return plan->plugins.push_back(a), true;
   if (kind == "weights") return plan->weights = std::stoll(a), true;
   if (kind == "streamable") return plan->streamable = std::stoll(a), true;
   if (kind == "scratch") return plan->scratch = std::stoll(a), true;
@@ -91,7 +94,12 @@ size_t Plan::find(const std::string& name) const {
   return i;
 }
 
-std::string parse_plan(const std::string& text, Plan* plan) {
+std::string parse_plan(const std::string& bytes, Plan* plan) {
+  const bool has_header = bytes.size() >= 32 && bytes.rfind("ftrt", 0) == 0;
+  if (has_header && bytes[24] != trt_et::tensorrt::kMajor) {
+    return "the engine plan file is not compatible with this version of TensorRT";
+  }
+  const std::string text = bytes.substr(has_header ? 32 : 0);
   if (text.rfind("fake\n", 0) != 0) return "not an engine: the magic tag does not match";
   std::stringstream lines(text);
   std::string line;

@@ -1,12 +1,16 @@
 // The fake's engine format: lines of words.
 //
-//   fake                           the magic word
+//   fake                           the magic word; in front of it may be the 32 bytes with which
+//                                  TensorRT's engines begin, for the version
 //   weights 1024                   bytes on the GPU for the engine
 //   streamable 512                 bytes of weights that may stay on the host; none without it
 //   scratch 256                    bytes on the GPU for each context
 //   input x float32 -1,8           name, dtype, shape; "-" for none
 //   output y float32 -1,8          of the shape of the first input where it is dynamic
 //   alias y x                      y is written into the memory of x
+//   plugin name                    the engine needs this plugin
+//   host_code                      it holds code for the host
+//   dla                            it was built for DLA
 //   plain                          runs cannot be captured into a CUDA graph
 //   late y                         the shape of y is known after the run
 //   profile                        a new optimization profile; there is one without this line
@@ -56,6 +60,9 @@ struct Plan {
   int64_t streamable = 0;
   int64_t scratch = 1;
   bool plain = false;
+  bool host_code = false;
+  bool dla = false;
+  std::vector<std::string> plugins;
   std::vector<Tensor> tensors;
   std::vector<std::map<std::string, Range>> profiles;
   std::vector<Layer> layers;
@@ -64,6 +71,6 @@ struct Plan {
 };
 
 // The reason why the text is no plan; empty when it is one.
-std::string parse_plan(const std::string& text, Plan* plan);
+std::string parse_plan(const std::string& bytes, Plan* plan);
 
 }  // namespace fake

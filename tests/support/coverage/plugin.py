@@ -19,12 +19,9 @@ import pytest
 from executorch.backends.test.suite import flow as suite_flow
 
 from tests.support.coverage.flows import FLOWS, MADE, VERDICTS
-from tests.support.torch_speed import collect_operators_once, prepare_kernels_once
 from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
 from trt_et.partition.report import PartitionReport
 
-collect_operators_once()
-prepare_kernels_once()
 _stock_flows = suite_flow.all_flows
 
 

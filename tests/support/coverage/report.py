@@ -53,9 +53,9 @@ def _undelegated(counted: list[dict[str, Any]]) -> dict[str, Any]:
             continue
         if any(not converted for *_, converted in reasons):
             kinds["operators without a converter"] += 1
-        elif all("only rearranges" in why for _, why, _ in reasons):
+        elif all("only reshape" in why for _, why, _ in reasons):
             kinds["views alone"] += 1
-        elif all("do not take" in why or "only rearranges" in why for _, why, _ in reasons):
+        elif all("do not take" in why or "only reshape" in why for _, why, _ in reasons):
             kinds["converters that refuse the arguments"] += 1
         else:
             kinds["converters that were not used"] += 1

@@ -10,10 +10,10 @@ import torch
 
 from tests.support.network_evaluator import BadNetwork, NotEvaluated, Undefined, evaluate
 from trt_et.blob.writer import BlobWriter
-from trt_et.builders import BuildRequest
-from trt_et.builders.serialize import build_network
 from trt_et.conversion.rewrites.embedding_bag import EMBEDDING_BAGS
 from trt_et.engine_info import EngineInfo
+from trt_et.engines import BuildRequest
+from trt_et.engines.serialize import build_network
 from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition, unlift
 
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
@@ -153,7 +153,7 @@ def _input(
     return whole(shape, generator).to(dtype)
 
 
-_PRECISION = {torch.float16: 2e-2, torch.bfloat16: 1e-1}
+PRECISION = {torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
 
 def difference(found: torch.Tensor, expected: torch.Tensor, precision: float) -> str:
@@ -183,7 +183,7 @@ def compare(request: BuildRequest, *examples: torch.Tensor) -> Verdict:
     operators = sorted({str(n.target) for n in nodes if n.op == "call_function"})
     verdict = Verdict(request.partition, operators, "equal")
     dtypes = [v.dtype for n in nodes if isinstance(v := n.meta.get("val"), torch.Tensor)]
-    precision = max((_PRECISION.get(dtype, 1e-4) for dtype in dtypes), default=1e-4)
+    precision = max((PRECISION.get(dtype, 1e-4) for dtype in dtypes), default=1e-4)
     network = build_network(request, "tensorrt_rtx")
     program = unlift(lowered.program)
     judged, number = 0, 0

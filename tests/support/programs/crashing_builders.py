@@ -7,11 +7,10 @@ import os
 import signal
 from pathlib import Path
 
-from trt_et.builders import BuildRequest, make_builder
 from trt_et.conversion import prepare
 from trt_et.conversion.entries import Rewrite
 from trt_et.conversion.registry import REWRITES
-from trt_et.errors import BuildCrashed
+from trt_et.engines import BuildRequest, make_builder
 
 WORKAROUNDS = ("separate_attention_inputs", "separate_attention_results")
 
@@ -68,14 +67,4 @@ class KilledOnce(CrashingOn):
         with contextlib.suppress(FileExistsError):
             self.marker.touch(exist_ok=False)
             os.kill(os.getpid(), signal.SIGKILL)
-        return make_builder("reference").build(request)
-
-
-class Refusing(CrashingOn):
-    """The same without a process: its builds raise what a crash is reported as."""
-
-    def build(self, request: BuildRequest) -> bytes:
-        targets = {str(node.target) for node in request.lowered.program.graph.nodes}
-        if targets.issuperset(self.operators):
-            raise BuildCrashed(f"no {' with '.join(self.operators)}")
         return make_builder("reference").build(request)

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from trt_et import TensorRTPartitioner
-from trt_et.builders import BuildRequest
-from trt_et.builders.reference.builder import ReferenceBuilder
+from trt_et.engines import BuildRequest
+from trt_et.reference.builder import ReferenceBuilder
 
 BATCH, HEADS, LENGTH, WIDTH = 2, 3, 8, 4
 SHAPE = (BATCH, HEADS, LENGTH, WIDTH)

@@ -15,10 +15,10 @@ from tests.support.programs.kv_cache_models import (
     Cache,
     recorded,
 )
-from trt_et.builders import BuildRequest
 from trt_et.conversion.rewrites.index_put import broadcast_index_put_values
 from trt_et.conversion.rewrites.kv_cache_update import update_in_place
 from trt_et.engine_info import Alias
+from trt_et.engines import BuildRequest
 from trt_et.lowering.lowered_partition import unlift
 
 aten = torch.ops.aten

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from trt_et import TensorRTPartitioner
-from trt_et.builders import BuildOptions, BuildRequest
-from trt_et.builders import serialize as engines
 from trt_et.conversion.installed import installed_variant
+from trt_et.engines import BuildOptions, BuildRequest
+from trt_et.engines import serialize as engines
 from trt_et.lowering.lower import lower_partition
 
 needs_rtx = pytest.mark.skipif(

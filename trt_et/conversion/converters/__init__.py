@@ -1,1 +1,1 @@
-"""Converters of our own, one file per operator."""
+"""Converters of trt-et, one file per operator."""

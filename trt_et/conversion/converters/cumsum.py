@@ -1,8 +1,8 @@
 """Cumulative sums as TensorRT's own layer.
 
-Imported only where Torch-TensorRT is loaded already (see ``registry.py``). Its converter makes a
-loop, which TensorRT-RTX 1.5 does not build (1.6 does); masks of causal language models are made
-with such sums.
+Import it only after Torch-TensorRT (see ``registry.py``), whose converter makes a loop.
+TensorRT-RTX 1.5 does not build that loop (1.6 does), and causal language models make their masks
+with cumulative sums.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SUMMED_IN: Final = {torch.float16: torch.float32, torch.bfloat16: torch.float32
 
 
 def has_cumulative_layer() -> bool:
-    """Whether this TensorRT has the layer: 10.6 or later, and TensorRT-RTX."""
+    """Check whether this TensorRT has the layer: 10.6 or later, and TensorRT-RTX."""
     return hasattr(trt.INetworkDefinition, "add_cumulative")
 
 
@@ -30,7 +30,7 @@ def add_cumulative_sum(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # 
 
     Args:
         ctx: Torch-TensorRT's ``ConversionContext``.
-        node: The call; its value's dtype is what is summed in, but for half precision.
+        node: The call. The sum is computed in its value's dtype, except for half precision.
         args: The tensor, as TensorRT's or as a constant, and the dimension.
         kwargs: A dtype, which the node's value has.
 

@@ -1,7 +1,7 @@
 """``gather`` as TensorRT's gather of elements, also of dynamic sizes.
 
-Imported only where Torch-TensorRT is loaded already (see ``registry.py``). Torch-TensorRT 2.13 adds
-the same layer, but does not take the operator where any size is dynamic.
+Import it only after Torch-TensorRT (see ``registry.py``). Torch-TensorRT 2.13 adds the same layer,
+but refuses the operator if any size is dynamic.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def add_gather(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: AN
 
     Args:
         ctx: Torch-TensorRT's ``ConversionContext``.
-        node: The call; its tensors have a dimension at least.
+        node: The call; its tensors have at least one dimension.
         args: The tensor, the dimension and the index, tensors as TensorRT's or as constants.
-        kwargs: Of no matter; whether gradients are sparse.
+        kwargs: Unused: whether gradients are sparse.
 
     Returns:
         TensorRT's tensor, of the index's shape.

@@ -1,7 +1,7 @@
 """4-bit weights as a constant of 4 bits and TensorRT's block-wise dequantize layer.
 
-Imported only where Torch-TensorRT is loaded already (see ``registry.py``); its own converters store
-no 4-bit constants.
+Import it only after Torch-TensorRT (see ``registry.py``), whose converters store no 4-bit
+constants.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def add_int4_groups(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noq
         ctx: Torch-TensorRT's ``ConversionContext``.
         node: The call.
         args: The weight and its scales, both constants.
-        kwargs: Nothing.
+        kwargs: Empty.
 
     Returns:
         TensorRT's tensor.
 
     Raises:
-        BuilderError: TensorRT refuses.
+        BuilderError: TensorRT refuses the layer.
     """
     weight, scale = (torch.as_tensor(argument) for argument in args)
     packed = pack_int4(weight)
@@ -52,7 +52,7 @@ def add_int4_groups(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noq
 
 
 def pack_int4(weight: torch.Tensor) -> torch.Tensor:
-    """Two numbers a byte, the first in the lower half.
+    """Pack two numbers into each byte, the first in the lower half.
 
     Args:
         weight: int8 from -8 to 7, an even number of them.

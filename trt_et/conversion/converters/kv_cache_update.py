@@ -1,7 +1,7 @@
 """KV cache updates as TensorRT's layer, which writes in place.
 
-Imported only where Torch-TensorRT is loaded already (see ``registry.py``), which has no converter
-that makes one.
+Import it only after Torch-TensorRT (see ``registry.py``), which has no converter that adds this
+layer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["add_cache_update", "check_cache_updates", "has_cache_update_layer"]
 
 
 def has_cache_update_layer() -> bool:
-    """Whether this TensorRT has the layer: 10.15 or later, and TensorRT-RTX 1.5."""
+    """Check whether this TensorRT has the layer: 10.15 or later, and TensorRT-RTX 1.5."""
     return hasattr(trt.INetworkDefinition, "add_kv_cache_update")
 
 
@@ -31,13 +31,13 @@ def add_cache_update(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # no
         ctx: Torch-TensorRT's ``ConversionContext``.
         node: The call.
         args: The cache, an input of the network; the rows; the first position in each batch, int32.
-        kwargs: Nothing.
+        kwargs: Empty.
 
     Returns:
         TensorRT's tensor, which has the cache's memory.
 
     Raises:
-        BuilderError: TensorRT refuses.
+        BuilderError: TensorRT refuses the layer.
     """
     cache, rows, starts = (
         get_trt_tensor(ctx, argument, f"{node.name}_{what}")
@@ -53,17 +53,17 @@ def add_cache_update(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # no
 
 
 def check_cache_updates(network: Any, aliases: Collection[Alias]) -> None:  # noqa: ANN401
-    """Make sure that a network writes exactly the declared inputs in place.
+    """Check that a network writes exactly the declared inputs in place.
 
-    A release of Torch-TensorRT that makes such layers by itself does not know whether the program
-    needs the old value.
+    A release of Torch-TensorRT that adds such layers itself does not know whether the program needs
+    the old value.
 
     Args:
         network: ``trt.INetworkDefinition``.
         aliases: The declared updates.
 
     Raises:
-        BuilderError: They differ.
+        BuilderError: The network writes other inputs in place.
     """
     if not has_cache_update_layer():
         return

@@ -1,7 +1,7 @@
 """Quantize and dequantize operators as TensorRT's layers.
 
-Imported only where Torch-TensorRT is loaded already (see ``registry.py``); its own converters know
-the quantize operators of other tools alone.
+Import it only after Torch-TensorRT (see ``registry.py``), whose converters know only the quantize
+operators of other tools.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, Final
 import tensorrt as trt
 import torch
 from torch.fx import Node
-from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
+from torch_tensorrt.dynamo.conversion.converter_utils import cast_trt_tensor, get_trt_tensor
 
 from trt_et.errors import BuilderError
 from trt_et.ops.fake_quantize import FP8_LIMIT, SMALLEST_AMAX
 
 __all__ = ["add_fp8_layers", "add_quantize_layer"]
 
-_LIMITS: Final = (-128, 127)  # What TensorRT's layer clamps to.
+_LIMITS: Final = (-128, 127)  # TensorRT's layer clamps to these.
 
 
 def add_quantize_layer(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
@@ -28,7 +28,7 @@ def add_quantize_layer(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # 
         ctx: Torch-TensorRT's ``ConversionContext``.
         node: The call.
         args: Its arguments, tensors as TensorRT's or as constants.
-        kwargs: Likewise.
+        kwargs: Its keyword arguments, in the same form.
 
     Returns:
         TensorRT's tensor.
@@ -45,13 +45,13 @@ def add_quantize_layer(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # 
 
 
 def add_fp8_layers(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
-    """Add the layers that quantize to fp8 (e4m3) and dequantize again; weights stay fp8 in between.
+    """Add the layers that quantize to fp8 (e4m3) and dequantize; weights stay fp8 between the two.
 
     Args:
         ctx: Torch-TensorRT's ``ConversionContext``.
         node: A call of ``trt_et::fake_quantize``.
         args: Its arguments, tensors as TensorRT's or as constants.
-        kwargs: Likewise.
+        kwargs: Its keyword arguments, in the same form.
 
     Returns:
         TensorRT's tensor.
@@ -94,38 +94,48 @@ class _Layers:
                     "constant. Exclude the node (excluded_ops=...)"
                 )
         self._scale = torch.as_tensor(scale).to(torch.float32)
-        self._shift = self._scale * torch.as_tensor(0 if zero_point is None else zero_point)
+        self._zero_point = torch.as_tensor(0 if zero_point is None else zero_point)
+        self._zero_point = self._zero_point.to(torch.float32).expand(self._scale.shape)
         rank = node.meta["val"].dim()
         self._axis = given["axis"] % rank if "axis" in given else None
-        # A constant of as many dimensions as the tensor that it meets.
+        # A constant of as many dimensions as the other tensor.
         self._shape = [1] * rank
         if self._axis is not None:
             self._shape[self._axis] = -1
 
     def quantize(self, source: Any, limits: tuple[int, int]) -> Any:  # noqa: ANN401
-        tensor = self._shifted(self._tensor(source, "input"), trt.ElementWiseOperation.SUM)
+        tensor, scale = self._tensor(source, "input"), self._scale
+        if bool(self._zero_point.any()):
+            # Torch rounds to even before it adds the zero point, which may be odd.
+            tensor = cast_trt_tensor(self._ctx, tensor, torch.float32, f"{self._name}_float32")
+            tensor = self._combined(tensor, 1 / scale, trt.ElementWiseOperation.PROD, "quotient")
+            rounded = self._ctx.net.add_unary(tensor, trt.UnaryOperation.ROUND)
+            rounded.name = f"{self._name}_round"
+            tensor = self._combined(
+                rounded.get_output(0), self._zero_point, trt.ElementWiseOperation.SUM, "zero_point"
+            )
+            scale = torch.ones_like(scale)
         if limits != _LIMITS:
-            tensor = self._clamped(tensor, limits)
-        layer = self._ctx.net.add_quantize(tensor, self._constant(self._scale, "scale"), trt.int8)
+            tensor = self._clamped(tensor, limits, scale)
+        layer = self._ctx.net.add_quantize(tensor, self._constant(scale, "scale"), trt.int8)
         return self._result(layer, "quantize")
 
     def dequantize(self, source: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401
         layer = self._ctx.net.add_dequantize(
             self._tensor(source, "input"), self._constant(self._scale, "scale"), _TYPES[dtype]
         )
-        return self._shifted(self._result(layer, "dequantize"), trt.ElementWiseOperation.SUB)
-
-    def _shifted(self, tensor: Any, operation: Any) -> Any:  # noqa: ANN401
-        if not bool(self._shift.any()):
+        tensor = self._result(layer, "dequantize")
+        if not bool(self._zero_point.any()):
             return tensor
-        return self._combined(tensor, self._shift, operation, "shift")
+        shift = self._scale * self._zero_point
+        return self._combined(tensor, shift, trt.ElementWiseOperation.SUB, "shift")
 
-    def _clamped(self, tensor: Any, limits: tuple[int, int]) -> Any:  # noqa: ANN401
+    def _clamped(self, tensor: Any, limits: tuple[int, int], scale: torch.Tensor) -> Any:  # noqa: ANN401
         for limit, operation, what in (
             (limits[0], trt.ElementWiseOperation.MAX, "low"),
             (limits[1], trt.ElementWiseOperation.MIN, "high"),
         ):
-            tensor = self._combined(tensor, self._scale * limit, operation, what)
+            tensor = self._combined(tensor, scale * limit, operation, what)
         return tensor
 
     def _combined(self, tensor: Any, value: torch.Tensor, operation: Any, what: str) -> Any:  # noqa: ANN401

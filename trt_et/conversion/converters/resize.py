@@ -1,7 +1,7 @@
 """Resizing to sizes that are computed, as TensorRT's resize layer.
 
-Imported only where Torch-TensorRT is loaded already (see ``registry.py``). The converters of
-Torch-TensorRT 2.13 take dynamic batches, but only constant sizes.
+Import it only after Torch-TensorRT (see ``registry.py``). The converters of Torch-TensorRT 2.13
+take dynamic batches, but only constant sizes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MODES: Final[dict[Any, trt.InterpolationMode]] = {
 
 
 def has_computed_sizes(args: Any) -> bool:  # noqa: ANN401
-    """Whether the arguments of an ``aten.upsample_...`` have sizes that are TensorRT's tensors."""
+    """Check whether the arguments of an ``aten.upsample_...`` have TensorRT's tensors as sizes."""
     return args[1] is not None and any(isinstance(size, trt.ITensor) for size in args[1])
 
 
@@ -42,8 +42,9 @@ def add_resize(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: AN
     Args:
         ctx: Torch-TensorRT's ``ConversionContext``.
         node: The call.
-        args: The tensor, ``[batch, channels, ...]``; the sizes of what follows, as numbers or
-            TensorRT's tensors; but for the nearest neighbor, whether corners are aligned.
+        args: The tensor, ``[batch, channels, ...]``; the new sizes of its other dimensions, as
+            numbers or TensorRT's tensors; except for the nearest neighbor, whether corners are
+            aligned.
         kwargs: Empty.
 
     Returns:

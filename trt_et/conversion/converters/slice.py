@@ -1,8 +1,8 @@
 """``slice`` and ``select`` along dynamic dimensions, by indices that count as torch counts them.
 
-Imported only where Torch-TensorRT is loaded already (see ``network.py``). The converters of
-Torch-TensorRT 2.13 gather by a negative index, which TensorRT takes along static dimensions only,
-bound no slice by the size (``x[-9:]`` of 5 rows begins at row 1), and take no computed index.
+Import it only after Torch-TensorRT (see ``network.py``). The converters of Torch-TensorRT 2.13
+gather by a negative index, which TensorRT takes along static dimensions only, bound no slice by the
+size (``x[-9:]`` of 5 rows begins at row 1), and take no computed index.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Operation = trt.ElementWiseOperation
 
 
 def bound_slice(args: Any) -> Any:  # noqa: ANN401
-    """The arguments of ``aten.slice.Tensor``, numbers within the size where that is static."""
+    """Return the arguments of ``aten.slice.Tensor``, bounded by the size if that is static."""
     source, dim, start, end, step = _arguments(args)
     size = source.shape[dim]
     if size < 0 or not isinstance(start, int) or not isinstance(end, int):
@@ -32,13 +32,13 @@ def bound_slice(args: Any) -> Any:  # noqa: ANN401
 
 
 def is_computed_slice(args: Any) -> bool:  # noqa: ANN401
-    """Whether TensorRT must compute where a call of ``aten.slice.Tensor`` begins or ends."""
+    """Check whether TensorRT must compute the start or the end of an ``aten.slice.Tensor``."""
     source, dim, start, end, _ = _arguments(args)
     return source.shape[dim] < 0 or not isinstance(start, int) or not isinstance(end, int)
 
 
 def is_computed_index(args: Any) -> bool:  # noqa: ANN401
-    """Whether TensorRT must compute which element a call of ``aten.select.int`` takes."""
+    """Check whether TensorRT must compute the index of an ``aten.select.int``."""
     source, dim, index = args
     return not isinstance(index, int) or (index < 0 and source.shape[dim] < 0)
 
@@ -50,7 +50,7 @@ def add_slice(ctx: Any, node: Node, args: Any, kwargs: Any) -> Any:  # noqa: ANN
         ctx: Torch-TensorRT's ``ConversionContext``.
         node: The call.
         args: The tensor, the dimension, the start and the end (numbers, None, or TensorRT's
-            tensors) and the step, as far as they are given.
+            tensors) and the step; the last ones may be missing.
         kwargs: Empty.
 
     Returns:
@@ -123,7 +123,7 @@ def _arguments(args: Any) -> tuple[Any, int, Any, Any, int]:  # noqa: ANN401
 
 
 class _Numbers:
-    """Arithmetic of one tensor's sizes: lines of one int32 each, computed before it runs."""
+    """Arithmetic of one tensor's sizes; each number is a tensor of one int32."""
 
     def __init__(self, ctx: Any, name: str, source: Any) -> None:  # noqa: ANN401
         self.ctx = ctx
@@ -138,11 +138,11 @@ class _Numbers:
         return f"{self.name}_number{self.added}"
 
     def constant(self, number: int) -> Any:  # noqa: ANN401
-        """A number that is known."""
+        """Return a constant."""
         return get_trt_tensor(self.ctx, np.array([number], np.int32), self._label())
 
     def size(self, dim: int) -> Any:  # noqa: ANN401
-        """The tensor's size along a dimension."""
+        """Return the tensor's size along a dimension."""
         if self.source.shape[dim] >= 0:
             return self.constant(self.source.shape[dim])
         layer = self.ctx.net.add_slice(self.shape, (dim,), (1,), (1,))
@@ -150,13 +150,13 @@ class _Numbers:
         return layer.get_output(0)
 
     def add(self, operation: Any, left: Any, right: Any) -> Any:  # noqa: ANN401
-        """What an elementwise operation gives."""
+        """Return the result of an elementwise operation."""
         layer = self.ctx.net.add_elementwise(left, right, operation)
         layer.name = self._label()
         return layer.get_output(0)
 
     def from_zero(self, index: Any, size: Any) -> Any:  # noqa: ANN401
-        """An index, a number or TensorRT's tensor, plus the size where it is negative."""
+        """Return an index (a number or TensorRT's tensor), plus the size if it is negative."""
         if isinstance(index, int):
             number = self.constant(index)
             return self.add(_Operation.SUM, size, number) if index < 0 else number
@@ -172,7 +172,7 @@ class _Numbers:
         return layer.get_output(0)
 
     def bounded(self, index: Any, size: Any) -> Any:  # noqa: ANN401
-        """A start or an end, counted from 0, within the size."""
+        """Return a start or an end, counted from 0 and within the size."""
         if isinstance(index, int) and index in (0, sys.maxsize):
             return size if index else self.constant(0)
         number = self.from_zero(index, size)
@@ -183,7 +183,7 @@ class _Numbers:
         return number
 
     def line(self, numbers: list[Any]) -> Any:  # noqa: ANN401
-        """The numbers as one tensor."""
+        """Join the numbers into one tensor."""
         layer = self.ctx.net.add_concatenation(numbers)
         layer.axis = 0
         layer.name = self._label()

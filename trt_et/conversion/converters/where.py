@@ -1,8 +1,8 @@
 """``where`` as TensorRT's select layer, in the dtype that torch has.
 
-Imported only where Torch-TensorRT is loaded already (see ``registry.py``). The converter of
-Torch-TensorRT 2.13 knows float32 and float16 and makes int32 of all else: bfloat16 loses what
-is behind the point, int64 its upper half.
+Import it only after Torch-TensorRT (see ``registry.py``). The converter of Torch-TensorRT 2.13
+knows float32 and float16 and makes int32 of all else: bfloat16 loses its fraction, int64 its upper
+half.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Pooling to a size, and resizing by a factor, as weighted sums of gathered elements.
 
 Such an operator is linear along each dimension; torch applied to the identity gives its matrix.
-Torch-TensorRT 2.13 uses windows of one size for adaptive averages, which is right only where the
-sizes divide. By TensorRT's documentation a resize takes its step from the two lengths; torch takes
-it from the factor: 5 elements by 1.3 are 6, and 5 / 6 is not 1 / 1.3.
+Torch-TensorRT 2.13 uses windows of one size for adaptive averages, which is right only if the new
+size divides the old one. By TensorRT's documentation a resize takes its step from the two lengths;
+torch takes it from the factor: 5 elements by 1.3 are 6, and 5 / 6 is not 1 / 1.3.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _average(module: GraphModule, node: Node) -> None:
 def _resize(module: GraphModule, node: Node) -> None:
     factors: Any = node.args[-1] if isinstance(node.args[-1], list | tuple) else None
     if factors is None or node.args[1] is not None:
-        return  # By size: torch, too, takes the step from the lengths.
+        return  # By size: torch also takes the step from the lengths.
     corners = node.target not in _NEAREST and bool(node.args[2])
     sizes = _spatial(node, len(factors))
     if corners or sizes is None or not all(isinstance(by, float) for by in factors):
@@ -111,7 +111,7 @@ def _resize(module: GraphModule, node: Node) -> None:
 
 
 def _cubic(lines: torch.Tensor, by: float) -> torch.Tensor:
-    # In the middle of an image, where no two of a column's terms are the same row.
+    # In the middle of an image no two of a column's terms are the same row.
     image = functional.pad(lines.unsqueeze(2), [0, 0, 4, 4])
     return functional.interpolate(image, scale_factor=(1.0, by), mode="bicubic")[:, :, 4]
 
@@ -125,7 +125,7 @@ def _replace(module: GraphModule, node: Node, sizes: list[int], lines: list[Line
         result = insert_call(node, aten._to_copy.default, result, dtype=torch.float32)
     for index, (size, line) in enumerate(zip(sizes, lines, strict=True)):
         dim = rank - len(sizes) + index
-        # Row i: what element i of a line adds to each element of the new line.
+        # Row i holds the factors of element i of a line in the elements of the new line.
         matrix = line(torch.eye(size, dtype=torch.float64).unsqueeze(0))[0]
         if _reaches_itself_only(matrix, line, is_nearest=is_nearest):
             continue
@@ -147,12 +147,12 @@ def _replace(module: GraphModule, node: Node, sizes: list[int], lines: list[Line
 
 
 def _reached(line: Line, size: int) -> torch.Tensor:
-    """What an infinity at each element of a line makes of each element of the new line."""
+    """Return each element of the new line for an infinity at each element of the old line."""
     return line(_infinities(size).unsqueeze(0))[0]
 
 
 def _infinities(size: int) -> torch.Tensor:
-    # diag() has zeros beside them; a product with a mask would not.
+    # diag() fills the other elements with zeros; inf * 0 of a masked product would be NaN.
     return torch.full((size,), math.inf, dtype=torch.float64).diag()
 
 
@@ -165,11 +165,11 @@ def _reaches_itself_only(matrix: torch.Tensor, line: Line, *, is_nearest: bool) 
 
 
 def _terms(matrix: torch.Tensor, line: Line) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which elements each element of the new line adds, and how often: both ``[new, terms]``.
+    """Return the elements that each new element adds, and how often: both ``[new, terms]``.
 
     A product with the whole matrix would let one infinity reach every element, as 0 * inf is not a
-    number. Torch itself says what an infinity at each element reaches: also elements that it adds
-    0 times, and elements that it adds and subtracts, both of which make it not a number.
+    number. So torch computes which elements an infinity at each element reaches, including those
+    that add it 0 times, or that add and subtract it; both make them NaN.
     """
     reached = _reached(line, matrix.shape[0])
     columns: list[list[tuple[int, float]]] = []
@@ -185,7 +185,7 @@ def _terms(matrix: torch.Tensor, line: Line) -> tuple[torch.Tensor, torch.Tensor
     longest = max(len(terms) for terms in columns)
     for terms in columns:
         while len(terms) < longest:
-            # Halves of the largest, not zeros: these would make an infinity not a number.
+            # Split the largest term: a term of 0 would turn an infinity into NaN.
             index, weight = terms.pop(max(range(len(terms)), key=lambda i: abs(terms[i][1])))
             terms += [(index, weight / 2), (index, weight / 2)]
     indices = torch.tensor([[index for index, _ in terms] for terms in columns])

@@ -1,4 +1,4 @@
-"""Numbers that come of sizes, where Torch-TensorRT's converters are right for constants only."""
+"""Numbers computed from sizes, for operators whose converters are right for constants only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Bags of embeddings as lookups and sums.
 
 Torch-TensorRT 2.13 adds a loop over the bags around a loop over the indices, ignores which index is
-padding, gives float32 whatever the weights are, and names layers after the time of day.
+padding, returns float32 for weights of every dtype, and names layers after the time of day.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = -1,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """``aten.embedding_bag``, by a boolean matrix ``[bags, indices]``.
+    """Decompose ``aten.embedding_bag`` by a boolean matrix ``[bags, indices]``.
 
     Args:
         weight: ``[embeddings, width]``.
-        indices: ``[count]``, those of all bags behind each other.
-        offsets: ``[bags]``, where each begins.
+        indices: ``[count]``, the indices of the first bag, then of the next, and so on.
+        offsets: ``[bags]``, the position of each bag's first index.
         mode: 0 for sums, 1 for means, 2 for the largest; in float32.
         per_sample_weights: ``[count]``, factors.
-        include_last_offset: Whether ``offsets`` has also where the last bag ends. Torch sums
-            nothing beyond that, but counts it for the mean.
+        include_last_offset: Whether ``offsets`` also has the end of the last bag. Torch sums
+            nothing beyond that end, but counts it for the mean.
         padding_idx: The index that counts for nothing.
         scale_grad_by_freq: Of gradients.
-        sparse: Likewise.
+        sparse: Of gradients.
 
     Returns:
         ``[bags, width]``, and three that only gradients need: the bag of each index, and twice how

@@ -28,7 +28,7 @@ _INTEGERS: Final = (torch.int32, torch.int64)
 
 
 def is_masked_put(node: Node) -> bool:
-    """Whether a node puts one number where a mask is true."""
+    """Check whether a node writes one number to the elements that a mask selects."""
     if node.target is not aten.index_put.default or len(node.args) != 3:
         return False
     source, indices, value = node.args
@@ -62,8 +62,8 @@ def broadcast_index_put_values(module: GraphModule) -> None:
 
     ``cache[:, :, positions] = rows`` reaches an engine with rows of ``[heads, n, width]``, without
     a batch of 1. Torch-TensorRT 2.13 broadcasts values of fewer dimensions than the tensor's
-    wrongly: it fails ("Cannot broadcast"), or, where the sizes happen to agree, writes other
-    values. It also takes no index without dimensions. With all dimensions it is right.
+    wrongly: it fails ("Cannot broadcast"), or, if the sizes happen to agree, writes other values.
+    It also takes no index without dimensions. With all dimensions it is right.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
@@ -101,7 +101,7 @@ def _state(node: Node) -> None:
 def flatten_index_put(module: GraphModule) -> None:
     """Write an ``index_put`` with several indices, or one of several dimensions, with one index.
 
-    Torch-TensorRT 2.13 writes to other elements where dimensions without an index come first
+    Torch-TensorRT 2.13 writes to other elements if dimensions without an index come first
     (``x[:, rows, columns] = values``), and takes no indices of several dimensions. With one list of
     indices, along the first dimension, it is right.
 
@@ -146,7 +146,7 @@ def _put_by_one(node: Node) -> None:
         index = call(aten.mul.Scalar, index, step) if step > 1 else index
         number = index if number is None else call(aten.add.Tensor, number, index)
     number = call(aten.reshape.default, call(aten.expand.default, number, shape), [-1])
-    # Where torch has the indices' own dimensions: first, or where the indexed ones were.
+    # Torch puts the indices' dimensions first, or in place of adjacent indexed dimensions.
     at = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
     kept = [sizes[dim] for dim in others]
     values = call(aten.expand.default, values, [*kept[:at], *shape, *kept[at:]])

@@ -1,7 +1,8 @@
 """Normalization by the input's own statistics, as sums and products.
 
-Torch-TensorRT 2.13 takes it for a batch norm whose running mean is 0 and variance 1: its instance
-norms do not normalize. Its layer norms are TensorRT's layer, which returns no statistics.
+Torch-TensorRT 2.13 converts an instance norm as a batch norm whose running mean is 0 and variance
+1, so it does not normalize. It converts layer norms to TensorRT's layer, which returns no
+statistics.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _TRAINING: Final[dict[Any, int]] = {
 def expand_normalization(module: GraphModule) -> None:
     """Expand batch norms that use their input's mean and variance.
 
-    Also the mean and the variance of layer norms, where something uses them.
+    Compute the mean and the variance of layer norms if something uses them.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
@@ -73,7 +74,7 @@ def _write_out(node: Node) -> None:
 
 
 def _statistics(before: Node, source: Node, dims: list[int], eps: Any) -> tuple[Node, Node, Node]:  # noqa: ANN401
-    """The input less its mean, the mean, and 1 by the standard deviation, in float32."""
+    """Compute the input less its mean, the mean, and 1 by the standard deviation, in float32."""
 
     def call(operator: Any, *args: Any, **kwargs: Any) -> Node:  # noqa: ANN401
         return insert_call(before, operator, *args, **kwargs)

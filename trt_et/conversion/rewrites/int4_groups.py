@@ -18,13 +18,13 @@ __all__ = ["dequantize_groups", "keep_weights_int4"]
 aten = torch.ops.aten
 _log = logging.getLogger(__name__)
 
-_GROUPS: Final = (32, 64, 128)  # Those that TensorRT-RTX 1.5 was seen to keep.
+_GROUPS: Final = (32, 64, 128)  # TensorRT-RTX 1.5 keeps 4 bits in groups of these sizes.
 _LOWEST, _HIGHEST = -8, 7
 _RESHAPES: Final = (aten.reshape.default, aten.view.default)
 
 
 def dequantize_groups(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Floats of 4-bit numbers, for which TensorRT has a layer.
+    """Dequantize 4-bit numbers to floats; TensorRT has a layer for it.
 
     Args:
         weight: int8 from -8 to 7, ``[rows, columns]``.
@@ -69,7 +69,7 @@ _Found = tuple[Node, Node | None, Node]
 
 
 def _match(module: GraphModule, product: Node) -> _Found | None:
-    """The constants (weight, zero points, scales) of ``(weight - zero) * scale`` on groups."""
+    """Return the constants (weight, zero points, scales) of ``(weight - zero) * scale``."""
     factors: tuple[Any, ...] = product.args
     for shifted, factor in (factors, factors[::-1]):
         cast, zero, scale = shifted, None, _constant(factor)
@@ -90,7 +90,7 @@ def _match(module: GraphModule, product: Node) -> _Found | None:
 
 
 def _refusal(module: GraphModule, weight: Node, zero: Node | None, scale: Node) -> str | None:
-    """Why TensorRT cannot keep the 4 bits; None where it can."""
+    """Return why TensorRT cannot keep the 4 bits; None if it can."""
     if zero is not None and bool(getattr(module, str(zero.target)).any()):
         return "its groups have zero points; TensorRT's have none"
     group = _shape(weight)[1] // _shape(scale)[1]
@@ -118,7 +118,7 @@ def _is_put_together(product: Node, weight: Node) -> bool:
 
 
 def _constant(value: Any) -> Node | None:  # noqa: ANN401
-    """The constant that a value has the elements of, in their order, in whatever dtype."""
+    """Return the constant under a value's reshapes and casts; None for any other value."""
     while isinstance(value, Node) and value.target in (*_RESHAPES, aten._to_copy.default):
         value = value.args[0]
     return value if isinstance(value, Node) and value.op == "get_attr" else None

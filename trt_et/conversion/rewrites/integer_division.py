@@ -1,8 +1,8 @@
 """Truncating divisions and remainders, expressed by divisions that round down.
 
-Torch-TensorRT 2.13 takes the sign of a quotient from the product, which overflows in integers, and
-is 0 where a float is divided by 0. It computes a remainder from two such divisions, and does not
-truncate bfloat16 at all.
+Torch-TensorRT 2.13 takes the sign of a quotient from the product of the operands, which overflows
+in integers and is 0 if a float is divided by 0. It computes a remainder from two such divisions,
+and does not truncate bfloat16 at all.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _in_float32(node: Node) -> Node:
     wide = (
         insert_call(node, aten._to_copy.default, argument, dtype=torch.float32)
         if isinstance(argument, Node)
-        else torch.tensor(argument, dtype=dtype).item()  # Torch rounds numbers too.
+        else torch.tensor(argument, dtype=dtype).item()  # Torch also rounds numbers.
         for argument in node.args
     )
     result = insert_call(node, node.target, *wide)
@@ -76,7 +76,7 @@ def _in_float32(node: Node) -> Node:
 
 
 def _call(before: Node, operator: Any, first: Any, second: Any) -> Node:  # noqa: ANN401
-    """An operator of two, of which one may be a number."""
+    """Insert a call of a binary operator, one of whose operands may be a number."""
     if not isinstance(first, Node):
         value = second.meta["val"]
         first = insert_call(before, aten.full.default, [], first, dtype=value.dtype)
@@ -100,7 +100,7 @@ def _rest(node: Node, first: Any, quotient: Node, second: Any) -> Node:  # noqa:
 def _truncated(node: Node, first: Any, second: Any, is_integer: bool) -> Node:  # noqa: ANN401
     if not is_integer:
         return _cut_off(node, _call(node, aten.div, first, second))
-    # Rounded down it is one too low where it is negative and there is a rest.
+    # The quotient rounded down is one too low if it is negative and leaves a rest.
     down = _rounded_down(node, first, second)
     rest = _rest(node, first, down, second)
     # The rest has the divisor's sign.

@@ -1,15 +1,16 @@
 """Updates of KV caches that an engine can make in place.
 
-Recognises, in a partition's graph, rows that are written into a cache one behind the other
-(``index_put``, which ``index_copy`` becomes in the Edge dialect, and ``slice_scatter``), and puts
-:func:`write_rows` there, for which TensorRT has a layer (``converters/kv_cache_update.py``). It
-takes only what is provably the same:
+Finds, in a partition's graph, writes of consecutive rows into a cache (``slice_scatter``, and
+``index_put``, which ``index_copy`` becomes in the Edge dialect). Replaces them by
+:func:`write_rows`, for which TensorRT has a layer (``converters/kv_cache_update.py``), if the
+result is provably the same:
 
 * the cache is an input of the engine, of shape ``[batch, heads, positions, width]`` and a float
-  dtype, and nothing reads its old value. Whether anything outside of the partition does was
-  checked before (``lowering/in_place_buffers.py``);
-* one position, whichever it is; or several that are ``start + arange(n)`` in the graph. Several of
-  ``index_put`` also need a start that is known: from a negative one they could go on at 0.
+  dtype, and nothing in the partition reads its old value. ``lowering/in_place_buffers.py`` has
+  already checked that nothing outside of the partition reads it;
+* the rows go to any one position, or to several that are ``start + arange(n)`` in the graph. For
+  several positions of ``index_put`` the start must be a known number: from a negative start they
+  could go on at 0.
 
 Positions beyond the cache are an error in eager; TensorRT writes nothing for them.
 """
@@ -45,7 +46,7 @@ _SAME: Final = (
 
 
 def write_rows(cache: torch.Tensor, rows: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-    """The cache with ``rows`` written into each batch, from its start on.
+    """Return the cache with ``rows`` written into each batch, from its start on.
 
     TensorRT's layer computes this in place. Rows that do not fit are not written.
 
@@ -65,15 +66,15 @@ def write_rows(cache: torch.Tensor, rows: torch.Tensor, starts: torch.Tensor) ->
 def update_in_place(
     module: GraphModule, aliased_outputs: Sequence[InPlaceBuffer]
 ) -> tuple[Alias, ...]:
-    """Put :func:`write_rows` where a cache can be updated in place.
+    """Replace updates of caches by :func:`write_rows` if an engine can make them in place.
 
     Args:
         module: Plain ATen, constants as attributes, inputs by the bindings' names; changed in
             place.
-        aliased_outputs: Which outputs may be written into an input's memory.
+        aliased_outputs: The outputs that may be written into an input's memory.
 
     Returns:
-        Those that are.
+        The outputs that the engine will write there.
     """
     results: Sequence[Any] = module.graph.output_node().args[0]  # type: ignore[assignment]
     inputs = {node.name: node for node in module.graph.nodes if node.op == "placeholder"}
@@ -108,7 +109,7 @@ class _Write:
 
 
 def _write(module: GraphModule, cache: Node, value: Node, update: InPlaceBuffer) -> _Write | None:
-    """What a node writes into a cache, where it is a run of rows and all that the cache is for."""
+    """Return the rows that a node writes, if they are a run and nothing else uses the cache."""
     if not _is_cache(cache.meta.get("val")) or value.op != "call_function":
         return None
     if not value.args or value.args[0] is not cache:
@@ -178,7 +179,7 @@ def _of_slice_scatter(cache: Node, value: Node) -> _Write | None:
 
 
 def _arguments(node: Node, names: Sequence[str], *defaults: Any) -> list[Any]:  # noqa: ANN401
-    """The arguments behind the first by name, the last of them with defaults."""
+    """Return the named arguments after the first; the last of them have defaults."""
     given = dict(zip(names, node.args[1:], strict=False)) | dict(node.kwargs)
     known = dict(zip(reversed(names), reversed(defaults), strict=False))
     return [given.get(name, known.get(name)) for name in names]
@@ -190,7 +191,7 @@ def _shape(node: Node) -> Sequence[Any]:
 
 
 def _is_one(value: torch.Tensor) -> bool:
-    """Whether a tensor surely has one element; asking its ``numel()`` would guard."""
+    """Check whether a tensor surely has one element; reading its ``numel()`` would guard."""
     return _equal(value.shape, [1] * value.dim())
 
 
@@ -201,7 +202,7 @@ def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
 
 
 def _run(module: GraphModule, index: Node, count: int | torch.SymInt) -> _Start | None:
-    """The start of indices that are provably ``start + arange(count)``; None for any others."""
+    """Return the start of indices that are provably ``start + arange(count)``, or else None."""
     value = index.meta.get("val")
     if (
         not isinstance(value, torch.Tensor)
@@ -242,7 +243,7 @@ def _run_of_arange(index: Node) -> _Start | None:
 
 
 def _add(module: GraphModule, start: _Start, other: object) -> bool:
-    """Add a tensor of one number, as the Edge dialect has them; whether it is one."""
+    """Add a tensor of one number, as the Edge dialect has them; return False for any other."""
     value = other.meta.get("val") if isinstance(other, Node) else None
     if not isinstance(value, torch.Tensor) or value.dtype not in _INTEGERS or not _is_one(value):
         return False
@@ -270,7 +271,7 @@ def _replace(module: GraphModule, cache: Node, value: Node, write: _Write) -> No
 
 
 def _start_tensor(module: GraphModule, cache: Node, value: Node, write: _Write) -> Node:
-    """The start as a tensor of shape ``[1]``."""
+    """Return the start as a tensor of shape ``[1]``."""
     start = None if write.start.tensors else _constant(module, value, write.start.number)
     for tensor in write.start.tensors:
         one = insert_call(value, aten.reshape.default, tensor, [1])

@@ -1,6 +1,6 @@
 """``log_softmax`` without the softmax.
 
-Torch-TensorRT 2.13 takes the logarithm of the softmax, which is 0 where an element is far below the
+Torch-TensorRT 2.13 takes the logarithm of the softmax, which is 0 if an element is far below the
 largest (by 17 in float16, by 104 in float32): the result is minus infinity, not about that
 difference.
 """

@@ -1,9 +1,9 @@
-"""Negative indices, which count from the end, as indices from 0 on.
+"""Replaces negative indices, which count from the end, by indices from 0 on.
 
 TensorRT takes negative indices in one layer only: a gather along a dimension of static size
-(``IGatherLayer`` in its ``NvInfer.h``). Torch-TensorRT 2.13 hands them on as they are: to scatters,
-to gathers along dynamic dimensions, and, where there are several indices, into one number computed
-from all of them, so that ``x[[0], [-1]]`` picks from the last row.
+(``IGatherLayer`` in its ``NvInfer.h``). Torch-TensorRT 2.13 passes them unchanged to scatters and
+to gathers along dynamic dimensions. From several indices it computes one number, so that
+``x[[0], [-1]]`` picks from the last row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INTEGERS: Final = (torch.int32, torch.int64)
 
 
 def normalize_negative_indices(module: GraphModule) -> None:
-    """Add the size to negative indices, wherever TensorRT would not.
+    """Add the size to negative indices that TensorRT does not count from the end.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
@@ -42,7 +42,7 @@ def _normalize(module: GraphModule, node: Node) -> None:
     if not isinstance(source, Node) or not all(
         isinstance(index, Node) and index.meta["val"].dtype in _INTEGERS for _, index in given
     ):
-        return  # A mask stands for several dimensions.
+        return  # A mask indexes several dimensions.
     sizes = source.meta["val"].shape
     if node.target in _GATHERS and len(given) == 1 and isinstance(sizes[given[0][0]], int):
         return

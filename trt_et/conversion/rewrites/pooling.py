@@ -1,7 +1,7 @@
 """Pooling with windows over the edge, or with dilation, which TensorRT's layers do not have.
 
 Torch-TensorRT 2.13 refuses ``ceil_mode`` (SqueezeNet, GoogLeNet, SSD), ``dilation`` and
-``divisor_override``. Here the input is padded, where its spatial sizes are static; the other sizes
+``divisor_override``. These rewrites pad the input if its spatial sizes are static; the other sizes
 may be dynamic.
 """
 
@@ -36,9 +36,9 @@ class _Windows:
         size: Elements of the dimension.
         kernel: Elements of a window.
         step: From one window to the next.
-        pad: What is added on either side.
+        pad: Elements added on either side.
         gap: From one element of a window to the next.
-        over: Whether the last one may reach over the edge.
+        over: Whether the last window may reach over the edge.
     """
 
     size: int
@@ -50,12 +50,12 @@ class _Windows:
 
     @property
     def reach(self) -> int:
-        """From a window's first element to behind its last."""
+        """Return the distance from a window's first element to the one after its last."""
         return self.gap * (self.kernel - 1) + 1
 
     @property
     def last(self) -> int:
-        """Where the last begins: within the tensor, or the padding before it, as torch has it."""
+        """Return the last window's start: in the tensor or the padding before it, as in torch."""
         room = self.size + 2 * self.pad - self.reach
         if not self.over:
             return room // self.step * self.step
@@ -64,12 +64,12 @@ class _Windows:
 
     @property
     def overhang(self) -> int:
-        """How far the last reaches beyond the padding."""
+        """Return how far the last window reaches beyond the padding."""
         return max(self.last + self.reach - self.size - 2 * self.pad, 0)
 
 
 def is_expanded_pooling(node: Node) -> bool:
-    """Whether :func:`expand_ceil_mode_pooling` replaces a call by what TensorRT has."""
+    """Check whether :func:`expand_ceil_mode_pooling` replaces a call."""
     if node.target in _MAXIMA:
         # Its converter refuses a dilation of [1, 1] too.
         if _is_plain_maximum(node):
@@ -82,7 +82,7 @@ def is_expanded_pooling(node: Node) -> bool:
 
 
 def expand_ceil_mode_pooling(module: GraphModule) -> None:
-    """Expand such poolings.
+    """Pad the input of such poolings, so that TensorRT's layers can compute them.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
@@ -110,7 +110,7 @@ def _is_plain_maximum(node: Node) -> bool:
 
 
 def _windows(node: Node) -> list[_Windows] | None:
-    """The windows, dimension by dimension; None where sizes are dynamic."""
+    """Return the windows of each dimension; None if sizes are dynamic."""
     rank = _MAXIMA.get(node.target) or _AVERAGES[node.target]
     source, *given = node.args
     kernel, step, pad, gap = (
@@ -148,7 +148,7 @@ def _divisor(node: Node) -> int | None:
 
 
 def _around(pads: Sequence[tuple[int, int]]) -> list[int]:
-    """As ``constant_pad_nd`` takes them: the last dimension first."""
+    """Return the amounts as ``constant_pad_nd`` takes them: the last dimension first."""
     return [size for pad in reversed(pads) for size in pad]
 
 
@@ -191,7 +191,7 @@ def _mean(module: GraphModule, node: Node, windows: Sequence[_Windows]) -> Node:
     divisor = _divisor(node)
     if divisor is not None:
         return insert_call(node, aten.mul.Tensor, means, math.prod(kernel) / divisor)
-    # What counts: the padding, unless it is left out; never what is beyond it.
+    # The padding counts, unless the call excludes it; elements beyond the padding never count.
     value = node.meta["val"]
     counts = torch.ones([1] * (value.dim() - len(windows)), dtype=torch.float64)
     for along in windows:
@@ -206,7 +206,7 @@ def _mean(module: GraphModule, node: Node, windows: Sequence[_Windows]) -> Node:
 
 
 def _counts(along: _Windows, *, padding: bool) -> torch.Tensor:
-    """How many elements of each window count."""
+    """Return how many elements of each window count."""
     inside, outside = (1.0, float(padding))
     line = functional.pad(torch.full((1, along.size), inside), [along.pad] * 2, value=outside)
     line = functional.pad(line, [0, along.overhang]).to(torch.float64)
@@ -214,7 +214,7 @@ def _counts(along: _Windows, *, padding: bool) -> torch.Tensor:
 
 
 def _layer(windows: Sequence[_Windows]) -> tuple[list[int], list[int], list[int]]:
-    """The kernel size, stride and padding of a layer."""
+    """Return the kernel size, stride and padding of a layer."""
     return (
         [along.kernel for along in windows],
         [along.step for along in windows],

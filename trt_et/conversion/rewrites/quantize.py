@@ -1,4 +1,4 @@
-"""Quantization in the form that TensorRT has layers for, in a partition's graph."""
+"""Brings a partition's quantization into the form that TensorRT has layers for."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from trt_et.ops.quantize import (
 __all__ = ["keep_weights_int8", "split_fake_quantize"]
 
 _INT8: Final = (-128, 127, torch.int8)
-_TO_ZERO: Final = 2.0**100  # A scale that makes zeros of all numbers.
+_TO_ZERO: Final = 2.0**100  # A scale that turns all numbers into zeros.
 
 
 def keep_weights_int8(module: GraphModule) -> None:
-    """Dequantize with the scale 1 where int8 weights are cast to floats.
+    """Replace casts of int8 weights to floats by dequantizing with the scale 1.
 
-    Torch-TensorRT would compute the cast, and the engine hold floats; TensorRT casts no int8.
+    Torch-TensorRT would compute the cast, and the engine would hold floats; TensorRT casts no int8.
 
     Args:
         module: Plain ATen, constants as attributes; changed in place.
@@ -42,9 +42,9 @@ def keep_weights_int8(module: GraphModule) -> None:
 
 
 def split_fake_quantize(module: GraphModule) -> None:
-    """Make two of the operators that quantize to int8 and dequantize at once.
+    """Split operators that quantize to int8 and dequantize into PT2E's two operators.
 
-    Those of PT2E, so that a program quantized by modelopt becomes the engine that it would by PT2E.
+    So a program quantized by modelopt becomes the same engine as one quantized by PT2E.
 
     Args:
         module: Plain ATen, constants as attributes; changed in place.

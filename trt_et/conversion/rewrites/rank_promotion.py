@@ -1,7 +1,7 @@
 """Operators on tensors of fewer dimensions than TensorRT's layers have.
 
-Torch-TensorRT 2.13 hands the tensors on as they are. TensorRT then fails to build, or, for
-attention in three dimensions, takes them for packed tokens.
+Torch-TensorRT 2.13 passes the tensors unchanged. TensorRT then fails to build, or, for attention in
+three dimensions, takes them for packed tokens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["unsqueeze_to_min_rank"]
 
 aten = torch.ops.aten
 
-# How many dimensions the layer has at least.
+# The least number of dimensions that the layer takes.
 _RANKS: Final[dict[Any, int]] = {
     aten.scaled_dot_product_attention.default: 4,
     aten.avg_pool2d.default: 4,
@@ -41,7 +41,7 @@ _DIMS: Final[dict[Any, int]] = {
 
 # Their layers take no tensors without dimensions.
 _OF_LINES: Final = (aten.where.self, aten.atan2.default, aten.gather.default)
-# These reduce nothing where there are no dimensions.
+# These reduce nothing if the tensor has no dimensions.
 _REDUCTIONS: Final = (
     *(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim),
     *(aten.prod.default, aten.prod.dim_int, aten.amax.default, aten.amin.default),
@@ -64,7 +64,7 @@ def unsqueeze_to_min_rank(module: GraphModule) -> None:
         elif node.target is aten.index_select.default:
             source, dim, index = node.args
             if isinstance(source, Node) and source.meta["val"].dim() == 0:
-                node.replace_all_uses_with(source)  # There is but one to select.
+                node.replace_all_uses_with(source)  # It has only one element.
             elif isinstance(index, Node) and index.meta["val"].dim() == 0:
                 node.args = (source, dim, insert_call(node, aten.reshape.default, index, [1]))
         elif node.target is aten.repeat.default:
@@ -136,7 +136,7 @@ def _widen(node: Node) -> None:
 
 
 def _has_no_dimension(node: Node) -> bool:
-    """Whether it searches the flattened tensor."""
+    """Check whether a node searches the flattened tensor."""
     return node.target in (aten.argmax.default, aten.argmin.default) and node.args[1:2] in (
         (),
         (None,),
@@ -144,7 +144,7 @@ def _has_no_dimension(node: Node) -> bool:
 
 
 def _deconvolve_in_two_dimensions(node: Node) -> None:
-    """Widen a transposed 1-D convolution whose weight is computed; constant ones are, as arrays."""
+    """Widen a transposed 1-D convolution with a computed weight; converters widen constant ones."""
     x, weight, bias, stride, padding, dilation, transposed, extra, groups = node.args
     if not transposed or not isinstance(x, Node) or not isinstance(weight, Node):
         return

@@ -18,12 +18,12 @@ _RESHAPES: Final = (aten.reshape.default, aten.view.default, aten._unsafe_view.d
 
 
 def make_reshape_static(module: GraphModule) -> None:
-    """Write known sizes into reshapes, and ``-1`` for the only one that is dynamic.
+    """Write known sizes into reshapes, and ``-1`` for a single dynamic one.
 
-    A model with ``x.view(1, length, -1, 8)`` with a dynamic length leaves two sizes to be
-    computed at run time, one of which is always the same. TensorRT then knows neither, and refuses
-    what follows (attention: "query number of heads must be divisible by key/value number of
-    heads"). Export recorded which sizes are known.
+    ``x.view(1, length, -1, 8)`` with a dynamic length computes two sizes at run time, one of which
+    is always the same. TensorRT then knows neither, and refuses the layers that follow (attention:
+    "query number of heads must be divisible by key/value number of heads"). Export recorded the
+    sizes that are known.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
@@ -42,8 +42,8 @@ def make_reshape_static(module: GraphModule) -> None:
                 size if isinstance(size, int) else given
                 for size, given in zip(sizes, requested, strict=True)
             ]
-        # Torch-TensorRT runs what depends on constants alone, behind a pass that drops clones: a
-        # view of the clone of a permuted constant is none of the permuted constant.
+        # Torch-TensorRT drops clones and then folds operators on constants. A permuted constant may
+        # lack a view that its clone has.
         node.target = aten.reshape.default
         node.args = (node.args[0], stated)
     module.graph.eliminate_dead_code()

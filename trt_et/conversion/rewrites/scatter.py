@@ -1,4 +1,4 @@
-"""Scatters whose source has the shape of the index, as TensorRT's layer wants it."""
+"""Scatters whose source has the shape of the index, as TensorRT's layer requires."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SCATTERS: Final = (aten.scatter.src, aten.scatter_add.default)
 
 
 def fit_scatter_source(module: GraphModule) -> None:
-    """Cut sources to what is indexed, and write out a number that is scattered.
+    """Cut sources to the shape of the index, and expand a scattered number to a tensor.
 
-    Torch-TensorRT 2.13 hands a larger source on as it is, and makes an integer a float64.
+    Torch-TensorRT 2.13 passes a larger source unchanged, and turns an integer into a float64.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
@@ -39,12 +39,15 @@ def _sizes(argument: Any) -> list[int] | None:  # noqa: ANN401
 
 def _cut(node: Node) -> None:
     source, dim, index, values = node.args[:4]
-    wanted, found = _sizes(index), _sizes(values)
-    if wanted is None or found is None or wanted == found:
+    if not isinstance(index, Node) or not isinstance(values, Node):
         return
+    wanted, found = index.meta["val"].shape, values.meta["val"].shape
     for axis, (want, have) in enumerate(zip(wanted, found, strict=True)):
-        if want < have:
-            values = insert_call(node, aten.slice.Tensor, values, axis, 0, want)
+        if str(want) != str(have):
+            end = want
+            if not isinstance(want, int):
+                end = insert_call(node, aten.sym_size.int, index, axis)
+            values = insert_call(node, aten.slice.Tensor, values, axis, 0, end)
     node.args = (source, dim, index, values)
 
 

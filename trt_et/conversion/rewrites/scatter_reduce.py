@@ -1,9 +1,9 @@
 """Sums, products and extrema for indices that occur more than once.
 
 TensorRT's scatter layers write, and the last write to an index wins. Torch-TensorRT 2.13 adds two
-layers for each element along the dimension: 1,024 edges of a graph are an engine of 266 MB. Here
-a boolean matrix (``[targets, elements]``) selects the elements of each target. Entire rows are
-multiplied by it; other elements are selected by it and reduced.
+layers for each element along the dimension: 1,024 edges of a graph are an engine of 266 MB. These
+decompositions use a boolean matrix (``[targets, elements]``) of the elements of each target. They
+multiply entire rows by it; they select other elements by it and reduce them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 aten = torch.ops.aten
 
-# Elements of the matrix, or of what it selects from. 64 MiB in float32.
+# Elements of the matrix, or of the tensor that it selects from. 64 MiB in float32.
 _LARGEST: Final = 1 << 24
 
 _REDUCTIONS: Final[dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], float]]] = {
@@ -46,18 +46,18 @@ _REDUCTIONS: Final[dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor],
 def scatter_reduce(
     x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Any:  # noqa: ANN401
-    """``aten.scatter_reduce.two``.
+    """Decompose ``aten.scatter_reduce.two``.
 
     Args:
-        x: What is reduced into; it has a dimension at least.
+        x: The tensor to reduce into, of at least one dimension.
         dim: The dimension that the index counts along.
-        index: Indices; no larger than ``src``, nor than ``x`` but along ``dim``.
-        src: What is scattered.
+        index: Indices; no larger than ``src``, nor than ``x`` except along ``dim``.
+        src: The tensor to scatter.
         reduce: ``sum``, ``mean`` (of floats), ``prod``, ``amax`` or ``amin``.
         include_self: Whether the elements of ``x`` count.
 
     Returns:
-        A tensor like ``x``; ``NotImplemented`` for what is not listed here.
+        A tensor like ``x``; ``NotImplemented`` for any other tensor or reduction.
     """
     is_integer = not x.dtype.is_floating_point
     if reduce not in _REDUCTIONS or x.dim() == 0 or (is_integer and reduce == "mean"):
@@ -77,7 +77,7 @@ def scatter_reduce(
     member = targets.unsqueeze(-1) == index.unsqueeze(-2)
     scattered = collapse(torch.where(member, src.unsqueeze(-2), neutral)).to(x.dtype)
     count = member.sum(-1)
-    # The index may be smaller than what it writes to.
+    # The index may be smaller than the target.
     short = [target.shape[d] - scattered.shape[d] for d in reversed(range(target.dim()))]
     if not all(statically_known_true(amount == 0) for amount in short):
         if not all(isinstance(amount, int) for amount in short):
@@ -96,7 +96,7 @@ def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:  # noq
 
 
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    """Entire rows: a product with the matrix. Negative indices count from the end."""
+    """Add entire rows by a product with the matrix. Negative indices count from the end."""
     target = x.movedim(dim, 0)
     rows = source.movedim(dim, 0).reshape(source.shape[dim], -1)
     number = target.shape[0]
@@ -108,11 +108,11 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: flo
 
 
 def sum_members(member: Tensor, rows: Tensor) -> Tensor:
-    """The sums of the rows of each set, by one product that keeps what is not finite to its sets.
+    """Sum the rows of each set by one product; an infinity or a NaN reaches only its own sets.
 
-    0 * inf is not a number, so a product of the rows as they are would spread an infinity to every
-    set. The product is of the finite numbers, and of two masks beside them: it counts, for each
-    sum, how many of its numbers are inf, and how many are -inf. A number that is NaN is in both.
+    0 * inf is not a number, so a product with the rows themselves would spread an infinity to every
+    set. This product takes the finite numbers and two masks: it counts, for each sum, how many of
+    its numbers are inf, and how many are -inf. Both masks include NaN.
 
     Args:
         member: ``[sets, rows]``, which row is in which set.
@@ -140,7 +140,7 @@ SCATTER_REDUCTIONS: Final[dict[Any, Callable[..., Any]]] = {
 
 
 def unsupported_scatter_reason(node: Node) -> str | None:
-    """Sums by several indices or a mask, of integers, or at more than 2**24 pairs of elements."""
+    """Return why a scatter is refused: several indices, a mask, integers, or over 2**24 pairs."""
     if not is_accumulating(node) and node.target not in SCATTER_REDUCTIONS:
         return None
     rows = _whole_rows(node)
@@ -160,7 +160,7 @@ def unsupported_scatter_reason(node: Node) -> str | None:
 
 
 def is_accumulating(node: Node) -> bool:
-    """Whether a node is an ``index_put`` that accumulates."""
+    """Check whether a node is an ``index_put`` that accumulates."""
     if node.target is not aten.index_put.default:
         return False
     return bool(node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False))
@@ -185,9 +185,9 @@ def scatter_add_to_index_add(module: GraphModule) -> None:
 
 
 def _whole_rows(node: Node) -> tuple[Node, int, Node, Node] | None:
-    """The target, the dimension, the indices along it, and the rows; None for any other node.
+    """Return the target, the dimension, the indices along it, and the rows; None for others.
 
-    The indices have all of their elements in one dimension.
+    All dimensions of the indices but one have one element.
     """
     arguments: Any = node.args
     index: Any
@@ -203,6 +203,9 @@ def _whole_rows(node: Node) -> tuple[Node, int, Node, Node] | None:
     elif node.target is aten.scatter_add.default:
         x, dim, broadcast, source = arguments
         if not isinstance(broadcast, Node) or broadcast.target is not aten.expand.default:
+            return None
+        # A smaller index takes a part of the source.
+        if str(list(broadcast.meta["val"].shape)) != str(list(source.meta["val"].shape)):
             return None
         index = broadcast.args[0]
         shape = list(index.meta["val"].shape)

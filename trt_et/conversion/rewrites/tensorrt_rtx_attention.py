@@ -1,13 +1,14 @@
 """Rewrites around attentions whose build ends the process in TensorRT-RTX 1.5 (SIGSEGV).
 
-Its compiler fuses an attention with what stands next to it, and loses count of two things:
+Its compiler fuses an attention with adjacent layers, and crashes in two cases:
 
-- the product that scales a query (or a product that is a key or a value), where it has other uses
-  and a size is dynamic: ``attention(q, a, a) + attention(q, b, b)``;
-- the result of an attention of batch 1 with static sizes whose tokens are then split or merged by a
-  reshape, in front of a layer and a sum: ``x + linear(attention(...).reshape(1, H, W, C))``.
+- the product that scales a query (or a product that is a key or a value) has other uses, and a size
+  is dynamic: ``attention(q, a, a) + attention(q, b, b)``;
+- a reshape splits or merges the tokens of an attention of batch 1 with static sizes, and a layer
+  and a sum follow: ``x + linear(attention(...).reshape(1, H, W, C))``.
 
-An unsqueeze and a squeeze in between keep these apart. They cost nothing and change no number.
+An unsqueeze and a squeeze between the two prevent the fusion. They cost nothing and change no
+number.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _RESHAPES = (aten.view.default, aten.reshape.default)
 
 
 def separate_attention_inputs(module: GraphModule) -> None:
-    """Scale a query that has other uses in front of its attentions, and keep it apart from them.
+    """Scale a query that has other uses before its attentions, and separate it from them.
 
-    Products that are queries, keys or values are kept apart as well.
+    Also separate products that are queries, keys or values.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
@@ -63,7 +64,7 @@ def separate_attention_inputs(module: GraphModule) -> None:
 
 
 def separate_attention_results(module: GraphModule) -> None:
-    """Keep an attention apart from the layers behind a reshape that splits or merges its tokens.
+    """Separate an attention from the layers after a reshape that splits or merges its tokens.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
@@ -98,7 +99,7 @@ def _scale(attention: Node) -> float:
 
 
 def _regroups_tokens(node: Node) -> bool:
-    """Whether a static reshape of one attention's result has other dimensions than (1, tokens)."""
+    """Check whether a node statically reshapes an attention's result to other than (1, tokens)."""
     attention = _attention_behind(node.args[0])
     if attention is None:
         return False
@@ -113,7 +114,7 @@ def _regroups_tokens(node: Node) -> bool:
 
 
 def _attention_behind(node: Any) -> Node | None:  # noqa: ANN401
-    """The attention whose result reaches this node by moves alone."""
+    """Return the attention whose result reaches this node by moves alone."""
     source = _moved_from(node)
     if source is None or source.target is _ATTENTION:
         return source

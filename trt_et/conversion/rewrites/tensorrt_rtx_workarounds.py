@@ -1,4 +1,4 @@
-"""Rewrites of a partition's graph around what TensorRT-RTX cannot build."""
+"""Rewrites of a partition's graph into layers that TensorRT-RTX can build."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _constant(module: GraphModule, argument: object) -> torch.Tensor | None:
 
 
 def _bias(module: GraphModule, node: Node) -> torch.Tensor | None:
-    """The bias that a node adds along its last axis; None where it adds none."""
+    """Return the bias that a node adds along its last axis; None if it adds none."""
     if node.target is aten.linear.default and len(node.args) > 2:
         return _constant(module, node.args[2])
     if node.kwargs.get("alpha", 1) != 1 or node.kwargs.get("beta", 1) != 1:
@@ -78,7 +78,7 @@ def _bias(module: GraphModule, node: Node) -> torch.Tensor | None:
 
 
 def _parts(node: Node, width: int) -> Iterator[tuple[Node, int, int] | None]:
-    """The slices of a node's last axis that are all that is used of it; None for any other use."""
+    """Yield the slices of a node's last axis that users take; None for any other use."""
     for user in node.users:
         value = user.meta.get("val")
         if user.target in _RESHAPES and isinstance(value, torch.Tensor):
@@ -100,7 +100,7 @@ def _parts(node: Node, width: int) -> Iterator[tuple[Node, int, int] | None]:
 
 
 def _split(node: Node, bias: torch.Tensor) -> list[tuple[Node, torch.Tensor]]:
-    """The slices of a node's last axis, with their parts of the bias; none if it has other uses."""
+    """Return the slices of a node's last axis with their biases; none if it has other uses."""
     parts = list(_parts(node, int(bias.shape[0])))
     found = [part for part in parts if part is not None]
     if len(found) < len(parts):
@@ -109,9 +109,9 @@ def _split(node: Node, bias: torch.Tensor) -> list[tuple[Node, torch.Tensor]]:
 
 
 def _selected(node: Node, bias: torch.Tensor) -> list[tuple[Node, torch.Tensor]]:
-    """The reshapes that split a node's last axis for one index of it, with the bias in that shape.
+    """Return the reshapes that split a node's last axis to select one index, with their biases.
 
-    None if the node has other uses.
+    The bias has the new shape. The list is empty if the node has other uses.
     """
     leading = list(node.meta["val"].shape[:-1])
     found = []
@@ -177,12 +177,13 @@ def _add(module: GraphModule, part: Node, bias: torch.Tensor) -> None:
 
 
 def dequantize_before_convolution(module: GraphModule) -> None:
-    """Multiply by the scale, instead of a layer that does, where a convolution takes the result.
+    """Replace a dequantize layer before a convolution by a product with the scale.
 
-    TensorRT-RTX 1.5 makes an int8 convolution of one behind a dequantize layer, and has none:
-    "MyelinCheckException: cudnn_impl.cpp:89: CHECK(dtype == myelinTypeFloat || ...)". What only
-    moves numbers does not keep the two apart, so all that is on the way is looked through. The
-    convolution is computed in float; its weights stay int8.
+    TensorRT-RTX 1.5 makes an int8 convolution of a convolution after a dequantize layer, and has no
+    kernel for it:
+    "MyelinCheckException: cudnn_impl.cpp:89: CHECK(dtype == myelinTypeFloat || ...)". Layers
+    between the two that only move numbers do not prevent this, so the search looks through them.
+    The convolution is computed in float; its weights stay int8.
 
     Args:
         module: Plain ATen, constants as attributes; changed in place.

@@ -1,8 +1,8 @@
 """Type promotion as explicit casts.
 
-Torch promotes: an integer plus 2.5, or its logarithm, is a float. Torch-TensorRT 2.13 makes the 2.5
-an integer of the tensor's dtype (``x % 2.5`` becomes ``x % 2``, ``x == 2.5`` holds for 2), and
-leaves int64, which TensorRT has no logarithm of, as it is.
+Torch promotes: an integer plus 2.5, or its logarithm, is a float. Torch-TensorRT 2.13 converts the
+2.5 to an integer of the tensor's dtype (``x % 2.5`` becomes ``x % 2``, ``x == 2.5`` holds for 2),
+and leaves int64 unchanged, although TensorRT has no logarithm of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["apply_type_promotion"]
 
 aten = torch.ops.aten
 
-# What these compute from integers is a float, computed from that float.
+# These cast integers to a float, and compute a float from it.
 _OF_FLOATS: Final = (
     *(aten.acos, aten.acosh, aten.asin, aten.asinh, aten.atan, aten.atanh, aten.cos, aten.cosh),
     *(aten.sin, aten.sinh, aten.tan, aten.tanh, aten.exp, aten.exp2, aten.expm1, aten.log),
@@ -36,7 +36,7 @@ _COMPARISONS: Final = (aten.eq, aten.ne, aten.lt, aten.le, aten.gt, aten.ge)
 _CLAMPS: Final = (aten.clamp, aten.clamp_min, aten.clamp_max)
 # These take everything in the result's dtype.
 _OF_RESULTS: Final = (aten.sum, aten.prod, aten.mean, *_CLAMPS)
-# Their converters take int32 through float32, which has no number for every one of them.
+# Their converters cast int32 to float32, which cannot hold every int32.
 _EXACT: Final = (
     *(aten.amax, aten.amin, aten.max, aten.min, aten.argmax, aten.argmin),
     aten.neg,
@@ -73,11 +73,11 @@ def _is_long(argument: object) -> bool:
 
 
 def _widen_long_integers(node: Node, dtype: torch.dtype) -> None:
-    """Turn integers beyond int32 into floats or tensors: converters make int32 of any integer.
+    """Turn integers beyond int32 into floats or tensors: converters cast any integer to int32.
 
     Args:
         node: The call.
-        dtype: What torch computes it in.
+        dtype: The dtype that torch computes it in.
     """
     if not any(map(_is_long, node.args)):
         return
@@ -97,7 +97,7 @@ def _widen_long_integers(node: Node, dtype: torch.dtype) -> None:
 
 
 def _cast_result(node: Node, dtype: torch.dtype) -> None:
-    """Compute a node anew, in the dtype of what it takes now, and cast that to ``dtype``."""
+    """Compute a node again in the dtype of its new arguments, and cast the result to ``dtype``."""
     result = insert_call(node, node.target, *node.args, **node.kwargs)
     node.replace_all_uses_with(_cast(node, result, dtype))
 
@@ -162,7 +162,7 @@ def _of_results(node: Node) -> None:
 
 def _hardtanh(node: Node) -> None:
     if _is_integer(node.args[0]):
-        node.target = aten.clamp.default  # The layer is one of floats.
+        node.target = aten.clamp.default  # The layer takes only floats.
 
 
 def _exact(node: Node) -> None:

@@ -1,1 +1,1 @@
-"""Passes for what quantization tools leave in exported programs."""
+"""Passes for the operators that quantization tools add to programs."""

@@ -1,4 +1,4 @@
-"""modelopt's 4-bit weights with a range for each block of a row, as torchao writes such weights.
+"""Rewrites modelopt's 4-bit weights with a range for each block of a row into torchao's form.
 
 modelopt cuts a weight's rows into blocks, quantizes each to 4 bits and back, and puts the rows
 together. ``conversion/rewrites/int4_groups.py`` knows 4-bit numbers times scales.
@@ -21,7 +21,7 @@ _RESHAPES = (aten.reshape.default, aten.view.default, aten._unsafe_view.default)
 
 
 def rows_of_blocks(node: Node) -> list[Node]:
-    """The reshapes that put the rows of a weight together again; empty where it is not such.
+    """Return the reshapes that join the blocks of a weight to rows; empty for other calls.
 
     Args:
         node: A call that quantizes to 4 bits and back, one block a row.
@@ -43,13 +43,13 @@ def rows_of_blocks(node: Node) -> list[Node]:
 def split_int4(
     blocks: Tensor, amax: Tensor, shape: tuple[int, int], *, narrow: bool
 ) -> tuple[Tensor, Tensor]:
-    """A weight as int8 from -8 to 7, and the scales of its blocks, ``[rows, blocks]``.
+    """Return a weight as int8 from -8 to 7, and the scales of its blocks, ``[rows, blocks]``.
 
     Args:
         blocks: The weight, one block a row.
         amax: The largest magnitude of each block.
-        shape: Of the weight.
-        narrow: Whether -8 is left out.
+        shape: The weight's shape.
+        narrow: True if the weight has no -8.
     """
     low, high = limits(4, 0, False, narrow)
     largest = amax.to(torch.float32)
@@ -66,8 +66,8 @@ def use_int4(module: GraphModule, results: list[Node], weight: Node, scale: Node
     Args:
         module: Changed in place.
         results: The rows; erased.
-        weight: As :func:`split_int4` gives it.
-        scale: Likewise.
+        weight: As :func:`split_int4` returns it.
+        scale: As :func:`split_int4` returns it.
     """
     for result in results:
         with module.graph.inserting_before(result):

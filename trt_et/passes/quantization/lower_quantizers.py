@@ -1,9 +1,8 @@
-"""What other tools quantize with, where neither an engine nor ExecuTorch's kernels have it.
+"""Lower quantize operators that neither TensorRT nor ExecuTorch's kernels support.
 
-modelopt and torchao leave operators in programs that ExecuTorch cannot even finish a program with
-("Missing out variants"), and tensors of 8-bit floats, which it has no kernels for. Those that a
-TensorRT engine takes stay. The others are taken apart before the program is lowered, into float
-arithmetic with the same results, which an engine or the CPU computes.
+modelopt and torchao add operators that ExecuTorch cannot emit ("Missing out variants"), and tensors
+of 8-bit floats, which it has no kernels for. Operators with a TensorRT layer stay. This pass
+replaces the others by float arithmetic with the same results, before the program is lowered.
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ _TARGET: Final = "_trt_et_weight_{}"
 def lower_quantize_ops(
     program: ExportedProgram, excluded: ExcludedOps, options: BuildOptions
 ) -> ExportedProgram:
-    """The program without what nobody can run; itself where it has nothing of it.
+    """Lower unsupported quantize operators; return the same program if there are none.
 
     Args:
         program: As ``torch.export`` returns it; not changed.
-        excluded: What the caller leaves to the CPU.
-        options: Of the engines; older GPUs among their targets have no 8-bit floats.
+        excluded: The operators that the caller keeps on the CPU.
+        options: The engines' options; older targets have no 8-bit floats.
     """
     everywhere = [
         node for subgraph in subgraphs(program.graph_module) for node in subgraph.graph.nodes
@@ -79,7 +78,7 @@ class _Rewriting:
         self._computed: Counter[str] = Counter()
 
     def result(self) -> ExportedProgram:
-        """The program."""
+        """Return the program."""
         for subgraph in subgraphs(self._module):
             self._rewrite(subgraph)
         for reason, count in self._computed.items():
@@ -89,7 +88,7 @@ class _Rewriting:
         return self._program._update(self._module, signature, constants=constants)
 
     def _outputs(self) -> list[OutputSpec]:
-        """Those of the signature, which knows nodes by name, with the names of what is new."""
+        """Return the signature's outputs with the names of the new nodes."""
         results = self._module.graph.output_node().args[0]
         return [
             replace(spec, arg=replace(spec.arg, name=node.name)) if isinstance(node, Node) else spec
@@ -106,7 +105,7 @@ class _Rewriting:
         fakes = [node for node in subgraph.graph.nodes if _is_fake(node)]
         for node, reason in self._reasons(subgraph, fakes, weights).items():
             if named_arguments(node)["exponent_bits"] not in (0, 4):
-                continue  # Who lowers the program gets the reason from the report.
+                continue  # The report has the reason.
             if node in known and (rows := rows_of_blocks(node)):
                 self._keep_int4(node, rows)
                 continue
@@ -131,7 +130,7 @@ class _Rewriting:
         subgraph.module.recompile()
 
     def _reasons(self, subgraph: Subgraph, fakes: list[Node], weights: _Weights) -> dict[Node, str]:
-        """Why operators that quantize and dequantize at once cannot be an engine's."""
+        """Return why an engine cannot contain operators that quantize and dequantize."""
         operators = {n.target for n in fakes if isinstance(n.target, OpOverload)}
         support = OperatorSupport(
             subgraph,
@@ -148,7 +147,7 @@ class _Rewriting:
                     f"fp8 needs compute capability 8.9, and {major}.{minor} is among the targets"
                 )
             elif self._is_for_the_cpu(subgraph, node):
-                reasons.setdefault(node, "what they quantize for is excluded by the caller")
+                reasons.setdefault(node, "the caller excluded the operators that they quantize for")
         return reasons
 
     def _is_for_the_cpu(self, subgraph: Subgraph, node: Node) -> bool:
@@ -197,7 +196,7 @@ def _has_rule(node: Node) -> bool:
 
 
 def _dequantizes_fp8(node: Node) -> bool:
-    """Whether a node makes floats of 8-bit ones."""
+    """Return whether a node casts 8-bit floats to wider ones."""
     value = node.meta.get("val")
     return (
         node.op == "call_function"
@@ -208,7 +207,7 @@ def _dequantizes_fp8(node: Node) -> bool:
 
 
 def _adds_up_int8(node: Node) -> bool:
-    """Whether a node makes wide sums of int8 numbers, which TensorRT does not compute with."""
+    """Return whether a node sums int8 numbers in a wider dtype, which TensorRT cannot."""
     value = node.meta.get("val")
     return (
         node.target is aten.sum.dim_IntList
@@ -222,7 +221,7 @@ def _is_8bit_float(node: Node) -> bool:
 
 
 def _computable(graph: Graph, weights: _Weights) -> set[Node]:
-    """The nodes whose values nothing but weights decides."""
+    """Return the nodes whose values depend on weights only."""
     found: set[Node] = set()
     for node in graph.nodes:
         sources = node.all_input_nodes
@@ -245,7 +244,7 @@ def _value(node: Node, weights: _Weights) -> Any:  # noqa: ANN401
 
 
 def _reach_the_weight(node: Node) -> None:
-    """Let a node take its amax itself, not what ``detach`` makes of it."""
+    """Let a node take its amax directly, without the ``detach`` before it."""
     amax = named_arguments(node)["amax"]
     source = constant_source(amax)
     if source is not None and source is not amax and _same_shape(source, amax):
@@ -258,7 +257,7 @@ def _same_shape(first: Node, second: Node) -> bool:
 
 
 def _erase(node: Node) -> None:
-    """Erase a node that nothing uses, and all that is only there for it."""
+    """Erase a node that nothing uses, and the nodes that only it uses."""
     users = list(node.users)
     if node.op != "call_function" or not all(map(_asserts, users)):
         return
@@ -275,7 +274,7 @@ def _asserts(node: Node) -> bool:
 
 
 def _int_mm(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    # Exact up to 2**24, a sum of a thousand products; behind it, as exact as floats are.
+    # Exact up to 2**24, a sum of a thousand products; above, as exact as floats.
     return torch.mm(first.to(torch.float32), second.to(torch.float32)).to(torch.int32)
 
 

@@ -1,6 +1,6 @@
-"""PT2E's quantize and dequantize operators with 8-bit floats between them, in float arithmetic.
+"""Computes PT2E's operators that quantize to 8-bit floats and dequantize in float arithmetic.
 
-They round to whole numbers before they make 8-bit floats, which TensorRT's layers do not; and
+Those operators round to whole numbers before they make 8-bit floats; TensorRT's layers do not, and
 ExecuTorch takes no program with such tensors.
 """
 
@@ -24,7 +24,7 @@ _DEQUANTIZE: Final = "quantized_decomposed::dequantize_per_tensor"
 
 
 def quantizes_to_fp8(node: Node) -> bool:
-    """Whether a node makes 8-bit floats (e4m3) that are only ever dequantized again."""
+    """Return whether a node makes 8-bit floats (e4m3) that are only dequantized again."""
     return (
         _calls(node, _QUANTIZE)
         and named_arguments(node)["dtype"] is torch.float8_e4m3fn

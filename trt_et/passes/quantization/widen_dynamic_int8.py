@@ -1,6 +1,6 @@
-"""Numbers that torchao quantizes to int8 at run time, as int32, which TensorRT computes with.
+"""Stores numbers that torchao quantizes to int8 at run time as int32, which TensorRT computes with.
 
-They have been rounded and limited to what int8 holds, so they are the same numbers.
+They are rounded and limited to int8's range before, so they are the same numbers.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _KEEPING: Final = frozenset(
 
 
 def widen_quantized(graph: Graph, weights: Collection[Node]) -> None:
-    """Make int32 numbers of those that are quantized to int8 at run time.
+    """Store numbers that are quantized to int8 at run time as int32.
 
-    Where the program does more with such a number than to multiply, dequantize or rearrange it, all
-    of them stay: the arithmetic of int8 is another one, and so is a result of the program.
+    This happens only if the program just multiplies, dequantizes or rearranges them: other int8
+    arithmetic, and a result of the program, would change.
 
     Args:
-        graph: Of an exported program; changed in place.
-        weights: The nodes whose values nothing but weights decides; they stay as they are.
+        graph: An exported program's graph; changed in place.
+        weights: The nodes whose values depend on weights only; they do not change.
     """
     made = [node for node in graph.nodes if node.op != "placeholder" and node not in weights]
     if not all(_keeps_numbers(u) for node in made if _is_int8(node) for u in node.users):
@@ -61,7 +61,7 @@ def widen_quantized(graph: Graph, weights: Collection[Node]) -> None:
 
 
 def _keeps_numbers(node: Node) -> bool:
-    """Whether it makes no difference to a node how wide the numbers are that it reads."""
+    """Return whether a node gives the same result for wider numbers."""
     if isinstance(node.target, OpOverload) and node.target._schema.name in _OWN:
         return True
     return node.target in _KEEPING or moves_numbers(node)
@@ -72,14 +72,14 @@ def _is_int8(node: Node) -> bool:
 
 
 def _widen(node: Node, reads: bool) -> bool:
-    """Change the dtype that a node is asked for; whether there was one."""
+    """Change the dtype argument of a node; return False if it has none."""
     if not isinstance(node.target, OpOverload):
         return False
     name, given = node.target._schema.name, named_arguments(node)
     if name == _CHOOSE and given["zero_point_dtype"] is torch.int8:
         return _give(node, given, "zero_point_dtype")
     if name == _QUANTIZE and given["output_dtype"] is torch.int8:
-        # Without limits of its own it has those of the dtype.
+        # By default, its limits are the dtype's.
         known = given["quant_min"] is not None and given["quant_max"] is not None
         return known and _give(node, given, "output_dtype")
     if name == _DEQUANTIZE and reads and given["input"].meta["val"].dtype is torch.int32:

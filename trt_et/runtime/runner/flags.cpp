@@ -33,6 +33,10 @@ constexpr const char* kUsage =
     "  --weight_streaming_budget BYTES\n"
     "                          GPU memory for weights, or auto\n"
     "  --runtime_cache FOLDER  where TensorRT-RTX keeps compiled kernels, or off\n"
+    "  --plugin_libraries PATHS\n"
+    "                          libraries with TensorRT plugins, separated by ':'\n"
+    "  --dla_core N            the DLA core for engines that were built for DLA\n"
+    "  --engine_host_code 0|1  whether code in engines may run on the host (default: 0)\n"
     "  --pinned_staging BYTES  copy from and to the host through this much pinned memory\n"
     "  --profile_layers        trace the time of every layer; needs --etdump_path\n"
     "  --help                  show this\n"
@@ -70,15 +74,21 @@ constexpr option kOptions[] = {
     {"etdump_path", required_argument, nullptr, kEtdumpPath},
     {"cuda", required_argument, nullptr, kCuda},
     {"profile_layers", no_argument, nullptr, kProfileLayers},
-    {"time_layers", no_argument, nullptr, kProfileLayers},  // As earlier releases spelt it.
     // Of the backend, which says what it takes.
     {"device", required_argument, nullptr, kLoadOption},
     {"cuda_graphs", required_argument, nullptr, kLoadOption},
     {"shared_device_memory", required_argument, nullptr, kLoadOption},
-    {"shared_scratch", required_argument, nullptr, kLoadOption},  // Likewise.
+    {"use_shared_activation_scratch", required_argument, nullptr, kLoadOption},
+    {"use_shared_engines", required_argument, nullptr, kLoadOption},
+    {"execution_contexts", required_argument, nullptr, kLoadOption},
+    {"optimization_profile", required_argument, nullptr, kLoadOption},
+    {"blocking_waits", required_argument, nullptr, kLoadOption},
     {"weight_streaming_budget", required_argument, nullptr, kLoadOption},
     {"pinned_staging", required_argument, nullptr, kLoadOption},
     {"runtime_cache", required_argument, nullptr, kLoadOption},
+    {"plugin_libraries", required_argument, nullptr, kLoadOption},
+    {"dla_core", required_argument, nullptr, kLoadOption},
+    {"engine_host_code", required_argument, nullptr, kLoadOption},
     {"help", no_argument, nullptr, kHelp},
     {nullptr, 0, nullptr, 0},
 };

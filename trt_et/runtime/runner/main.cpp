@@ -87,7 +87,12 @@ bool execute(Loaded& loaded, const Flags& flags, const std::string& output_file)
   for (uint64_t i = 0; i < runs; ++i) {
     if (!loaded.inputs.set(method, loaded.memory)) return false;
     const auto start = Clock::now();
-    const Error error = method.execute();
+    Error error = method.execute();
+    // Outputs may stay on the GPU; a program without GPUs has used none.
+    if (flags.print_timings && error == Error::Ok && loaded.memory.has_gpu_memory() &&
+        trt_et_wait(-1) != 0) {
+      error = Error::Internal;
+    }
     loaded.timings.ran(Clock::now() - start, i < flags.warm_up);
     if (error == Error::Ok) continue;
     fail("execution failed", error);

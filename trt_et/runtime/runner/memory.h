@@ -45,6 +45,8 @@ class MethodMemory {
 
   executorch::runtime::MemoryManager& manager() { return *manager_; }
 
+  bool has_gpu_memory() const { return !device_.empty(); }
+
   // The device whose planned memory holds `pointer`; null for the host. A tensor's own label says
   // less: a program that was planned for the host still labels what its delegates see.
   const executorch::runtime::etensor::Device* device_of(const void* pointer) const;

@@ -7,6 +7,7 @@ namespace trt_et::cuda {
 namespace {
 
 constexpr size_t kAlignment = 256;  // As cudaMalloc gives.
+constexpr size_t kLargestGpu = size_t{1} << 40;
 constexpr int kPoison = 0xDB;
 constexpr size_t kMaxFreedBytes = 512 << 10;
 constexpr size_t kMaxFreedCount = 64;
@@ -17,9 +18,9 @@ uintptr_t address(const void* pointer) { return reinterpret_cast<uintptr_t>(poin
 
 void SimMemory::Free::operator()(void* memory) const { std::free(memory); }
 
-Status SimMemory::allocate(int device, size_t size, void** pointer) {
+Status SimMemory::allocate(int device, size_t size, void** pointer, bool managed) {
   const size_t wanted = size == 0 ? 1 : size;
-  if (wanted > SIZE_MAX - kAlignment) {
+  if (wanted > kLargestGpu) {  // A sanitizer would end the process.
     return fail(Error::MemoryAllocationFailed, "no simulated GPU memory for %zu bytes", size);
   }
   const size_t rounded = (wanted + kAlignment - 1) / kAlignment * kAlignment;
@@ -30,7 +31,7 @@ Status SimMemory::allocate(int device, size_t size, void** pointer) {
   std::memset(memory.get(), kPoison, rounded);
   *pointer = memory.get();
   const std::unique_lock<SimLock> lock(lock_);
-  live_[address(*pointer)] = Allocation{std::move(memory), wanted, device};
+  live_[address(*pointer)] = Allocation{std::move(memory), wanted, device, managed};
   live_bytes_of(device) += wanted;
   return {};
 }
@@ -77,8 +78,10 @@ Status SimMemory::find(const void* pointer, PointerInfo* info) {
   const std::shared_lock<SimLock> lock(lock_);
   const auto found = holder(live_, pointer);
   if (found != live_.end()) {
-    const bool pinned = found->second.device == kPinned;
-    *info = PointerInfo{pinned ? MemoryKind::pinned : MemoryKind::device, found->second.device};
+    const MemoryKind kind = found->second.managed             ? MemoryKind::managed
+                            : found->second.device == kPinned ? MemoryKind::pinned
+                                                              : MemoryKind::device;
+    *info = PointerInfo{kind, found->second.device, kind == MemoryKind::pinned};
     return {};
   }
   if (holder(freed_, pointer) != freed_.end()) {
@@ -98,7 +101,8 @@ Status SimMemory::check(const void* pointer, size_t size, int device, const char
         freed ? "%s %p is used after it was freed" : "%s %p is not memory of a simulated GPU", what,
         pointer);
   }
-  if (found->second.device != device) {
+  const bool mapped = found->second.device == kPinned && integrated_;
+  if (found->second.device != device && !found->second.managed && !mapped) {
     if (found->second.device == kPinned) {
       return fail(Error::InvalidArgument, "%s %p is host memory, not on cuda:%d", what, pointer,
                   device);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -20,7 +21,7 @@ class SimMemory {
 
   // `device` may be kPinned: host memory that all devices reach.
   static constexpr int kPinned = -1;
-  Status allocate(int device, size_t size, void** pointer);
+  Status allocate(int device, size_t size, void** pointer, bool managed = false);
   Status release(void* pointer, int* device);
 
   // Device or pinned memory, or host memory when no allocation holds the pointer. An error for
@@ -32,6 +33,9 @@ class SimMemory {
 
   uint64_t live_bytes(int device);
 
+  // From now on the GPUs reach pinned memory.
+  void set_integrated(bool integrated) { integrated_ = integrated; }
+
  private:
   struct Free {
     void operator()(void* memory) const;
@@ -40,6 +44,7 @@ class SimMemory {
     std::unique_ptr<void, Free> memory;
     size_t size = 0;
     int device = 0;
+    bool managed = false;  // the host reaches it, too
   };
   using Map = std::map<uintptr_t, Allocation>;
 
@@ -47,6 +52,7 @@ class SimMemory {
   static Map::const_iterator holder(const Map& map, const void* pointer);
   void quarantine(Map::iterator freed);
 
+  std::atomic<bool> integrated_{false};
   SimLock lock_;
   Map live_;
   // Freed memory is kept for a while, so that a use after free is reported as one, and its address

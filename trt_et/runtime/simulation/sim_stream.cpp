@@ -1,5 +1,7 @@
 #include "sim_stream.h"
 
+#include <chrono>
+
 namespace trt_et::cuda {
 
 void SimStream::enqueue(std::function<Status()> work) {
@@ -39,6 +41,11 @@ Status SimStream::end_capture(std::shared_ptr<SimWork>* work) {
   return {};
 }
 
+bool SimStream::captured() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return recorded_ != nullptr;
+}
+
 bool SimStream::breaks_capture() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (recorded_ != nullptr) broken_ = true;
@@ -47,7 +54,7 @@ bool SimStream::breaks_capture() {
 
 SimMark SimStream::mark() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return SimMark{shared_from_this(), enqueued_};
+  return SimMark{shared_from_this(), enqueued_, recorded_ != nullptr};
 }
 
 // Runs the front item with the lock released: it may run other streams (a wait for an event), and
@@ -77,7 +84,8 @@ Status SimStream::run_until(uint64_t position) {
     } else if (runner_ == std::this_thread::get_id()) {
       return {Error::InvalidState, "a host function of a stream waits for the stream itself"};
     } else {
-      progress_.wait(lock);
+      // Without a limit it would be a function that only GCC 12's libstdc++ and later ones have.
+      (void)progress_.wait_for(lock, std::chrono::seconds(1));
     }
   }
   return failure_;

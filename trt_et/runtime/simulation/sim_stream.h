@@ -26,6 +26,7 @@ using SimWork = std::vector<std::function<Status()>>;
 struct SimMark {
   std::shared_ptr<SimStream> stream;
   uint64_t position = 0;
+  bool captured = false;  // the stream was, and nobody can wait for the event
 };
 
 class SimStream : public std::enable_shared_from_this<SimStream> {
@@ -46,6 +47,7 @@ class SimStream : public std::enable_shared_from_this<SimStream> {
   Status begin_capture();
   // What was recorded, or why there is none.
   Status end_capture(std::shared_ptr<SimWork>* work);
+  bool captured();
   // Whether this stream records now; what cannot be recorded breaks the capture for good.
   bool breaks_capture();
 

@@ -36,7 +36,7 @@ Status SimulatedApi::device_info(int device, DeviceInfo* info) {
   const Inside inside;
   TRT_ET_TRY(enter("device_info"));
   TRT_ET_TRY(check_device(device));
-  *info = DeviceInfo{"simulated GPU", 0, 0};
+  *info = DeviceInfo{"simulated GPU", 0, 0, integrated_};
   return {};
 }
 
@@ -52,6 +52,30 @@ Status SimulatedApi::set_device(int device) {
   TRT_ET_TRY(enter("set_device"));
   TRT_ET_TRY(check_device(device));
   t_device = device;
+  return {};
+}
+
+Status SimulatedApi::enter_device(int device, Entered* entered) {
+  const Inside inside;
+  TRT_ET_TRY(enter("enter_device"));
+  TRT_ET_TRY(check_device(device));
+  *entered = {t_device != device, t_device};
+  t_device = device;
+  return {};
+}
+
+Status SimulatedApi::leave_device(const Entered& entered) {
+  const Inside inside;
+  // Made to fail, it goes back all the same.
+  Status failure = enter("leave_device");
+  t_device = entered.previous;
+  return failure;
+}
+
+Status SimulatedApi::free_memory(size_t* bytes) {
+  const Inside inside;
+  TRT_ET_TRY(enter("free_memory"));
+  *bytes = free_bytes_;
   return {};
 }
 
@@ -76,6 +100,15 @@ Status SimulatedApi::release(void* pointer) {
   TRT_ET_TRY(memory_.release(pointer, &device));
   counters_.add(kFrees);
   return failure;
+}
+
+Status SimulatedApi::allocate_managed(size_t size, void** pointer) {
+  const Inside inside;
+  TRT_ET_TRY(enter("allocate_managed"));
+  TRT_ET_TRY(streams_.check_unsafe("allocation"));
+  TRT_ET_TRY(memory_.allocate(t_device, size, pointer, true));
+  counters_.add(kMallocs);
+  return {};
 }
 
 Status SimulatedApi::allocate_pinned(size_t size, void** pointer) {

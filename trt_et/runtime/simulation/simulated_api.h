@@ -48,11 +48,17 @@ class SimulatedApi final : public Api {
   Status device_count(int* count) override;
   Status device_info(int device, DeviceInfo* info) override;
   Status current_device(int* device) override;
-  Status set_device(int device) override;
+  // As cudaSetDevice() does, which is a call of programs and not of ours.
+  Status set_device(int device);
+  Status enter_device(int device, Entered* entered) override;
+  Status leave_device(const Entered& entered) override;
+  Status free_memory(size_t* bytes) override;
   Status allocate(size_t size, void** pointer) override;
   Status release(void* pointer) override;
   Status allocate_pinned(size_t size, void** pointer) override;
   Status release_pinned(void* pointer) override;
+  // As cudaMallocManaged() does; release() frees it.
+  Status allocate_managed(size_t size, void** pointer);
   Status pointer_info(const void* pointer, PointerInfo* info) override;
   Status copy(void* to, const void* from, size_t size, CopyKind kind, Stream stream) override;
   Status zero(void* to, size_t size, Stream stream) override;
@@ -62,7 +68,8 @@ class SimulatedApi final : public Api {
   Status destroy_stream(Stream stream) override;
   Status synchronize_stream(Stream stream) override;
   Status stream_device(Stream stream, int* device) override;
-  Status create_event(Event* event) override;
+  Status is_captured(Stream stream, bool* captured) override;
+  Status create_event(Event* event, bool blocking) override;
   Status destroy_event(Event event) override;
   Status record_event(Event event, Stream stream) override;
   Status wait_event(Stream stream, Event event) override;
@@ -86,6 +93,12 @@ class SimulatedApi final : public Api {
     if (n == 0) fail_again_ = 0;
     return fail_countdown_.exchange(n);
   }
+  // What the GPUs say of themselves.
+  void set_integrated(bool integrated) {
+    integrated_ = integrated;
+    memory_.set_integrated(integrated);
+  }
+  void set_free_memory(size_t bytes) { free_bytes_ = bytes; }
   // See trt_et_sim_fail_again().
   void fail_again(uint64_t n) { fail_again_ = n; }
 
@@ -98,6 +111,8 @@ class SimulatedApi final : public Api {
   bool live_bytes(std::string_view name, uint64_t* value);
 
   const int devices_;
+  std::atomic<bool> integrated_{false};
+  std::atomic<size_t> free_bytes_{size_t{1} << 40};
   SimCounters<kCounts> counters_;
   alignas(kCacheLine) std::atomic<uint64_t> fail_countdown_{0};
   std::atomic<uint64_t> fail_again_{0};

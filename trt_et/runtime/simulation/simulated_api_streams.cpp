@@ -45,7 +45,16 @@ Status SimulatedApi::stream_device(Stream stream, int* device) {
   return {};
 }
 
-Status SimulatedApi::create_event(Event* event) {
+Status SimulatedApi::is_captured(Stream stream, bool* captured) {
+  const Inside inside;
+  TRT_ET_TRY(enter("is_captured"));
+  SimStreamPtr queue;
+  TRT_ET_TRY(streams_.find(stream, t_device, &queue));
+  *captured = queue->captured();
+  return {};
+}
+
+Status SimulatedApi::create_event(Event* event, bool) {
   const Inside inside;
   TRT_ET_TRY(enter("create_event"));
   *event = handles_.add_event(t_device);
@@ -75,7 +84,12 @@ Status SimulatedApi::wait_event(Stream stream, Event event) {
   SimMark mark;
   TRT_ET_TRY(streams_.find(stream, t_device, &queue));
   TRT_ET_TRY(handles_.find_mark(event, &mark));
-  if (mark.stream == nullptr || mark.stream == queue) return {};
+  if (mark.stream == nullptr) return {};
+  if (mark.captured != queue->captured()) {
+    (void)queue->breaks_capture();
+    return {Error::InvalidState, "a stream waits for work on the other side of a capture"};
+  }
+  if (mark.stream == queue) return {};
   return streams_.enqueue(*queue, [mark] { return mark.stream->run_until(mark.position); });
 }
 
@@ -85,6 +99,7 @@ Status SimulatedApi::synchronize_event(Event event) {
   SimMark mark;
   TRT_ET_TRY(handles_.find_mark(event, &mark));
   counters_.add(kSynchronizations);
+  if (mark.captured) return {Error::InvalidState, "wait for an event of a captured stream"};
   Status status = mark.stream == nullptr ? Status{} : mark.stream->run_until(mark.position);
   return failure.ok() ? status : failure;
 }

@@ -4,6 +4,7 @@ void test_bad_calls();
 void test_blob_edits();
 void test_blob_fuzz();
 void test_crc32c();
+void test_cuda_rules(const char* blob_file);
 void test_provider_endurance();
 void test_provider_shapes();
 void test_provider_streams_and_scratch();

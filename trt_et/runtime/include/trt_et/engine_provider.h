@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define TRT_ET_PROVIDER_ABI 4
+#define TRT_ET_PROVIDER_ABI 5
 #define TRT_ET_MAX_RANK 16
 
 // One input or output. `dtype` is an ExecuTorch ScalarType, or -1 where it is not known. A
@@ -48,9 +48,12 @@ typedef struct trt_et_engine_request {
   size_t binding_count;
   // Bytes of GPU memory for weights; -1: as TensorRT sees fit; TRT_ET_NO_BUDGET: not asked for.
   int64_t weight_streaming_budget;
-  const char* sha256;         // of the engine; "" where the blob does not say
-  const char* gpu;            // name of the GPU that it goes to
-  const char* runtime_cache;  // folder for kernels that the library compiles; "": its own; "off"
+  const char* sha256;            // of the engine; "" where the blob does not say
+  const char* gpu;               // name of the GPU that it goes to
+  const char* runtime_cache;     // folder for kernels that the library compiles; "": its own; "off"
+  const char* plugin_libraries;  // paths of libraries with TensorRT plugins, separated by ":"
+  int32_t dla_core;              // -1: not asked for
+  int32_t engine_host_code;      // 1: code that the engine holds may run on the host
 } trt_et_engine_request;
 
 // Flags of a provider.
@@ -78,8 +81,8 @@ typedef struct trt_et_engine_provider {
 
   // The steps of a run, in this order; what has not changed since the last run is left out.
   int (*set_input_shape)(void* context, size_t index, const int64_t* dims, int32_t rank);
-  // After a shape has changed: finds the optimization profile that fits, or refuses the shapes.
-  // Nothing of this run has been queued yet.
+  // After a shape has changed: takes the smallest optimization profile that fits, or refuses the
+  // shapes. May queue work on the stream.
   int (*prepare)(void* context, void* stream);
   // Shape of an output for these inputs; rank -1: known only after the engine has run.
   int (*output_shape)(void* context, size_t index, int64_t* dims, int32_t* rank);
@@ -99,6 +102,10 @@ typedef struct trt_et_engine_provider {
   // Whether enqueue() may be captured with the bindings as they are now; its failure says why not.
   // Asked before each capture, where the provider has TRT_ET_PROVIDER_GRAPHS.
   int (*check_capture)(void* context, void* stream);
+  // Writes the kernels that the library has compiled for engines that are loaded.
+  int (*save_kernels)(void);
+  // Uses this optimization profile and no other from the next prepare() on.
+  int (*set_profile)(void* context, int32_t profile);
 } trt_et_engine_provider;
 
 // Levels of trt_et_host.log.

@@ -66,10 +66,43 @@ TRT_ET_EXPORT int64_t trt_et_describe_blob(const void* blob, size_t size, char* 
 // N). Returns 0, or -1 when there is no such: GPUs that are not simulated count nothing.
 TRT_ET_EXPORT int trt_et_counter(const char* name, uint64_t* value);
 
+// Writes a JSON array with an object for each engine of a loaded method: "device", "engine" (the
+// kind of library), "contexts", "graph_launches", "no_graph" (why runs use no CUDA graph; "" if
+// they may), "staging_bytes" (GPU memory for tensors that the engine cannot use in place) and
+// "scratch_bytes_per_context" (null if unknown). Waits for calls that are going on. Returns the
+// length of the whole text; at most `capacity` bytes are written, always terminated.
+TRT_ET_EXPORT size_t trt_et_describe_engines(char* out, size_t capacity);
+
 // From now on the calling thread's work on `device` goes to this stream instead of one of ours, or
 // to a default stream (cudaStreamLegacy, cudaStreamPerThread); null: ours again. The caller keeps
 // it until then, and waits for what it needs on the host. Returns 0, or -1.
 TRT_ET_EXPORT int trt_et_use_stream(int device, void* stream);
+
+// Writes the kernels that TensorRT-RTX has compiled for the engines that are loaded now into its
+// kernel cache (the load option runtime_cache). Without this call that happens seconds after shapes
+// have changed, and when an engine is freed. Returns 0, or -1.
+TRT_ET_EXPORT int trt_et_save_kernels(void);
+
+// The stream on which the calling thread's work on `device` is queued: ours, or the one of
+// trt_et_use_stream or of a CallerStreamGuard. What the caller queues on it comes after the runs
+// before it. Ours lives as long as the thread. Returns 0, or -1.
+TRT_ET_EXPORT int trt_et_get_stream(int device, void** stream);
+
+// Waits until the calling thread's work on `device` is complete; -1: on every GPU on which it has a
+// stream. Returns 0, or -1.
+TRT_ET_EXPORT int trt_et_wait(int device);
+
+// Records a cudaEvent_t of the caller's after the calling thread's work on `device`. Returns 0, or
+// -1.
+TRT_ET_EXPORT int trt_et_record(int device, void* event);
+
+// Returns 1 and the stream of the calling thread's innermost executorch::extension::cuda::
+// CallerStreamGuard, or 0 where there is none.
+typedef int (*trt_et_caller_stream_source)(void** stream);
+// Tells the plugin where a CallerStreamGuard's stream is found. It finds ExecuTorch's CUDA
+// extension by itself if that is a shared library; a program that links it statically hands over a
+// function that calls getCallerStream(). Null: by itself again.
+TRT_ET_EXPORT void trt_et_set_caller_stream_source(trt_et_caller_stream_source source);
 
 struct trt_et_engine_provider;
 // Adds a provider (engine_provider.h), which is asked when no provider library (docs/native.md)

@@ -255,6 +255,8 @@ const trt_et_engine_provider& reference_provider() {
                                                nullptr,
                                                nullptr,
                                                nullptr,
+                                               nullptr,
+                                               nullptr,
                                                nullptr};
   return table;
 }

@@ -3,8 +3,6 @@
 #include <array>
 #include <cstring>
 
-#include "crc32c_fold.h"
-
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #elif defined(__aarch64__) && defined(__linux__)
@@ -124,14 +122,6 @@ TRT_ET_CRC_TARGET uint32_t by_instruction(uint32_t crc, const uint8_t* p, size_t
   return crc;
 }
 
-uint32_t by_folding(uint32_t crc, const uint8_t* p, size_t size) {
-  static const Fold fold = find_fold();
-  if (size < kFoldedBytes) return by_instruction(crc, p, size);
-  uint8_t folded[kFoldedBytes];
-  const size_t done = fold(crc, p, size, folded);
-  return by_instruction(by_instruction(0, folded, sizeof folded), p + done, size - done);
-}
-
 #endif
 
 // Inside, a CRC is inverted.
@@ -143,10 +133,7 @@ uint32_t inverted(uint32_t crc, const void* data, size_t size) {
 std::vector<Crc32cForm> find_forms() {
   std::vector<Crc32cForm> forms;
 #if defined(__x86_64__) || (defined(__aarch64__) && defined(__linux__))
-  if (has_crc_instruction()) {
-    if (find_fold() != nullptr) forms.push_back({"fold", inverted<by_folding>});
-    forms.push_back({"instruction", inverted<by_instruction>});
-  }
+  if (has_crc_instruction()) forms.push_back({"instruction", inverted<by_instruction>});
 #endif
   forms.push_back({"portable", inverted<slice_by_8>});
   return forms;

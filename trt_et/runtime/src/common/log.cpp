@@ -26,7 +26,11 @@ struct Line {
 thread_local int t_depth = 0;
 thread_local std::vector<Line>* t_lines = nullptr;
 
-bool has_python() { return dlsym(RTLD_DEFAULT, "Py_IsInitialized") != nullptr; }
+// A program may be linked to Python and not use it.
+bool has_python() {
+  const auto is_initialized = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
+  return is_initialized != nullptr && is_initialized() != 0;
+}
 
 bool shows_debug() {
   const char* level = std::getenv("TRT_ET_LOG");

@@ -1,5 +1,7 @@
 #include "cuda_api.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -38,6 +40,7 @@ struct Choice {
 
 // The implementation, once it is chosen and works: every run asks for it.
 std::atomic<Api*> g_ready{nullptr};
+std::atomic<bool> g_forked{false};  // from a process that uses GPUs
 
 Choice& choice() {
   static auto* instance = new Choice;
@@ -77,12 +80,22 @@ Status count_devices(Api& api, int* count) {
   return fail(Error::NotFound, "no CUDA device: the driver reports 0 GPUs");
 }
 
+// CUDA does not work in a child of a process that has used it.
+void forbid_forks() {
+  (void)pthread_atfork(nullptr, nullptr, [] {
+    g_forked = true;
+    g_ready = nullptr;
+  });
+}
+
 // The GPUs of this machine; fails when there are none.
 Status make_real(Api** api) {
   Api* made = nullptr;
   int count = 0;
   TRT_ET_TRY(make_real_api(&made));
   TRT_ET_TRY(count_devices(*made, &count));
+  note_opened_library();
+  forbid_forks();
   *api = made;
   return {};
 }
@@ -135,6 +148,10 @@ Status choose(const char* mode) {
 Status access(Api** api) {
   *api = g_ready.load(std::memory_order_acquire);
   if (*api != nullptr) return {};
+  if (g_forked) {
+    return fail(Error::InvalidState,
+                "CUDA was in use when this process was forked: start it anew (spawn) instead");
+  }
   Choice& chosen = choice();
   const std::lock_guard<std::mutex> lock(chosen.mutex);
   if (!chosen.made) make_choice(chosen);
@@ -159,26 +176,27 @@ Status usable_devices(Api** api, int* count) {
   return {};
 }
 
-namespace {
-std::atomic<uint64_t> g_memory_epoch{0};
-}
-
-uint64_t memory_epoch() { return g_memory_epoch.load(std::memory_order_acquire); }
-void next_memory_epoch() { g_memory_epoch.fetch_add(1, std::memory_order_acq_rel); }
-
 Status DeviceGuard::enter(int device) {
-  if (previous_ < 0) {
-    TRT_ET_TRY(api_.current_device(&previous_));
-    current_ = previous_;
-  }
-  if (device == current_) return {};
-  TRT_ET_TRY(api_.set_device(device));
-  current_ = device;
+  if (device == device_) return {};
+  leave();
+  TRT_ET_TRY(api_.enter_device(device, &entered_));
+  device_ = device;
   return {};
 }
 
-DeviceGuard::~DeviceGuard() {
-  if (previous_ >= 0 && current_ != previous_) (void)api_.set_device(previous_);
+void DeviceGuard::leave() {
+  if (device_ >= 0 && entered_.changed) (void)report(api_.leave_device(entered_));
+  device_ = -1;
 }
+
+namespace {
+std::atomic<bool> g_ending{false};
+}
+
+void note_opened_library() {
+  (void)std::atexit([] { g_ending = true; });
+}
+
+bool is_ending() { return g_ending.load(std::memory_order_relaxed); }
 
 }  // namespace trt_et::cuda

@@ -3,7 +3,7 @@
 // or choose() asks for "simulated:N", or for "auto:N": simulated GPUs where there is no real one.
 //
 // Every call is thread-safe. Streams, events and memory belong to the device that was current when
-// they were made.
+// they were made; DeviceGuard makes one current.
 #pragma once
 
 #include <cstddef>
@@ -34,13 +34,21 @@ enum class MemoryKind { host, pinned, device, managed };
 
 struct PointerInfo {
   MemoryKind kind = MemoryKind::host;
-  int device = -1;  // -1 for host memory
+  int device = -1;      // -1 for host memory
+  bool mapped = false;  // pinned memory that the GPU reaches at the same address
 };
 
 struct DeviceInfo {
   std::string name;
   int major = 0;
   int minor = 0;
+  bool integrated = false;  // shares its memory with the host, as a Jetson does
+};
+
+// What leave_device() needs to restore a thread.
+struct Entered {
+  bool changed = false;
+  int previous = -1;
 };
 
 enum class CopyKind { host_to_device, device_to_host, device_to_device };
@@ -53,7 +61,12 @@ class Api {
   virtual Status device_count(int* count) = 0;
   virtual Status device_info(int device, DeviceInfo* info) = 0;
   virtual Status current_device(int* device) = 0;
-  virtual Status set_device(int device) = 0;
+  // Makes the device's primary context current, and no context on another GPU. leave_device()
+  // restores exactly what the thread had: a context of the caller's own, or none.
+  virtual Status enter_device(int device, Entered* entered) = 0;
+  virtual Status leave_device(const Entered& entered) = 0;
+  // Bytes of free memory on the current device.
+  virtual Status free_memory(size_t* bytes) = 0;
 
   virtual Status allocate(size_t size, void** pointer) = 0;
   // Waits for everything on the memory's device. Fails in a thread that captures a stream.
@@ -76,10 +89,14 @@ class Api {
   virtual Status destroy_stream(Stream stream) = 0;
   virtual Status synchronize_stream(Stream stream) = 0;
 
-  // Whose stream it is; any stream of CUDA's but the default ones.
+  // The device of a stream that is no default stream. Fails where its context is not the primary
+  // one of its device: our work cannot go there.
   virtual Status stream_device(Stream stream, int* device) = 0;
+  // Whether work that is queued on the stream is recorded for a graph.
+  virtual Status is_captured(Stream stream, bool* captured) = 0;
 
-  virtual Status create_event(Event* event) = 0;
+  // `blocking`: a thread that waits for it sleeps instead of spinning.
+  virtual Status create_event(Event* event, bool blocking = false) = 0;
   virtual Status destroy_event(Event event) = 0;
   virtual Status record_event(Event event, Stream stream) = 0;
   virtual Status wait_event(Stream stream, Event event) = 0;
@@ -109,27 +126,29 @@ std::string chosen_mode();
 // Number of devices of the chosen implementation; fails when that is none.
 Status usable_devices(Api** api, int* count);
 
-// Grows whenever ExecuTorch's planned memory is freed: what was known of a pointer before that may
-// have become wrong.
-uint64_t memory_epoch();
-void next_memory_epoch();
-
-// Restores the device that was current, on every way out.
+// Restores what was current, on every way out.
 class DeviceGuard {
  public:
   explicit DeviceGuard(Api& api) : api_(api) {}
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;
-  ~DeviceGuard();
+  ~DeviceGuard() { leave(); }
 
-  // Makes `device` current; the one before comes back in the destructor.
   Status enter(int device);
 
  private:
+  void leave();
+
   Api& api_;
-  int previous_ = -1;
-  int current_ = -1;
+  int device_ = -1;
+  Entered entered_;
 };
+
+// The libraries of NVIDIA's unload themselves while the process ends, in the opposite order in
+// which they were opened. Call this when one has been opened and used: from the moment on at which
+// the first of them may be gone, is_ending() is true, and what is left is not freed any more.
+void note_opened_library();
+bool is_ending();
 
 // CUDA itself. Fails when there is no driver or no library.
 Status make_real_api(Api** api);

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <utility>
 
 #include "common/log.h"
@@ -26,16 +27,16 @@ std::atomic<bool> g_redirected{false};  // some memory was planned on another de
 class Planned {
  public:
   void add(const void* pointer, size_t size, int device) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::unique_lock<std::shared_mutex> lock(mutex_);
     by_address_[address(pointer)] = {size, device};
   }
   void remove(const void* pointer) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::unique_lock<std::shared_mutex> lock(mutex_);
     by_address_.erase(address(pointer));
   }
   // -1 where all of it is not planned memory of one device.
   int device_of(const void* pointer, size_t size) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::shared_lock<std::shared_mutex> lock(mutex_);
     auto next = by_address_.upper_bound(address(pointer));
     if (next == by_address_.begin()) return -1;
     --next;
@@ -47,7 +48,7 @@ class Planned {
  private:
   static uintptr_t address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-  std::mutex mutex_;
+  std::shared_mutex mutex_;
   std::map<uintptr_t, std::pair<size_t, int>> by_address_;
 };
 
@@ -71,10 +72,10 @@ class Entry {
     if (!g_redirected) return open_device(index);
     const int known = planned().device_of(pointer, 1);
     if (known >= 0) return open_device(known);
+    TRT_ET_TRY(open_device(index));
     cuda::PointerInfo info;
-    TRT_ET_TRY(cuda::access(&api_));
     TRT_ET_TRY(api_->pointer_info(pointer, &info));
-    return open_device(info.kind == cuda::MemoryKind::device ? info.device : index);
+    return info.kind == cuda::MemoryKind::device ? open_device(info.device) : Status{};
   }
 
   Status open_device(int index) {
@@ -184,13 +185,14 @@ Status allocate_on(size_t nbytes, int index, size_t alignment, void** pointer) {
 // CUDA waits for all that is queued on the device. (Waiting for other threads' streams here would
 // end a capture that is going on there.)
 Status deallocate(void* pointer) {
-  if (pointer == nullptr) return {};
+  if (pointer == nullptr || cuda::is_ending()) return {};
   cuda::Api* api = nullptr;
   TRT_ET_TRY(cuda::access(&api));
+  cuda::DeviceGuard guard(*api);
+  const int device = planned().device_of(pointer, 0);
+  if (device >= 0) (void)report(guard.enter(device));
   planned().remove(pointer);
-  Status released = api->release(pointer);
-  cuda::next_memory_epoch();
-  return released;
+  return api->release(pointer);
 }
 
 Status copy_to_device(void* to, const void* from, size_t nbytes, int index) {
@@ -263,6 +265,8 @@ Error CudaAllocator::copy_device_to_host(void* dst, const void* src, size_t nbyt
   clear_last_error();
   return run([&] { return copy_to_host(dst, src, nbytes, index); });
 }
+
+int planned_device(const void* pointer, size_t size) { return planned().device_of(pointer, size); }
 
 bool cuda_allocator_is_registered() {
   using executorch::runtime::etensor::DeviceType;

@@ -32,6 +32,10 @@ CudaAllocator& cuda_allocator();
 // Whether ExecuTorch uses that instance, and not the allocator of another library.
 bool cuda_allocator_is_registered();
 
+// The GPU on which that instance has planned these bytes, or -1: no call of CUDA's tells as much
+// for less.
+int planned_device(const void* pointer, size_t size);
+
 // Asked with the device index of each planned buffer: changes it where the user moves programs to
 // another GPU. Set once, before anything is allocated.
 using DeviceRedirection = Status (*)(int* device);

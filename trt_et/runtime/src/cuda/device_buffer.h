@@ -35,7 +35,7 @@ class DeviceBuffer {
 
  private:
   void reset() {
-    if (pointer_ == nullptr) return;
+    if (pointer_ == nullptr || cuda::is_ending()) return;
     cuda::DeviceGuard guard(*api_);
     // Freeing does not depend on the current device: whatever fails, the memory goes.
     (void)report(guard.enter(device_));

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "common/installed.h"
 
@@ -47,6 +48,28 @@ Status open_named(const char* path, int driver, void** library) {
 // Where pip's wheels put them, from site-packages.
 constexpr const char* kWheelFolders[] = {"nvidia/cu13/lib", "nvidia/cuda_runtime/lib"};
 
+// Folders that the loader does not search: of pip's wheels, of conda, and of NVIDIA's installer.
+std::vector<std::string> folders_of_major(int major) {
+  // This library is <site-packages>/trt_et/runtime/lib/<library>, but in a source tree.
+  const std::string packages[] = {folder_of(reinterpret_cast<const void*>(&open_driver), 4),
+                                  executorch_packages()};
+  std::vector<std::string> folders;
+  for (const std::string& parent : packages) {
+    for (const char* folder : kWheelFolders) {
+      if (!parent.empty()) folders.push_back(parent + "/" + folder);
+    }
+  }
+  constexpr std::pair<const char*, const char*> kVariables[] = {
+      {"CONDA_PREFIX", "/lib"}, {"CUDA_HOME", "/lib64"}, {"CUDA_PATH", "/lib64"}};
+  for (const auto& [variable, folder] : kVariables) {
+    const char* value = std::getenv(variable);
+    if (value != nullptr && *value != '\0') folders.push_back(std::string(value) + folder);
+  }
+  folders.push_back("/usr/local/cuda-" + std::to_string(major) + "/lib64");
+  folders.emplace_back("/usr/local/cuda/lib64");
+  return folders;
+}
+
 }  // namespace
 
 Status open_driver(void** library) {
@@ -70,21 +93,14 @@ Status open_runtime(void* driver_library, void** library) {
   const int driver = version_of(driver_library, "cuDriverGetVersion");
   const char* named = std::getenv("TRT_ET_CUDART_LIBRARY");
   if (named != nullptr && *named != '\0') return open_named(named, driver, library);
-  // This library is <site-packages>/trt_et/runtime/lib/<library>, but in a source tree.
-  const std::string packages[] = {folder_of(reinterpret_cast<const void*>(&open_driver), 4),
-                                  executorch_packages()};
   for (const int major : kRuntimeMajors) {
     if (!runs_on(major * 1000, driver)) continue;
     const std::string name = "libcudart.so." + std::to_string(major);
     *library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (*library != nullptr) return {};
-    for (const std::string& parent : packages) {
-      for (const char* folder : kWheelFolders) {
-        if (parent.empty()) break;
-        const std::string path = parent + "/" + folder + "/" + name;
-        *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (*library != nullptr) return {};
-      }
+    for (const std::string& folder : folders_of_major(major)) {
+      *library = dlopen((folder + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (*library != nullptr) return {};
     }
   }
   if (!runs_on(kRuntimeMajors[0] * 1000, driver)) {

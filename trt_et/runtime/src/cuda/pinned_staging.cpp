@@ -17,6 +17,9 @@ void request_pinned_staging(size_t bytes) {
 }
 
 PinnedStaging::~PinnedStaging() {
+  if (cuda::is_ending()) return;
+  // A copy to the GPU may still read it: CUDA does not say that freeing pinned memory waits.
+  if (used_ > 0) (void)report(api_.synchronize_stream(stream_));
   if (memory_ != nullptr) (void)report(api_.release_pinned(memory_));
 }
 

@@ -2,7 +2,10 @@
 // needed to build; they are part of its stable ABI.
 #include <dlfcn.h>
 
-#include <memory>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
 
 #include "cuda_api.h"
 #include "library.h"
@@ -13,10 +16,18 @@ namespace {
 constexpr unsigned kStreamBlocking = 0;
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kHostPortable = 1;
+constexpr unsigned kEventBlockingSync = 1;
 constexpr unsigned kEventDisableTiming = 2;
 constexpr int kAttributeMajor = 75;
 constexpr int kAttributeMinor = 76;
+constexpr int kAttributeIntegrated = 18;
 constexpr int kErrorMemoryAllocation = 2;
+constexpr int kCaptureNone = 0;
+constexpr int kMaxDevices = 128;
+
+// Errors after which no call of the process to this GPU succeeds: memory errors of the hardware,
+// faults of kernels, a context that was destroyed.
+constexpr int kLost[] = {46, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719};
 
 // cudaPointerAttributes. CUDA 13 has reserved words behind these four fields.
 struct PointerAttributes {
@@ -27,11 +38,13 @@ struct PointerAttributes {
   long reserved[32];
 };
 
+using Context = void*;
+
 struct Functions {
   int (*cudaGetDeviceCount)(int*);
   int (*cudaGetDevice)(int*);
-  int (*cudaSetDevice)(int);
   int (*cudaDeviceGetAttribute)(int*, int, int);
+  int (*cudaMemGetInfo)(size_t*, size_t*);
   int (*cudaMalloc)(void**, size_t);
   int (*cudaFree)(void*);
   int (*cudaHostAlloc)(void**, size_t, unsigned);
@@ -50,7 +63,7 @@ struct Functions {
   int (*cudaEventSynchronize)(Event);
   int (*cudaGetLastError)();
   const char* (*cudaGetErrorString)(int);
-  int (*cudaStreamGetDevice)(Stream, int*);  // null before CUDA 12.8
+  int (*cudaStreamIsCapturing)(Stream, int*);
   // Null where this CUDA has no graphs.
   int (*cudaStreamBeginCapture)(Stream, int);
   int (*cudaStreamEndCapture)(Stream, void**);
@@ -60,6 +73,13 @@ struct Functions {
   int (*cudaGraphExecDestroy)(Graph);
   int (*cuDeviceGet)(int*, int);
   int (*cuDeviceGetName)(char*, int, int);
+  int (*cuDevicePrimaryCtxGetState)(int, unsigned*, int*);
+  int (*cuDevicePrimaryCtxRetain)(Context*, int);
+  int (*cuCtxGetCurrent)(Context*);
+  int (*cuCtxPushCurrent_v2)(Context);
+  int (*cuCtxPopCurrent_v2)(Context*);
+  int (*cuCtxGetDevice)(int*);
+  int (*cuStreamGetCtx)(Stream, Context*);
   bool has_graphs;
 };
 
@@ -74,7 +94,7 @@ bool find(void* library, const char* name, F* function) {
 Status find_functions(void* driver, void* runtime, Functions& f) {
   const bool found =
       TRT_ET_FIND(runtime, cudaGetDeviceCount) && TRT_ET_FIND(runtime, cudaGetDevice) &&
-      TRT_ET_FIND(runtime, cudaSetDevice) && TRT_ET_FIND(runtime, cudaDeviceGetAttribute) &&
+      TRT_ET_FIND(runtime, cudaDeviceGetAttribute) && TRT_ET_FIND(runtime, cudaMemGetInfo) &&
       TRT_ET_FIND(runtime, cudaMalloc) && TRT_ET_FIND(runtime, cudaFree) &&
       TRT_ET_FIND(runtime, cudaHostAlloc) && TRT_ET_FIND(runtime, cudaFreeHost) &&
       TRT_ET_FIND(runtime, cudaPointerGetAttributes) && TRT_ET_FIND(runtime, cudaMemcpyAsync) &&
@@ -84,8 +104,11 @@ Status find_functions(void* driver, void* runtime, Functions& f) {
       TRT_ET_FIND(runtime, cudaEventCreateWithFlags) && TRT_ET_FIND(runtime, cudaEventDestroy) &&
       TRT_ET_FIND(runtime, cudaEventRecord) && TRT_ET_FIND(runtime, cudaEventSynchronize) &&
       TRT_ET_FIND(runtime, cudaGetLastError) && TRT_ET_FIND(runtime, cudaGetErrorString) &&
-      TRT_ET_FIND(driver, cuDeviceGet) && TRT_ET_FIND(driver, cuDeviceGetName);
-  (void)TRT_ET_FIND(runtime, cudaStreamGetDevice);
+      TRT_ET_FIND(runtime, cudaStreamIsCapturing) && TRT_ET_FIND(driver, cuDeviceGet) &&
+      TRT_ET_FIND(driver, cuDeviceGetName) && TRT_ET_FIND(driver, cuDevicePrimaryCtxGetState) &&
+      TRT_ET_FIND(driver, cuDevicePrimaryCtxRetain) && TRT_ET_FIND(driver, cuCtxGetCurrent) &&
+      TRT_ET_FIND(driver, cuCtxPushCurrent_v2) && TRT_ET_FIND(driver, cuCtxPopCurrent_v2) &&
+      TRT_ET_FIND(driver, cuCtxGetDevice) && TRT_ET_FIND(driver, cuStreamGetCtx);
   f.has_graphs = TRT_ET_FIND(runtime, cudaStreamBeginCapture) &&
                  TRT_ET_FIND(runtime, cudaStreamEndCapture) &&
                  TRT_ET_FIND(runtime, cudaGraphInstantiateWithFlags) &&
@@ -114,6 +137,9 @@ class RealApi final : public Api {
     TRT_ET_TRY(attribute(kAttributeMinor, device, &info->minor));
     if (f_.cuDeviceGet(&handle, device) == 0) (void)f_.cuDeviceGetName(name, sizeof name, handle);
     info->name = name;
+    int integrated = 0;
+    TRT_ET_TRY(attribute(kAttributeIntegrated, device, &integrated));
+    info->integrated = integrated != 0;
     return {};
   }
 
@@ -121,28 +147,36 @@ class RealApi final : public Api {
     return check(f_.cudaGetDevice(device), "cudaGetDevice");
   }
 
-  Status set_device(int device) override {
-    return check(f_.cudaSetDevice(device), "cudaSetDevice");
+  // Not cudaSetDevice(): going back with that would make a context on the GPU that was current, of
+  // hundreds of MB, where the caller uses none.
+  Status enter_device(int device, Entered* entered) override {
+    Context primary = nullptr, current = nullptr;
+    TRT_ET_TRY(primary_context(device, &primary));
+    TRT_ET_TRY(check_driver(f_.cuCtxGetCurrent(&current), "cuCtxGetCurrent"));
+    entered->changed = current != primary;
+    if (!entered->changed) return {};
+    return check_driver(f_.cuCtxPushCurrent_v2(primary), "cuCtxPushCurrent");
+  }
+
+  Status leave_device(const Entered&) override {
+    Context popped = nullptr;
+    return check_driver(f_.cuCtxPopCurrent_v2(&popped), "cuCtxPopCurrent");
+  }
+
+  Status free_memory(size_t* bytes) override {
+    size_t total = 0;
+    return check(f_.cudaMemGetInfo(bytes, &total), "cudaMemGetInfo");
   }
 
   Status allocate(size_t size, void** pointer) override {
-    const int code = f_.cudaMalloc(pointer, size);
-    if (code == kErrorMemoryAllocation) {
-      (void)f_.cudaGetLastError();
-      return fail(Error::MemoryAllocationFailed, "no GPU memory for %zu bytes", size);
-    }
-    return check(code, "cudaMalloc");
+    return check_memory(f_.cudaMalloc(pointer, size), "cudaMalloc", "GPU memory", size);
   }
 
   Status release(void* pointer) override { return check(f_.cudaFree(pointer), "cudaFree"); }
 
   Status allocate_pinned(size_t size, void** pointer) override {
-    const int code = f_.cudaHostAlloc(pointer, size, kHostPortable);
-    if (code == kErrorMemoryAllocation) {
-      (void)f_.cudaGetLastError();
-      return fail(Error::MemoryAllocationFailed, "no pinned host memory for %zu bytes", size);
-    }
-    return check(code, "cudaHostAlloc");
+    return check_memory(f_.cudaHostAlloc(pointer, size, kHostPortable), "cudaHostAlloc",
+                        "pinned host memory", size);
   }
 
   Status release_pinned(void* pointer) override {
@@ -160,6 +194,7 @@ class RealApi final : public Api {
     }
     info->kind = kKinds[attributes.type];
     info->device = attributes.type >= 2 ? attributes.device : -1;
+    info->mapped = info->kind == MemoryKind::pinned && attributes.device_pointer == pointer;
     return {};
   }
 
@@ -192,14 +227,41 @@ class RealApi final : public Api {
     return check(f_.cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
 
+  // By the driver: cudaStreamGetDevice() comes with CUDA 12.8.
   Status stream_device(Stream stream, int* device) override {
-    *device = 0;  // As ExecuTorch's own CUDA allocator takes it.
-    if (f_.cudaStreamGetDevice == nullptr) return {};
-    return check(f_.cudaStreamGetDevice(stream, device), "cudaStreamGetDevice");
+    Context owner = nullptr, primary = nullptr, popped = nullptr;
+    TRT_ET_TRY(check_driver(f_.cuStreamGetCtx(stream, &owner), "cuStreamGetCtx"));
+    for (int known = 0; known < kMaxDevices; ++known) {
+      if (owner != nullptr && primary_[index(known)] == owner) return *device = known, Status{};
+    }
+    TRT_ET_TRY(check_driver(f_.cuCtxPushCurrent_v2(owner), "cuCtxPushCurrent"));
+    const int code = f_.cuCtxGetDevice(device);
+    (void)f_.cuCtxPopCurrent_v2(&popped);
+    TRT_ET_TRY(check_driver(code, "cuCtxGetDevice"));
+    unsigned flags = 0;
+    int handle = 0, active = 0;
+    TRT_ET_TRY(check_driver(f_.cuDeviceGet(&handle, *device), "cuDeviceGet"));
+    TRT_ET_TRY(check_driver(f_.cuDevicePrimaryCtxGetState(handle, &flags, &active),
+                            "cuDevicePrimaryCtxGetState"));
+    if (active != 0) TRT_ET_TRY(primary_context(*device, &primary));
+    if (owner == primary) return {};
+    return fail(
+        Error::NotSupported,
+        "the stream belongs to a CUDA context of its own on cuda:%d, and engines run in the "
+        "primary one",
+        *device);
   }
 
-  Status create_event(Event* event) override {
-    return check(f_.cudaEventCreateWithFlags(event, kEventDisableTiming), "cudaEventCreate");
+  Status is_captured(Stream stream, bool* captured) override {
+    int state = kCaptureNone;
+    TRT_ET_TRY(check(f_.cudaStreamIsCapturing(stream, &state), "cudaStreamIsCapturing"));
+    *captured = state != kCaptureNone;
+    return {};
+  }
+
+  Status create_event(Event* event, bool blocking) override {
+    const unsigned flags = kEventDisableTiming | (blocking ? kEventBlockingSync : 0);
+    return check(f_.cudaEventCreateWithFlags(event, flags), "cudaEventCreate");
   }
 
   Status destroy_event(Event event) override {
@@ -243,17 +305,64 @@ class RealApi final : public Api {
   }
 
  private:
+  static size_t index(int device) { return static_cast<size_t>(device); }
+
   Status attribute(int which, int device, int* value) {
     return check(f_.cudaDeviceGetAttribute(value, which, device), "cudaDeviceGetAttribute");
+  }
+
+  // Retained once for the life of the process.
+  Status primary_context(int device, Context* context) {
+    if (device < 0 || device >= kMaxDevices) {
+      return fail(Error::InvalidArgument, "cuda:%d does not exist", device);
+    }
+    std::atomic<Context>& known = primary_[index(device)];
+    *context = known.load(std::memory_order_acquire);
+    if (*context != nullptr) return {};
+    const std::lock_guard<std::mutex> lock(mutex_);
+    int handle = 0;
+    *context = known;
+    if (*context != nullptr) return {};
+    TRT_ET_TRY(check_driver(f_.cuDeviceGet(&handle, device), "cuDeviceGet"));
+    TRT_ET_TRY(
+        check_driver(f_.cuDevicePrimaryCtxRetain(context, handle), "cuDevicePrimaryCtxRetain"));
+    known.store(*context, std::memory_order_release);
+    return {};
+  }
+
+  Status check_memory(int code, const char* call, const char* what, size_t size) {
+    if (code != kErrorMemoryAllocation) return check(code, call);
+    (void)f_.cudaGetLastError();
+    return fail(Error::MemoryAllocationFailed, "no %s for %zu bytes", what, size);
+  }
+
+  // The driver's numbers are the runtime's.
+  Status check_driver(int code, const char* what) {
+    return code == 0 ? Status{} : failure(code, what, "driver error");
   }
 
   Status check(int code, const char* what) {
     if (code == 0) return {};
     (void)f_.cudaGetLastError();  // Else the next caller of CUDA would get this failure.
-    return fail(Error::Internal, "%s failed: %s (%d)", what, f_.cudaGetErrorString(code), code);
+    return failure(code, what, f_.cudaGetErrorString(code));
+  }
+
+  // Out of memory, a lost GPU and the rest, each with a code of its own.
+  static Status failure(int code, const char* what, const char* reason) {
+    if (code == kErrorMemoryAllocation) {
+      return fail(Error::MemoryAllocationFailed, "%s failed: out of memory", what);
+    }
+    if (std::find(std::begin(kLost), std::end(kLost), code) != std::end(kLost)) {
+      return fail(Error::AccessFailed,
+                  "%s failed: %s (%d); the GPU is lost to this process: end it", what, reason,
+                  code);
+    }
+    return fail(Error::Internal, "%s failed: %s (%d)", what, reason, code);
   }
 
   const Functions f_;
+  std::mutex mutex_;
+  std::array<std::atomic<Context>, kMaxDevices> primary_{};
 };
 
 }  // namespace

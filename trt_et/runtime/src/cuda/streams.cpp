@@ -7,6 +7,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trt_et {
@@ -20,17 +21,25 @@ uint64_t next_identity() {
 }
 
 struct OwnedStream {
-  OwnedStream(cuda::Api& owner, cuda::Stream handle)
-      : api(owner), stream(handle), staging(owner, handle) {}
+  OwnedStream(cuda::Api& owner, int index, cuda::Stream handle)
+      : api(owner), device(index), stream(handle), staging(std::in_place, owner, handle) {}
   OwnedStream(const OwnedStream&) = delete;
   OwnedStream& operator=(const OwnedStream&) = delete;
-  // CUDA finishes what is queued.
-  ~OwnedStream() { (void)report(api.destroy_stream(stream)); }
+  ~OwnedStream() {
+    if (cuda::is_ending()) return;
+    cuda::DeviceGuard guard(api);
+    (void)report(guard.enter(device));
+    staging.reset();
+    // CUDA finishes what is queued.
+    (void)report(api.destroy_stream(stream));
+  }
 
   cuda::Api& api;
+  const int device;
   const cuda::Stream stream;
   const uint64_t identity = next_identity();
-  PinnedStaging staging;
+  bool is_known = false;  // to the caller, who may capture it
+  std::optional<PinnedStaging> staging;
 };
 
 struct ThreadStreams {
@@ -68,6 +77,17 @@ thread_local Given t_given[kMaxDevices] = {};
 using GetCallerStream = std::optional<cuda::Stream> (*)();
 constexpr const char* kGetCallerStream = "_ZN10executorch9extension4cuda15getCallerStreamEv";
 std::atomic<GetCallerStream> g_get_caller_stream{nullptr};
+// The program's own, where that function is linked into it and exported by nobody.
+std::atomic<CallerStreamSource> g_source{nullptr};
+
+std::optional<cuda::Stream> caller_stream() {
+  if (const CallerStreamSource source = g_source.load(std::memory_order_acquire)) {
+    cuda::Stream stream = nullptr;
+    return source(&stream) != 0 ? std::optional<cuda::Stream>(stream) : std::nullopt;
+  }
+  const GetCallerStream get = g_get_caller_stream.load(std::memory_order_acquire);
+  return get == nullptr ? std::nullopt : get();
+}
 
 bool is_default(cuda::Stream stream) {
   return stream == nullptr || stream == cuda::kLegacyStream || stream == cuda::kPerThreadStream;
@@ -79,14 +99,14 @@ WorkStream callers_stream(cuda::Stream stream, WorkStream::Source source) {
   const uint64_t identity = stream == cuda::kLegacyStream      ? kLegacyIdentity
                             : stream == cuda::kPerThreadStream ? per_thread
                                                                : 0;
-  return {stream, identity, source, nullptr};
+  const bool may_be_captured = stream != cuda::kLegacyStream;
+  return {stream, identity, source, may_be_captured, nullptr};
 }
 
 // Whether the innermost CallerStreamGuard of this thread holds a stream for this device.
 Status guarded_stream(cuda::Api& api, int device, WorkStream* stream, bool* found) {
   *found = false;
-  const GetCallerStream get = g_get_caller_stream.load(std::memory_order_acquire);
-  const auto given = get == nullptr ? std::nullopt : get();
+  const auto given = caller_stream();
   if (!given) return {};
   int owner = device;  // Every device has default streams.
   if (!is_default(*given)) TRT_ET_TRY(api.stream_device(*given, &owner));
@@ -136,12 +156,25 @@ void find_caller_streams() {
   g_get_caller_stream = reinterpret_cast<GetCallerStream>(found);
 }
 
-Status use_stream(cuda::Api& api, int device, cuda::Stream stream) {
+void set_caller_stream_source(CallerStreamSource source) { g_source = source; }
+
+static Status check_device(cuda::Api& api, int device) {
   int count = 0;
   TRT_ET_TRY(api.device_count(&count));
-  if (device < 0 || device >= count || device >= kMaxDevices) {
-    return fail(Error::InvalidArgument, "no stream for cuda:%d: this machine has %d GPU(s)", device,
-                count);
+  if (device >= 0 && device < count && device < kMaxDevices) return {};
+  return fail(Error::InvalidArgument, "no stream for cuda:%d: this machine has %d GPU(s)", device,
+              count);
+}
+
+Status use_stream(cuda::Api& api, int device, cuda::Stream stream) {
+  TRT_ET_TRY(check_device(api, device));
+  if (!is_default(stream)) {
+    int owner = 0;
+    TRT_ET_TRY(api.stream_device(stream, &owner));
+    if (owner != device) {
+      return fail(Error::InvalidArgument, "the stream for cuda:%d is one of cuda:%d", device,
+                  owner);
+    }
   }
   t_given[device] = {stream, next_identity()};
   return {};
@@ -163,20 +196,54 @@ Status thread_stream(cuda::Api& api, int device, WorkStream* stream) {
   if (!streams[index].has_value()) {
     cuda::Stream created = nullptr;
     TRT_ET_TRY(api.create_stream(cuda::StreamKind::blocking, &created));
-    streams[index].emplace(api, created);
+    streams[index].emplace(api, device, created);
   }
   OwnedStream& own = *streams[index];
-  *stream = {own.stream, own.identity, WorkStream::Source::own, &own.staging};
+  *stream = {own.stream, own.identity, WorkStream::Source::own, own.is_known, &*own.staging};
+  return {};
+}
+
+Status enter_stream(cuda::Api& api, int device, cuda::DeviceGuard& guard, WorkStream* stream) {
+  TRT_ET_TRY(check_device(api, device));
+  TRT_ET_TRY(guard.enter(device));
+  return thread_stream(api, device, stream);
+}
+
+Status wait_for_thread(cuda::Api& api) {
+  for (int device = 0; device < kMaxDevices; ++device) {
+    const auto index = static_cast<size_t>(device);
+    const bool own = t_streams != nullptr && index < t_streams->by_device.size() &&
+                     t_streams->by_device[index].has_value();
+    if (!own && t_given[device].stream == nullptr) continue;
+    cuda::DeviceGuard guard(api);
+    TRT_ET_TRY(guard.enter(device));
+    if (own) TRT_ET_TRY(api.synchronize_stream(t_streams->by_device[index]->stream));
+    if (t_given[device].stream != nullptr) {
+      TRT_ET_TRY(api.synchronize_stream(t_given[device].stream));
+    }
+  }
+  return {};
+}
+
+Status caller_gets_stream(cuda::Api& api, int device, cuda::Stream* stream) {
+  cuda::DeviceGuard guard(api);
+  WorkStream found;
+  TRT_ET_TRY(enter_stream(api, device, guard, &found));
+  if (found.source == WorkStream::Source::own) {
+    this_threads_streams().by_device[static_cast<size_t>(device)]->is_known = true;
+  }
+  *stream = found.handle;
   return {};
 }
 
 Status order_streams(cuda::Api& api, int earlier_device, cuda::Stream earlier, int later_device,
                      cuda::Stream later) {
+  cuda::DeviceGuard guard(api);
   cuda::Event event = nullptr;
-  TRT_ET_TRY(api.set_device(earlier_device));
+  TRT_ET_TRY(guard.enter(earlier_device));
   TRT_ET_TRY(api.create_event(&event));
   Status status = api.record_event(event, earlier);
-  if (status.ok()) status = api.set_device(later_device);
+  if (status.ok()) status = guard.enter(later_device);
   if (status.ok()) status = api.wait_event(later, event);
   // CUDA releases an event that is still being waited for once that wait is over.
   (void)api.destroy_event(event);

@@ -19,7 +19,8 @@ struct WorkStream {
   // Equal numbers mean the same stream for certain. 0 in a CallerStreamGuard: the handle may be
   // that of another stream tomorrow.
   uint64_t identity = 0;
-  Source source = Source::own;  // given: by use_stream; guard: by ExecuTorch's CallerStreamGuard
+  Source source = Source::own;   // given: by use_stream; guard: by ExecuTorch's CallerStreamGuard
+  bool may_be_captured = false;  // by the caller, who knows it
   PinnedStaging* staging = nullptr;  // of a stream of ours
 
   bool is(const WorkStream& other) const { return identity != 0 && identity == other.identity; }
@@ -32,11 +33,23 @@ Status thread_stream(cuda::Api& api, int device, WorkStream* stream);
 // library that is loaded later is found the next time.
 void find_caller_streams();
 
+// See trt_et_set_caller_stream_source.
+using CallerStreamSource = int (*)(void** stream);
+void set_caller_stream_source(CallerStreamSource source);
+
+// Makes `device` current, and gives this thread's stream of it. Refuses a device that is not there.
+Status enter_stream(cuda::Api& api, int device, cuda::DeviceGuard& guard, WorkStream* stream);
+
+// Waits for the calling thread's streams, ours and given ones.
+Status wait_for_thread(cuda::Api& api);
+
+// See trt_et_get_stream.
+Status caller_gets_stream(cuda::Api& api, int device, cuda::Stream* stream);
+
 // See trt_et_use_stream.
 Status use_stream(cuda::Api& api, int device, cuda::Stream stream);
 
-// Makes `later` (of later_device) wait for what is queued on `earlier` (of earlier_device). Leaves
-// later_device current.
+// Makes `later` (of later_device) wait for what is queued on `earlier` (of earlier_device).
 Status order_streams(cuda::Api& api, int earlier_device, cuda::Stream earlier, int later_device,
                      cuda::Stream later);
 

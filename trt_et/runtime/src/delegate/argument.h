@@ -1,4 +1,4 @@
-// What one argument of a delegate must be, and the checks of a tensor against it.
+// What one argument of a delegate must be, the checks of a tensor against it, and where it is.
 #pragma once
 
 #include <executorch/runtime/core/evalue.h>
@@ -9,6 +9,9 @@
 
 #include "blob/blob.h"
 #include "common/dtype.h"
+#include "cuda/cuda_api.h"
+#include "cuda/device_buffer.h"
+#include "device_state.h"
 #include "trt_et/engine_provider.h"
 
 namespace trt_et {
@@ -45,6 +48,52 @@ struct TensorSpec {
 
  private:
   void take_shape_of(const trt_et_binding& described);
+};
+
+// A tensor's memory; null: none.
+struct Memory {
+  void* data = nullptr;
+  size_t bytes = 0;
+
+  bool operator==(const Memory& other) const { return data == other.data && bytes == other.bytes; }
+};
+
+// An argument of a delegate.
+struct Argument {
+  // From the load on.
+  TensorSpec expected;
+  size_t binding = 0;    // index in the blob's list
+  int alias_of = -1;     // argument whose memory an aliased output takes
+  DeviceBuffer staging;  // for memory that the engine cannot reach
+
+  // Of one call.
+  struct Call {
+    Tensor* tensor = nullptr;
+    MemoryShape shape;  // as the engine has it
+    bool late = false;  // the shape is known only after the run
+    cuda::PointerInfo where;
+    Memory memory;  // what the engine is given
+    // Memory of the engine's device that is copied to or from `memory`.
+    Memory copied;
+    void* arrived = nullptr;  // pinned memory that the output was copied to
+
+    Memory own() const { return {tensor->mutable_data_ptr(), tensor->nbytes()}; }
+  };
+  Call call;
+
+  // Of the calls before.
+  struct Past {
+    Memory memory;  // what the engine was given
+    // Where an output was when it was last compared with the inputs, and whether it lies on one
+    // that the engine reads.
+    Memory compared;
+    bool overlaps = false;
+    const void* pageable = nullptr;  // the tensor's memory when CUDA last called it pageable
+    // Of shared state: the tensor's memory on the host, and the state.
+    void* host = nullptr;
+    std::shared_ptr<DeviceState> state;
+  };
+  Past past;
 };
 
 // Finds the tensor in a delegate's argument, and checks its dtype, rank and dim order.

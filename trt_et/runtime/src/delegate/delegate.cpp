@@ -1,245 +1,240 @@
 #include "delegate.h"
 
-#include "cuda/streams.h"
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "common/log.h"
+#include "engine/compatibility.h"
 #include "event_tracing.h"
 
 namespace trt_et {
 
+using executorch::runtime::EValue;
+using executorch::runtime::FreeableBuffer;
 using executorch::runtime::Span;
 
-Delegate::~Delegate() {
-  cuda::DeviceGuard guard(api_);
-  (void)report(guard.enter(device_));
-  // Queued runs use the context and the staging memory.
-  if (in_flight_) (void)report(api_.synchronize_event(done_));
-  slots_.clear();
-  for (const cuda::Event event : {done_, before_}) {
-    if (event != nullptr) (void)report(api_.destroy_event(event));
-  }
-  scratch_.reset();
-  engine_.reset();
-}
+namespace {
 
-// Runs of one context must not overlap: a new stream first waits for the last run on the old one.
-Status Delegate::join_stream(const WorkStream& stream) {
-  if (in_flight_ && !stream.is(last_stream_)) TRT_ET_TRY(api_.wait_event(stream.handle, done_));
-  last_stream_ = stream;
-  // Within a CallerStreamGuard, all of ExecuTorch's own work is on the caller's stream, too.
-  fenced_ = before_ != nullptr && stream.source != WorkStream::Source::guard &&
-            stream.handle != cuda::kLegacyStream &&
-            (beside_cuda_backend_ || stream.source == WorkStream::Source::given);
-  if (!fenced_) return {};
-  TRT_ET_TRY(api_.record_event(before_, cuda::kLegacyStream));
-  return api_.wait_event(stream.handle, before_);
-}
-
-// What other libraries queue on the legacy stream, or on blocking streams of their own, from now on
-// comes behind this run.
-Status Delegate::leave_stream(cuda::Stream stream) {
-  TRT_ET_TRY(api_.record_event(done_, stream));
-  in_flight_ = true;
-  return fenced_ ? api_.wait_event(cuda::kLegacyStream, done_) : Status{};
-}
-
-// The sizes of dynamic shapes come among the arguments as integers. The engine has no use for them:
-// it reads every size off an input tensor.
-Status Delegate::collect(Span<EValue*> values) {
-  size_t count = 0;
-  for (EValue* value : values) {
-    if (value != nullptr && value->isInt()) continue;
-    if (count < arguments_.size()) {
-      Argument& argument = arguments_[count];
-      TRT_ET_TRY(check_tensor(argument.expected, value, count, &argument.tensor));
-    }
-    ++count;
-  }
-  if (count == arguments_.size()) return {};
-  return fail(Error::InvalidArgument,
-              "engine has %zu inputs and %zu outputs, but the delegate got %zu tensors",
-              input_count_, arguments_.size() - input_count_, count);
-}
-
-// While the engine runs, the tensors of shared state have its memory on the GPU. A buffer and its
-// new value may be one tensor.
-Status Delegate::use_device_state() {
-  for (const size_t index : device_state_) {
-    Argument& argument = arguments_[index];
-    void* const host = argument.tensor->mutable_data_ptr();
-    if (host == nullptr || argument.tensor->nbytes() == 0) continue;
-    if (argument.state == nullptr || argument.host != host) {
-      TRT_ET_TRY(DeviceState::of(host, api_, device_, argument.tensor->nbytes(), &argument.state));
-      argument.host = host;
-    }
-  }
-  for (const size_t index : device_state_) {
-    const Argument& argument = arguments_[index];
-    if (argument.state == nullptr) continue;
-    argument.tensor->unsafeGetTensorImpl()->set_data(argument.state->data());
+// The GPU to load for: the blob's, or the one that the user moves it to.
+Status choose_device(const Blob& blob, const LoadOptions& options, int* device) {
+  if (!options.device.has_value()) return device_of(blob, device);
+  *device = *options.device;
+  int recorded = 0;
+  if (device_of(blob, &recorded).ok() && recorded != *device) {
+    log(LogLevel::debug, "TensorRTBackend: engine for cuda:%d is moved to cuda:%d by option",
+        recorded, *device);
   }
   return {};
 }
 
-void Delegate::restore_host_state() {
-  for (const size_t index : device_state_) {
-    const Argument& argument = arguments_[index];
-    if (argument.state != nullptr && argument.tensor->const_data_ptr() == argument.state->data()) {
-      argument.tensor->unsafeGetTensorImpl()->set_data(argument.host);
-    }
-  }
+struct Loaded {
+  std::mutex mutex;
+  std::vector<Delegate*> delegates;
+};
+
+Loaded& loaded() {
+  static auto* instance = new Loaded;
+  return *instance;
 }
 
-Status Delegate::execute(Span<EValue*> arguments) {
+}  // namespace
+
+std::string Delegate::describe_all() {
+  Loaded& all = loaded();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  std::string text;
+  for (Delegate* delegate : all.delegates)
+    text += (text.empty() ? "" : ", ") + delegate->describe();
+  return "[" + text + "]";
+}
+
+std::string Delegate::describe() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  TRT_ET_TRY(collect(arguments));
+  nlohmann::json facts;
+  facts["device"] = device_;
+  facts["engine"] = engine_->provider().name;
+  facts["contexts"] = contexts_.count();
+  facts["graph_launches"] = contexts_.graph_launches();
+  facts["no_graph"] = contexts_.no_graph();
+  facts["staging_bytes"] = arguments_.staging_bytes();
+  size_t scratch = 0;
+  const bool known =
+      engine_->provider().memory_size != nullptr && engine_->memory_size(&scratch).ok();
+  facts["scratch_bytes_per_context"] = known ? nlohmann::json(scratch) : nlohmann::json();
+  return facts.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+Status Delegate::create(FreeableBuffer* processed, const LoadOptions& options,
+                        std::unique_ptr<Delegate>* delegate) {
+  Blob blob;
+  int device = 0;
+  TRT_ET_TRY(parse_blob(processed->data(), processed->size(), &blob));
+  TRT_ET_TRY(choose_device(blob, options, &device));
+  std::vector<trt_et_binding> bindings;
+  trt_et_engine_request request = make_request(blob, device, options, &bindings);
+  const trt_et_engine_provider* provider = nullptr;
+  TRT_ET_TRY(find_provider(blob, request, &provider));
+  cuda::Api* api = nullptr;
+  TRT_ET_TRY(cuda::access(&api));
+  find_caller_streams();
+  request_pinned_staging(options.pinned_staging);
+  cuda::DeviceGuard guard(*api);
+  TRT_ET_TRY(guard.enter(device));
+  if (!blob.is_reference()) TRT_ET_TRY(check_compatibility(*api, blob, device));
+  cuda::DeviceInfo gpu;
+  TRT_ET_TRY(api->device_info(device, &gpu));
+  request.gpu = gpu.name.c_str();
+  std::unique_ptr<Delegate> created(new Delegate(*api, device));
+  TRT_ET_TRY(Engine::load(*provider, blob, request, options.shared_engines, &created->engine_));
+  TRT_ET_TRY(created->load(blob, options));
+  log(LogLevel::debug, "TensorRTBackend: loaded a %s engine of %zu bytes on cuda:%d%s",
+      provider->name, blob.engine_size, device,
+      blob.is_reference() ? " (simulated, CPU arithmetic)" : "");
+  {
+    Loaded& all = loaded();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    all.delegates.push_back(created.get());
+  }
+  if (!created->engine_->keeps_bytes()) processed->Free();
+  *delegate = std::move(created);
+  return {};
+}
+
+Status Delegate::load(const Blob& blob, const LoadOptions& options) {
+  TRT_ET_TRY(arguments_.create(blob, *engine_, options));
+  TRT_ET_TRY(contexts_.create(*engine_, options));
+  return stream_.create(options.blocking_waits);
+}
+
+// Its members need the device, and queued runs use the contexts and the staging memory.
+Delegate::~Delegate() {
+  {
+    Loaded& all = loaded();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    auto& delegates = all.delegates;
+    delegates.erase(std::remove(delegates.begin(), delegates.end(), this), delegates.end());
+  }
+  cuda::DeviceGuard guard(api_);
+  (void)report(guard.enter(device_));
+  (void)report(stream_.wait_for_last());
+  contexts_.clear();
+  stream_.clear();
+  engine_.reset();
+}
+
+Status Delegate::execute(Span<EValue*> values) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  TRT_ET_TRY(arguments_.collect(values));
   cuda::DeviceGuard guard(api_);
   TRT_ET_TRY(guard.enter(device_));
   WorkStream stream;
   TRT_ET_TRY(thread_stream(api_, device_, &stream));
-  TRT_ET_TRY(join_stream(stream));
-  // Another method may use the shared state next, on another thread's stream.
-  bool wait = !device_state_.empty();
-  Status status = use_device_state();
-  if (status.ok()) status = run(stream.handle, &wait);
-  status = finish(std::move(status), stream.handle, wait);
-  restore_host_state();
+  bool captured = false;
+  if (stream.may_be_captured) TRT_ET_TRY(api_.is_captured(stream.handle, &captured));
+  if (captured) return run_captured(stream);
+  TRT_ET_TRY(stream_.join(stream));
+  // Another method may use shared state next, on another thread's stream.
+  bool wait = arguments_.has_shared_state();
+  Arguments::StateScope state(arguments_);
+  // An exception is out of memory on the host.
+  struct Unfinished {
+    Delegate* delegate;
+    ~Unfinished() {
+      if (delegate != nullptr) delegate->abandon();
+    }
+  } unfinished{this};
+  Status status = state.begin();
+  if (status.ok()) status = run(stream, &wait);
+  status = finish(std::move(status), wait);
+  unfinished.delegate = nullptr;
   return status;
 }
 
-// Leaves the run queued, with an event behind it, or waits for it.
-Status Delegate::finish(Status status, cuda::Stream stream, bool wait) {
-  if (status.ok() && !wait) {
-    status = leave_stream(stream);
-    if (status.ok()) return {};
-  }
-  // After a failure too: what is queued uses memory that the caller may free next.
-  const TraceEvent event("wait");
-  Status drained = api_.synchronize_stream(stream);
-  in_flight_ = false;
-  if (last_stream_.staging != nullptr) last_stream_.staging->reset();
-  if (status.ok() && drained.ok()) {
-    unstage_outputs();
-    return {};
-  }
-  // What the engine was given may be lost: the next call sets it again.
-  for (const auto& slot : slots_) slot->forget();
-  for (Argument& argument : arguments_) {
-    argument.last = {};
-    argument.arrived = nullptr;
-  }
-  return status.ok() ? std::move(drained) : std::move(status);
+Status Delegate::run(const WorkStream& stream, bool* wait) {
+  TRT_ET_TRY(arguments_.clear_state());
+  TRT_ET_TRY(choose_and_place(stream.handle, wait));
+  TRT_ET_TRY(contexts_.set_addresses());
+  TRT_ET_TRY(arguments_.copy_inputs(contexts_, Arguments::Copied::moving, stream.handle));
+  TRT_ET_TRY(contexts_.run(stream));
+  TRT_ET_TRY(arguments_.copy_outputs(contexts_, Arguments::Copied::moving, stream.handle));
+  if (contexts_.current().late) TRT_ET_TRY(api_.synchronize_stream(stream.handle));
+  return arguments_.finish_outputs(contexts_, wait);
 }
 
-Status Delegate::run(cuda::Stream stream, bool* wait) {
-  if (!uncleared_.empty()) TRT_ET_TRY(clear_state());
-  // Shapes first: what no optimization profile takes is refused before anything is queued.
-  TRT_ET_TRY(read_shapes());
-  TRT_ET_TRY(choose_by_shapes(stream));
-  moved_ = false;
-  for (size_t i = 0; i < input_count_; ++i) {
-    TRT_ET_TRY(place_input(arguments_[i], stream, wait));
-  }
-  for (size_t i = input_count_; i < arguments_.size(); ++i) TRT_ET_TRY(place_output(arguments_[i]));
-  TRT_ET_TRY(choose_by_addresses(stream));
-  TRT_ET_TRY(set_addresses());
-  TRT_ET_TRY(scratch_ == nullptr ? enqueue(stream) : enqueue_with_scratch(stream));
-  if (slot_->late) TRT_ET_TRY(api_.synchronize_stream(stream));
-  for (size_t i = input_count_; i < arguments_.size(); ++i) {
-    TRT_ET_TRY(finish_output(arguments_[i], stream, wait));
-  }
-  return {};
-}
-
-Status Delegate::enqueue(cuda::Stream stream) {
-  if (slot_->late || !graphs_) return queue(stream);
-  Status status = slot_->replay.run(stream, slot_->kept);
-  if (slot_->replay.enabled()) return status;
-  // What is refused once is refused for good, and no context is kept for a graph any more.
-  graphs_ = false;
-  for (const auto& slot : slots_) slot->kept = false;
-  return status;
+// Shapes first: what no optimization profile takes is refused before anything is queued.
+Status Delegate::choose_and_place(cuda::Stream stream, bool* wait) {
+  TRT_ET_TRY(contexts_.choose(stream, false));
+  TRT_ET_TRY(arguments_.place(contexts_, wait));
+  if (!contexts_.current().fixed || contexts_.has_addresses()) return {};
+  TRT_ET_TRY(contexts_.choose(stream, true));
+  return arguments_.place(contexts_, wait);
 }
 
 // What a CUDA graph holds: the engine, and the copies on its device before and after.
 Status Delegate::queue(cuda::Stream stream) {
-  for (size_t i = 0; i < input_count_; ++i) TRT_ET_TRY(copy_on_device(arguments_[i], stream));
+  TRT_ET_TRY(arguments_.copy_inputs(contexts_, Arguments::Copied::staying, stream));
   {
     const TraceEvent event("enqueue");
-    layers_.begin();
-    TRT_ET_TRY(slot_->context->enqueue(stream));
+    contexts_.layers().begin();
+    TRT_ET_TRY(contexts_.current().context->enqueue(stream));
   }
-  for (size_t i = input_count_; i < arguments_.size(); ++i) {
-    TRT_ET_TRY(copy_on_device(arguments_[i], stream));
-  }
-  return {};
+  return arguments_.copy_outputs(contexts_, Arguments::Copied::staying, stream);
 }
 
-Status Delegate::enqueue_with_scratch(cuda::Stream stream) {
-  Scratch::Use use(*scratch_);
-  TRT_ET_TRY(use.begin(last_stream_));
-  if (use.memory() != slot_->scratch) {
-    TRT_ET_TRY(wait_and_rebind());
-    TRT_ET_TRY(slot_->context->set_memory(use.memory(), use.size()));
-    slot_->scratch = use.memory();
+// Leaves the run queued, with an event behind it, or waits for it.
+Status Delegate::finish(Status status, bool wait) {
+  if (status.ok() && !wait) {
+    status = stream_.leave();
+    if (status.ok()) return {};
   }
-  TRT_ET_TRY(enqueue(stream));
-  return use.end(stream);
+  // After a failure too: what is queued uses memory that the caller may free next.
+  const TraceEvent event("wait");
+  Status drained = stream_.drain();
+  if (status.ok() && drained.ok()) {
+    arguments_.unstage_outputs();
+    return {};
+  }
+  contexts_.forget();
+  arguments_.forget();
+  return status.ok() ? std::move(drained) : std::move(status);
 }
 
-Status Delegate::read_shapes() {
-  for (size_t i = 0; i < input_count_; ++i) {
-    Argument& argument = arguments_[i];
-    TRT_ET_TRY(check_shape(argument.expected, *argument.tensor, &argument.shape));
+void Delegate::abandon() noexcept {
+  try {
+    (void)stream_.drain();
+    contexts_.forget();
+    arguments_.forget();
+  } catch (const std::exception&) {  // The call fails all the same.
   }
-  return {};
 }
 
-// Gives the inputs' shapes to the context, and asks it for those of the outputs.
-Status Delegate::prepare(cuda::Stream stream) {
-  slot_->prepared = false;
-  TRT_ET_TRY(wait_and_rebind());
-  for (size_t i = 0; i < input_count_; ++i) {
-    const Argument& argument = arguments_[i];
-    slot_->bound[i].shape = argument.shape;
-    TRT_ET_TRY(slot_->context->set_input_shape(argument.binding, argument.shape.dims,
-                                               argument.shape.rank));
+// The caller records a graph of its own. Nothing may wait, allocate or change a context meanwhile,
+// nor afterwards what the graph holds; and an event that is recorded now can never be waited for.
+Status Delegate::run_captured(const WorkStream& stream) {
+  if (stream_.is_busy_elsewhere(stream)) {
+    return fail(Error::NotSupported,
+                "the stream is captured, and the last run was on another: call once on this stream "
+                "before the capture");
   }
-  TRT_ET_TRY(slot_->context->prepare(stream));
-  slot_->late = false;
-  for (size_t i = input_count_; i < arguments_.size(); ++i) {
-    TRT_ET_TRY(find_output_shape(arguments_[i]));
-    slot_->bound[i].shape = arguments_[i].shape;
-    slot_->bound[i].late = arguments_[i].late;
-    slot_->late = slot_->late || arguments_[i].late;
+  if (arguments_.has_state() || !contexts_.can_be_captured()) {
+    return fail(Error::NotSupported,
+                "the stream is captured: no run with shared state or shared scratch memory, or of "
+                "layers that are timed, can be");
   }
-  slot_->prepared = true;
-  return {};
-}
-
-Status Delegate::set_addresses() {
-  for (size_t i = 0; i < arguments_.size(); ++i) {
-    Argument& argument = arguments_[i];
-    ContextSlot::Bound& bound = slot_->bound[i];
-    argument.last = argument.memory();
-    if (!(argument.copied == bound.copied)) {
-      if (slot_->replay.captured()) TRT_ET_TRY(wait_and_rebind());
-      bound.copied = argument.copied;
-    }
-    if (argument.memory() == bound.memory) continue;
-    TRT_ET_TRY(wait_and_rebind());
-    bound.memory = {};
-    TRT_ET_TRY(slot_->context->set_address(argument.binding, argument.address, argument.capacity));
-    bound.memory = argument.memory();
+  ContextSlot* const slot = contexts_.find_warm();
+  if (slot == nullptr) {
+    return fail(
+        Error::NotSupported,
+        "the stream is captured, and these shapes have not run yet: call with these tensors "
+        "before the capture");
   }
-  return {};
-}
-
-// TensorRT forbids to change a context while a run of it is going on, and it is changed by the
-// host: so the host waits, where anything changes, for the run before.
-Status Delegate::wait_and_rebind() {
-  if (in_flight_) TRT_ET_TRY(api_.synchronize_event(done_));
-  in_flight_ = false;
-  slot_->replay.drop();
-  return {};
+  contexts_.take(*slot);
+  TRT_ET_TRY(slot->context->check_capture(stream.handle));
+  TRT_ET_TRY(arguments_.place_for_capture(*slot));
+  slot->fixed = true;
+  TRT_ET_TRY(arguments_.copy_inputs(contexts_, Arguments::Copied::moving, stream.handle));
+  TRT_ET_TRY(queue(stream.handle));
+  return arguments_.copy_outputs(contexts_, Arguments::Copied::moving, stream.handle);
 }
 
 }  // namespace trt_et

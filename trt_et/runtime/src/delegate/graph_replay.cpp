@@ -46,6 +46,7 @@ Status GraphReplay::run(cuda::Stream stream, bool capture) {
     const Status captured = this->capture();
     if (!captured.ok()) {
       enabled_ = false;
+      refusal_ = captured.text;
       log(LogLevel::debug, "TensorRTBackend: no CUDA graph for this engine, it runs plainly: %s",
           captured.text.c_str());
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "cuda/cuda_api.h"
 
@@ -21,17 +22,15 @@ class GraphReplay {
       : api_(api), enabled_(enabled), check_(std::move(check)), queue_(std::move(queue)) {}
   GraphReplay(const GraphReplay&) = delete;
   GraphReplay& operator=(const GraphReplay&) = delete;
-  // Nothing that was launched may be running any more.
   ~GraphReplay() { drop(); }
 
-  // Whether a graph is there, so that a change of bindings has to wait for its last launch.
   bool captured() const { return graph_ != nullptr; }
   uint64_t launches() const { return launches_; }  // of this graph
   bool enabled() const { return enabled_; }
+  const std::string& refusal() const { return refusal_; }  // why it is not enabled
 
-  // The bindings have changed: the graph is wrong now. Nothing may be running.
+  // The bindings have changed: the graph is wrong now. CUDA finishes a launch that is going on.
   void drop();
-  void disable() { enabled_ = false; }
 
   // `capture`: these bindings come often enough for a graph.
   Status run(cuda::Stream stream, bool capture);
@@ -42,6 +41,7 @@ class GraphReplay {
 
   cuda::Api& api_;
   bool enabled_;
+  std::string refusal_;
   const Queue check_;
   const Queue queue_;
   bool warm_ = false;  // has run with these bindings

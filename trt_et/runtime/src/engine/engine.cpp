@@ -5,9 +5,11 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <tuple>
 
 #include "common/dtype.h"
+#include "cuda/cuda_api.h"
 
 namespace trt_et {
 namespace {
@@ -43,7 +45,7 @@ trt_et_binding provider_binding(const Binding& binding) {
 
 // What makes two loads the same.
 using Key =
-    std::tuple<const trt_et_engine_provider*, std::string, size_t, int, int64_t, std::string>;
+    std::tuple<const trt_et_engine_provider*, std::string, size_t, int, int64_t, std::string, int>;
 
 // One engine that is or was loaded; its lock is held while it is being loaded.
 struct Slot {
@@ -54,6 +56,13 @@ struct Slot {
 struct Shared {
   std::mutex mutex;
   std::map<Key, std::shared_ptr<Slot>> slots;
+  std::set<const trt_et_engine_provider*> used;
+
+  // After a provider's first engine: TensorRT itself is open by then.
+  void note_library_of(const trt_et_engine_provider& provider) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (used.insert(&provider).second) cuda::note_opened_library();
+  }
 
   // A slot that somebody loads into is kept: its lock is taken, or will be.
   static bool is_idle(const std::shared_ptr<Slot>& slot) {
@@ -101,6 +110,9 @@ trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptio
   request.sha256 = metadata.sha256.c_str();
   request.gpu = "";
   request.runtime_cache = options.runtime_cache.c_str();
+  request.plugin_libraries = options.plugin_libraries.c_str();
+  request.dla_core = options.dla_core;
+  request.engine_host_code = options.engine_host_code ? 1 : 0;
   return request;
 }
 
@@ -111,20 +123,22 @@ Engine::~Engine() {
 }
 
 Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob,
-                    const trt_et_engine_request& request, std::shared_ptr<Engine>* engine) {
+                    const trt_et_engine_request& request, bool share,
+                    std::shared_ptr<Engine>* engine) {
   const auto create = [&](std::shared_ptr<Engine>* created) -> Status {
     // Its owner first: with no memory for that, nothing is loaded that nobody frees.
     const std::shared_ptr<Engine> owner(new Engine(provider));
     TRT_ET_TRY(check(provider, provider.load(&request, &owner->engine_), "load"));
     ++g_live;
     ++g_loads;
+    shared().note_library_of(provider);
     *created = owner;
     return {};
   };
-  if (blob.metadata.sha256.empty()) return create(engine);
+  if (!share || blob.metadata.sha256.empty()) return create(engine);
   const auto slot =
       shared().slot(Key(&provider, blob.metadata.sha256, blob.engine_size, request.device,
-                        request.weight_streaming_budget, request.runtime_cache));
+                        request.weight_streaming_budget, request.runtime_cache, request.dla_core));
   const std::lock_guard<std::mutex> lock(slot->loading);
   *engine = slot->engine.lock();
   if (*engine != nullptr) return {};
@@ -173,6 +187,13 @@ Status Context::set_address(size_t index, void* address, size_t capacity) {
 
 Status Context::set_memory(void* memory, size_t bytes) {
   return check(provider_, provider_.set_memory(context_, memory, bytes), "set_memory");
+}
+
+Status Context::set_profile(int profile) {
+  if (provider_.set_profile == nullptr) {
+    return fail(Error::NotSupported, "a %s engine has no optimization profiles", provider_.name);
+  }
+  return check(provider_, provider_.set_profile(context_, profile), "set_profile");
 }
 
 Status Context::profile_layers(void (*report)(void*, const char*, float), void* user) {

@@ -29,8 +29,10 @@ class Engine {
   // Every delegate that loads the same engine onto the same GPU with the same options gets the same
   // object: engines that their blob names by sha256, and that do not keep the blob's bytes. The
   // last owner frees it. Thread-safe; the device must be current, there and in the destructor.
+  // `share`: without it, the engine is neither taken from another delegate nor given to one.
   static Status load(const trt_et_engine_provider& provider, const Blob& blob,
-                     const trt_et_engine_request& request, std::shared_ptr<Engine>* engine);
+                     const trt_et_engine_request& request, bool share,
+                     std::shared_ptr<Engine>* engine);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   ~Engine();
@@ -77,6 +79,8 @@ class Context {
   Status profile_layers(void (*report)(void* user, const char* layer, float ms), void* user);
   // A failure says why a run cannot be captured into a CUDA graph.
   Status check_capture(void* stream);
+  // Uses this optimization profile and no other.
+  Status set_profile(int profile);
   // Only of a context with user_memory.
   Status set_memory(void* memory, size_t bytes);
 

@@ -20,28 +20,40 @@ using executorch::runtime::Span;
 struct Name {
   const char* option;
   const char* variable;
-  // The spelling of earlier releases, which is still understood.
-  const char* old_option = nullptr;
-  const char* old_variable = nullptr;
+  // What the delegate of Torch-TensorRT calls the same.
+  const char* theirs = nullptr;
 
   bool is(const char* key) const {
-    return std::strcmp(key, option) == 0 ||
-           (old_option != nullptr && std::strcmp(key, old_option) == 0);
+    return std::strcmp(key, option) == 0 || (theirs != nullptr && std::strcmp(key, theirs) == 0);
   }
 };
 
 constexpr Name kDevice = {"device", "TRT_ET_DEVICE"};
-constexpr Name kGraphs = {"cuda_graphs", "TRT_ET_CUDA_GRAPHS"};
-constexpr Name kScratch = {"shared_device_memory", "TRT_ET_SHARED_DEVICE_MEMORY", "shared_scratch",
-                           "TRT_ET_SHARED_SCRATCH"};
+constexpr Name kGraphs = {"cuda_graphs", "TRT_ET_CUDA_GRAPHS", "use_cuda_graphs"};
+constexpr Name kScratch = {"shared_device_memory", "TRT_ET_SHARED_DEVICE_MEMORY"};
+constexpr Name kAllScratch = {"use_shared_activation_scratch",
+                              "TRT_ET_USE_SHARED_ACTIVATION_SCRATCH"};
+constexpr Name kEngines = {"use_shared_engines", "TRT_ET_USE_SHARED_ENGINES"};
+constexpr Name kContexts = {"execution_contexts", "TRT_ET_EXECUTION_CONTEXTS"};
+constexpr Name kProfile = {"optimization_profile", "TRT_ET_OPTIMIZATION_PROFILE"};
+constexpr Name kWaits = {"blocking_waits", "TRT_ET_BLOCKING_WAITS"};
 constexpr Name kBudget = {"weight_streaming_budget", "TRT_ET_WEIGHT_STREAMING_BUDGET"};
 constexpr Name kPinned = {"pinned_staging", "TRT_ET_PINNED_STAGING"};
-constexpr Name kLayers = {"profile_layers", "TRT_ET_PROFILE_LAYERS", "time_layers",
-                          "TRT_ET_TIME_LAYERS"};
+constexpr Name kLayers = {"profile_layers", "TRT_ET_PROFILE_LAYERS"};
 constexpr Name kCache = {"runtime_cache", "TRT_ET_RUNTIME_CACHE"};
 
-constexpr const Name* kAll[] = {&kDevice, &kGraphs, &kScratch, &kBudget,
-                                &kPinned, &kLayers, &kCache};
+constexpr Name kPlugins = {"plugin_libraries", "TRT_ET_PLUGIN_LIBRARIES"};
+constexpr Name kDla = {"dla_core", "TRT_ET_DLA_CORE"};
+constexpr Name kHostCode = {"engine_host_code", "TRT_ET_ENGINE_HOST_CODE"};
+
+constexpr const Name* kAll[] = {&kDevice,   &kGraphs,  &kScratch, &kAllScratch, &kEngines,
+                                &kContexts, &kProfile, &kWaits,   &kBudget,     &kPinned,
+                                &kLayers,   &kCache,   &kPlugins, &kDla,        &kHostCode};
+
+// A file names no folder that kernels are read from, no library, and runs no code on the host.
+bool is_for_users_only(const Name& name) {
+  return &name == &kCache || &name == &kPlugins || &name == &kHostCode;
+}
 
 struct Settings {
   std::mutex mutex;
@@ -70,7 +82,6 @@ std::string find_for_process(const Name& name) {
     if (found != all.values.end() && !found->second.empty()) return found->second;
   }
   const char* value = std::getenv(name.variable);
-  if (value == nullptr && name.old_variable != nullptr) value = std::getenv(name.old_variable);
   return value == nullptr ? "" : value;
 }
 
@@ -81,8 +92,7 @@ std::string find(const Name& name, const BackendInitContext& context,
     if (name.is(option.key)) return text_of(option.value);
   }
   std::string value = find_for_process(name);
-  // A file names no folder to read kernels from, and to write to.
-  if (!value.empty() || &name == &kCache) return value;
+  if (!value.empty() || is_for_users_only(name)) return value;
   for (const CompileSpec& spec : compile_specs) {
     if (!name.is(spec.key)) continue;
     return std::string(static_cast<const char*>(spec.value.buffer), spec.value.nbytes);
@@ -149,11 +159,44 @@ Status read_indices(const char* spec, const std::string& text, std::vector<size_
   return {};
 }
 
+// A number from `low` to `high`.
+template <typename T>
+Status read_number(const Name& name, const std::string& text, int64_t low, int64_t high,
+                   const char* expected, T* value) {
+  int64_t number = 0;
+  if (text.empty()) return {};
+  if (!parse_integer(text, &number) || number < low || number > high) {
+    return bad(name, text, expected);
+  }
+  *value = static_cast<int>(number);
+  return {};
+}
+
 Status read_size(const Name& name, const std::string& text, size_t* size) {
   int64_t bytes = 0;
   if (text.empty()) return {};
   if (!parse_integer(text, &bytes) || bytes < 0) return bad(name, text, "a number of bytes");
   *size = static_cast<size_t>(bytes);
+  return {};
+}
+
+Status read_core(const std::string& text, int* core) {
+  int64_t index = -1;
+  if (text.empty()) return {};
+  if (!parse_integer(text, &index) || index < 0 || index > 63) {
+    return bad(kDla, text, "a DLA core such as 0");
+  }
+  *core = static_cast<int>(index);
+  return {};
+}
+
+// Every path is absolute: what the current folder holds is not loaded.
+Status read_libraries(const std::string& text, std::string* paths) {
+  for (size_t begin = 0; !text.empty() && begin <= text.size();) {
+    if (text[begin] != '/') return bad(kPlugins, text, "absolute paths, separated by ':'");
+    begin = std::min(text.find(':', begin), text.size()) + 1;
+  }
+  *paths = text;
   return {};
 }
 
@@ -163,7 +206,20 @@ Status parse(const Name& name, const std::string& text, LoadOptions* options) {
   if (&name == &kScratch) return read_switch(name, text, &options->shared_device_memory);
   if (&name == &kPinned) return read_size(name, text, &options->pinned_staging);
   if (&name == &kLayers) return read_switch(name, text, &options->profile_layers);
+  if (&name == &kAllScratch) return read_switch(name, text, &options->shared_activation_scratch);
+  if (&name == &kEngines) return read_switch(name, text, &options->shared_engines);
+  if (&name == &kWaits) return read_switch(name, text, &options->blocking_waits);
+  if (&name == &kContexts) {
+    return read_number(name, text, 1, 64, "1 to 64", &options->execution_contexts);
+  }
+  if (&name == &kProfile) {
+    return read_number(name, text, -1, 999, "the index of an optimization profile, or -1",
+                       &options->optimization_profile);
+  }
   if (&name == &kBudget) return read_budget(text, &options->weight_streaming_budget);
+  if (&name == &kPlugins) return read_libraries(text, &options->plugin_libraries);
+  if (&name == &kDla) return read_core(text, &options->dla_core);
+  if (&name == &kHostCode) return read_switch(name, text, &options->engine_host_code);
   if (!text.empty() && text != "off" && text.front() != '/') {
     return bad(name, text, "an absolute path of a folder, or off");
   }
@@ -172,6 +228,11 @@ Status parse(const Name& name, const std::string& text, LoadOptions* options) {
 }
 
 }  // namespace
+
+const void* LoadOptions::shared_scratch() const {
+  static const char whole_process = 0;
+  return shared_activation_scratch ? &whole_process : shared_device_memory ? method : nullptr;
+}
 
 Status read_options(const BackendInitContext& context, ArrayRef<CompileSpec> compile_specs,
                     LoadOptions* options) {
@@ -206,10 +267,7 @@ Status set_options(Span<const BackendOption> backend_options) {
       if (name->is(option.key)) known = name;
     }
     if (known == nullptr) {
-      return fail(Error::NotFound,
-                  "no option '%.40s'; there are device, cuda_graphs, shared_device_memory, "
-                  "weight_streaming_budget, pinned_staging, profile_layers and runtime_cache",
-                  option.key);
+      return fail(Error::NotFound, "no option '%.40s' (docs/native.md lists them)", option.key);
     }
     LoadOptions checked;
     TRT_ET_TRY(parse(*known, text_of(option.value), &checked));

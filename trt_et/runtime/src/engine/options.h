@@ -25,6 +25,17 @@ struct LoadOptions {
   std::optional<int64_t> weight_streaming_budget;
   // "shared_device_memory": true to let the engines of a method take turns in one scratch memory.
   bool shared_device_memory = false;
+  // "use_shared_activation_scratch": true to let all engines on a GPU do so.
+  bool shared_activation_scratch = false;
+  // "use_shared_engines": false to load an engine that is loaded already a second time.
+  bool shared_engines = true;
+  // "execution_contexts": how many a method's engine may have, one for each shape that comes often.
+  // Not said: two, and one where the GPU shares its memory with the host.
+  std::optional<size_t> execution_contexts;
+  // "optimization_profile": the index of the one to use. -1: the smallest that takes the shapes.
+  int optimization_profile = -1;
+  // "blocking_waits": true to let threads that wait for the GPU sleep.
+  bool blocking_waits = false;
   // "pinned_staging": bytes of pinned memory, for each thread and GPU, that copies from and to the
   // host go through; for all methods of the process, and the largest number counts. 0: none.
   size_t pinned_staging = 0;
@@ -34,6 +45,13 @@ struct LoadOptions {
   // "runtime_cache": folder for what TensorRT-RTX compiles at run time, or "off". Empty: the user's
   // cache folder.
   std::string runtime_cache;
+  // "plugin_libraries": absolute paths, separated by ":", of libraries with TensorRT plugins.
+  std::string plugin_libraries;
+  // "dla_core": the DLA core of engines that were built for DLA; TensorRT's choice without it.
+  int dla_core = -1;
+  // "engine_host_code": true to let TensorRT run code on the host that the engine holds, such as
+  // the lean runtime in a version-compatible engine.
+  bool engine_host_code = false;
   // Not options. What the delegates of a method have in common.
   const void* method = nullptr;
   // The program's compile spec plans the delegate's tensors on the host.
@@ -44,6 +62,9 @@ struct LoadOptions {
   // The program's compile spec names tensors, inputs then outputs, that are state on the GPU
   // although ExecuTorch plans them on the host.
   std::vector<size_t> device_state;
+
+  // What delegates that share scratch memory have in common; null: nothing.
+  const void* shared_scratch() const;
 };
 
 // Reads the options of one delegate.

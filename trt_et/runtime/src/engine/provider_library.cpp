@@ -3,12 +3,15 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 
 #include "common/installed.h"
 #include "common/log.h"
+#include "cuda/cuda_api.h"
 
 namespace trt_et {
 namespace {
@@ -76,10 +79,25 @@ Opened& opened() {
 
 }  // namespace
 
+std::string plan_version(const void* engine, size_t size) {
+  constexpr size_t kVersionAt = 24;
+  const auto* bytes = static_cast<const unsigned char*>(engine);
+  if (size < kVersionAt + 4) return "";
+  const bool enterprise = std::memcmp(bytes, "ftrt", 4) == 0;
+  const bool rtx = std::memcmp(bytes, "vtrt", 4) == 0;
+  uint32_t layout = 0;
+  std::memcpy(&layout, bytes + 4, sizeof layout);
+  const int major = bytes[kVersionAt];
+  if (layout != 0 || (!enterprise && !rtx) || (enterprise ? major < 8 : major != 1)) return "";
+  std::string version = std::to_string(major);
+  for (size_t i = 1; i < 4; ++i) version += "." + std::to_string(bytes[kVersionAt + i]);
+  return version;
+}
+
 std::vector<std::string> provider_libraries(const std::string& builder,
                                             const std::string& version) {
-  if (builder == "tensorrt_rtx") return {library_name("rtx")};
   const std::string major = version.substr(0, version.find('.'));
+  if (builder == "tensorrt_rtx" || major == "1") return {library_name("rtx")};
   const bool known =
       !major.empty() && major.size() <= 3 && major.find_first_not_of("0123456789") == major.npos;
   if (known) return {library_name(major)};
@@ -100,7 +118,16 @@ Status open_provider_library(const std::string& name, const trt_et_engine_provid
   }
   TRT_ET_TRY(find_and_open(name, provider));
   all.providers[name] = *provider;
+  cuda::note_opened_library();
   return {};
+}
+
+void save_kernels() {
+  Opened& all = opened();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  for (const auto& [name, provider] : all.providers) {
+    if (provider->save_kernels != nullptr) (void)provider->save_kernels();
+  }
 }
 
 }  // namespace trt_et

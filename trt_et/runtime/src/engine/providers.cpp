@@ -11,12 +11,18 @@
 namespace trt_et {
 namespace {
 
+// The blob's, or else the engine's own.
+std::string version_of(const Blob& blob) {
+  const std::string& recorded = blob.metadata.library_version;
+  return recorded.empty() ? plan_version(blob.engine, blob.engine_size) : recorded;
+}
+
 // "tensorrt_rtx 1.5.0.114", or what is known of a foreign engine.
 std::string builder_of(const Blob& blob) {
   const Metadata& metadata = blob.metadata;
+  const std::string version = version_of(blob).substr(0, 24);
   std::string name = metadata.builder.empty() ? "TensorRT" : metadata.builder.substr(0, 24);
-  if (!metadata.library_version.empty()) name += " " + metadata.library_version.substr(0, 24);
-  return name;
+  return version.empty() ? name : name + " " + version;
 }
 
 struct Added {
@@ -63,8 +69,7 @@ Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine
                 blob.metadata.builder.empty() ? "TensorRT" : blob.metadata.builder.c_str());
   }
   Status status;
-  for (const std::string& name :
-       provider_libraries(blob.metadata.builder, blob.metadata.library_version)) {
+  for (const std::string& name : provider_libraries(blob.metadata.builder, version_of(blob))) {
     const trt_et_engine_provider* candidate = nullptr;
     const Status opened = open_provider_library(name, &candidate);
     if (!opened.ok()) {

@@ -10,7 +10,9 @@
 #include "cuda/device_allocator.h"
 #include "cuda/simulation_library.h"
 #include "cuda/streams.h"
+#include "delegate/delegate.h"
 #include "engine/engine.h"
+#include "engine/provider_library.h"
 #include "plugin.h"
 #include "trt_et/runtime.h"
 
@@ -31,6 +33,18 @@ R run(R failed, F&& function) noexcept {
     remember_error(error.what());
     return failed;
   }
+}
+
+// Returns 0, or -1 after a failure, which is reported.
+template <typename F>
+int with_api(F&& function) noexcept {
+  clear_last_error();
+  return run<int>(-1, [&] {
+    cuda::Api* api = nullptr;
+    Status status = cuda::access(&api);
+    if (status.ok()) status = function(*api);
+    return report(status) == Error::Ok ? 0 : -1;
+  });
 }
 
 }  // namespace
@@ -109,14 +123,49 @@ int trt_et_counter(const char* name, uint64_t* value) {
   });
 }
 
-int trt_et_use_stream(int device, void* stream) {
+size_t trt_et_describe_engines(char* out, size_t capacity) {
   clear_last_error();
-  return run<int>(-1, [&] {
-    cuda::Api* api = nullptr;
-    Status status = cuda::access(&api);
-    if (status.ok()) status = use_stream(*api, device, stream);
-    return report(status) == Error::Ok ? 0 : -1;
+  return run<size_t>(0, [&] { return copy_out(Delegate::describe_all(), out, capacity); });
+}
+
+int trt_et_use_stream(int device, void* stream) {
+  return with_api([&](cuda::Api& api) { return use_stream(api, device, stream); });
+}
+
+int trt_et_get_stream(int device, void** stream) {
+  return with_api([&](cuda::Api& api) {
+    if (stream == nullptr) return fail(Error::InvalidArgument, "trt_et_get_stream: stream is null");
+    return caller_gets_stream(api, device, stream);
   });
+}
+
+int trt_et_save_kernels(void) {
+  clear_last_error();
+  return run<int>(-1, [] { return save_kernels(), 0; });
+}
+
+int trt_et_wait(int device) {
+  return with_api([&](cuda::Api& api) {
+    if (device == -1) return wait_for_thread(api);
+    cuda::DeviceGuard guard(api);
+    WorkStream stream;
+    TRT_ET_TRY(enter_stream(api, device, guard, &stream));
+    return api.synchronize_stream(stream.handle);
+  });
+}
+
+int trt_et_record(int device, void* event) {
+  return with_api([&](cuda::Api& api) {
+    if (event == nullptr) return fail(Error::InvalidArgument, "trt_et_record: event is null");
+    cuda::DeviceGuard guard(api);
+    WorkStream stream;
+    TRT_ET_TRY(enter_stream(api, device, guard, &stream));
+    return api.record_event(event, stream.handle);
+  });
+}
+
+void trt_et_set_caller_stream_source(trt_et_caller_stream_source source) {
+  set_caller_stream_source(source);
 }
 
 int trt_et_add_provider(const trt_et_engine_provider* provider) {

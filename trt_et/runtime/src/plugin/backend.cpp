@@ -1,7 +1,9 @@
 #include "backend.h"
 
 #include <exception>
+#include <mutex>
 #include <new>
+#include <vector>
 
 #include "common/log.h"
 #include "cuda/device_allocator.h"
@@ -83,9 +85,18 @@ Error TensorRTBackend::set_option(
   return run([&] { return set_options({backend_options.data(), backend_options.size()}); });
 }
 
+// A program's static objects may go after CUDA and TensorRT have: what they own is left to the end
+// of the process then.
 void TensorRTBackend::destroy(DelegateHandle* handle) const {
+  static std::mutex mutex;
+  static auto* left = new std::vector<DelegateHandle*>;  // Reachable, so that it counts as no leak.
   (void)run([&] {
-    delete static_cast<Delegate*>(handle);
+    if (cuda::is_ending()) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      left->push_back(handle);
+    } else {
+      delete static_cast<Delegate*>(handle);
+    }
     return Status{};
   });
 }

@@ -2,6 +2,8 @@
 
 #if defined(TRT_ET_TENSORRT_RTX)
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,7 +13,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
+
+#include "kernel_saver.h"
 
 namespace trt_et::tensorrt {
 namespace {
@@ -72,7 +77,6 @@ bool write_all(int file, const std::string& bytes) {
 
 // A reader finds the old file or the new one, never a part. Nobody can guess the name of the part.
 bool write_atomically(const std::string& path, const std::string& bytes) {
-  if (!make_private(fs::path(path).parent_path())) return false;
   std::string part = path + ".XXXXXX";
   const int file = mkstemp(part.data());
   if (file < 0) return false;
@@ -83,7 +87,35 @@ bool write_atomically(const std::string& path, const std::string& bytes) {
   return false;
 }
 
+// Keeps other processes from writing files of the folder; without a lock where there is none.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder)
+      : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (folder_ >= 0) (void)flock(folder_, LOCK_EX);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock() {
+    if (folder_ >= 0) (void)close(folder_);
+  }
+
+ private:
+  const int folder_;
+};
+
+std::string serialized(const nvinfer1::IRuntimeCache& cache) {
+  const std::unique_ptr<nvinfer1::IHostMemory> bytes(cache.serialize());
+  if (bytes == nullptr) return "";
+  return {static_cast<const char*>(bytes->data()), bytes->size()};
+}
+
 }  // namespace
+
+KernelCache::~KernelCache() {
+  KernelSaver::instance().forget(this);
+  save();
+}
 
 void KernelCache::open(nvinfer1::ICudaEngine& engine, const trt_et_engine_request& request,
                        const Version& version) {
@@ -94,15 +126,37 @@ void KernelCache::open(nvinfer1::ICudaEngine& engine, const trt_et_engine_reques
     warn("kernel cache is not used, for other users may write to " + folder.string());
     return;
   }
-  const std::unique_ptr<nvinfer1::IRuntimeConfig> config(engine.createRuntimeConfig());
-  if (config != nullptr) cache_.reset(config->createRuntimeCache());
+  maker_.reset(engine.createRuntimeConfig());
+  if (maker_ != nullptr) cache_.reset(maker_->createRuntimeCache());
   if (cache_ == nullptr) return;
   path_ = folder / file_name(request, version);
   std::error_code missing;
   if (!fs::exists(path_, missing)) return;
-  if (read_all(path_, &saved_) && cache_->deserialize(saved_.data(), saved_.size())) return;
-  warn("kernel cache is not usable and will be written anew: " + path_);
-  saved_.clear();
+  std::string file;
+  if (read_all(path_, &file) && cache_->deserialize(file.data(), file.size())) {
+    saved_ = std::hash<std::string>()(serialized(*cache_));
+  } else {
+    warn("kernel cache is not usable and will be written anew: " + path_);
+  }
+}
+
+void KernelCache::expect_kernels() noexcept {
+  if (cache_ != nullptr) KernelSaver::instance().expect(this);
+}
+
+// The kernels of another process and ours. What is in the file is given to a cache of its own: the
+// engine's is in use.
+std::string KernelCache::merged_with_file(const std::string& own) const {
+  std::string file;
+  std::error_code missing;
+  if (!fs::exists(path_, missing) || !read_all(path_, &file) || file == own) return own;
+  const std::unique_ptr<nvinfer1::IRuntimeCache> both(maker_->createRuntimeCache());
+  if (both == nullptr || !both->deserialize(file.data(), file.size()) ||
+      !both->deserialize(own.data(), own.size())) {
+    return own;
+  }
+  std::string merged = serialized(*both);
+  return merged.empty() ? own : merged;
 }
 
 nvinfer1::IExecutionContext* KernelCache::create_context(nvinfer1::ICudaEngine& engine,
@@ -123,22 +177,31 @@ nvinfer1::IExecutionContext* KernelCache::create_context(nvinfer1::ICudaEngine& 
 
 void KernelCache::save() noexcept {
   try {
-    bool written = true;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (cache_ == nullptr) return;
-      const std::unique_ptr<nvinfer1::IHostMemory> bytes(cache_->serialize());
-      if (bytes == nullptr || bytes->size() == 0) return;
-      std::string now(static_cast<const char*>(bytes->data()), bytes->size());
-      if (now == saved_) return;
-      written = write_atomically(path_, now);
-      saved_ = std::move(now);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (cache_ == nullptr) return;
+    const std::string own = serialized(*cache_);
+    const size_t hash = std::hash<std::string>()(own);
+    if (own.empty() || hash == saved_) return;
+    saved_ = hash;
+    const fs::path folder = fs::path(path_).parent_path();
+    bool written = make_private(folder);
+    if (written) {
+      const FolderLock alone(folder);
+      written = write_atomically(path_, merged_with_file(own));
     }
     if (!written) warn("kernel cache cannot be written: " + path_);
   } catch (...) {  // No memory, or no file system to speak of: kernels are compiled again.
   }
 }
 
+void save_kernels() noexcept { KernelSaver::instance().save_all(); }
+
+}  // namespace trt_et::tensorrt
+
+#else
+
+namespace trt_et::tensorrt {
+void save_kernels() noexcept {}
 }  // namespace trt_et::tensorrt
 
 #endif

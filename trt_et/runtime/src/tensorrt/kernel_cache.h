@@ -17,19 +17,30 @@ namespace trt_et::tensorrt {
 class KernelCache {
  public:
 #if defined(TRT_ET_TENSORRT_RTX)
+  KernelCache() = default;
+  KernelCache(const KernelCache&) = delete;
+  KernelCache& operator=(const KernelCache&) = delete;
+  // Writes the file. After the contexts, and before the engine.
+  ~KernelCache();
+
   // Reads the file of this engine, GPU and library version.
   void open(nvinfer1::ICudaEngine& engine, const trt_et_engine_request& request,
             const Version& version);
   // With `graphs`, the library records CUDA graphs of its own.
   nvinfer1::IExecutionContext* create_context(nvinfer1::ICudaEngine& engine, bool user_memory,
                                               bool graphs);
-  // Writes the file where there are new kernels.
+  // There may be new kernels, or there soon will be: the file is written a little later.
+  void expect_kernels() noexcept;
+  // Writes the file if there are new kernels.
   void save() noexcept;
 
  private:
+  std::string merged_with_file(const std::string& own) const;
+
   std::mutex mutex_;
-  std::string path_;   // empty: no file
-  std::string saved_;  // what the file holds
+  std::string path_;  // empty: no file
+  size_t saved_ = 0;  // a hash of those of our kernels that are in the file
+  std::unique_ptr<nvinfer1::IRuntimeConfig> maker_;  // of caches
   std::unique_ptr<nvinfer1::IRuntimeCache> cache_;
   // One for each kind of context; they live as long as the contexts.
   std::map<int, std::unique_ptr<nvinfer1::IRuntimeConfig>> configs_;
@@ -39,8 +50,11 @@ class KernelCache {
                                               bool) {
     return tensorrt::create_context(engine, user_memory);
   }
-  void save() noexcept {}
+  void expect_kernels() noexcept {}
 #endif
 };
+
+// Writes the files of all engines that are loaded.
+void save_kernels() noexcept;
 
 }  // namespace trt_et::tensorrt

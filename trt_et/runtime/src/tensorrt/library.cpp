@@ -2,8 +2,12 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <map>
+#include <set>
+#include <tuple>
 #include <vector>
 
 namespace trt_et::tensorrt {
@@ -76,6 +80,8 @@ ProviderStatus read_library(void* handle, Library* library) {
   if (version == nullptr || library->create_runtime == nullptr) {
     return fail(Error::NotFound, "not a TensorRT library: %.180s", library->path.c_str());
   }
+  library->plugin_registry =
+      reinterpret_cast<decltype(library->plugin_registry)>(dlsym(handle, "getPluginRegistry"));
   library->version_number = version();
   library->version = version_of(library->version_number);
   return check_interface(*library);
@@ -114,7 +120,9 @@ struct State {
   ProviderStatus result;
   Library library;
   Logger logger;
-  std::map<int, std::weak_ptr<Runtime>> runtimes;
+  // By device, DLA core, and whether code of engines may run on the host.
+  std::map<std::tuple<int, int, bool>, std::weak_ptr<Runtime>> runtimes;
+  std::set<std::string> plugin_libraries;  // that are loaded
 };
 
 // Never destroyed: TensorRT may log until the very end of the process.
@@ -123,7 +131,84 @@ State& state() {
   return *instance;
 }
 
+// Loads one library and registers its plugins: those that register themselves, those of
+// libnvinfer_plugin, and those of the interface of TensorRT 8.6 and later.
+ProviderStatus load_plugins(const std::string& path, const Library& library, State* all) {
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    return fail(Error::NotFound, "plugin library does not load: %.190s", dlerror());
+  }
+  using Initialize = bool (*)(void*, const char*);
+  const auto initialize = reinterpret_cast<Initialize>(dlsym(handle, "initLibNvInferPlugins"));
+  Logger::forget();
+  if (initialize != nullptr && !initialize(&all->logger, "")) {
+    return fail(Error::InvalidState, "initLibNvInferPlugins of %.80s fails: %.100s", path.c_str(),
+                Logger::reason().c_str());
+  }
+#if TRT_ET_MODERN
+  const bool has_creators =
+      dlsym(handle, "getCreators") != nullptr || dlsym(handle, "getPluginCreators") != nullptr;
+  if (initialize == nullptr && has_creators) {
+    void* registry = library.plugin_registry == nullptr ? nullptr : library.plugin_registry();
+    if (registry == nullptr ||
+        slots::PluginRegistry_loadLibrary::call(registry, path.c_str()) == nullptr) {
+      return fail(Error::InvalidState, "TensorRT refuses the plugin library %.80s: %.100s",
+                  path.c_str(),
+                  registry == nullptr ? "it has no plugins" : Logger::reason().c_str());
+    }
+  }
+#else
+  (void)library;
+#endif
+  return {};
+}
+
+ProviderStatus load_plugin_libraries(const char* paths, const Library& library, State* all) {
+  for (const char* begin = paths; *begin != '\0';) {
+    const std::string path(begin, std::strcspn(begin, ":"));
+    begin += path.size() + (begin[path.size()] == ':' ? 1 : 0);
+    if (all->plugin_libraries.count(path) > 0) continue;
+    TRT_ET_PROVIDER_TRY(load_plugins(path, library, all));
+    all->plugin_libraries.insert(path);
+  }
+  return {};
+}
+
+ProviderStatus set_up(nvinfer1::IRuntime* runtime, const trt_et_engine_request& request,
+                      const Library& library) {
+  if (request.engine_host_code != 0) runtime->setEngineHostCodeAllowed(true);
+  if (request.dla_core < 0) return {};
+  const int cores = runtime->getNbDLACores();
+  if (request.dla_core >= cores) {
+    return fail(Error::NotSupported,
+                "dla_core is %d, but TensorRT %s finds %d DLA core(s) on cuda:%d%s",
+                request.dla_core, library.version.text().c_str(), cores, request.device,
+                cores > 0      ? ""
+                : kMajor == 11 ? " (TensorRT 11.0 to 11.3 have no DLA)"
+                               : "");
+  }
+  runtime->setDLACore(request.dla_core);
+  return {};
+}
+
+bool has_any(const char* text, std::initializer_list<const char*> words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](const char* word) { return std::strstr(text, word) != nullptr; });
+}
+
+bool tells_of_memory(const char* text) {
+  return has_any(text, {"out of memory", "OutOfMemory", "Out of memory", "GPU memory (",
+                        "insufficient memory"});
+}
+
 }  // namespace
+
+bool Logger::lacks_memory() { return tells_of_memory(reason().c_str()); }
+
+bool Logger::lacks_plugin() {
+  return has_any(reason().c_str(), {"Cannot find plugin", "could not find plugin",
+                                    "Plugin not found", "plugin creator"});
+}
 
 ThreadText& Logger::reason() {
   static thread_local ThreadText text;
@@ -136,7 +221,8 @@ void Logger::log(Severity severity, const char* text) noexcept {
                     : severity == Severity::kINFO    ? TRT_ET_LOG_INFO
                                                      : TRT_ET_LOG_DEBUG;
   try {
-    if (level == TRT_ET_LOG_ERROR && reason().empty()) reason() = text;
+    const bool better = reason().empty() || (tells_of_memory(text) && !lacks_memory());
+    if (level == TRT_ET_LOG_ERROR && better) reason() = text;
     host().log(level, text);
   } catch (...) {  // No memory for the text: nothing is lost that could be said.
   }
@@ -153,12 +239,14 @@ ProviderStatus open_library(const Library** library) {
   return all.result;
 }
 
-ProviderStatus runtime_of(int device, std::shared_ptr<Runtime>* runtime) {
+ProviderStatus runtime_of(const trt_et_engine_request& request, std::shared_ptr<Runtime>* runtime) {
   const Library* library = nullptr;
   TRT_ET_PROVIDER_TRY(open_library(&library));
   State& all = state();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  *runtime = all.runtimes[device].lock();
+  TRT_ET_PROVIDER_TRY(load_plugin_libraries(request.plugin_libraries, *library, &all));
+  auto& known = all.runtimes[{request.device, request.dla_core, request.engine_host_code != 0}];
+  *runtime = known.lock();
   if (*runtime != nullptr) return {};
   auto created = std::make_shared<Runtime>();
   Logger::forget();
@@ -166,10 +254,11 @@ ProviderStatus runtime_of(int device, std::shared_ptr<Runtime>* runtime) {
   // Where TensorRT cannot reach CUDA it says so, and returns a pointer that must not be touched.
   if (started == nullptr || !Logger::reason().empty()) {
     return fail(Error::InvalidState, "TensorRT %s does not start on cuda:%d: %.150s",
-                library->version.text().c_str(), device, Logger::reason().c_str());
+                library->version.text().c_str(), request.device, Logger::reason().c_str());
   }
   created->runtime.reset(static_cast<nvinfer1::IRuntime*>(started));
-  all.runtimes[device] = created;
+  TRT_ET_PROVIDER_TRY(set_up(created->runtime.get(), request, *library));
+  known = created;
   *runtime = std::move(created);
   return {};
 }

@@ -15,14 +15,17 @@ class Logger final : public nvinfer1::ILogger {
  public:
   void log(Severity severity, const char* text) noexcept override;
 
-  // The first error on this thread since `forget()`; "" if none. TensorRT says what is wrong first,
-  // and then in which of its own files it noticed.
+  // Why TensorRT failed on this thread since `forget()`; "" if it did not. TensorRT says what is
+  // wrong first, and then in which of its own files it noticed; lack of memory comes later.
   static ThreadText& reason();
   static void forget() { reason().clear(); }
+  static bool lacks_memory();
+  static bool lacks_plugin();
 };
 
 struct Library {
   void* (*create_runtime)(void* logger, int32_t version) = nullptr;
+  void* (*plugin_registry)() = nullptr;  // null in the lean library
   Version version;
   int32_t version_number = 0;  // as the library itself writes it
   std::string path;
@@ -37,7 +40,8 @@ struct Runtime {
   std::mutex mutex;  // deserialization on one runtime is one at a time
 };
 
-// The runtime of the current device, which is `device`; kept as long as something uses it.
-ProviderStatus runtime_of(int device, std::shared_ptr<Runtime>* runtime);
+// The runtime of the current device, with the settings that the request asks for; kept as long as
+// something uses it. Loads the request's plugin libraries.
+ProviderStatus runtime_of(const trt_et_engine_request& request, std::shared_ptr<Runtime>* runtime);
 
 }  // namespace trt_et::tensorrt

@@ -21,6 +21,15 @@ int32_t scalar_type_of(nvinfer1::DataType type) {
 }
 
 ProviderStatus refused(const trt_et_engine_request& request, const Library& library) {
+  if (Logger::lacks_memory()) {
+    return fail(Error::MemoryAllocationFailed, "no GPU memory for an engine of %zu bytes: %.160s",
+                request.size, Logger::reason().c_str());
+  }
+  if (Logger::lacks_plugin()) {
+    return fail(Error::NotFound,
+                "engine needs a plugin; name its library in plugin_libraries: %.160s",
+                Logger::reason().c_str());
+  }
   Version built;
   const bool known = Version::parse(request.library_version, &built);
   if (known && !(built == library.version)) {
@@ -46,7 +55,7 @@ ProviderStatus LoadedEngine::load(const trt_et_engine_request& request,
                                   std::unique_ptr<LoadedEngine>* engine) {
   auto loaded = std::make_unique<LoadedEngine>();
   TRT_ET_PROVIDER_TRY(open_library(&loaded->library_));
-  TRT_ET_PROVIDER_TRY(runtime_of(request.device, &loaded->runtime_));
+  TRT_ET_PROVIDER_TRY(runtime_of(request, &loaded->runtime_));
   TRT_ET_PROVIDER_TRY(loaded->deserialize(request));
   TRT_ET_PROVIDER_TRY(loaded->set_budget(request.weight_streaming_budget));
   TRT_ET_PROVIDER_TRY(loaded->read_tensors(request));
@@ -187,11 +196,8 @@ ProviderStatus LoadedEngine::create_context(uint32_t flags,
 }
 
 void LoadedEngine::free_context(std::unique_ptr<nvinfer1::IExecutionContext> context) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    context.reset();
-  }
-  kernels_.save();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  context.reset();
 }
 
 }  // namespace trt_et::tensorrt

@@ -39,6 +39,8 @@ class LoadedEngine {
                                 std::unique_ptr<nvinfer1::IExecutionContext>* context);
   void free_context(std::unique_ptr<nvinfer1::IExecutionContext> context);
 
+  KernelCache& kernels() { return kernels_; }
+
  private:
   ProviderStatus deserialize(const trt_et_engine_request& request);
   ProviderStatus set_budget(int64_t budget);

@@ -101,6 +101,15 @@ int check_capture(void* context, void* stream) {
   return guarded([&] { return context_at(context).check_capture(stream); });
 }
 
+int save_all_kernels() {
+  save_kernels();
+  return 0;
+}
+
+int set_profile(void* context, int32_t profile) {
+  return guarded([&] { return context_at(context).set_profile(profile); });
+}
+
 const trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
                                           TRT_ET_PROVIDER_GRAPHS,
                                           kAddressAlignment,
@@ -121,7 +130,9 @@ const trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
                                           memory_size,
                                           set_memory,
                                           profile_layers,
-                                          check_capture};
+                                          check_capture,
+                                          save_all_kernels,
+                                          set_profile};
 
 }  // namespace
 }  // namespace trt_et::tensorrt

@@ -50,12 +50,30 @@ bool RunContext::fits(int profile) const {
   return true;
 }
 
-// The profile in use stays while it fits: to change it costs time. Otherwise the first that fits.
+// How much the profile takes at most: its kernels are chosen for about that.
+double RunContext::volume(int profile) const {
+  double volume = 1;
+  for (const EngineTensor& tensor : engine_.tensors()) {
+    if (!tensor.is_input || !tensor.dynamic) continue;
+    const Dims high = engine_.profile_shape(tensor, profile, true);
+    for (int d = 0; d < high.nbDims; ++d) volume *= static_cast<double>(high.d[d]);
+  }
+  return volume;
+}
+
+// The caller's, or the smallest that fits; of equal ones that in use, or the first.
 ProviderStatus RunContext::choose_profile(void* stream) {
-  if (fits(profile_)) return {};
   const int count = engine_.profile_count();
-  int found = 0;
-  while (found < count && !fits(found)) ++found;
+  int found = count;
+  for (int profile = 0; profile < count; ++profile) {
+    const bool wanted = pinned_ < 0 || profile == pinned_;
+    if (!wanted || !fits(profile)) continue;
+    const bool equal = found < count && volume(profile) == volume(found);
+    if (found == count || volume(profile) < volume(found) || (equal && profile == profile_)) {
+      found = profile;
+    }
+  }
+  if (found == profile_) return {};
   if (found == count) {
     std::string shapes;
     for (size_t i = 0; i < shapes_.size(); ++i) {
@@ -63,6 +81,11 @@ ProviderStatus RunContext::choose_profile(void* stream) {
       if (tensor.is_input && tensor.dynamic) {
         shapes += " " + tensor.name.substr(0, 30) + shape_text(shapes_[i]);
       }
+    }
+    if (pinned_ >= 0) {
+      return fail(Error::InvalidArgument,
+                  "optimization profile %d, which was asked for, takes no%s", pinned_,
+                  shapes.c_str());
     }
     return fail(Error::InvalidArgument, "none of the engine's %d optimization profiles takes%s",
                 count, shapes.c_str());
@@ -113,6 +136,7 @@ ProviderStatus RunContext::prepare(void* stream) {
   Logger::forget();
   TRT_ET_PROVIDER_TRY(choose_profile(stream));
   TRT_ET_PROVIDER_TRY(set_shapes());
+  engine_.kernels().expect_kernels();
   return find_data_dependent_outputs();
 }
 
@@ -170,6 +194,16 @@ ProviderStatus RunContext::check_capture(void* stream) {
   }
   if (is_stream_capturable(*context_, static_cast<cudaStream_t>(stream))) return {};
   return fail(Error::NotSupported, "TensorRT says that its runs cannot be captured");
+}
+
+ProviderStatus RunContext::set_profile(int profile) {
+  if (profile >= engine_.profile_count()) {
+    return fail(Error::InvalidArgument,
+                "optimization_profile is %d, but the engine has %d profiles", profile,
+                engine_.profile_count());
+  }
+  pinned_ = profile;
+  return {};
 }
 
 ProviderStatus RunContext::set_memory(void* memory, size_t bytes) {

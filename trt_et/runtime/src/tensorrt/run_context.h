@@ -56,6 +56,7 @@ class RunContext {
   ProviderStatus output_shape(size_t index, int64_t* dims, int32_t* rank);
   ProviderStatus set_address(size_t index, void* address, size_t capacity);
   ProviderStatus enqueue(void* stream);
+  ProviderStatus set_profile(int profile);
   ProviderStatus set_memory(void* memory, size_t bytes);
   ProviderStatus check_capture(void* stream);
   ProviderStatus profile_layers(void (*report)(void*, const char*, float), void* user);
@@ -64,6 +65,7 @@ class RunContext {
   explicit RunContext(LoadedEngine& engine) : engine_(engine), shapes_(engine.tensors().size()) {}
 
   bool fits(int profile) const;
+  double volume(int profile) const;
   ProviderStatus choose_profile(void* stream);
   ProviderStatus set_shapes();
   ProviderStatus find_data_dependent_outputs();
@@ -73,6 +75,7 @@ class RunContext {
   std::vector<nvinfer1::Dims> shapes_;                                // of the inputs
   std::vector<std::unique_ptr<DataDependentOutput>> data_dependent_;  // null for the inputs
   int profile_ = 0;
+  int pinned_ = -1;  // by the caller
   LayerTimes times_;
 };
 

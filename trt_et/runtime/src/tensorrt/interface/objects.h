@@ -147,6 +147,13 @@ class IRuntime : public Object {
   ICudaEngine* deserializeCudaEngine(const void* bytes, size_t size) noexcept {
     return slots::Runtime_deserializeCudaEngine::call(implementation_, bytes, size);
   }
+  void setDLACore(int32_t core) noexcept { slots::Runtime_setDLACore::call(implementation_, core); }
+  int32_t getNbDLACores() const noexcept {
+    return slots::Runtime_getNbDLACores::call(implementation_);
+  }
+  void setEngineHostCodeAllowed(bool allowed) noexcept {
+    slots::Runtime_setEngineHostCodeAllowed::call(implementation_, allowed);
+  }
 };
 
 }  // namespace trt_et::nvinfer

@@ -1,0 +1,54 @@
+"""The figures of ``trt-et bench`` and what is made of them."""
+
+from __future__ import annotations
+
+import builtins
+
+import pytest
+
+from trt_et.cli.bench import draw_plot, markdown, percentile
+from trt_et.errors import OptionError
+
+ANSWER = {
+    "load_seconds": 0.5,
+    "seconds": [number / 1000 for number in range(100, 0, -1)],
+    "per_call": {"copies_h2d": 2.0, "copies_d2h": 1.0, "bytes_h2d": 64.0, "synchronizations": 1.0},
+    "peak_bytes": 1 << 20,
+    "planned_bytes": {"cpu": 1024, "cuda:0": 1024},
+}
+
+
+def test_percentiles_are_times_that_so_many_calls_do_not_exceed():
+    seconds = ANSWER["seconds"]
+    assert [percentile(seconds, percent) for percent in (50, 90, 99, 100)] == [
+        *(0.05, 0.09, 0.099, 0.1)
+    ]
+    assert percentile([0.25], 50) == percentile([0.25], 99) == 0.25
+
+
+def test_the_table_says_what_is_not_counted():
+    rows = markdown({"a.pte": ANSWER, "b.pte": {**ANSWER, "per_call": {}}})
+    first, second = rows.splitlines()[2:]
+    assert (
+        first == "| a.pte | 50.000 | 90.000 | 99.000 | 19.8 | 500.0 | 3 | 1 | 2.0 KiB | 1.0 MiB |"
+    )
+    assert second.count("not counted") == 2
+
+
+def test_a_plot_is_written_as_png_and_svg(tmp_path):
+    written = draw_plot({"a.pte": ANSWER}, tmp_path / "plot.png")
+    assert written[0].read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in written[1].read_text()
+
+
+def test_without_matplotlib_the_command_that_installs_it_is_named(monkeypatch, tmp_path):
+    original = builtins.__import__
+
+    def without_matplotlib(name, *arguments, **options):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return original(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without_matplotlib)
+    with pytest.raises(OptionError, match="pip install matplotlib"):
+        draw_plot({"a.pte": ANSWER}, tmp_path / "plot.png")

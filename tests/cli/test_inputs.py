@@ -1,0 +1,97 @@
+"""Inputs of a program from files, numbers, or at random."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from trt_et.cli.inputs import check_inputs, make_inputs
+from trt_et.errors import OptionError, RunError
+from trt_et.inspection import MethodInfo, TensorValue
+
+
+def method(*values: TensorValue | None) -> MethodInfo:
+    indices = tuple(range(len(values)))
+    return MethodInfo("forward", (), (), (), indices, (), values=values)
+
+
+def tensor(dtype: str, *sizes: int, dynamic: bool = False) -> TensorValue:
+    item = getattr(torch, dtype).itemsize
+    return TensorValue(dtype, sizes, dynamic, "cpu", int(np.prod(sizes)) * item, False)
+
+
+FLOATS = tensor("float32", 2, 3)
+
+
+def test_random_inputs_are_the_same_for_one_seed_and_have_the_types_of_the_program():
+    wanted = method(FLOATS, tensor("int64", 4), tensor("bool", 2), tensor("bfloat16", 1))
+    first, again, other = (make_inputs(wanted, (), {}, seed) for seed in (0, 0, 1))
+    assert [value.dtype for value in first] == [
+        torch.float32,
+        torch.int64,
+        torch.bool,
+        torch.bfloat16,
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(first[0], other[0])
+    assert set(first[1].tolist()) <= {0, 1}
+
+
+def test_arrays_and_raw_bytes_are_read_in_the_order_of_the_inputs(tmp_path):
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.save(tmp_path / "a.npy", array)
+    np.savez(tmp_path / "b.npz", one=array, two=array + 1)
+    (tmp_path / "c.bin").write_bytes(array.tobytes())
+    sources = [str(tmp_path / name) for name in ("a.npy", "b.npz", "c.bin")]
+    found = make_inputs(method(*[FLOATS] * 4), sources, {}, 0)
+    assert [value[0, 0].item() for value in found] == [0, 0, 1, 0]
+    assert all(value.shape == (2, 3) for value in found)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([torch.ones(2, 3)], "got 1 inputs; the method has 2"),
+        ([torch.ones(3, 2), 7], r"input 0 has the sizes \[3, 2\]; expected \[2, 3\]"),
+        ([torch.ones(2, 3).half(), 7], "input 0 is torch.float16; expected torch.float32"),
+    ],
+)
+def test_values_that_a_method_does_not_take_are_refused(values, message):
+    check_inputs(method(FLOATS, None), [torch.ones(2, 3), 7])
+    with pytest.raises(OptionError, match=message):
+        check_inputs(method(FLOATS, None), values)
+
+
+def test_a_number_fills_an_input_that_is_no_tensor():
+    assert make_inputs(method(None), ["7"], {}, 0) == [7]
+    with pytest.raises(OptionError, match="input 0 is no tensor"):
+        make_inputs(method(None), (), {}, 0)
+
+
+def test_dynamic_sizes_may_be_smaller_and_static_ones_may_not():
+    dynamic = method(tensor("float32", 8, 4, dynamic=True))
+    assert make_inputs(dynamic, (), {"0": [3, 4]}, 0)[0].shape == (3, 4)
+    for sizes in ([9, 4], [3], [-1, 4]):
+        with pytest.raises(OptionError, match=r"expected at most \[8, 4\]"):
+            make_inputs(dynamic, (), {"0": sizes}, 0)
+    with pytest.raises(OptionError, match=r"expected \[2, 3\]"):
+        make_inputs(method(FLOATS), (), {"0": [1, 3]}, 0)
+    with pytest.raises(OptionError, match="there is no input 4"):
+        make_inputs(method(FLOATS), (), {"4": [1, 3]}, 0)
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    np.save(tmp_path / "ints.npy", np.zeros((2, 3), np.int64))
+    (tmp_path / "short.bin").write_bytes(b"12")
+    (tmp_path / "bad.npy").write_bytes(b"nonsense")
+    for name, error, match in (
+        ("ints.npy", OptionError, "is torch.int64; expected torch.float32"),
+        ("short.bin", OptionError, "has 2 bytes; expected 24"),
+        ("bad.npy", RunError, "cannot be read"),
+        ("none.npy", RunError, "No such file"),
+    ):
+        with pytest.raises(error, match=match):
+            make_inputs(method(FLOATS), [str(tmp_path / name)], {}, 0)
+    with pytest.raises(OptionError, match="got 1 inputs; the method has 2"):
+        make_inputs(method(None, None), ["1"], {}, 0)

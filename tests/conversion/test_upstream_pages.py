@@ -1,0 +1,40 @@
+"""The reports of docs/internals/upstream show what they claim with the installed releases."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.run_documents import blocks
+from trt_et.conversion.installed import installed_variant
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(set(ROOT.glob("docs/internals/upstream/*.md")) - {*ROOT.glob("docs/**/index.md")})
+
+pytestmark = pytest.mark.skipif(
+    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
+)
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory) -> dict[str, str]:
+    results = tmp_path_factory.mktemp("upstream") / "results.json"
+    command = [sys.executable, "-m", "tests.support.upstream_pages", str(results)]
+    done = subprocess.run([*command, *map(str, PAGES)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(results.read_text())
+
+
+def test_there_are_ten_reports():
+    assert len(PAGES) >= 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_report_shows_the_fault(page, outputs):
+    (expected,) = blocks(page.read_text(), "text")
+    # TensorRT logs in front of it.
+    assert outputs[str(page)].endswith(expected)

@@ -1,0 +1,54 @@
+"""What decides the engines of this version: every Python file but the runtime's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import trt_et
+from trt_et.engines.fingerprint import code_digest
+
+
+@pytest.fixture
+def package(tmp_path):
+    for name in ("backend.py", "engines/base.py", "conversion/rewrites/pooling.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"# {name}\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["new.py", "new/file.py", "engines/deep/in/a/folder.py"])
+def test_a_new_file_in_any_folder_changes_the_digest(package, name):
+    before = code_digest(package)
+    (package / name).parent.mkdir(parents=True, exist_ok=True)
+    (package / name).write_text("")
+    assert code_digest(package) != before
+
+
+def test_what_a_file_holds_and_where_it_stands_change_the_digest(package):
+    digests = [code_digest(package)]
+    path = package / "conversion/rewrites/pooling.py"
+    path.write_text("changed = True\n")
+    digests.append(code_digest(package))
+    path.rename(package / "conversion/pooling.py")
+    digests.append(code_digest(package))
+    assert len(set(digests)) == 3
+
+
+def test_the_runtime_and_other_files_do_not_count(package):
+    before = code_digest(package)
+    (package / "runtime").mkdir()
+    (package / "runtime" / "plugin.py").write_text("import ctypes\n")
+    (package / "engines" / "notes.txt").write_text("notes\n")
+    assert code_digest(package) == before
+
+
+def test_the_digest_of_this_package_reads_every_file(monkeypatch):
+    read = []
+    plain = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path) or plain(path))
+    root = Path(trt_et.__file__).parent
+    code_digest(root)
+    expected = {p for p in root.rglob("*.py") if p.relative_to(root).parts[0] != "runtime"}
+    assert set(read) == expected

@@ -1,0 +1,253 @@
+"""Equal keys, equal engines: whatever a builder can see is in the key, and nothing else."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from tests.support.builders import Two, export, program, request
+from trt_et.engines import BuildOptions
+from trt_et.engines.key import (
+    WeightDigests,
+    builder_fingerprint,
+    engine_key,
+    request_digest,
+    sample_digest,
+)
+
+DTYPES = [
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float64,
+    torch.float8_e4m3fn,
+    torch.int8,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+    torch.bool,
+]
+
+
+def digest_of(tensor: torch.Tensor) -> str:
+    return WeightDigests().of({"w": tensor})["w"]
+
+
+def key(program, **changes) -> str:
+    asked = request(program, **changes)
+    digest = request_digest(asked)
+    assert digest is not None
+    return engine_key("builder", "1", digest, WeightDigests().of(asked.lowered.sources))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(DTYPES),
+    st.lists(st.integers(1, 4), max_size=3),
+    st.data(),
+)
+def test_every_element_dtype_and_shape_of_a_weight_counts(dtype, shape, data):
+    size = math.prod(shape)
+    numbers = data.draw(st.lists(st.integers(0, 1), min_size=size, max_size=size))
+    tensor = torch.tensor(numbers, dtype=torch.float32).reshape(shape).to(dtype)
+    assert digest_of(tensor.clone()) == digest_of(tensor)
+    at = data.draw(st.integers(0, size - 1))
+    changed = tensor.to(torch.float32).clone()
+    changed.view(-1)[at] = 1 - changed.view(-1)[at]
+    assert digest_of(changed.to(dtype)) != digest_of(tensor)
+    assert digest_of(tensor.reshape([*shape, 1])) != digest_of(tensor)
+    others = {digest_of(tensor.view(-1).to(other)) for other in DTYPES}
+    assert len(others) == len(DTYPES)
+
+
+def test_the_order_of_elements_counts_and_not_the_layout():
+    tensor = torch.arange(24.0).reshape(1, 2, 3, 4)
+    same = [
+        tensor.to(memory_format=torch.channels_last),
+        torch.cat([tensor, tensor])[:1],
+        torch.stack([tensor, -tensor], -1)[..., 0],
+        nn.Parameter(tensor.clone()),
+    ]
+    assert {digest_of(other) for other in same} == {digest_of(tensor)}
+    assert digest_of(tensor.transpose(2, 3).reshape(1, 2, 3, 4)) != digest_of(tensor)
+    assert digest_of(torch.zeros(1).expand(5)) == digest_of(torch.zeros(5))
+    number = torch.tensor([1 + 2j])
+    assert digest_of(number.conj()) == digest_of(torch.tensor([1 - 2j])) != digest_of(number)
+
+
+def test_a_weight_of_several_pieces_is_read_to_its_end():
+    for size in (10 << 20, 70 << 20):
+        tensor = torch.zeros(size, dtype=torch.uint8)
+        found = {digest_of(tensor)}
+        for at in (0, (4 << 20) - 1, 4 << 20, size - 1):
+            tensor[at] = 1
+            found.add(digest_of(tensor))
+        assert len(found) == 5
+
+
+def test_many_weights_at_once_have_the_digests_that_they_have_alone():
+    tensors = {f"w{i}": torch.full((1 << 20,), float(i)) for i in range(6)}
+    tensors["large"] = torch.zeros(70 << 20, dtype=torch.uint8)
+    tensors["transposed"] = torch.arange(6.0).reshape(2, 3).t()
+    assert WeightDigests().of(tensors) == {name: digest_of(t) for name, t in tensors.items()}
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.tensor(1.5),
+        torch.arange(7),
+        torch.arange(24.0).reshape(1, 2, 3, 4).to(memory_format=torch.channels_last),
+        torch.zeros(0, 3),
+        torch.zeros(3, 0),
+        torch.ones(2, 3).to(torch.float8_e4m3fn),
+        torch.quantize_per_tensor(torch.ones(2, 3), 0.1, 0, torch.qint8),
+        torch.tensor([1 + 2j]).conj(),
+    ],
+    ids=lambda tensor: f"{tensor.dtype}{list(tensor.shape)}",
+)
+def test_equal_tensors_look_equal_whatever_their_layout(tensor):
+    same = tensor.clone(memory_format=torch.contiguous_format)
+    assert sample_digest({"w": tensor}) == sample_digest({"w": same})
+    if tensor.dtype == torch.float32 and tensor.numel() > 1:
+        other = same.clone()
+        other.view(-1)[-1] += 1
+        assert sample_digest({"w": other}) != sample_digest({"w": same})
+
+
+def test_quantized_weights_count_with_their_scale():
+    values = torch.randn(4)
+    found = {
+        digest_of(torch.quantize_per_tensor(values, scale, zero, torch.qint8))
+        for scale in (0.1, 0.2)
+        for zero in (0, 1)
+    }
+    assert len(found) == 4
+
+
+def test_the_same_memory_is_read_once(monkeypatch):
+    import trt_et.engines.key
+
+    reads = []
+    real = trt_et.engines.key._digest
+    monkeypatch.setattr(
+        trt_et.engines.key, "_digest", lambda t, over: reads.append(t) or real(t, over)
+    )
+    digests = WeightDigests()
+    tensor = torch.randn(4, 4)
+    first = digests.of({"a": tensor, "b": tensor.detach()})
+    assert digests.of({"c": nn.Parameter(tensor)})["c"] == first["a"] == first["b"]
+    assert len(reads) == 1
+    assert digests.of({"d": tensor.t()})["d"] != first["a"]
+
+
+CHANGES = {
+    "compute_capabilities": ("8.6",),
+    "optimization_level": 3,
+    "settings": {"disable_tf32": True},
+    "workspace_size": 1 << 20,
+    "hardware_compatible": True,
+    "refittable": True,
+    "weight_streaming": True,
+}
+
+
+def test_every_option_counts():
+    base = BuildOptions()
+    # A new option has to be added to CHANGES; it is then in the key by itself.
+    assert {field.name for field in fields(BuildOptions)} == {*CHANGES}
+    found = {key(program(), options=replace(base, **{n: v})) for n, v in CHANGES.items()}
+    found |= {key(program()), key(program(), device_id=1)}
+    found |= {key(program(), options=replace(base, optimization_level=level)) for level in (0, 1)}
+    found |= {
+        key(program(), options=replace(base, settings=given))
+        for given in ({"a": 1}, {"a": 1.0}, {"a": True}, {"a": "1"}, {"a": torch.half}, {"b": 1})
+    }
+    assert len(found) == len(CHANGES) + 2 + 2 + 6
+
+
+def test_sets_and_the_order_of_settings_do_not_matter():
+    def keyed(given):
+        return key(program(), options=BuildOptions(settings=given))
+
+    assert keyed({"a": 1, "b": {torch.half, torch.float}}) == keyed(
+        {"b": {torch.float, torch.half}, "a": 1}
+    )
+
+
+def test_a_setting_that_has_no_text_is_not_guessed():
+    options = BuildOptions(settings={"a": object()})
+    assert request_digest(request(program(), options=options)) is None
+
+
+class Scaled(nn.Module):
+    def __init__(self, scale, operator=torch.mul) -> None:
+        super().__init__()
+        self.scale = scale
+        self.operator = operator
+
+    def forward(self, x):
+        return self.operator(x, self.scale)
+
+
+def test_operators_and_their_arguments_count():
+    x = torch.ones(2, 4)
+    models = [Scaled(2), Scaled(2.0), Scaled(-0.0), Scaled(0.0), Scaled(2, torch.div)]
+    assert len({key(export(model, x)) for model in models}) == len(models)
+
+
+def test_dtypes_shapes_and_dynamic_ranges_count():
+    model = Scaled(2.0)
+    dim = torch.export.Dim
+    programs = [
+        export(model, torch.ones(2, 4)),
+        export(model, torch.ones(2, 5)),
+        export(model, torch.ones(8)),
+        export(model, torch.ones(2, 4).half()),
+        export(model, torch.ones(2, 4), dynamic_shapes=({0: dim("a", max=8)},)),
+        export(model, torch.ones(2, 4), dynamic_shapes=({0: dim("a", max=9)},)),
+        export(model, torch.ones(3, 4), dynamic_shapes=({0: dim("a", max=8)},)),
+        export(model, torch.ones(2, 4), dynamic_shapes=({1: dim("a", max=8)},)),
+    ]
+    assert len({key(program) for program in programs}) == len(programs)
+
+
+def test_names_of_dynamic_sizes_do_not_count():
+    dim = torch.export.Dim
+    x = torch.ones(2, 4)
+    one, other = (
+        export(Scaled(2.0), x, dynamic_shapes=({0: dim(name, max=8)},)) for name in ("a", "zz")
+    )
+    assert key(one) == key(other)
+
+
+def test_one_weight_element_of_a_partition_counts():
+    changed = Two()
+    with torch.no_grad():
+        changed.second.weight[3, 2] += 1e-6
+    x = torch.ones(2, 4)
+    assert key(export(Two(), x)) == key(program())
+    assert key(export(changed, x)) != key(program())
+
+
+def test_the_builder_counts():
+    found = {
+        engine_key(name, who, "digest", {}) for name, who in (("a", "b"), ("ab", ""), ("a", "c"))
+    }
+    assert len(found) == 3
+
+
+def test_a_builder_that_says_nothing_is_not_cached():
+    class Silent:
+        name = "silent"
+
+        def build(self, request):
+            return b""
+
+    assert builder_fingerprint(Silent()) == ""

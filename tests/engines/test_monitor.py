@@ -1,0 +1,146 @@
+"""What a build tells, and how it is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from tests.support.lowering import request
+from tests.support.models import make
+from trt_et.engines import serialize as engines
+from trt_et.engines.monitor import BuildMonitor, interruptible
+from trt_et.errors import BuildCancelled
+
+
+@pytest.fixture(autouse=True)
+def python_takes_interrupts():
+    """Whoever runs the tests in the background has them ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def filled():
+    model, inputs = make("order")
+    return engines.build_network(request(model, *inputs))
+
+
+def pieces_of(monitor) -> list[int]:
+    pieces: list[int] = []
+    engines.serialize(
+        filled(), "test", lambda piece: pieces.append(len(piece)) or len(piece), monitor
+    )
+    return pieces
+
+
+def test_the_phases_of_a_real_build_are_told_and_the_share_only_grows():
+    events = []
+    assert sum(pieces_of(BuildMonitor(lambda *event: events.append(event)))) > 10_000
+    phases = [phase for phase, _, _, _ in events]
+    assert phases[0] == "Building engine"
+    assert len(set(phases)) > 5
+    assert all(0 <= done <= steps for _, done, steps, _ in events)
+    shares = [share for _, _, _, share in events]
+    assert shares == sorted(shares)
+    assert shares[0] == 0
+    assert shares[-1] > 0.8
+
+
+def test_a_real_build_stops_at_its_next_step():
+    steps = []
+    monitor = BuildMonitor(lambda *event: steps.append(event), stop=lambda: len(steps) > 20)
+    with pytest.raises(BuildCancelled, match="was stopped"):
+        pieces_of(monitor)
+    assert 20 < len(steps) < 30
+
+
+@pytest.mark.parametrize("error", [ValueError("my mistake"), KeyboardInterrupt()])
+def test_what_a_listener_raises_ends_the_build_and_comes_out_of_it(error):
+    events = []
+
+    def listener(*event):
+        events.append(event)
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        pieces_of(BuildMonitor(listener))
+    assert caught.value is error
+    assert len(events) == 1
+
+
+def test_control_c_stops_a_real_build():
+    """The signal comes while TensorRT works; nothing of the build runs when it comes out."""
+    steps = []
+
+    def listener(*event):
+        if len(steps) == 10:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert interrupted.wait(60)
+        steps.append(event)
+
+    class Monitor(BuildMonitor):
+        def cancel(self):
+            super().cancel()
+            interrupted.set()
+
+    interrupted = threading.Event()
+    with pytest.raises(KeyboardInterrupt):
+        pieces_of(Monitor(listener))
+    assert len(steps) == 11
+    assert not [thread for thread in threading.enumerate() if thread.name == "trt-et build"]
+
+
+def test_phases_lie_within_each_other():
+    events = []
+    monitor = BuildMonitor(lambda *event: events.append(event))
+    monitor.phase_start("all", None, 2)
+    monitor.phase_start("first", "all", 4)
+    assert monitor.step_complete("first", 0)
+    assert monitor.step_complete("first", 3)
+    monitor.phase_finish("first")
+    assert monitor.step_complete("all", 0)
+    assert monitor.step_complete("unknown", 7)
+    assert events == [
+        ("all", 0, 2, 0.0),
+        ("first", 0, 4, 0.0),
+        ("first", 1, 4, 0.125),
+        ("first", 4, 4, 0.5),
+        ("all", 1, 2, 0.5),
+    ]
+    monitor.cancel()
+    assert not monitor.step_complete("all", 1)
+
+
+def test_a_second_interrupt_does_not_wait():
+    release = threading.Event()
+    cancelled = []
+
+    def cancel():
+        cancelled.append(True)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def work():
+        os.kill(os.getpid(), signal.SIGINT)
+        release.wait(60)
+
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(work, cancel)
+    release.set()
+    assert cancelled == [True]
+
+
+def test_other_threads_do_the_work_themselves():
+    names = []
+
+    def outer():
+        interruptible(lambda: names.append(threading.current_thread().name), lambda: None)
+
+    thread = threading.Thread(target=outer, name="mine")
+    thread.start()
+    thread.join()
+    assert names == ["mine"]
+    with pytest.raises(ZeroDivisionError):
+        interruptible(lambda: 1 / 0, lambda: None)

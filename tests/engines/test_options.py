@@ -1,0 +1,85 @@
+"""One typed field of ``BuildOptions`` is all that an option needs."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.executors import Recording, sent
+from tests.support.lowering import request
+from tests.support.models import make
+from trt_et import OptionError, TensorRTPartitioner
+from trt_et.engines.key import request_digest
+from trt_et.options import BuildOptions, option, options_table
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "options.md"
+
+
+def _even(name, value):
+    if value % 2:
+        raise OptionError(f"{name} is {value}; expected an even number")
+    return value
+
+
+@dataclass(frozen=True)
+class Extended(BuildOptions):
+    """One option more, added in one place."""
+
+    scratch_option: int = option(2, _even, "An even number.", setting="num_avg_timing_iters")
+
+
+def request_with(options: BuildOptions):
+    model, inputs = make("mlp")
+    return replace(request(model, *inputs), options=options)
+
+
+def test_a_new_field_is_checked_and_reaches_torch_tensorrt():
+    with pytest.raises(OptionError, match="scratch_option is 3; expected an even number"):
+        Extended(scratch_option=3)
+    assert Extended().compilation_settings() == {}
+    assert Extended(scratch_option=4).compilation_settings() == {"num_avg_timing_iters": 4}
+
+
+def test_a_new_field_is_in_the_key_of_the_engine_cache():
+    digests = {request_digest(request_with(Extended(scratch_option=n))) for n in (2, 4, 4)}
+    assert None not in digests
+    assert len(digests) == 2
+
+
+def test_a_new_field_reaches_the_worker():
+    asked = request_with(Extended(scratch_option=6))
+    sent(asked, Recording())
+    assert Recording.got.options == asked.options
+
+
+def test_a_new_field_is_in_the_documentation():
+    assert "| `scratch_option` | `2` | An even number. |" in options_table(Extended)
+
+
+def test_the_documentation_lists_the_options_as_they_are():
+    assert DOCUMENT.read_text().endswith(options_table())
+
+
+def test_every_option_is_an_argument_of_the_partitioner_with_the_same_default():
+    arguments = inspect.signature(TensorRTPartitioner).parameters
+    for known in fields(BuildOptions):
+        default = arguments[known.name].default
+        assert known.default == default or (known.default == () and default is None), known.name
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"compute_capabilities": "8.6"}, "sequence of strings"),
+        ({"compute_capabilities": ["8"]}, "not of the form"),
+        ({"compute_capabilities": 8}, "sequence of strings"),
+        ({"optimization_level": 6}, r"expected 0\.\.5"),
+        ({"settings": ["disable_tf32"]}, "expected a dictionary"),
+    ],
+)
+def test_a_wrong_value_is_refused_when_the_object_is_made(options, message):
+    with pytest.raises(OptionError, match=message):
+        BuildOptions(**options)

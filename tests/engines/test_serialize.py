@@ -1,0 +1,131 @@
+"""Engines that update a cache in place, and the same engines where TensorRT cannot."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import tensorrt_rtx as trt
+import torch
+
+from tests.support.lowering import blobs, lower
+from tests.support.programs.kv_cache_models import (
+    Cache,
+    recorded,
+)
+from tests.support.programs.kv_cache_updates import (
+    LONG,
+    ONE,
+    add_to_it,
+    put,
+    rows,
+)
+from trt_et.conversion import prepare
+from trt_et.conversion.rewrites.kv_cache_update import update_in_place
+from trt_et.engine_info import Alias, decode_blob
+from trt_et.engines import serialize as engines
+from trt_et.engines import tensorrt_rtx
+from trt_et.errors import BuildCancelled, BuilderError, OptionError
+
+
+def built(caplog, model=None) -> tuple[bytes, str]:
+    program = torch.export.export(model or Cache(put), (ONE, rows()))
+    with caplog.at_level(logging.WARNING, "trt_et"):
+        (blob,) = blobs(lower(program, builder="tensorrt_rtx"))
+    return bytes(blob), caplog.text
+
+
+def test_a_tensorrt_without_the_layer_builds_as_before(caplog, monkeypatch):
+    program = torch.export.export(Cache(put), (ONE, rows()))
+    lower(program, builder="tensorrt_rtx")  # Torch-TensorRT is loaded.
+    monkeypatch.setattr(
+        "trt_et.conversion.converters.kv_cache_update.has_cache_update_layer", lambda: False
+    )
+    blob, said = built(caplog)
+    assert (blob[:4], decode_blob(blob).info.aliases) == (b"TR01", ())
+    assert "in place" not in said
+
+
+def test_a_layer_that_tensorrt_refuses_is_left_out(caplog, monkeypatch):
+    monkeypatch.setattr(trt.INetworkDefinition, "add_kv_cache_update", lambda *_: None)
+    blob, said = built(caplog)
+    assert (blob[:4], decode_blob(blob).info.aliases) == (b"TR01", ())
+    assert "no engine that writes state in place" in said
+    assert "refuses the update of a KV cache at write_rows" in said
+
+
+def test_a_build_that_fails_with_the_layer_is_repeated_without(caplog, monkeypatch):
+    serialize = tensorrt_rtx.serialize
+    tried = []
+
+    def refusing(self, *args, **kwargs):
+        tried.append(self.aliases)
+        if self.aliases:
+            raise BuilderError("Myelin says no")
+        return serialize(self, *args, **kwargs)
+
+    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
+    blob, said = built(caplog)
+    assert blob[:4] == b"TR01"
+    assert [len(each) for each in tried] == [1, 0]
+    assert "Myelin says no" in said
+
+
+def test_a_build_that_fails_either_way_says_why_once(monkeypatch):
+    def refusing(self, *args, **kwargs):
+        raise BuilderError(f"refused with {len(self.aliases)}")
+
+    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
+    program = torch.export.export(Cache(put), (ONE, rows()))
+    with pytest.raises(BuilderError, match="refused with 0"):
+        lower(program, builder="tensorrt_rtx")
+
+
+def test_a_build_that_fails_with_nothing_in_place_is_not_repeated(monkeypatch, caplog):
+    tried = []
+
+    def refusing(self, *args, **kwargs):
+        tried.append(self.aliases)
+        raise BuilderError("Myelin says no")
+
+    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
+    program = torch.export.export(Cache(add_to_it), (ONE, LONG))
+    with pytest.raises(BuilderError, match="Myelin says no"):
+        lower(program, builder="tensorrt_rtx")
+    assert tried == [()]
+    assert "in place" not in caplog.text
+
+
+@pytest.mark.parametrize("error", [BuildCancelled("stopped"), OptionError("no such option")])
+def test_what_a_user_did_is_not_tried_again(monkeypatch, error):
+    tried = []
+
+    def refusing(self, *args, **kwargs):
+        tried.append(self.aliases)
+        raise error
+
+    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
+    program = torch.export.export(Cache(put), (ONE, rows()))
+    with pytest.raises((BuilderError, OptionError)):
+        lower(program, builder="tensorrt_rtx")
+    assert len(tried) == 1
+
+
+def test_a_layer_that_nobody_asked_for_is_an_error(monkeypatch):
+    """A later Torch-TensorRT may make the layer by itself, whoever needs the old value."""
+    (request,), _ = recorded(Cache(put), (ONE, rows()))
+    made = engines.build_network(request)
+    from trt_et.conversion.converters.kv_cache_update import check_cache_updates
+
+    check_cache_updates(made.network, made.aliases)
+    for wrong in ((), (Alias("output1", made.aliases[0].input),)):
+        with pytest.raises(BuilderError, match="in place; expected"):
+            check_cache_updates(made.network, wrong)
+
+    def silently(module, updates):
+        update_in_place(module, updates)
+        return ()
+
+    monkeypatch.setattr(prepare, "update_in_place", silently)
+    with pytest.raises(BuilderError, match="in place; expected"):
+        engines.build_network(request)

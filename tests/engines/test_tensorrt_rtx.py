@@ -1,0 +1,133 @@
+"""Real TensorRT-RTX engines, built without a GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tests.support.lowering import blobs, lower, lower_case
+from trt_et import BuilderUnavailable, OptionError
+from trt_et.conversion.installed import installed_variant
+from trt_et.engine_info import decode_blob
+
+pytestmark = pytest.mark.skipif(
+    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
+)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "vit", "channels_last", "outputs", "order"])
+def test_a_supported_model_is_one_engine(name):
+    (blob,) = blobs(lower_case(name, builder="tensorrt_rtx"))
+    decoded = decode_blob(blob)
+    assert decoded.magic == b"TR01"
+    assert decoded.info.builder == "tensorrt_rtx"
+    assert decoded.info.library_version.startswith("1.")
+    assert len(decoded.engine) > 10_000
+
+
+def test_sizes_that_depend_on_data_elsewhere_do_not_disturb_a_build():
+    class Checked(torch.nn.Module):
+        """A constant that Torch-TensorRT folds, beside a size that only the data tell."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.places = torch.nn.Embedding(16, 8)
+
+        def forward(self, x, ids):
+            torch._check((ids != 0).sum(1).max().item() <= 16)
+            return (x + self.places(torch.arange(16).unsqueeze(0)).expand_as(x)).relu()
+
+    inputs = (torch.randn(2, 16, 8), torch.randint(0, 3, (2, 16)))
+    with torch.no_grad():
+        program = torch.export.export(Checked(), inputs)
+        assert blobs(lower(program, builder="tensorrt_rtx"))
+
+
+def test_attention_with_constant_queries_is_built():
+    class Learned(torch.nn.Module):
+        """The first attention of a decoder whose queries are learned: nothing in it is an input."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.queries = torch.nn.Parameter(torch.randn(1, 4, 6, 8))
+
+        def forward(self, x):
+            attention = torch.nn.functional.scaled_dot_product_attention
+            y = attention(self.queries, self.queries * 2, self.queries)
+            return attention(y, x, x)
+
+    program = torch.export.export(Learned().eval(), (torch.randn(1, 4, 6, 8),))
+    assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
+
+
+def test_auto_takes_it():
+    (blob,) = blobs(lower_case("mlp", builder="auto"))
+    assert decode_blob(blob).info.builder == "tensorrt_rtx"
+
+
+def test_targets_are_selectable_and_recorded():
+    one, two = (
+        blobs(lower_case("mlp", builder="tensorrt_rtx", compute_capabilities=targets))[0]
+        for targets in (["8.6"], ["8.9", "12.0"])
+    )
+    assert decode_blob(one).info.compute_capabilities == ("8.6",)
+    assert decode_blob(two).info.compute_capabilities == ("8.9", "12.0")
+    assert bytes(decode_blob(one).engine) != bytes(decode_blob(two).engine)
+
+
+def test_an_unknown_target_lists_the_known_ones():
+    with pytest.raises(OptionError, match=r"no target 9\.9; it has .*8\.6"):
+        lower_case("mlp", builder="tensorrt_rtx", compute_capabilities=["9.9"])
+
+
+def test_the_other_flavour_is_unavailable_and_says_what_to_install():
+    with pytest.raises(BuilderUnavailable, match=r'pip install "torch-tensorrt>='):
+        lower_case("mlp", builder="tensorrt")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_models_keep_their_dtype(dtype):
+    from tests.support.models import make
+
+    model, (x,) = make("mlp")
+    program = torch.export.export(model.to(dtype), (x.to(dtype),))
+    (blob,) = blobs(lower(program, builder="tensorrt_rtx"))
+    info = decode_blob(blob).info
+    assert {binding.dtype for binding in info.bindings} == {str(dtype).rpartition(".")[2]}
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_what_stops_the_stream_comes_out_of_the_build(error):
+    from tests.support.lowering import request
+    from tests.support.models import make
+    from trt_et.engines.serialize import build_network, serialize
+
+    model, inputs = make("order")
+    calls = []
+
+    def write(piece):
+        calls.append(len(piece))
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        serialize(build_network(request(model, *inputs)), "test", write)
+    assert caught.value is error
+    assert len(calls) == 1
+
+
+def test_a_tensorrt_that_cannot_stream_hands_its_engine_over_whole():
+    from tests.support.lowering import request
+    from tests.support.models import make
+    from trt_et.engines.serialize import build_network, serialize
+
+    model, inputs = make("order")
+    streamed, whole = [], []
+    for pieces in (streamed, whole):
+        network = build_network(request(model, *inputs))
+        if pieces is whole:
+            network.trt = SimpleNamespace(IProgressMonitor=network.trt.IProgressMonitor)
+        serialize(network, "test", lambda piece, to=pieces: to.append(bytes(piece)) or len(piece))
+    assert len(whole) == 1
+    assert len(b"".join(streamed)) == len(whole[0])

@@ -1,0 +1,67 @@
+"""Tests that need a GPU (docs/gpu.md). ``TRT_ET_GPU_SETUP`` names what ``setup.py`` describes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.gpu.setup import Setup, has_gpu, read_setup
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder, and skip them without a GPU or a setup of fakes."""
+    own = [item for item in items if HERE in item.path.parents]
+    skipped = not own or os.environ.get("TRT_ET_GPU_SETUP") or has_gpu()
+    for item in own:
+        item.add_marker(pytest.mark.gpu)
+        if not skipped:
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU"))
+
+
+@pytest.fixture(scope="session")
+def setup(tmp_path_factory: pytest.TempPathFactory) -> Setup:
+    """The programs and tools under test."""
+    return read_setup(tmp_path_factory.mktemp("gpu"))
+
+
+@pytest.fixture
+def record(setup: Setup, request: pytest.FixtureRequest) -> Callable[[Mapping[str, Any]], None]:
+    """Add facts to the answers of the test's file, under the test's name."""
+
+    def add(facts: Mapping[str, Any]) -> None:
+        path = Path(setup.results) / f"{request.path.stem.removeprefix('test_')}.json"
+        known = json.loads(path.read_text()) if path.is_file() else {}
+        known[request.node.name.removeprefix("test_")] = facts
+        path.write_text(json.dumps(known, indent=2) + "\n")
+
+    return add
+
+
+@pytest.fixture
+def probe(setup: Setup) -> Callable[..., dict[str, float]]:
+    """Run gpu_probe and return its values; a failure of the probe fails the test."""
+
+    def run(*arguments: object, **variables: str) -> dict[str, float]:
+        environment = setup.environment(**variables)
+        if "TRT_ET_PROVIDER_PATH" not in environment:
+            lib = Path(setup.runner).parents[1] / "lib"
+            environment["TRT_ET_PROVIDER_PATH"] = str(lib)
+        done = subprocess.run(
+            [setup.probe, *map(str, arguments)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert done.returncode in (0, 2), f"exit {done.returncode}: {done.stderr[-1500:]}"
+        return {name: float(value) for name, value in map(str.split, done.stdout.splitlines())}
+
+    return run

@@ -1,0 +1,220 @@
+// Questions that need a GPU, each answered as "name value" lines:
+//
+//   gpu_probe costs PROGRAM ENGINE LIBRARY ROUNDS TENSOR=BYTES...
+//   gpu_probe count PROGRAM host|device
+//   gpu_probe order PROGRAM ROUNDS
+//   gpu_probe rebind|barrier PROGRAM ENGINE LIBRARY ROUNDS TENSOR=BYTES...
+//   gpu_probe static|contexts PROGRAM
+//
+// "costs" times a call through ExecuTorch and the bare API in one process: medians of the host's
+// clock in microseconds, "queued" until a call returns, "done" until its stream is empty.
+// TRT_ET_CUDA_GRAPHS=0 switches the delegate's graphs off; the probe captures the bare one itself.
+// "count" counts the CUDA calls of one steady call, on simulated GPUs or through counting_cudart.
+// stream_order.h and cuda_rules.h describe the others.
+//
+// PROGRAM is a .pte with one engine of static shapes and its inputs and outputs on the GPU. ENGINE
+// is that engine; the tensors are its inputs, then its output.
+#include <dlfcn.h>
+#include <executorch/runtime/platform/runtime.h>
+#include <trt_et/runtime.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bare_engine.h"
+#include "cuda/cuda_api.h"
+#include "cuda_rules.h"
+#include "loaded_method.h"
+#include "stream_order.h"
+
+namespace trt_et::gpu_check {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Calls between two waits: few enough that the stream's queue never fills up.
+constexpr int kCalls = 16;
+
+double microseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+void check(const Status& status, const char* what) {
+  if (!status.ok()) bench::die(std::string(what) + ": " + status.text);
+}
+
+struct Way {
+  const char* name;
+  std::function<void()> call;
+  std::vector<double> queued, done;
+};
+
+// All ways take turns, so that what else happens on this machine meets all of them.
+void measure(std::vector<Way>& ways, int rounds, cuda::Api& api, cuda::Stream stream) {
+  const auto wait = [&] { check(api.synchronize_stream(stream), "waiting"); };
+  for (int round = -3; round < rounds; ++round) {
+    for (Way& way : ways) {
+      auto start = Clock::now();
+      for (int i = 0; i < kCalls; ++i) way.call();
+      const double queued = microseconds_since(start) / kCalls;
+      wait();
+      start = Clock::now();
+      for (int i = 0; i < kCalls; ++i) way.call(), wait();
+      if (round < 0) continue;  // The first rounds warm up, and the delegate records its graph.
+      way.queued.push_back(queued);
+      way.done.push_back(microseconds_since(start) / kCalls);
+    }
+  }
+}
+
+void print(const std::string& name, std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  std::printf("%s %.6g\n", name.c_str(), values[values.size() / 2]);
+}
+
+void* device_memory(cuda::Api& api, size_t bytes, cuda::Stream stream) {
+  void* memory = nullptr;
+  check(api.allocate(std::max<size_t>(bytes, 1), &memory), "allocating");
+  check(api.zero(memory, bytes, stream), "clearing");
+  return memory;
+}
+
+int run(const std::string& program, const std::string& engine, const std::string& library,
+        int rounds, const std::vector<IoTensor>& tensors) {
+  cuda::Api* api = nullptr;
+  check(cuda::access(&api), "CUDA");
+  cuda::Stream stream = nullptr;
+  cuda::Entered entered;
+  check(api->enter_device(0, &entered), "choosing cuda:0");
+  check(api->create_stream(cuda::StreamKind::non_blocking, &stream), "making a stream");
+  if (trt_et_use_stream(0, stream) != 0) bench::die("using a stream");
+
+  auto start = Clock::now();
+  bench::LoadedMethod method(program);
+  print("load_delegate", {microseconds_since(start)});
+  method.bind(true);
+  method.execute();  // Whatever is done once is done before the bare engine is loaded.
+  check(api->synchronize_stream(stream), "the first run");
+
+  std::ifstream file(engine, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  start = Clock::now();
+  BareEngine bare(library, bytes);
+  bare.create_context();
+  print("load_bare", {microseconds_since(start)});
+  std::vector<void*> addresses;
+  for (const IoTensor& tensor : tensors) {
+    addresses.push_back(device_memory(*api, tensor.bytes, stream));
+  }
+  const auto enqueue = [&] {
+    if (!bare.enqueue(tensors, addresses, stream)) bench::die("a bare run");
+  };
+  enqueue();
+  check(api->synchronize_stream(stream), "the first bare run");
+  // Not every engine can be recorded; the other ways are measured still.
+  cuda::Graph graph = nullptr;
+  check(api->begin_capture(stream, cuda::CaptureMode::thread_only), "recording");
+  const bool queued = bare.enqueue(tensors, addresses, stream);
+  const bool recorded = api->end_capture(stream, &graph).ok() && queued;
+
+  std::vector<Way> ways;
+  ways.push_back({"delegate", [&] { method.execute(); }, {}, {}});
+  ways.push_back({"bare", enqueue, {}, {}});
+  const auto launch = [&] { check(api->launch_graph(graph, stream), "a graph"); };
+  if (recorded) ways.push_back({"bare_graph", launch, {}, {}});
+  measure(ways, rounds, *api, stream);
+  for (const Way& way : ways) {
+    print(std::string(way.name) + "_queued", way.queued);
+    print(std::string(way.name) + "_done", way.done);
+  }
+  if (graph != nullptr) check(api->destroy_graph(graph), "dropping a graph");
+  for (void* memory : addresses) check(api->release(memory), "releasing");
+  (void)trt_et_use_stream(0, nullptr);
+  return 0;
+}
+
+// Calls so far, by name; empty where nobody counts.
+std::map<std::string, double> calls_so_far() {
+  std::map<std::string, double> calls;
+  // What the simulated GPUs count, where there are such.
+  const std::pair<const char*, std::vector<const char*>> simulated[] = {
+      {"calls", {"calls"}},
+      {"allocations", {"mallocs", "frees"}},
+      {"copies", {"copies_h2d", "copies_d2h", "copies_d2d"}},
+      {"waits", {"synchronizations"}}};
+  for (const auto& [name, parts] : simulated) {
+    for (const char* part : parts) {
+      uint64_t value = 0;
+      if (trt_et_counter(part, &value) == 0) calls[name] += static_cast<double>(value);
+    }
+  }
+  if (!calls.empty()) return calls;
+  const char* path = std::getenv("TRT_ET_CUDART_LIBRARY");
+  void* library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) return calls;
+  const auto name = reinterpret_cast<const char* (*)(size_t)>(dlsym(library, "counted_name"));
+  const auto count = reinterpret_cast<uint64_t (*)(const char*)>(dlsym(library, "counted_calls"));
+  for (size_t i = 0; name != nullptr && count != nullptr && name(i) != nullptr; ++i) {
+    calls[name(i)] = static_cast<double>(count(name(i)));
+  }
+  return calls;
+}
+
+int count(const std::string& program, bool on_device) {
+  constexpr int kRuns = 100;
+  bench::LoadedMethod method(program);
+  method.bind(on_device);
+  for (int i = 0; i < 20; ++i) method.execute();
+  const auto before = calls_so_far();
+  for (int i = 0; i < kRuns; ++i) method.execute();
+  const auto after = calls_so_far();
+  if (after.empty()) bench::die("TRT_ET_CUDART_LIBRARY is not counting_cudart");
+  for (const auto& [name, calls] : after) {
+    const double each = (calls - before.at(name)) / kRuns;
+    if (each > 0) std::printf("%s %.6g\n", name.c_str(), each);
+  }
+  return 0;
+}
+
+std::vector<IoTensor> read_tensors(const std::vector<std::string>& words) {
+  std::vector<IoTensor> tensors;
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos) bench::die(word + " is not TENSOR=BYTES");
+    tensors.push_back({word.substr(0, equals), std::stoull(word.substr(equals + 1))});
+  }
+  return tensors;
+}
+
+}  // namespace
+}  // namespace trt_et::gpu_check
+
+int main(int argc, char** argv) {
+  namespace check = trt_et::gpu_check;
+  executorch::runtime::runtime_init();
+  const std::string what = argc > 2 ? argv[1] : "";
+  const auto number = [&](int index) { return std::max(1, std::atoi(argv[index])); };
+  const auto tensors = [&](int first) { return check::read_tensors({argv + first, argv + argc}); };
+  if (what == "costs" && argc > 6) {
+    return check::run(argv[2], argv[3], argv[4], number(5), tensors(6));
+  }
+  if (what == "count" && argc == 4) return check::count(argv[2], std::string(argv[3]) == "device");
+  if (what == "order" && argc == 4) return check::check_order(argv[2], number(3));
+  if ((what == "rebind" || what == "barrier") && argc > 6) {
+    // The provider starts TensorRT, and attaches a fake one to the simulated GPUs.
+    trt_et::bench::LoadedMethod method(argv[2]);
+    const auto check_rule = what == "rebind" ? check::check_rebinding : check::check_barrier;
+    return check_rule(argv[3], argv[4], number(5), tensors(6));
+  }
+  if (what == "static" && argc == 3) return check::leave_to_static_objects(argv[2]);
+  if (what == "contexts" && argc == 3) return check::list_primary_contexts(argv[2]);
+  trt_et::bench::die("see the head of gpu_probe.cpp");
+}

@@ -1,0 +1,88 @@
+"""Questions 1 and 2: do engines that were built without a GPU run on one, and equal eager?"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.gpu.kit import Model, compare, read_kit, read_tensor
+
+MODELS = ["mlp", "cnn", "vit", "channels_last", "outputs", "order", "cached"]
+ENGINES = ["line", "deep", "pair", "dynamic", "cut"]
+CASES = [*(("models", name) for name in MODELS), *(("engines", name) for name in ENGINES)]
+
+FROM_PYTHON = """
+import sys, torch, trt_et.runtime
+trt_et.runtime.load()
+from executorch.runtime import Runtime
+for program, arguments, outputs in torch.load(sys.argv[1]):
+    method = Runtime.get().load_program(program).load_method("forward")
+    for _ in range(3):
+        found = method.execute(arguments)
+    torch.save([tensor.clone() for tensor in found], outputs)
+"""
+
+
+def model_of(setup, kit: str, name: str) -> Model:
+    models = read_kit(Path(getattr(setup, kit)), getattr(setup, f"{kit}_builder"))
+    return next(model for model in models if model.name == name)
+
+
+def environment(setup, kit: str) -> dict[str, str]:
+    """Return the environment of a program; reference engines use no TensorRT."""
+    variables = setup.environment()
+    if getattr(setup, f"{kit}_builder") == "reference":
+        del variables["TRT_ET_TENSORRT_LIBRARY"]
+    return variables
+
+
+@pytest.mark.parametrize(("kit", "name"), CASES)
+def test_a_program_equals_eager_in_executor_runner(kit, name, setup, record, tmp_path):
+    model = model_of(setup, kit, name)
+    command = [setup.runner, "--model_path", model.program, "--num_executions", 20]
+    command += ["--inputs", ",".join(map(str, model.files)), "--output_file", tmp_path / "out"]
+    done = subprocess.run(
+        list(map(str, command)),
+        env=environment(setup, kit),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=120,
+    )
+    assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-1500:]}"
+    files = [tmp_path / f"out-{index}.bin" for index in range(len(model.outputs))]
+    facts = compare(
+        [read_tensor(file, entry) for file, entry in zip(files, model.outputs, strict=True)],
+        model.expected,
+    )
+    record(facts)
+    assert facts["ok"], facts
+
+
+@pytest.mark.parametrize("kit", ["models", "engines"])
+def test_programs_equal_eager_in_the_stock_runtime(kit, setup, record, tmp_path):
+    pytest.importorskip("executorch.runtime")
+    import torch
+
+    models = read_kit(Path(getattr(setup, kit)), getattr(setup, f"{kit}_builder"))
+    jobs = [(str(m.program), m.inputs, str(tmp_path / f"{m.name}.outputs")) for m in models]
+    torch.save(jobs, tmp_path / "jobs")
+    done = subprocess.run(
+        [sys.executable, "-c", FROM_PYTHON, str(tmp_path / "jobs")],
+        env=environment(setup, kit),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=400,
+    )
+    # A crash leaves no outputs of the programs after it.
+    facts = {
+        model.name: compare(torch.load(path), model.expected) if Path(path).is_file() else None
+        for model, (_, _, path) in zip(models, jobs, strict=True)
+    }
+    record({"exit": done.returncode, "stderr": done.stderr[-1500:], "programs": facts})
+    assert done.returncode == 0, done.stderr[-1500:]
+    assert all(found is not None and found["ok"] for found in facts.values()), facts

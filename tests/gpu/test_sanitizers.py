@@ -1,0 +1,31 @@
+"""Question 4: does compute-sanitizer find anything?"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("compute-sanitizer") is None, reason="compute-sanitizer is not installed"
+)
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+@pytest.mark.parametrize("name", ["line", "pair", "dynamic", "cut"])
+def test_a_program_has_no_finding(name, tool, setup, record):
+    program = Path(setup.engines) / f"{name}.{setup.engines_builder}.pte"
+    command = ["compute-sanitizer", "--tool", tool, "--target-processes", "all"]
+    command += ["--error-exitcode", "3", setup.runner, "--model_path", str(program)]
+    done = subprocess.run(
+        [*command, "--num_executions", "20"],
+        env=setup.environment(),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=400,
+    )
+    record({"exit": done.returncode, "tail": done.stdout[-1500:]})
+    assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-500:]

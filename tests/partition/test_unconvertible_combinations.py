@@ -1,0 +1,116 @@
+"""Calls that can be converted one by one, but not together."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tests.support.lowering import blobs, lower
+from tests.support.stock_process import check
+from trt_et import TensorRTPartitioner, support_check
+from trt_et.errors import PartitionError
+from trt_et.graph.fragment import Unsupported
+
+X = torch.randn(2, 3)
+
+
+class Chain(nn.Module):
+    def forward(self, x):
+        return (torch.sin(x) * 2).exp() + x.cos()
+
+
+class Product(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.layer(x * 2).exp() + 1
+
+
+@pytest.fixture
+def unconvertible(monkeypatch):
+    """Make a partition unconvertible, in the name of an operator of it or of none."""
+
+    def make(operator: str | None, together: str) -> None:
+        def check(fragment):
+            targets = {str(call.target): call.name for call in fragment.calls}
+            if len(fragment.calls) == 1 or not targets.keys() >= {operator or together, together}:
+                return None
+            return Unsupported("TensorRT refuses the two", targets.get(operator))
+
+        monkeypatch.setattr(support_check, "_KNOWN", {})
+        monkeypatch.setattr(support_check, "make_support_check", lambda *_: check)
+
+    return make
+
+
+def exported(model: nn.Module):
+    return torch.export.export(model.eval(), (X,))
+
+
+def test_the_node_that_is_named_stays_on_the_cpu(unconvertible, caplog, tmp_path):
+    unconvertible("aten.exp.default", "aten.sin.default")
+    partitioner = TensorRTPartitioner(builder="reference")
+    with caplog.at_level(logging.WARNING):
+        program = lower(exported(Chain()), partitioner=partitioner)
+    left = {operator: reason for _, operator, reason in partitioner.report.not_delegated}
+    assert left == {
+        "aten::exp.default": "it cannot be converted with its partition: TensorRT refuses the two"
+    }
+    assert "aten_exp_default (aten::exp.default) stays on the CPU" in caplog.text
+    assert "TensorRT refuses the two" in caplog.text
+    check(tmp_path, program, Chain(), (X,))
+
+
+def test_a_partition_of_which_no_node_is_named_stays_on_the_cpu(unconvertible, tmp_path):
+    unconvertible(None, "aten.sin.default")
+    partitioner = TensorRTPartitioner(builder="reference")
+    program = lower(exported(Chain()), partitioner=partitioner)
+    assert blobs(program) == []
+    check(tmp_path, program, Chain(), (X,))
+
+
+def test_a_node_without_a_cpu_kernel_gets_an_engine_of_its_own(unconvertible, caplog, tmp_path):
+    unconvertible("aten.linear.default", "aten.exp.default")
+    torch.manual_seed(0)
+    model = Product().eval()
+    partitioner = TensorRTPartitioner(builder="reference")
+    with caplog.at_level(logging.WARNING):
+        program = lower(exported(model), partitioner=partitioner)
+    assert [p.operators for p in partitioner.report.partitions][1] == ("aten::linear.default",)
+    assert "gets a separate engine" in caplog.text
+    check(tmp_path, program, model, (X,))
+
+
+def test_full_graph_refuses(unconvertible):
+    unconvertible("aten.exp.default", "aten.sin.default")
+    with pytest.raises(PartitionError, match="TensorRT refuses the two"):
+        lower(
+            exported(Chain()),
+            partitioner=TensorRTPartitioner(builder="reference", full_graph=True),
+        )
+
+
+def test_an_operator_that_cannot_be_converted_does_not_end_an_export():
+    cases = {
+        "ten dimensions inside": (
+            lambda x: x.repeat(1, 1, 2, 1, 1) + 1,
+            torch.randn(1, 2, 3, 2, 2),
+        ),
+        "nine dimensions": (lambda x: (x.reshape(1, 1, 1, 1, 1, 1, 1, 2, 3) * 2).sum(-1) + 1, X),
+        "groups of numbers": (lambda x: F.group_norm(x * 2, 1), torch.randn(3, 4)),
+        "one volume": (lambda x: F.avg_pool3d(x * 2, 2), torch.randn(3, 4, 4, 4)),
+    }
+    for name, (function, x) in cases.items():
+
+        class Model(nn.Module):
+            def forward(self, x, function=function):
+                return function(x)
+
+        program = torch.export.export(Model(), (x,))
+        assert blobs(lower(program, builder="tensorrt_rtx")), name

@@ -1,0 +1,69 @@
+"""Remainders of sizes have the divisor's sign, on the CPU and in a network, as in Python."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from executorch.runtime import Runtime
+from torch.export import Dim
+from torch.nn import functional as F
+
+from tests.support.lowering import lower
+from tests.support.models import Function
+from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
+from tests.support.simulated_gpus import load_runtime
+from trt_et import TensorRTPartitioner
+from trt_et.passes.write_out_size_remainders import write_out_size_remainders
+
+
+def in_branches(x):
+    return torch.cond(
+        x.sum() > 0,
+        lambda x: x * 2 * (-x.shape[0] % 5),
+        lambda x: x.sin() * ((x.shape[0] - 9) % 4),
+        (x,),
+    )
+
+
+CASES = {
+    "padded to a multiple": lambda x: F.pad(x * 2, (0, 0, 0, -x.shape[0] % 8)) + 1,
+    "a negative size": lambda x: x * (-x.shape[0] % 5),
+    "a difference": lambda x: x * ((x.shape[0] - 9) % 4),
+    "by a negative number": lambda x: x * (x.shape[0] % -4),
+    "by a size": lambda x: x * ((3 - x.shape[0]) % x.shape[0]),
+    "of a number": lambda x: x * (5 % (1 - x.shape[0])),
+    "quotients": lambda x: x * (-x.shape[0] // 4) + x.shape[0] // -3,
+    "rolled beyond the size": lambda x: (x * 2).roll(7, 0) + 1,
+    "rolled beyond both sizes": lambda x: (x * 2).roll((9, -8), (0, 1)) + 1,
+    "rolled by a size": lambda x: (x * 2).roll(-(x.shape[0] // 2), 0) + 1,
+    "in branches": in_branches,
+}
+
+
+def dynamic(case):
+    sizes = (({0: Dim("n", min=2, max=20)},),)
+    return torch.export.export(Function(CASES[case]), (torch.ones(5, 3),), dynamic_shapes=sizes)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_size_gives_what_python_gives(case):
+    load_runtime()
+    pte = lower(dynamic(case))  # ExecuTorch keeps no reference to the bytes.
+    method = Runtime.get().load_program(pte).load_method("forward")
+    for size in (2, 5, 9, 13):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(method.execute([x])[0], CASES[case](x))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "in branches"])
+def test_the_network_equals_eager(case):
+    verdicts: list[Verdict] = []
+    lower(dynamic(case), partitioner=TensorRTPartitioner(builder=ComparingBuilder(verdicts)))
+    assert verdicts
+    assert {verdict.outcome for verdict in verdicts} == {"equal"}, verdicts
+
+
+@pytest.mark.parametrize("function", [lambda x: x * (x.shape[0] % 4), lambda x: x.roll(1, 1)])
+def test_a_program_without_negative_sizes_stays_as_it_is(function):
+    program = torch.export.export(Function(function), (torch.ones(5, 3),))
+    assert write_out_size_remainders(program) is program

@@ -1,0 +1,193 @@
+"""What the reference builder takes apart equals torch's own operators."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from executorch.runtime import Runtime
+from torch.nn import functional
+from torch.utils import _pytree as pytree
+
+from tests.support.lowering import blobs, lower
+from tests.support.models import Function
+from tests.support.simulated_gpus import load_runtime
+from trt_et.conversion.rewrites.scatter_reduce import scatter_reduce
+from trt_et.reference import kernels
+
+DEEP = (2, 4, 9, 8, 7)
+
+
+@pytest.fixture
+def x():
+    torch.manual_seed(0)
+    return torch.randn(DEEP)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (3,),
+        (2, 1, 1),
+        ((2, 3, 2), (1, 2, 2), (1, 1, 0)),
+        (3, 2, 1, 2),
+        (3, 2, 1, (1, 2, 1), True),
+    ],
+)
+def test_max_pooling(x, args):
+    for batched in (x, x[0]):
+        found = kernels._max_pool3d(batched, *args)
+        torch.testing.assert_close(found, functional.max_pool3d(batched, *args))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (3,),
+        ((2, 3, 2), (1, 2, 2), (1, 1, 0)),
+        (3, 2, 1, True),
+        (3, 2, 1, True, False),
+        (3, 2, 1, False, True, 7),
+    ],
+)
+def test_average_pooling(x, args):
+    found = kernels._avg_pool3d(x, *args)
+    torch.testing.assert_close(found, functional.avg_pool3d(x, *args))
+
+
+@pytest.mark.parametrize("size", [1, (4, 3, 5), (9, 1, 7)])
+def test_adaptive_average_pooling(x, size):
+    found = kernels._adaptive_avg_pool3d(x, size)
+    torch.testing.assert_close(found, functional.adaptive_avg_pool3d(x, size))
+
+
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation", "groups"),
+    [((1, 1, 1), (0, 0, 0), (1, 1, 1), 1), ((2, 1, 2), (1, 2, 0), (1, 2, 1), 2)],
+)
+def test_convolution(x, stride, padding, dilation, groups):
+    weight, bias = torch.randn(6, 4 // groups, 3, 2, 3), torch.randn(6)
+    found = kernels._convolution(
+        x, weight, bias, stride, padding, dilation, False, (0, 0, 0), groups
+    )
+    expected = functional.conv3d(x, weight, bias, stride, padding, dilation, groups)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation", "output_padding", "groups"),
+    [
+        ((1, 1, 1), (0, 0, 0), (1, 1, 1), (0, 0, 0), 1),
+        ((3, 1, 2), (1, 2, 0), (1, 2, 1), (2, 0, 1), 2),
+        ((2, 2, 2), (0, 1, 1), (2, 1, 1), (1, 1, 0), 4),
+    ],
+)
+def test_transposed_convolution(x, stride, padding, dilation, output_padding, groups):
+    weight, bias = torch.randn(4, 2, 3, 2, 3), torch.randn(2 * groups)
+    found = kernels._convolution(
+        x, weight, bias, stride, padding, dilation, True, output_padding, groups
+    )
+    expected = functional.conv_transpose3d(
+        x, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize(
+    ("reduce", "dtype"),
+    [
+        *((reduce, torch.float32) for reduce in ("sum", "mean", "prod", "amax", "amin")),
+        *((reduce, torch.int32) for reduce in ("sum", "prod", "amax", "amin")),
+    ],
+)
+def test_reductions_of_what_is_scattered(dtype, reduce, include_self):
+    torch.manual_seed(0)
+    x, source = ((torch.randn(5, 3, 4) * 9).to(dtype) for _ in range(2))
+    for dim, index in (
+        (0, torch.randint(0, 5, (5, 3, 4))),
+        (-2, torch.randint(0, 3, (4, 2, 3))),
+    ):
+        found = scatter_reduce(x, dim, index, source, reduce, include_self=include_self)
+        expected = x.scatter_reduce(dim, index, source, reduce, include_self=include_self)
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dim", [0, -1])
+def test_sorting(dim, descending):
+    x = torch.randperm(20).reshape(4, 5)
+    for found, want in zip(
+        kernels._sort(x, dim, descending), torch.sort(x, dim, descending), strict=True
+    ):
+        torch.testing.assert_close(found, want)
+
+
+def test_a_program_that_needs_none_of_it_stays_as_it_is(x):
+    class Flat(torch.nn.Module):
+        def forward(self, x):
+            return functional.conv2d(x, torch.ones(2, 4, 1, 1)).relu()
+
+    program = torch.export.export(Flat(), (x[:, :, 0],)).run_decompositions({})
+    assert kernels.decompose_for_cpu_kernels(program) is program
+
+
+@pytest.mark.parametrize("pad", [(0, 0, 1, -1), (-2, 1), (0, -3, -1, -1, 2, 0)])
+def test_negative_padding_runs_like_eager(pad):
+    _runs_like_eager(lambda x: functional.pad(x * 2, pad, value=0.5), torch.randn(3, 4, 5))
+
+
+@pytest.mark.parametrize("x", [torch.tensor(3.0), torch.tensor(3)])
+def test_a_sum_of_one_number_runs_like_eager(x):
+    _runs_like_eager(lambda x: torch.cumsum(x, 0), x)
+
+
+def test_remainders_of_negative_integers_have_the_divisors_sign():
+    x = torch.arange(-9, 9, dtype=torch.int32)
+    _runs_like_eager(
+        lambda x, y, f: (x % 4, x % y, y % -3, f % 4, x % 2.5),
+        *(x, torch.where(x % 2 == 0, 5, -3).int(), x / 3),
+    )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: functional.pad(x * 2, (0, 16 - x.shape[1])),
+        lambda x: functional.pad(x * 2, (16 - x.shape[1], 0)),
+        lambda x: (x * 9).long() % x.shape[1],
+    ],
+)
+def test_paddings_and_remainders_by_sizes_run_like_eager(function):
+    model = Function(function)
+    sizes = (({1: torch.export.Dim("n", min=4, max=16)},),)
+    pte = lower(torch.export.export(model, (torch.randn(2, 6),), dynamic_shapes=sizes))
+    load_runtime()
+    method = Runtime.get().load_program(pte).load_method("forward")
+    for size in (4, 7, 16):
+        x = torch.randn(2, size)
+        torch.testing.assert_close(method.execute([x])[0], model(x))
+
+
+def test_attention_over_the_edges_of_a_graph_runs_like_eager():
+    def attend(x, edges):
+        start, end = edges
+        score = (x[start] * x[end]).sum(1)
+        largest = torch.full((x.shape[0],), -1e9).scatter_reduce(0, end, score, "amax")
+        return torch.zeros(x.shape[0]).scatter_add(0, end, (score - largest[end]).exp())
+
+    torch.manual_seed(0)
+    _runs_like_eager(
+        attend, torch.randn(5, 8), torch.tensor([[0, 1, 2, 3, 4, 0], [1, 2, 3, 4, 0, 2]])
+    )
+
+
+def _runs_like_eager(function, *inputs):
+    class Model(torch.nn.Module):
+        def forward(self, *inputs):
+            return function(*inputs)
+
+    load_runtime()
+    pte = lower(torch.export.export(Model(), inputs), builder="reference")
+    assert len(blobs(pte)) == 1
+    found = Runtime.get().load_program(pte).load_method("forward").execute(list(inputs))
+    torch.testing.assert_close(found, pytree.tree_leaves(function(*inputs)))

@@ -1,0 +1,315 @@
+// The plugin on a fake driver that keeps CUDA's rules (tests/support/fake_cuda.c). Each part is a
+// process of its own: what CUDA makes for a process stays, and its end is one of the parts.
+#include <dlfcn.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backend_calls.h"
+#include "cuda/device_allocator.h"
+#include "tests.h"
+
+using namespace trt_et;
+using executorch::runtime::etensor::DeviceType;
+
+namespace executorch::extension::cuda {
+extern thread_local std::optional<void*> t_caller_stream;
+}
+
+namespace {
+
+constexpr const char* kPart = "TRT_ET_TEST_CUDA_RULES";
+
+void* driver() {
+  static void* library = dlopen(TRT_ET_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+  CHECK(library != nullptr);
+  return library;
+}
+
+template <typename F>
+F* function(const char* name) {
+  auto* found = reinterpret_cast<F*>(dlsym(driver(), name));
+  CHECK(found != nullptr);
+  return found;
+}
+
+// What the driver counted.
+uint64_t driver_count(const char* what) {
+  return function<uint64_t(const char*)>("fake_cuda")(what);
+}
+
+// Reachable until the end of the process, and so no leak.
+void* keep(void* made) {
+  static auto* all = new std::vector<void*>;
+  all->push_back(made);
+  return made;
+}
+
+// What a program does with CUDA itself.
+void* allocate(const char* with = "cudaMalloc") {
+  void* memory = nullptr;
+  CHECK(function<int(void**, size_t, unsigned)>(with)(&memory, 512, 1) == 0);
+  std::memset(memory, 0, 512);
+  return keep(memory);
+}
+
+void* make_stream() {
+  void* stream = nullptr;
+  CHECK(function<int(void**, unsigned)>("cudaStreamCreateWithFlags")(&stream, 1) == 0);
+  return keep(stream);
+}
+
+void begin_capture(void* stream) {
+  CHECK(function<int(void*, int)>("cudaStreamBeginCapture")(stream, 1) == 0);
+}
+
+int end_capture(void* stream) {
+  void* graph = nullptr;
+  return function<int(void*, void**)>("cudaStreamEndCapture")(stream, &graph);
+}
+
+struct OnDriver {
+  explicit OnDriver(const Bytes& blob = scale_blob("8")) {
+    CHECK(delegate.init(blob) == Error::Ok);
+  }
+  Error run(void* in, void* out) const {
+    OwnedTensor x({8}, in), y({8}, out);
+    return delegate.execute({&x.value, &y.value});
+  }
+  BackendDelegate delegate;
+};
+
+bool says(const char* text) { return std::strstr(trt_et_last_error(), text) != nullptr; }
+
+void test_only_the_engines_gpu_gets_a_context() {
+  CHECK(setenv("TRT_ET_DEVICE", "1", 1) == 0);
+  const OnDriver scale;
+  float in[8] = {1, 2, 3}, out[8] = {};
+  for (int i = 0; i < 4; ++i) CHECK(scale.run(in, out) == Error::Ok);
+  CHECK(out[2] == 6.0F);
+  auto memory = cuda_allocator().allocate(64, 1, 16);
+  CHECK(memory.ok());
+  CHECK(cuda_allocator().copy_host_to_device(*memory, in, 32, 1) == Error::Ok);
+  CHECK(cuda_allocator().copy_device_to_host(out, *memory, 32, 1) == Error::Ok);
+  cuda_allocator().deallocate(*memory, 1);
+  CHECK(driver_count("primary:1") == 1 && driver_count("primary:0") == 0);
+  CHECK(driver_count("depth") == 0);  // The thread has no context, as before.
+}
+
+void test_a_context_of_the_callers_own_stays_current() {
+  void *own = nullptr, *found = nullptr;
+  CHECK(function<int(void**, unsigned, int)>("cuCtxCreate_v2")(&own, 0, 0) == 0);
+  keep(own);
+  {
+    const OnDriver scale;
+    float in[8] = {5}, out[8] = {};
+    CHECK(scale.run(in, out) == Error::Ok);
+    // Another thread has no context, and uses the same engine.
+    std::thread([&] { CHECK(scale.run(in, out) == Error::Ok && out[0] == 10.0F); }).join();
+    void* const theirs = make_stream();
+    CHECK(trt_et_use_stream(0, theirs) == -1 && says("a CUDA context of its own on cuda:0"));
+  }
+  CHECK(function<int(void**)>("cuCtxGetCurrent")(&found) == 0);
+  CHECK(found == own && driver_count("depth") == 1);
+}
+
+// The host reads managed memory as soon as the call returns.
+void test_managed_memory_is_waited_for() {
+  const OnDriver scale;
+  auto* in = static_cast<float*>(allocate("cudaMallocManaged"));
+  auto* out = static_cast<float*>(allocate("cudaMallocManaged"));
+  const auto waits_of_a_call = [&](void* from, void* to) {
+    const uint64_t before = driver_count("waits");
+    CHECK(scale.run(from, to) == Error::Ok);
+    return driver_count("waits") - before;
+  };
+  void *memory = allocate(), *result = allocate();
+  CHECK(waits_of_a_call(in, out) == 1);
+  CHECK(waits_of_a_call(memory, out) == 1 && waits_of_a_call(in, result) == 1);
+  CHECK(waits_of_a_call(memory, result) == 0);
+}
+
+void test_a_guards_stream_of_another_gpu_than_the_first_is_used() {
+  CHECK(setenv("TRT_ET_DEVICE", "1", 1) == 0);
+  const OnDriver scale;
+  CHECK(function<int(int)>("cudaSetDevice")(1) == 0);
+  void *in = allocate(), *out = allocate(), *stream = make_stream();
+  executorch::extension::cuda::t_caller_stream = stream;
+  CHECK(scale.run(in, out) == Error::Ok);
+  CHECK(driver_count("last_recorded") == reinterpret_cast<uintptr_t>(stream));
+  executorch::extension::cuda::t_caller_stream = std::nullopt;
+  // The same from a program that links ExecuTorch's CUDA extension statically.
+  static void* given = make_stream();
+  trt_et_set_caller_stream_source([](void** found) { return *found = given, 1; });
+  CHECK(scale.run(in, out) == Error::Ok);
+  CHECK(driver_count("last_recorded") == reinterpret_cast<uintptr_t>(given));
+  trt_et_set_caller_stream_source(nullptr);
+  CHECK(scale.run(in, out) == Error::Ok);
+  CHECK(driver_count("last_recorded") != reinterpret_cast<uintptr_t>(given));
+  CHECK(trt_et_use_stream(0, stream) == -1 && says("the stream for cuda:0 is one of cuda:1"));
+  CHECK(trt_et_use_stream(1, stream) == 0 && trt_et_use_stream(1, nullptr) == 0);
+}
+
+// A run in the caller's graph, or a refusal that leaves the capture and the method as they were.
+void test_captures_of_the_caller() {
+  const OnDriver scale;
+  void *in = allocate(), *out = allocate(), *other = allocate(), *stream = make_stream();
+  float host[8] = {};
+  CHECK(scale.run(in, out) == Error::Ok);  // On our own stream.
+  CHECK(trt_et_use_stream(0, stream) == 0);
+  const auto refused = [&](void* to, const char* why) {
+    begin_capture(stream);
+    CHECK(scale.run(in, to) == Error::NotSupported && says(why));
+    CHECK(end_capture(stream) == 0);
+  };
+  refused(out, "the last run was on another");
+  for (int i = 0; i < 2; ++i) CHECK(scale.run(in, out) == Error::Ok);
+  refused(other, "is at another address than before");
+  refused(host, "is not on cuda:0");
+  begin_capture(stream);
+  CHECK(scale.run(in, out) == Error::Ok);
+  CHECK(end_capture(stream) == 0);
+  // What the graph holds stays as it is: other addresses get another context.
+  for (int i = 0; i < 6; ++i) CHECK(scale.run(in, i % 2 == 0 ? other : out) == Error::Ok);
+  CHECK(scale.run(in, host) == Error::Ok);
+  CHECK(trt_et_use_stream(0, nullptr) == 0);
+  CHECK(scale.run(in, other) == Error::Ok);
+  // Our own stream, too, once the caller knows it.
+  void* own = nullptr;
+  CHECK(trt_et_get_stream(0, &own) == 0 && own != nullptr && own != stream);
+  begin_capture(own);
+  CHECK(scale.run(in, other) == Error::Ok);
+  CHECK(end_capture(own) == 0);
+}
+
+void test_order_with_the_callers_own_work() {
+  const OnDriver scale;
+  void *in = allocate(), *out = allocate(), *stream = nullptr, *event = nullptr;
+  CHECK(scale.run(in, out) == Error::Ok);
+  CHECK(trt_et_get_stream(0, &stream) == 0);
+  CHECK(driver_count("last_recorded") == reinterpret_cast<uintptr_t>(stream));
+  CHECK(function<int(int)>("cudaSetDevice")(0) == 0);
+  CHECK(function<int(void**, unsigned)>("cudaEventCreateWithFlags")(&event, 2) == 0);
+  keep(event);
+  CHECK(trt_et_record(0, event) == 0);
+  const uint64_t waits = driver_count("waits");
+  CHECK(trt_et_wait(0) == 0 && driver_count("waits") == waits + 1);
+  CHECK(trt_et_wait(-1) == 0 && driver_count("waits") == waits + 2);
+  CHECK(driver_count("primary:1") == 0);
+  for (const int device : {-2, 2}) {
+    CHECK(trt_et_wait(device) == -1 && says("this machine has 2 GPU(s)"));
+    CHECK(trt_et_get_stream(device, &stream) == -1 && trt_et_record(device, event) == -1);
+  }
+  CHECK(trt_et_get_stream(0, nullptr) == -1 && trt_et_record(0, nullptr) == -1);
+}
+
+// Buffers in turn, as a camera fills them: the host waits for none.
+void test_buffers_in_turn_are_not_waited_for() {
+  for (const size_t count : {1, 4, 6, 16}) {
+    const OnDriver scale;
+    void* in[16];
+    void* const out = allocate();
+    for (void*& buffer : in) buffer = allocate();
+    const uint64_t before = driver_count("waits");
+    for (size_t i = 0; i < 600; ++i) CHECK(scale.run(in[i % count], out) == Error::Ok);
+    CHECK(driver_count("waits") == before);
+  }
+}
+
+void test_failures_have_codes() {
+  const OnDriver scale;
+  float in[8] = {}, out[8] = {};
+  const auto fail_with = function<void(int)>("fake_cuda_fail");
+  fail_with(2);
+  CHECK(scale.run(in, out) == Error::MemoryAllocationFailed && says("out of memory"));
+  fail_with(700);
+  CHECK(scale.run(in, out) == Error::AccessFailed);
+  CHECK(says("illegal memory access was encountered (700); the GPU is lost to this process"));
+  fail_with(1);
+  CHECK(scale.run(in, out) == Error::Internal);
+  fail_with(0);
+  CHECK(scale.run(in, out) == Error::Ok);
+}
+
+// A program's static object is destroyed after the driver and TensorRT have gone.
+struct Late {
+  OnDriver* scale = nullptr;
+  ~Late() {
+    if (scale == nullptr) return;
+    delete scale;
+    CHECK(driver_count("calls_after_end") == 0);
+    std::puts("the end of the process is clean");
+  }
+} g_late;
+
+void test_the_end_of_the_process() {
+  g_late.scale = new OnDriver;
+  CHECK(g_late.scale->run(allocate(), allocate()) == Error::Ok);
+}
+
+void test_a_forked_process_says_so() {
+  const OnDriver scale;
+  const pid_t child = fork();
+  if (child == 0) {
+    BackendDelegate delegate;
+    const bool refused = delegate.init(scale_blob("8")) != Error::Ok;
+    std::_Exit(refused && says("CUDA was in use when this process was forked") ? 0 : 1);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+struct Part {
+  const char* name;
+  void (*run)();
+};
+
+constexpr Part kParts[] = {
+    {"contexts", test_only_the_engines_gpu_gets_a_context},
+    {"own context", test_a_context_of_the_callers_own_stays_current},
+    {"managed", test_managed_memory_is_waited_for},
+    {"guard", test_a_guards_stream_of_another_gpu_than_the_first_is_used},
+    {"capture", test_captures_of_the_caller},
+    {"order", test_order_with_the_callers_own_work},
+    {"buffers", test_buffers_in_turn_are_not_waited_for},
+    {"codes", test_failures_have_codes},
+    {"end", test_the_end_of_the_process},
+    {"fork", test_a_forked_process_says_so},
+};
+
+void run_in_process_of_its_own(const Part& part, const char* blob_file) {
+  char program[] = "/proc/self/exe", test[] = "cuda_rules";
+  std::string file(blob_file);
+  char* const arguments[] = {program, file.data(), test, nullptr};
+  pid_t child = 0;
+  int status = -1;
+  CHECK(setenv(kPart, part.name, 1) == 0);
+  CHECK(posix_spawn(&child, program, nullptr, nullptr, arguments, environ) == 0);
+  CHECK(unsetenv(kPart) == 0);
+  CHECK(waitpid(child, &status, 0) == child);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) std::printf("part %s failed\n", part.name);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+}  // namespace
+
+void test_cuda_rules(const char* blob_file) {
+  const char* wanted = std::getenv(kPart);
+  if (wanted == nullptr) {
+    for (const Part& part : kParts) run_in_process_of_its_own(part, blob_file);
+    return;
+  }
+  CHECK(setenv("TRT_ET_PROVIDER_PATH", TRT_ET_FAKE_FOLDER, 1) == 0);
+  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
+  CHECK(setenv("TRT_ET_CUDART_LIBRARY", TRT_ET_FAKE_CUDA, 1) == 0);
+  (void)driver();
+  for (const Part& part : kParts) {
+    if (std::strcmp(part.name, wanted) == 0) part.run();
+  }
+}

@@ -1,0 +1,151 @@
+"""Engines of a few layers, described in text for the tests' fake or for ``make_engine``.
+
+``make_engine`` (tests/gpu/native) builds real engines from the text with TensorRT's C++ API, 8.6 or
+later. It needs no Torch-TensorRT, which does not exist for every TensorRT and every machine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.fx import Node
+
+from trt_et.engine_info import EngineInfo, encode_blob
+from trt_et.engines import BuildRequest
+from trt_et.errors import BuilderError
+from trt_et.lowering.lowered_partition import LoweredPartition
+
+__all__ = ["DescribedEngines", "describe"]
+
+# Of the tests' fakes: tests/runtime/tensorrt_fake/tables.h.
+FAKE_VERSIONS = {"tensorrt": "11.7.3", "tensorrt_rtx": "1.10.3"}
+
+
+@dataclass(frozen=True)
+class DescribedEngines:
+    """Builds the engines of partitions that are lines of float32 layers.
+
+    Attributes:
+        maker: The program ``make_engine``; None: engines of the tests' fake of TensorRT.
+        library: The TensorRT that it opens.
+        capability: Compute capability of the GPU at hand, such as ``"9.0"``; None: not said.
+        name: Which TensorRT it is: ``"tensorrt"`` or ``"tensorrt_rtx"``.
+    """
+
+    maker: Path | None = None
+    library: Path | None = None
+    capability: str | None = None
+    name: str = "tensorrt"
+
+    def build(self, request: BuildRequest) -> bytes:
+        """The engine's blob.
+
+        Raises:
+            BuilderError: No text describes the partition, or TensorRT does not build it.
+        """
+        text = describe(request.lowered, request.partition)
+        engine, version = text.encode(), FAKE_VERSIONS[self.name]
+        if self.maker is not None:
+            engine, version = self._make(engine, request.partition)
+        info = EngineInfo(
+            bindings=request.lowered.bindings,
+            device_id=request.device_id,
+            builder=self.name,
+            library_version=version,
+            compute_capabilities=(self.capability,) if self.capability else (),
+        )
+        return encode_blob(engine, info)
+
+    def _make(self, description: bytes, partition: str) -> tuple[bytes, str]:
+        with tempfile.TemporaryDirectory() as name:
+            text, engine = Path(name) / "description", Path(name) / "engine"
+            text.write_bytes(description)
+            done = subprocess.run(
+                [str(self.maker), str(text), str(self.library), str(engine)],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=300,
+            )
+            if done.returncode:
+                raise BuilderError(
+                    f"partition {partition}: make_engine, exit {done.returncode}: "
+                    f"{done.stderr[-1500:]}"
+                )
+            return engine.read_bytes(), _version(int(done.stdout), rtx=self.name != "tensorrt")
+
+
+def describe(lowered: LoweredPartition, partition: str) -> str:
+    """The text of tests/runtime/tensorrt_fake/plan.h.
+
+    Raises:
+        BuilderError: An output is not a line of ``linear``, ``relu``, sums, and sums and products
+            with a number.
+    """
+    lines = ["fake", "weights 1024", "scratch 256"]
+    for binding in lowered.bindings:
+        kind = "input" if binding.is_input else "output"
+        if binding.dtype != "float32":
+            raise BuilderError(f"partition {partition}: {binding.name} is {binding.dtype}")
+        lines.append(f"{kind} {binding.name} float32 {_shape(binding.shape)}")
+    for binding in (binding for binding in lowered.inputs if binding.is_dynamic):
+        ranges = (binding.min_shape, binding.opt_shape, binding.max_shape)
+        lines.append(f"range {binding.name} " + " ".join(_shape(shape or ()) for shape in ranges))
+    (results,) = lowered.program.graph.output_node().args
+    for binding, result in zip(lowered.outputs, results, strict=True):
+        lines.extend(_line(lowered, partition, binding.name, result))
+    return "\n".join(lines) + "\n"
+
+
+def _line(lowered: LoweredPartition, partition: str, output: str, last: Node) -> Iterator[str]:
+    """The layers from an input to an output; each takes what the one before wrote."""
+    chain = []
+    node = last
+    while node.op == "call_function":
+        chain.append(node)
+        node = node.all_input_nodes[0]
+    source = node.name
+    if source not in {binding.name for binding in lowered.inputs}:
+        raise BuilderError(f"partition {partition}: {output} begins with {source}, no input")
+    constants = lowered.constants
+    for node in reversed(chain):
+        yield _layer(node, output, source, constants, partition)
+        source = output
+
+
+def _layer(
+    node: Node, output: str, source: str, constants: dict[str, torch.Tensor], partition: str
+) -> str:
+    aten = torch.ops.aten
+    if node.kwargs:  # Such as the factor alpha of a sum.
+        raise BuilderError(f"partition {partition}: {node.target} has {sorted(node.kwargs)}")
+    others = node.all_input_nodes[1:]
+    values = [constants[other.name] for other in others if other.name in constants]
+    if node.target == aten.relu.default:
+        return f"relu {output} {source}"
+    if node.target == aten.linear.default and len(values) == 2:
+        weight = values[0]
+        numbers = " ".join(repr(value) for t in values for value in t.flatten().tolist())
+        return f"linear {output} {source} {weight.shape[1]} {weight.shape[0]} {numbers}"
+    if node.target in (aten.mul.Tensor, aten.add.Tensor) and len(others) == 1:
+        if values and values[0].numel() == 1:
+            kind = "scale" if node.target == aten.mul.Tensor else "shift"
+            return f"{kind} {output} {source} {values[0].item()!r}"
+        if not values and node.target == aten.add.Tensor and others[0].op == "placeholder":
+            return f"sum {output} {source} {others[0].name}"
+    raise BuilderError(f"partition {partition}: no layer of a described engine is {node.target}")
+
+
+def _version(number: int, *, rtx: bool) -> str:
+    """TensorRT 8 counts in steps of 1000, what came after it in steps of 10000."""
+    step = 1000 if not rtx and number < 10_000 else 10_000
+    return f"{number // step}.{number % step // 100}.{number % 100}"
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return ",".join(map(str, shape)) or "-"

@@ -1,0 +1,107 @@
+"""Make a kit: programs with engines, their inputs and eager's outputs, for tests/gpu.
+
+    python -m tests.support.gpu.make_kit KIT models
+    python -m tests.support.gpu.make_kit KIT tensorrt|tensorrt_rtx [--fake]
+    python -m tests.support.gpu.make_kit KIT tensorrt|tensorrt_rtx --maker PROGRAM --library FILE
+
+``models`` exports the tests' models twice: with TensorRT-RTX engines and, for a rehearsal, with
+reference engines. The others export the models of ``native_models``: with this package's builder,
+with the tests' fake, or with TensorRT's C++ API on the GPU. Timed models have a second program,
+``<model>.<name>_device.pte``, with inputs and outputs on the GPU, the bare engine, and the sizes of
+its tensors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+from pathlib import Path
+
+import torch
+
+from tests.support.gpu.described_engines import DescribedEngines
+from tests.support.gpu.kit_writer import export_model, write_kit, write_model
+from tests.support.gpu.native_models import native_models
+from tests.support.models import make
+from trt_et import TensorRTPartitioner
+from trt_et.engine_info import decode_blob
+from trt_et.engines import EngineBuilder
+from trt_et.inspection import inspect_program
+
+MODELS = ("mlp", "cnn", "vit", "channels_last", "outputs", "order", "cached")
+
+
+def make_models(folder: Path) -> None:
+    """Write the tests' models with TensorRT-RTX and reference engines."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kit = {}
+    for name in MODELS:
+        for builder in ("tensorrt_rtx", "reference"):
+            # A model may change its buffers when it runs, so each use gets a new one.
+            model, inputs = make(name)
+            partitioner = TensorRTPartitioner(builder=builder)
+            export_model(model, inputs, partitioner, folder / f"{name}.{builder}.pte")
+        model, inputs = make(name)
+        kit[name] = write_model(folder, name, model, inputs)
+    write_kit(folder, kit)
+
+
+def make_engines(folder: Path, name: str, builder: str | EngineBuilder) -> None:
+    """Write the native models with engines of one builder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kit = {}
+    for model, case in native_models().items():
+        for on_device in (False, True) if case.timed else (False,):
+            path = folder / f"{model}.{name}{'_device' * on_device}.pte"
+            partitioner = TensorRTPartitioner(builder=builder, excluded_ops=case.excluded_ops)
+            export_model(
+                case.model,
+                case.inputs,
+                partitioner,
+                path,
+                dynamic_shapes=case.dynamic_shapes,
+                on_device=on_device,
+            )
+            if on_device:
+                _write_engine(folder / f"{model}.engine", path)
+        kit[model] = write_model(folder, model, case.model, case.inputs)
+    write_kit(folder, kit)
+
+
+def _write_engine(path: Path, program: Path) -> None:
+    """Write a program's only engine, and the sizes of its tensors in bytes."""
+    (delegate,) = inspect_program(program.read_bytes())[0].delegates
+    blob = decode_blob(delegate.blob)
+    path.write_bytes(blob.engine)
+    # All tensors of these engines are float32.
+    sizes = {b.name: torch.Size(b.shape).numel() * 4 for b in blob.info.bindings}
+    path.with_suffix(".tensors.json").write_text(json.dumps(sizes) + "\n")
+
+
+def main() -> None:
+    """Write the kit that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("kit", type=Path)
+    parser.add_argument("what", choices=["models", "tensorrt", "tensorrt_rtx"])
+    parser.add_argument("--fake", action="store_true", help="engines of the tests' fake")
+    parser.add_argument("--maker", type=Path, help="the program make_engine")
+    parser.add_argument("--library", type=Path, help="a TensorRT with a builder")
+    options = parser.parse_args()
+    if options.what == "models":
+        make_models(options.kit)
+        return
+    builder: str | EngineBuilder = options.what
+    if options.maker or options.fake:
+        capability = None
+        if options.maker:
+            # PyTorch may have been built without CUDA.
+            ask = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader", "--id=0"]
+            done = subprocess.run(ask, capture_output=True, text=True, check=True)
+            capability = done.stdout.strip()
+        builder = DescribedEngines(options.maker, options.library, capability, options.what)
+    make_engines(options.kit, options.what, builder)
+
+
+if __name__ == "__main__":
+    main()

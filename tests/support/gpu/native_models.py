@@ -1,0 +1,82 @@
+"""Models that ``described_engines`` can build: chains of linear layers, ReLUs, sums and numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+__all__ = ["NativeModel", "native_models"]
+
+WIDTH = 64
+BATCH = 4
+
+
+@dataclass(frozen=True)
+class NativeModel:
+    """A model with its inputs, and how it is exported.
+
+    Attributes:
+        model: In eval mode.
+        inputs: Positional.
+        dynamic_shapes: As ``torch.export`` takes them; None: static.
+        excluded_ops: Left to the CPU, so that there are several engines.
+        timed: Whether one engine of static shapes is all there is, so that calls can be compared
+            with the bare API.
+    """
+
+    model: nn.Module
+    inputs: tuple[torch.Tensor, ...]
+    dynamic_shapes: tuple[Any, ...] | None = None
+    excluded_ops: tuple[str, ...] = ()
+    timed: bool = False
+
+
+class Line(nn.Module):
+    """Linear layers with ReLU behind each, times two, plus one."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(layers))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x * 2.0 + 1.0
+
+
+class Pair(nn.Module):
+    """Two inputs, two outputs."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return (x + y) * 3.0, torch.relu(y)
+
+
+class Cut(nn.Module):
+    """An engine, a sine on the CPU, an engine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = nn.Linear(WIDTH, WIDTH)
+        self.after = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.after(torch.sin(torch.relu(self.before(x)))))
+
+
+def native_models() -> dict[str, NativeModel]:
+    """By name; the same numbers in every process."""
+    torch.manual_seed(0)
+    x, y = torch.randn(BATCH, WIDTH), torch.randn(BATCH, WIDTH)
+    # executor_runner takes inputs of the largest size.
+    batch = torch.export.Dim("batch", min=1, max=BATCH)
+    return {
+        "line": NativeModel(Line(2), (x,), timed=True),
+        # More than fifty kernels: what a CUDA graph is for.
+        "deep": NativeModel(Line(60), (x,), timed=True),
+        "pair": NativeModel(Pair(), (x, y), timed=True),
+        "dynamic": NativeModel(Line(2), (x,), ({0: batch},)),
+        "cut": NativeModel(Cut(), (x,), excluded_ops=("aten.sin.default",)),
+    }

@@ -1,0 +1,95 @@
+"""The programs and tools that tests/gpu use.
+
+``scripts/gpu_check`` writes them to the JSON file that ``TRT_ET_GPU_SETUP`` names, since a machine
+with a GPU may have neither ExecuTorch nor a compiler. Without that variable the tests build them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+__all__ = ["Setup", "has_gpu", "read_setup", "write_setup"]
+
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Paths are absolute.
+
+    Attributes:
+        models: Kit of the tests' models.
+        models_builder: ``tensorrt_rtx``, or ``reference`` in a rehearsal.
+        engines: Kit of the native models.
+        engines_builder: ``tensorrt`` or ``tensorrt_rtx``.
+        library: The TensorRT of those engines.
+        runner: executor_runner.
+        probe: The program gpu_probe; libcounting_cudart.so is in the same folder.
+        results: Folder for the answers, as JSON.
+        cuda: ``TRT_ET_CUDA`` for everything.
+    """
+
+    models: str
+    models_builder: str
+    engines: str
+    engines_builder: str
+    library: str
+    runner: str
+    probe: str
+    results: str
+    cuda: str = "real"
+
+    @property
+    def is_rehearsal(self) -> bool:
+        """Return whether GPUs are simulated."""
+        return self.cuda != "real"
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        """Return the environment of a program under test."""
+        own = {"TRT_ET_CUDA": self.cuda, "TRT_ET_TENSORRT_LIBRARY": self.library}
+        return {**os.environ, **own, **changes}
+
+
+def has_gpu() -> bool:
+    """Return whether there is a GPU; PyTorch may have been built without CUDA."""
+    tool = shutil.which("nvidia-smi")
+    return tool is not None and subprocess.run([tool, "-L"], capture_output=True).returncode == 0
+
+
+def read_setup(folder: Path) -> Setup:
+    """Return the setup that the environment names, or build one in a folder."""
+    if path := os.environ.get("TRT_ET_GPU_SETUP"):
+        return Setup(**json.loads(Path(path).read_text()))
+    import tensorrt_rtx_libs
+
+    import trt_et.runtime
+    from tests.support.gpu.make_kit import make_engines, make_models
+    from tests.support.native_environment import build
+
+    build(
+        ROOT / "build/gpu",
+        ["gpu_probe", "counting_cudart"],
+        *("-DTRT_ET_BUILD_GPU_CHECK=ON", "-DTRT_ET_GPU_CHECK_RTX=ON"),
+    )
+    make_models(folder / "models")
+    make_engines(folder / "engines", "tensorrt_rtx", "tensorrt_rtx")
+    return Setup(
+        models=str(folder / "models"),
+        models_builder="tensorrt_rtx",
+        engines=str(folder / "engines"),
+        engines_builder="tensorrt_rtx",
+        library=str(Path(tensorrt_rtx_libs.__path__[0]) / "libtensorrt_rtx.so.1"),
+        runner=str(trt_et.runtime.runner_path()),
+        probe=str(ROOT / "build/gpu/tests/gpu/native/gpu_probe"),
+        results=str(folder),
+    )
+
+
+def write_setup(setup: Setup, path: Path) -> None:
+    """Write a setup for ``TRT_ET_GPU_SETUP``."""
+    path.write_text(json.dumps(asdict(setup), indent=2) + "\n")

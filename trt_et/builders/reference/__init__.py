@@ -1,1 +1,0 @@
-"""The reference builder: the partition as a nested ExecuTorch program for CPU kernels."""

@@ -1,0 +1,117 @@
+"""Options, output, errors and the exit status of the commands."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from trt_et.errors import OptionError, TrtEtError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "FAILED",
+    "WRONG_USAGE",
+    "Cuda",
+    "Inputs",
+    "Json",
+    "Method",
+    "Model",
+    "Seed",
+    "Shapes",
+    "errors_on_one_line",
+    "fail",
+    "make_console",
+    "parse_shapes",
+    "print_json",
+    "size_text",
+]
+
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Model = Annotated[
+    str,
+    typer.Argument(
+        help="A function that returns (module, example_inputs[, dynamic_shapes]).",
+        metavar="MODULE:CALLABLE",
+    ),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        help="A .npy, .npz or raw file, or a number; in the order of the inputs. [default: random]",
+    ),
+]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option("--shape", help="Sizes of a dynamic input: INDEX=2x3. [default: the largest]"),
+]
+Method = Annotated[str, typer.Option("--method", help="The method. [default: the first]")]
+Cuda = Annotated[
+    str,
+    typer.Option("--cuda", help="real, simulated:N or auto:N. [default: TRT_ET_CUDA, else real]"),
+]
+Seed = Annotated[int, typer.Option("--seed", help="Of the random inputs.")]
+
+
+def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:
+    """Parse ``["0=2x3"]`` into ``{"0": [2, 3]}``."""
+    shapes = {}
+    for text in texts or ():
+        index, _, sizes = text.partition("=")
+        try:
+            shapes[str(int(index))] = [int(size) for size in sizes.split("x") if sizes]
+        except ValueError as error:
+            message = f"{text!r} is not INDEX=SIZExSIZE, such as 0=2x3"
+            raise typer.BadParameter(message, param_hint="--shape") from error
+    return shapes
+
+
+def make_console() -> Console:
+    """Return standard output. Lines wrap on a terminal only: ``| grep`` sees whole lines."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 100_000
+    return Console(width=width, soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+
+def print_json(document: Any) -> None:  # noqa: ANN401
+    """Print a JSON document on standard output."""
+    typer.echo(json.dumps(document, indent=2, default=str))
+
+
+def size_text(count: int) -> str:
+    """Format a number of bytes, such as ``1.5 MiB``."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.1f} {unit}" if unit != "B" else f"{count} B"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def fail(message: str, code: int = FAILED) -> typer.Exit:
+    """Print one line on standard error, and return the exception to raise."""
+    typer.echo("trt-et: " + " ".join(message.split()), err=True)
+    return typer.Exit(code)
+
+
+@contextlib.contextmanager
+def errors_on_one_line() -> Iterator[None]:
+    """Turn the errors that users can meet into one line and an exit status."""
+    try:
+        yield
+    except OptionError as error:
+        raise fail(str(error), WRONG_USAGE) from error
+    except (TrtEtError, OSError) as error:
+        raise fail(str(error)) from error

@@ -1,0 +1,126 @@
+"""Models in Python code, named as ``MODULE:CALLABLE``, and their export."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import secrets
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from torch.export import ExportedProgram
+
+from trt_et.errors import OptionError, RunError
+from trt_et.memory.planning import TensorRTMemoryPlanningPass
+from trt_et.partitioner import TensorRTPartitioner
+
+__all__ = ["explain_model", "export_model", "export_module", "load_model"]
+
+
+def load_model(name: str) -> tuple[torch.nn.Module, tuple[Any, ...], Any]:
+    """Make the model that ``MODULE:CALLABLE`` names.
+
+    Args:
+        name: The module (as imported, or a file's path), a colon, and a function without arguments
+            that returns ``(module, example_inputs[, dynamic_shapes])``.
+
+    Returns:
+        The module in evaluation mode, its example inputs, and its dynamic shapes or None.
+
+    Raises:
+        OptionError: The name is malformed, or the module or function does not exist.
+        RunError: The function fails, or returns something else.
+    """
+    where, colon, attribute = name.rpartition(":")
+    if not colon or not where or not attribute:
+        raise OptionError(f"{name!r} is not MODULE:CALLABLE")
+    function = getattr(_import(where), attribute, None)
+    if not callable(function):
+        raise OptionError(f"{where} has no callable {attribute!r}")
+    try:
+        result = function()
+    except Exception as error:  # Any error of the user's own code.
+        raise RunError(f"{name} fails: {type(error).__name__}: {error}") from error
+    if not isinstance(result, tuple) or len(result) not in (2, 3):
+        raise RunError(f"{name} does not return (module, example_inputs[, dynamic_shapes])")
+    module, inputs = result[:2]
+    if not isinstance(module, torch.nn.Module) or not isinstance(inputs, tuple):
+        kinds = f"{type(module).__name__} and {type(inputs).__name__}"
+        raise RunError(f"{name} returns {kinds}; expected a torch.nn.Module and a tuple of inputs")
+    return module.eval(), inputs, result[2] if len(result) == 3 else None
+
+
+def _import(where: str) -> ModuleType:
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        if not where.endswith(".py"):
+            return importlib.import_module(where)
+        spec = importlib.util.spec_from_file_location(Path(where).stem, where)
+        assert spec is not None  # The suffix names a loader.
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        return module
+    except Exception as error:  # Any error of the user's own code.
+        raise OptionError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def explain_model(name: str, partitioner: TensorRTPartitioner) -> dict[str, Any]:
+    """Report what lowering the model would do, without building engines."""
+    return _facts(partitioner.explain(_export(name)))
+
+
+def export_model(name: str, partitioner: TensorRTPartitioner, output: Path) -> dict[str, Any]:
+    """Lower the model, write it, and report the result.
+
+    Raises:
+        RunError: ``torch.export`` refuses the model, or the file cannot be written.
+        TrtEtError: An engine cannot be built.
+    """
+    if not output.parent.is_dir():  # Engines can take minutes to build.
+        raise RunError(f"{output} cannot be written: there is no folder {output.parent}")
+    manager = to_edge_transform_and_lower(_export(name), partitioner=[partitioner])
+    config = ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
+    program = manager.to_executorch(config)
+    unfinished = output.with_name(f"{output.name}.{secrets.token_hex(4)}.part")
+    try:
+        with unfinished.open("xb") as file:
+            program.write_to_file(file)
+        unfinished.replace(output)
+    except OSError as error:
+        raise RunError(f"{output} cannot be written: {error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return {**_facts(partitioner.report), "bytes": output.stat().st_size, "file": str(output)}
+
+
+def export_module(
+    name: str,
+    module: torch.nn.Module,
+    inputs: tuple[Any, ...],
+    dynamic_shapes: Any,  # noqa: ANN401
+) -> ExportedProgram:
+    """Call ``torch.export``.
+
+    Raises:
+        RunError: ``torch.export`` refuses the model ``name``; the message has one line.
+    """
+    try:
+        return torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes)
+    except Exception as error:  # torch.export raises many types if it cannot trace a model.
+        first = str(error).strip().splitlines()[0] if str(error).strip() else ""
+        raise RunError(f"torch.export refuses {name}: {type(error).__name__}: {first}") from error
+
+
+def _export(name: str) -> ExportedProgram:
+    return export_module(name, *load_model(name))
+
+
+def _facts(report: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {"engines": len(report.partitions), "lines": str(report).splitlines()}

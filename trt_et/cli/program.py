@@ -1,0 +1,147 @@
+"""Programs to run: the request, the process that runs it, and the loaded method.
+
+A damaged file or a driver can crash that process; the command still prints one line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trt_et.errors import OptionError, RunError
+from trt_et.inspection import MethodInfo, inspect_file
+from trt_et.runtime.explain import explained_errors
+
+__all__ = ["LoadedMethod", "Request", "ask_worker", "choose_method"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One task for a worker.
+
+    Attributes:
+        task: ``run``, ``compare`` or ``bench``.
+        file: The program.
+        method: The method's name; empty: the first.
+        cuda: ``real``, ``simulated:N``, or empty for the value of ``TRT_ET_CUDA``.
+        inputs: Files (``.npy``, ``.npz``, raw bytes) or numbers, in the order of the inputs; empty:
+            random ones.
+        shapes: Sizes of dynamic inputs by their index.
+        seed: The seed of random inputs.
+        output: The ``.npz`` to write the outputs to; empty: none.
+        eager: ``MODULE:CALLABLE`` to compare with.
+        per_partition: Also compare each engine.
+        excluded_ops: The option of the file's export, for ``per_partition``.
+        min_block_size: The option of the file's export, for ``per_partition``.
+        warm_up: Untimed runs before the others.
+        repeat: Runs that are timed.
+    """
+
+    task: str
+    file: str
+    method: str = ""
+    cuda: str = ""
+    inputs: Sequence[str] = ()
+    shapes: dict[str, list[int]] = field(default_factory=dict)
+    seed: int = 0
+    output: str = ""
+    eager: str = ""
+    per_partition: bool = False
+    excluded_ops: Sequence[str] = ()
+    min_block_size: int = 1
+    warm_up: int = 0
+    repeat: int = 1
+
+
+def ask_worker(request: Request) -> dict[str, Any]:
+    """Do a task in another process, and return its answer.
+
+    Raises:
+        RunError: The program cannot be run.
+        OptionError: The program lacks the method or an input.
+    """
+    choose_method(request, verify=True)
+    with tempfile.TemporaryDirectory(prefix="trt-et-") as folder:
+        file, log = Path(folder, "answer"), Path(folder, "log")
+        path = os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)])
+        with log.open("wb") as opened:
+            done = subprocess.run(
+                [sys.executable, "-m", "trt_et.cli.worker", str(file)],
+                input=json.dumps(asdict(request)).encode(),
+                stdout=opened,
+                stderr=opened,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+        if not file.is_file():
+            raise RunError(f"{request.file}: {_failure(done.returncode, log)}")
+        answer: dict[str, Any] = json.loads(file.read_text())
+    if answer.get("wrong_usage"):
+        raise OptionError(answer["error"])
+    if "error" in answer:
+        raise RunError(f"{request.file}: {answer['error']}")
+    return answer
+
+
+def _failure(code: int, log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    last = f"; its last line: {lines[-1][:200]}" if lines else ""
+    if code < 0:
+        return f"the runtime crashed with {signal.Signals(-code).name}{last}"
+    return f"the runtime ended with exit status {code}{last}"
+
+
+def choose_method(request: Request, *, verify: bool) -> MethodInfo:
+    """Return the method that a request names.
+
+    Raises:
+        BlobError: The file is not a program, or is damaged.
+        RunError: One of its engines is damaged.
+        OptionError: The program lacks the method.
+    """
+    program = inspect_file(request.file, verify=verify)
+    if program.problems:
+        raise RunError(f"{request.file} is damaged: {'; '.join(program.problems)}")
+    methods = {method.name: method for method in program.methods}
+    name = request.method or program.methods[0].name
+    if name not in methods:
+        names = ", ".join(methods)
+        raise OptionError(f"{request.file} has no method {name!r}; it has {names}")
+    return methods[name]
+
+
+class LoadedMethod:
+    """A method that can be run.
+
+    Attributes:
+        method: Its facts.
+        load_seconds: Seconds that it took to load it.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.method = choose_method(request, verify=False)
+        import trt_et.runtime
+
+        trt_et.runtime.load(request.cuda or None)
+        from executorch.runtime import Runtime, Verification
+
+        begin = time.perf_counter()
+        with explained_errors("the program cannot be loaded"):
+            program = Runtime.get().load_program(
+                request.file, verification=Verification.InternalConsistency
+            )
+            self._loaded = program.load_method(self.method.name)
+        self.load_seconds = time.perf_counter() - begin
+
+    def __call__(self, inputs: list[Any]) -> list[Any]:
+        """Run it."""
+        with explained_errors("the program cannot be run"):
+            return list(self._loaded.execute(inputs))

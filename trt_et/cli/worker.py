@@ -1,0 +1,87 @@
+"""The process that runs a program: ``python -m trt_et.cli.worker ANSWER``."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from trt_et.cli.program import LoadedMethod, Request
+from trt_et.errors import OptionError, TrtEtError
+
+__all__ = ["perform"]
+
+
+def perform(request: Request) -> dict[str, Any]:
+    """Do a task in this process, and return its answer."""
+    if request.task == "compare":
+        from trt_et.cli.comparison import compare
+
+        return compare(request)
+    from trt_et.cli.inputs import make_inputs
+
+    program = LoadedMethod(request)
+    inputs = make_inputs(program.method, request.inputs, request.shapes, request.seed)
+    return (_bench if request.task == "bench" else _run)(request, program, inputs)
+
+
+def _run(request: Request, program: LoadedMethod, inputs: list[Any]) -> dict[str, Any]:
+    import numpy as np
+
+    from trt_et.cli.arrays import to_numpy
+
+    arrays = [to_numpy(value) for value in program(inputs)]
+    if request.output:
+        named: dict[str, Any] = {f"output{i}": array for i, array in enumerate(arrays)}
+        np.savez(request.output, **named)
+    return {"outputs": [_summary(array) for array in arrays]}
+
+
+def _summary(array: Any) -> dict[str, Any]:  # noqa: ANN401
+    import numpy as np
+
+    facts: dict[str, Any] = {"dtype": str(array.dtype), "shape": list(array.shape)}
+    if array.size and array.dtype.kind in "fiub":
+        numbers = array.astype(np.float64)
+        facts["nans"] = int(np.isnan(numbers).sum())
+        finite = numbers[np.isfinite(numbers)]
+        if finite.size:
+            facts |= {name: float(getattr(finite, name)()) for name in ("min", "max", "mean")}
+    return facts
+
+
+def _bench(request: Request, program: LoadedMethod, inputs: list[Any]) -> dict[str, Any]:
+    from trt_et.runtime.counters import read_counters
+
+    for _ in range(request.warm_up):
+        program(inputs)
+    before = read_counters()
+    samples = []
+    for _ in range(request.repeat):
+        begin = time.perf_counter()
+        program(inputs)
+        samples.append(time.perf_counter() - begin)
+    after = read_counters()
+    return {
+        "load_seconds": program.load_seconds,
+        "seconds": samples,
+        "per_call": {name: (after[name] - before[name]) / request.repeat for name in after},
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
+        "planned_bytes": {use.device: use.planned_bytes for use in program.method.devices},
+    }
+
+
+def _main() -> None:
+    file = Path(sys.argv[1])
+    try:
+        answer = perform(Request(**json.load(sys.stdin)))
+    except (TrtEtError, OSError) as error:
+        answer = {"error": str(error), "wrong_usage": isinstance(error, OptionError)}
+    file.write_text(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,25 @@
+"""Builds engines: builders, the builds of an export, workers and the engine cache.
+
+A builder is any object with a ``name`` and a ``build`` method (:class:`EngineBuilder`): also a
+caller's own, such as a remote build service.
+
+==============  ===========================  ==================================================
+name            needs                        gives
+==============  ===========================  ==================================================
+tensorrt        an NVIDIA GPU,               a TensorRT engine for that GPU
+                torch-tensorrt
+tensorrt_rtx    torch-tensorrt-rtx           a TensorRT-RTX engine for one or several compute
+                                             capabilities; no GPU needed
+reference       nothing                      the partition as a nested ExecuTorch program, which
+                                             CPU kernels run on *simulated* GPUs
+auto            one of the first two         the best real one; never ``reference``
+==============  ===========================  ==================================================
+"""
+
+from __future__ import annotations
+
+from trt_et.engines.base import BuildRequest, EngineBuilder
+from trt_et.engines.registry import make_builder
+from trt_et.options import BuildOptions
+
+__all__ = ["BuildOptions", "BuildRequest", "EngineBuilder", "make_builder"]

@@ -1,0 +1,109 @@
+"""How to build a partition's engine, carried from ``partition()`` to ``preprocess()``.
+
+ExecuTorch hands the very list that the partitioner gave as ``DelegationSpec.compile_specs`` to
+``BackendDetails.preprocess``. Compile specs end up in the ``.pte``; what only the build needs (a
+builder object, a device, options) is an attribute of the list, and of each copy of it.
+
+``list(specs)`` loses that attribute. The partition's nodes still have the partitioner's tag, so
+:func:`build_of` can raise an error instead of building an engine with other options.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from torch.export import ExportedProgram
+
+from trt_et.engines.base import EngineBuilder
+from trt_et.engines.cache import EngineCache
+from trt_et.engines.progress import ProgressOption
+from trt_et.errors import PartitionError
+from trt_et.lowering.in_place_buffers import InPlaceBuffer
+from trt_et.lowering.optimization_profiles import OptimizationProfile
+from trt_et.options import BuildOptions
+
+__all__ = ["PartitionBuild", "PartitionSpecs", "build_of"]
+
+
+@dataclass(frozen=True)
+class PartitionBuild:
+    """How to build the engine of one partition.
+
+    Attributes:
+        name: The partition's name (its delegation tag).
+        builder: Builds the engine.
+        device_id: Index of the GPU that the engine is for.
+        options: The caller's options.
+        cache: The engine cache; None: no cache.
+        executor: Runs the build; None: this process runs it.
+        profiles: Ranges of the program's symbols to tune the engine for.
+        aliased_outputs: The buffers that the engine may write in place.
+        progress: The partitioner's option; see :class:`trt_et.engines.progress.ProgressSession`.
+        check: Called before the first build; raises if an option does not fit the program.
+    """
+
+    name: str
+    builder: EngineBuilder
+    device_id: int
+    options: BuildOptions
+    cache: EngineCache | None = None
+    executor: Executor | None = None
+    profiles: tuple[OptimizationProfile, ...] = ()
+    aliased_outputs: tuple[InPlaceBuffer, ...] = ()
+    progress: ProgressOption = False
+    check: Callable[[], None] | None = None
+
+
+# The partitioner's names of partitions, see trt_et.partition.report.
+_TAG: Final = re.compile(r"tensorrt_\d+(_\w+)?")
+
+
+class PartitionSpecs(list[CompileSpec]):
+    """A partition's compile specs, with its :class:`PartitionBuild`."""
+
+    def __init__(self, specs: Iterable[CompileSpec], build: PartitionBuild) -> None:
+        super().__init__(CompileSpec(spec.key, bytes(spec.value)) for spec in specs)
+        self.build = build
+
+    def copy(self) -> PartitionSpecs:
+        """Return a copy with the same build."""
+        return PartitionSpecs(self, self.build)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PartitionSpecs:
+        # The build is shared: a builder need not be copyable.
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A pickled program needs only its specs.
+        return (list, (list(self),))
+
+
+def build_of(program: ExportedProgram, specs: list[CompileSpec]) -> PartitionBuild | None:
+    """Return how to build a partition; None if no :class:`TensorRTPartitioner` made it.
+
+    Args:
+        program: The partition, as ``preprocess`` gets it.
+        specs: Its compile specs.
+
+    Raises:
+        PartitionError: The partitioner made it, but ``specs`` lost the build.
+    """
+    if isinstance(specs, PartitionSpecs):
+        return specs.build
+    tags = (node.meta.get("delegation_tag") for node in program.graph.nodes)
+    lost = next((tag for tag in tags if _TAG.fullmatch(str(tag))), None)
+    if lost is not None:
+        raise PartitionError(
+            f"partition {lost}: its builder, device and options are lost, because its compile "
+            f"specs are a plain {type(specs).__name__} now. Pass the list in "
+            "DelegationSpec.compile_specs on as it is, or a copy of it (copy.copy, .copy()); add "
+            "specs with TensorRTPartitioner(compile_specs=...)"
+        )
+    return None

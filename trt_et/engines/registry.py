@@ -1,0 +1,124 @@
+"""Lists the engine libraries, and makes a builder from its name.
+
+To add a library see ``docs/internals/add-an-engine-library.md``. A library is imported when its
+builder is made.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from trt_et.conversion.installed import installed_variant
+from trt_et.engines.base import EngineBuilder
+from trt_et.errors import BuilderUnavailable, OptionError
+from trt_et.requirements import install_command
+
+__all__ = ["BUILDER_NAMES", "LIBRARIES", "EngineLibrary", "make_builder"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class EngineLibrary:
+    """One engine library.
+
+    Attributes:
+        builder: Its builder's class, ``module:class``; named, so that
+            only the chosen one is imported.
+        is_installed: Checks whether the builder's packages are installed.
+        package: The package to install; empty if it is this one.
+        about: A few words about the builder.
+        is_chosen_by_auto: Whether ``builder="auto"`` may choose it.
+        warning: Logged once in a process, when its builder is made.
+    """
+
+    builder: str
+    is_installed: Callable[[], bool]
+    package: str
+    about: str
+    is_chosen_by_auto: bool = True
+    warning: str = ""
+
+
+LIBRARIES: Final[dict[str, EngineLibrary]] = {
+    "tensorrt_rtx": EngineLibrary(
+        "trt_et.engines.tensorrt_rtx:TensorRTRTXBuilder",
+        lambda: installed_variant() == "tensorrt_rtx",
+        "torch-tensorrt-rtx",
+        "TensorRT-RTX; builds without a GPU",
+    ),
+    "tensorrt": EngineLibrary(
+        "trt_et.engines.tensorrt:TensorRTBuilder",
+        lambda: installed_variant() == "tensorrt",
+        "torch-tensorrt",
+        "TensorRT; builds on the GPU at hand",
+    ),
+    "reference": EngineLibrary(
+        "trt_et.reference.builder:ReferenceBuilder",
+        lambda: True,
+        "",
+        "runs on simulated GPUs only",
+        is_chosen_by_auto=False,
+        warning="its engines run on simulated GPUs, by CPU kernels: they show that a "
+        "program works, not how fast it is; a call can take seconds",
+    ),
+}
+"""Engine libraries by their builder's name; ``auto`` takes the first one that is installed."""
+
+BUILDER_NAMES: Final = ("auto", *LIBRARIES)
+
+
+def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
+    """Return the builder of that name, or the object itself if it is a builder.
+
+    Raises:
+        OptionError: The name is unknown, or the object is no builder.
+        BuilderUnavailable: The builder's packages are not installed, or ``auto`` finds none.
+    """
+    if not isinstance(builder, str):
+        if isinstance(builder, EngineBuilder):
+            return builder
+        raise OptionError(
+            f"builder is {type(builder).__name__}; expected one of {', '.join(BUILDER_NAMES)}, or "
+            "an object with a name and a build(request) method"
+        )
+    if builder not in BUILDER_NAMES:
+        raise OptionError(f"builder {builder!r} is unknown; known: {', '.join(BUILDER_NAMES)}")
+    name = _choose() if builder == "auto" else builder
+    library = LIBRARIES[name]
+    if not library.is_installed():
+        found = installed_variant()
+        other = f"torch_tensorrt here uses {found}" if found else "Torch-TensorRT is not installed"
+        raise BuilderUnavailable(
+            f"builder={builder!r} is not available: {other}. "
+            f"Run: {install_command(library.package)}"
+        )
+    if library.warning:
+        _warn_once(name, library.warning)
+    made: EngineBuilder = pkgutil.resolve_name(library.builder)()
+    return made
+
+
+@functools.cache
+def _warn_once(name: str, warning: str) -> None:
+    _log.warning("builder=%r: %s", name, warning)
+
+
+def _choose() -> str:
+    candidates = {name: entry for name, entry in LIBRARIES.items() if entry.is_chosen_by_auto}
+    for name, library in candidates.items():
+        if library.is_installed():
+            return name
+    commands = "\n".join(
+        f"  {install_command(entry.package)}  ({entry.about})" for entry in candidates.values()
+    )
+    raise BuilderUnavailable(
+        "builder='auto' found no TensorRT to build engines with. Install one:\n"
+        f"{commands}\n"
+        "or ask for builder='reference', which runs on simulated GPUs only"
+    )

@@ -1,0 +1,82 @@
+"""The TensorRT-RTX builder: real engines, built without a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trt_et.blob.model import EngineInfo
+from trt_et.blob.writer import BlobWriter
+from trt_et.conversion.network import Network
+from trt_et.engines.base import BuildRequest
+from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters, target_platform
+from trt_et.engines.serialize import build_engine, serialize
+from trt_et.errors import OptionError
+from trt_et.ops.quantize import FP8_CAPABILITY, is_fp8
+
+__all__ = ["TensorRTRTXBuilder"]
+
+
+class TensorRTRTXBuilder:
+    """Builds TensorRT-RTX engines.
+
+    The library chooses kernels on the target GPU when it loads an engine. So an engine fits a set
+    of compute capabilities, and ``device_id`` only chooses the GPU to load it on.
+    """
+
+    name = "tensorrt_rtx"
+
+    def fingerprint(self) -> str:
+        """See :class:`trt_et.engines.EngineBuilder`."""
+        return "" if has_foreign_converters() else fingerprint_of(tensorrt=True)
+
+    def build(self, request: BuildRequest) -> bytes:
+        """See :meth:`trt_et.engines.EngineBuilder.build`."""
+        return build_engine(request, self.name, lambda network: self._build(request, network))
+
+    def _build(self, request: BuildRequest, network: Network) -> bytes:
+        capabilities = request.options.compute_capabilities
+        if not capabilities and any(map(is_fp8, request.lowered.program.graph.nodes)):
+            # By default the library drops older targets, which the blob would still promise.
+            capabilities = _targets_with_fp8(network)
+        _set_targets(network, capabilities)
+        info = EngineInfo(
+            bindings=request.lowered.bindings,
+            device_id=request.device_id,
+            builder=self.name,
+            library_version=str(network.trt.__version__),
+            compute_capabilities=capabilities,
+            hardware_compatible=True,
+            target_platform=target_platform(),
+            aliases=network.aliases,
+        )
+        with BlobWriter(info) as writer:
+            serialize(network, request.partition, writer.write, request.monitor)
+            network.free()  # Before the blob takes memory.
+            return writer.finish()
+
+
+def _targets_with_fp8(network: Network) -> tuple[str, ...]:
+    known = [(int(n[2:-1]), int(n[-1])) for n in dir(_kinds(network)) if n.startswith("SM")]
+    new_enough = sorted(target for target in known if target >= FP8_CAPABILITY)
+    return tuple(f"{major}.{minor}" for major, minor in new_enough)
+
+
+def _kinds(network: Network) -> Any:  # noqa: ANN401
+    return network.trt.ComputeCapability
+
+
+def _set_targets(network: Network, capabilities: tuple[str, ...]) -> None:
+    if not capabilities:
+        return
+    kinds = _kinds(network)
+    network.config.num_compute_capabilities = len(capabilities)
+    for index, capability in enumerate(capabilities):
+        name = "SM" + capability.replace(".", "")
+        kind = getattr(kinds, name, None)
+        if kind is None:
+            known = sorted(n for n in dir(kinds) if n.startswith("SM"))
+            raise OptionError(
+                f"TensorRT-RTX {network.trt.__version__} has no target {capability}; it has "
+                + ", ".join(f"{n[2:-1]}.{n[-1]}" for n in known)
+            )
+        network.config.set_compute_capability(kind, index)

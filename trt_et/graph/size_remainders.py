@@ -1,0 +1,46 @@
+"""Remainders of sizes, computed from quotients.
+
+Python's remainder has the divisor's sign. ExecuTorch 1.5's ``executorch_prim::mod`` and
+Torch-TensorRT 2.13's converter of ``operator.mod`` give it the dividend's. Both round quotients
+down, as Python does.
+"""
+
+from __future__ import annotations
+
+import operator
+
+from torch import SymInt
+from torch.fx import Graph, Node
+from torch.utils._sympy.value_ranges import bound_sympy
+
+from trt_et.graph.insertion import insert_number
+
+__all__ = ["has_negative_remainder", "write_out_remainders"]
+
+
+def has_negative_remainder(node: Node) -> bool:
+    """Return whether a node computes the remainder of sizes of which one may be negative."""
+    return node.target is operator.mod and not all(map(_is_natural, node.args))
+
+
+def write_out_remainders(graph: Graph) -> None:
+    """Replace ``a % b`` by ``a - a // b * b``, if either may be negative.
+
+    Args:
+        graph: Changed in place.
+    """
+    for node in graph.find_nodes(op="call_function", target=operator.mod):
+        if not has_negative_remainder(node):
+            continue
+        a, b = node.args
+        quotient = insert_number(node, operator.floordiv, a, b)
+        multiple = insert_number(node, operator.mul, quotient, b)
+        node.replace_all_uses_with(insert_number(node, operator.sub, a, multiple))
+        graph.erase_node(node)
+
+
+def _is_natural(argument: object) -> bool:
+    value = argument.meta.get("val") if isinstance(argument, Node) else argument
+    if isinstance(value, SymInt):
+        return bool(bound_sympy(value.node.expr, value.node.shape_env.var_to_range).lower >= 0)
+    return isinstance(value, int) and value >= 0

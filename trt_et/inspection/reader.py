@@ -1,0 +1,370 @@
+"""Reads a ``.pte`` without torch."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import BinaryIO, Final, TypeVar
+
+from flatbuffers.table import Table
+
+from trt_et.blob.codec import EngineBlob, decode_blob
+from trt_et.blob.container import check_checksum
+from trt_et.blob.model import BACKEND_ID
+from trt_et.errors import BlobError
+from trt_et.inspection.model import (
+    Call,
+    CopyInfo,
+    DelegateInfo,
+    DeviceUse,
+    MethodInfo,
+    ProgramInfo,
+    TensorValue,
+)
+
+__all__ = ["inspect_file", "inspect_program", "read_program"]
+
+_T = TypeVar("_T")
+_Places = dict[int, list[tuple[int, int]]]
+_CHUNK: Final = 4 << 20
+_COPIES: Final = {"et_copy::_h2d_copy": "h2d", "et_copy::_d2h_copy": "d2h"}
+_TENSOR: Final = 5  # Position of Tensor in the union KernelTypes, from 1.
+_HEADER: Final = struct.Struct("<4sIQQQ")
+# fmt: off
+_DTYPES: Final = {
+    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32",
+    7: "float64", 8: "complex32", 9: "complex64", 10: "complex128", 11: "bool", 12: "qint8",
+    13: "quint8", 14: "qint32", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn",
+    27: "uint16", 28: "uint32", 29: "uint64",
+}
+# fmt: on
+_ITEM_SIZES: Final = {
+    name: int("".join(re.findall(r"^[a-z]+(\d+)", name)) or 8) // 8 for name in _DTYPES.values()
+}
+
+
+def inspect_program(pte: bytes | memoryview | mmap) -> tuple[MethodInfo, ...]:
+    """Read a ``.pte`` and verify the checksums of its engines.
+
+    Args:
+        pte: The file's bytes. Engines of a mapped file or another view are not copied.
+
+    Raises:
+        BlobError: It is no program, truncated or damaged. A damaged engine is reported in its
+            :attr:`DelegateInfo.problem` instead.
+    """
+    return read_program(pte).methods
+
+
+def inspect_file(path: str | os.PathLike[str], *, verify: bool = True) -> ProgramInfo:
+    """Read a ``.pte`` file of any size, in little memory.
+
+    Args:
+        path: The file.
+        verify: Check the engines' checksums, reading the engines piece by piece.
+
+    Raises:
+        BlobError: It cannot be read, is no program, truncated or damaged.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = mmap(file.fileno(), 0, access=ACCESS_READ) if size else b""
+
+            def check(offset: int, size: int) -> None:
+                check_checksum(_chunks(file, offset, size))
+
+            return _Reader(memoryview(data), check=check if verify else None).program()
+    except OSError as error:
+        raise BlobError(f"{path} cannot be read: {error.strerror or error}") from error
+    except BlobError as error:
+        raise BlobError(f"{path} cannot be inspected: {error}") from error
+
+
+def read_program(pte: bytes | memoryview | mmap) -> ProgramInfo:
+    """Read a ``.pte`` like :func:`inspect_program`, with the facts of the whole program."""
+    data = memoryview(pte).cast("B")
+    # A view of a file would keep it mapped; a view of bytes would keep the whole program.
+    return _Reader(data, verify=True, copied=isinstance(pte, bytes)).program()
+
+
+def _chunks(file: BinaryIO, offset: int, size: int) -> Iterator[memoryview]:
+    """Read a part of a file into one buffer, again and again."""
+    buffer = memoryview(bytearray(min(size, _CHUNK)))
+    file.seek(offset)
+    while size:
+        count = file.readinto(buffer[: min(size, len(buffer))])  # type: ignore[attr-defined]
+        if not count:
+            raise BlobError("the file became shorter while it was read")
+        yield buffer[:count]
+        size -= count
+
+
+class _Table(Table):
+    """A table of a FlatBuffer. Its fields have the numbers of ExecuTorch's ``program.fbs``.
+
+    The readers that ExecuTorch generates from that schema cannot be imported without torch, which
+    takes seconds.
+
+    Args:
+        data: All tables.
+        at: The offset of this one.
+        spend: Counts the bytes that are read.
+    """
+
+    def __init__(self, data: memoryview, at: int, spend: Callable[[int], None]) -> None:
+        super().__init__(data, at)
+        self._spend = spend
+
+    def number(self, field: int, code: str) -> int:
+        """Read a number; ``code`` is its format in :mod:`struct`."""
+        at = self.Offset(4 + 2 * field)
+        return int(struct.unpack_from(f"<{code}", self.Bytes, self.Pos + at)[0]) if at else 0
+
+    def table(self, field: int) -> _Table | None:
+        at = self.Offset(4 + 2 * field)
+        return _Table(self.Bytes, self.Indirect(self.Pos + at), self._spend) if at else None
+
+    def tables(self, field: int) -> list[_Table]:
+        start, count = self.span(field, 4)
+        self._spend(4 * count)
+        return [
+            _Table(self.Bytes, self.Indirect(start + 4 * index), self._spend)
+            for index in range(count)
+        ]
+
+    def numbers(self, field: int, code: str) -> tuple[int, ...]:
+        size = struct.calcsize(f"<{code}")
+        start, count = self.span(field, size)
+        self._spend(count * size)
+        return struct.unpack_from(f"<{count}{code}", self.Bytes, start)
+
+    def text(self, field: int) -> str:
+        return str(bytes(self.numbers(field, "B")), "utf-8")
+
+    def span(self, field: int, item_size: int = 1) -> tuple[int, int]:
+        """Return the offset of a list and the number of its items."""
+        at = self.Offset(4 + 2 * field)
+        if not at:
+            return 0, 0
+        start, count = self.Vector(at), self.VectorLen(at)
+        if count * item_size > len(self.Bytes) - start:
+            raise BlobError(f"a list of {count} items ends outside of its {len(self.Bytes)} bytes")
+        return start, count
+
+
+class _Reader:
+    """Reads one program. Every offset, size and index in it may be wrong.
+
+    Args:
+        data: The file.
+        verify: Verify the engines' checksums first, in memory.
+        check: Verify the checksum of bytes of the file, by their offset and size.
+        copied: Copy the blobs.
+    """
+
+    def __init__(
+        self,
+        data: memoryview,
+        *,
+        verify: bool = False,
+        check: Callable[[int, int], None] | None = None,
+        copied: bool = False,
+    ) -> None:
+        self._data, self._verify, self._check, self._copied = data, verify, check, copied
+        # Bytes that may be read in all: tables may share others, and a small file could take
+        # forever.
+        self._left = 8 * len(data) + (1 << 16)
+
+    def program(self) -> ProgramInfo:
+        try:
+            return self._program()
+        except (struct.error, TypeError, UnicodeDecodeError) as error:  # Also of flatbuffers.
+            raise BlobError(f"its tables are damaged: {error}") from error
+
+    def _spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise BlobError("its tables refer to each other too often")
+
+    def _program(self) -> ProgramInfo:
+        data = self._data
+        if len(data) < 8 or bytes(data[4:6]) != b"ET":
+            raise BlobError("it is no ExecuTorch program (.pte)")
+        size, base, end = _extents(data)
+        root = _Table(data[:size], struct.unpack_from("<I", data)[0], self._spend)
+        segments = []
+        for index, table in enumerate(root.tables(4)):
+            first, count = table.number(0, "Q"), table.number(1, "Q")
+            if first > end - base or count > end - base - first:
+                raise BlobError(
+                    f"segment {index} ends at byte {base + first + count}, the file at {end}"
+                )
+            segments.append((base + first, count))
+        places = {0: [table.span(0) for table in root.tables(3)], 1: segments}
+        constants = root.table(5)
+        constant_bytes = sum(table.span(0)[1] for table in root.tables(2))
+        if constants is not None and constants.span(1, 8)[1]:
+            constant_bytes += _item(segments, constants.number(0, "I"), "constant segment")[1]
+        named_data = tuple(
+            (table.text(0), _item(segments, table.number(1, "I"), "named data")[1])
+            for table in root.tables(7)
+        )
+        methods = tuple(self._method(table, places) for table in root.tables(1))
+        if not methods:
+            raise BlobError("it has no method")
+        return ProgramInfo(methods, len(data), constant_bytes, named_data)
+
+    def _method(self, table: _Table, places: _Places) -> MethodInfo:
+        name = table.text(0)
+        values = tuple(_value(entry) for entry in table.tables(2))
+        inputs, outputs = table.numbers(3, "i"), table.numbers(4, "i")
+        operators = tuple(
+            ".".join(filter(None, (entry.text(0), entry.text(1)))) for entry in table.tables(6)
+        )
+        delegates = tuple(self._delegate(entry, places) for entry in table.tables(7))
+        instructions = [_call(entry) for chain in table.tables(5) for entry in chain.tables(2)]
+        calls = tuple(call for call in instructions if call is not None)
+        targets = {"kernel": len(operators), "delegate": len(delegates)}
+        for call in calls:
+            _item(range(targets[call.kind]), call.index, f"a {call.kind} call")
+            for index in call.args:
+                _item(values, index, f"a {call.kind} call")
+        for index in (*inputs, *outputs):
+            _item(values, index, "an input or output")
+        tensors = Counter(value.device for value in values if value is not None)
+        buffers = {entry.number(0, "i"): _device(entry, 1) for entry in table.tables(9)}
+        planned: Counter[str] = Counter()
+        for index, size in enumerate(table.numbers(8, "q")):
+            if size < 0:
+                raise BlobError(f"method {name!r} plans a negative number of bytes")
+            planned[buffers.get(index, "cpu")] += size
+        devices = tuple(
+            DeviceUse(device, tensors[device], planned[device])
+            for device in sorted({*tensors, *planned})
+        )
+        copies = tuple(_copies(operators, calls, values))
+        return MethodInfo(
+            name, delegates, operators, devices, inputs, outputs, copies, calls, values
+        )
+
+    def _delegate(self, table: _Table, places: _Places) -> DelegateInfo:
+        backend, reference = table.text(0), table.table(1)
+        delegate = f"a delegate of {backend!r}"
+        if reference is None:
+            raise BlobError(f"{delegate} has no data")
+        location = reference.number(0, "b")
+        if location not in places:
+            raise BlobError(f"the data of {delegate} have the unknown location {location}")
+        offset, size = _item(places[location], reference.number(1, "I"), delegate)
+        specs = tuple((spec.text(0), bytes(spec.numbers(1, "B"))) for spec in table.tables(2))
+        view = self._data[offset : offset + size]
+        engine, engine_size, problem = None, 0, ""
+        operators: tuple[str, ...] = ()
+        if backend == BACKEND_ID:
+            try:
+                decoded = decode_blob(view, verify=self._verify)
+                engine, engine_size = decoded.info, len(decoded.engine)
+                operators = _operators(decoded)
+                if self._check:
+                    self._check(offset, size)
+            except BlobError as error:
+                problem = str(error)
+        blob = bytes(view) if self._copied else view
+        return DelegateInfo(
+            backend, specs, size, engine, engine_size, problem, blob, operators, offset
+        )
+
+
+def _value(entry: _Table) -> TensorValue | None:
+    table = entry.table(1)
+    if entry.number(0, "B") != _TENSOR or table is None:
+        return None
+    dtype = _DTYPES.get(table.number(0, "b"), f"type {table.number(0, 'b')}")
+    sizes = table.numbers(2, "i")
+    if any(size < 0 for size in sizes):
+        raise BlobError(f"a tensor has the sizes {list(sizes)}")
+    extra = table.table(9)
+    return TensorValue(
+        dtype,
+        sizes,
+        is_dynamic=table.number(8, "b") != 0,
+        device=_device(extra, 3) if extra else "cpu",
+        nbytes=math.prod(sizes) * _ITEM_SIZES.get(dtype, 0),
+        is_constant=table.number(5, "I") != 0 and table.table(6) is None,
+    )
+
+
+def _call(entry: _Table) -> Call | None:
+    """Read an instruction; return None if it moves, jumps or frees."""
+    kind, table = entry.number(0, "B"), entry.table(1)
+    if not 1 <= kind <= 5 or table is None:
+        raise BlobError(f"an instruction has the unknown kind {kind}")
+    if kind > 2:
+        return None
+    return Call("kernel" if kind == 1 else "delegate", table.number(0, "i"), table.numbers(1, "i"))
+
+
+def _extents(data: memoryview) -> tuple[int, int, int]:
+    """Return the size of the tables, and the first and last offset of the segments."""
+    total = len(data)
+    if total < 8 + _HEADER.size or bytes(data[8:12]) != b"eh00":
+        return total, total, total
+    _, length, size, base, segments = _HEADER.unpack_from(data, 8)
+    if not 8 < size <= total:
+        raise BlobError(f"its header names {size} bytes of program; the file has {total}")
+    if not base:
+        return size, total, total
+    if base < size:
+        raise BlobError(f"its segments begin at byte {base}, within its program")
+    end = base + segments if length >= _HEADER.size else total
+    if end > total:
+        raise BlobError(f"it is truncated: its segments end at byte {end}, the file at {total}")
+    return size, base, end
+
+
+def _item(items: Sequence[_T], index: int, what: str) -> _T:
+    if not 0 <= index < len(items):
+        raise BlobError(f"{what} refers to entry {index} of {len(items)}")
+    return items[index]
+
+
+def _device(table: _Table, field: int) -> str:
+    """Name the device whose type is this field, and whose index is the next one."""
+    kind, index = table.number(field, "b"), table.number(field + 1, "b")
+    return "cpu" if kind == 0 else f"{'cuda' if kind == 1 else f'device type {kind}'}:{index}"
+
+
+def _copies(
+    operators: Sequence[str], calls: Sequence[Call], values: Sequence[TensorValue | None]
+) -> Iterator[CopyInfo]:
+    for call in calls:
+        if call.kind != "kernel":
+            continue
+        direction = _COPIES.get(operators[call.index].partition(".")[0])
+        tensors = [value for value in (values[index] for index in call.args) if value is not None]
+        if direction and tensors:
+            on_gpu = tensors[-1] if direction == "h2d" else tensors[0]
+            yield CopyInfo(direction, on_gpu.device, tensors[0].nbytes)
+
+
+def _operators(blob: EngineBlob) -> tuple[str, ...]:
+    """List the operators of a reference engine, which is a program itself."""
+    if not blob.info.is_reference:
+        return ()
+    try:
+        methods = _Reader(memoryview(blob.engine)).program().methods
+    except BlobError as error:
+        raise BlobError(f"the reference engine's own program is damaged: {error}") from error
+    return tuple(
+        method.cpu_operators[call.index]
+        for method in methods
+        for call in method.calls
+        if call.kind == "kernel"
+    )

@@ -1,0 +1,149 @@
+"""Makes a module of some calls of a plain ATen graph.
+
+The support check converts such modules before there are partitions. Weights that are not known yet
+are zeros, which take no memory until something reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx import Graph, GraphModule, Node
+from torch.utils._mode_utils import no_dispatch
+
+from trt_et.blob.model import Binding
+from trt_et.errors import BuilderError
+from trt_et.graph.fragment import Fragment
+from trt_et.graph.symbolic_shapes import tensor_symbols
+from trt_et.lowering.contiguous_boundary import make_binding
+from trt_et.lowering.sizes_from_inputs import replace_sizes
+
+__all__ = ["LoweredFragment", "lower_fragment"]
+
+# Converters refuse scales of zero; a float weight of up to this many elements is made of ones.
+_SMALL: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class LoweredFragment:
+    """A fragment that can be converted.
+
+    Attributes:
+        module: Plain ATen, constants as attributes.
+        inputs: One binding for each placeholder, in order.
+        outputs: One binding for each output, in order.
+        names: For every call of the module's graph, the name of the call that it is a copy of.
+    """
+
+    module: GraphModule
+    inputs: tuple[Binding, ...]
+    outputs: tuple[Binding, ...]
+    names: Mapping[str, str]
+
+
+def lower_fragment(fragment: Fragment) -> LoweredFragment:
+    """Make a module of a fragment; its tensors become bindings, its sizes are read off them.
+
+    Raises:
+        BuilderError: A size cannot be computed, or an argument is neither a tensor nor a size.
+        UnboundedDimension: A dimension has no upper bound.
+    """
+    root = torch.nn.Module()
+    graph = Graph()
+    new: dict[Node, Node] = {}
+    tensors: list[Node] = []
+    sizes: list[Node] = []
+    for source in fragment.sources:
+        value = source.meta.get("val")
+        if source in fragment.constants and isinstance(value, torch.Tensor):
+            continue
+        if isinstance(value, torch.Tensor):
+            tensors.append(source)
+        elif isinstance(value, int | torch.SymInt):
+            sizes.append(source)
+        else:
+            raise BuilderError(f"its argument {source.name} is neither a tensor nor a size")
+    for index, source in enumerate(tensors):
+        new[source] = _placeholder(graph, f"input{index}", source.meta["val"])
+    inputs = [new[source] for source in tensors]
+    inputs += _shape_input(graph, tensors, sizes, _fake_mode(fragment))
+    for index, source in enumerate(sizes):
+        new[source] = _placeholder(graph, f"size{index}", source.meta["val"])
+    placeholders = {node.name for node in graph.nodes}
+    for index, source in enumerate(fragment.sources):
+        if source not in new:
+            root.register_buffer(f"_constant{index}", _constant_value(fragment, source))
+            new[source] = graph.get_attr(f"_constant{index}")
+            new[source].meta = {"val": source.meta["val"]}
+    names = {}
+    for call in fragment.calls:
+        new[call] = graph.node_copy(call, new.__getitem__)
+        # Torch-TensorRT takes items out of the stack of modules, which copies share.
+        new[call].meta = {"val": call.meta.get("val")}
+        names[new[call].name] = call.name
+    graph.output(tuple(new[call] for call in fragment.outputs))
+    replace_sizes(graph, placeholders)
+    return LoweredFragment(
+        GraphModule(root, graph),
+        tuple(make_binding(node.name, node.meta["val"], is_input=True) for node in inputs),
+        tuple(
+            make_binding(f"output{index}", call.meta["val"], is_input=False)
+            for index, call in enumerate(fragment.outputs)
+        ),
+        names,
+    )
+
+
+def _placeholder(graph: Graph, name: str, value: Any) -> Node:  # noqa: ANN401
+    node = graph.placeholder(name)
+    node.meta["val"] = value
+    return node
+
+
+def _shape_input(
+    graph: Graph, tensors: Sequence[Node], sizes: Sequence[Node], mode: FakeTensorMode
+) -> list[Node]:
+    """Add an input that shows the symbols that no other input shows; none if there are none."""
+    shown = frozenset().union(*(tensor_symbols(source.meta["val"]) for source in tensors))
+    missing: dict[Any, Any] = {}
+    for source in sizes:
+        size = source.meta["val"]
+        if isinstance(size, torch.SymInt):
+            missing |= {
+                symbol: size.node.shape_env
+                for symbol in sorted(size.node.expr.free_symbols, key=str)
+                if str(symbol) not in shown
+            }
+    if not missing:
+        return []
+    shape = [_symbol(environment, symbol) for symbol, environment in missing.items()]
+    with mode:
+        value = torch.empty(shape)
+    return [_placeholder(graph, "shape", value)]
+
+
+def _symbol(environment: Any, symbol: Any) -> Any:  # noqa: ANN401
+    hint = environment.backed_var_to_val.get(symbol)
+    return environment.create_symintnode(symbol, hint=None if hint is None else int(hint))
+
+
+def _fake_mode(fragment: Fragment) -> FakeTensorMode:
+    values = (node.meta.get("val") for node in (*fragment.calls, *fragment.sources))
+    modes = (value.fake_mode for value in values if isinstance(value, FakeTensor))
+    return next(modes, None) or FakeTensorMode()
+
+
+def _constant_value(fragment: Fragment, source: Node) -> torch.Tensor:
+    known = fragment.constants[source]
+    if known is not None and not isinstance(known, FakeTensor):
+        return known.detach()
+    value: torch.Tensor = source.meta["val"]
+    shape = [int(size) for size in value.shape]
+    with no_dispatch():
+        if value.dtype.is_floating_point and value.numel() <= _SMALL:
+            return torch.ones(shape, dtype=value.dtype)
+        return torch.zeros(shape, dtype=value.dtype)

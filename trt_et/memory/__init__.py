@@ -1,0 +1,1 @@
+"""Memory planning: state and inputs of engines stay on their GPU."""

@@ -1,0 +1,252 @@
+"""Finds mutated buffers in the graph that ExecuTorch plans, and moves them to their GPU."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.delegate import executorch_call_delegate
+from executorch.exir.lowered_backend_module import LoweredBackendModule
+from executorch.exir.memory import alloc
+from executorch.exir.schema import DeviceType
+from executorch.exir.tensor import TensorSpec
+from torch.export.graph_signature import ExportGraphSignature, OutputKind
+from torch.fx import GraphModule, Node
+
+from trt_et.blob.model import BACKEND_ID
+
+__all__ = [
+    "State",
+    "delegate_calls",
+    "device_of",
+    "erase",
+    "find_states",
+    "is_copy",
+    "lowered_module",
+    "move_to_device",
+    "plan_on_host",
+]
+
+# This compile spec lists the inputs that are state, such as "0,3". The delegate clears them before
+# its first run.
+_STATE_INPUTS: Final = "state_inputs"
+# This compile spec lists the tensors, inputs then outputs, that ExecuTorch plans on the host, and
+# the delegate keeps on its GPU.
+_DEVICE_STATE: Final = "device_state"
+
+
+@dataclass(frozen=True)
+class State:
+    """A mutated buffer, and the delegate that makes its new value.
+
+    In the graph that is planned: ``buffer`` -> ``_h2d_copy`` -> delegates; ``writer`` -> ``new`` (a
+    getitem) -> ``_d2h_copy`` -> ``write_back`` (``copy_``) into ``buffer``.
+
+    Attributes:
+        buffer: The placeholder.
+        write_back: The copy into the buffer.
+        new: The new value.
+        writer: The delegate call that makes it.
+        output: The index of ``write_back`` among the method's outputs.
+    """
+
+    buffer: Node
+    write_back: Node
+    new: Node
+    writer: Node
+    output: int
+
+    @property
+    def uploads(self) -> list[Node]:
+        """Return the copies of the buffer to a GPU."""
+        return [user for user in self.buffer.users if is_copy(user, "_h2d_copy")]
+
+    def can_move(self) -> bool:
+        """Check that reads and writes in place give the same results as the copies."""
+        order = {node: index for index, node in enumerate(self.buffer.graph.nodes)}
+        spec, new = self.buffer.meta["spec"], self.new.meta["spec"]
+        uploads = self.uploads
+        readers = [user for upload in uploads for user in upload.users]
+        return (
+            spec.device is DeviceType.CPU
+            and new.device is not DeviceType.CPU
+            and not self.buffer.meta.get("et_init_buffer")
+            and _layout(spec) == _layout(new)
+            and _backend_id(self.writer) == BACKEND_ID
+            and bool(uploads)
+            and set(self.buffer.users) == {self.write_back, *uploads}
+            and all(device_of(upload) == device_of(self.new) for upload in uploads)
+            and all(reader.target is executorch_call_delegate for reader in readers)
+            and _backend_id(min(readers, key=order.__getitem__)) == BACKEND_ID
+            and max(order[reader] for reader in readers) <= order[self.writer]
+        )
+
+    def move(self, signature: ExportGraphSignature) -> None:
+        """Give the new value the buffer's memory, on the GPU, and drop the copies."""
+        spec: TensorSpec = self.buffer.meta["spec"]
+        spec.device, spec.device_index = device_of(self.new)
+        self.new.meta["spec"] = spec
+        _replace_result(self.writer, int(self.new.args[1]), spec)  # type: ignore[arg-type]
+        download = self.write_back.args[1]
+        self.write_back.replace_all_uses_with(self.new)
+        erase(self.write_back)
+        if isinstance(download, Node) and not download.users:
+            erase(download)
+        for upload in self.uploads:
+            upload.replace_all_uses_with(self.buffer)
+            erase(upload)
+        signature.output_specs[self.output].arg.name = self.new.name
+        _replace_result(self.new.graph.output_node(), self.output, spec)
+
+
+def move_to_device(
+    module: GraphModule, signature: ExportGraphSignature, states: Iterable[State]
+) -> None:
+    """Plan buffers on the GPU that makes their new values.
+
+    Args:
+        module: The program to plan.
+        signature: Its signature.
+        states: The buffers that can move.
+    """
+    remaining = set()
+    for state in states:
+        state.move(signature)
+        remaining.add(id(state.buffer.meta["spec"]))
+    for call, inputs, _ in delegate_calls(module):
+        _add_spec(call, _STATE_INPUTS, inputs, remaining)
+        remaining -= set(map(id, inputs))  # Only the first call that reads a buffer clears it.
+    module.graph.lint()
+    module.recompile()
+
+
+def plan_on_host(module: GraphModule, signature: ExportGraphSignature, states: list[State]) -> None:
+    """Plan every tensor on the host; delegates keep these buffers in memory of their GPU.
+
+    Args:
+        module: The program to plan.
+        signature: Its signature.
+        states: The buffers that can move.
+    """
+    for state in states:
+        state.move(signature)
+    for node in list(module.graph.nodes):
+        if is_copy(node, "_h2d_copy") or is_copy(node, "_d2h_copy"):
+            node.replace_all_uses_with(node.args[0])
+            erase(node)
+    for node in module.graph.nodes:
+        specs = node.meta.get("spec")
+        for spec in specs if isinstance(specs, (tuple, list)) else [specs]:
+            if isinstance(spec, TensorSpec):
+                spec.device, spec.device_index = DeviceType.CPU, 0
+    kept = {id(state.buffer.meta["spec"]) for state in states}
+    for call, inputs, outputs in delegate_calls(module):
+        _add_spec(call, _DEVICE_STATE, [*inputs, *outputs], kept)
+    results: Any = module.graph.output_node()
+    results.meta["spec"] = type(results.meta["spec"])(
+        node.meta["spec"] if isinstance(node, Node) else spec
+        for node, spec in zip(results.args[0], results.meta["spec"], strict=True)
+    )
+    module.graph.lint()
+    module.recompile()
+
+
+def _add_spec(call: Node, key: str, tensors: list[TensorSpec], chosen: set[int]) -> None:
+    """Add a compile spec that lists the chosen tensors by index, if there are any."""
+    indices = ",".join(str(index) for index, spec in enumerate(tensors) if id(spec) in chosen)
+    if indices and (lowered := lowered_module(call)) is not None:
+        lowered.compile_specs.append(CompileSpec(key, indices.encode()))
+
+
+def delegate_calls(
+    module: GraphModule,
+) -> Iterator[tuple[Node, list[TensorSpec], list[TensorSpec]]]:
+    """Iterate over the delegate calls with the tensors that they read and write."""
+    for node in module.graph.nodes:
+        if node.target is executorch_call_delegate:
+            args = [arg.meta.get("spec") for arg in node.args[1:] if isinstance(arg, Node)]
+            inputs = [spec for spec in args if isinstance(spec, TensorSpec)]
+            yield node, inputs, [s for s in node.meta["spec"] if isinstance(s, TensorSpec)]
+
+
+def find_states(module: GraphModule, signature: ExportGraphSignature) -> list[State]:
+    """Return the buffers that an output of a delegate is written back to."""
+    names = signature.inputs_to_buffers
+    placeholders = module.graph.find_nodes(op="placeholder")
+    buffers = {names[n.target]: n for n in placeholders if n.target in names}
+    results: Any = module.graph.output_node().args[0]
+    states = [
+        _state(buffers[str(spec.target)], results[index], index)
+        for index, spec in enumerate(signature.output_specs)
+        if spec.kind is OutputKind.BUFFER_MUTATION and spec.target in buffers
+    ]
+    return [state for state in states if state is not None]
+
+
+def _state(buffer: Node, write_back: Any, output: int) -> State | None:  # noqa: ANN401
+    if not (
+        isinstance(write_back, Node)
+        and "aten::copy_" in str(getattr(write_back.target, "_schema", ""))
+        and write_back.args[0] is buffer
+        and len(write_back.users) == 1
+    ):
+        return None
+    download: Any = write_back.args[1]
+    new: Any = download.args[0] if is_copy(download, "_d2h_copy") else None
+    if not isinstance(new, Node) or new.target is not operator.getitem:
+        return None
+    writer: Any = new.args[0]
+    if (
+        writer.target is executorch_call_delegate
+        and isinstance(writer.meta.get("spec"), (tuple, list))
+        and isinstance(new.meta.get("spec"), TensorSpec)
+        and isinstance(buffer.meta.get("spec"), TensorSpec)
+    ):
+        return State(buffer, write_back, new, writer, output)
+    return None
+
+
+def is_copy(node: Any, name: str) -> bool:  # noqa: ANN401
+    """Check that a node is this copy of ExecuTorch's, such as ``_h2d_copy``."""
+    schema = getattr(getattr(node, "target", None), "_schema", None)
+    return schema is not None and schema.name == f"et_copy::{name}"
+
+
+def device_of(node: Node) -> tuple[DeviceType, int]:
+    """Return the device that a node's tensor is planned on."""
+    spec: TensorSpec = node.meta["spec"]
+    return spec.device, spec.device_index
+
+
+def lowered_module(call: Node) -> LoweredBackendModule | None:
+    """Return the module of a delegate call."""
+    lowered = call.args[0]
+    assert isinstance(lowered, Node)
+    module = getattr(call.graph.owning_module, str(lowered.target), None)
+    return module if isinstance(module, LoweredBackendModule) else None
+
+
+def erase(node: Node) -> None:
+    """Erase a node without users, and the memory that was allocated for its result."""
+    out = node.kwargs.get("out")
+    node.graph.erase_node(node)
+    if isinstance(out, Node) and out.target is alloc and not out.users:
+        out.graph.erase_node(out)
+
+
+def _layout(spec: TensorSpec) -> tuple[Any, ...]:
+    return spec.dtype, tuple(spec.shape), tuple(spec.dim_order), spec.shape_dynamism
+
+
+def _backend_id(call: Node) -> str:
+    module = lowered_module(call)
+    return "" if module is None else str(module.backend_id)
+
+
+def _replace_result(node: Node, index: int, spec: TensorSpec) -> None:
+    results = list(node.meta["spec"])
+    results[index] = spec
+    node.meta["spec"] = type(node.meta["spec"])(results)

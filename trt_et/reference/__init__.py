@@ -1,0 +1,1 @@
+"""Builds engines for simulated GPUs: ExecuTorch programs that CPU kernels run."""

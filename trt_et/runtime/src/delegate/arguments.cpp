@@ -1,0 +1,396 @@
+#include "arguments.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <string>
+
+#include "common/log.h"
+#include "cuda/device_allocator.h"
+#include "event_tracing.h"
+
+namespace trt_et {
+
+using cuda::CopyKind;
+using cuda::MemoryKind;
+using executorch::runtime::EValue;
+using executorch::runtime::Span;
+
+namespace {
+
+// Once in a process: host tensors cost a copy and a wait at every run.
+void log_staging(const std::string& name, int device) {
+  static std::atomic<bool> logged{false};
+  if (logged.exchange(true)) return;
+  log(LogLevel::info,
+      "TensorRTBackend: '%.60s' is in host memory, which is copied at every run of an engine on "
+      "cuda:%d; tensors planned on the GPU are not (docs/native.md)",
+      name.c_str(), device);
+}
+
+// The host reads and writes managed memory as soon as the call returns, unless ExecuTorch takes it
+// for the GPU's; and pinned memory.
+bool is_for_host(const Argument& argument) {
+  using executorch::runtime::etensor::DeviceType;
+  if (argument.call.where.kind == MemoryKind::pinned) return true;
+  return argument.call.where.kind == MemoryKind::managed &&
+         argument.call.tensor->unsafeGetTensorImpl()->device_type() != DeviceType::CUDA;
+}
+
+}  // namespace
+
+size_t Arguments::staging_bytes() const {
+  size_t bytes = 0;
+  for (const Argument& argument : arguments_) bytes += argument.staging.size();
+  return bytes;
+}
+
+// The sizes of dynamic shapes come among the arguments as integers. The engine has no use for them:
+// it reads every size off an input tensor.
+Status Arguments::collect(Span<EValue*> values) {
+  size_t count = 0;
+  for (EValue* value : values) {
+    if (value != nullptr && value->isInt()) continue;
+    if (count < arguments_.size()) {
+      Argument& argument = arguments_[count];
+      TRT_ET_TRY(check_tensor(argument.expected, value, count, &argument.call.tensor));
+    }
+    ++count;
+  }
+  if (count != arguments_.size()) {
+    return fail(Error::InvalidArgument,
+                "engine has %zu inputs and %zu outputs, but the delegate got %zu tensors",
+                input_count_, arguments_.size() - input_count_, count);
+  }
+  for (size_t i = 0; i < input_count_; ++i) {
+    Argument& argument = arguments_[i];
+    TRT_ET_TRY(check_shape(argument.expected, *argument.call.tensor, &argument.call.shape));
+  }
+  return {};
+}
+
+// A buffer and its new value may be one tensor.
+Status Arguments::use_device_state() {
+  for (const size_t index : device_state_) {
+    Argument& argument = arguments_[index];
+    const auto [host, bytes] = argument.call.own();
+    if (host == nullptr || bytes == 0) continue;
+    if (argument.past.state == nullptr || argument.past.host != host) {
+      TRT_ET_TRY(DeviceState::of(host, api_, device_, bytes, &argument.past.state));
+      argument.past.host = host;
+    }
+  }
+  for (const size_t index : device_state_) {
+    const Argument& argument = arguments_[index];
+    if (argument.past.state == nullptr) continue;
+    argument.call.tensor->unsafeGetTensorImpl()->set_data(argument.past.state->data());
+  }
+  return {};
+}
+
+void Arguments::restore_host_state() {
+  for (const size_t index : device_state_) {
+    const Argument& argument = arguments_[index];
+    const auto& state = argument.past.state;
+    if (state != nullptr && argument.call.tensor->const_data_ptr() == state->data()) {
+      argument.call.tensor->unsafeGetTensorImpl()->set_data(argument.past.host);
+    }
+  }
+}
+
+// Nothing has written the state before: this delegate is its first reader in the method.
+Status Arguments::clear_state() {
+  for (const size_t index : uncleared_) {
+    Argument& argument = arguments_[index];
+    const auto [data, bytes] = argument.call.own();
+    if (bytes == 0) continue;
+    TRT_ET_TRY(locate(argument));
+    const cuda::PointerInfo& where = argument.call.where;
+    if (where.kind != MemoryKind::device && where.kind != MemoryKind::managed) continue;
+    // The engine may have been moved away from its state.
+    cuda::DeviceGuard guard(api_);
+    const int device = where.kind == MemoryKind::device ? where.device : device_;
+    TRT_ET_TRY(guard.enter(device));
+    WorkStream stream;
+    TRT_ET_TRY(thread_stream(api_, device, &stream));
+    TRT_ET_TRY(api_.zero(data, bytes, stream.handle));
+    TRT_ET_TRY(api_.synchronize_stream(stream.handle));
+  }
+  uncleared_.clear();
+  return {};
+}
+
+// The tensor's own label is not trusted. CUDA is asked, unless our allocator has planned the
+// memory. Pageable memory is remembered: if the address is a GPU's by now, a copy is right, too.
+Status Arguments::locate(Argument& argument) {
+  const auto [data, bytes] = argument.call.own();
+  if (data == nullptr) {
+    return fail(Error::InvalidArgument, "'%.60s' has no memory: its tensor's data is null",
+                argument.expected.name.c_str());
+  }
+  cuda::PointerInfo& where = argument.call.where;
+  where = {};
+  if (data == argument.past.pageable) return {};
+  const int planned = planned_device(data, bytes);
+  if (planned >= 0) return where = {MemoryKind::device, planned}, Status{};
+  TRT_ET_TRY(api_.pointer_info(data, &where));
+  argument.past.pageable = where.kind == MemoryKind::host ? data : nullptr;
+  return {};
+}
+
+// Staging memory is made at load for programs planned on the host, and else at the first call that
+// needs it. The largest shape is known then, so it is made once.
+Status Arguments::stage(Argument& argument, size_t bytes) {
+  if (!argument.staging.fits(bytes)) {
+    if (argument.staging.data() != nullptr) TRT_ET_TRY(stream_.wait_for_last());
+    TRT_ET_TRY(
+        argument.staging.reserve(api_, device_, std::max(bytes, argument.expected.max_bytes)));
+  }
+  argument.call.memory = {argument.staging.data(), argument.staging.size()};
+  return {};
+}
+
+bool Arguments::is_reachable(const Argument& argument) const {
+  const cuda::PointerInfo& where = argument.call.where;
+  // Memory of the host that an integrated GPU shares is read and written where it lies. A copy from
+  // it would not be one on the device.
+  if (where.kind == MemoryKind::pinned) return integrated_ && where.mapped && is_aligned(argument);
+  return where.kind == MemoryKind::managed ||
+         (where.kind == MemoryKind::device && where.device == device_);
+}
+
+bool Arguments::is_aligned(const Argument& argument) const {
+  return reinterpret_cast<uintptr_t>(argument.call.own().data) % alignment_ == 0;
+}
+
+bool Arguments::is_usable(const Argument& argument) const {
+  return is_reachable(argument) && is_aligned(argument);
+}
+
+Status Arguments::place(Contexts& contexts, bool* wait) {
+  moved_ = false;
+  const ContextSlot& slot = contexts.current();
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    Argument& argument = arguments_[i];
+    argument.call.copied = {};
+    TRT_ET_TRY(i < input_count_ ? place_input(argument, contexts.bound(i), slot, wait)
+                                : place_output(argument, contexts.bound(i), slot, wait));
+  }
+  return {};
+}
+
+Status Arguments::place_input(Argument& argument, ContextSlot::Bound& bound,
+                              const ContextSlot& slot, bool* wait) {
+  Argument::Call& call = argument.call;
+  const Memory own = call.own();
+  if (own.bytes == 0) {
+    // An engine wants an address even where there is nothing to read.
+    TRT_ET_TRY(stage(argument, 0));
+  } else {
+    TRT_ET_TRY(locate(argument));
+    *wait = *wait || is_for_host(argument);
+    if (is_reachable(argument)) slot.see(bound, own);
+    if (is_usable(argument) && !bound.moving) {
+      call.memory = own;
+    } else {
+      TRT_ET_TRY(copy_in(argument, wait));
+    }
+  }
+  moved_ = moved_ || !(call.memory == argument.past.memory);
+  argument.past.memory = call.memory;
+  return {};
+}
+
+// Whether an output lies on an input as the engine has it. A program that keeps state on the GPU
+// passes a buffer and its new value as the same memory, and an engine may write an
+// output before it has read all of its inputs. Compared anew only when something moves.
+bool Arguments::overlaps_input(Argument& output, const Memory& memory) const {
+  Argument::Past& past = output.past;
+  if (!moved_ && memory == past.compared) return past.overlaps;
+  past.compared = memory;
+  const auto begin = reinterpret_cast<uintptr_t>(memory.data);
+  past.overlaps = std::any_of(
+      arguments_.begin(), arguments_.begin() + static_cast<std::ptrdiff_t>(input_count_),
+      [&](const Argument& input) {
+        const auto other = reinterpret_cast<uintptr_t>(input.call.memory.data);
+        return begin < other ? other - begin < memory.bytes
+                             : begin - other < input.call.memory.bytes;
+      });
+  return past.overlaps;
+}
+
+Status Arguments::place_output(Argument& argument, ContextSlot::Bound& bound,
+                               const ContextSlot& slot, bool* wait) {
+  Argument::Call& call = argument.call;
+  // Only resizing the tensor shows how large it may become, so the engine gets memory of ours.
+  if (call.late) return stage(argument, argument.expected.max_bytes);
+  TRT_ET_TRY(resize_output(argument.expected, call.shape, *call.tensor));
+  const Memory own = call.own();
+  const bool empty = own.bytes == 0;
+  if (!empty) TRT_ET_TRY(locate(argument));
+  const bool reachable = !empty && is_reachable(argument);
+  if (reachable) slot.see(bound, own);
+  *wait = *wait || (reachable && is_for_host(argument));
+  if (argument.alias_of >= 0) {
+    call.memory = arguments_[static_cast<size_t>(argument.alias_of)].call.memory;
+  } else if (reachable && is_usable(argument) && !bound.moving && !overlaps_input(argument, own)) {
+    call.memory = own;
+  } else {
+    TRT_ET_TRY(stage(argument, own.bytes));
+  }
+  if (reachable && call.memory.data != own.data) call.copied = own;
+  return {};
+}
+
+Status Arguments::copy_inputs(const Contexts& contexts, Copied which, cuda::Stream stream) {
+  for (size_t i = 0; i < input_count_; ++i) {
+    if (contexts.is_moving(i) != (which == Copied::moving)) continue;
+    TRT_ET_TRY(copy_on_device(arguments_[i], stream));
+  }
+  return {};
+}
+
+Status Arguments::copy_outputs(const Contexts& contexts, Copied which, cuda::Stream stream) {
+  for (size_t i = input_count_; i < arguments_.size(); ++i) {
+    if (contexts.is_moving(i) != (which == Copied::moving)) continue;
+    TRT_ET_TRY(copy_on_device(arguments_[i], stream));
+  }
+  return {};
+}
+
+// Between a tensor and staging memory on the engine's own device.
+Status Arguments::copy_on_device(const Argument& argument, cuda::Stream stream) {
+  const auto& [data, bytes] = argument.call.copied;
+  if (data == nullptr) return {};
+  const TraceEvent event("d2d");
+  const bool in = argument.expected.is_input;
+  void* const staged = argument.call.memory.data;
+  return api_.copy(in ? staged : data, in ? data : staged, bytes, CopyKind::device_to_device,
+                   stream);
+}
+
+Status Arguments::finish_outputs(Contexts& contexts, bool* wait) {
+  for (size_t i = input_count_; i < arguments_.size(); ++i) {
+    TRT_ET_TRY(finish_output(arguments_[i], contexts, wait));
+  }
+  return {};
+}
+
+Status Arguments::finish_output(Argument& argument, Contexts& contexts, bool* wait) {
+  Argument::Call& call = argument.call;
+  if (call.late) {
+    MemoryShape shape;
+    TRT_ET_TRY(contexts.current().context->output_shape(argument.binding, shape.dims, &shape.rank));
+    TRT_ET_TRY(resize_output(argument.expected, shape, *call.tensor));
+    if (call.own().bytes > 0) TRT_ET_TRY(locate(argument));
+  }
+  const Memory own = call.own();
+  if (own.bytes == 0 || call.copied.data != nullptr || call.memory.data == own.data) return {};
+  return copy_out(argument, wait);
+}
+
+void Arguments::unstage_outputs() {
+  for (size_t i = input_count_; i < arguments_.size(); ++i) {
+    Argument::Call& call = arguments_[i].call;
+    if (call.arrived == nullptr) continue;
+    std::memcpy(call.own().data, call.arrived, call.own().bytes);
+    call.arrived = nullptr;
+  }
+}
+
+void Arguments::forget() {
+  for (Argument& argument : arguments_) {
+    argument.past.memory = {};
+    argument.call.arrived = nullptr;
+  }
+}
+
+Status Arguments::copy_in(Argument& argument, bool* wait) {
+  Argument::Call& call = argument.call;
+  const Memory own = call.own();
+  TRT_ET_TRY(stage(argument, own.bytes));
+  if (is_reachable(argument)) {
+    call.copied = own;
+    return {};
+  }
+  if (call.where.kind == MemoryKind::device) return copy_peer(argument, true);
+  const TraceEvent event("h2d");
+  log_staging(argument.expected.name, device_);
+  const bool pageable = call.where.kind == MemoryKind::host;
+  void* const staged = pageable ? stream_.pinned(own.bytes, true) : nullptr;
+  if (staged != nullptr) {
+    std::memcpy(staged, own.data, own.bytes);
+  } else {
+    // CUDA may read host memory after this call, when the planner has reused it.
+    *wait = true;
+  }
+  return api_.copy(call.memory.data, staged != nullptr ? staged : own.data, own.bytes,
+                   CopyKind::host_to_device, stream_.handle());
+}
+
+Status Arguments::copy_out(Argument& argument, bool* wait) {
+  Argument::Call& call = argument.call;
+  const auto [to, bytes] = call.own();
+  if (is_reachable(argument)) {
+    const TraceEvent event("d2d");
+    *wait = *wait || is_for_host(argument);
+    return api_.copy(to, call.memory.data, bytes, CopyKind::device_to_device, stream_.handle());
+  }
+  if (call.where.kind == MemoryKind::device) return copy_peer(argument, false);
+  const TraceEvent event("d2h");
+  log_staging(argument.expected.name, device_);
+  *wait = true;
+  if (call.where.kind == MemoryKind::host) call.arrived = stream_.pinned(bytes, false);
+  return api_.copy(call.arrived != nullptr ? call.arrived : to, call.memory.data, bytes,
+                   CopyKind::device_to_host, stream_.handle());
+}
+
+// From or to another GPU. Its stream may still use what is there, and what comes after must see
+// what is written, or not write before it has been read.
+Status Arguments::copy_peer(Argument& argument, bool in) {
+  const TraceEvent event("peer copy");
+  const int other = argument.call.where.device;
+  const auto [own, bytes] = argument.call.own();
+  void* const staged = argument.call.memory.data;
+  cuda::Stream others = nullptr;
+  {
+    cuda::DeviceGuard guard(api_);
+    TRT_ET_TRY(guard.enter(other));
+    TRT_ET_TRY(stream_.find_on(other, &others));
+  }
+  const cuda::Stream ours = stream_.handle();
+  TRT_ET_TRY(order_streams(api_, other, others, device_, ours));
+  TRT_ET_TRY(in ? api_.copy_peer(staged, device_, own, other, bytes, ours)
+                : api_.copy_peer(own, other, staged, device_, bytes, ours));
+  return order_streams(api_, device_, ours, other, others);
+}
+
+// What a graph holds is read again whenever it is launched: nothing may depend on this call.
+Status Arguments::place_for_capture(const ContextSlot& slot) {
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    Argument& argument = arguments_[i];
+    Argument::Call& call = argument.call;
+    const ContextSlot::Bound& bound = slot.bound[i];
+    if (i >= input_count_) TRT_ET_TRY(resize_output(argument.expected, call.shape, *call.tensor));
+    const Memory own = call.own();
+    call.copied = {};
+    call.memory = bound.memory;
+    if (own.bytes == 0) continue;
+    TRT_ET_TRY(locate(argument));
+    if (!is_reachable(argument) || is_for_host(argument)) {
+      return fail(Error::NotSupported, "the stream is captured, and '%.60s' is not on cuda:%d",
+                  argument.expected.name.c_str(), device_);
+    }
+    if (bound.moving || bound.copied.data != nullptr) call.copied = own;
+    if (bound.moving || (bound.copied.data != nullptr ? bound.copied : bound.memory) == own) {
+      continue;
+    }
+    return fail(Error::NotSupported,
+                "the stream is captured, and '%.60s' is at another address than before: call with "
+                "these tensors before the capture",
+                argument.expected.name.c_str());
+  }
+  return {};
+}
+
+}  // namespace trt_et

@@ -1,0 +1,324 @@
+#include "contexts.h"
+
+#include <algorithm>
+
+#include "common/log.h"
+
+namespace trt_et {
+namespace {
+
+constexpr uint32_t kOften = 3;
+// A tensor that has moved so often is copied from then on, and one that has stayed so often is not.
+constexpr uint32_t kMoves = 3;
+constexpr uint32_t kStays = 32;
+// What a copy on the GPU moves in about the time that a graph saves.
+constexpr size_t kMaxCopied = size_t{16} << 20;
+// A graph that was launched less often was not worth its capture: the next one has to be earned by
+// twice as many runs.
+constexpr uint64_t kEnoughLaunches = 16;
+constexpr uint32_t kMaxNeeded = 1 << 16;
+// A context that was not used for so many calls is given to other shapes.
+constexpr uint64_t kIdleCalls = 16;
+// Another context is made only where this many times its memory is free.
+constexpr size_t kFreeShare = 4;
+
+void mix(uint64_t& key, uint64_t value) {
+  key = (key ^ value) * 0x9E3779B97F4A7C15u;
+  key ^= key >> 29;
+}
+
+}  // namespace
+
+void ContextSlot::forget() {
+  replay.drop();
+  prepared = kept = false;
+  settled = 0;
+  for (Bound& one : bound) one.memory = {};
+}
+
+void ContextSlot::see(Bound& one, const Memory& memory) const {
+  const bool first = one.seen == nullptr;
+  if (fixed) return;
+  if (memory.data == one.seen) {
+    if (one.stays < kStays && ++one.stays == kStays) {
+      one.moves = 0;
+      one.moving = false;
+    }
+    return;
+  }
+  one.seen = memory.data;
+  one.stays = 0;
+  if (first || one.moves >= kMoves) return;
+  one.moving = ++one.moves == kMoves && memory.bytes <= kMaxCopied && replay.enabled();
+}
+
+bool CallHistory::is_frequent(uint64_t key) {
+  Entry* found = &entries_[0];
+  for (Entry& entry : entries_) {
+    if (entry.count > 0 && entry.key == key) {
+      found = &entry;
+      break;
+    }
+    if (entry.last < found->last) found = &entry;
+  }
+  if (found->key != key) *found = {key, 0, 0};
+  found->last = ++clock_;
+  found->count = std::min(found->count + 1, kOften);
+  return found->count == kOften;
+}
+
+// With memory of its own, or of the method's.
+Status Contexts::create(const Engine& engine, const LoadOptions& options) {
+  const trt_et_engine_provider& provider = engine.provider();
+  engine_ = &engine;
+  profile_ = options.optimization_profile;
+  if (!options.cuda_graphs) no_graph_ = "option cuda_graphs is off";
+  if (options.profile_layers) no_graph_ = "option profile_layers is on";
+  if ((provider.flags & TRT_ET_PROVIDER_GRAPHS) == 0) no_graph_ = "the provider takes none";
+  graphs_ = no_graph_.empty();
+  cuda::DeviceInfo gpu;
+  TRT_ET_TRY(api_.device_info(device_, &gpu));
+  max_count_ = options.execution_contexts.value_or(gpu.integrated ? 1 : 2);
+  const bool can_share = provider.memory_size != nullptr && provider.set_memory != nullptr;
+  if (options.shared_scratch() != nullptr && can_share) {
+    size_t bytes = 0;
+    TRT_ET_TRY(engine.memory_size(&bytes));
+    scratch_ = Scratch::of(options.shared_scratch(), api_, device_);
+    TRT_ET_TRY(scratch_->reserve(bytes));
+  }
+  TRT_ET_TRY(add());
+  slot_ = slots_.back().get();
+  return options.profile_layers ? profile_layers() : Status{};
+}
+
+Status Contexts::profile_layers() {
+  if (slot_->context->can_profile_layers()) {
+    profiles_layers_ = true;
+    return slot_->context->profile_layers(LayerEvents::report, &layers_);
+  }
+  log(LogLevel::info,
+      "TensorRTBackend: profile_layers: a %s engine does not tell the times of its layers",
+      engine_->provider().name);
+  return {};
+}
+
+bool Contexts::has_shapes(const ContextSlot& slot) const {
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    const Argument& argument = arguments_[i];
+    if (argument.expected.is_input && slot.bound[i].shape != argument.call.shape) return false;
+  }
+  return slot.prepared && !slot.late;
+}
+
+bool Contexts::has_addresses() const {
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    const Argument::Call& call = arguments_[i].call;
+    const ContextSlot::Bound& bound = slot_->bound[i];
+    const Memory copied = bound.moving ? Memory{} : call.copied;
+    if (!(bound.memory == call.memory && bound.copied == copied)) return false;
+  }
+  return true;
+}
+
+void Contexts::take(ContextSlot& slot) {
+  slot_ = &slot;
+  slot.last_use = ++clock_;
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    if (arguments_[i].expected.is_input) continue;
+    arguments_[i].call.shape = slot.bound[i].shape;
+    arguments_[i].call.late = slot.bound[i].late;
+  }
+}
+
+// The one of the last call first.
+ContextSlot* Contexts::find(bool changes) {
+  const auto fits = [&](const ContextSlot& slot) {
+    return !(changes && slot.fixed) && has_shapes(slot);
+  };
+  if (fits(*slot_)) return slot_;
+  const auto found =
+      std::find_if(slots_.begin(), slots_.end(), [&](const auto& slot) { return fits(*slot); });
+  return found == slots_.end() ? nullptr : found->get();
+}
+
+ContextSlot* Contexts::find_warm() {
+  ContextSlot* found = find(false);
+  return found != nullptr && found->settled > 0 ? found : nullptr;
+}
+
+// An engine gives the shapes of its outputs when it has those of its inputs, before the addresses
+// are known.
+Status Contexts::choose(cuda::Stream stream, bool changes) {
+  ContextSlot* const found = find(changes);
+  const bool frequent =
+      graphs_ && (found == nullptr || !found->kept) && history_.is_frequent(key_of_shapes());
+  if (found != nullptr) {
+    take(*found);
+  } else {
+    if (slot_->kept || slot_->fixed) TRT_ET_TRY(replace());
+    TRT_ET_TRY(prepare(stream));
+  }
+  slot_->kept = slot_->kept || frequent;
+  slot_->last_use = ++clock_;
+  return {};
+}
+
+// A context for shapes that none has: one whose shapes do not come often, or a new one, or one that
+// has not been used for long; else that of the last call.
+Status Contexts::replace() {
+  ContextSlot* oldest = nullptr;
+  size_t changing = 0;
+  for (const auto& slot : slots_) {
+    if (slot->fixed) continue;
+    ++changing;
+    if (!slot->kept) return slot_ = slot.get(), Status{};
+    if (oldest == nullptr || slot->last_use < oldest->last_use) oldest = slot.get();
+  }
+  if (oldest == nullptr || (changing < max_count_ && has_room_for_another())) {
+    Status added = add();
+    if (added.ok()) return slot_ = slots_.back().get(), Status{};
+    if (oldest == nullptr) return added;
+    max_count_ = changing;
+  }
+  if (slot_->fixed || clock_ - oldest->last_use > kIdleCalls) slot_ = oldest;
+  slot_->kept = false;
+  return {};
+}
+
+bool Contexts::has_room_for_another() const {
+  if (scratch_ != nullptr || engine_->provider().memory_size == nullptr) return true;
+  size_t wanted = 0, free = 0;
+  return engine_->memory_size(&wanted).ok() && api_.free_memory(&free).ok() &&
+         wanted <= free / kFreeShare;
+}
+
+Status Contexts::add() {
+  auto slot = std::make_unique<ContextSlot>(api_, graphs_, arguments_.size(), queue_);
+  const uint32_t flags = (scratch_ != nullptr ? TRT_ET_CONTEXT_USER_MEMORY : 0) |
+                         (graphs_ ? TRT_ET_CONTEXT_GRAPHS : 0);
+  TRT_ET_TRY(Context::create(*engine_, flags, &slot->context));
+  if (profile_ >= 0) TRT_ET_TRY(slot->context->set_profile(profile_));
+  slots_.push_back(std::move(slot));
+  return {};
+}
+
+// A graph that is going on is finished by CUDA before its memory goes.
+void Contexts::change(ContextSlot& slot) {
+  if (slot.replay.captured() && slot.replay.launches() < kEnoughLaunches) {
+    needed_ = std::min(needed_ * 2, kMaxNeeded);
+  }
+  slot.replay.drop();
+  slot.settled = 0;
+}
+
+// Gives the inputs' shapes to the context, and asks it for those of the outputs.
+Status Contexts::prepare(cuda::Stream stream) {
+  slot_->prepared = false;
+  change(*slot_);
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    Argument& argument = arguments_[i];
+    if (!argument.expected.is_input) continue;
+    slot_->bound[i].shape = argument.call.shape;
+    TRT_ET_TRY(slot_->context->set_input_shape(argument.binding, argument.call.shape.dims,
+                                               argument.call.shape.rank));
+  }
+  TRT_ET_TRY(slot_->context->prepare(stream));
+  slot_->late = false;
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    Argument& argument = arguments_[i];
+    if (argument.expected.is_input) continue;
+    TRT_ET_TRY(find_output_shape(argument));
+    slot_->bound[i].shape = argument.call.shape;
+    slot_->bound[i].late = argument.call.late;
+    slot_->late = slot_->late || argument.call.late;
+  }
+  slot_->prepared = true;
+  return {};
+}
+
+Status Contexts::find_output_shape(Argument& argument) {
+  const TensorSpec& expected = argument.expected;
+  Argument::Call& call = argument.call;
+  call.late = false;
+  const bool fixed = !expected.dynamic && !expected.any_shape;
+  if (!fixed) {
+    TRT_ET_TRY(slot_->context->output_shape(argument.binding, call.shape.dims, &call.shape.rank));
+    call.late = call.shape.rank < 0;
+  }
+  if (!fixed && !call.late) return {};
+  if (expected.any_shape) {
+    return fail(Error::NotSupported, "the shape of output '%.60s' is not known beforehand",
+                expected.name.c_str());
+  }
+  call.shape.rank = static_cast<int32_t>(expected.max_shape.size());
+  std::copy(expected.max_shape.begin(), expected.max_shape.end(), call.shape.dims);
+  return {};
+}
+
+Status Contexts::set_addresses() {
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    const Argument& argument = arguments_[i];
+    ContextSlot::Bound& bound = slot_->bound[i];
+    const Memory copied = bound.moving ? Memory{} : argument.call.copied;
+    if (!(copied == bound.copied)) {
+      change(*slot_);
+      bound.copied = copied;
+    }
+    const Memory& memory = argument.call.memory;
+    if (memory == bound.memory) continue;
+    change(*slot_);
+    bound.memory = {};
+    TRT_ET_TRY(slot_->context->set_address(argument.binding, memory.data, memory.bytes));
+    bound.memory = memory;
+  }
+  return {};
+}
+
+Status Contexts::run(const WorkStream& stream) {
+  if (scratch_ == nullptr) return enqueue(stream.handle);
+  Scratch::Use use(*scratch_);
+  TRT_ET_TRY(use.begin(stream));
+  if (use.memory() != slot_->scratch) {
+    change(*slot_);
+    TRT_ET_TRY(slot_->context->set_memory(use.memory(), use.size()));
+    slot_->scratch = use.memory();
+  }
+  TRT_ET_TRY(enqueue(stream.handle));
+  return use.end(stream.handle);
+}
+
+Status Contexts::enqueue(cuda::Stream stream) {
+  GraphReplay& replay = slot_->replay;
+  if (slot_->settled < kMaxNeeded) ++slot_->settled;
+  if (slot_->late || !graphs_) return queue_(stream);
+  Status status = replay.run(stream, slot_->kept && slot_->settled > needed_);
+  if (replay.captured()) ++launches_;
+  if (replay.enabled()) return status;
+  // What is refused once is refused for good, and no context is kept for a graph any more.
+  graphs_ = false;
+  no_graph_ = replay.refusal();
+  for (const auto& slot : slots_) slot->kept = false;
+  return status;
+}
+
+void Contexts::clear() {
+  slots_.clear();
+  scratch_.reset();
+}
+
+void Contexts::forget() {
+  for (const auto& slot : slots_) slot->forget();
+}
+
+uint64_t Contexts::key_of_shapes() const {
+  uint64_t key = 1;
+  for (const Argument& argument : arguments_) {
+    if (!argument.expected.is_input) continue;
+    for (int32_t i = 0; i < argument.call.shape.rank; ++i) {
+      mix(key, static_cast<uint64_t>(argument.call.shape.dims[i]));
+    }
+  }
+  return key;
+}
+
+}  // namespace trt_et
