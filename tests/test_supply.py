@@ -69,6 +69,17 @@ def test_libraries_look_for_others_in_fixed_folders_only() -> None:
         assert all(folder.startswith(("$ORIGIN", "/")) for folder in folders), (file, folders)
 
 
+def test_no_library_asks_for_an_executable_stack() -> None:
+    """The C library of glibc 2.41 and later refuses to load one."""
+    files = [*plugin_path().parent.glob("*.so"), runner_path()]
+    for file in files:
+        shown = subprocess.run(
+            ["readelf", "-lW", file], capture_output=True, text=True, check=True
+        ).stdout
+        (stack,) = [line.split() for line in shown.splitlines() if "GNU_STACK" in line]
+        assert stack[-2] == "RW", (file, stack)
+
+
 @pytest.fixture
 def decoys(tmp_path: Path) -> Path:
     """A current folder with libraries of those names, which leave a mark when they are loaded."""

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.support.native_environment import ROOT, environment
+from tests.support.native_environment import CMAKE, OLDEST_CMAKE, ROOT, environment
 from tests.support.native_programs import export
 from tests.support.programs.language_models import eager_answer, make_model
 from trt_et.llm import export_llm
 
 
-@pytest.fixture(scope="module")
-def build(tmp_path_factory) -> Path:
+@pytest.fixture(scope="module", params=[CMAKE, OLDEST_CMAKE], ids=["newest", "oldest"])
+def build(request, tmp_path_factory) -> Path:
     """The folder of the programs, built against the installed package."""
-    cmake = Path(sys.executable).with_name("cmake")
+    cmake = request.param
     folder = tmp_path_factory.mktemp("examples") / "build"
     configure = [
         cmake,

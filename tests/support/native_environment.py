@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+CMAKE = Path(sys.executable).with_name("cmake")
+# Debian 12 has the oldest CMake that C++ programs need, 3.25.
+OLDEST_CMAKE = Path("/usr/bin/cmake") if Path("/usr/bin/cmake").exists() else CMAKE
 
 
 def environment(**changes: str | None) -> dict[str, str]:

@@ -7,6 +7,9 @@
 
 #include "common/installed.h"
 
+// Null unless the program contains the simulation.
+extern "C" __attribute__((weak)) const trt_et::cuda::Simulation* trt_et_open_simulation(int);
+
 namespace trt_et::cuda {
 namespace {
 
@@ -15,7 +18,7 @@ constexpr const char* kLibrary = "libtrt_et_simulation.so";
 std::atomic<const Simulation*> g_simulation{nullptr};
 
 Status find_function(OpenSimulation* open) {
-  *open = reinterpret_cast<OpenSimulation>(dlsym(RTLD_DEFAULT, TRT_ET_OPEN_SIMULATION));
+  *open = trt_et_open_simulation;
   if (*open != nullptr) return {};
   const std::string path =
       folder_of(reinterpret_cast<const void*>(&open_simulation), 1) + "/" + kLibrary;

@@ -16,6 +16,12 @@
 #include "plugin.h"
 #include "trt_et/runtime.h"
 
+// A source build has the version in a header, the wheel in its CMake package.
+#if !defined(TRT_ET_EXECUTORCH_VERSION)
+#include <executorch/runtime/core/version.h>
+#define TRT_ET_EXECUTORCH_VERSION ET_VERSION
+#endif
+
 namespace trt_et {
 namespace {
 

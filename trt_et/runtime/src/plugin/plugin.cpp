@@ -38,7 +38,7 @@ Registration register_all() {
   register_backend(done);
   if (!done.backend) return done;
   set_device_redirection(redirected_device);
-  if (another_module_registers_allocators()) {
+  if (another_allocator_comes()) {
     log(LogLevel::debug, "TensorRTBackend: the CUDA allocator of another library is used");
   } else {
     register_allocator();

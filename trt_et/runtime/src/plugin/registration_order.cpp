@@ -6,6 +6,11 @@
 #include <cstdint>
 #include <cstring>
 
+// CudaAllocator::instance() of ExecuTorch's CUDA backend; null unless this program or library
+// contains that backend. Such a reference is in no table of the dynamic loader.
+extern "C" __attribute__((weak)) void trt_et_cuda_allocator_of_executorch(void) __asm__(
+    "_ZN10executorch8backends4cuda13CudaAllocator8instanceEv");
+
 namespace trt_et {
 namespace {
 
@@ -93,6 +98,8 @@ int look_at(dl_phdr_info* info, size_t, void*) {
 
 }  // namespace
 
-bool another_module_registers_allocators() { return dl_iterate_phdr(look_at, nullptr) != 0; }
+bool another_allocator_comes() {
+  return trt_et_cuda_allocator_of_executorch != nullptr || dl_iterate_phdr(look_at, nullptr) != 0;
+}
 
 }  // namespace trt_et

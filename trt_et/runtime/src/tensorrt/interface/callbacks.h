@@ -7,7 +7,7 @@
 
 namespace trt_et::nvinfer {
 
-class IVersionedInterface {
+class TRT_ET_VENDOR_CLASS IVersionedInterface {
  public:
   virtual APILanguage getAPILanguage() const noexcept { return APILanguage::kCPP; }
   virtual InterfaceInfo getInterfaceInfo() const noexcept = 0;
@@ -15,9 +15,9 @@ class IVersionedInterface {
 };
 
 #if TRT_ET_INTERFACE >= 11
-class ILogger : public IVersionedInterface {
+class TRT_ET_VENDOR_CLASS ILogger : public IVersionedInterface {
 #else
-class ILogger {
+class TRT_ET_VENDOR_CLASS ILogger {
 #endif
  public:
   enum class Severity : int32_t {
@@ -35,18 +35,18 @@ class ILogger {
 };
 
 #if TRT_ET_INTERFACE >= 11
-class IProfiler : public IVersionedInterface {
+class TRT_ET_VENDOR_CLASS IProfiler : public IVersionedInterface {
  public:
   InterfaceInfo getInterfaceInfo() const noexcept override { return {"IProfiler", 1, 0}; }
 #else
-class IProfiler {
+class TRT_ET_VENDOR_CLASS IProfiler {
  public:
 #endif
   virtual void reportLayerTime(const char* layer, float ms) noexcept = 0;
   virtual ~IProfiler() noexcept = default;
 };
 
-class IOutputAllocator : public IVersionedInterface {
+class TRT_ET_VENDOR_CLASS IOutputAllocator : public IVersionedInterface {
  public:
   InterfaceInfo getInterfaceInfo() const noexcept override { return {"IOutputAllocator", 1, 0}; }
 #if !defined(TRT_ET_TENSORRT_RTX)  // TensorRT-RTX's table does without it.

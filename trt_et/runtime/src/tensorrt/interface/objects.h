@@ -7,7 +7,7 @@ namespace trt_et::nvinfer {
 
 // How every such object begins: a table with the destructor alone, and the object with the table
 // that slots.def describes. We never make one, so that nothing else of it matters.
-class Object {
+class TRT_ET_VENDOR_CLASS Object {
  public:
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;

@@ -7,6 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 
+// A class with virtual methods whose other half is in TensorRT's library. Without this, clang's
+// whole-program optimization of a library with hidden symbols takes a call through it for
+// unreachable, because it sees no derived class.
+#if defined(__clang__)
+#define TRT_ET_VENDOR_CLASS [[clang::lto_visibility_public]]
+#else
+#define TRT_ET_VENDOR_CLASS
+#endif
+
 namespace trt_et::nvinfer {
 
 struct Dims {
