@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import torch
@@ -48,6 +48,10 @@ __all__ = ["Partition", "PartitionReport", "TensorRTPartitioner"]
 
 
 DeviceChoice = str | int | torch.device | Callable[[Partition], str | int | torch.device]
+
+
+# Of the operators that a refusal of full_graph=True lists.
+_MOST_LINES: Final = 38
 
 
 class TensorRTPartitioner(Partitioner):
@@ -167,7 +171,8 @@ class TensorRTPartitioner(Partitioner):
         parts = self._make_partitions(exported_program)
         if self._full_graph and self.report is not None and self.report.tensors_not_delegated:
             raise PartitionError(
-                f"full_graph=True, but some operators stay on the CPU:\n{self.report}"
+                "full_graph=True, but some operators stay on the CPU:\n"
+                + "\n".join(self.report.not_delegated_lines(limit=_MOST_LINES))
             )
         profiles = resolve_profiles(exported_program, self._profiles)
         writable = self._in_place_buffers(exported_program, parts)

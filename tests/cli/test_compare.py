@@ -59,6 +59,8 @@ def wrong_first():
     return Chain(("first", 0.5)), X
 def nans_second():
     return Chain(("second", float("nan"))), X
+def by_name():
+    return Chain(), {"x": X[0]}
 def state():
     return State(), X
 def sizes():
@@ -99,6 +101,13 @@ def errors(found: dict[str, Any]) -> dict[str, float]:
         part["partition"]: max(facts["largest_relative_error"] for facts in part["outputs"])
         for part in found["partitions"]
     }
+
+
+def test_example_inputs_may_have_names():
+    write("by_name")
+    found = compared("by_name")
+    assert found["outputs"][0]["largest_relative_error"] < 1e-6
+    assert max(errors(found).values()) < 1e-6
 
 
 def test_the_engine_with_other_weights_is_wrong_and_the_one_behind_it_is_not():

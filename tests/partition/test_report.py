@@ -80,3 +80,45 @@ def test_what_selects_a_result_of_an_operator_on_the_cpu_has_a_reason():
     report = TensorRTPartitioner(builder=Unbuilt(), excluded_ops=["aten.sort"]).explain(program)
     reasons = {reason for _, operator, reason in report.not_delegated if "getitem" in operator}
     assert reasons == {"the operator whose result it selects stays on the CPU"}
+
+
+class Doubles(torch.nn.Module):
+    def forward(self, x):
+        for _ in range(50):
+            x = torch.cumsum(x, 0)
+        return x.erf() * 2
+
+
+def test_calls_with_one_reason_share_a_line_that_names_the_models_source():
+    program = torch.export.export(Doubles(), (torch.randn(3),))
+    report = TensorRTPartitioner(builder=Unbuilt(), excluded_ops=["aten.cumsum"]).explain(program)
+    line, source = report.not_delegated_lines()
+    assert line.startswith("not delegated: 50 x aten::cumsum.default: its operator is excluded")
+    assert source.startswith("    test_report.py:")
+    assert source.endswith("in forward: x = torch.cumsum(x, 0)")
+    assert str(report).splitlines()[0].startswith("tensorrt_0: 3 operators, ")
+
+
+def test_a_notebook_shows_tables():
+    program = torch.export.export(Doubles(), (torch.randn(3),))
+    report = TensorRTPartitioner(builder=Unbuilt(), excluded_ops=["aten.cumsum"]).explain(program)
+    html = report._repr_html_()
+    assert html.startswith("<pre>")
+    assert all(word in html for word in ("Engines", "tensorrt_0", "On the CPU", "aten::cumsum"))
+
+
+def test_a_refusal_of_full_graph_is_short():
+    def all_alone(x):
+        for dim in range(60):
+            x = torch.cumsum(x, 0).roll(dim)
+        return x
+
+    class Alone(torch.nn.Module):
+        def forward(self, x):
+            return all_alone(x)
+
+    program = torch.export.export(Alone(), (torch.randn(3),))
+    each = [f"cumsum_{n}" for n in range(1, 60)] + ["cumsum"]
+    reasons = TensorRTPartitioner(builder=Unbuilt(), excluded_ops=each).explain(program)
+    assert len(reasons.not_delegated_lines(limit=1)) == 2
+    assert reasons.not_delegated_lines(limit=1)[-1].startswith("... and 1 more")

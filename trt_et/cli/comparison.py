@@ -22,18 +22,16 @@ def compare(request: Request) -> dict[str, Any]:
     The inputs are the model's example inputs unless the request has inputs or shapes.
     """
     program = LoadedMethod(request)
-    module, examples, dynamic_shapes = load_model(request.eager)
-    args, inputs = examples, pytree.tree_leaves(examples)
+    model = load_model(request.eager)
+    inputs, spec = pytree.tree_flatten((model.args, model.kwargs))
     if request.inputs or request.shapes:
         inputs = make_inputs(program.method, request.inputs, request.shapes, request.seed)
-        spec = pytree.tree_structure(examples)
         _check_equal("takes", "inputs", len(inputs), spec.num_leaves)
-        args = pytree.tree_unflatten(inputs, spec)
     facts: dict[str, Any] = {}
     if request.per_partition:  # Before the model is called, which may change its state.
         from trt_et.cli.partition_comparison import compare_partitions
 
-        exported = export_module(request.eager, module, examples, dynamic_shapes)
+        exported = export_module(request.eager, model)
         facts["partitions"] = compare_partitions(request, program.method, exported, inputs)
     try:
         check_inputs(program.method, inputs)
@@ -45,8 +43,9 @@ def compare(request: Request) -> dict[str, Any]:
     # The model may write into its inputs.
     copies = [i.clone() if isinstance(i, torch.Tensor) else i for i in inputs]
     outputs = [to_numpy(value) for value in program(copies)]
+    args, kwargs = pytree.tree_unflatten(inputs, spec)
     with torch.no_grad():
-        expected = [to_numpy(value) for value in pytree.tree_leaves(module(*args))]
+        expected = [to_numpy(value) for value in pytree.tree_leaves(model.module(*args, **kwargs))]
     _check_equal("has", "outputs", len(outputs), len(expected))
     facts["outputs"] = [compare_arrays(*pair) for pair in zip(outputs, expected, strict=True)]
     return facts

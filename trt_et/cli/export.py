@@ -14,7 +14,9 @@ __all__ = ["export_command"]
 
 def export_command(
     model: Model,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The .pte to write.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The .pte to write, unless --explain.")
+    ] = None,
     builder: Annotated[
         str, typer.Option(help="auto, tensorrt, tensorrt_rtx or reference.")
     ] = "auto",
@@ -45,6 +47,8 @@ def export_command(
     as_json: Json = False,
 ) -> None:
     """Export a model: torch.export, partitions, engines, one .pte."""
+    if output is None and not explain:
+        raise typer.BadParameter("name the .pte to write", param_hint="--output")
     with errors_on_one_line():
         from trt_et import TensorRTPartitioner
         from trt_et.cli.models import explain_model, export_model
@@ -60,7 +64,7 @@ def export_command(
             cache=cache,
             progress=not as_json,
         )
-        if explain:
+        if output is None or explain:
             report = explain_model(model, partitioner)
         else:
             report = export_model(model, partitioner, output)
@@ -68,7 +72,7 @@ def export_command(
         print_json(report)
         return
     console = make_console()
-    for line in report["lines"]:
-        console.print(line)
+    console.print(partitioner.report)
     if not explain:
-        console.print(f"wrote {output}: {report['engines']} engines, {report['bytes']:,} bytes")
+        engines = f"{report['engines']} engine{'' if report['engines'] == 1 else 's'}"
+        console.print(f"wrote {output}: {engines}, {report['bytes']:,} bytes")

@@ -8,7 +8,7 @@ import secrets
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
@@ -18,18 +18,32 @@ from trt_et.errors import OptionError, RunError
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 
-__all__ = ["explain_model", "export_model", "export_module", "load_model"]
+__all__ = ["EagerModel", "explain_model", "export_model", "export_module", "load_model"]
 
 
-def load_model(name: str) -> tuple[torch.nn.Module, tuple[Any, ...], Any]:
+class EagerModel(NamedTuple):
+    """A model, and how ``torch.export`` shall export it.
+
+    Attributes:
+        module: The model, in evaluation mode.
+        args: Its example inputs by position.
+        kwargs: Its example inputs by name.
+        dynamic_shapes: As ``torch.export.export`` takes them, or None.
+    """
+
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    dynamic_shapes: Any
+
+
+def load_model(name: str) -> EagerModel:
     """Make the model that ``MODULE:CALLABLE`` names.
 
     Args:
         name: The module (as imported, or a file's path), a colon, and a function without arguments
-            that returns ``(module, example_inputs[, dynamic_shapes])``.
-
-    Returns:
-        The module in evaluation mode, its example inputs, and its dynamic shapes or None.
+            that returns ``(module, example_inputs[, dynamic_shapes])``; the example inputs are a
+            tuple, or a dict by name.
 
     Raises:
         OptionError: The name is malformed, or the module or function does not exist.
@@ -48,10 +62,13 @@ def load_model(name: str) -> tuple[torch.nn.Module, tuple[Any, ...], Any]:
     if not isinstance(result, tuple) or len(result) not in (2, 3):
         raise RunError(f"{name} does not return (module, example_inputs[, dynamic_shapes])")
     module, inputs = result[:2]
-    if not isinstance(module, torch.nn.Module) or not isinstance(inputs, tuple):
+    if not isinstance(module, torch.nn.Module) or not isinstance(inputs, tuple | dict):
         kinds = f"{type(module).__name__} and {type(inputs).__name__}"
-        raise RunError(f"{name} returns {kinds}; expected a torch.nn.Module and a tuple of inputs")
-    return module.eval(), inputs, result[2] if len(result) == 3 else None
+        raise RunError(
+            f"{name} returns {kinds}; expected a torch.nn.Module, and a tuple or dict of inputs"
+        )
+    args, kwargs = (inputs, {}) if isinstance(inputs, tuple) else ((), inputs)
+    return EagerModel(module.eval(), args, kwargs, result[2] if len(result) == 3 else None)
 
 
 def _import(where: str) -> ModuleType:
@@ -100,26 +117,23 @@ def export_model(name: str, partitioner: TensorRTPartitioner, output: Path) -> d
     return {**_facts(partitioner.report), "bytes": output.stat().st_size, "file": str(output)}
 
 
-def export_module(
-    name: str,
-    module: torch.nn.Module,
-    inputs: tuple[Any, ...],
-    dynamic_shapes: Any,  # noqa: ANN401
-) -> ExportedProgram:
+def export_module(name: str, model: EagerModel) -> ExportedProgram:
     """Call ``torch.export``.
 
     Raises:
         RunError: ``torch.export`` refuses the model ``name``; the message has one line.
     """
     try:
-        return torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes)
+        return torch.export.export(
+            model.module, model.args, model.kwargs, dynamic_shapes=model.dynamic_shapes
+        )
     except Exception as error:  # torch.export raises many types if it cannot trace a model.
         first = str(error).strip().splitlines()[0] if str(error).strip() else ""
         raise RunError(f"torch.export refuses {name}: {type(error).__name__}: {first}") from error
 
 
 def _export(name: str) -> ExportedProgram:
-    return export_module(name, *load_model(name))
+    return export_module(name, load_model(name))
 
 
 def _facts(report: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -14,8 +14,9 @@ from trt_et.graph.subgraphs import in_program_order, subgraphs
 from trt_et.partition.excluded_ops import ExcludedOps
 from trt_et.partition.float_products import warn_float_products
 from trt_et.partition.grouping import group_nodes
+from trt_et.partition.make_report import describe_partition, make_report
 from trt_et.partition.operator_support import OperatorSupport
-from trt_et.partition.report import Partition, PartitionReport, describe_partition, make_report
+from trt_et.partition.report import Partition, PartitionReport
 
 __all__ = ["make_partitions"]
 

@@ -1,24 +1,23 @@
-"""Reports the partitions of a program, in words and numbers."""
+"""The partitions of a program and the operators outside them, as text and tables."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
-from dataclasses import dataclass
+import io
+from collections.abc import Iterator, Mapping, Sized
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 import torch
-from torch.export import ExportedProgram
-from torch.fx import Node
 
-from trt_et.graph.modules import module_of
-from trt_et.graph.subgraphs import Subgraph
-from trt_et.graph.symbolic_shapes import shape_range
-from trt_et.lowering.edge_to_aten import qualified_name
-from trt_et.partition.operator_support import COMPUTES_A_SIZE, OperatorSupport
+from trt_et.partition.operator_support import COMPUTES_A_SIZE
 
-__all__ = ["BoundaryTensor", "Partition", "PartitionReport", "describe_partition", "make_report"]
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
 
-_log = logging.getLogger("trt_et.partitioner")
+__all__ = ["BoundaryTensor", "Partition", "PartitionReport"]
+
+_NAMES_IN_A_LINE: Final = 3
 
 
 @dataclass(frozen=True)
@@ -72,14 +71,19 @@ class Partition:
 class PartitionReport:
     """The result of partitioning a program.
 
+    ``print(report)`` prints it in lines; a notebook shows it as tables.
+
     Attributes:
         partitions: One for each engine.
         not_delegated: For every other operator call: the node's name (in a branch with its path),
             the operator, and the reason.
+        sources: The line of the model that made each of these calls, by the node's name, if
+            ``torch.export`` recorded it.
     """
 
     partitions: tuple[Partition, ...]
     not_delegated: tuple[tuple[str, str, str], ...]
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def tensors_not_delegated(self) -> tuple[tuple[str, str, str], ...]:
@@ -87,88 +91,91 @@ class PartitionReport:
         return tuple(entry for entry in self.not_delegated if entry[2] != COMPUTES_A_SIZE)
 
     def __str__(self) -> str:
+        return "\n".join([*map(_partition_line, self.partitions), *self.not_delegated_lines()])
+
+    def not_delegated_lines(self, limit: int | None = None) -> list[str]:
+        """Return a line for each reason and operator, and the first line of the model with it.
+
+        Args:
+            limit: Leave out the lines after this many, and say how many they are.
+        """
         lines = []
+        for (operator, reason), names in self._groups().items():
+            if len(names) == 1:
+                lines.append(f"not delegated: {names[0]} ({operator}): {reason}")
+            else:
+                lines.append(
+                    f"not delegated: {len(names)} x {operator}: {reason} ({_shortened(names)})"
+                )
+            lines.extend(f"    {source}" for source in filter(None, [self.sources.get(names[0])]))
+        if limit is not None and len(lines) > limit:
+            rest = len(lines) - limit
+            lines = [*lines[:limit], f"... and {rest} more lines; the partitioner's report has all"]
+        return lines
+
+    def _groups(self) -> dict[tuple[str, str], list[str]]:
+        groups: dict[tuple[str, str], list[str]] = {}
+        for name, operator, reason in self.not_delegated:
+            groups.setdefault((operator, reason), []).append(name)
+        return groups
+
+    def __rich__(self) -> Group:
+        from rich.console import Group
+
+        return Group(*self._tables())
+
+    def _repr_html_(self) -> str:
+        from rich.console import Console
+
+        console = Console(record=True, width=140, file=io.StringIO())
+        console.print(self)
+        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+    def _tables(self) -> Iterator[Table]:
+        from rich.box import SIMPLE
+        from rich.filesize import decimal
+        from rich.table import Table
+
+        engines = Table("engine", title="Engines", title_justify="left", box=SIMPLE)
+        for heading in ("operators", "weights", "inputs", "outputs"):
+            engines.add_column(heading, justify="right")
         for part in self.partitions:
-            entering = sum(tensor.nbytes for tensor in part.inputs)
-            leaving = sum(tensor.nbytes for tensor in part.outputs)
-            lines.append(
-                f"{part.name}: {len(part.operators)} operators, {part.constant_bytes:,} bytes of "
-                f"weights; {len(part.inputs)} inputs ({entering:,} bytes), "
-                f"{len(part.outputs)} outputs ({leaving:,} bytes)"
+            engines.add_row(
+                part.name,
+                str(len(part.operators)),
+                decimal(part.constant_bytes),
+                *(
+                    f"{len(tensors)} ({decimal(sum(t.nbytes for t in tensors))})"
+                    for tensors in (part.inputs, part.outputs)
+                ),
             )
-        lines.extend(f"not delegated: {name} ({op}): {why}" for name, op, why in self.not_delegated)
-        return "\n".join(lines)
+        yield engines
+        if not self.not_delegated:
+            return
+        rest = Table("operator", title="On the CPU", title_justify="left", box=SIMPLE)
+        rest.add_column("calls", justify="right")
+        rest.add_column("reason")
+        rest.add_column("nodes, first source line")
+        for (operator, reason), names in self._groups().items():
+            where = "\n".join(filter(None, [_shortened(names), self.sources.get(names[0])]))
+            rest.add_row(operator, str(len(names)), reason, where)
+        yield rest
 
 
-def describe_partition(
-    program: ExportedProgram, subgraph: Subgraph, index: int, nodes: list[Node]
-) -> Partition:
-    """Describe one group of nodes of one graph of a program."""
-    inside = set(nodes)
-    sources = dict.fromkeys(s for node in nodes for s in node.all_input_nodes if s not in inside)
-    # A branch's placeholders have the names of the weights that are passed to them.
-    constants = set() if subgraph.path else _constants(program)
-    return Partition(
-        index=index,
-        name="_".join(["tensorrt", str(index), *filter(None, subgraph.path.split("/"))]),
-        operators=tuple(qualified_name(node) for node in nodes),
-        nodes=tuple(subgraph.name_of(node) for node in nodes),
-        inputs=tuple(t for s in sources if s.name not in constants for t in _tensors(s)),
-        outputs=tuple(
-            t for node in nodes if any(u not in inside for u in node.users) for t in _tensors(node)
-        ),
-        constant_bytes=sum(t.nbytes for s in sources if s.name in constants for t in _tensors(s)),
-        subgraph=subgraph.path,
-        modules=tuple(dict.fromkeys(filter(None, map(module_of, nodes)))),
+def _partition_line(part: Partition) -> str:
+    entering = sum(tensor.nbytes for tensor in part.inputs)
+    leaving = sum(tensor.nbytes for tensor in part.outputs)
+    return (
+        f"{part.name}: {_count(part.operators, 'operator')}, {part.constant_bytes:,} bytes of "
+        f"weights; {_count(part.inputs, 'input')} ({entering:,} bytes), "
+        f"{_count(part.outputs, 'output')} ({leaving:,} bytes)"
     )
 
 
-def make_report(
-    partitions: list[Partition], supports: Iterable[OperatorSupport]
-) -> PartitionReport:
-    """Make the report; log a summary (INFO), each reason (DEBUG), or that nothing is delegated."""
-    not_delegated = tuple(
-        (support.subgraph.name_of(node), qualified_name(node), support.reasons[node])
-        for support in supports
-        for node in support.subgraph.graph.nodes
-        if node in support.reasons
-    )
-    report = PartitionReport(tuple(partitions), not_delegated)
-    for name, operator, reason in not_delegated:
-        _log.debug("%s (%s) stays on the CPU: %s", name, operator, reason)
-    if partitions:
-        _log.info(
-            "%d partition(s) for TensorRT with %d operators; %d operators stay on the CPU",
-            len(partitions),
-            sum(len(partition.operators) for partition in partitions),
-            len(not_delegated),
-        )
-    else:
-        reasons = dict.fromkeys(f"{op}: {why}" for _, op, why in not_delegated)
-        _log.warning(
-            "No operator of this program is delegated to TensorRT; the .pte will hold no engine. "
-            "%s",
-            "; ".join(list(reasons)[:5]) or "The program calls no operator",
-        )
-    return report
+def _count(things: Sized, noun: str) -> str:
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
-def _constants(program: ExportedProgram) -> set[str]:
-    signature = program.graph_signature
-    mutated = set(signature.buffers_to_mutate.values())
-    buffers = {n for n, target in signature.inputs_to_buffers.items() if target not in mutated}
-    return buffers | {
-        *signature.inputs_to_parameters,
-        *signature.inputs_to_lifted_tensor_constants,
-    }
-
-
-def _tensors(node: Node) -> list[BoundaryTensor]:
-    value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor):
-        return []
-    shape = tuple(shape_range(size)[2] for size in value.shape)
-    count = 1
-    for size in shape:
-        count *= size
-    return [BoundaryTensor(node.name, value.dtype, shape, count * value.element_size())]
+def _shortened(names: list[str]) -> str:
+    shown = ", ".join(names[:_NAMES_IN_A_LINE])
+    return shown if len(names) <= _NAMES_IN_A_LINE else f"{shown}, ..."

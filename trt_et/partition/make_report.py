@@ -1,0 +1,100 @@
+"""Describes partitions and makes the report of a program."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from trt_et.graph.modules import module_of, source_of
+from trt_et.graph.subgraphs import Subgraph
+from trt_et.graph.symbolic_shapes import shape_range
+from trt_et.lowering.edge_to_aten import qualified_name
+from trt_et.partition.operator_support import OperatorSupport
+from trt_et.partition.report import BoundaryTensor, Partition, PartitionReport
+
+__all__ = ["describe_partition", "make_report"]
+
+_log = logging.getLogger("trt_et.partitioner")
+
+
+def describe_partition(
+    program: ExportedProgram, subgraph: Subgraph, index: int, nodes: list[Node]
+) -> Partition:
+    """Describe one group of nodes of one graph of a program."""
+    inside = set(nodes)
+    sources = dict.fromkeys(s for node in nodes for s in node.all_input_nodes if s not in inside)
+    # A branch's placeholders have the names of the weights that are passed to them.
+    constants = set() if subgraph.path else _constants(program)
+    return Partition(
+        index=index,
+        name="_".join(["tensorrt", str(index), *filter(None, subgraph.path.split("/"))]),
+        operators=tuple(qualified_name(node) for node in nodes),
+        nodes=tuple(subgraph.name_of(node) for node in nodes),
+        inputs=tuple(t for s in sources if s.name not in constants for t in _tensors(s)),
+        outputs=tuple(
+            t for node in nodes if any(u not in inside for u in node.users) for t in _tensors(node)
+        ),
+        constant_bytes=sum(t.nbytes for s in sources if s.name in constants for t in _tensors(s)),
+        subgraph=subgraph.path,
+        modules=tuple(dict.fromkeys(filter(None, map(module_of, nodes)))),
+    )
+
+
+def make_report(
+    partitions: list[Partition], supports: Iterable[OperatorSupport]
+) -> PartitionReport:
+    """Make the report; log a summary (INFO), each reason (DEBUG), or that nothing is delegated."""
+    left = [
+        (support, node)
+        for support in supports
+        for node in support.subgraph.graph.nodes
+        if node in support.reasons
+    ]
+    not_delegated = tuple(
+        (support.subgraph.name_of(node), qualified_name(node), support.reasons[node])
+        for support, node in left
+    )
+    sources = {support.subgraph.name_of(node): source_of(node) for support, node in left}
+    report = PartitionReport(tuple(partitions), not_delegated, sources)
+    for name, operator, reason in not_delegated:
+        _log.debug("%s (%s) stays on the CPU: %s", name, operator, reason)
+    if partitions:
+        _log.info(
+            "%d partition(s) for TensorRT with %d operators; %d operators stay on the CPU",
+            len(partitions),
+            sum(len(partition.operators) for partition in partitions),
+            len(not_delegated),
+        )
+    else:
+        reasons = dict.fromkeys(f"{op}: {why}" for _, op, why in not_delegated)
+        _log.warning(
+            "No operator of this program is delegated to TensorRT; the .pte will hold no engine. "
+            "%s",
+            "; ".join(list(reasons)[:5]) or "The program calls no operator",
+        )
+    return report
+
+
+def _constants(program: ExportedProgram) -> set[str]:
+    signature = program.graph_signature
+    mutated = set(signature.buffers_to_mutate.values())
+    buffers = {n for n, target in signature.inputs_to_buffers.items() if target not in mutated}
+    return buffers | {
+        *signature.inputs_to_parameters,
+        *signature.inputs_to_lifted_tensor_constants,
+    }
+
+
+def _tensors(node: Node) -> list[BoundaryTensor]:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return []
+    shape = tuple(shape_range(size)[2] for size in value.shape)
+    count = 1
+    for size in shape:
+        count *= size
+    return [BoundaryTensor(node.name, value.dtype, shape, count * value.element_size())]
