@@ -70,6 +70,12 @@ def _bytes(name: str, value: Any) -> int | None:  # noqa: ANN401
     raise OptionError(f"{name} is {value!r}; expected bytes, 1 or more")
 
 
+def _core(name: str, value: Any) -> int | None:  # noqa: ANN401
+    if value is None or (type(value) is int and value >= 0):
+        return value
+    raise OptionError(f"{name} is {value!r}; expected a DLA core, such as 0")
+
+
 def _flag(name: str, value: Any) -> bool:  # noqa: ANN401
     if type(value) is not bool:
         raise OptionError(f"{name} is {value!r}; expected True or False")
@@ -156,6 +162,18 @@ class BuildOptions:
         "Engines that may keep weights in host memory; the compile spec and load option "
         "`weight_streaming_budget` sets how much.",
         setting="enable_weight_streaming",
+    )
+    dla_core: int | None = option(
+        None,
+        _core,
+        "Build for this DLA core of a Jetson (`tensorrt`). The load option `dla_core` chooses the "
+        "core that runs the engine. None: build for the GPU.",
+    )
+    dla_gpu_fallback: bool = option(
+        False,
+        _flag,
+        "With `dla_core`: layers that DLA cannot run are built for the GPU. False: such a layer "
+        "fails the build.",
     )
 
     def __post_init__(self) -> None:

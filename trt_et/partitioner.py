@@ -86,6 +86,8 @@ class TensorRTPartitioner(Partitioner):
         refittable: Engines whose weights TensorRT's refitter can replace.
         weight_streaming: Engines that may keep weights in host memory (the compile spec and load
             option ``weight_streaming_budget`` sets the bytes that stay on the GPU).
+        dla_core: Build for this DLA core of a Jetson instead of the GPU (``builder="tensorrt"``).
+        dla_gpu_fallback: Build the layers that DLA cannot run for the GPU.
         state_in_place: Let engines update a KV cache in place if TensorRT and the program allow it
             (docs/guides/state.md). False: they read and write the whole cache.
         settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
@@ -125,6 +127,8 @@ class TensorRTPartitioner(Partitioner):
         hardware_compatible: bool = False,
         refittable: bool = False,
         weight_streaming: bool = False,
+        dla_core: int | None = None,
+        dla_gpu_fallback: bool = False,
         state_in_place: bool = True,
         settings: Mapping[str, Any] | None = None,
         executor: Executor | None = None,
@@ -145,7 +149,11 @@ class TensorRTPartitioner(Partitioner):
             hardware_compatible=hardware_compatible,
             refittable=refittable,
             weight_streaming=weight_streaming,
+            dla_core=dla_core,
+            dla_gpu_fallback=dla_gpu_fallback,
         )
+        if check_options := getattr(self._builder, "check_options", None):
+            check_options(self._options)
         for name, flag in (("state_in_place", state_in_place), ("full_graph", full_graph)):
             if type(flag) is not bool:
                 raise OptionError(f"{name} is {flag!r}; expected True or False")

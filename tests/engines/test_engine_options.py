@@ -69,6 +69,7 @@ def test_hardware_compatibility_is_a_setting_of_the_engine():
         ({"workspace_size": 0}, "workspace_size is 0"),
         ({"workspace_size": "1G"}, "workspace_size"),
         ({"refittable": 1}, "refittable is 1"),
+        ({"dla_core": -1}, "dla_core is -1; expected a DLA core"),
         ({"settings": {"immutable_weights": False}}, "option of the partitioner itself: refit"),
         ({"settings": {"strip_engine_weights": True}}, "nothing here puts them back"),
         ({"settings": {"version_compatible": True}}, "no other TensorRT version runs"),

@@ -155,6 +155,8 @@ CHANGES = {
     "hardware_compatible": True,
     "refittable": True,
     "weight_streaming": True,
+    "dla_core": 0,
+    "dla_gpu_fallback": True,
 }
 
 

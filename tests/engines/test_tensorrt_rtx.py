@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.support.lowering import blobs, lower, lower_case
-from trt_et import BuilderUnavailable, OptionError
+from trt_et import BuilderUnavailable, OptionError, TensorRTPartitioner
 from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import decode_blob
 
@@ -77,9 +77,15 @@ def test_targets_are_selectable_and_recorded():
     assert bytes(decode_blob(one).engine) != bytes(decode_blob(two).engine)
 
 
-def test_an_unknown_target_lists_the_known_ones():
+def test_an_unknown_target_is_refused_before_the_export_and_lists_the_known_ones():
     with pytest.raises(OptionError, match=r"no target 9\.9; it has .*8\.6"):
-        lower_case("mlp", builder="tensorrt_rtx", compute_capabilities=["9.9"])
+        TensorRTPartitioner(builder="tensorrt_rtx", compute_capabilities=["8.6", "9.9"])
+
+
+@pytest.mark.parametrize("options", [{"dla_core": 0}, {"dla_gpu_fallback": True}])
+def test_dla_is_refused(options):
+    with pytest.raises(OptionError, match="TensorRT-RTX has no DLA"):
+        TensorRTPartitioner(builder="tensorrt_rtx", **options)
 
 
 def test_the_other_flavour_is_unavailable_and_says_what_to_install():

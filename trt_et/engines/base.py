@@ -43,6 +43,9 @@ class EngineBuilder(Protocol):
     If its engines may be cached, a builder also has ``fingerprint() -> str``: everything that
     decides the engine except the request, such as library versions. It should not import those
     libraries. Engines of a builder without the method, or with an empty string, are not cached.
+
+    A builder may have ``check_options(options: BuildOptions) -> None``, which raises
+    ``OptionError`` for options that it cannot fulfil. The partitioner calls it when it is made.
     """
 
     @property

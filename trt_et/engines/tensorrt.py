@@ -10,10 +10,12 @@ from trt_et.blob.model import EngineInfo
 from trt_et.blob.writer import BlobWriter
 from trt_et.conversion.network import Network
 from trt_et.engines.base import BuildRequest
+from trt_et.engines.dla import choose_dla
 from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters, target_platform
 from trt_et.engines.serialize import build_engine, serialize
 from trt_et.engines.timing_cache import TimingCache
 from trt_et.errors import BuilderUnavailable, OptionError
+from trt_et.options import BuildOptions
 
 __all__ = ["TensorRTBuilder"]
 
@@ -34,6 +36,15 @@ class TensorRTBuilder:
         names = [f"cuda:{i} {gpu.name} {gpu.major}.{gpu.minor}" for i, gpu in enumerate(gpus)]
         return fingerprint_of(*names, f"cuda {torch.version.cuda}", tensorrt=True)
 
+    def check_options(self, options: BuildOptions) -> None:
+        """See :class:`trt_et.engines.EngineBuilder`."""
+        if options.dla_gpu_fallback and options.dla_core is None:
+            raise OptionError("dla_gpu_fallback needs a dla_core, such as dla_core=0")
+        if torch.cuda.is_available():
+            gpus = {torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())}
+            if len(gpus) == 1:
+                _check_capability(options, "{}.{}".format(*gpus.pop()))
+
     def build(self, request: BuildRequest) -> bytes:
         """See :meth:`trt_et.engines.EngineBuilder.build`."""
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -45,12 +56,7 @@ class TensorRTBuilder:
             )
         properties = torch.cuda.get_device_properties(request.device_id)
         own = f"{properties.major}.{properties.minor}"
-        wanted = request.options.compute_capabilities
-        if wanted and wanted != (own,):
-            raise OptionError(
-                f"TensorRT builds for the GPU at hand ({own}), not for {', '.join(wanted)}; leave "
-                "compute_capabilities out, or use builder='tensorrt_rtx'"
-            )
+        _check_capability(request.options, own)
         with torch.cuda.device(request.device_id):
             return build_engine(
                 request, self.name, lambda network: self._build(request, network, properties)
@@ -68,6 +74,7 @@ class TensorRTBuilder:
             target_platform=target_platform(),
             aliases=network.aliases,
         )
+        choose_dla(network, request.options, request.device_id)
         timings = _timings(request, info)
         timings.load(network.config)
         with BlobWriter(info) as writer:
@@ -81,6 +88,15 @@ class TensorRTBuilder:
             timings.save(network.config)
             network.free()  # Before the blob takes memory.
             return writer.finish()
+
+
+def _check_capability(options: BuildOptions, own: str) -> None:
+    wanted = options.compute_capabilities
+    if wanted and wanted != (own,):
+        raise OptionError(
+            f"TensorRT builds for the GPU at hand ({own}), not for {', '.join(wanted)}; leave "
+            "compute_capabilities out, or use builder='tensorrt_rtx'"
+        )
 
 
 def _timings(request: BuildRequest, info: EngineInfo) -> TimingCache:

@@ -12,6 +12,7 @@ from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters, t
 from trt_et.engines.serialize import build_engine, serialize
 from trt_et.errors import OptionError
 from trt_et.ops.quantize import FP8_CAPABILITY, is_fp8
+from trt_et.options import BuildOptions
 
 __all__ = ["TensorRTRTXBuilder"]
 
@@ -28,6 +29,15 @@ class TensorRTRTXBuilder:
     def fingerprint(self) -> str:
         """See :class:`trt_et.engines.EngineBuilder`."""
         return "" if has_foreign_converters() else fingerprint_of(tensorrt=True)
+
+    def check_options(self, options: BuildOptions) -> None:
+        """See :class:`trt_et.engines.EngineBuilder`."""
+        if options.dla_core is not None or options.dla_gpu_fallback:
+            raise OptionError("TensorRT-RTX has no DLA; leave dla_core and dla_gpu_fallback out")
+        if options.compute_capabilities:
+            import tensorrt_rtx
+
+            _kinds_of(tensorrt_rtx, options.compute_capabilities)
 
     def build(self, request: BuildRequest) -> bytes:
         """See :meth:`trt_et.engines.EngineBuilder.build`."""
@@ -56,27 +66,34 @@ class TensorRTRTXBuilder:
 
 
 def _targets_with_fp8(network: Network) -> tuple[str, ...]:
-    known = [(int(n[2:-1]), int(n[-1])) for n in dir(_kinds(network)) if n.startswith("SM")]
+    kinds = dir(network.trt.ComputeCapability)
+    known = [(int(n[2:-1]), int(n[-1])) for n in kinds if n.startswith("SM")]
     new_enough = sorted(target for target in known if target >= FP8_CAPABILITY)
     return tuple(f"{major}.{minor}" for major, minor in new_enough)
 
 
-def _kinds(network: Network) -> Any:  # noqa: ANN401
-    return network.trt.ComputeCapability
+def _kinds_of(trt: Any, capabilities: tuple[str, ...]) -> list[Any]:  # noqa: ANN401
+    """Return TensorRT-RTX's constants of compute capabilities.
+
+    Raises:
+        OptionError: The installed TensorRT-RTX does not have one of them.
+    """
+    found = []
+    for capability in capabilities:
+        kind = getattr(trt.ComputeCapability, "SM" + capability.replace(".", ""), None)
+        if kind is None:
+            known = sorted(n for n in dir(trt.ComputeCapability) if n.startswith("SM"))
+            raise OptionError(
+                f"TensorRT-RTX {trt.__version__} has no target {capability}; it has "
+                + ", ".join(f"{n[2:-1]}.{n[-1]}" for n in known)
+            )
+        found.append(kind)
+    return found
 
 
 def _set_targets(network: Network, capabilities: tuple[str, ...]) -> None:
     if not capabilities:
         return
-    kinds = _kinds(network)
     network.config.num_compute_capabilities = len(capabilities)
-    for index, capability in enumerate(capabilities):
-        name = "SM" + capability.replace(".", "")
-        kind = getattr(kinds, name, None)
-        if kind is None:
-            known = sorted(n for n in dir(kinds) if n.startswith("SM"))
-            raise OptionError(
-                f"TensorRT-RTX {network.trt.__version__} has no target {capability}; it has "
-                + ", ".join(f"{n[2:-1]}.{n[-1]}" for n in known)
-            )
+    for index, kind in enumerate(_kinds_of(network.trt, capabilities)):
         network.config.set_compute_capability(kind, index)
