@@ -67,7 +67,7 @@ STEPS = {
     "conversion": [
         *("-m", "pytest", "tests/conversion/test_network.py"),
         "tests/conversion/test_attentions_that_crash.py",
-        *(f"tests/conversion/test_{what}_are_needed.py" for what in ("rewrites", "workarounds")),
+        "tests/conversion/test_operators_are_needed.py",
     ],
 }
 PYTEST = ["-q", "-p", "no:cacheprovider", "--numprocesses", "2", "--dist", "loadfile"]

@@ -35,9 +35,9 @@ def test_its_network_equals_eager(name):
 @pytest.mark.parametrize(
     ("name", "workaround"),
     [
-        ("two attentions of one query", "separate_attention_inputs"),
-        ("a feature map", "separate_attention_results"),
-        ("an attention by hand", "separate_attention_results"),
+        ("two attentions of one query", "inputs of attentions"),
+        ("a feature map", "results of attentions"),
+        ("an attention by hand", "results of attentions"),
     ],
 )
 def test_without_its_workaround_the_builder_ends_its_process(name, workaround):
@@ -49,8 +49,8 @@ def test_without_its_workaround_the_builder_ends_its_process(name, workaround):
 @pytest.mark.parametrize(
     ("name", "workaround"),
     [
-        ("two attentions of one query", "separate_attention_inputs"),
-        ("a feature map", "separate_attention_results"),
+        ("two attentions of one query", "inputs of attentions"),
+        ("a feature map", "results of attentions"),
     ],
 )
 def test_without_the_workarounds_the_crash_is_an_error_of_its_partition(name, workaround):

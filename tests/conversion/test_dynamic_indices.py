@@ -14,10 +14,11 @@ from torch import nn
 from torch.export import Dim
 
 from tests.support.lowering import blobs, lower
+from tests.support.mended import leave_out
 from tests.support.models import Function
 from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
 from trt_et import TensorRTPartitioner
-from trt_et.conversion import support
+from trt_et.conversion import registry, support
 from trt_et.errors import BuilderError
 
 aten = torch.ops.aten
@@ -134,8 +135,8 @@ def test_what_is_written_to_a_slice_is_between_what_was_there(function):
 
 def test_a_network_that_gathers_by_a_negative_index_is_not_built(monkeypatch):
     """What the converters of Torch-TensorRT alone make of it."""
-    support.convertible_operators()  # Makes the module below importable.
-    monkeypatch.setattr("trt_et.conversion.converters.slice.is_computed_index", lambda args: False)
+    monkeypatch.setattr(registry, "OPERATORS", registry.OPERATORS)
+    leave_out(["select"])
     with pytest.raises(BuilderError, match=r"partition .* at node .*select.*negative index"):
         lower(dynamic(*CASES["the last"]), builder="tensorrt_rtx")
 

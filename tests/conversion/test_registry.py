@@ -1,24 +1,26 @@
-"""The lists of ``conversion/registry.py`` are what the support check and the interpreter go by."""
+"""The list of ``conversion/registry.py`` is what the support check and the interpreter go by."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from trt_et.conversion import entries, prepare, registry
-from trt_et.conversion.entries import Converter, Refusal, Rewrite, Step, resolve
-from trt_et.conversion.registry import CONVERTERS, REWRITES
-from trt_et.conversion.support import convertible_operators, make_support_check
+from tests.support.mended import entry
+from trt_et.conversion import operator, operators, registry
+from trt_et.conversion.operator import Operator, Step
+from trt_et.conversion.registry import OPERATORS
+from trt_et.conversion.support import make_support_check
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines.serialize import build_network
 from trt_et.graph.fragment import fragment_of_call
 from trt_et.lowering.lower import lower_partition
 
-aten = torch.ops.aten
+ENTRIES = [one for one in OPERATORS if isinstance(one, Operator)]
 
 
 class Bessel(nn.Module):
@@ -39,75 +41,62 @@ def test_what_the_support_check_accepts_is_converted_by_the_same_entry(monkeypat
     check = make_support_check(BuildOptions())
     assert check(fragment_of_call(call, {})) is not None
 
-    def add_scratch(ctx, node, args, kwargs):
-        layer = ctx.net.add_identity(args[0])
-        layer.name = f"scratch_{node.name}"
-        return layer.get_output(0)
+    def add_scratch(layers, args, kwargs):
+        return layers.result(layers.net.add_identity(args[0]), "scratch")
 
-    from trt_et.conversion.converters import gather
-
-    monkeypatch.setattr(gather, "add_scratch", add_scratch, raising=False)
-    entry = Converter("gather:add_scratch")
-    monkeypatch.setitem(registry.CONVERTERS, call.target, entry)
+    bessel = Operator("bessel", (call.target,), add_layer=add_scratch)
+    monkeypatch.setattr(registry, "OPERATORS", (*OPERATORS, bessel))
     assert check(fragment_of_call(call, {})) is None
     network = build_network(request).network
     names = [network.get_layer(index).name for index in range(network.num_layers)]
-    assert any(name.startswith("scratch_") for name in names), names
+    assert any(name.endswith("_scratch") for name in names), names
 
 
-@pytest.mark.parametrize(
-    "entry", dict.fromkeys(CONVERTERS.values()), ids=lambda entry: entry.function
-)
-def test_every_converter_that_is_named_exists(entry):
-    convertible_operators()  # Imports Torch-TensorRT.
-    assert callable(entry.load())
-    assert entry.is_available() in (True, False)
-    if entry.applies:
-        assert callable(resolve(entry.applies))
+def test_every_entry_of_the_package_is_in_the_list():
+    """An entry that is not listed does nothing."""
+    files = Path(operators.__file__).parent.glob("*.py")
+    modules = [import_module(f"{operators.__name__}.{path.stem}") for path in files]
+    declared = [one for m in modules for one in vars(m).values() if isinstance(one, Operator)]
+    assert {one.name for one in declared} == {one.name for one in ENTRIES}
+    assert len(declared) == len(ENTRIES)
 
 
-def test_an_operator_without_an_entry_has_no_converter_of_ours():
-    assert registry.converter_for(aten.relu.default) is None
+@pytest.mark.parametrize("part", ["decompose", "add_layer"])
+def test_no_operator_has_two_of_a_kind(part):
+    targets = [target for one in ENTRIES if getattr(one, part) for target in one.targets]
+    assert len(targets) == len(set(targets))
 
 
-def test_the_rewrites_stand_in_an_order_that_meets_every_constraint():
-    steps = [step if isinstance(step, Step) else step.apply for step in REWRITES]
-    assert len(set(steps)) == len(steps)
-    for step in REWRITES:
-        for later, reason in step.before.items() if isinstance(step, Rewrite) else ():
-            assert steps.index(later) > steps.index(step.apply), reason
-
-
-def test_every_rewrite_of_the_package_is_in_the_list():
-    """A rewrite that nobody lists is never applied."""
-    listed = {step.apply.__module__ for step in REWRITES if isinstance(step, Rewrite)}
-    folder = Path(registry.__file__).parent / "rewrites"
-    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "kv_cache_update"}
-    assert {name.rpartition(".")[2] for name in listed} == files
+@pytest.mark.parametrize("one", [one for one in ENTRIES if one.upstream], ids=lambda one: one.name)
+def test_the_report_of_an_entry_names_its_file(one):
+    page = Path(__file__).parents[2] / f"docs/internals/upstream/{one.upstream}.md"
+    function = one.unsupported or one.rewrite or one.decompose or one.add_layer
+    assert f"`{function.__module__.replace('.', '/')}.py`" in page.read_text()
 
 
 @pytest.mark.parametrize(
     ("fixed_in", "expected"),
     [(None, 1), (("torch", "99"), 1), (("not-installed", "1.0"), 1), (("torch", "2.0"), 0)],
 )
-def test_a_rewrite_is_applied_until_the_release_that_mends_it(fixed_in, expected, monkeypatch):
+def test_a_rewrite_is_applied_until_the_release_that_fixes_it(fixed_in, expected, monkeypatch):
     applied = []
-    rewrite = Rewrite(applied.append, fixed_in=fixed_in)
-    monkeypatch.setattr(prepare, "REWRITES", (Step.DECOMPOSE, rewrite))
+    rewrite = Operator("relu", (torch.ops.aten.relu.default,), rewrite=applied.append)
+    rewrite = replace(rewrite, fixed_in=fixed_in)
+    monkeypatch.setattr(registry, "OPERATORS", (Step.DECOMPOSE, rewrite))
     build_network(request_for(nn.ReLU(), torch.eye(3)))
     assert len(applied) == expected
 
 
-@pytest.mark.parametrize("entry", [Rewrite(print), Refusal((), lambda node: None)])
-def test_a_release_of_the_engine_library_that_torch_tensorrt_does_not_use_mends_nothing(
-    entry, monkeypatch, request
+def test_a_release_of_the_engine_library_that_torch_tensorrt_does_not_use_fixes_nothing(
+    monkeypatch, request
 ):
     """It may be left over from an environment's earlier life."""
-    request.addfinalizer(entries._is_installed.cache_clear)
+    request.addfinalizer(operator._is_installed.cache_clear)
+    softplus = entry("softplus")
     installed = {"torch-tensorrt-rtx": "tensorrt-rtx", "torch-tensorrt": "tensorrt"}
-    monkeypatch.setattr(entries, "version", lambda package: "99")
+    monkeypatch.setattr(operator, "version", lambda package: "99")
     for used in installed.values():
-        monkeypatch.setattr(entries, "installed_variant", lambda used=used: used.replace("-", "_"))
+        monkeypatch.setattr(operator, "installed_variant", lambda used=used: used.replace("-", "_"))
         for named in installed.values():
-            entries._is_installed.cache_clear()
-            assert replace(entry, fixed_in=(named, "1.6")).is_fixed() == (named == used)
+            operator._is_installed.cache_clear()
+            assert replace(softplus, fixed_in=(named, "1.6")).is_fixed() == (named == used)

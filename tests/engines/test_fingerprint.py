@@ -12,7 +12,7 @@ from trt_et.engines.fingerprint import code_digest
 
 @pytest.fixture
 def package(tmp_path):
-    for name in ("backend.py", "engines/base.py", "conversion/rewrites/pooling.py"):
+    for name in ("backend.py", "engines/base.py", "conversion/operators/pooling.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"# {name}\n")
     return tmp_path
@@ -28,7 +28,7 @@ def test_a_new_file_in_any_folder_changes_the_digest(package, name):
 
 def test_what_a_file_holds_and_where_it_stands_change_the_digest(package):
     digests = [code_digest(package)]
-    path = package / "conversion/rewrites/pooling.py"
+    path = package / "conversion/operators/pooling.py"
     path.write_text("changed = True\n")
     digests.append(code_digest(package))
     path.rename(package / "conversion/pooling.py")

@@ -21,7 +21,7 @@ from tests.support.programs.kv_cache_updates import (
     rows,
 )
 from trt_et.conversion import prepare
-from trt_et.conversion.rewrites.kv_cache_update import update_in_place
+from trt_et.conversion.operators.kv_cache import update_in_place
 from trt_et.engine_info import Alias, decode_blob
 from trt_et.engines import serialize as engines
 from trt_et.engines import tensorrt_rtx
@@ -38,9 +38,7 @@ def built(caplog, model=None) -> tuple[bytes, str]:
 def test_a_tensorrt_without_the_layer_builds_as_before(caplog, monkeypatch):
     program = torch.export.export(Cache(put), (ONE, rows()))
     lower(program, builder="tensorrt_rtx")  # Torch-TensorRT is loaded.
-    monkeypatch.setattr(
-        "trt_et.conversion.converters.kv_cache_update.has_cache_update_layer", lambda: False
-    )
+    monkeypatch.setattr(prepare, "has_cache_update_layer", lambda: False)
     blob, said = built(caplog)
     assert (blob[:4], decode_blob(blob).info.aliases) == (b"TR01", ())
     assert "in place" not in said
@@ -115,7 +113,7 @@ def test_a_layer_that_nobody_asked_for_is_an_error(monkeypatch):
     """A later Torch-TensorRT may make the layer by itself, whoever needs the old value."""
     (request,), _ = recorded(Cache(put), (ONE, rows()))
     made = engines.build_network(request)
-    from trt_et.conversion.converters.kv_cache_update import check_cache_updates
+    from trt_et.conversion.operators.kv_cache import check_cache_updates
 
     check_cache_updates(made.network, made.aliases)
     for wrong in ((), (Alias("output1", made.aliases[0].input),)):

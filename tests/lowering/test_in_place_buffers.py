@@ -13,7 +13,7 @@ from torch import nn
 from tests.support.programs.kv_cache_models import Cache, Recorder, recorded
 from tests.support.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
-from trt_et.conversion.rewrites.kv_cache_update import update_in_place
+from trt_et.conversion.operators.kv_cache import update_in_place
 from trt_et.errors import OptionError
 from trt_et.lowering.in_place_buffers import find_in_place_buffers
 from trt_et.lowering.lowered_partition import unlift

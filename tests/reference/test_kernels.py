@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
 from tests.support.simulated_gpus import load_runtime
-from trt_et.conversion.rewrites.scatter_reduce import scatter_reduce
+from trt_et.conversion.operators.scatter_reduce import scatter_reduce
 from trt_et.reference import kernels
 
 DEEP = (2, 4, 9, 8, 7)

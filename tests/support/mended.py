@@ -1,19 +1,38 @@
-"""Which workarounds the installed releases no longer need."""
+"""Which workarounds the installed releases no longer need, and conversion without some of them."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from importlib.metadata import version
 
 from packaging.version import Version
 
-from trt_et.conversion.entries import Rewrite
-from trt_et.conversion.registry import REWRITES
+from trt_et.conversion import registry
+from trt_et.conversion.decompose import decomposed_operators
+from trt_et.conversion.operator import Operator
+
+PARTS = ("unsupported", "rewrite", "decompose", "add_layer")
+
+
+def entry(name: str) -> Operator:
+    """An entry of the registry, by name."""
+    (one,) = (e for e in registry.OPERATORS if isinstance(e, Operator) and e.name == name)
+    return one
 
 
 def is_fixed(name: str) -> bool:
-    """Whether the registry says that the installed release does without a rewrite."""
-    (step,) = (s for s in REWRITES if isinstance(s, Rewrite) and s.apply.__name__ == name)
-    return step.is_fixed()
+    """Whether the registry says that the installed release does without an entry."""
+    return entry(name).is_fixed()
+
+
+def leave_out(names: Collection[str], parts: Collection[str] = PARTS) -> None:
+    """Convert without some parts of entries; ``registry.OPERATORS`` has to be put back."""
+    registry.OPERATORS = tuple(  # type: ignore[misc]
+        replace(e, **dict.fromkeys(parts)) if isinstance(e, Operator) and e.name in names else e
+        for e in registry.OPERATORS
+    )
+    decomposed_operators.cache_clear()
 
 
 def is_installed(package: str, release: str) -> bool:

@@ -13,7 +13,8 @@ import torch
 from torch._ops import OpOverload
 
 from trt_et.conversion.decompose import decomposed_operators
-from trt_et.conversion.registry import DECOMPOSITIONS, REFUSALS, converter_for
+from trt_et.conversion.operator import Operator
+from trt_et.conversion.registry import OPERATORS, decompositions, own_converter
 from trt_et.conversion.support import convertible_operators
 from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 
@@ -53,9 +54,9 @@ def listed() -> list[OpOverload]:
 
 def route(operator: OpOverload, convertible: frozenset[Any]) -> str:
     """What makes layers of an operator; empty if nothing does."""
-    if converter_for(operator) is not None:
+    if own_converter(operator) is not None:
         return "a converter of this package"
-    if operator in DECOMPOSITIONS:
+    if operator in decompositions():
         return OWN_DECOMPOSITION
     if operator in convertible:
         return "Torch-TensorRT's converter"
@@ -64,8 +65,9 @@ def route(operator: OpOverload, convertible: frozenset[Any]) -> str:
 
 def exceptions(operator: OpOverload) -> list[str]:
     """The calls that are refused, in the words of the functions that refuse them."""
-    functions = [refusal.reason for refusal in REFUSALS if operator in refusal.operators]
-    return [str(function.__doc__).splitlines()[0].rstrip(".") for function in functions]
+    entries = [e for e in OPERATORS if isinstance(e, Operator) and operator in e.targets]
+    functions = [entry.unsupported for entry in entries if entry.unsupported]
+    return [" ".join(str(f.__doc__).split("\n\n")[0].split()).rstrip(".") for f in functions]
 
 
 def rows() -> Iterator[str]:

@@ -24,9 +24,9 @@ from torch.export import ExportedProgram
 
 from tests.support.network_evaluator import evaluate
 from tests.support.run_documents import blocks
-from trt_et.conversion import prepare, registry
+from trt_et.conversion import registry
 from trt_et.conversion.decompose import decomposed_operators
-from trt_et.conversion.entries import Step
+from trt_et.conversion.operator import Step
 from trt_et.conversion.settings import make_settings
 from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
 from trt_et.engines import BuildOptions, BuildRequest
@@ -54,9 +54,7 @@ def compile_program(
 
 def remove_workarounds() -> None:
     """Leave Torch-TensorRT's converters and decompositions as they are."""
-    prepare.REWRITES = (Step.DECOMPOSE,)
-    registry.CONVERTERS.clear()
-    registry.DECOMPOSITIONS.clear()
+    registry.OPERATORS = (Step.DECOMPOSE,)  # type: ignore[misc]
     decomposed_operators.cache_clear()
 
 

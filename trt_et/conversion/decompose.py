@@ -10,7 +10,7 @@ from typing import Any
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
-from trt_et.conversion.registry import DECOMPOSITIONS
+from trt_et.conversion.registry import decompositions
 from trt_et.conversion.settings import converter_registry, make_settings
 from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
 from trt_et.conversion.torch_tensorrt_patches import without_gpu
@@ -37,7 +37,7 @@ def decomposed_operators() -> dict[OpOverload, Callable[..., Any]]:
         for op, function in table.items()
         if isinstance(op, OpOverload) and op not in convertible
     }
-    return theirs | DECOMPOSITIONS
+    return theirs | decompositions()
 
 
 def decompose(node: Node) -> TracedCall | None:

@@ -16,10 +16,10 @@ from torch_tensorrt.dynamo.conversion._ConversionContext import ConversionContex
 from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter
 from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 
-from trt_et.conversion.converters.slice import bound_slice
 from trt_et.conversion.decompose import decomposed_from
 from trt_et.conversion.index_check import IndexCheck
-from trt_et.conversion.registry import converter_for
+from trt_et.conversion.layers import Layers
+from trt_et.conversion.registry import own_converter
 from trt_et.errors import ConversionError
 
 _log = logging.getLogger(__name__)
@@ -67,54 +67,37 @@ class PartitionInterpreter(TRTInterpreter):
             ConversionError: A call has no converter.
         """
         for node in self.module.graph.nodes:
-            if node.op == "call_function" and converter_for(node.target) is None:
-                reason = _missing_converter(node)
-                if reason is not None:
-                    raise ConversionError(reason, decomposed_from(node))
+            if node.op == "call_function" and own_converter(node.target) is None:
+                _check_converter(node)
         return set()
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
         """Convert one operator, by our converter if there is one; check its indices."""
-        first = self.ctx.net.num_layers
-        own = converter_for(target)
-        if own is not None and own.converts(args):
-            result = own.load()(self.ctx, self._node, args, kwargs)
+        add_layer = own_converter(target)
+        if add_layer is None:
+            result = self._convert(args, kwargs)
         else:
-            result = super().call_function(target, self._adapted(target, args), kwargs)
-            self._check_traits()
-            if target is torch.ops.aten.scaled_dot_product_attention.default:
-                _align_causal_masks(self.ctx.net, first)
+            result = add_layer(Layers(self.ctx, self._node, self._convert), args, kwargs)
         self._indices.check_new_layers()
         _check_shapes(result)
         return result
 
-    def _check_traits(self) -> None:
+    def _convert(self, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+        """Convert the current node by Torch-TensorRT's converter."""
+        node = self._node
+        if own_converter(node.target) is not None:
+            _check_converter(node)
+        result = super().call_function(node.target, args, kwargs)
         if self.ctx.requires_output_allocator:
-            raise ConversionError(DATA_DEPENDENT, decomposed_from(self._node))
+            raise ConversionError(DATA_DEPENDENT, decomposed_from(node))
         if getattr(self.ctx, "requires_native_multidevice", False):
-            raise ConversionError("it communicates between devices", decomposed_from(self._node))
+            raise ConversionError("it communicates between devices", decomposed_from(node))
+        return result
 
     @property
     def _node(self) -> Node:
         node: Node = self.__dict__["_cur_node"]
         return node
-
-    def _adapted(self, target: Any, args: Any) -> Any:  # noqa: ANN401
-        """Adapt the arguments to Torch-TensorRT's converters."""
-        if target is torch.ops.aten.scaled_dot_product_attention.default:
-            # Its converter passes constants to the layer unchanged (first queries of DETR).
-            return [
-                get_trt_tensor(self.ctx, argument, f"{self._node.name}_argument{index}")
-                if isinstance(argument, torch.Tensor)
-                else argument
-                for index, argument in enumerate(args)
-            ]
-        if target is torch.ops.aten.embedding.default and isinstance(args[1], torch.Tensor):
-            # 2.13's converter refuses constant int64 indices.
-            return [args[0], args[1].int(), *args[2:]]
-        if target is torch.ops.aten.slice.Tensor:
-            return bound_slice(args)
-        return args
 
     def output(self, target: str, args: Any, kwargs: Any) -> list[Any]:  # noqa: ANN401
         """Mark the outputs; one that is an input or a second use gets an identity layer."""
@@ -142,16 +125,17 @@ class PartitionInterpreter(TRTInterpreter):
         return marked
 
 
-def _missing_converter(node: Node) -> str | None:
+def _check_converter(node: Node) -> None:
     try:
         if CONVERTERS.get(node) is not None:
-            return None
+            return
     except Exception as error:
         # A validator that fails (on default arguments, for example) accepts nothing.
         _log.debug("the validator of %s failed on %s: %s", node.target, node, error)
+    reason = f"Torch-TensorRT's converters of {node.target} do not take these arguments"
     if CONVERTERS.get_unvalidated(node.target) is None:
-        return f"Torch-TensorRT has no converter for {node.target}"
-    return f"Torch-TensorRT's converters of {node.target} do not take these arguments"
+        reason = f"Torch-TensorRT has no converter for {node.target}"
+    raise ConversionError(reason, decomposed_from(node))
 
 
 def _check_shapes(result: Any) -> None:  # noqa: ANN401
@@ -159,22 +143,3 @@ def _check_shapes(result: Any) -> None:  # noqa: ANN401
     for tensor in result if isinstance(result, list | tuple) else [result]:
         if isinstance(tensor, trt.ITensor):
             len(tensor.shape)
-
-
-def _align_causal_masks(network: Any, first: int) -> None:  # noqa: ANN401
-    """Align the causal masks of new layers as torch does: each query sees the keys up to its index.
-
-    Torch-TensorRT 2.14 aligns the last query with the last key. If there are more queries than
-    keys, or fewer, a query then sees other keys than in torch. 2.13 aligns as torch does.
-
-    Args:
-        network: ``trt.INetworkDefinition``.
-        first: The index of the first new layer.
-    """
-    for index in range(first, network.num_layers):
-        layer = network.get_layer(index)
-        if layer.type.name != "ATTENTION_INPUT":  # TensorRT 10 lacks this layer.
-            continue
-        layer.__class__ = trt.IAttentionInputLayer
-        if layer.attention.causal_kind == trt.CausalMaskKind.LOWER_RIGHT:
-            layer.attention.causal_kind = trt.CausalMaskKind.UPPER_LEFT

@@ -9,14 +9,14 @@ from torch.fx import GraphModule
 
 from trt_et.blob.model import Alias
 from trt_et.conversion.decompose import inline_decompositions
-from trt_et.conversion.entries import Step
-from trt_et.conversion.registry import REWRITES
-from trt_et.conversion.rewrites.kv_cache_update import update_in_place
+from trt_et.conversion.operator import Operator, Step
+from trt_et.conversion.operators.kv_cache import has_cache_update_layer, update_in_place
+from trt_et.conversion.registry import entries
 from trt_et.conversion.torch_tensorrt_patches import weights_stay_quantized
 from trt_et.lowering.edge_to_aten import describe_value
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
-__all__ = ["prepare_module"]
+__all__ = ["prepare_module", "rewrite"]
 
 
 def _no_code() -> None:
@@ -42,21 +42,34 @@ def prepare_module(
     """
     from torch_tensorrt.dynamo.lowering import post_lowering
 
-    from trt_et.conversion.converters.kv_cache_update import has_cache_update_layer
-
     # Converters interpret the graph; each rewrite would print its Python code for nothing.
     module.recompile = _no_code  # type: ignore[assignment,method-assign]
     aliases: tuple[Alias, ...] = ()
-    for rewrite in REWRITES:
-        if rewrite is Step.DECOMPOSE:
+    for entry in entries():
+        if entry is Step.DECOMPOSE:
             inline_decompositions(module)
-        elif rewrite is Step.UPDATE_IN_PLACE:
+        elif entry is Step.UPDATE_IN_PLACE:
             if has_cache_update_layer():
                 aliases = update_in_place(module, aliased_outputs)
-        elif not isinstance(rewrite, Step) and rewrite.is_needed(library):
-            rewrite.apply(module)
+        elif isinstance(entry, Operator) and entry.library in (None, library):
+            rewrite(module, entry)
     for node in module.graph.nodes:
         describe_value(node)
     with weights_stay_quantized():
         prepared: GraphModule = post_lowering(module, settings)
     return prepared, aliases
+
+
+def rewrite(module: GraphModule, entry: Operator) -> None:
+    """Rewrite the calls of an entry's targets, if it has a rewrite; change the graph in place."""
+    graph = module.graph
+    number = len(graph.nodes)
+    for node in list(graph.nodes) if entry.rewrite else ():
+        if node.target in entry.targets and entry.rewrite is not None:
+            replacement = entry.rewrite(node)
+            if replacement is not None:
+                node.replace_all_uses_with(replacement)
+                number = 0
+    if len(graph.nodes) != number:
+        graph.eliminate_dead_code()
+    module.recompile()

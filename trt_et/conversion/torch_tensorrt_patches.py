@@ -26,7 +26,7 @@ from unittest import mock
 import torch
 from torch.fx import GraphModule, Node
 
-from trt_et.conversion.rewrites.int4_groups import dequantize_groups
+from trt_et.conversion.operators.dequantize_groups import dequantize_groups
 from trt_et.graph.tracing import TRACING
 from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer, named_arguments
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-__all__ = ["insert_call", "insert_number"]
+__all__ = ["insert_call", "insert_constant", "insert_number"]
 
 
 def insert_call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:  # noqa: ANN401
@@ -22,10 +22,25 @@ def insert_call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:  
     graph = before.graph
     with graph.inserting_before(before):
         node = graph.call_function(target, args, kwargs)
-    value: Any = before.meta["val"]
-    with (value[0] if isinstance(value, tuple | list) else value).fake_mode:
+    with _fake_mode(before):
         values = torch.fx.map_arg(args, lambda argument: argument.meta["val"])
         node.meta["val"] = target(*values, **kwargs)
+    return node
+
+
+def insert_constant(before: Node, name: str, value: torch.Tensor) -> Node:
+    """Register a tensor as a buffer of the graph's module, and insert a node that reads it.
+
+    Args:
+        before: A node whose value is one or several fake tensors.
+        name: The buffer's name, which the module has not.
+        value: The tensor.
+    """
+    module: Any = before.graph.owning_module
+    module.register_buffer(name, value)
+    with before.graph.inserting_before(before):
+        node = before.graph.get_attr(name)
+    node.meta["val"] = _fake_mode(before).from_tensor(value)
     return node
 
 
@@ -41,3 +56,8 @@ def insert_number(before: Node, target: Any, *args: Any) -> Node:  # noqa: ANN40
         node = before.graph.call_function(target, args)
     node.meta["val"] = target(*torch.fx.map_arg(args, lambda argument: argument.meta["val"]))
     return node
+
+
+def _fake_mode(node: Node) -> Any:  # noqa: ANN401
+    value: Any = node.meta["val"]
+    return (value[0] if isinstance(value, tuple | list) else value).fake_mode

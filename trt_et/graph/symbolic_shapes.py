@@ -9,10 +9,18 @@ from typing import Final
 
 import sympy
 import torch
+from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-__all__ = ["UnboundedDimension", "shape_range", "shown_symbol", "size_symbols", "tensor_symbols"]
+__all__ = [
+    "UnboundedDimension",
+    "is_static",
+    "shape_range",
+    "shown_symbol",
+    "size_symbols",
+    "tensor_symbols",
+]
 
 _UNBOUNDED = 2**31 - 1
 _TRACED_MINIMUM = 2
@@ -82,6 +90,13 @@ def _origin(size: torch.SymInt) -> str:
     found = [_SOURCE.fullmatch(str(source.name)) for source in sources]
     dimensions = sorted(f"dimension {f['dim']} of {f['input']}{f['path']}" for f in found if f)
     return f" ({', '.join(dimensions)})" if dimensions else ""
+
+
+def is_static(*nodes: object) -> bool:
+    """Check whether all sizes of the tensors among some nodes are numbers."""
+    values = (node.meta.get("val") for node in nodes if isinstance(node, Node))
+    shapes = [value.shape for value in values if isinstance(value, torch.Tensor)]
+    return all(isinstance(size, int) for shape in shapes for size in shape)
 
 
 def size_symbols(value: object) -> frozenset[str]:

@@ -16,8 +16,8 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.nn import functional
 
-from trt_et.conversion.rewrites.embedding_bag import EMBEDDING_BAGS, embedding_bag
-from trt_et.conversion.rewrites.scatter_reduce import scatter_reduce
+from trt_et.conversion.operators.embedding_bag import EMBEDDING_BAG, embedding_bag
+from trt_et.conversion.operators.scatter_reduce import scatter_reduce
 from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer
 from trt_et.reference.quantization import QUANTIZATION_PARTS
 
@@ -270,7 +270,7 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.avg_pool3d.default: _avg_pool3d,
     aten.convolution.default: _convolution,
     aten.sort.default: _sort,
-    **dict.fromkeys(EMBEDDING_BAGS, embedding_bag),
+    **dict.fromkeys(EMBEDDING_BAG.targets, embedding_bag),
     aten.constant_pad_nd.default: _pad,
     aten.pad.default: _pad_by_mode,
     aten.cumsum.default: _cumsum,

@@ -10,7 +10,7 @@ import torch
 
 from tests.support.network_evaluator import BadNetwork, NotEvaluated, Undefined, evaluate
 from trt_et.blob.writer import BlobWriter
-from trt_et.conversion.rewrites.embedding_bag import EMBEDDING_BAGS
+from trt_et.conversion.operators.embedding_bag import EMBEDDING_BAG
 from trt_et.engine_info import EngineInfo
 from trt_et.engines import BuildRequest
 from trt_et.engines.serialize import build_network
@@ -128,7 +128,7 @@ def draws(lowered: LoweredPartition, seed: int = 0) -> Iterator[list[torch.Tenso
 def _bag_offsets(program: torch.fx.GraphModule) -> list[int]:
     """Which inputs say where bags begin: torch defines increasing ones only, and checks none."""
     inputs = program.graph.find_nodes(op="placeholder")
-    bags = [node for node in program.graph.nodes if node.target in EMBEDDING_BAGS]
+    bags = [node for node in program.graph.nodes if node.target in EMBEDDING_BAG.targets]
     return [inputs.index(node.args[2]) for node in bags if node.args[2] in inputs]
 
 

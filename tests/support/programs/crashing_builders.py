@@ -7,21 +7,15 @@ import os
 import signal
 from pathlib import Path
 
-from trt_et.conversion import prepare
-from trt_et.conversion.entries import Rewrite
-from trt_et.conversion.registry import REWRITES
+from tests.support.mended import leave_out
 from trt_et.engines import BuildRequest, make_builder
 
-WORKAROUNDS = ("separate_attention_inputs", "separate_attention_results")
+WORKAROUNDS = ("inputs of attentions", "results of attentions")
 
 
 def remove_workarounds() -> None:
     """Let the attentions end this process that end TensorRT-RTX 1.5's builder."""
-    prepare.REWRITES = tuple(
-        step
-        for step in REWRITES
-        if not (isinstance(step, Rewrite) and step.apply.__name__ in WORKAROUNDS)
-    )
+    leave_out(WORKAROUNDS)
 
 
 class WithoutWorkarounds:

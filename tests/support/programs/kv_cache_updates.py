@@ -15,8 +15,9 @@ from tests.support.programs.kv_cache_models import (
     Cache,
     recorded,
 )
-from trt_et.conversion.rewrites.index_put import broadcast_index_put_values
-from trt_et.conversion.rewrites.kv_cache_update import update_in_place
+from trt_et.conversion.operators.index_put import INDEX_PUT
+from trt_et.conversion.operators.kv_cache import update_in_place
+from trt_et.conversion.prepare import rewrite
 from trt_et.engine_info import Alias
 from trt_et.engines import BuildRequest
 from trt_et.lowering.lowered_partition import unlift
@@ -126,7 +127,7 @@ def recording(form: str) -> tuple[Cache, BuildRequest]:
 
 def rewritten(request: BuildRequest) -> tuple[torch.fx.GraphModule, tuple[Alias, ...]]:
     module = unlift(request.lowered.program)
-    broadcast_index_put_values(module)
+    rewrite(module, INDEX_PUT)
     return module, update_in_place(module, request.lowered.aliased_outputs)
 
 

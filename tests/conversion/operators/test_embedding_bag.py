@@ -1,0 +1,102 @@
+"""Bags of embeddings: what torch gives, in engines of one partition."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.export import Dim
+from torch.nn import functional
+
+from tests.support.lowering import blobs, lower
+from tests.support.models import Function
+from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
+from trt_et import TensorRTPartitioner
+from trt_et.conversion.operators.embedding_bag import embedding_bag
+
+MODES = {"sum": 0, "mean": 1, "max": 2}
+G = torch.Generator().manual_seed(0)
+WEIGHT = torch.randn(9, 4, generator=G)
+INDICES = torch.tensor([1, 2, 4, 5, 2, 8, 0])
+OFFSETS = torch.tensor([0, 2, 2, 5])
+ROWS = INDICES[:6].reshape(2, 3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("padding", [None, 3])
+@pytest.mark.parametrize("ends", [False, True])
+def test_any_bags_are_as_torch_has_them(mode, padding, ends):
+    def drawn(low: int, high: int, size: int) -> torch.Tensor:
+        return torch.randint(low, high, (size,), generator=G)
+
+    for _ in range(50):
+        count = int(drawn(1, 9, 1))
+        starts = drawn(0, count + 1, int(drawn(1, 6, 1))).sort()[0]
+        starts[0] = 0
+        if ends and mode == "max":
+            starts = torch.cat([starts, torch.tensor([count])])
+        elif ends:  # Torch sums to the last offset, and divides by all that are left.
+            starts = torch.cat([starts, drawn(int(starts[-1]), count + 1, 1)])
+        indices = drawn(0, 9, count)
+        options = {"include_last_offset": ends, "padding_idx": padding}
+        found, *_ = embedding_bag(WEIGHT, indices, starts, mode=MODES[mode], **options)
+        expected = functional.embedding_bag(indices, WEIGHT, starts, mode=mode, **options)
+        torch.testing.assert_close(found, expected)
+
+
+LENGTHS = torch.tensor([2, 0])
+
+
+def offsets(lengths: torch.Tensor) -> torch.Tensor:
+    """Such as torch takes, whatever the numbers are."""
+    return torch.cat([lengths.new_zeros(1), (lengths % 3).cumsum(0)])
+
+
+CASES = {
+    "sum": (
+        lambda w, i, n: functional.embedding_bag(i, w, offsets(n), mode="sum"),
+        *(INDICES, LENGTHS),
+    ),
+    "mean": (lambda w, i, n: functional.embedding_bag(i, w, offsets(n)), INDICES, LENGTHS),
+    "largest": (
+        lambda w, i, n: functional.embedding_bag(i, w, offsets(n), mode="max"),
+        *(INDICES, LENGTHS),
+    ),
+    "weighted": (
+        lambda w, i, n: functional.embedding_bag(
+            i, w, offsets(n), mode="sum", per_sample_weights=w[i.clamp(0, 8), 0]
+        ),
+        *(INDICES, LENGTHS),
+    ),
+    "mean of known bags": (
+        lambda w: functional.embedding_bag(
+            INDICES, w, OFFSETS, include_last_offset=True, padding_idx=2
+        ),
+    ),
+    "mean of rows": (lambda w, i: functional.embedding_bag(i, w), ROWS),
+    "rows with padding": (lambda w, i: functional.embedding_bag(i, w, padding_idx=2), ROWS),
+    "largest of rows": (lambda w, i: functional.embedding_bag(i, w, mode="max"), ROWS),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("case", CASES)
+def test_the_network_equals_eager(case, dtype):
+    function, *inputs = CASES[case]
+    program = torch.export.export(Function(function), (WEIGHT.to(dtype), *inputs))
+    assert _verdicts(program) == ["equal"]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("builder", ["reference", "tensorrt_rtx"])
+def test_a_module_of_bags_is_one_engine_for_any_number_of_rows(builder, grad):
+    model = torch.nn.EmbeddingBag(9, 4, mode="mean").requires_grad_(grad)
+    dynamic = ({0: Dim("rows", min=2, max=8)},)
+    program = torch.export.export(model, (ROWS,), dynamic_shapes=dynamic)
+    assert len(blobs(lower(program, builder=builder))) == 1
+    assert _verdicts(program) == ["equal"]
+
+
+def _verdicts(program: torch.export.ExportedProgram) -> list[str]:
+    verdicts: list[Verdict] = []
+    lower(program, partitioner=TensorRTPartitioner(builder=ComparingBuilder(verdicts)))
+    return [verdict.outcome for verdict in verdicts]

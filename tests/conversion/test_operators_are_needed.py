@@ -1,0 +1,417 @@
+"""Without a part of a registry's entry, a network is wrong: when that ends, the part can go."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from packaging.version import Version
+from torch import nn
+from torch.export import Dim
+from torch.nn import functional as F
+
+from tests.support.lowering import lower
+from tests.support.mended import PARTS, entry, leave_out
+from tests.support.models import Function
+from tests.support.network_evaluator.comparison import compare
+from tests.support.programs.crashing_builders import WORKAROUNDS
+from tests.support.programs.operator_networks import IMAGE, ROWS, WHOLE, X, put, randn
+from trt_et.conversion import registry
+from trt_et.conversion.decompose import decomposed_operators
+from trt_et.conversion.installed import installed_variant
+from trt_et.conversion.operator import Operator
+from trt_et.conversion.support import convertible_operators, make_support_check
+from trt_et.engines import BuildOptions, BuildRequest
+from trt_et.engines.serialize import build_network, serialize
+from trt_et.errors import BuilderError, PartitionError
+from trt_et.graph.fragment import fragment_of_call
+from trt_et.lowering.lower import lower_partition
+from trt_et.ops.fake_quantize import FAKE_QUANTIZE
+
+pytestmark = pytest.mark.skipif(
+    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
+)
+
+aten = torch.ops.aten
+quantized = torch.ops.quantized_decomposed
+BATCH = {0: Dim("batch", min=1, max=4)}
+SIZE = {1: Dim("size", min=3, max=9)}
+
+
+@dataclass
+class Example:
+    """A call that Torch-TensorRT gets wrong, with the dynamic sizes of its first input."""
+
+    function: Callable[..., Any]
+    inputs: tuple[torch.Tensor, ...]
+    sizes: dict[int, Any] | None = None
+    is_decomposed: bool = True
+
+    def request(self) -> BuildRequest:
+        torch.manual_seed(0)
+        model = self.function if isinstance(self.function, nn.Module) else Function(self.function)
+        dynamic = self.sizes and (self.sizes, *(None for _ in self.inputs[1:]))
+        if dynamic and not isinstance(self.function, nn.Module):
+            dynamic = (dynamic,)
+        program = torch.export.export(model.eval(), self.inputs, dynamic_shapes=dynamic)
+        if self.is_decomposed:
+            program = program.run_decompositions({})
+        return BuildRequest("test", lower_partition(program, "test"), 0, BuildOptions())
+
+
+# Nobody knows what a network with a loop gives; no layer but that is not evaluated.
+RIGHT = ("equal", "not evaluated")
+
+
+@dataclass
+class Outcome:
+    """What became of an example, and how many layers its network has."""
+
+    what: str
+    layers: int = 0
+
+
+def outcome(example: Example, *, is_asked: bool = True) -> Outcome:
+    """``equal``, or what Torch-TensorRT, TensorRT or the evaluator say."""
+    asked = example.request()
+    if is_asked:
+        check = make_support_check(BuildOptions())
+        nodes = asked.lowered.program.graph.nodes
+        calls = [n for n in nodes if n.op == "call_function" and n.target is not operator.getitem]
+        calls = [call for call in calls if not isinstance(call.meta["val"], int | torch.SymInt)]
+        if any(check(fragment_of_call(call, {})) for call in calls):
+            return Outcome("refused")
+    try:
+        network = build_network(asked, "tensorrt_rtx")
+        what = compare(asked, *example.inputs).outcome
+        if what in RIGHT:
+            serialize(network, "test", lambda piece: len(piece))
+        return Outcome(what, network.network.num_layers)
+    except BuilderError:
+        return Outcome("not built")
+
+
+def transposed() -> nn.Module:
+    return nn.ConvTranspose2d(4, 6, 3, stride=3, output_padding=1)
+
+
+# What TensorRT or Torch-TensorRT refuses, and the support check finds out.
+REFUSED_BY_TENSORRT = {
+    "products of integers": Example(lambda x: x @ x.transpose(1, 2), (WHOLE,)),
+    "outputs padded beyond the padding": Example(transposed(), (IMAGE,)),
+    "order of booleans": Example(lambda x: (x > 0).sort(1)[0], (X,)),
+    "a tensor without dimensions": Example(lambda x: x.argmax() + 1, (torch.tensor(2.0),)),
+    "a copy that broadcasts": Example(lambda x, y: aten.copy(x, y) * 2, (X, X[0])),
+    "a dynamic number of channels": Example(lambda x: F.max_pool2d(x * 2, 2), (IMAGE,), SIZE),
+    "averages of dynamic sizes": Example(
+        lambda x: F.adaptive_avg_pool2d(x, (2, 3)), (IMAGE,), {2: Dim("height", min=2, max=16)}
+    ),
+    "nine dimensions": Example(lambda x: x.reshape(3, 1, 2, 2, 1, 5, 1, 1, 1) * 2, (X,)),
+    "nine dimensions inside": Example(lambda x: x.repeat(1, 1, 2, 1, 1), (randn(1, 2, 3, 2, 2),)),
+    "attention of five dimensions": Example(
+        lambda q: F.scaled_dot_product_attention(q, q, q), (randn(1, 2, 2, 4, 8),)
+    ),
+    "groups of numbers": Example(lambda x: F.group_norm(x, 2), (randn(3, 4),)),
+    "pooling of one volume": Example(lambda x: F.max_pool3d(x, 2), (randn(3, 4, 4, 4),)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_TENSORRT)
+def test_what_tensorrt_refuses_is_found_out(name):
+    assert outcome(REFUSED_BY_TENSORRT[name]).what == "refused"
+    assert outcome(REFUSED_BY_TENSORRT[name], is_asked=False).what == "not built"
+
+
+BAGS = (randn(6, 4).half(), torch.tensor([0, 2, 5, 1]), torch.tensor([0, 3]))
+# Torch-TensorRT has layers for each of them.
+EDGES = (randn(4, 3), torch.arange(32).reshape(16, 2) % 4, randn(16, 2))
+
+
+def quantized_convolution(x: torch.Tensor) -> torch.Tensor:
+    how = (0.25, 0, -128, 127, torch.int8)
+    y = quantized.quantize_per_tensor.default(x, *how)
+    y = quantized.dequantize_per_tensor.default(y, *how)
+    weight = torch.ones(4, 4, 1, 1) * 3
+    weight = quantized.quantize_per_tensor.default(weight, *how)
+    return F.conv2d(y, quantized.dequantize_per_tensor.default(weight, *how))
+
+
+class Projection(nn.Module):
+    """Queries, keys and values of a vision transformer from one biased product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(32, 96)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x @ self.linear.weight.t() + self.linear.bias
+        y = y.reshape(1, 17, 3, 4, 8).permute(2, 0, 3, 1, 4)
+        q, k, v = y[0], y[1], y[2]
+        y = ((q @ k.transpose(-1, -2)) * 0.3).softmax(-1) @ v
+        return y.permute(0, 2, 1, 3).reshape(1, 17, 32)
+
+
+class ConstantQueries(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries = nn.Parameter(randn(2, 4, 3, 8))
+
+    def forward(self, keys: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(self.queries, keys, keys)
+
+
+class ConstantIndices(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("indices", torch.tensor([2, 0]))
+
+    def forward(self, weights: torch.Tensor) -> torch.Tensor:
+        return F.embedding(self.indices, weights)
+
+
+class FakeQuantized(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("amax", torch.tensor([4.0]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return FAKE_QUANTIZE(x, self.amax, 8, 0, False, True) * 2
+
+
+def index_put(x: torch.Tensor, index: Any, values: Any, accumulate: bool = False) -> torch.Tensor:
+    return aten.index_put.default(x, index, values, accumulate)
+
+
+FLAT = torch.randn(3, 4)
+LENGTH = {2: Dim("length", min=4, max=64)}
+
+# By entry and part, and a case if there are several.
+EXAMPLES = {
+    # Refusals.
+    ("index_put", "unsupported", "sums"): Example(
+        lambda x, i, v: aten.index_put(x, [i, i], v, True),
+        (X, torch.tensor([1, 1]), randn(2, 5)),
+    ),
+    ("index_put", "unsupported", "dynamic sizes"): Example(
+        put(None, 0, 1), (X, randn(3, 3), ROWS, ROWS), LENGTH
+    ),
+    ("scatter", "unsupported"): Example(
+        lambda x, i: x.scatter(0, i, torch.tensor(3.0)) * 2,
+        (torch.tensor(1.0), torch.tensor(0)),
+    ),
+    ("softplus", "unsupported"): Example(lambda x: F.softplus(x, 2.0, 3.0), (X,)),
+    ("upsample", "unsupported"): Example(
+        lambda x: F.interpolate(x, scale_factor=1.7), (X,), LENGTH
+    ),
+    # Rewrites.
+    ("index_put", "rewrite", "a mask"): Example(
+        lambda x: index_put(x, [x > 0], torch.tensor(1.0)), (FLAT,)
+    ),
+    ("index_put", "rewrite", "values to broadcast"): Example(
+        lambda x, i, v: index_put(x, [None, None, i], v),
+        (torch.randn(1, 2, 4, 3), ROWS[:2], torch.randn(2, 2, 3)),
+    ),
+    ("index_put", "rewrite", "entire rows"): Example(
+        lambda x, i, v: index_put(x, [i], v, accumulate=True),
+        (FLAT, torch.tensor([1, 1]), torch.randn(2, 4)),
+    ),
+    ("index_put with several indices", "rewrite"): Example(
+        lambda x, i, j, v: index_put(x, [None, i, j], v),
+        (torch.randn(2, 3, 4), ROWS[:2], torch.tensor([1, 3]), torch.randn(2, 2)),
+    ),
+    ("log_softmax", "rewrite"): Example(lambda x: (x * 200).log_softmax(-1), (FLAT,)),
+    ("type promotion", "rewrite"): Example(lambda x: x * 2.5, (torch.arange(6),)),
+    ("division", "rewrite"): Example(
+        lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+        (
+            torch.tensor([3_000_000, -7], dtype=torch.int32),
+            torch.tensor([-2_000_000, 2], dtype=torch.int32),
+        ),
+    ),
+    ("normalization", "rewrite"): Example(lambda x: F.instance_norm(x), (IMAGE,)),
+    ("adaptive_avg_pool", "rewrite"): Example(lambda x: F.adaptive_avg_pool2d(x, (2, 3)), (IMAGE,)),
+    ("upsample", "rewrite"): Example(lambda x: F.interpolate(x, scale_factor=1.3), (X,)),
+    ("pooling", "rewrite"): Example(
+        lambda x: F.max_pool2d(x, 2, ceil_mode=True), (torch.randn(1, 2, 5, 5),)
+    ),
+    ("operators on tensors of few dimensions", "rewrite"): Example(
+        lambda x: x.softmax(0), (torch.randn(5),)
+    ),
+    ("transposed convolution", "rewrite"): Example(
+        lambda x, w: F.conv_transpose1d(x, w * 2), (X, randn(4, 2, 3))
+    ),
+    ("scatter", "rewrite"): Example(
+        lambda x, i, v: x.scatter(1, i, v),
+        (torch.randn(2, 4), torch.tensor([[1, 2], [3, 0]]), torch.randn(2, 3)),
+    ),
+    ("index", "rewrite"): Example(
+        lambda x, i, j: x[i, j], (FLAT, torch.tensor([0, 1]), torch.tensor([-1, -2]))
+    ),
+    ("fake_quantize", "rewrite"): Example(FakeQuantized(), (FLAT,)),
+    ("split linear", "rewrite"): Example(Projection(), (torch.randn(1, 17, 32),)),
+    ("quantized convolution", "rewrite"): Example(
+        quantized_convolution, (torch.randn(1, 4, 8, 8),)
+    ),
+    ("arange", "rewrite"): Example(
+        lambda x: torch.arange(0, x.shape[1], 2) + 1, (X,), {1: Dim("odd", min=3, max=9)}
+    ),
+    ("full", "rewrite"): Example(
+        lambda x: torch.full((2,), x.shape[1]) + 1, (X,), {1: Dim("size", min=3, max=9)}
+    ),
+    # Decompositions.
+    ("embedding_bag", "decompose"): Example(
+        lambda w, i, o: aten._embedding_bag.default(w, i, o)[0], BAGS
+    ),
+    ("scatter_add", "decompose"): Example(
+        lambda x, i, v: torch.scatter_add(x[:, :2], 0, i, v), EDGES
+    ),
+    ("scatter_reduce", "decompose"): Example(
+        lambda x, i, v: torch.scatter_reduce(x[:, :2], 0, i, v, "amax"), EDGES
+    ),
+    ("index_add", "decompose"): Example(
+        lambda x, i, v: torch.index_add(x[:, :2], 0, i[:, 0], v), EDGES
+    ),
+    ("diagonal", "decompose"): Example(lambda x: torch.diagonal(x, 0, 1, 2) * 2, (X,), BATCH),
+    ("log1p", "decompose"): Example(lambda x: (x * x).log1p(), (X,), BATCH),
+    ("max", "decompose"): Example(lambda x: tuple(x.max(1)), (X,)),
+    ("min", "decompose"): Example(lambda x: tuple(x.min(1)), (X,)),
+    ("remainder", "decompose"): Example(lambda x: x % 0.1, (torch.tensor([2.0, 1e6, 7.3]),)),
+    ("fmod", "decompose"): Example(lambda x: x.fmod(torch.inf) + 1, (X,)),
+    ("var", "decompose"): Example(lambda x: x.var(), (X,), BATCH),
+    ("slice_scatter", "decompose"): Example(
+        lambda x: torch.slice_scatter(x * 1, x[:, -2:] * 2, 1, -2), (X,), SIZE
+    ),
+    # Layers.
+    ("_to_copy", "add_layer"): Example(lambda x: aten._to_copy(x, dtype=torch.half), (X,), BATCH),
+    ("cumsum", "add_layer"): Example(lambda x: x.cumsum(1), (X,)),
+    ("gather", "add_layer"): Example(lambda x: x.gather(2, x.argsort(2)[:, :, :2]), (X,), BATCH),
+    ("where", "add_layer"): Example(torch.where, (X > 0, WHOLE + (1 << 40), WHOLE)),
+    ("slice", "add_layer", "a dynamic size"): Example(
+        lambda x: aten.slice.Tensor(x, 1, -12, 2) * 2, (X,), SIZE
+    ),
+    ("slice", "add_layer", "an empty slice"): Example(
+        lambda x: aten.slice.Tensor(x, 0, 2, 1).sum(0), (X,), is_decomposed=False
+    ),
+    ("select", "add_layer"): Example(lambda x: x[:, -2] * 2, (X,), SIZE),
+    ("upsample", "add_layer"): Example(
+        lambda x: F.interpolate(x[None], x.shape[0] * 3, mode="linear") * 2,
+        (X[0],),
+        {0: Dim("size", min=2, max=9)},
+        is_decomposed=False,
+    ),
+    ("attention", "add_layer"): Example(
+        ConstantQueries(), (randn(2, 4, 6, 8),), is_decomposed=False
+    ),
+    ("embedding", "add_layer"): Example(ConstantIndices(), (randn(4, 3),)),
+}
+# These make an engine smaller or faster; without them it is right.
+IMPROVEMENTS = {
+    ("embedding_bag", "rewrite"),
+    ("int8 weights", "rewrite"),
+    ("4-bit weights", "rewrite"),
+}
+# TensorRT's documentation leaves the result open; only a GPU could show it.
+UNDOCUMENTED = {("attention", "rewrite")}
+# Decomposed in the other case, with the same result.
+LARGER = {("scatter_add", "rewrite")}
+# Operators of others, which Torch-TensorRT has no converter for.
+FOREIGN = {
+    (name, "add_layer") for name in ("quantize", "fake_quantize", "dequantize_groups", "kv_cache")
+}
+# The limit on the size of a matrix: test_refused.py.
+LIMITS = {(name, "unsupported") for name in ("scatter_add", "scatter_reduce", "index_add")}
+# Below.
+OWN_TESTS = {("reshape", "rewrite")}
+# TensorRT's own build ends its process without them: test_attentions_that_crash.py.
+CRASHES = {(name, "rewrite") for name in WORKAROUNDS}
+
+
+@pytest.fixture(autouse=True)
+def registry_is_put_back(monkeypatch) -> Iterator[None]:
+    monkeypatch.setattr(registry, "OPERATORS", registry.OPERATORS)
+    yield
+    monkeypatch.undo()
+    decomposed_operators.cache_clear()
+
+
+def test_every_part_of_an_entry_has_an_example():
+    parts = {
+        (e.name, part)
+        for e in registry.OPERATORS
+        for part in PARTS
+        if isinstance(e, Operator) and getattr(e, part)
+    }
+    others = IMPROVEMENTS | UNDOCUMENTED | LARGER | FOREIGN | LIMITS | OWN_TESTS | CRASHES
+    assert parts == {key[:2] for key in EXAMPLES} | others
+
+
+@pytest.mark.parametrize("key", EXAMPLES, ids=", ".join)
+def test_a_part_is_still_needed(key):
+    name, part = key[:2]
+    is_fixed = entry(name).is_fixed()
+    ours = outcome(EXAMPLES[key], is_asked=part != "rewrite")
+    assert ours.what == ("refused" if part == "unsupported" and not is_fixed else "equal")
+    leave_out([name], [part])
+    alone = outcome(EXAMPLES[key], is_asked=part in ("decompose", "add_layer"))
+    # Some of Torch-TensorRT's are right, in layers for each element.
+    needed = alone.what != "equal" or alone.layers > 2 * ours.layers
+    assert needed != is_fixed, f"{key}: needed with this release: {needed}; see fixed_in"
+
+
+class Repeated(nn.Module):
+    """``repeat`` becomes a view of a clone of a permuted constant, and the clone is dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("heads", torch.randn(1, 16, 2, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        heads = (self.heads * 2).permute(0, 2, 1, 3).contiguous().view(-1, 16, 4)
+        return x * heads.repeat(4, 1, 1)
+
+
+def test_views_still_have_to_become_reshapes():
+    program = torch.export.export(Repeated(), (torch.randn(8, 16, 4),))
+    lower(program, builder="tensorrt_rtx")
+    leave_out(["reshape"])
+    if Version(torch.__version__) >= Version("2.14"):
+        lower(program, builder="tensorrt_rtx")
+        return
+    with pytest.raises(PartitionError, match="view size is not compatible"):
+        lower(program, builder="tensorrt_rtx")
+
+
+def test_torch_tensorrt_still_has_no_converter_of_the_other_operators():
+    targets = {target for name, _ in FOREIGN for target in entry(name).targets}
+    assert not convertible_operators() & targets
+
+
+def twice(x):
+    y = x * 2
+    return y, y
+
+
+@pytest.mark.parametrize("function", [twice, lambda x: (x * 2, x), lambda x: x.sum() * 2])
+def test_outputs_still_have_to_be_marked_one_by_one(function, monkeypatch):
+    example = Example(function, (X,))
+    assert outcome(example).what == "equal"
+    from trt_et.conversion.interpreter import PartitionInterpreter, TRTInterpreter
+
+    monkeypatch.setattr(PartitionInterpreter, "output", TRTInterpreter.output)
+    with pytest.raises((BuilderError, AttributeError)):
+        build_network(example.request())
+
+
+def test_weights_still_have_to_be_kept():
+    network = build_network(Example(lambda x: x * 2, (X,)).request())
+    from torch_tensorrt.dynamo.conversion._ConversionContext import ConversionContext
+
+    context = ConversionContext(network.network, network.interpreter.compilation_settings)
+    weight = randn(2, 3).T
+    context.record_weight("weight", weight)
+    # Torch-TensorRT hands TensorRT a contiguous copy, which nobody keeps.
+    assert not weight.is_contiguous(), "PartitionInterpreter's context is no longer needed"

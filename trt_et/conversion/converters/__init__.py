@@ -1,1 +1,0 @@
-"""Converters of trt-et, one file per operator."""

@@ -1,0 +1,1 @@
+"""What trt-et does about operators that Torch-TensorRT converts wrongly: one file an operator."""

@@ -1,0 +1,213 @@
+"""Attention: constant arguments, causal masks, masked rows, and crashes of TensorRT-RTX's builder.
+
+TensorRT-RTX's compiler fuses an attention with adjacent layers, and its build ends the process
+(SIGSEGV) in two cases:
+
+- the product that scales a query (or a product that is a key or a value) has other uses, and a size
+  is dynamic: ``attention(q, a, a) + attention(q, b, b)``;
+- a reshape splits or merges the tokens of an attention of batch 1 with static sizes, and a layer
+  and a sum follow: ``x + linear(attention(...).reshape(1, H, W, C))``.
+
+An unsqueeze and a squeeze between the two prevent the fusion. They cost nothing and change no
+number.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, Final
+
+import torch
+from torch.fx import Node
+
+from trt_et.conversion.layers import Layers
+from trt_et.conversion.operator import Operator
+from trt_et.graph.insertion import insert_call
+
+__all__ = ["ATTENTION", "ATTENTION_INPUTS", "ATTENTION_RESULTS"]
+
+aten = torch.ops.aten
+
+_ATTENTION = aten.scaled_dot_product_attention.default
+_MULTIPLY = aten.mul.Tensor
+_SCALED = (aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar)
+_PRODUCTS = (aten.matmul.default, aten.bmm.default)
+_SOFTMAX = (aten._softmax.default, aten.softmax.int)
+_MOVES = (
+    *(aten.permute.default, aten.transpose.int, aten.clone.default, aten.expand.default),
+    *(aten.view.default, aten.reshape.default, aten.dropout.default, aten._to_copy.default),
+)
+_SEPARATED = "trt_et_separated"
+_RESHAPES = (aten.view.default, aten.reshape.default)
+
+
+def add_attention(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layers of Torch-TensorRT's converter, with the arguments and the masks that it needs.
+
+    It passes constants to the layer unchanged (first queries of DETR). Torch-TensorRT 2.14 aligns
+    the last query with the last key; in torch, each query sees the keys up to its index, as in
+    2.13. They differ if there are more queries than keys, or fewer.
+    """
+    trt, net = layers.trt, layers.net
+    first = net.num_layers
+    arguments = [
+        layers.tensor(argument, f"argument{index}")
+        if isinstance(argument, torch.Tensor)
+        else argument
+        for index, argument in enumerate(args)
+    ]
+    result = layers.convert(arguments, kwargs)
+    for index in range(first, net.num_layers):
+        layer = net.get_layer(index)
+        if layer.type.name != "ATTENTION_INPUT":  # TensorRT 10 lacks this layer.
+            continue
+        layer.__class__ = trt.IAttentionInputLayer
+        if layer.attention.causal_kind == trt.CausalMaskKind.LOWER_RIGHT:
+            layer.attention.causal_kind = trt.CausalMaskKind.UPPER_LEFT
+    return result
+
+
+def zero_fully_masked_rows(node: Node) -> Node | None:
+    """Let queries whose keys are all masked attend to every key, and return 0 for them, as torch.
+
+    A softmax over no element is NaN, and TensorRT does not document what its attention returns. The
+    first tokens of a prompt that is padded on the left are such queries; a NaN there would reach
+    every other token through the next layer's keys and values.
+    """
+    mask: Any = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
+    if not isinstance(mask, Node) or _has_no_fully_masked_row(mask):
+        return None
+    call = partial(insert_call, node)
+
+    def zero(like: Node) -> Node:
+        return call(aten.full.default, [], 0.0, dtype=like.meta["val"].dtype)
+
+    best = call(aten.amax.default, mask, [-1], True)
+    if mask.meta["val"].dtype == torch.bool:
+        sees = best
+        new_mask = call(aten.logical_or.default, mask, call(aten.logical_not.default, sees))
+    else:
+        sees = call(aten.gt.Scalar, best, -math.inf)
+        new_mask = call(aten.where.self, sees, mask, zero(mask))
+    kwargs = {name: value for name, value in node.kwargs.items() if name != "attn_mask"}
+    args = (*node.args[:3], new_mask, *node.args[4:])
+    result = call(_ATTENTION, *args, **kwargs)
+    return call(aten.where.self, sees, result, zero(result))
+
+
+def _has_no_fully_masked_row(mask: Node) -> bool:
+    if mask.op != "get_attr":
+        return False
+    owner: Any = mask.graph.owning_module
+    value = owner.get_buffer(str(mask.target))
+    seen = value if value.dtype == torch.bool else value > -math.inf
+    return bool(seen.any(-1).all())
+
+
+def separate_inputs(node: Node) -> None:
+    """Scale a query that has other uses before its attentions, and separate it from them.
+
+    Also separate products that are queries, keys or values.
+    """
+    for index in range(3):
+        source: Any = node.args[index]
+        if not _is_dynamic_float(source):
+            continue
+        is_shared_query = index == 0 and len(source.users) > 1
+        if _SEPARATED in source.meta or not (is_shared_query or source.target in _SCALED):
+            continue
+        scale = _scale(node) if index == 0 else 1.0
+        scaled = source if scale == 1.0 else insert_call(node, _MULTIPLY, source, scale)
+        separated = _separate(node, scaled)
+        separated.meta[_SEPARATED] = True
+        # The attentions that follow share it.
+        for user in [user for user in source.users if user.target is _ATTENTION]:
+            for place in range(3) if source.target in _SCALED else (0,):
+                if user.args[place] is source and (1.0 if place else _scale(user)) == scale:
+                    user.update_arg(place, separated)
+                    if place == 0:
+                        user.update_kwarg("scale", 1.0)
+
+
+def separate_results(node: Node) -> Node | None:
+    """Separate an attention from the layers after a reshape that splits or merges its tokens."""
+    if not _regroups_tokens(node):
+        return None
+    return _separate(node, insert_call(node, node.target, *node.args, **node.kwargs))
+
+
+def _separate(before: Node, node: Node) -> Node:
+    wide = insert_call(before, aten.unsqueeze.default, node, 0)
+    return insert_call(before, aten.squeeze.dim, wide, 0)
+
+
+def _is_dynamic_float(node: Node) -> bool:
+    value = node.meta.get("val")
+    return (
+        isinstance(value, torch.Tensor)
+        and value.dtype is torch.float32
+        and isinstance(value.shape[-1], int)
+        and not all(isinstance(size, int) for size in value.shape)
+    )
+
+
+def _scale(attention: Node) -> float:
+    scale: Any = attention.kwargs.get("scale")
+    width: int = attention.args[0].meta["val"].shape[-1]  # type: ignore[union-attr]
+    return 1 / math.sqrt(width) if scale is None else float(scale)
+
+
+def _regroups_tokens(node: Node) -> bool:
+    """Check whether a node statically reshapes an attention's result to other than (1, tokens)."""
+    attention = _attention_behind(node.args[0])
+    if attention is None:
+        return False
+    value, result = node.meta["val"], attention.meta["val"]
+    sizes: list[Any] = [*value.shape, *result.shape]
+    if not all(isinstance(size, int) for size in sizes) or result.dim() < 3 or value.dim() < 2:
+        return False
+    tokens, width = result.shape[-2], result.shape[-1]
+    one_batch = result.numel() == math.prod(result.shape[-3:])
+    merges_heads = value.shape[-1] == width * result.shape[-3]
+    return one_batch and merges_heads and tuple(value.shape[:-1]) != (1, tokens)
+
+
+def _attention_behind(node: Any) -> Node | None:  # noqa: ANN401
+    """Return the attention whose result reaches this node by moves alone."""
+    source = _moved_from(node)
+    if source is None or source.target is _ATTENTION:
+        return source
+    if source.target in _PRODUCTS:
+        weights = _moved_from(source.args[0])
+        if weights is not None and weights.target in _SOFTMAX:
+            return source
+    return None
+
+
+def _moved_from(node: Any) -> Node | None:  # noqa: ANN401
+    while isinstance(node, Node) and node.target in _MOVES:
+        node = node.args[0]
+    return node if isinstance(node, Node) else None
+
+
+ATTENTION: Final = Operator(
+    "attention", (_ATTENTION,), rewrite=zero_fully_masked_rows, add_layer=add_attention
+)
+ATTENTION_INPUTS: Final = Operator(
+    "inputs of attentions",
+    (_ATTENTION,),
+    rewrite=separate_inputs,
+    library="tensorrt_rtx",
+    needed_with="TensorRT-RTX 1.5",
+    upstream="rtx_attention_crash",
+)
+ATTENTION_RESULTS: Final = Operator(
+    "results of attentions",
+    _RESHAPES,
+    rewrite=separate_results,
+    library="tensorrt_rtx",
+    needed_with="TensorRT-RTX 1.5",
+    fixed_in=("tensorrt-rtx", "1.6"),
+    upstream="rtx_attention_crash",
+)

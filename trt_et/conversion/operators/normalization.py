@@ -1,0 +1,99 @@
+"""Normalization by the input's own statistics, as sums and products.
+
+Torch-TensorRT 2.13 converts an instance norm as a batch norm whose running mean is 0 and variance
+1, so it does not normalize. It converts layer norms to TensorRT's layer, which returns no
+statistics.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import torch
+from torch.fx import Node
+
+from trt_et.conversion.operator import Operator
+from trt_et.graph.insertion import insert_call
+
+__all__ = ["NORMALIZATION"]
+
+aten = torch.ops.aten
+
+# The index of the argument ``training`` or ``use_input_stats``; ``eps`` is two after it.
+_TRAINING: Final[dict[Any, int]] = {
+    aten.instance_norm.default: 5,
+    aten._native_batch_norm_legit.no_stats: 3,
+    aten.native_batch_norm.default: 5,
+    aten._native_batch_norm_legit.default: 5,
+    aten._native_batch_norm_legit_functional.default: 5,
+}
+
+
+def expand(node: Node) -> None:
+    """Expand a batch norm that uses its input's mean and variance.
+
+    Compute the mean and the variance of a layer norm if something uses them.
+    """
+    if node.target is aten.native_layer_norm.default:
+        _compute_statistics(node)
+    elif node.args[_TRAINING[node.target]]:
+        _write_out(node)
+
+
+def _write_out(node: Node) -> None:
+    of_instances = node.target is aten.instance_norm.default
+    # The others return their statistics as well.
+    first = next((user for user in node.users if of_instances or user.args[1] == 0), None)
+    if first is None:
+        return
+    first = node if of_instances else first
+    source, weight, bias = node.args[:3]
+    assert isinstance(source, Node)
+    value = source.meta["val"]
+    epsilon: Any = node.args[_TRAINING[node.target] + 2]
+
+    call = partial(insert_call, first)
+    dims = [dim for dim in range(value.dim()) if dim > 1 or (dim == 0 and not of_instances)]
+    centered, _, deviation = _statistics(first, source, dims, epsilon)
+    result = call(aten.mul.Tensor, centered, deviation)
+    shape = [-1 if dim == 1 else 1 for dim in range(value.dim())]
+    if isinstance(weight, Node):
+        result = call(aten.mul.Tensor, result, call(aten.reshape.default, weight, shape))
+    if isinstance(bias, Node):
+        result = call(aten.add.Tensor, result, call(aten.reshape.default, bias, shape))
+    if value.dtype != torch.float32:
+        result = call(aten._to_copy.default, result, dtype=value.dtype)
+    first.replace_all_uses_with(result)
+
+
+def _statistics(before: Node, source: Node, dims: list[int], eps: Any) -> tuple[Node, Node, Node]:  # noqa: ANN401
+    """Compute the input less its mean, the mean, and 1 by the standard deviation, in float32."""
+    call = partial(insert_call, before)
+    # Half precision is summed in float32, as torch does it.
+    exact = call(aten._to_copy.default, source, dtype=torch.float32)
+    mean = call(aten.mean.dim, exact, dims, True)
+    centered = call(aten.sub.Tensor, exact, mean)
+    square = call(aten.mul.Tensor, centered, centered)
+    variance = call(aten.add.Scalar, call(aten.mean.dim, square, dims, True), eps)
+    return centered, mean, call(aten.rsqrt.default, variance)
+
+
+def _compute_statistics(node: Node) -> None:
+    others = [user for user in node.users if user.args[1] != 0 and user.users]
+    if not others:
+        return
+    source, shape, eps = node.args[0], node.args[1], node.args[4]
+    assert isinstance(source, Node)
+    rank = source.meta["val"].dim()
+    dims = list(range(rank - len(shape), rank))  # type: ignore[arg-type]
+    for user in others:
+        _, mean, deviation = _statistics(user, source, dims, eps)
+        result = mean if user.args[1] == 1 else deviation
+        dtype = user.meta["val"].dtype
+        user.replace_all_uses_with(insert_call(user, aten._to_copy.default, result, dtype=dtype))
+
+
+NORMALIZATION: Final = Operator(
+    "normalization", (*_TRAINING, aten.native_layer_norm.default), rewrite=expand
+)

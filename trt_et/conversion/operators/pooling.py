@@ -1,0 +1,201 @@
+"""Pooling with windows over the edge, or with dilation, which TensorRT's layers do not have.
+
+Torch-TensorRT 2.13 refuses ``ceil_mode`` (SqueezeNet, GoogLeNet, SSD), ``dilation`` and
+``divisor_override``. The rewrite pads the input if its spatial sizes are static; the other
+sizes may be dynamic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+import torch
+from torch.fx import Node
+from torch.nn import functional
+
+from trt_et.conversion.operator import Operator
+from trt_et.graph.insertion import insert_call, insert_constant
+
+__all__ = ["POOLING"]
+
+aten = torch.ops.aten
+
+# With the number of dimensions that a window has.
+_MAXIMA: Final[dict[Any, int]] = {aten.max_pool2d.default: 2, aten.max_pool3d.default: 3}
+_AVERAGES: Final[dict[Any, int]] = {aten.avg_pool2d.default: 2, aten.avg_pool3d.default: 3}
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """The windows along one dimension.
+
+    Attributes:
+        size: Elements of the dimension.
+        kernel: Elements of a window.
+        step: From one window to the next.
+        pad: Elements added on either side.
+        gap: From one element of a window to the next.
+        over: Whether the last window may reach over the edge.
+    """
+
+    size: int
+    kernel: int
+    step: int
+    pad: int
+    gap: int
+    over: bool
+
+    @property
+    def reach(self) -> int:
+        """Return the distance from a window's first element to the one after its last."""
+        return self.gap * (self.kernel - 1) + 1
+
+    @property
+    def last(self) -> int:
+        """Return the last window's start: in the tensor or the padding before it, as in torch."""
+        room = self.size + 2 * self.pad - self.reach
+        if not self.over:
+            return room // self.step * self.step
+        last = -(-room // self.step) * self.step
+        return last - self.step if last >= self.size + self.pad else last
+
+    @property
+    def overhang(self) -> int:
+        """Return how far the last window reaches beyond the padding."""
+        return max(self.last + self.reach - self.size - 2 * self.pad, 0)
+
+
+def expand(node: Node) -> Node | None:
+    """Pad the input, so that TensorRT's layer can compute the pooling."""
+    if node.target in _MAXIMA and _is_plain_maximum(node):
+        node.args = node.args[:4]  # Its converter refuses a dilation of [1, 1] too.
+        return None
+    windows = _windows(node)
+    if windows is None:
+        return None
+    if node.target in _MAXIMA:
+        # Nothing is smaller than every integer.
+        return _largest(node, windows) if node.meta["val"].is_floating_point() else None
+    if _argument(node, 4) or _divisor(node) is not None:
+        return _mean(node, windows)
+    return None
+
+
+def _is_plain_maximum(node: Node) -> bool:
+    return not _argument(node, 5) and set(_each(_argument(node, 4, 1), 1)) == {1}
+
+
+def _windows(node: Node) -> list[_Windows] | None:
+    """Return the windows of each dimension; None if sizes are dynamic."""
+    rank = _MAXIMA.get(node.target) or _AVERAGES[node.target]
+    source, *given = node.args
+    kernel, step, pad, gap = (
+        _each(given[index], rank) if index < len(given) and given[index] != [] else None
+        for index in range(4)
+    )
+    if node.target in _AVERAGES:
+        gap, over = None, _argument(node, 4)
+    else:
+        over = _argument(node, 5)
+    sizes = source.meta["val"].shape[-rank:]  # type: ignore[union-attr]
+    if kernel is None or not all(isinstance(size, int) for size in sizes):
+        return None
+    ones = [1] * rank
+    return [
+        _Windows(*numbers, over=bool(over))
+        for numbers in zip(
+            sizes, kernel, step or kernel, pad or [0] * rank, gap or ones, strict=True
+        )
+    ]
+
+
+def _each(sizes: Any, rank: int) -> list[int]:  # noqa: ANN401
+    numbers = [sizes] if isinstance(sizes, int) else list(sizes)
+    return numbers * rank if len(numbers) == 1 else numbers
+
+
+def _argument(node: Node, index: int, default: Any = None) -> Any:  # noqa: ANN401
+    return node.args[index] if index < len(node.args) else default
+
+
+def _divisor(node: Node) -> int | None:
+    divisor: int | None = _argument(node, 6)
+    return divisor
+
+
+def _around(pads: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the amounts as ``constant_pad_nd`` takes them: the last dimension first."""
+    return [size for pad in reversed(pads) for size in pad]
+
+
+def _largest(node: Node, windows: Sequence[_Windows]) -> Node:
+    source = node.args[0]
+    if all(along.gap == 1 for along in windows):
+        around = _around([(0, along.overhang) for along in windows])
+        padded = insert_call(node, aten.constant_pad_nd.default, source, around, -math.inf)
+        kernel, step, pad = _layer(windows)
+        return insert_call(node, node.target, padded, kernel, step, pad)
+
+    def larger(left: Node, right: Node) -> Node:
+        return insert_call(node, aten.maximum.default, left, right)
+
+    around = _around([(along.pad, along.pad + along.overhang) for along in windows])
+    result = insert_call(node, aten.constant_pad_nd.default, source, around, -math.inf)
+    first = node.meta["val"].dim() - len(windows)
+    for dim, along in enumerate(windows, first):
+        parts = [
+            insert_call(
+                node,
+                aten.slice.Tensor,
+                result,
+                dim,
+                start,
+                start + along.last + 1,
+                along.step,
+            )
+            for start in range(0, along.reach, along.gap)
+        ]
+        result = reduce(larger, parts)
+    return result
+
+
+def _mean(node: Node, windows: Sequence[_Windows]) -> Node:
+    around = _around([(along.pad, along.pad + along.overhang) for along in windows])
+    padded = insert_call(node, aten.constant_pad_nd.default, node.args[0], around)
+    kernel, step, _ = _layer(windows)
+    means = insert_call(node, node.target, padded, kernel, step)
+    divisor = _divisor(node)
+    if divisor is not None:
+        return insert_call(node, aten.mul.Tensor, means, math.prod(kernel) / divisor)
+    # The padding counts, unless the call excludes it; elements beyond the padding never count.
+    value = node.meta["val"]
+    counts = torch.ones([1] * (value.dim() - len(windows)), dtype=torch.float64)
+    for along in windows:
+        counts = counts.unsqueeze(-1) * _counts(along, padding=_argument(node, 5, True))
+    factor = (math.prod(kernel) / counts).to(value.dtype)
+    constant = insert_constant(node, f"_pooling_{node.name}", factor)
+    return insert_call(node, aten.mul.Tensor, means, constant)
+
+
+def _counts(along: _Windows, *, padding: bool) -> torch.Tensor:
+    """Return how many elements of each window count."""
+    inside, outside = (1.0, float(padding))
+    line = functional.pad(torch.full((1, along.size), inside), [along.pad] * 2, value=outside)
+    line = functional.pad(line, [0, along.overhang]).to(torch.float64)
+    return functional.avg_pool1d(line, along.kernel, along.step)[0] * along.kernel
+
+
+def _layer(windows: Sequence[_Windows]) -> tuple[list[int], list[int], list[int]]:
+    """Return the kernel size, stride and padding of a layer."""
+    return (
+        [along.kernel for along in windows],
+        [along.step for along in windows],
+        [along.pad for along in windows],
+    )
+
+
+POOLING: Final = Operator("pooling", (*_MAXIMA, *_AVERAGES), rewrite=expand)

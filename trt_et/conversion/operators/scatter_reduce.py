@@ -1,0 +1,228 @@
+"""Sums, products and extrema for indices that occur more than once.
+
+TensorRT's scatter layers write, and the last write to an index wins. Torch-TensorRT 2.13 adds two
+layers for each element along the dimension: 1,024 edges of a graph are an engine of 266 MB. These
+decompositions use a boolean matrix (``[targets, elements]``) of the elements of each target. They
+multiply entire rows by it; they select other elements by it and reduce them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from trt_et.conversion.operator import Operator
+from trt_et.graph.insertion import insert_call
+from trt_et.graph.symbolic_shapes import shape_range
+
+__all__ = [
+    "INDEX_ADD",
+    "SCATTER_ADD",
+    "SCATTER_REDUCE",
+    "is_accumulating",
+    "scatter_reduce",
+    "sum_members",
+    "to_index_add",
+    "unsupported_sum",
+]
+
+aten = torch.ops.aten
+
+# Elements of the matrix, or of the tensor that it selects from. 64 MiB in float32.
+_LARGEST: Final = 1 << 24
+
+_REDUCTIONS: Final[dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], float]]] = {
+    "sum": (torch.add, lambda x: x.sum(-1), 0),
+    "mean": (torch.add, lambda x: x.sum(-1), 0),
+    "prod": (torch.mul, lambda x: x.prod(-1), 1),
+    "amax": (torch.maximum, lambda x: x.amax(-1), -math.inf),
+    "amin": (torch.minimum, lambda x: x.amin(-1), math.inf),
+}
+
+
+def scatter_reduce(
+    x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Any:  # noqa: ANN401
+    """Decompose ``aten.scatter_reduce.two``.
+
+    Args:
+        x: The tensor to reduce into, of at least one dimension.
+        dim: The dimension that the index counts along.
+        index: Indices; no larger than ``src``, nor than ``x`` except along ``dim``.
+        src: The tensor to scatter.
+        reduce: ``sum``, ``mean`` (of floats), ``prod``, ``amax`` or ``amin``.
+        include_self: Whether the elements of ``x`` count.
+
+    Returns:
+        A tensor like ``x``; ``NotImplemented`` for any other tensor or reduction.
+    """
+    is_integer = not x.dtype.is_floating_point
+    if reduce not in _REDUCTIONS or x.dim() == 0 or (is_integer and reduce == "mean"):
+        return NotImplemented
+    merge, collapse, neutral = _REDUCTIONS[reduce]
+    if is_integer:
+        limits = torch.iinfo(x.dtype)
+        neutral = int(min(max(neutral, limits.min), limits.max))
+    for axis, size in enumerate(index.shape):
+        if not statically_known_true(size == src.shape[axis]):
+            if not isinstance(size, int):
+                return NotImplemented
+            src = src.narrow(axis, 0, size)
+    src = src.movedim(dim, -1)
+    target, index = x.movedim(dim, -1), index.movedim(dim, -1)
+    targets = torch.arange(target.shape[-1], dtype=index.dtype, device=x.device)
+    member = targets.unsqueeze(-1) == index.unsqueeze(-2)
+    scattered = collapse(torch.where(member, src.unsqueeze(-2), neutral)).to(x.dtype)
+    count = member.sum(-1)
+    # The index may be smaller than the target.
+    short = [target.shape[d] - scattered.shape[d] for d in reversed(range(target.dim()))]
+    if not all(statically_known_true(amount == 0) for amount in short):
+        if not all(isinstance(amount, int) for amount in short):
+            return NotImplemented
+        pads = [size for amount in short for size in (0, amount)]
+        scattered = torch.nn.functional.pad(scattered, pads, value=neutral)
+        count = torch.nn.functional.pad(count, pads)
+    merged = merge(target, scattered) if include_self else scattered
+    if reduce == "mean":
+        merged = merged / (count + int(include_self)).clamp(min=1).to(x.dtype)
+    return torch.where(count > 0, merged, target).movedim(-1, dim)
+
+
+def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:  # noqa: ANN401
+    return scatter_reduce(x, dim, index, src, "sum")
+
+
+def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+    """Add entire rows by a product with the matrix. Negative indices count from the end."""
+    target = x.movedim(dim, 0)
+    rows = source.movedim(dim, 0).reshape(source.shape[dim], -1)
+    number = target.shape[0]
+    index = torch.where(index < 0, index + number, index)
+    targets = torch.arange(number, dtype=index.dtype, device=x.device)
+    member = targets.unsqueeze(-1) == index
+    added = sum_members(member, rows)
+    return (target + alpha * added.reshape(target.shape)).movedim(0, dim)
+
+
+def sum_members(member: Tensor, rows: Tensor) -> Tensor:
+    """Sum the rows of each set by one product; an infinity or a NaN reaches only its own sets.
+
+    0 * inf is not a number, so a product with the rows themselves would spread an infinity to every
+    set. This product takes the finite numbers and two masks: it counts, for each sum, how many of
+    its numbers are inf, and how many are -inf. Both masks include NaN.
+
+    Args:
+        member: ``[sets, rows]``, which row is in which set.
+        rows: ``[rows, width]``, of floats.
+
+    Returns:
+        ``[sets, width]``.
+    """
+    above = torch.logical_not(rows < math.inf)
+    below = torch.logical_not(rows > -math.inf)
+    finite = torch.where(torch.logical_or(above, below), 0.0, rows)
+    columns = torch.cat([finite, above.to(rows.dtype), below.to(rows.dtype)], 1)
+    width = rows.shape[1]
+    sums = member.to(rows.dtype) @ columns
+    result = sums[:, :width]
+    result = torch.where(sums[:, width : 2 * width] > 0, result + math.inf, result)
+    return torch.where(sums[:, 2 * width :] > 0, result - math.inf, result)
+
+
+def unsupported_sum(node: Node) -> str | None:
+    """Refuse several indices, a mask, integers, or more than 2**24 pairs of elements."""
+    rows = _whole_rows(node)
+    if rows is None and is_accumulating(node):
+        return "it adds by several indices, by a mask, or integers"
+    arguments: Any = rows or node.args
+    x, dim, index = arguments[:3]
+    shape, indices = x.meta["val"].shape, index.meta["val"].shape
+    if not shape:
+        return "Torch-TensorRT does not convert it for a tensor without dimensions"
+    number = math.prod(shape_range(size)[2] for size in (*indices, shape[dim]))
+    return (
+        f"the matrix that selects its elements would have {number} elements"
+        if number > _LARGEST
+        else None
+    )
+
+
+def is_accumulating(node: Node) -> bool:
+    """Check whether a node is an ``index_put`` that accumulates."""
+    if node.target is not aten.index_put.default:
+        return False
+    return bool(node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False))
+
+
+def to_index_add(node: Node) -> Node | None:
+    """Return an ``index_add`` for a scatter that adds entire rows; None for any other."""
+    rows = _whole_rows(node)
+    if rows is None:
+        return None
+    x, dim, index, source = rows
+    line = insert_call(node, aten.reshape.default, index, [-1])
+    return insert_call(node, aten.index_add.default, x, dim, line, source)
+
+
+def _whole_rows(node: Node) -> tuple[Node, int, Node, Node] | None:
+    """Return the target, the dimension, the indices along it, and the rows; None for others.
+
+    All dimensions of the indices but one have one element.
+    """
+    arguments: Any = node.args
+    index: Any
+    if is_accumulating(node):
+        x, indices, source = arguments[:3]
+        given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+        if len(given) != 1:
+            return None
+        dim, index = given[0]
+        if index.meta["val"].dtype not in (torch.int32, torch.int64):
+            return None
+        count = index.meta["val"].shape
+    elif node.target is aten.scatter_add.default:
+        x, dim, broadcast, source = arguments
+        if not isinstance(broadcast, Node) or broadcast.target is not aten.expand.default:
+            return None
+        # A smaller index takes a part of the source.
+        if str(list(broadcast.meta["val"].shape)) != str(list(source.meta["val"].shape)):
+            return None
+        index = broadcast.args[0]
+        shape = list(index.meta["val"].shape)
+        count = shape[dim:][:1]
+        if len(shape) != broadcast.meta["val"].dim() or [s for s in shape if s != 1] != count:
+            return None
+    else:
+        return None
+    if not isinstance(x, Node) or not isinstance(source, Node):
+        return None
+    value = x.meta["val"]
+    wanted = list(value.shape)
+    wanted[dim] = count[0] if len(count) == 1 else None
+    if not value.is_floating_point() or str(wanted) != str(list(source.meta["val"].shape)):
+        return None
+    return x, dim, index, source
+
+
+SCATTER_ADD: Final = Operator(
+    "scatter_add",
+    (aten.scatter_add.default,),
+    unsupported=unsupported_sum,
+    rewrite=to_index_add,
+    decompose=_scatter_add,
+)
+SCATTER_REDUCE: Final = Operator(
+    "scatter_reduce",
+    (aten.scatter_reduce.two,),
+    unsupported=unsupported_sum,
+    decompose=scatter_reduce,
+)
+INDEX_ADD: Final = Operator(
+    "index_add", (aten.index_add.default,), unsupported=unsupported_sum, decompose=_index_add
+)

@@ -1,0 +1,146 @@
+"""``slice`` and ``select`` along dynamic dimensions, by indices that count as torch counts them.
+
+The converters of Torch-TensorRT 2.13 gather by a negative index, which TensorRT takes along static
+dimensions only, bound no slice by the size (``x[-9:]`` of 5 rows begins at row 1), and take no
+computed index.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from trt_et.conversion.layers import Layers
+from trt_et.conversion.operator import Operator
+
+__all__ = ["SELECT", "SLICE"]
+
+aten = torch.ops.aten
+
+
+def add_slice(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layers of one ``aten.slice.Tensor``; bound its indices by the size."""
+    source, dim, start, end, step = _arguments(args)
+    size = source.shape[dim]
+    if size >= 0 and isinstance(start, int) and isinstance(end, int):
+        first, last, _ = slice(start, end).indices(size)
+        return layers.convert((source, dim, first, max(first, last), step), kwargs)
+    source = layers.tensor(source, "source")  # It may be a constant.
+    rank = len(source.shape)
+    numbers = _Numbers(layers, source)
+    size = numbers.size(dim)
+    first, last = numbers.bounded(start, size), numbers.bounded(end, size)
+    known = layers.node.meta["val"].shape[dim]
+    if isinstance(known, int):
+        count = numbers.constant(known)
+    else:
+        count = numbers.add("SUB", last, first)
+        if start != 0 and end != sys.maxsize:
+            count = numbers.add("MAX", count, numbers.constant(0))
+        if step > 1:
+            count = numbers.add("SUM", count, numbers.constant(step - 1))
+            count = numbers.add("FLOOR_DIV", count, numbers.constant(step))
+    starts = [numbers.constant(0)] * rank
+    starts[dim] = first
+    counts = [numbers.size(axis) for axis in range(rank)]
+    counts[dim] = count
+    zeros, strides = [0] * rank, [1] * rank
+    strides[dim] = step
+    layer = layers.net.add_slice(source, zeros, zeros, strides)
+    layer.set_input(1, numbers.line(starts))
+    layer.set_input(2, numbers.line(counts))
+    return layers.result(layer, "slice")
+
+
+def add_select(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layers of one ``aten.select.int``, whose index TensorRT may have to compute."""
+    source, dim, index = args
+    if isinstance(index, int) and (index >= 0 or source.shape[dim] >= 0):
+        return layers.convert(args, kwargs)
+    source = layers.tensor(source, "source")
+    dim %= len(source.shape)
+    numbers = _Numbers(layers, source)
+    position = layers.net.add_shuffle(numbers.from_zero(index, numbers.size(dim)))
+    position.reshape_dims = layers.trt.Dims()
+    number = layers.result(position, "index")
+    return layers.result(layers.net.add_gather(source, number, dim), "select")
+
+
+def _arguments(args: Any) -> tuple[Any, int, Any, Any, int]:  # noqa: ANN401
+    given = dict(enumerate(args))
+    source, start, end = given[0], given.get(2), given.get(3)
+    return (
+        source,
+        given.get(1, 0) % len(source.shape),
+        0 if start is None else start,
+        sys.maxsize if end is None else end,
+        given.get(4, 1),
+    )
+
+
+class _Numbers:
+    """Arithmetic of one tensor's sizes; each number is a tensor of one int32."""
+
+    def __init__(self, layers: Layers, source: Any) -> None:  # noqa: ANN401
+        self.layers = layers
+        self.added = 0
+        self.source = source
+        shape = layers.net.add_shape(source).get_output(0)
+        self.shape = layers.cast(shape, torch.int32, "shape")
+
+    def _label(self) -> str:
+        self.added += 1
+        return f"number{self.added}"
+
+    def constant(self, number: int) -> Any:  # noqa: ANN401
+        """Return a constant."""
+        return self.layers.tensor(np.array([number], np.int32), self._label())
+
+    def size(self, dim: int) -> Any:  # noqa: ANN401
+        """Return the tensor's size along a dimension."""
+        if self.source.shape[dim] >= 0:
+            return self.constant(self.source.shape[dim])
+        layer = self.layers.net.add_slice(self.shape, (dim,), (1,), (1,))
+        return self.layers.result(layer, self._label())
+
+    def add(self, operation: str, left: Any, right: Any) -> Any:  # noqa: ANN401
+        """Return the result of an elementwise operation."""
+        kind = getattr(self.layers.trt.ElementWiseOperation, operation)
+        return self.layers.result(self.layers.net.add_elementwise(left, right, kind), self._label())
+
+    def from_zero(self, index: Any, size: Any) -> Any:  # noqa: ANN401
+        """Return an index (a number or TensorRT's tensor), plus the size if it is negative."""
+        if isinstance(index, int):
+            number = self.constant(index)
+            return self.add("SUM", size, number) if index < 0 else number
+        line = self.layers.net.add_shuffle(self.layers.cast(index, torch.int32, self._label()))
+        line.reshape_dims = (1,)
+        number = self.layers.result(line, self._label())
+        negative = self.add("LESS", number, self.constant(0))
+        wrapped = self.add("SUM", number, size)
+        layer = self.layers.net.add_select(negative, wrapped, number)
+        return self.layers.result(layer, self._label())
+
+    def bounded(self, index: Any, size: Any) -> Any:  # noqa: ANN401
+        """Return a start or an end, counted from 0 and within the size."""
+        if isinstance(index, int) and index in (0, sys.maxsize):
+            return size if index else self.constant(0)
+        number = self.from_zero(index, size)
+        if not isinstance(index, int) or index < 0:
+            number = self.add("MAX", number, self.constant(0))
+        if not isinstance(index, int) or index > 0:
+            number = self.add("MIN", number, size)
+        return number
+
+    def line(self, numbers: list[Any]) -> Any:  # noqa: ANN401
+        """Join the numbers into one tensor."""
+        layer = self.layers.net.add_concatenation(numbers)
+        layer.axis = 0
+        return self.layers.result(layer, self._label())
+
+
+SLICE: Final = Operator("slice", (aten.slice.Tensor,), add_layer=add_slice)
+SELECT: Final = Operator("select", (aten.select.int,), add_layer=add_select)

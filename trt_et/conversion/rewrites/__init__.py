@@ -1,1 +1,0 @@
-"""Graph rewrites before conversion, one file per subject."""
