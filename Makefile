@@ -116,15 +116,17 @@ lint: $(INSTALLED)
 	$(BIN)/mypy scripts/gpu_check scripts/gpu/collect_programs.py
 	@$(BIN)/clang-format --dry-run --Werror $(FORMATTED)
 
+# If a worker dies, the run ends with its test's name; a new worker can hang with --dist loadfile.
+PYTEST_2 := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --max-worker-restart 0
+
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(PYTEST)
+	$(PYTEST_2) --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 zoo: $(INSTALLED)
-	TRT_ET_ZOO=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 tests/zoo tests/llm
+	TRT_ET_ZOO=all $(PYTEST_2) tests/zoo tests/llm
 
 random-programs: $(INSTALLED)
-	TRT_ET_RANDOM_GRAPHS=$(PROGRAMS) TRT_ET_RANDOM_GRAPHS_SEED=$(SEED) OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
-	  --numprocesses 2 tests/export/test_random_graphs.py
+	TRT_ET_RANDOM_GRAPHS=$(PROGRAMS) TRT_ET_RANDOM_GRAPHS_SEED=$(SEED) $(PYTEST_2) tests/export/test_random_graphs.py
 
 $(NATIVE_BLOB): $(INSTALLED) tests/runtime/native/make_blob.py tests/support/native_programs.py
 	$(BIN)/python tests/runtime/native/make_blob.py $@
@@ -242,7 +244,7 @@ optimum: $(INSTALLED)
 GPU_PYTHON = PYTHONPATH=$(CURDIR) $(BIN)/python
 gpu-kit: $(INSTALLED)
 	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/models models
-	$(call build-native,gpu_check,gpu_probe counting_cudart fake_tensorrt_rtx,\
+	$(call build-native,gpu_check,gpu_probe fake_tensorrt_rtx,\
 	  -DTRT_ET_BUILD_GPU_CHECK=ON -DTRT_ET_GPU_CHECK_RTX=ON -DCMAKE_UNITY_BUILD=OFF)
 	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/engines tensorrt_rtx
 	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/rehearsal tensorrt_rtx --fake

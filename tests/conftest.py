@@ -1,4 +1,4 @@
-"""Tests see no engine cache but their own, whatever the machine's environment says."""
+"""Tests have their own engine cache, and the longest files run first."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import os
 
 import pytest
 
+from tests.support.gpu.setup import can_run
+
 for _name in ("TRT_ET_CACHE", "TRT_ET_CACHE_SIZE"):
     os.environ.pop(_name, None)
 
 # Exporting makes many objects and few cycles: a tenth of its time is looking for them.
 gc.set_threshold(100_000, 10, 10)
-
 
 # The longest files, the longest first.
 LONG = (
@@ -26,10 +27,16 @@ LONG = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, for the other workers to have enough left beside the last ones."""
+    """Run the longest files first, so that the other workers stay busy until the end."""
     order = {name: rank for rank, name in enumerate(LONG)}
     items.sort(key=lambda item: order.get(item.path.name, len(LONG)))
     for item in items:
         # For the report that `make reliability` reads.
         for mark in item.iter_markers("reliability"):
             item.user_properties.append(("figure", mark.args[0]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say once that tests/gpu, which deselects its tests, has not run."""
+    if not can_run():
+        terminalreporter.line("tests/gpu is deselected: no NVIDIA GPU (docs/gpu.md)")

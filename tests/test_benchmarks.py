@@ -7,21 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.aot.curves import fit
-from benchmarks.aot.processes import median
-
 RESULTS = Path(__file__).parents[1] / "benchmarks/results"
-
-
-def test_a_line_is_fitted_and_its_quality_said():
-    assert fit([1, 2, 3, 5], [5, 8, 11, 17]) == {"slope": 3, "intercept": 2, "r_squared": 1}
-    assert fit([1, 2, 3, 4, 5], [1, 4, 9, 16, 25])["r_squared"] == pytest.approx(0.9626, abs=1e-4)
-    assert fit([1, 2, 3], [0, 1, 0])["r_squared"] == 0
-
-
-def test_a_median_is_taken_of_each_number():
-    runs = [{"seconds": s, "tensorrt": False} for s in (3.0, 1.0, 2.0)]
-    assert median(runs) == {"seconds": 2.0, "tensorrt": False}
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,6 @@ LIBRARY = Path("tensorrt_rtx_libs", "libtensorrt_rtx.so.1")
 # The rehearsal uses the last one.
 TOOLS = (
     "tests/gpu/native/gpu_probe",
-    "tests/gpu/native/libcounting_cudart.so",
     "tests/runtime/tensorrt_fake/libfake_tensorrt_rtx.so",
 )
 

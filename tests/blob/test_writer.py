@@ -48,18 +48,6 @@ def test_the_blob_is_the_only_copy_in_memory():
     assert peak < 64 * MIB + 2 * blob_writer._IN_MEMORY
 
 
-def test_a_piece_goes_to_the_disk_without_a_copy():
-    piece = bytes(64 * MIB)
-    with BlobWriter(INFO) as writer:
-        tracemalloc.start()
-        try:
-            writer.write(piece)
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-    assert peak < MIB
-
-
 def test_a_full_disk_is_named(monkeypatch):
     with BlobWriter(INFO) as writer:
 

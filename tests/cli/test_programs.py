@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 from tests.support.cli.command_line import invoke, run
 from tests.support.cli.sample_programs import program
-from tests.support.python_process import run_forked
 from trt_et.inspection import inspect_file
 
 MODELS = """
@@ -31,11 +29,6 @@ def model():
     return Model(), (torch.ones(2, 4),), ({0: size},)
 def other():
     return Model(0.5), (torch.ones(2, 4),)
-def shifted():
-    class Shifted(torch.nn.Module):
-        def forward(self, x):
-            return torch.relu(x) + 1.5
-    return Shifted(), *model()[1:]
 def wider():
     return Model(), (torch.ones(2, 5),)
 def wrong():
@@ -112,16 +105,6 @@ def test_comparison_with_a_model_of_other_inputs_names_the_input_that_does_not_f
     assert printed.count("\n") == 1
 
 
-def test_comparison_of_each_engine_names_the_one_that_differs(folder):
-    arguments = ("dynamic.pte", "--per-partition", *GPUS)
-    found = json.loads(run("compare", "models_of_a_user:model", "--json", *arguments))
-    assert found["agree"]
-    assert [part["partition"] for part in found["partitions"]] == ["tensorrt_0"]
-    printed = run("compare", "models_of_a_user:shifted", *arguments, code=1)
-    assert "tensorrt_0 on cuda:0: " in printed
-    assert "  aten_add_tensor DIFFERS: largest error 0.5" in printed
-
-
 def test_a_crash_of_the_runtime_is_one_line(folder):
     printed = run("compare", "models_of_a_user:crashing", "dynamic.pte", *GPUS, code=1)
     assert "the runtime crashed with SIGSEGV" in printed
@@ -150,56 +133,3 @@ def test_what_cannot_be_run_is_refused_before_anything_is_loaded(
 ):
     monkeypatch.setattr(subprocess, "run", None)
     assert message in run("run", *arguments, code=code)
-
-
-MUTANTS = """
-import os, random, signal, sys
-import trt_et.runtime
-from trt_et.errors import TrtEtError
-from trt_et.cli import inputs, worker
-from trt_et.cli.program import Request, choose_method
-trt_et.runtime.load("simulated:2")
-from executorch.runtime import Runtime
-Runtime.get()
-os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-for path in sys.argv[1:]:
-    request = Request("run", path)
-    try:
-        choose_method(request, verify=True)
-    except TrtEtError:
-        print(1)
-        continue
-    sys.stdout.flush()
-    child = os.fork()
-    if child == 0:
-        signal.alarm(30)
-        try:
-            worker.perform(request)
-            os._exit(0)
-        except TrtEtError:
-            os._exit(1)
-        except BaseException:
-            os._exit(2)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-def test_a_damaged_program_runs_or_is_refused(folder):
-    """400 mutants: none ends in an error that the worker does not report, none hangs."""
-    pte = program("split")
-    chosen = random.Random(7)
-    names = []
-    for number in range(400):
-        mutant = bytearray(pte)
-        for _ in range(chosen.randint(1, 3)):
-            mutant[chosen.randrange(len(mutant))] ^= chosen.randint(1, 255)
-        path = folder / f"{number}.pte"
-        path.write_bytes(mutant)
-        names.append(str(path))
-    done = run_forked(MUTANTS, *names, cwd=folder)
-    codes = [int(line) for line in done.stdout.split()]
-    assert len(codes) == 400, done.stderr
-    # A crash of ExecuTorch itself on a damaged file ends the worker; the command reports it.
-    assert {code for code in codes if code >= 0} <= {0, 1}
-    assert -14 not in codes  # SIGALRM: it hung.
-    assert codes.count(1) > 200

@@ -13,12 +13,9 @@ from executorch.exir import to_edge_transform_and_lower
 from torch import nn
 
 from tests.support.builders import CheapBuilder, Two, build, built_by, export, program
-from tests.support.lowering import lower
 from trt_et import EngineCache, PartitionError, TensorRTPartitioner
 from trt_et.engine_info import decode_blob
-from trt_et.engines import key
 from trt_et.engines.build import build_engines
-from trt_et.engines.key import WeightDigests
 from trt_et.reference.builder import ReferenceBuilder
 
 X = torch.ones(2, 4)
@@ -80,43 +77,12 @@ def test_methods_of_one_program_share_their_engine():
     assert pte.count(b"TRRF") == 1
 
 
-def test_weights_are_read_only_where_all_else_is_equal(monkeypatch):
-    def read(self, tensors):
-        raise AssertionError("weights were read")
-
-    monkeypatch.setattr(WeightDigests, "of", read)
-    builder = CheapBuilder()
-    build_engines(
-        [
-            (program(), built_by(builder)),
-            (program(), built_by(builder)),
-            (export(nn.ReLU(), X), built_by(builder)),
-        ]
-    )
-    assert len(builder.built) == 2
-    # Weights whose samples differ need not be read either, only those of equal samples.
-    build_engines([(program(), built_by(builder)), (other_weights(), built_by(builder))])
-    with pytest.raises(PartitionError, match="weights were read"):
-        build_engines([(program(), built_by(builder)), (export(Two(), X), built_by(builder))])
-
-
 def test_weights_that_differ_in_the_middle_only_are_different_engines():
     builder = CheapBuilder()
     programs = [export(Long(at), torch.ones(1000)) for at in (500, 501, 500, 502, 501)]
     engines = build_engines([(p, built_by(builder, name=str(i))) for i, p in enumerate(programs)])
     assert builder.built == ["0", "1", "3"]
     assert [engine.partition for engine in engines] == ["0", "1", "0", "3", "1"]
-
-
-def test_weights_of_partitions_that_look_equal_are_read_once(monkeypatch):
-    read = []
-    digest = key._digest
-    monkeypatch.setattr(key, "_digest", lambda t, over: read.append(t) or digest(t, over))
-    builder = CheapBuilder()
-    programs = [export(Long(500 + i), torch.ones(1000)) for i in range(12)]
-    build_engines([(p, built_by(builder)) for p in [*programs, programs[3]]])
-    assert len(builder.built) == 12
-    assert len(read) == 12
 
 
 def test_one_partition_after_the_other_is_in_memory():
@@ -222,35 +188,6 @@ def test_two_processes_that_need_each_others_engines_do_not_wait_for_ever(tmp_pa
         child.kill()
     assert [child.exitcode for child in children] == [0, 0]
     assert len(log.read_text().split()) == 2
-
-
-def test_ten_processes_at_once_build_once_and_write_ten_identical_files(tmp_path):
-    exported = torch.export.export(Two().eval(), (X,))
-    partitioner = TensorRTPartitioner(builder="reference")
-    partitioner.ops_to_not_decompose(exported)  # Imports what the children need, once.
-    barrier = fork.Barrier(10)
-
-    class Slow(ReferenceBuilder):
-        def build(self, request):
-            with (tmp_path / "log").open("a") as file:
-                file.write("built\n")
-            time.sleep(0.2)
-            return super().build(request)
-
-    def export_here(index):
-        barrier.wait()
-        pte = lower(exported, builder=Slow(), cache=tmp_path / "cache")
-        (tmp_path / f"{index}.pte").write_bytes(pte)
-
-    children = [fork.Process(target=export_here, args=(index,)) for index in range(10)]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join(300)
-    assert [child.exitcode for child in children] == [0] * 10
-    assert (tmp_path / "log").read_text() == "built\n"
-    assert len({(tmp_path / f"{index}.pte").read_bytes() for index in range(10)}) == 1
-    assert len(EngineCache(tmp_path / "cache").entries()) == 1
 
 
 def test_a_builder_that_cannot_say_what_it_is_builds_every_time(tmp_path):

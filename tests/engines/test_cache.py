@@ -165,31 +165,6 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path):
     assert [entry.key for entry in cache.entries()] == [KEYS[3], KEYS[0], KEYS[2]]
 
 
-def test_the_folder_is_not_looked_through_for_every_engine(tmp_path, monkeypatch):
-    blob = blob_of()
-    cache = EngineCache(tmp_path, max_bytes=1000 * len(blob))
-    looked = []
-    real = EngineCache.entries
-    monkeypatch.setattr(EngineCache, "entries", lambda self: looked.append(1) or real(self))
-    for key in KEYS:
-        store(cache, key, blob)
-    assert len(looked) == 1
-    for index in range(30):
-        store(cache, f"{index:064x}", blob)
-    assert len(looked) == 2
-
-
-def test_an_entry_that_is_being_read_can_be_read_to_its_end(tmp_path):
-    blob = blob_of(100_000)
-    cache = EngineCache(tmp_path, max_bytes=len(blob))
-    store(cache, KEYS[0], blob)
-    with entry_file(cache).open("rb") as file:
-        file.seek(100)
-        store(cache, KEYS[1], blob)
-        assert cache.load(KEYS[0]) is None
-        assert file.read() == blob[100:]
-
-
 def test_an_engine_larger_than_the_cache_displaces_nothing(tmp_path):
     cache = EngineCache(tmp_path, max_bytes=5000)
     store(cache, KEYS[0], blob_of())
@@ -272,21 +247,6 @@ def test_a_build_process_killed_at_any_moment_leaves_a_valid_cache(cache, caplog
     assert "corrupt" not in caplog.text
     assert len(cache.entries()) == kills + 1
     assert len(lower(program(), builder="reference", cache=cache)) > 0
-
-
-def test_an_entry_gets_its_name_when_it_is_whole(cache, monkeypatch):
-    """Or a reader could meet half of one; renaming is what file systems do at once."""
-    blob, renamed = blob_of(100_000), []
-    real = Path.replace
-
-    def replace(part, target):
-        renamed.append((part.stat().st_size, Path(target).exists()))
-        return real(part, target)
-
-    monkeypatch.setattr(Path, "replace", replace)
-    store(cache, KEYS[0], blob)
-    assert renamed == [(len(blob), False)]
-    assert cache.load(KEYS[0]) == blob
 
 
 def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(cache):

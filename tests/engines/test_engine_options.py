@@ -57,12 +57,6 @@ def test_what_tensorrt_says_of_a_failed_build_is_reported():
         lower(export("mlp"), builder="tensorrt_rtx", workspace_size=1)
 
 
-def test_hardware_compatibility_is_a_setting_of_the_engine():
-    assert BuildOptions(hardware_compatible=True).compilation_settings() == {
-        "hardware_compatible": True
-    }
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

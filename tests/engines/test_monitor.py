@@ -93,27 +93,6 @@ def test_control_c_stops_a_real_build():
     assert not [thread for thread in threading.enumerate() if thread.name == "trt-et build"]
 
 
-def test_phases_lie_within_each_other():
-    events = []
-    monitor = BuildMonitor(lambda *event: events.append(event))
-    monitor.phase_start("all", None, 2)
-    monitor.phase_start("first", "all", 4)
-    assert monitor.step_complete("first", 0)
-    assert monitor.step_complete("first", 3)
-    monitor.phase_finish("first")
-    assert monitor.step_complete("all", 0)
-    assert monitor.step_complete("unknown", 7)
-    assert events == [
-        ("all", 0, 2, 0.0),
-        ("first", 0, 4, 0.0),
-        ("first", 1, 4, 0.125),
-        ("first", 4, 4, 0.5),
-        ("all", 1, 2, 0.5),
-    ]
-    monitor.cancel()
-    assert not monitor.step_complete("all", 1)
-
-
 def test_a_second_interrupt_does_not_wait():
     release = threading.Event()
     cancelled = []
@@ -130,17 +109,3 @@ def test_a_second_interrupt_does_not_wait():
         interruptible(work, cancel)
     release.set()
     assert cancelled == [True]
-
-
-def test_other_threads_do_the_work_themselves():
-    names = []
-
-    def outer():
-        interruptible(lambda: names.append(threading.current_thread().name), lambda: None)
-
-    thread = threading.Thread(target=outer, name="mine")
-    thread.start()
-    thread.join()
-    assert names == ["mine"]
-    with pytest.raises(ZeroDivisionError):
-        interruptible(lambda: 1 / 0, lambda: None)

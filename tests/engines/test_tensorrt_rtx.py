@@ -27,24 +27,6 @@ def test_a_supported_model_is_one_engine(name):
     assert len(decoded.engine) > 10_000
 
 
-def test_sizes_that_depend_on_data_elsewhere_do_not_disturb_a_build():
-    class Checked(torch.nn.Module):
-        """A constant that Torch-TensorRT folds, beside a size that only the data tell."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.places = torch.nn.Embedding(16, 8)
-
-        def forward(self, x, ids):
-            torch._check((ids != 0).sum(1).max().item() <= 16)
-            return (x + self.places(torch.arange(16).unsqueeze(0)).expand_as(x)).relu()
-
-    inputs = (torch.randn(2, 16, 8), torch.randint(0, 3, (2, 16)))
-    with torch.no_grad():
-        program = torch.export.export(Checked(), inputs)
-        assert blobs(lower(program, builder="tensorrt_rtx"))
-
-
 def test_attention_with_constant_queries_is_built():
     class Learned(torch.nn.Module):
         """The first attention of a decoder whose queries are learned: nothing in it is an input."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -79,27 +78,10 @@ def test_two_processes_keep_what_both_measured(tmp_path):
     assert len(list(tmp_path.glob("*.timing*"))) == 1
 
 
-@pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: b"", lambda d: d[:12] + b"9"])
-def test_damaged_timings_are_measured_again(tmp_path, damage, caplog):
-    measured(TimingCache(tmp_path, "a GPU"), conv=3)
-    (path,) = tmp_path.glob("*.timing")
-    path.write_bytes(damage(path.read_bytes()))
-    with caplog.at_level(logging.WARNING, "trt_et"):
-        assert measured(TimingCache(tmp_path, "a GPU"), gemm=1) == {}
-    assert "corrupt" in caplog.text
-    assert measured(TimingCache(tmp_path, "a GPU")) == {"gemm": 1}
-
-
 def test_timings_that_tensorrt_refuses_are_measured_again(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("trt_et.engines.timing_cache.read_checked", lambda path: b"mismatch")
     assert measured(TimingCache(tmp_path, "a GPU")) == {}
     assert "measures them again" in caplog.text
-
-
-def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path, caplog):
-    (tmp_path / "file").write_text("")
-    assert measured(TimingCache(tmp_path / "file" / "x", "a GPU"), conv=1) == {}
-    assert "cannot be" in caplog.text
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import tempfile
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import fields, replace
-from importlib.metadata import version
 from pathlib import Path
 
 import psutil
@@ -31,8 +30,7 @@ from tests.support.programs.crashing_builders import CrashingOn, KilledOnce
 from tests.support.programs.kv_cache_models import SHAPE, Cache
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.engines import BuildOptions, BuildRequest, make_builder
-from trt_et.engines.workers import build_in_worker, load_program, save_program
-from trt_et.errors import BuildCancelled, BuildCrashed, BuilderError, BuilderUnavailable
+from trt_et.errors import BuildCrashed, BuilderError, BuilderUnavailable
 
 PRELOADED = [
     "trt_et.engines.workers",
@@ -374,20 +372,6 @@ def test_the_engine_is_the_one_built_in_this_process(case, builder):
     assert (here[:4] == b"TR02") == ((case, builder) == ("cache", "tensorrt_rtx"))
 
 
-def test_symbols_and_nodes_survive(tmp_path):
-    for case in ("dynamic", "constants", "cache"):
-        program = request_for(case).lowered.program
-        save_program(program, tmp_path / "program.pt2")
-        again = load_program(tmp_path / "program.pt2")
-        assert [(node.name, str(node.args)) for node in again.graph.nodes] == [
-            (node.name, str(node.args)) for node in program.graph.nodes
-        ]
-        if case == "dynamic":
-            (limits,) = program.range_constraints.values()
-            (found,) = again.range_constraints.values()
-            assert (found.lower, found.upper) == (limits.lower, limits.upper)
-
-
 def test_all_that_a_builder_is_given_travels(tmp_path):
     request = request_for("dynamic", optimization_profiles=[{"x": {0: 1}}, {"x": {0: (2, 3, 8)}}])
     assert request.lowered.profiles[1] == {"input0": ((2, 8), (3, 8), (8, 8))}
@@ -411,21 +395,3 @@ def test_what_cannot_be_sent_is_an_error_of_its_partition(monkeypatch):
     monkeypatch.setattr(torch.export, "save", full)
     with pytest.raises(PartitionError, match=r"tensorrt_0 .*No space .*executor=None.*TMPDIR"):
         export(executor=Inline())
-
-
-def test_a_build_stops_once_its_file_is_gone(tmp_path):
-    request = request_for("mlp", name="tensorrt_0")
-    file = tmp_path / "program.pt2"
-    save_program(request.lowered.program, file)
-    versions = {"torch": str(torch.__version__), "executorch": version("executorch")}
-
-    class Deleting(Slow):
-        def be_odd(self, request):
-            file.unlink()
-            super().be_odd(request)
-            stopped.append(request.monitor.cancelled)
-
-    stopped: list[bool] = []
-    with pytest.raises(BuildCancelled):
-        build_in_worker(str(file), Deleting("tensorrt_0"), request, versions)
-    assert stopped == [True]

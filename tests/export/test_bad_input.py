@@ -92,12 +92,6 @@ def test_outputs_whose_size_depends_on_data_stay_out_with_the_reason():
     assert "depends on data" in left["aten::add.Tensor"]
 
 
-def test_full_graph_lists_what_depends_on_data():
-    partitioner = TensorRTPartitioner(builder="reference", full_graph=True)
-    with pytest.raises(PartitionError, match=r"(?s)full_graph=True.*aten::nonzero"):
-        partitioner.partition(edge(NonZero(), torch.randn(3, 4)))
-
-
 @pytest.mark.skipif(installed_variant() is None, reason="Torch-TensorRT is not installed")
 def test_forced_into_an_engine_a_size_that_depends_on_data_is_refused():
     with pytest.raises(PartitionError, match=r"(?s)nonzero.*depends on data"):

@@ -10,47 +10,18 @@ import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir._serialize._program import deserialize_pte_binary
-from executorch.exir.backend.compile_spec_schema import CompileSpec
-from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.passes import MemoryPlanningPass
-from executorch.exir.passes.propagate_device_pass import PropagateDevicePass
 from executorch.exir.schema import Tensor
 
 from tests.support.lowering import (
-    blobs,
     delegate_tensor_devices,
     export,
     lower_case,
 )
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
-from trt_et.engine_info import parse_device_id
 from trt_et.inspection import inspect_program
-from trt_et.target_device import parse_device
 
 SPLIT = {"excluded_ops": [torch.ops.aten.cumsum]}
-
-
-def pinned(device: bytes) -> dict:
-    return {"compile_specs": [CompileSpec("target_device", device)]}
-
-
-def calls(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
-    return [n for n in program.graph.nodes if n.target is executorch_call_delegate]
-
-
-@pytest.mark.parametrize(
-    ("device", "index"), [(b"CUDA:1", 1), (b"Cuda", 0), (b"cuda:0", 0), (b"cUdA:2", 2)]
-)
-def test_the_device_string_is_case_insensitive_and_no_index_means_0(device, index):
-    assert delegate_tensor_devices(lower_case("order", **pinned(device))) == [{("CUDA", index)}]
-    assert parse_device(device.decode()) == index
-
-
-def test_an_unknown_type_is_a_value_error():
-    with pytest.raises(ValueError, match=r"[Uu]nknown device type|not a GPU"):
-        lower_case("order", **pinned(b"tpu:0"))
-    with pytest.raises(ValueError, match="tpu:0"):
-        TensorRTPartitioner(builder="reference", device="tpu:0")
 
 
 def test_delegates_carry_device_and_index_and_other_tensors_stay_on_the_cpu():
@@ -83,23 +54,6 @@ def test_a_delegate_without_a_spec_is_untouched():
     assert {"XnnpackBackend", "TensorRTBackend"} == set(backends)
     for backend, devices in zip(backends, labels, strict=True):
         assert devices == {("CPU", 0) if backend == "XnnpackBackend" else ("CUDA", 1)}
-
-
-def test_a_delegate_call_without_a_lowered_module_raises():
-    manager = to_edge_transform_and_lower(
-        export("order"), partitioner=[TensorRTPartitioner(builder="reference")]
-    )
-    module = manager.exported_program().graph_module
-    (call,) = calls(manager.exported_program())
-    delattr(module, call.args[0].target)
-    with pytest.raises((RuntimeError, AttributeError)):
-        PropagateDevicePass(enable_non_cpu_memory_planning=True)(module)
-
-
-def test_several_delegates_on_several_gpus_are_each_labelled_right():
-    pte = lower_case("split", device=lambda part: part.index + 1, **SPLIT)
-    assert delegate_tensor_devices(pte) == [{("CUDA", 1)}, {("CUDA", 2)}]
-    assert [parse_device_id(blob) for blob in blobs(pte)] == [1, 2]
 
 
 @pytest.mark.parametrize("planning", [MemoryPlanningPass, TensorRTMemoryPlanningPass])

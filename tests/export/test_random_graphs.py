@@ -186,16 +186,3 @@ def test_a_lowered_program_equals_eager():
         check([plan], min_block_size)
 
     run(one, ALONE, FIRST_SEED, plan=plan, min_block_size=st.integers(1, 3))
-
-
-def test_programs_leave_out_their_own_operators():
-    plans = [([("relu", 0, 0)], [0], {"aten.relu"}), ([("relu", 1, 0)], [0], set())]
-    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[exclusion(plans)])
-    inputs = (torch.randn(SIZE, SIZE), torch.randn(SIZE, SIZE), torch.zeros(SIZE, SIZE).long())
-    to_edge_transform_and_lower(
-        torch.export.export(Programs(plans), inputs), partitioner=[partitioner]
-    )
-    left = [operator for _, operator, _ in partitioner.report.not_delegated]
-    assert left.count("aten::relu.default") == 1
-    (partition,) = partitioner.report.partitions
-    assert partition.operators.count("aten::relu.default") == 1

@@ -12,8 +12,6 @@ from tests.support.builders import Rewritten
 from tests.support.lowering import (
     blobs,
     delegate_tensor_devices,
-    export,
-    lower,
     lower_case,
     planned_devices,
     target_devices,
@@ -49,11 +47,6 @@ def test_explicit_spec_is_verbatim_for_every_partition():
     assert planned_devices(pte) == {("CUDA", 3)}
 
 
-def test_explicit_spec_also_says_where_engines_are_built_for():
-    pte = lower_case("mlp", compile_specs=[CompileSpec("target_device", b"cuda:3")])
-    assert parse_device_id(blobs(pte)[0]) == 3
-
-
 def test_explicit_spec_wins_over_the_device_and_the_disagreement_is_said(caplog):
     spec = CompileSpec("target_device", b"cuda:3")
     with caplog.at_level(logging.WARNING, "trt_et"):
@@ -79,21 +72,6 @@ def test_unreadable_index_falls_back_to_cuda_0_with_one_warning(device_id, caplo
 def test_the_label_comes_from_the_blob_not_from_the_request():
     pte = lower_case("mlp", builder=Rewritten(5), device="cuda:1")
     assert target_devices(pte) == [[b"cuda:5"]]
-
-
-def test_specs_of_partitions_are_never_shared():
-    partitioner = TensorRTPartitioner(
-        [CompileSpec("note", b"x")], builder="reference", excluded_ops=[torch.ops.aten.cumsum]
-    )
-    pte = lower(export("split"), partitioner=partitioner)
-    assert target_devices(pte) == [[b"cuda:0"], [b"cuda:0"]]
-
-
-def test_one_partitioner_lowers_many_programs():
-    partitioner = TensorRTPartitioner(builder="reference")
-    assert lower(export("mlp"), partitioner=partitioner) == lower(
-        export("mlp"), partitioner=partitioner
-    )
 
 
 @pytest.mark.parametrize(

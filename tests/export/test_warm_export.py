@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from tests.support.lowering import export, lower
-from trt_et import EngineCache, TensorRTPartitioner, support_check
+from trt_et import TensorRTPartitioner, support_check
 from trt_et.conversion.installed import installed_variant
 from trt_et.engines import fingerprint
-from trt_et.engines.support_cache import CachedSupportCheck, SupportCache, fragment_signature
-from trt_et.graph.fragment import Unsupported, fragment_of_call
+from trt_et.engines.support_cache import SupportCache, fragment_signature
+from trt_et.graph.fragment import fragment_of_call
 
 pytestmark = pytest.mark.skipif(
     installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
@@ -188,40 +188,3 @@ def test_processes_add_to_each_others_answers(tmp_path):
     both = SupportCache(tmp_path, "versions")
     assert (both["a"], both["b"]) == (None, "no converter")
     assert "a" not in SupportCache(tmp_path, "other versions")
-
-
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "not json"])
-def test_damaged_answers_are_asked_for_again(tmp_path, damage):
-    memory = SupportCache(tmp_path, "versions")
-    memory["a"] = ["a reason", None]
-    memory.save()
-    (path,) = tmp_path.glob("*.json")
-    data = path.read_bytes()
-    path.write_bytes(
-        {
-            "flip": data.replace(b"reason", b"season"),
-            "cut": data[:-1],
-            "empty": b"",
-            "not json": b"00000000\n",
-        }[damage]
-    )
-    assert "a" not in SupportCache(tmp_path, "versions")
-
-
-def test_answers_that_cannot_be_written_are_no_failure(tmp_path):
-    (tmp_path / "file").write_text("")
-    memory = SupportCache(tmp_path / "file" / "support", "versions")
-    node = torch.fx.Graph().call_function(torch.ops.aten.relu.default, (1,))
-    because = Unsupported("because", node.name)
-    asking = CachedSupportCheck({}, memory, lambda: lambda calls: because)
-    assert asking(fragment_of_call(node, {})) == asking(fragment_of_call(node, {})) == because
-    memory.save()
-
-
-def test_clearing_the_cache_forgets_the_answers(tmp_path):
-    cache = EngineCache(tmp_path)
-    memory = SupportCache(cache.support_folder, "versions")
-    memory["a"] = None
-    memory.save()
-    cache.clear()
-    assert "a" not in SupportCache(cache.support_folder, "versions")

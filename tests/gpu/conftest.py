@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from tests.support.gpu.setup import Setup, has_gpu, read_setup
+from tests.support.gpu.setup import Setup, can_run, read_setup
 
 HERE = Path(__file__).parent
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this folder, and skip them without a GPU or a setup of fakes."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder, or deselect them if nothing can run them."""
     own = [item for item in items if HERE in item.path.parents]
-    skipped = not own or os.environ.get("TRT_ET_GPU_SETUP") or has_gpu()
     for item in own:
         item.add_marker(pytest.mark.gpu)
-        if not skipped:
-            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU"))
+    if not can_run():
+        config.hook.pytest_deselected(items=own)
+        items[:] = [item for item in items if item not in own]
 
 
 @pytest.fixture(scope="session")

@@ -66,19 +66,6 @@ def test_a_call_is_timed_beside_the_bare_api(name, setup, probe, record):
     assert all(value > 0 for value in (*graphs.values(), *plain.values()))
 
 
-@pytest.mark.parametrize("name", TIMED)
-def test_a_steady_call_makes_few_cuda_calls(name, setup, probe, record):
-    counting = str(Path(setup.probe).with_name("libcounting_cudart.so"))
-    runtime = setup.environment().get("TRT_ET_CUDART_LIBRARY", "libcudart.so.13")
-    variables = {"TRT_ET_CUDART_LIBRARY": counting, "TRT_ET_COUNTED_CUDART": runtime}
-    device = probe("count", program(setup, name, "_device"), "device", **variables)
-    host = probe("count", program(setup, name), "host", **variables)
-    record({"io_on_the_gpu": device, "io_on_the_host": host})
-    allocations = {"allocations", "cudaMalloc", "cudaFree", "cudaHostAlloc"}
-    assert not allocations & {*device, *host}
-    assert sum(device.values()) == 3
-
-
 @pytest.mark.parametrize("name", ["line", "deep"])
 def test_methods_of_one_program_share_its_engine(name, setup, record):
     pytest.importorskip("executorch.runtime")

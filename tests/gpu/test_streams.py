@@ -1,4 +1,4 @@
-"""Question 6 and the rules of CUDA that the delegate relies on: order, contexts, process exit."""
+"""Question 5 and the rules of CUDA that the delegate relies on: order, contexts, process exit."""
 
 from __future__ import annotations
 

@@ -16,10 +16,8 @@ from tests.support.programs.control_flow_models import (
     signed,
 )
 from tests.support.stock_process import check
-from trt_et import TensorRTPartitioner
 from trt_et.engine_info import parse_device_id
 from trt_et.errors import PartitionError
-from trt_et.graph.subgraphs import subgraphs
 
 
 @pytest.fixture(autouse=True)
@@ -65,14 +63,6 @@ def test_the_plan_counts_weights_of_a_branch_among_its_inputs():
     (part,) = reference().explain(program).partitions
     assert part.constant_bytes == 0
     assert sum(tensor.nbytes for tensor in part.inputs) == 4 * (8 + 8 + 16 + 4)
-
-
-def test_lowering_does_what_the_plan_says():
-    _, _, program = case("nested")
-    planned = reference().explain(program)
-    partitioner = reference()
-    lowered(program, partitioner)
-    assert partitioner.report == planned
 
 
 def test_min_block_size_counts_in_each_branch(tmp_path):
@@ -126,22 +116,6 @@ def test_progress_and_the_log_name_the_branch(caplog):
     assert "cond/false/aten_tanh_default (aten::tanh.default) stays on the CPU" in caplog.text
 
 
-def test_a_build_that_fails_in_a_branch_says_which():
-    class Fails:
-        name = "reference"
-
-        def build(self, request):
-            if "cond_true" in request.partition:
-                raise ValueError("no such layer")
-            from trt_et.engines import make_builder
-
-            return make_builder("reference").build(request)
-
-    _, _, program = case("cond")
-    with pytest.raises(PartitionError, match=r"tensorrt_1_cond_true.*no such layer"):
-        lowered(program, TensorRTPartitioner(builder=Fails()))
-
-
 def test_equal_branches_share_an_engine():
     class Alike(nn.Module):
         def forward(self, x):
@@ -153,21 +127,3 @@ def test_equal_branches_share_an_engine():
     pte = lowered(program, reference(progress=built.append))
     assert len(blobs(pte)) == 5
     assert len(set(blobs(pte))) == 4
-
-
-def test_subgraphs_are_each_found_once_outer_ones_first():
-    _, _, program = case("nested")
-    found = subgraphs(program.graph_module)
-    assert [subgraph.path for subgraph in found] == [
-        "",
-        "cond/true",
-        "cond/true/cond/true",
-        "cond/true/cond/false",
-        "cond/false",
-    ]
-    cond = next(node for node in found[0].graph.nodes if node.name == "cond")
-    with found[0].graph.inserting_after(cond):
-        found[0].graph.call_function(cond.target, cond.args)
-    assert [subgraph.path for subgraph in subgraphs(program.graph_module)] == [
-        p.path for p in found
-    ]

@@ -7,10 +7,9 @@ import torch
 from executorch.exir import to_edge, to_edge_transform_and_lower
 from torch import nn
 
-from tests.support.lowering import export, lower, lower_case
+from tests.support.lowering import export, lower
 from trt_et import OptionError, TensorRTPartitioner
 from trt_et.graph.subgraphs import subgraphs
-from trt_et.inspection import inspect_program
 from trt_et.partition.excluded_ops import ExcludedOps
 
 
@@ -170,24 +169,8 @@ def test_an_operator_is_excluded_by_packet_overload_and_name(item):
     assert [operator for _, operator, _ in report.not_delegated] == ["aten::mul.Tensor"]
 
 
-def test_an_aten_operator_is_excluded_where_edge_calls_it_by_another_name():
-    class Views(nn.Module):
-        def forward(self, x):
-            return (x + 1).view(3, 2) * 2
-
-    program = torch.export.export(Views(), (torch.randn(2, 3),))
-    report = TensorRTPartitioner(builder="reference", excluded_ops=["aten.view"]).explain(program)
-    assert [operator for _, operator, _ in report.not_delegated] == ["aten::view_copy.default"]
-
-
 def test_nodes_are_excluded_by_name_or_by_function():
     for excluded in ("aten_cumsum_default", lambda node: "cumsum" in node.name):
         partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[excluded])
         lower(export("split"), partitioner=partitioner)
         assert [op for _, op, _ in partitioner.report.not_delegated] == ["aten::cumsum.default"]
-
-
-def test_excluding_what_would_be_preserved_lets_it_be_decomposed():
-    pte = lower_case("mlp", excluded_ops=[torch.ops.aten.linear.default])
-    (method,) = inspect_program(pte)
-    assert "aten::linear.out" not in method.cpu_operators

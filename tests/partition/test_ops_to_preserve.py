@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional
 
 from tests.support.lowering import lower
+from tests.support.models import Function
 from trt_et import TensorRTPartitioner
 from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 
@@ -67,15 +67,6 @@ CALLS: dict[object, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, ...
 }
 
 
-class Call(nn.Module):
-    def __init__(self, function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(x)
-
-
 def test_the_list_here_is_the_list_there():
     assert set(CALLS) == set(OPS_TO_PRESERVE)
 
@@ -84,7 +75,7 @@ def test_the_list_here_is_the_list_there():
 @pytest.mark.parametrize("operator", OPS_TO_PRESERVE, ids=str)
 def test_a_preserved_operator_is_built(operator, builder):
     function, shape = CALLS[operator]
-    program = torch.export.export(Call(function), (torch.rand(shape),))
+    program = torch.export.export(Function(function), (torch.rand(shape),))
     partitioner = TensorRTPartitioner(builder=builder)
     kept, _ = partitioner.ops_to_not_decompose(program.run_decompositions({}))
     lower(program, partitioner=partitioner)

@@ -6,7 +6,6 @@ import logging
 
 import pytest
 import torch
-from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge, to_edge_transform_and_lower
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 from torch import nn
@@ -22,7 +21,6 @@ from trt_et import (
     TensorRTPartitioner,
 )
 from trt_et.inspection import inspect_program
-from trt_et.reference.builder import ReferenceBuilder
 
 
 def exported(model: nn.Module, *inputs: torch.Tensor) -> torch.export.ExportedProgram:
@@ -165,18 +163,6 @@ def test_mutated_buffers_stay_above_the_delegate():
     assert "scale" not in signature.inputs_to_buffers.values()
 
 
-@pytest.mark.parametrize("first", ["ours", "xnnpack"])
-def test_it_composes_with_xnnpack_before_and_after(first):
-    ours = reference(excluded_ops=[torch.ops.aten.convolution.default])
-    order = [ours, XnnpackPartitioner()] if first == "ours" else [XnnpackPartitioner(), ours]
-    manager = to_edge_transform_and_lower(export("cnn"), partitioner=order)
-    (method,) = inspect_program(bytes(manager.to_executorch().buffer))
-    ids = {delegate.backend_id for delegate in method.delegates}
-    assert "XnnpackBackend" in ids
-    if first == "ours":
-        assert "TensorRTBackend" in ids
-
-
 def test_the_exported_program_can_be_lowered_again():
     class Positions(nn.Module):
         def __init__(self) -> None:
@@ -222,12 +208,6 @@ def test_a_failing_builder_names_the_partition_and_its_operators(result, text):
     assert "aten::linear.default x3" in message
     assert "'failing'" in message
     assert text in message
-
-
-def test_an_engine_of_another_partition_is_refused():
-    other = inspect_program(lower_case("cnn"))[0].delegates[0].blob
-    with pytest.raises(PartitionError, match=r"input 0 .* is float32 \[2, 3, 32, 32\]"):
-        lower_case("mlp", builder=Failing(other))
 
 
 @pytest.mark.parametrize(
@@ -282,17 +262,3 @@ def test_another_backend_of_our_name_is_detected():
 def test_weights_are_not_copied_for_preprocessing():
     program = object()
     assert TensorRTBackend.copy_exported_program_for_preprocess(program, []) is program
-
-
-def test_a_builder_object_can_be_wrapped():
-    class Counting:
-        name = "reference"
-        built = 0
-
-        def build(self, request):
-            self.built += 1
-            return ReferenceBuilder().build(request)
-
-    builder = Counting()
-    lower_case("split", builder=builder, excluded_ops=["aten.cumsum"])
-    assert builder.built == 2

@@ -96,7 +96,7 @@ def _build(*targets: str) -> Path:
 @pytest.fixture(scope="session")
 def gpu_probe() -> Path:
     """The program of tests/gpu/native, compiled against the fake TensorRT."""
-    return _build("gpu_probe", "counting_cudart") / "tests/gpu/native/gpu_probe"
+    return _build("gpu_probe") / "tests/gpu/native/gpu_probe"
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -66,19 +64,3 @@ def test_an_empty_batch_is_an_error_that_says_what_to_do(
     assert "the sizes of an engine begin at 1" in facts["stderr"]
     with torch.no_grad():
         torch.testing.assert_close(after["outputs"][0], model(x))
-
-
-def test_the_largest_batch_in_executor_runner(
-    vit: Path,
-    image: torch.Tensor,
-    runner: Callable[..., subprocess.CompletedProcess[str]],
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "x.bin").write_bytes(image[:8].numpy().tobytes())
-    done = runner(
-        "--model_path", vit, "--inputs", tmp_path / "x.bin", "--output_file", tmp_path / "y",
-        cuda="simulated",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = np.fromfile(tmp_path / "y-0.bin", dtype=np.float32)
-    np.testing.assert_allclose(found, eager(image[:8]).numpy().flatten(), rtol=1e-4, atol=1e-5)

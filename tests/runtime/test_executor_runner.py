@@ -289,26 +289,3 @@ def test_no_gpu_for_the_engine(
     done = runner("--model_path", programs[name].path, cuda=cuda)
     assert done.returncode == 1
     assert message in done.stderr
-
-
-def test_damaged_files(programs: dict[str, Any], runner: Runner, tmp_path: Path) -> None:
-    data = programs["mlp"].path.read_bytes()
-    blob = data.index(b"TRRF")
-    damaged = {
-        "empty": b"",
-        "garbage": b"\xff" * 4096,
-        "no blob": data[:blob],
-        "half a blob": data[: blob + 200],
-        "no end": data[:-1],
-        "magic": data.replace(b"TRRF", b"TRXX"),
-    }
-    for offset in range(0, len(data) - blob - 64, 97):
-        flipped = bytearray(data)
-        flipped[blob + offset] ^= 0x10
-        damaged[f"flip {offset}"] = bytes(flipped)
-    path = tmp_path / "damaged.pte"
-    for name, content in damaged.items():
-        path.write_bytes(content)
-        done = runner("--model_path", path, cuda="simulated")
-        assert done.returncode == 1, name
-        assert "executor_runner: " in done.stderr, name

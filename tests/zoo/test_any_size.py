@@ -60,7 +60,7 @@ RUN_IN_CI = ("gpt2", "rope_half", "resnet_hf", "deeplab")
 BUILT_IN_CI = ("roberta", "whisper", "deberta")
 # The batch is the number of something else, is part of a cache, or does not go together.
 NOT = ("llama_past", "llama_static_cache", "lstm_cell", "recommender", "gcn")
-OF_ONE_LENGTH = ("mamba", "tacotron", "conformer_block", "masked_transformer")
+OF_ONE_LENGTH = ("mamba", "masked_transformer")
 IMAGES = ("convnext", "efficientnet_like", "fpn", "mobilenet_v3_like", "super_resolution", "unet")
 
 

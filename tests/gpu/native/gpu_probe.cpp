@@ -1,7 +1,6 @@
 // Questions that need a GPU, each answered as "name value" lines:
 //
 //   gpu_probe costs PROGRAM ENGINE LIBRARY ROUNDS TENSOR=BYTES...
-//   gpu_probe count PROGRAM host|device
 //   gpu_probe order PROGRAM ROUNDS
 //   gpu_probe rebind|barrier PROGRAM ENGINE LIBRARY ROUNDS TENSOR=BYTES...
 //   gpu_probe static|contexts PROGRAM
@@ -9,12 +8,10 @@
 // "costs" times a call through ExecuTorch and the bare API in one process: medians of the host's
 // clock in microseconds, "queued" until a call returns, "done" until its stream is empty.
 // TRT_ET_CUDA_GRAPHS=0 switches the delegate's graphs off; the probe captures the bare one itself.
-// "count" counts the CUDA calls of one steady call, on simulated GPUs or through counting_cudart.
 // stream_order.h and cuda_rules.h describe the others.
 //
 // PROGRAM is a .pte with one engine of static shapes and its inputs and outputs on the GPU. ENGINE
 // is that engine; the tensors are its inputs, then its output.
-#include <dlfcn.h>
 #include <executorch/runtime/platform/runtime.h>
 #include <trt_et/runtime.h>
 
@@ -25,7 +22,6 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -141,49 +137,6 @@ int run(const std::string& program, const std::string& engine, const std::string
   return 0;
 }
 
-// Calls so far, by name; empty where nobody counts.
-std::map<std::string, double> calls_so_far() {
-  std::map<std::string, double> calls;
-  // What the simulated GPUs count, where there are such.
-  const std::pair<const char*, std::vector<const char*>> simulated[] = {
-      {"calls", {"calls"}},
-      {"allocations", {"mallocs", "frees"}},
-      {"copies", {"copies_h2d", "copies_d2h", "copies_d2d"}},
-      {"waits", {"synchronizations"}}};
-  for (const auto& [name, parts] : simulated) {
-    for (const char* part : parts) {
-      uint64_t value = 0;
-      if (trt_et_counter(part, &value) == 0) calls[name] += static_cast<double>(value);
-    }
-  }
-  if (!calls.empty()) return calls;
-  const char* path = std::getenv("TRT_ET_CUDART_LIBRARY");
-  void* library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-  if (library == nullptr) return calls;
-  const auto name = reinterpret_cast<const char* (*)(size_t)>(dlsym(library, "counted_name"));
-  const auto count = reinterpret_cast<uint64_t (*)(const char*)>(dlsym(library, "counted_calls"));
-  for (size_t i = 0; name != nullptr && count != nullptr && name(i) != nullptr; ++i) {
-    calls[name(i)] = static_cast<double>(count(name(i)));
-  }
-  return calls;
-}
-
-int count(const std::string& program, bool on_device) {
-  constexpr int kRuns = 100;
-  bench::LoadedMethod method(program);
-  method.bind(on_device);
-  for (int i = 0; i < 20; ++i) method.execute();
-  const auto before = calls_so_far();
-  for (int i = 0; i < kRuns; ++i) method.execute();
-  const auto after = calls_so_far();
-  if (after.empty()) bench::die("TRT_ET_CUDART_LIBRARY is not counting_cudart");
-  for (const auto& [name, calls] : after) {
-    const double each = (calls - before.at(name)) / kRuns;
-    if (each > 0) std::printf("%s %.6g\n", name.c_str(), each);
-  }
-  return 0;
-}
-
 std::vector<IoTensor> read_tensors(const std::vector<std::string>& words) {
   std::vector<IoTensor> tensors;
   for (const std::string& word : words) {
@@ -206,7 +159,6 @@ int main(int argc, char** argv) {
   if (what == "costs" && argc > 6) {
     return check::run(argv[2], argv[3], argv[4], number(5), tensors(6));
   }
-  if (what == "count" && argc == 4) return check::count(argv[2], std::string(argv[3]) == "device");
   if (what == "order" && argc == 4) return check::check_order(argv[2], number(3));
   if ((what == "rebind" || what == "barrier") && argc > 6) {
     // The provider starts TensorRT, and attaches a fake one to the simulated GPUs.

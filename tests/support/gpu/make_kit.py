@@ -32,12 +32,12 @@ from trt_et.inspection import inspect_program
 MODELS = ("mlp", "cnn", "vit", "channels_last", "outputs", "order", "cached")
 
 
-def make_models(folder: Path) -> None:
-    """Write the tests' models with TensorRT-RTX and reference engines."""
+def make_models(folder: Path, builders: tuple[str, ...] = ("tensorrt_rtx", "reference")) -> None:
+    """Write the tests' models with engines of each builder."""
     folder.mkdir(parents=True, exist_ok=True)
     kit = {}
     for name in MODELS:
-        for builder in ("tensorrt_rtx", "reference"):
+        for builder in builders:
             # A model may change its buffers when it runs, so each use gets a new one.
             model, inputs = make(name)
             partitioner = TensorRTPartitioner(builder=builder)

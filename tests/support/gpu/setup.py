@@ -13,7 +13,7 @@ import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["Setup", "has_gpu", "read_setup", "write_setup"]
+__all__ = ["Setup", "can_run", "read_setup", "write_setup"]
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,7 +29,7 @@ class Setup:
         engines_builder: ``tensorrt`` or ``tensorrt_rtx``.
         library: The TensorRT of those engines.
         runner: executor_runner.
-        probe: The program gpu_probe; libcounting_cudart.so is in the same folder.
+        probe: The program gpu_probe.
         results: Folder for the answers, as JSON.
         cuda: ``TRT_ET_CUDA`` for everything.
     """
@@ -55,8 +55,10 @@ class Setup:
         return {**os.environ, **own, **changes}
 
 
-def has_gpu() -> bool:
-    """Return whether there is a GPU; PyTorch may have been built without CUDA."""
+def can_run() -> bool:
+    """Return whether there is a GPU or a setup; PyTorch may have been built without CUDA."""
+    if os.environ.get("TRT_ET_GPU_SETUP"):
+        return True
     tool = shutil.which("nvidia-smi")
     return tool is not None and subprocess.run([tool, "-L"], capture_output=True).returncode == 0
 
@@ -73,7 +75,7 @@ def read_setup(folder: Path) -> Setup:
 
     build(
         ROOT / "build/gpu",
-        ["gpu_probe", "counting_cudart"],
+        ["gpu_probe"],
         *("-DTRT_ET_BUILD_GPU_CHECK=ON", "-DTRT_ET_GPU_CHECK_RTX=ON"),
     )
     make_models(folder / "models")

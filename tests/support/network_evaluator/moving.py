@@ -7,7 +7,6 @@ from typing import Any
 
 import tensorrt_rtx as trt
 import torch
-from torch.nn import functional as F
 
 from tests.support.network_evaluator.registry import (
     DTYPES,
@@ -107,13 +106,6 @@ def slice_(layer: Any, inputs: Inputs) -> torch.Tensor:
     return x
 
 
-@layer_type("PADDING")
-def padding(layer: Any, inputs: Inputs) -> torch.Tensor:
-    (x,) = inputs
-    before, after = list(layer.pre_padding_nd), list(layer.post_padding_nd)
-    return F.pad(x, [before[1], after[1], before[0], after[0]])
-
-
 @layer_type("CONCATENATION")
 def concatenation(layer: Any, inputs: Inputs) -> torch.Tensor:
     need(len({x.dtype for x in inputs}) == 1, f"a concatenation of {[x.dtype for x in inputs]}")
@@ -130,14 +122,6 @@ def concatenation(layer: Any, inputs: Inputs) -> torch.Tensor:
 def shape(layer: Any, inputs: Inputs) -> torch.Tensor:
     (x,) = inputs
     return torch.tensor(x.shape, dtype=torch.int64)
-
-
-@layer_type("SQUEEZE")
-def squeeze(layer: Any, inputs: Inputs) -> torch.Tensor:
-    x, axes = inputs
-    axes = [axis % x.dim() for axis in axes.tolist()]
-    need(all(x.shape[axis] == 1 for axis in axes), f"SQUEEZE of {tuple(x.shape)} at {axes}")
-    return x.squeeze(axes)
 
 
 @layer_type("UNSQUEEZE")
@@ -241,14 +225,6 @@ def non_zero(layer: Any, inputs: Inputs) -> torch.Tensor:
     return x.nonzero().t().to(DTYPES[layer.get_output(0).dtype])
 
 
-@layer_type("ONE_HOT")
-def one_hot(layer: Any, inputs: Inputs) -> torch.Tensor:
-    indices, values, depth = inputs
-    hot = F.one_hot(indices.long(), int(depth)).bool()
-    hot = hot.movedim(-1, layer.axis % hot.dim())
-    return torch.where(hot, values[1], values[0])
-
-
 @layer_type("FILL")
 def fill(layer: Any, inputs: Inputs) -> torch.Tensor:
     sizes, alpha, beta = [*inputs, *[None] * 3][:3]
@@ -279,10 +255,3 @@ def kv_cache_update(layer: Any, inputs: Inputs) -> torch.Tensor:
             raise Undefined(f"a row at {at}")
         out[i, :, at : at + update.shape[2]] = update[i]
     return out
-
-
-@layer_type("ASSERTION")
-def assertion(layer: Any, inputs: Inputs) -> tuple[()]:
-    (x,) = inputs
-    need(bool(x.all()), f"the assertion fails: {layer.message}")
-    return ()

@@ -207,11 +207,6 @@ def matrix_multiply(layer: Any, inputs: Inputs) -> torch.Tensor:
     return out.squeeze(-1 if second else -2) if first else out
 
 
-@layer_type("EINSUM")
-def einsum(layer: Any, inputs: Inputs) -> torch.Tensor:
-    return torch.einsum(layer.equation, *inputs)
-
-
 @layer_type("TOPK")
 def topk(layer: Any, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
     x, k = [*inputs, None][:2]

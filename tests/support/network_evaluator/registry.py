@@ -54,7 +54,6 @@ def layer_type(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 CLASSES = {
     "ACTIVATION": "IActivationLayer",
-    "ASSERTION": "IAssertionLayer",
     "CAST": "ICastLayer",
     "CONCATENATION": "IConcatenationLayer",
     "CONSTANT": "IConstantLayer",
@@ -62,7 +61,6 @@ CLASSES = {
     "CUMULATIVE": "ICumulativeLayer",
     "DECONVOLUTION": "IDeconvolutionLayer",
     "DEQUANTIZE": "IDequantizeLayer",
-    "EINSUM": "IEinsumLayer",
     "ELEMENTWISE": "IElementWiseLayer",
     "FILL": "IFillLayer",
     "GATHER": "IGatherLayer",
@@ -72,8 +70,6 @@ CLASSES = {
     "MATRIX_MULTIPLY": "IMatrixMultiplyLayer",
     "NON_ZERO": "INonZeroLayer",
     "NORMALIZATION": "INormalizationLayer",
-    "ONE_HOT": "IOneHotLayer",
-    "PADDING": "IPaddingLayer",
     "PARAMETRIC_RELU": "IParametricReLULayer",
     "POOLING": "IPoolingLayer",
     "QUANTIZE": "IQuantizeLayer",
@@ -86,7 +82,6 @@ CLASSES = {
     "SHUFFLE": "IShuffleLayer",
     "SLICE": "ISliceLayer",
     "SOFTMAX": "ISoftMaxLayer",
-    "SQUEEZE": "ISqueezeLayer",
     "TOPK": "ITopKLayer",
     "UNARY": "IUnaryLayer",
     "UNSQUEEZE": "IUnsqueezeLayer",

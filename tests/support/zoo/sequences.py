@@ -1,4 +1,4 @@
-"""Recurrent networks and parts of transformers, written by hand as people write them."""
+"""Networks over sequences, tables, points and graphs, written by hand as people write them."""
 
 from __future__ import annotations
 
@@ -89,49 +89,6 @@ def mixture_of_experts() -> Case:
     return Case(MixtureOfExperts(), (torch.randn(2, 6, 16),))
 
 
-class GatheredExperts(MixtureOfExperts):
-    """Gathers the weights of the chosen experts, token by token."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        tokens = x.reshape(-1, x.shape[-1])
-        weight, index = torch.topk(self.gate(tokens).softmax(-1), self.chosen, dim=-1)
-        inner = functional.gelu(torch.einsum("td,tkdh->tkh", tokens, self.up[index]))
-        outer = torch.einsum("tkh,tkhd->tkd", inner, self.down[index])
-        return (outer * weight.unsqueeze(-1)).sum(1).reshape(x.shape)
-
-
-def gathered_experts() -> Case:
-    return Case(GatheredExperts(), (torch.randn(2, 6, 16),))
-
-
-class ConformerBlock(nn.Module):
-    def __init__(self, width: int = 16) -> None:
-        super().__init__()
-        self.first = nn.Sequential(
-            nn.LayerNorm(width), nn.Linear(width, 32), nn.SiLU(), nn.Linear(32, width)
-        )
-        self.norm = nn.LayerNorm(width)
-        self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
-        self.before = nn.LayerNorm(width)
-        self.pointwise = nn.Conv1d(width, 2 * width, 1)
-        self.depthwise = nn.Conv1d(width, width, 7, padding=3, groups=width)
-        self.batch = nn.BatchNorm1d(width)
-        self.after = nn.Conv1d(width, width, 1)
-
-    def forward(self, x: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
-        x = x + 0.5 * self.first(x)
-        y = self.norm(x)
-        x = x + self.attention(y, y, y, key_padding_mask=padding, need_weights=False)[0]
-        y = functional.glu(self.pointwise(self.before(x).transpose(1, 2)), 1)
-        return x + self.after(functional.silu(self.batch(self.depthwise(y)))).transpose(1, 2)
-
-
-def conformer_block() -> Case:
-    padding = torch.zeros(2, 9, dtype=torch.bool)
-    padding[1, 6:] = True
-    return Case(ConformerBlock(), (torch.randn(2, 9, 16), padding))
-
-
 def masked_transformer() -> Case:
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -152,59 +109,6 @@ def masked_transformer() -> Case:
     padding = torch.zeros(2, 6, dtype=torch.bool)
     padding[0, 4:] = True
     return Case(Model(), (torch.randn(2, 6, 16), torch.randn(2, 5, 16), padding))
-
-
-class SelectiveScan(nn.Module):
-    """A state-space layer: a loop over time, unrolled by export."""
-
-    def __init__(self, width: int = 8, state: int = 4) -> None:
-        super().__init__()
-        self.proj = nn.Linear(width, 2 * width)
-        self.conv = nn.Conv1d(width, width, 3, padding=2, groups=width)
-        self.step = nn.Linear(width, width)
-        self.bc = nn.Linear(width, 2 * state)
-        self.log_a = nn.Parameter(torch.rand(width, state).log())
-        self.d = nn.Parameter(torch.ones(width))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x, gate = self.proj(x).chunk(2, -1)
-        x = functional.silu(self.conv(x.transpose(1, 2))[..., : x.shape[1]].transpose(1, 2))
-        delta = functional.softplus(self.step(x))
-        b, c = self.bc(x).chunk(2, -1)
-        decay = torch.exp(delta.unsqueeze(-1) * -self.log_a.exp())
-        state = torch.zeros_like(decay[:, 0])
-        seen = []
-        for t in range(x.shape[1]):
-            state = decay[:, t] * state + (delta * x)[:, t].unsqueeze(-1) * b[:, t].unsqueeze(1)
-            seen.append((state * c[:, t].unsqueeze(1)).sum(-1))
-        return (torch.stack(seen, 1) + x * self.d) * functional.silu(gate)
-
-
-def selective_scan() -> Case:
-    return Case(SelectiveScan(), (torch.randn(2, 5, 8),))
-
-
-class Tacotron(nn.Module):
-    """Text to spectrogram: embeddings, convolutions, a GRU, a duration predictor."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(20, 16, padding_idx=0)
-        self.convs = nn.Sequential(
-            nn.Conv1d(16, 16, 5, padding=2), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5)
-        )
-        self.rnn = nn.GRU(16, 8, batch_first=True, bidirectional=True)
-        self.up = nn.ConvTranspose1d(16, 8, 4, 2, 1)
-
-    def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        mask = tokens.ne(0).unsqueeze(1)
-        y = self.convs(self.embedding(tokens).transpose(1, 2)).masked_fill(~mask, 0)
-        y, _ = self.rnn(y.transpose(1, 2))
-        return self.up(y.transpose(1, 2)), mask.sum(-1)
-
-
-def tacotron() -> Case:
-    return Case(Tacotron(), (torch.randint(0, 20, (2, 7)),))
 
 
 class Rope(nn.Module):
@@ -263,18 +167,98 @@ def sampler() -> Case:
     return Case(Sampler(), (torch.randn(2, 20),))
 
 
+class Recommender(nn.Module):
+    """Embeddings of categories, dense features, pairwise products, a wide part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(size, 8) for size in (10, 20, 30))
+        self.bottom = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 8), nn.ReLU())
+        self.top = nn.Sequential(nn.Linear(14, 16), nn.ReLU(), nn.Linear(16, 1), nn.Sigmoid())
+        row, column = torch.tril_indices(4, 4, -1)
+        self.register_buffer("row", row)
+        self.register_buffer("column", column)
+
+    def forward(self, dense: torch.Tensor, *categories: torch.Tensor) -> torch.Tensor:
+        x = self.bottom(dense)
+        found = [x, *(t(c) for t, c in zip(self.tables, categories, strict=True))]
+        stacked = torch.stack(found, 1)
+        products = torch.bmm(stacked, stacked.transpose(1, 2))
+        return self.top(torch.cat([x, products[:, self.row, self.column]], 1))
+
+
+def recommender() -> Case:
+    batch = Dim("batch", max=16)
+    sizes = (10, 20, 30)
+
+    def inputs(rows: int) -> tuple[torch.Tensor, ...]:
+        return (torch.randn(rows, 5), *(torch.randint(0, n, (rows,)) for n in sizes))
+
+    return Case(
+        Recommender(), inputs(4), ({0: batch}, tuple({0: batch} for _ in sizes)), (inputs(9),)
+    )
+
+
+class PointNet(nn.Module):
+    """Shared layers over points, symmetric maximum, a learned transform."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transform = nn.Sequential(nn.Conv1d(3, 8, 1), nn.BatchNorm1d(8), nn.ReLU())
+        self.matrix = nn.Linear(8, 9)
+        self.layers = nn.Sequential(nn.Conv1d(3, 16, 1), nn.BatchNorm1d(16), nn.ReLU())
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pooled = self.transform(x).max(dim=2).values
+        matrix = self.matrix(pooled).view(-1, 3, 3) + torch.eye(3)
+        moved = torch.bmm(matrix, x)
+        return functional.log_softmax(self.head(torch.amax(self.layers(moved), 2)), -1)
+
+
+def pointnet() -> Case:
+    # torch.eye counts in bytes, which TensorRT has no tensors of.
+    left = ("aten::arange.start_step", "aten::unsqueeze_copy.default", "aten::eq.Tensor")
+    return Case(PointNet(), (torch.randn(2, 3, 20),), left=left)
+
+
+class Gcn(nn.Module):
+    """Messages along edges: gather, scatter_add, index_add."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 8), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+        source, target = edges[0], edges[1]
+        y = self.one(x)
+        total = torch.zeros_like(y).index_add(0, target, y.index_select(0, source))
+        y = functional.relu(total)
+        z = self.two(y)[source]
+        index = target.unsqueeze(1).expand(-1, 3)
+        return torch.zeros(x.shape[0], 3).scatter_add(0, index, z)
+
+
+def gcn() -> Case:
+    return Case(
+        Gcn(),
+        (torch.randn(6, 4), torch.randint(0, 6, (2, 10))),
+        partitions=2,
+        left=("aten::index_put.default", "aten::select_copy.int"),
+    )
+
+
 MODELS: dict[str, Callable[[], Case]] = {
     "lstm": lstm,
     "gru": gru,
     "rnn": rnn,
     "lstm_cell": lstm_cell,
     "mixture_of_experts": mixture_of_experts,
-    "gathered_experts": gathered_experts,
-    "conformer_block": conformer_block,
     "masked_transformer": masked_transformer,
-    "selective_scan": selective_scan,
-    "tacotron": tacotron,
     "rope": rope,
     "rope_half": rope_half,
     "sampler": sampler,
+    "recommender": recommender,
+    "pointnet": pointnet,
+    "gcn": gcn,
 }

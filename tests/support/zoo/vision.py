@@ -1,4 +1,4 @@
-"""Networks that look at images, written by hand as people write them."""
+"""Networks that read or make images, written by hand as people write them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
-from torch.export import Dim
 from torch.nn import functional
 
 from tests.support.zoo.case import Case
@@ -14,110 +13,36 @@ from tests.support.zoo.case import Case
 __all__ = ["MODELS"]
 
 
-class Bottleneck(nn.Module):
-    def __init__(self, width: int, inner: int, stride: int = 1) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(width, inner, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(inner)
-        self.conv2 = nn.Conv2d(inner, inner, 3, stride, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(inner)
-        self.conv3 = nn.Conv2d(inner, inner * 4, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(inner * 4)
-        self.relu = nn.ReLU(inplace=True)
-        self.shortcut = None
-        if stride != 1 or width != inner * 4:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(width, inner * 4, 1, stride, bias=False), nn.BatchNorm2d(inner * 4)
-            )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.relu(self.bn1(self.conv1(x)))
-        y = self.relu(self.bn2(self.conv2(y)))
-        y = self.bn3(self.conv3(y))
-        y += x if self.shortcut is None else self.shortcut(x)
-        return self.relu(y)
-
-
-class ResNet50(nn.Module):
-    """Full depth, an eighth of the width."""
-
-    def __init__(self, width: int = 8) -> None:
-        super().__init__()
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, width, 7, 2, 3, bias=False),
-            nn.BatchNorm2d(width),
-            nn.ReLU(inplace=True),
-            nn.MaxPool2d(3, 2, 1),
-        )
-        blocks: list[nn.Module] = []
-        before = width
-        for stage, depth in enumerate((3, 4, 6, 3)):
-            inner = width * 2**stage
-            for index in range(depth):
-                blocks.append(Bottleneck(before, inner, 2 if stage and index == 0 else 1))
-                before = inner * 4
-        self.blocks = nn.Sequential(*blocks)
-        self.pool = nn.AdaptiveAvgPool2d((1, 1))
-        self.head = nn.Linear(before, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(torch.flatten(self.pool(self.blocks(self.stem(x))), 1))
-
-
-def resnet50() -> Case:
-    model = ResNet50()
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            nn.init.uniform_(module.running_mean, -0.1, 0.1)
-            nn.init.uniform_(module.running_var, 0.9, 1.1)
-    batch = Dim("batch", max=4)
-    return Case(model, (torch.randn(2, 3, 64, 64),), ({0: batch},), ((torch.randn(3, 3, 64, 64),),))
-
-
-class SqueezeExcite(nn.Module):
-    def __init__(self, width: int, gate: type[nn.Module]) -> None:
-        super().__init__()
-        self.down = nn.Conv2d(width, 4, 1)
-        self.up = nn.Conv2d(4, width, 1)
-        self.gate = gate()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = functional.adaptive_avg_pool2d(x, 1)
-        return x * self.gate(self.up(functional.relu(self.down(y))))
-
-
 class InvertedResidual(nn.Module):
-    def __init__(self, width: int, act: type[nn.Module], gate: type[nn.Module] | None) -> None:
+    """A block with squeeze and excitation."""
+
+    def __init__(self, width: int, act: type[nn.Module], gate: type[nn.Module]) -> None:
         super().__init__()
         inner = width * 4
-        layers = [
+        self.before = nn.Sequential(
             nn.Conv2d(width, inner, 1, bias=False),
             nn.BatchNorm2d(inner),
             act(),
             nn.Conv2d(inner, inner, 3, 1, 1, groups=inner, bias=False),
             nn.BatchNorm2d(inner),
             act(),
-        ]
-        if gate is not None:
-            layers.append(SqueezeExcite(inner, gate))
-        layers += [nn.Conv2d(inner, width, 1, bias=False), nn.BatchNorm2d(width)]
-        self.layers = nn.Sequential(*layers)
+        )
+        self.excite = nn.Sequential(
+            *(nn.AdaptiveAvgPool2d(1), nn.Conv2d(inner, 4, 1), nn.ReLU()),
+            *(nn.Conv2d(4, inner, 1), gate()),
+        )
+        self.after = nn.Sequential(nn.Conv2d(inner, width, 1, bias=False), nn.BatchNorm2d(width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.layers(x)
+        y = self.before(x)
+        return x + self.after(y * self.excite(y))
 
 
-def _inverted(act: type[nn.Module], gate: type[nn.Module] | None) -> Case:
+def inverted(act: type[nn.Module], gate: type[nn.Module]) -> Case:
     model = nn.Sequential(
-        nn.Conv2d(3, 8, 3, 2, 1, bias=False),
-        nn.BatchNorm2d(8),
-        act(),
-        InvertedResidual(8, act, gate),
-        InvertedResidual(8, act, gate),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(1),
-        nn.Dropout(0.2),
-        nn.Linear(8, 10),
+        *(nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), act()),
+        *(InvertedResidual(8, act, gate) for _ in range(2)),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten(1), nn.Dropout(0.2), nn.Linear(8, 10)),
     )
     return Case(model, (torch.randn(1, 3, 32, 32),))
 
@@ -194,18 +119,127 @@ def conv3d() -> Case:
     return Case(model, (torch.randn(1, 2, 8, 8, 8),))
 
 
-def resnet_bf16() -> Case:
-    model = nn.Sequential(nn.Conv2d(3, 8, 3, 2), nn.BatchNorm2d(8), Bottleneck(8, 4), nn.Flatten())
-    return Case(model.bfloat16(), (torch.randn(1, 3, 16, 16).bfloat16(),), atol=1e-1)
+def _double(before: int, after: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(before, after, 3, padding=1),
+        nn.BatchNorm2d(after),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(after, after, 3, padding=1),
+        nn.BatchNorm2d(after),
+        nn.ReLU(inplace=True),
+    )
+
+
+class UNet(nn.Module):
+    """Skips that are padded to fit; the way up by ConvTranspose and by bilinear resampling."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.three = _double(3, 8), _double(8, 16), _double(16, 32)
+        self.pool = nn.MaxPool2d(2)
+        self.up = nn.ConvTranspose2d(32, 16, 2, 2)
+        self.smooth = nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True)
+        self.four, self.five = _double(32, 16), _double(24, 8)
+        self.head = nn.Conv2d(8, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        a = self.one(x)
+        b = self.two(self.pool(a))
+        c = self.up(self.three(self.pool(b)))
+        c = functional.pad(c, [0, b.shape[3] - c.shape[3], 0, b.shape[2] - c.shape[2]])
+        d = self.smooth(self.four(torch.cat([b, c], 1)))
+        d = functional.pad(d, [0, a.shape[3] - d.shape[3], 0, a.shape[2] - d.shape[2]])
+        return self.head(self.five(torch.cat([a, d], 1)))
+
+
+def unet() -> Case:
+    return Case(UNet(), (torch.randn(1, 3, 38, 38),))
+
+
+class DiffusionBlock(nn.Module):
+    """A residual block with GroupNorm and a time embedding, then cross attention over a text."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.norm1 = nn.GroupNorm(4, width)
+        self.conv1 = nn.Conv2d(width, width, 3, padding=1)
+        self.time = nn.Linear(32, width)
+        self.norm2 = nn.GroupNorm(4, width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1)
+        self.norm3 = nn.LayerNorm(width)
+        self.q = nn.Linear(width, width, bias=False)
+        self.kv = nn.Linear(24, 2 * width, bias=False)
+        self.out = nn.Linear(width, width)
+        self.geglu = nn.Linear(width, 8 * width)
+        self.back = nn.Linear(4 * width, width)
+        self.down = nn.Conv2d(width, width, 3, 2)
+        self.up = nn.Conv2d(width, 4, 3, padding=1)
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
+        frequency = torch.exp(-torch.arange(16, dtype=torch.float32) * 0.5)
+        angle = t[:, None].float() * frequency[None]
+        time = self.time(functional.silu(torch.cat([angle.cos(), angle.sin()], -1)))
+        y = self.conv1(functional.silu(self.norm1(x))) + time[:, :, None, None]
+        x = x + self.conv2(functional.silu(self.norm2(y)))
+        b, c, h, w = x.shape
+        tokens = x.permute(0, 2, 3, 1).reshape(b, h * w, c)
+        q = self.q(self.norm3(tokens)).view(b, -1, 2, c // 2).transpose(1, 2)
+        k, v = (part.view(b, -1, 2, c // 2).transpose(1, 2) for part in self.kv(text).chunk(2, -1))
+        seen = functional.scaled_dot_product_attention(q, k, v)
+        tokens = tokens + self.out(seen.transpose(1, 2).reshape(b, h * w, c))
+        value, gate = self.geglu(tokens).chunk(2, -1)
+        tokens = tokens + self.back(value * functional.gelu(gate))
+        x = tokens.reshape(b, h, w, c).permute(0, 3, 1, 2)
+        low = self.down(functional.pad(x, (0, 1, 0, 1)))
+        return self.up(functional.interpolate(low, scale_factor=2.0, mode="nearest"))
+
+
+def diffusion() -> Case:
+    inputs = (torch.randn(2, 16, 8, 8), torch.tensor([3, 700]), torch.randn(2, 7, 24))
+    return Case(DiffusionBlock(), inputs)
+
+
+def gan() -> Case:
+    model = nn.Sequential(
+        nn.ConvTranspose2d(12, 16, 4, 1, 0, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(True),
+        nn.ConvTranspose2d(16, 8, 4, 2, 1, bias=False),
+        nn.InstanceNorm2d(8, affine=True),
+        nn.LeakyReLU(0.2, inplace=True),
+        nn.ConvTranspose2d(8, 3, 3, 2, 1, output_padding=1, groups=1),
+        nn.Tanh(),
+    )
+    return Case(model, (torch.randn(2, 12, 1, 1),))
+
+
+class SuperResolution(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(1, 8, 5, padding=2),
+            nn.PReLU(),
+            nn.Conv2d(8, 4, 3, padding=1, padding_mode="reflect"),
+            nn.PixelShuffle(2),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        big = functional.interpolate(x, scale_factor=2, mode="bicubic", align_corners=False)
+        return (self.body(x) + big).clamp(0, 1)
+
+
+def super_resolution() -> Case:
+    return Case(SuperResolution(), (torch.rand(1, 1, 12, 10),))
 
 
 MODELS: dict[str, Callable[[], Case]] = {
-    "resnet50": resnet50,
-    "resnet_bf16": resnet_bf16,
-    "mobilenet_v2_like": lambda: _inverted(nn.ReLU6, None),
-    "mobilenet_v3_like": lambda: _inverted(nn.Hardswish, nn.Hardsigmoid),
-    "efficientnet_like": lambda: _inverted(nn.SiLU, nn.Sigmoid),
+    "mobilenet_v3_like": lambda: inverted(nn.Hardswish, nn.Hardsigmoid),
+    "efficientnet_like": lambda: inverted(nn.SiLU, nn.Sigmoid),
     "deeplab": deeplab,
     "fpn": fpn,
     "conv3d": conv3d,
+    "unet": unet,
+    "diffusion": diffusion,
+    "gan": gan,
+    "super_resolution": super_resolution,
 }

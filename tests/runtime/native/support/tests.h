@@ -5,7 +5,6 @@ void test_blob_edits();
 void test_blob_fuzz();
 void test_crc32c();
 void test_cuda_rules(const char* blob_file);
-void test_provider_endurance();
 void test_provider_shapes();
 void test_provider_streams_and_scratch();
 void test_long_runs();
