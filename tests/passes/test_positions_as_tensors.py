@@ -1,0 +1,240 @@
+"""Positions that a program reads with ``item()``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from tests.support.simulated_gpus import load_runtime
+from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
+from trt_et.inspection import inspect_program
+from trt_et.passes.positions_as_tensors import keep_positions_in_tensors
+
+LENGTH = 16
+
+
+def read(position: Tensor, end: int = LENGTH) -> Any:
+    """The number in a tensor, with the checks of ExecuTorch's models."""
+    start = position[-1].item()
+    torch._check(start >= 0)
+    torch._check(start < end)
+    return start
+
+
+class Function(nn.Module):
+    """Takes rows [1, 2, n, 4] and a position; has a table and a cache."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+        table = torch.arange(LENGTH * 4.0).reshape(LENGTH, 4)
+        self.register_buffer("table", table)
+        self.register_buffer("cache", torch.zeros(1, 2, LENGTH, 4))
+
+    def forward(self, rows: Tensor, position: Tensor) -> Any:
+        return self.function(self, rows, position)
+
+
+def narrow(m, rows, position):
+    return rows * m.table.narrow(0, read(position), rows.shape[2])
+
+
+def slices(m, rows, position):
+    start = read(position)
+    torch._check(start + rows.shape[2] <= LENGTH)
+    return rows * m.table[start : start + rows.shape[2]]
+
+
+def index_copy(m, rows, position):
+    m.cache.index_copy_(2, torch.arange(rows.shape[2]) + read(position), rows)
+    return m.cache * 2
+
+
+def slice_scatter(m, rows, position):
+    start = read(position)
+    torch._check(start + rows.shape[2] <= LENGTH)
+    m.cache[:, :, start : start + rows.shape[2]] = rows
+    return m.cache * 2
+
+
+def narrow_and_copy(m, rows, position):
+    m.cache.narrow(2, read(position), rows.shape[2]).copy_(rows)
+    return m.cache * 2
+
+
+def one_row(m, rows, position):
+    start = read(position)
+    m.cache.select(2, start).copy_(rows[:, :, 0])
+    return m.cache + m.table.select(0, start)
+
+
+def causal_mask(m, rows, position):
+    start = read(position)
+    columns = torch.arange(LENGTH)
+    causal = columns <= torch.arange(rows.shape[2]).view(-1, 1) + start
+    written = torch.where(columns < start, columns, torch.full((LENGTH,), -1))
+    return rows.sum(-1) + torch.where(causal, 0.0, 1.0).sum(-1), written
+
+
+def ring(m, rows, position):
+    indices = (torch.arange(rows.shape[2]) + read(position, 10**6)) % LENGTH
+    m.cache.index_copy_(2, indices, rows)
+    return m.cache * 2
+
+
+def arithmetic(m, rows, position):
+    start = read(position)
+    steps = torch.arange(start, start + rows.shape[2]) + (2 * start - 1)
+    return rows * steps[:, None], torch.full((3,), start + 1)
+
+
+def two_positions(m, rows, position):
+    first, second = read(position), read(position + 1)
+    return rows + torch.arange(rows.shape[2])[:, None] * (first * second)
+
+
+USES = {
+    function.__name__: function
+    for function in (
+        *(narrow, slices, index_copy, slice_scatter, narrow_and_copy, one_row, causal_mask),
+        *(ring, arithmetic, two_positions),
+    )
+}
+
+
+def export(function: Callable[..., Any], dynamic: bool, dtype=torch.int64) -> ExportedProgram:
+    shapes = ({2: Dim("n", max=LENGTH - 1)} if dynamic else None, None)
+    example = (torch.randn(1, 2, 3, 4), torch.tensor([0], dtype=dtype))
+    with torch.no_grad():
+        return torch.export.export(Function(function), example, dynamic_shapes=shapes, strict=True)
+
+
+def items(program: ExportedProgram) -> list[str]:
+    return [n.name for n in program.graph.nodes if "item" in str(n.target)]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", USES)
+def test_no_number_is_read_and_the_values_are_eagers(name, dynamic):
+    program = keep_positions_in_tensors(export(USES[name], dynamic))
+    assert not items(program)
+    assert not any("assert_scalar" in str(n.target) for n in program.graph.nodes)
+    ours, eager = program.module(), Function(USES[name])
+    for count, start in ((3, 0), (1 if dynamic else 3, 5), (3, LENGTH - 3)):
+        inputs = (torch.randn(1, 2, count, 4), torch.tensor([start]))
+        torch.testing.assert_close(ours(*inputs), eager(*inputs))
+        for name, buffer in ours.named_buffers():
+            torch.testing.assert_close(buffer, eager.get_buffer(name))
+
+
+def test_a_position_of_int32():
+    program = keep_positions_in_tensors(export(slice_scatter, True, torch.int32))
+    assert not items(program)
+    inputs = (torch.randn(1, 2, 4, 4), torch.tensor([7], dtype=torch.int32))
+    torch.testing.assert_close(program.module()(*inputs), Function(slice_scatter)(*inputs))
+
+
+def depends_on_data(m, rows, position):
+    return m.table[: read(position)]
+
+
+def may_be_negative(m, rows, position):
+    return m.table.narrow(0, position[0].item(), 3)
+
+
+def may_be_cut(m, rows, position):
+    start = read(position)
+    return m.table[start : start + 5]
+
+
+def is_returned(m, rows, position):
+    start = read(position)
+    return m.table.narrow(0, start, 3), start
+
+
+def is_a_float(m, rows, position):
+    return rows * rows.sum().item()
+
+
+def scales_floats(m, rows, position):
+    return rows * read(position)
+
+
+UNKNOWN = {
+    function.__name__: function
+    for function in (
+        *(depends_on_data, may_be_negative, may_be_cut, is_returned, is_a_float, scales_floats),
+    )
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_other_numbers_stay(name):
+    program = export(UNKNOWN[name], dynamic=False)
+    assert keep_positions_in_tensors(program) is program
+
+
+def test_one_unknown_use_keeps_all_uses_of_a_number_but_not_of_another_one():
+    def both(m, rows, position):
+        returned, start = read(position), read(position)
+        return m.table.narrow(0, returned, 3) * m.table.narrow(0, start, 3), returned
+
+    program = export(both, dynamic=False)
+    kept = keep_positions_in_tensors(program)
+    assert len(items(program)) == 2
+    assert len(items(kept)) == 1
+    inputs = (torch.randn(1, 2, 3, 4), torch.tensor([4]))
+    product, start = kept.module()(*inputs)
+    torch.testing.assert_close(product, Function(both)(*inputs)[0])
+    assert start == 4
+
+
+def decoder(write, m, rows, position):
+    """One layer, as ExecuTorch's Llama has it."""
+    start, count = read(position), rows.shape[2]
+    torch._check(start + count <= LENGTH)
+    query = rows * m.table.narrow(0, start, count)
+    write(m, rows, position)
+    mask = torch.ones(LENGTH, LENGTH).tril() > 0
+    attention = nn.functional.scaled_dot_product_attention
+    return attention(query, m.cache, m.cache, mask.narrow(0, start, count))
+
+
+def lower(builder: str, write: Callable[..., Any]) -> bytes:
+    manager = to_edge_transform_and_lower(
+        export(partial(decoder, write), dynamic=True),
+        partitioner=[TensorRTPartitioner(builder=builder, full_graph=True)],
+    )
+    config = ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
+    return bytes(manager.to_executorch(config).buffer)
+
+
+@pytest.mark.parametrize("write", [index_copy, slice_scatter])
+def test_a_decoder_is_one_engine_and_a_position_outside_its_cache_is_an_error(write):
+    from executorch.runtime import Runtime
+
+    load_runtime()
+    pte = lower("reference", write)
+    assert len(inspect_program(pte)[0].delegates) == 1
+    method = Runtime.get().load_program(pte).load_method("forward")
+    eager = Function(partial(decoder, write))
+    for count, start in ((5, 0), (1, 5), (LENGTH - 6, 6)):
+        inputs = (torch.randn(1, 2, count, 4), torch.tensor([start]))
+        torch.testing.assert_close(method.execute(inputs)[0], eager(*inputs))
+    for start in (-1, LENGTH - 1, LENGTH):
+        with pytest.raises(RuntimeError):
+            method.execute((torch.randn(1, 2, 2, 4), torch.tensor([start])))
+
+
+@pytest.mark.parametrize("write", [index_copy, slice_scatter, one_row])
+def test_tensorrt_rtx_writes_the_decoders_cache_in_place(write):
+    (delegate,) = inspect_program(lower("tensorrt_rtx", write))[0].delegates
+    assert delegate.engine is not None
+    assert len(delegate.engine.aliases) == 1

@@ -1,0 +1,350 @@
+"""Keeps positions that a program reads with ``item()`` in tensors.
+
+ExecuTorch's own language models read the start position with ``input_pos[0].item()``, check it, and
+use it in ``narrow``, ``slice_scatter`` or ``arange(n) + start``. A number that depends on data
+stays on the CPU, and so does each of these operators: each layer breaks an engine in two. This pass
+uses the tensor instead of the number: slices become ``index_select``, and writes to slices become
+``index_copy``. The engine then gets the position as an input, and can write its cache in place
+(``conversion/rewrites/kv_cache_update.py``).
+
+A position is replaced only if every use of it is known, and the shape of every result is known
+without it. Its checks are removed; ExecuTorch removes the checks of every program.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import torch
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
+from torch.fx import Graph, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils._sympy.value_ranges import bound_sympy
+
+from trt_et.graph.insertion import insert_call
+from trt_et.graph.subgraphs import copied_module
+
+__all__ = ["keep_positions_in_tensors"]
+
+aten = torch.ops.aten
+
+_ITEMS: Final = (aten.item.default, aten._local_scalar_dense.default)
+_COPIES: Final = (aten.copy.default, aten.index_select.default, aten.squeeze.dim)
+_INTEGERS: Final = (torch.int32, torch.int64)
+_CHECKS: Final = (
+    aten._assert_scalar.default,
+    aten.sym_constrain_range.default,
+    aten.sym_constrain_range_for_size.default,
+)
+# Operators of a tensor and a number: the operators of two tensors.
+_ELEMENTWISE: Final[dict[Any, OpOverload]] = {
+    getattr(getattr(aten, name), overload): getattr(aten, name).Tensor
+    for name in ("add", "sub", "mul", "lt", "le", "gt", "ge", "eq", "ne", "remainder")
+    for overload in ("Tensor", "Scalar")
+}
+# Operators of two numbers: the operators of a tensor and a number or tensor.
+_ARITHMETIC: Final[dict[Any, OpOverload]] = {
+    operator.add: aten.add.Tensor,
+    operator.sub: aten.sub.Tensor,
+    operator.mul: aten.mul.Tensor,
+}
+# Takes the arguments of a call, of which some may have been replaced, and returns its result.
+_Edit = Callable[[dict[str, Any]], Node]
+
+
+def keep_positions_in_tensors(program: ExportedProgram) -> ExportedProgram:
+    """Replace positions that are read from tensors by these tensors.
+
+    Args:
+        program: As ``torch.export`` returns it; not changed.
+
+    Returns:
+        A new program; the same one if no position can be replaced.
+    """
+    if not _Positions(program.graph).have_users():
+        return program
+    # Without writes in place: a slice that is written to cannot become a copy.
+    functional = program.run_decompositions({})
+    module = copied_module(functional.graph_module)
+    if not _Positions(module.graph).replace():
+        return program
+    module.recompile()
+    replaced: ExportedProgram = functional._update(module, functional.graph_signature)
+    return replaced
+
+
+class _Positions:
+    """The numbers of a graph that are computed from integers in tensors."""
+
+    def __init__(self, graph: Graph) -> None:
+        # Each number, and the calls of item() that it is computed from.
+        self._items: dict[Node, frozenset[Node]] = {}
+        for node in graph.nodes:
+            if node.target in _ITEMS and node.args[0].meta["val"].dtype in _INTEGERS:
+                self._items[node] = frozenset([node])
+            elif isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool):
+                items = [self._items.get(used, frozenset()) for used in node.all_input_nodes]
+                if any(items):
+                    self._items[node] = frozenset().union(*items)
+        self._tensors: dict[Node, Node] = {}
+        self._ranges: dict[tuple[Node, int | Node], Node] = {}
+        self._graph = graph
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._items
+
+    def have_users(self) -> bool:
+        """Check whether a position is used, other than in checks of it."""
+        return any(True for number in self._items for _ in self._users(number))
+
+    def replace(self) -> bool:
+        """Replace the positions whose uses are all known; return whether there are any."""
+        edits = {user: self._edit(user) for number in self._items for user in self._users(number)}
+        unknown: frozenset[Node] = frozenset()
+        for number, items in self._items.items():
+            if any(edits[user] is None for user in self._users(number)):
+                unknown |= items
+        # A number that is computed from several positions needs all of them.
+        while any(items & unknown and not items <= unknown for items in self._items.values()):
+            unknown |= frozenset().union(*(i for i in self._items.values() if i & unknown))
+        replaced = [number for number, items in self._items.items() if not items & unknown]
+        users = {user for number in replaced for user in self._users(number)}
+        for user in [node for node in self._graph.nodes if node in users]:
+            edit = edits[user]
+            assert edit is not None
+            arguments = _arguments(user)
+            new = edit(arguments)
+            new.meta = {**user.meta, "val": new.meta["val"]}
+            user.replace_all_uses_with(new)
+            self._graph.erase_node(user)
+            _erase_copy(arguments.get("src"))
+            new.name = user.name  # The program's signature names the new values of buffers.
+        for number in reversed(replaced):
+            for check in list(number.users):
+                self._graph.erase_node(check)
+            self._graph.erase_node(number)
+        return bool(users)
+
+    def _users(self, number: Node) -> Iterator[Node]:
+        for user in number.users:
+            if user not in self._items and user.target not in _CHECKS:
+                yield user
+
+    def _edit(self, user: Node) -> _Edit | None:
+        """Return a function that inserts operators with the same result before a node.
+
+        None if the node is not one of the known uses of a position.
+        """
+        rule = _RULES.get(user.target)
+        if rule is None or not isinstance(user.meta.get("val"), torch.Tensor):
+            return None
+        return rule(self, user, _arguments(user))
+
+    def is_position(self, value: object) -> bool:
+        """Check whether a value is a number that :meth:`tensor` can compute."""
+        if not isinstance(value, Node) or value not in self._items:
+            return False
+        return value.target in _ITEMS or (
+            value.target in _ARITHMETIC
+            and all(isinstance(a, int) or self.is_position(a) for a in value.args)
+        )
+
+    def is_start(self, value: object) -> bool:
+        """Check whether a value is a position that is never negative."""
+        if not isinstance(value, Node) or not self.is_position(value):
+            return False
+        number = value.meta["val"].node
+        return bool(bound_sympy(number.expr, number.shape_env.var_to_range).lower >= 0)
+
+    def length(self, start: Node, end: object, size: int | torch.SymInt) -> int | Node | None:
+        """Return the number or node with the size of a range, or None if none is found."""
+        if isinstance(size, int):
+            return size
+        if not isinstance(end, Node) or end.target is not operator.add or start not in end.args:
+            return None
+        length = end.args[1] if end.args[0] is start else end.args[0]
+        return self.known_length(length, size)
+
+    def known_length(self, length: object, size: int | torch.SymInt) -> int | Node | None:
+        """Return a number or node if it is surely the size, and no position."""
+        if isinstance(length, Node) and length not in self._items:
+            return length if statically_known_true(length.meta["val"] == size) else None
+        return length if isinstance(length, int) and statically_known_true(length == size) else None
+
+    def tensor(self, number: Node, before: Node) -> Node:
+        """Return a position as a tensor of shape [], int64."""
+        if number not in self._tensors:
+            if number.target in _ITEMS:
+                value = insert_call(before, aten.reshape.default, number.args[0], [])
+                value = insert_call(before, aten._to_copy.default, value, dtype=torch.int64)
+            else:
+                args = [self.tensor(a, before) if isinstance(a, Node) else a for a in number.args]
+                if not isinstance(args[0], Node):  # A number and a tensor.
+                    args[0] = insert_call(before, aten.full_like.default, args[1], args[0])
+                value = insert_call(before, _ARITHMETIC[number.target], *args)
+            self._tensors[number] = value
+        return self._tensors[number]
+
+    def range(self, start: Node, length: int | Node, before: Node) -> Node:
+        """Return ``start``, ``start + 1``, ... as a tensor of shape [length], int64."""
+        if (start, length) not in self._ranges:
+            device = before.meta["val"].device
+            steps = insert_call(
+                before, aten.arange.default, length, dtype=torch.int64, device=device
+            )
+            first = self.tensor(start, before)
+            self._ranges[start, length] = insert_call(before, aten.add.Tensor, steps, first)
+        return self._ranges[start, length]
+
+
+def _arguments(node: Node) -> dict[str, Any]:
+    """Return the arguments of a call by name, with those that have defaults."""
+    expected = node.target._schema.arguments  # type: ignore[union-attr]
+    defaults = {a.name: a.default_value for a in expected if a.has_default_value()}
+    given = dict(zip((a.name for a in expected), node.args, strict=False))
+    return {**defaults, **given, **node.kwargs}
+
+
+def _slice(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
+    """``narrow`` and slices."""
+    start, dim, size = a["start"], a["dim"], user.meta["val"].shape[a["dim"]]
+    if not positions.is_start(start) or a.get("step", 1) != 1:
+        return None
+    if "length" in a:
+        length = positions.known_length(a["length"], size)
+    else:
+        length = positions.length(start, a["end"], size)
+    if length is None:
+        return None
+    return lambda a: insert_call(
+        user, aten.index_select.default, a["self"], dim, positions.range(start, length, user)
+    )
+
+
+def _select(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
+    if not positions.is_start(a["index"]):
+        return None
+
+    def edit(a: dict[str, Any]) -> Node:
+        rows = positions.range(a["index"], 1, user)
+        row = insert_call(user, aten.index_select.default, a["self"], a["dim"], rows)
+        return insert_call(user, aten.squeeze.dim, row, a["dim"])
+
+    return edit
+
+
+def _slice_scatter(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
+    start, dim, src = a["start"], a["dim"], a["src"]
+    if not positions.is_start(start) or a["step"] != 1 or not _same_dtype(a["self"], src):
+        return None
+    length = positions.length(start, a["end"], src.meta["val"].shape[dim])
+    if length is None:
+        return None
+    return lambda a: insert_call(
+        *(user, aten.index_copy.default, a["self"], dim),
+        *(positions.range(start, length, user), _written(a["src"])),
+    )
+
+
+def _select_scatter(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
+    if not positions.is_start(a["index"]) or not _same_dtype(a["self"], a["src"]):
+        return None
+
+    def edit(a: dict[str, Any]) -> Node:
+        dim = a["dim"] % user.meta["val"].dim()
+        rows = insert_call(user, aten.unsqueeze.default, _written(a["src"]), dim)
+        index = positions.range(a["index"], 1, user)
+        return insert_call(user, aten.index_copy.default, a["self"], dim, index, rows)
+
+    return edit
+
+
+def _arange(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
+    start, dtype = a["start"], user.meta["val"].dtype
+    if not positions.is_position(start) or a.get("step", 1) != 1 or dtype not in _INTEGERS:
+        return None
+    length = positions.length(start, a["end"], user.meta["val"].shape[0])
+    if length is None:
+        return None
+    return lambda a: insert_call(
+        user, aten._to_copy.default, positions.range(start, length, user), dtype=dtype
+    )
+
+
+def _full(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
+    value, size = a.get("fill_value", a.get("s")), a.get("size", [])
+    if not isinstance(value, Node) or not positions.is_position(value):
+        return None
+    if any(number in positions for number in size):
+        return None
+    dtype = user.meta["val"].dtype
+
+    def edit(a: dict[str, Any]) -> Node:
+        one = insert_call(user, aten._to_copy.default, positions.tensor(value, user), dtype=dtype)
+        return insert_call(user, aten.expand.default, one, size)
+
+    return edit
+
+
+def _elementwise(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
+    tensors = [value for value in (a["self"], a["other"]) if not positions.is_position(value)]
+    if len(tensors) != 1 or not isinstance(tensors[0], Node) or a.get("alpha", 1) != 1:
+        return None
+    tensor = tensors[0].meta["val"]
+    # Beside a number, a tensor keeps its dtype; beside a tensor of shape [], if it has dimensions.
+    if tensor.dtype is not torch.int64 and (tensor.dtype is not torch.int32 or tensor.dim() == 0):
+        return None
+
+    def edit(a: dict[str, Any]) -> Node:
+        both = (
+            positions.tensor(value, user) if positions.is_position(value) else value
+            for value in (a["self"], a["other"])
+        )
+        return insert_call(user, _ELEMENTWISE[user.target], *both)
+
+    return edit
+
+
+def _written(value: Node) -> Node:
+    """Return what is copied over a slice, if it has the shape and dtype of the slice.
+
+    A write to a slice otherwise reads its old value, if only for its shape.
+    """
+    if value.target is not aten.copy.default:
+        return value
+    source: Any = value.args[1]
+    old, new = value.meta["val"], source.meta["val"]
+    same = old.dtype is new.dtype and old.dim() == new.dim()
+    if same and all(map(statically_known_true, map(operator.eq, old.shape, new.shape))):
+        return source  # type: ignore[no-any-return]
+    return value
+
+
+def _erase_copy(value: object) -> None:
+    """Erase a copy over a slice that nothing uses any more, and the slice."""
+    while isinstance(value, Node) and not value.users and value.target in _COPIES:
+        unused, value = value, value.args[0]
+        unused.graph.erase_node(unused)
+
+
+def _same_dtype(one: Node, other: object) -> bool:
+    return isinstance(other, Node) and one.meta["val"].dtype is other.meta["val"].dtype
+
+
+_RULES: Final[dict[Any, Callable[[_Positions, Node, dict[str, Any]], _Edit | None]]] = {
+    aten.narrow.default: _slice,
+    aten.slice.Tensor: _slice,
+    aten.slice_copy.Tensor: _slice,
+    aten.select.int: _select,
+    aten.select_copy.int: _select,
+    aten.slice_scatter.default: _slice_scatter,
+    aten.select_scatter.default: _select_scatter,
+    aten.arange.start: _arange,
+    aten.arange.start_step: _arange,
+    aten.full.default: _full,
+    aten.scalar_tensor.default: _full,
+    **dict.fromkeys(_ELEMENTWISE, _elementwise),
+}
