@@ -75,8 +75,10 @@ $(INSTALLED): pyproject.toml $(TOOLS) $(NATIVE_SOURCES)
 demo: $(INSTALLED)
 	$(BIN)/python examples/minilm.py
 
-docs: $(INSTALLED)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+docs:
+	test -d build/docs || $(PYTHON) -m venv build/docs
+	build/docs/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt mkdocs-material 'mkdocstrings[python]' ruff
+	NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict --quiet
 
 matrix:
 	$(PYTHON) scripts/version_matrix.py $(SETS)
