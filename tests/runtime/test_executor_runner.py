@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Callable
@@ -10,8 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 
 from tests.support.native_blobs import patch_program
+from trt_et import TensorRTPartitioner
 
 Runner = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -209,6 +213,40 @@ def test_etdump_has_the_delegates_events(
     assert {len(event.perf_data.raw) for event in found} == {3}
 
 
+def test_weights_outside_of_the_program(runner: Runner, tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU())
+    x = torch.randn(2, 8)
+    program = to_edge_transform_and_lower(
+        torch.export.export(model, (x,)),
+        partitioner=[TensorRTPartitioner(builder="reference", excluded_ops=["aten.linear"])],
+    ).to_executorch(ExecutorchBackendConfig(external_constants=True))
+    (tmp_path / "model.pte").write_bytes(program.buffer)
+    program.write_tensor_data_to_file(str(tmp_path))
+    (weights,) = tmp_path.glob("*.ptd")
+    np.save(tmp_path / "x.npy", x.numpy())
+    arguments = ["--model_path", tmp_path / "model.pte", "--inputs", tmp_path / "x.npy"]
+    arguments += ["--output_file", tmp_path / "out"]
+    assert runner(*arguments, cuda="simulated").returncode == 1
+    found = outputs_of(
+        runner(*arguments, "--data_path", weights, cuda="simulated"), tmp_path / "out"
+    )
+    expected = model(x).detach().numpy().flatten()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_memory(programs: dict[str, Any], runner: Runner) -> None:
+    arguments = ["--model_path", programs["mlp_on_1"].path, "--print_output=none"]
+    done = runner(*arguments, "--print_memory", cuda="simulated:2")
+    assert done.returncode == 0, done.stderr
+    host, gpu, engines = done.stdout.splitlines()
+    assert re.fullmatch(r"Planned memory on the host: \d+ bytes", host)
+    assert re.fullmatch(r"Planned memory on cuda:1: [1-9]\d* bytes", gpu)
+    (engine,) = json.loads(engines.removeprefix("Engines: "))
+    assert engine["device"] == 1
+    assert engine["engine_bytes"] > 0
+    assert engine["profile"] is None  # A reference engine has none.
+
+
 def test_help(runner: Runner) -> None:
     done = runner("--help")
     assert done.returncode == 0
@@ -225,6 +263,8 @@ def test_help(runner: Runner) -> None:
     [
         (["--no_such_flag"], "no_such_flag"),
         (["stray"], "unexpected argument 'stray'"),
+        (["--data_path=/nowhere.ptd"], "data file /nowhere.ptd cannot be opened"),
+        (["--data_path=/proc/self/exe"], "/proc/self/exe is not a .ptd file"),
         (["--num_executions=0"], "--num_executions is '0'"),
         (["--num_executions=-1"], "--num_executions is '-1'"),
         (["--num_executions=2x"], "--num_executions is '2x'"),

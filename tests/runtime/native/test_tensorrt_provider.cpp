@@ -280,15 +280,35 @@ void test_description_of_engines() {
   OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data), z({2, 8}, host.data());
   for (int i = 0; i < 5; ++i) CHECK_OK(call(*delegate, {&x.value, &y.value}));
   CHECK_OK(call(*plain, {&x.value, &z.value}));
-  const std::string rest = "\"scratch_bytes_per_context\":512,\"staging_bytes\":";
-  CHECK(text() ==
-        "[{\"contexts\":1,\"device\":0,\"engine\":\"TensorRT\",\"graph_launches\":0,"
-        "\"no_graph\":\"option cuda_graphs is off\"," +
-            rest +
-            "64}, "
-            "{\"contexts\":1,\"device\":0,\"engine\":\"TensorRT\",\"graph_launches\":3,"
-            "\"no_graph\":\"\"," +
-            rest + "0}]");
+  const std::string first =
+      "{\"contexts\":1,\"device\":0,\"engine\":\"TensorRT\",\"engine_bytes\":" +
+      std::to_string(kDoublingPlan.size()) + ",\"graph_launches\":";
+  const std::string rest = "\",\"profile\":0,\"scratch_bytes_per_context\":512,\"staging_bytes\":";
+  CHECK(text() == "[" + first + "0,\"no_graph\":\"option cuda_graphs is off" + rest + "64}, " +
+                      first + "3,\"no_graph\":\"" + rest + "0}]");
+}
+
+// Each call of the interface ends before its lines are written.
+std::vector<std::pair<int, std::string>> g_lines;
+
+void test_log_function() {
+  trt_et_set_log_function([](int level, const char* text) { g_lines.emplace_back(level, text); });
+  CHECK(trt_et_record(0, nullptr) == -1);
+  trt_et_set_log_function(nullptr);
+  CHECK(trt_et_record(0, nullptr) == -1);
+  CHECK(g_lines.size() == 1 && g_lines[0].first == 0);
+  CHECK(g_lines[0].second == "TensorRTBackend: trt_et_record: event is null");
+  g_lines = {};
+}
+
+void test_provider_tables() {
+  trt_et_engine_provider table{};
+  table.abi = TRT_ET_PROVIDER_ABI;
+  table.struct_size = offsetof(trt_et_engine_provider, memory_size) - 1;
+  CHECK(trt_et_add_provider(&table) == -1);
+  table.struct_size = sizeof table;
+  table.abi = TRT_ET_PROVIDER_ABI - 1;
+  CHECK(trt_et_add_provider(&table) == -1);
 }
 
 // The typed options are those of the backend.
@@ -432,6 +452,8 @@ void test_tensorrt_provider() {
   test_provider_shapes();
   test_state();
   test_description_of_engines();
+  test_log_function();
+  test_provider_tables();
   test_typed_options();
   test_contexts();
   test_their_options();

@@ -1,5 +1,6 @@
 // The provider of a small engine library: float32 tensors of fixed sizes through a chain of
 // operators, a letter each ('r': relu, 'n': neg). It runs on simulated GPUs.
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,6 +127,8 @@ static int enqueue(void* context, void* stream) {
 
 static const trt_et_engine_provider table = {
     .abi = TRT_ET_PROVIDER_ABI,
+    // As of a time when the table had no optional functions.
+    .struct_size = offsetof(trt_et_engine_provider, memory_size),
     .alignment = 4,
     .name = "letters",
     .probe = probe,

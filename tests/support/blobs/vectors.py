@@ -32,6 +32,8 @@ GOOD = {
         document(io_bindings=[binding("x", [1, 4, 4, 3], is_input=True, dim_order=[0, 2, 3, 1])])
     ),
     "aliased": pack(document(aliased_io=[ALIAS]), magic=b"TR02"),
+    "empty list of aliases": pack(document(aliased_io=[])),
+    "empty list of aliases in TR02": pack(document(aliased_io=[]), magic=b"TR02"),
     "unknown key": pack(document(extra={"device_id": 7, "io_bindings": 3})),
     "unicode": pack(document(gpu_name="Größe ✓ \U0001f600 \0")),
     "keys in strings": pack(document(gpu_name='"device_id": 5, "io_bindings": []')),

@@ -12,6 +12,7 @@ namespace {
 constexpr const char* kUsage =
     "usage: executor_runner --model_path FILE [flags]\n"
     "  --model_path FILE       program to run (default: model.pte)\n"
+    "  --data_path FILE        the program's external weights (.ptd)\n"
     "  --inputs FILE,FILE,...  each tensor input: a .npy file, or raw bytes (default: all ones)\n"
     "  --input_sizes 2x8,4     sizes of each tensor input, where they are dynamic (default: what "
     "a\n"
@@ -23,6 +24,7 @@ constexpr const char* kUsage =
     "  --warm_up N             runs before those, which --print_timings leaves out (default: 0)\n"
     "  --print_output MODE     none, summary, or all (default: all)\n"
     "  --print_timings         times to load, of the first run, and of the others\n"
+    "  --print_memory          planned memory of each method, and facts about its engines\n"
     "  --etdump_path FILE      write ExecuTorch's event trace, with the delegates' events\n"
     "  --cuda MODE             real, simulated:N or auto:N, instead of the environment variable "
     "TRT_ET_CUDA\n"
@@ -44,6 +46,7 @@ constexpr const char* kUsage =
 
 enum Option {
   kModelPath = 1,
+  kDataPath,
   kInputs,
   kInputSizes,
   kRandomInputs,
@@ -53,6 +56,7 @@ enum Option {
   kWarmUp,
   kPrintOutput,
   kPrintTimings,
+  kPrintMemory,
   kEtdumpPath,
   kCuda,
   kProfileLayers,
@@ -62,6 +66,7 @@ enum Option {
 
 constexpr option kOptions[] = {
     {"model_path", required_argument, nullptr, kModelPath},
+    {"data_path", required_argument, nullptr, kDataPath},
     {"inputs", required_argument, nullptr, kInputs},
     {"input_sizes", required_argument, nullptr, kInputSizes},
     {"random_inputs", required_argument, nullptr, kRandomInputs},
@@ -71,6 +76,7 @@ constexpr option kOptions[] = {
     {"warm_up", required_argument, nullptr, kWarmUp},
     {"print_output", required_argument, nullptr, kPrintOutput},
     {"print_timings", no_argument, nullptr, kPrintTimings},
+    {"print_memory", no_argument, nullptr, kPrintMemory},
     {"etdump_path", required_argument, nullptr, kEtdumpPath},
     {"cuda", required_argument, nullptr, kCuda},
     {"profile_layers", no_argument, nullptr, kProfileLayers},
@@ -156,6 +162,9 @@ bool take(int code, const char* name, Flags* flags) {
     case kModelPath:
       flags->model_path = optarg;
       return true;
+    case kDataPath:
+      flags->data_path = optarg;
+      return true;
     case kInputs:
       if (*optarg != '\0') flags->inputs = split(optarg);
       return true;
@@ -181,6 +190,9 @@ bool take(int code, const char* name, Flags* flags) {
       return parse_print(optarg, &flags->print_output);
     case kPrintTimings:
       flags->print_timings = true;
+      return true;
+    case kPrintMemory:
+      flags->print_memory = true;
       return true;
     case kEtdumpPath:
       flags->etdump_path = optarg;

@@ -13,6 +13,7 @@ enum class PrintOutput { none, summary, all };
 
 struct Flags {
   std::string model_path = "model.pte";
+  std::string data_path;  // weights outside of the program; empty: none
   std::vector<std::string> inputs;
   // Sizes of the tensor inputs; empty where one is as large as it may be.
   std::vector<std::vector<int32_t>> input_sizes;
@@ -23,6 +24,7 @@ struct Flags {
   uint32_t num_executions = 1;
   PrintOutput print_output = PrintOutput::all;
   bool print_timings = false;
+  bool print_memory = false;
   std::string etdump_path;
   std::string cuda;
   // Load options of the backend, as they were given: name and value.

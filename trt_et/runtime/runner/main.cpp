@@ -1,5 +1,6 @@
 // Runs methods of a .pte: ExecuTorch's executor_runner, with the TensorRT backend linked in.
 #include <executorch/extension/data_loader/mmap_data_loader.h>
+#include <executorch/extension/flat_tensor/flat_tensor_data_map.h>
 #include <executorch/runtime/executor/program.h>
 #include <executorch/runtime/platform/runtime.h>
 #include <trt_et/runtime.h>
@@ -22,6 +23,7 @@
 namespace trt_et::runner {
 namespace {
 
+using executorch::extension::FlatTensorDataMap;
 using executorch::extension::MmapDataLoader;
 using executorch::runtime::Error;
 using executorch::runtime::Method;
@@ -65,14 +67,45 @@ std::vector<std::string> chosen_methods(const Program& program, const Flags& fla
   return names;
 }
 
-bool load(const Program& program, const std::string& name, const Flags& flags, Etdump& etdump,
-          SharedArenas& arenas, Loaded& loaded) {
+// A file, and what it holds.
+template <typename Content>
+struct Mapped {
+  std::optional<MmapDataLoader> loader;
+  std::optional<Content> content;
+
+  bool open(const char* what, const std::string& path) {
+    auto found = MmapDataLoader::from(path.c_str(), MmapDataLoader::MlockConfig::NoMlock);
+    if (!found.ok()) {
+      std::fprintf(stderr, "executor_runner: %s file %s cannot be opened: %s\n", what, path.c_str(),
+                   executorch::runtime::to_string(found.error()));
+      return false;
+    }
+    loader.emplace(std::move(*found));
+    return true;
+  }
+
+  template <typename... Arguments>
+  bool read(const char* what, const std::string& path, Arguments... arguments) {
+    auto loaded = Content::load(&*loader, arguments...);
+    if (!loaded.ok()) {
+      std::fprintf(stderr, "executor_runner: %s is not %s: %s\n", path.c_str(), what,
+                   executorch::runtime::to_string(loaded.error()));
+      return false;
+    }
+    content.emplace(std::move(*loaded));
+    return true;
+  }
+};
+
+bool load(const Program& program, const std::string& name, const Flags& flags,
+          const FlatTensorDataMap* weights, Etdump& etdump, SharedArenas& arenas, Loaded& loaded) {
   const auto meta = program.method_meta(name.c_str());
   if (!meta.ok() || !loaded.memory.plan(*meta, arenas)) {
     fail("allocating the memory of the method failed", Error::MemoryAllocationFailed);
     return false;
   }
-  auto method = program.load_method(name.c_str(), &loaded.memory.manager(), etdump.tracer());
+  auto method =
+      program.load_method(name.c_str(), &loaded.memory.manager(), etdump.tracer(), weights);
   if (!method.ok()) {
     fail("loading the method failed", method.error());
     return false;
@@ -101,9 +134,20 @@ bool execute(Loaded& loaded, const Flags& flags, const std::string& output_file)
   return loaded.outputs.deliver(method, loaded.memory, flags.print_output, output_file);
 }
 
-// Loads each method once, then runs them in order. `start`: when the first began to load.
-bool run_methods(const Program& program, const Flags& flags, Etdump& etdump,
-                 Clock::time_point start) {
+void print_memory(const std::map<std::string, Loaded>& methods) {
+  for (const auto& [name, loaded] : methods) {
+    if (methods.size() > 1) std::printf("Memory of %s\n", name.c_str());
+    loaded.memory.print();
+  }
+  std::string engines(trt_et_describe_engines(nullptr, 0), ' ');
+  (void)trt_et_describe_engines(engines.data(), engines.size() + 1);
+  std::printf("Engines: %s\n", engines.c_str());
+}
+
+// Loads each method once, then runs them in order. `weights` may be null. `start`: when the first
+// began to load.
+bool run_methods(const Program& program, const Flags& flags, const FlatTensorDataMap* weights,
+                 Etdump& etdump, Clock::time_point start) {
   SharedArenas arenas;
   const std::vector<std::string> names = chosen_methods(program, flags, arenas);
   // Before the memory is planned, which --device moves, too.
@@ -111,7 +155,7 @@ bool run_methods(const Program& program, const Flags& flags, Etdump& etdump,
   std::map<std::string, Loaded> methods;
   for (const std::string& name : names) {
     const auto [place, is_new] = methods.try_emplace(name);
-    if (is_new && !load(program, name, flags, etdump, arenas, place->second)) return false;
+    if (is_new && !load(program, name, flags, weights, etdump, arenas, place->second)) return false;
     if (is_new) place->second.timings.loaded(Clock::now() - start);
     start = Clock::now();
   }
@@ -128,6 +172,7 @@ bool run_methods(const Program& program, const Flags& flags, Etdump& etdump,
     if (methods.size() > 1) std::printf("Times of %s\n", name.c_str());
     loaded.timings.print();
   }
+  if (flags.print_memory) print_memory(methods);
   return true;
 }
 
@@ -137,20 +182,19 @@ int run(const Flags& flags) {
   }
   const auto start = Clock::now();
   Etdump etdump(flags.etdump_path);
-  auto loader =
-      MmapDataLoader::from(flags.model_path.c_str(), MmapDataLoader::MlockConfig::NoMlock);
-  if (!loader.ok()) {
-    std::fprintf(stderr, "executor_runner: model file %s cannot be opened: %s\n",
-                 flags.model_path.c_str(), executorch::runtime::to_string(loader.error()));
+  Mapped<Program> program;
+  Mapped<FlatTensorDataMap> weights;
+  if (!program.open("model", flags.model_path) ||
+      !program.read("a valid program", flags.model_path,
+                    Program::Verification::InternalConsistency)) {
     return 1;
   }
-  auto program = Program::load(&*loader, Program::Verification::InternalConsistency);
-  if (!program.ok()) {
-    std::fprintf(stderr, "executor_runner: %s is not a valid program: %s\n",
-                 flags.model_path.c_str(), executorch::runtime::to_string(program.error()));
+  if (!flags.data_path.empty() &&
+      (!weights.open("data", flags.data_path) || !weights.read("a .ptd file", flags.data_path))) {
     return 1;
   }
-  const bool done = run_methods(*program, flags, etdump, start);
+  const FlatTensorDataMap* data = weights.content ? &*weights.content : nullptr;
+  const bool done = run_methods(*program.content, flags, data, etdump, start);
   // After a failure too: the trace shows how far it came.
   return etdump.write() && done ? 0 : 1;
 }

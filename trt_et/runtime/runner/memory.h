@@ -47,6 +47,9 @@ class MethodMemory {
 
   bool has_gpu_memory() const { return !device_.empty(); }
 
+  // Writes the sizes of the planned buffers to stdout, a line for each device.
+  void print() const;
+
   // The device whose planned memory holds `pointer`; null for the host. A tensor's own label says
   // less: a program that was planned for the host still labels what its delegates see.
   const executorch::runtime::etensor::Device* device_of(const void* pointer) const;

@@ -1,6 +1,13 @@
 // The table through which the delegate knows engines: a small C ABI, so that a provider is a
 // library of its own: one per TensorRT major, and one for reference engines on simulated GPUs.
 //
+// The table is frozen. What begins with its size may get more fields at its end, and nothing else
+// changes: a provider works with every later plugin, and a plugin with every later provider, which
+// must not read a request or a host past its size. The plugin takes the optional functions behind a
+// shorter table for null. The TensorRT providers are libraries with this table, and not parts of
+// the plugin, because each is compiled against another interface of TensorRT, and one can be built
+// again with NVIDIA's headers and replaced without the plugin.
+//
 // Every function returns 0 or an ExecuTorch error code (executorch/runtime/core/error.h), and then
 // last_error() gives its text on the same thread. Nothing may throw. A binding is always named by
 // its index in the request's list. The engine's device is current in every call that gets an
@@ -15,7 +22,7 @@
 extern "C" {
 #endif
 
-#define TRT_ET_PROVIDER_ABI 5
+#define TRT_ET_PROVIDER_ABI 6
 #define TRT_ET_MAX_RANK 16
 
 // One input or output. `dtype` is an ExecuTorch ScalarType, or -1 where it is not known. A
@@ -38,6 +45,7 @@ typedef struct trt_et_binding {
 // What is to be loaded. Everything in it is only valid during the call that it is given to, except
 // that the engine's bytes live as long as the engine when keeps_bytes() says so.
 typedef struct trt_et_engine_request {
+  uint32_t struct_size;  // of this struct, in the plugin
   char magic[4];
   const char* builder;          // "" where a foreign blob does not say
   const char* library_version;  // likewise
@@ -64,10 +72,11 @@ typedef struct trt_et_engine_request {
 #define TRT_ET_CONTEXT_GRAPHS 2u       // the library may record CUDA graphs of its own
 
 typedef struct trt_et_engine_provider {
-  uint32_t abi;        // TRT_ET_PROVIDER_ABI
-  uint32_t flags;      // TRT_ET_PROVIDER_*
-  uint32_t alignment;  // of every address that it is given
-  const char* name;    // for messages
+  uint32_t abi;          // TRT_ET_PROVIDER_ABI
+  uint32_t struct_size;  // of this struct, in the provider
+  uint32_t flags;        // TRT_ET_PROVIDER_*
+  uint32_t alignment;    // of every address that it is given
+  const char* name;      // for messages
   // Whether it can load this engine on this machine. Looks at no engine byte. NotFound: its library
   // is not here, and another provider may be asked.
   int (*probe)(const trt_et_engine_request* request);
@@ -106,6 +115,8 @@ typedef struct trt_et_engine_provider {
   int (*save_kernels)(void);
   // Uses this optimization profile and no other from the next prepare() on.
   int (*set_profile)(void* context, int32_t profile);
+  // The optimization profile of the last prepare().
+  int (*profile)(void* context, int32_t* profile);
 } trt_et_engine_provider;
 
 // Levels of trt_et_host.log.
@@ -116,7 +127,8 @@ typedef struct trt_et_engine_provider {
 
 // What the plugin gives to a provider library when it opens it. Lives until the process ends.
 typedef struct trt_et_host {
-  uint32_t abi;  // TRT_ET_PROVIDER_ABI
+  uint32_t abi;          // TRT_ET_PROVIDER_ABI
+  uint32_t struct_size;  // of this struct, in the plugin
   void (*log)(int level, const char* text);
   const char* site_packages;  // folder of the Python packages beside ExecuTorch's; "" if unknown
 } trt_et_host;

@@ -67,8 +67,10 @@ TRT_ET_EXPORT int64_t trt_et_describe_blob(const void* blob, size_t size, char* 
 TRT_ET_EXPORT int trt_et_counter(const char* name, uint64_t* value);
 
 // Writes a JSON array with an object for each engine of a loaded method: "device", "engine" (the
-// kind of library), "contexts", "graph_launches", "no_graph" (why runs use no CUDA graph; "" if
-// they may), "staging_bytes" (GPU memory for tensors that the engine cannot use in place) and
+// kind of library), "engine_bytes" (of the serialized engine, about the memory of its weights,
+// which methods that share an engine have once), "profile" (the optimization profile of the last
+// call; null if unknown), "contexts", "graph_launches", "no_graph" (why runs use no CUDA graph; ""
+// if they may), "staging_bytes" (GPU memory for tensors that the engine cannot use in place) and
 // "scratch_bytes_per_context" (null if unknown). Waits for calls that are going on. Returns the
 // length of the whole text; at most `capacity` bytes are written, always terminated.
 TRT_ET_EXPORT size_t trt_et_describe_engines(char* out, size_t capacity);
@@ -82,6 +84,12 @@ TRT_ET_EXPORT int trt_et_use_stream(int device, void* stream);
 // kernel cache (the load option runtime_cache). Without this call that happens seconds after shapes
 // have changed, and when an engine is freed. Returns 0, or -1.
 TRT_ET_EXPORT int trt_et_save_kernels(void);
+
+// Gets a line of the plugin's log: `level` is 0 for an error, 1 for information, and 2 for what
+// TRT_ET_LOG=debug adds. May be called on any thread, and must not throw.
+typedef void (*trt_et_log_function)(int level, const char* text);
+// Sends the log to this function from now on, and no longer to ExecuTorch's log; null: back.
+TRT_ET_EXPORT void trt_et_set_log_function(trt_et_log_function function);
 
 // The stream on which the calling thread's work on `device` is queued: ours, or the one of
 // trt_et_use_stream or of a CallerStreamGuard. What the caller queues on it comes after the runs

@@ -235,29 +235,28 @@ const char* last_error() { return t_error; }
 }  // namespace
 
 const trt_et_engine_provider& reference_provider() {
-  static const trt_et_engine_provider table = {TRT_ET_PROVIDER_ABI,
-                                               0,
-                                               1,
-                                               "reference",
-                                               probe,
-                                               load,
-                                               keeps_bytes,
-                                               describe,
-                                               free_engine,
-                                               create_context,
-                                               free_context,
-                                               set_input_shape,
-                                               prepare,
-                                               output_shape,
-                                               set_address,
-                                               enqueue,
-                                               last_error,
-                                               nullptr,
-                                               nullptr,
-                                               nullptr,
-                                               nullptr,
-                                               nullptr,
-                                               nullptr};
+  // It has none of the optional functions.
+  static const trt_et_engine_provider table = [] {
+    trt_et_engine_provider made{};
+    made.abi = TRT_ET_PROVIDER_ABI;
+    made.struct_size = sizeof made;
+    made.alignment = 1;
+    made.name = "reference";
+    made.probe = probe;
+    made.load = load;
+    made.keeps_bytes = keeps_bytes;
+    made.describe = describe;
+    made.free_engine = free_engine;
+    made.create_context = create_context;
+    made.free_context = free_context;
+    made.set_input_shape = set_input_shape;
+    made.prepare = prepare;
+    made.output_shape = output_shape;
+    made.set_address = set_address;
+    made.enqueue = enqueue;
+    made.last_error = last_error;
+    return made;
+  }();
   return table;
 }
 

@@ -4,6 +4,7 @@
 #include <executorch/runtime/platform/log.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -17,7 +18,7 @@ namespace trt_et {
 namespace {
 
 struct Line {
-  bool is_error;
+  LogLevel level;
   std::string text;
 };
 
@@ -25,6 +26,8 @@ struct Line {
 // the thread's other objects.
 thread_local int t_depth = 0;
 thread_local std::vector<Line>* t_lines = nullptr;
+
+std::atomic<void (*)(int, const char*)> g_function{nullptr};
 
 // A program may be linked to Python and not use it.
 bool has_python() {
@@ -37,8 +40,16 @@ bool shows_debug() {
   return level != nullptr && std::strcmp(level, "debug") == 0;
 }
 
-void write_line(bool is_error, const char* text) {
-  if (has_python()) {
+// "error" is 0 in the C interface.
+int level_of(LogLevel level) {
+  return level == LogLevel::error ? 0 : level == LogLevel::info ? 1 : 2;
+}
+
+void write_line(LogLevel level, const char* text) {
+  const bool is_error = level == LogLevel::error;
+  if (const auto function = g_function.load()) {
+    function(level_of(level), text);
+  } else if (has_python()) {
     char line[300];
     const int length = std::snprintf(line, sizeof line, "%c %s\n", is_error ? 'E' : 'I', text);
     if (length > 0) (void)!write(STDERR_FILENO, line, static_cast<size_t>(length));
@@ -50,10 +61,10 @@ void write_line(bool is_error, const char* text) {
 }
 
 // False where there is no memory to keep the line.
-bool keep(bool is_error, const char* text) {
+bool keep(LogLevel level, const char* text) {
   try {
     if (t_lines == nullptr) t_lines = new std::vector<Line>;
-    t_lines->push_back({is_error, text});
+    t_lines->push_back({level, text});
     return true;
   } catch (const std::bad_alloc&) {
     return false;
@@ -69,16 +80,17 @@ void log(LogLevel level, const char* format, ...) {
   va_start(arguments, format);
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  const bool is_error = level == LogLevel::error;
-  if (t_depth == 0 || !keep(is_error, text)) write_line(is_error, text);
+  if (t_depth == 0 || !keep(level, text)) write_line(level, text);
 }
+
+void set_log_function(void (*function)(int, const char*)) { g_function = function; }
 
 LogScope::LogScope() { ++t_depth; }
 
 LogScope::~LogScope() {
   if (--t_depth > 0 || t_lines == nullptr) return;
   const std::vector<Line>* lines = std::exchange(t_lines, nullptr);
-  for (const Line& line : *lines) write_line(line.is_error, line.text.c_str());
+  for (const Line& line : *lines) write_line(line.level, line.text.c_str());
   delete lines;
 }
 

@@ -11,6 +11,9 @@ enum class LogLevel { debug, info, error };
 // Python thread run in the middle of a call, and that thread swaps the streams under the first one.
 void log(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
+// See trt_et_set_log_function.
+void set_log_function(void (*function)(int level, const char* text));
+
 // Keeps the lines of this thread back until the outermost scope ends. Every entry into the library
 // opens one before it takes a lock, so that no line is written while a lock is held.
 class LogScope {

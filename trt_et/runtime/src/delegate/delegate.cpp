@@ -53,7 +53,10 @@ std::string Delegate::describe() {
   nlohmann::json facts;
   facts["device"] = device_;
   facts["engine"] = engine_->provider().name;
+  facts["engine_bytes"] = engine_->bytes();
   facts["contexts"] = contexts_.count();
+  const int profile = contexts_.current().context->profile();
+  facts["profile"] = profile < 0 ? nlohmann::json() : nlohmann::json(profile);
   facts["graph_launches"] = contexts_.graph_launches();
   facts["no_graph"] = contexts_.no_graph();
   facts["staging_bytes"] = arguments_.staging_bytes();

@@ -98,6 +98,7 @@ trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptio
   bindings->clear();
   for (const Binding& binding : metadata.bindings) bindings->push_back(provider_binding(binding));
   trt_et_engine_request request{};
+  request.struct_size = sizeof request;
   std::memcpy(request.magic, blob.magic, sizeof request.magic);
   request.builder = metadata.builder.c_str();
   request.library_version = metadata.library_version.c_str();
@@ -127,7 +128,7 @@ Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob,
                     std::shared_ptr<Engine>* engine) {
   const auto create = [&](std::shared_ptr<Engine>* created) -> Status {
     // Its owner first: with no memory for that, nothing is loaded that nobody frees.
-    const std::shared_ptr<Engine> owner(new Engine(provider));
+    const std::shared_ptr<Engine> owner(new Engine(provider, request.size));
     TRT_ET_TRY(check(provider, provider.load(&request, &owner->engine_), "load"));
     ++g_live;
     ++g_loads;
@@ -194,6 +195,12 @@ Status Context::set_profile(int profile) {
     return fail(Error::NotSupported, "a %s engine has no optimization profiles", provider_.name);
   }
   return check(provider_, provider_.set_profile(context_, profile), "set_profile");
+}
+
+int Context::profile() const {
+  int32_t profile = -1;
+  const bool told = provider_.profile != nullptr && provider_.profile(context_, &profile) == 0;
+  return told ? profile : -1;
 }
 
 Status Context::profile_layers(void (*report)(void*, const char*, float), void* user) {

@@ -17,6 +17,10 @@ namespace trt_et {
 Status find_provider(const Blob& blob, const trt_et_engine_request& request,
                      const trt_et_engine_provider** provider);
 
+// The provider's table as this plugin has it: what a shorter one lacks is null. Null for one of
+// another ABI, or without what every provider has. Lives until the process ends.
+const trt_et_engine_provider* complete(const trt_et_engine_provider* provider);
+
 // See trt_et_add_provider.
 Status add_provider(const trt_et_engine_provider* provider);
 
@@ -38,6 +42,7 @@ class Engine {
   ~Engine();
 
   const trt_et_engine_provider& provider() const { return provider_; }
+  size_t bytes() const { return bytes_; }  // when serialized
 
   // Whether the blob's bytes must stay as long as this object.
   bool keeps_bytes() const { return provider_.keeps_bytes(engine_) != 0; }
@@ -49,9 +54,11 @@ class Engine {
 
  private:
   friend class Context;
-  explicit Engine(const trt_et_engine_provider& provider) : provider_(provider) {}
+  Engine(const trt_et_engine_provider& provider, size_t bytes)
+      : provider_(provider), bytes_(bytes) {}
 
   const trt_et_engine_provider& provider_;
+  const size_t bytes_;
   void* engine_ = nullptr;
 };
 
@@ -81,6 +88,8 @@ class Context {
   Status check_capture(void* stream);
   // Uses this optimization profile and no other.
   Status set_profile(int profile);
+  // The one in use; -1 where the provider does not tell.
+  int profile() const;
   // Only of a context with user_memory.
   Status set_memory(void* memory, size_t bytes);
 

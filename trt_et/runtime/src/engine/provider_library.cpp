@@ -12,6 +12,7 @@
 #include "common/installed.h"
 #include "common/log.h"
 #include "cuda/cuda_api.h"
+#include "engine.h"
 
 namespace trt_et {
 namespace {
@@ -42,7 +43,8 @@ void log_of_provider(int level, const char* text) {
 
 const trt_et_host& host() {
   static const auto* packages = new std::string(executorch_packages());
-  static const trt_et_host table = {TRT_ET_PROVIDER_ABI, log_of_provider, packages->c_str()};
+  static const trt_et_host table = {TRT_ET_PROVIDER_ABI, sizeof(trt_et_host), log_of_provider,
+                                    packages->c_str()};
   return table;
 }
 
@@ -53,8 +55,8 @@ Status open_file(const std::string& path, const trt_et_engine_provider** provide
   }
   const auto open =
       reinterpret_cast<trt_et_open_provider_function>(dlsym(handle, TRT_ET_OPEN_PROVIDER));
-  *provider = open == nullptr ? nullptr : open(&host());
-  if (*provider != nullptr && (*provider)->abi == TRT_ET_PROVIDER_ABI) return {};
+  *provider = open == nullptr ? nullptr : complete(open(&host()));
+  if (*provider != nullptr) return {};
   dlclose(handle);
   return fail(Error::NotSupported, "%.120s is of another trt-et: build it again", path.c_str());
 }

@@ -1,6 +1,8 @@
 // Which provider loads an engine, and the refusals where none can.
 #include <algorithm>
-#include <cstdlib>
+#include <cstddef>
+#include <cstring>
+#include <map>
 #include <mutex>
 
 #include "cuda/cuda_api.h"
@@ -95,15 +97,32 @@ Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine
 
 }  // namespace
 
+const trt_et_engine_provider* complete(const trt_et_engine_provider* provider) {
+  constexpr size_t kRequired = offsetof(trt_et_engine_provider, memory_size);
+  if (provider == nullptr || provider->abi != TRT_ET_PROVIDER_ABI ||
+      provider->struct_size < kRequired) {
+    return nullptr;
+  }
+  if (provider->struct_size >= sizeof *provider) return provider;
+  static auto* tables = new std::map<const void*, trt_et_engine_provider>;
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  trt_et_engine_provider& table = (*tables)[provider];
+  std::memcpy(&table, provider, provider->struct_size);
+  return &table;
+}
+
 Status add_provider(const trt_et_engine_provider* provider) {
-  if (provider == nullptr || provider->abi != TRT_ET_PROVIDER_ABI) {
-    return fail(Error::InvalidArgument, "provider is of ABI %u, expected %u",
-                provider == nullptr ? 0 : provider->abi, TRT_ET_PROVIDER_ABI);
+  const trt_et_engine_provider* table = complete(provider);
+  if (table == nullptr) {
+    return fail(Error::InvalidArgument, "provider is of ABI %u and %u bytes, expected ABI %u",
+                provider == nullptr ? 0 : provider->abi,
+                provider == nullptr ? 0 : provider->struct_size, TRT_ET_PROVIDER_ABI);
   }
   Added& all = added();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  if (std::find(all.providers.begin(), all.providers.end(), provider) == all.providers.end()) {
-    all.providers.push_back(provider);
+  if (std::find(all.providers.begin(), all.providers.end(), table) == all.providers.end()) {
+    all.providers.push_back(table);
   }
   return {};
 }

@@ -170,6 +170,8 @@ int trt_et_record(int device, void* event) {
   });
 }
 
+void trt_et_set_log_function(trt_et_log_function function) { set_log_function(function); }
+
 void trt_et_set_caller_stream_source(trt_et_caller_stream_source source) {
   set_caller_stream_source(source);
 }

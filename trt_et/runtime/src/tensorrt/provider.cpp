@@ -110,29 +110,36 @@ int set_profile(void* context, int32_t profile) {
   return guarded([&] { return context_at(context).set_profile(profile); });
 }
 
-const trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
-                                          TRT_ET_PROVIDER_GRAPHS,
-                                          kAddressAlignment,
-                                          kRtx ? "TensorRT-RTX" : "TensorRT",
-                                          probe,
-                                          load,
-                                          keeps_bytes,
-                                          describe,
-                                          free_engine,
-                                          create_context,
-                                          free_context,
-                                          set_input_shape,
-                                          prepare,
-                                          output_shape,
-                                          set_address,
-                                          enqueue,
-                                          last_error_text,
-                                          memory_size,
-                                          set_memory,
-                                          profile_layers,
-                                          check_capture,
-                                          save_all_kernels,
-                                          set_profile};
+int profile(void* context, int32_t* profile) {
+  *profile = context_at(context).profile();
+  return 0;
+}
+
+constexpr trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
+                                              sizeof(trt_et_engine_provider),
+                                              TRT_ET_PROVIDER_GRAPHS,
+                                              kAddressAlignment,
+                                              kRtx ? "TensorRT-RTX" : "TensorRT",
+                                              probe,
+                                              load,
+                                              keeps_bytes,
+                                              describe,
+                                              free_engine,
+                                              create_context,
+                                              free_context,
+                                              set_input_shape,
+                                              prepare,
+                                              output_shape,
+                                              set_address,
+                                              enqueue,
+                                              last_error_text,
+                                              memory_size,
+                                              set_memory,
+                                              profile_layers,
+                                              check_capture,
+                                              save_all_kernels,
+                                              set_profile,
+                                              profile};
 
 }  // namespace
 }  // namespace trt_et::tensorrt

@@ -57,6 +57,7 @@ class RunContext {
   ProviderStatus set_address(size_t index, void* address, size_t capacity);
   ProviderStatus enqueue(void* stream);
   ProviderStatus set_profile(int profile);
+  int profile() const { return profile_; }
   ProviderStatus set_memory(void* memory, size_t bytes);
   ProviderStatus check_capture(void* stream);
   ProviderStatus profile_layers(void (*report)(void*, const char*, float), void* user);
