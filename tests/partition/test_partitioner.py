@@ -82,6 +82,11 @@ def test_what_stays_out_has_a_reason(caplog):
         (Function(lambda x: x.double() * 2), (torch.randn(2),), "float64"),
         (Function(lambda x: x * 2), (torch.randn(0, 3),), "without elements"),
         (Function(lambda x: x + torch.randn(3)), (torch.rand(3),), "random"),
+        (
+            Function(lambda x: functional.one_hot(x, 6) * 2),
+            (torch.tensor([5, 3]),),
+            "returns no tensor",
+        ),
     ],
 )
 def test_dtypes_shapes_and_random_numbers_that_an_engine_cannot_have(model, inputs, reason):

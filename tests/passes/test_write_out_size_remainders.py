@@ -27,11 +27,15 @@ def in_branches(x):
 
 CASES = {
     "padded to a multiple": lambda x: F.pad(x * 2, (0, 0, 0, -x.shape[0] % 8)) + 1,
+    "padded by a remainder that may seem negative": lambda x: (
+        F.pad(x * 2, (0, 0, 0, (x.shape[0] - 9) % 4)) + 1
+    ),
+    "rolled in one line": lambda x: (x * 2).roll(4) + 1,
     "a negative size": lambda x: x * (-x.shape[0] % 5),
     "a difference": lambda x: x * ((x.shape[0] - 9) % 4),
     "by a negative number": lambda x: x * (x.shape[0] % -4),
     "by a size": lambda x: x * ((3 - x.shape[0]) % x.shape[0]),
-    "of a number": lambda x: x * (5 % (1 - x.shape[0])),
+    "of a number": lambda x: x * (5 % -x.shape[0]),
     "quotients": lambda x: x * (-x.shape[0] // 4) + x.shape[0] // -3,
     "rolled beyond the size": lambda x: (x * 2).roll(7, 0) + 1,
     "rolled beyond both sizes": lambda x: (x * 2).roll((9, -8), (0, 1)) + 1,
@@ -41,7 +45,7 @@ CASES = {
 
 
 def dynamic(case):
-    sizes = (({0: Dim("n", min=2, max=20)},),)
+    sizes = (({0: Dim("n", min=1, max=20)},),)
     return torch.export.export(Function(CASES[case]), (torch.ones(5, 3),), dynamic_shapes=sizes)
 
 
@@ -50,7 +54,7 @@ def test_every_size_gives_what_python_gives(case):
     load_runtime()
     pte = lower(dynamic(case))  # ExecuTorch keeps no reference to the bytes.
     method = Runtime.get().load_program(pte).load_method("forward")
-    for size in (2, 5, 9, 13):
+    for size in (1, 2, 5, 9, 13):
         x = torch.randn(size, 3)
         torch.testing.assert_close(method.execute([x])[0], CASES[case](x))
 

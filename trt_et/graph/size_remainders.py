@@ -11,9 +11,9 @@ import operator
 
 from torch import SymInt
 from torch.fx import Graph, Node
-from torch.utils._sympy.value_ranges import bound_sympy
 
 from trt_et.graph.insertion import insert_number
+from trt_et.graph.symbolic_shapes import may_be_negative
 
 __all__ = ["has_negative_remainder", "write_out_remainders"]
 
@@ -42,5 +42,5 @@ def write_out_remainders(graph: Graph) -> None:
 def _is_natural(argument: object) -> bool:
     value = argument.meta.get("val") if isinstance(argument, Node) else argument
     if isinstance(value, SymInt):
-        return bool(bound_sympy(value.node.expr, value.node.shape_env.var_to_range).lower >= 0)
+        return not may_be_negative(value)
     return isinstance(value, int) and value >= 0

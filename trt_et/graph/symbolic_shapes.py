@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import sympy
 import torch
@@ -16,6 +16,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 __all__ = [
     "UnboundedDimension",
     "is_static",
+    "may_be_negative",
     "shape_range",
     "shown_symbol",
     "size_symbols",
@@ -52,10 +53,7 @@ def shape_range(
     if isinstance(size, int):
         return size, size, size
     expression = size.node.expr
-    ranges = {
-        symbol: ValueRanges(1, known.upper) if known.lower == _TRACED_MINIMUM else known
-        for symbol, known in size.node.shape_env.var_to_range.items()
-    }
+    ranges = _ranges(size)
     best = int(size.node.hint) if size.node.has_hint() else None
     chosen = {
         symbol: (symbols or {})[str(symbol)]
@@ -79,8 +77,22 @@ def shape_range(
         )
     if not bounds.lower.is_Integer:
         raise UnboundedDimension(f"its size {expression}{_origin(size)} has no lower bound")
-    low, high = int(bounds.lower), int(bounds.upper)
+    # Bounds are those of each term alone: -n - -n // 8 * 8 would go below zero.
+    low, high = max(int(bounds.lower), 0), max(int(bounds.upper), 0)
     return low, min(max(best, low), high), high
+
+
+def may_be_negative(size: torch.SymInt) -> bool:
+    """Return whether a number computed from sizes may be below zero."""
+    return not bound_sympy(size.node.expr, _ranges(size)).lower >= 0
+
+
+def _ranges(size: torch.SymInt) -> dict[sympy.Symbol, Any]:
+    """Return the recorded range of every symbol, from 1 instead of the traced minimum."""
+    return {
+        symbol: ValueRanges(1, known.upper) if known.lower == _TRACED_MINIMUM else known
+        for symbol, known in size.node.shape_env.var_to_range.items()
+    }
 
 
 def _origin(size: torch.SymInt) -> str:

@@ -189,6 +189,8 @@ class OperatorSupport:
             return self.subgraph.obstacle
         if not isinstance(target, OpOverload) or isinstance(node.meta.get("val"), _SIZES):
             return COMPUTES_A_SIZE
+        if node.meta.get("val") is None:
+            return "it returns no tensor"
         reason = self._excluded.reason(node, self.subgraph)
         if reason is not None:
             return reason
