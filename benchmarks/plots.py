@@ -1,0 +1,83 @@
+"""Plots the committed results for the documentation: ``python -m benchmarks.plots``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+mpl.rcParams["svg.hashsalt"] = "trt-et"  # The same results give the same file.
+from matplotlib import pyplot as plt  # noqa: E402
+
+_ROOT: Final = Path(__file__).parents[1]
+_FLOWS: Final = {
+    "trt_rtx": "trt-et, TensorRT-RTX engines",
+    "trt_reference": "trt-et, reference engines",
+    "xnnpack": "XNNPACK",
+    "portable": "CPU kernels alone",
+}
+_GREEN, _BLUE, _GREY = "#76b900", "#4878a8", "#9aa5b1"
+
+
+def plot_export_costs(curves: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Plot time and peak memory of an export by the number of parameters."""
+    millions = curves["parameters"]["millions_of_parameters"]
+    figure, (time, memory) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    for key, label, color in (
+        ("rtx", "trt-et, TensorRT-RTX", _GREEN),
+        ("bare", "the TensorRT-RTX build alone", _GREY),
+        ("xnnpack", "XNNPACK", _BLUE),
+    ):
+        curve = curves["parameters"][key]
+        seconds = curve["seconds"]["values"]
+        gigabytes = [value / 1e9 for value in curve["peak_bytes"]["values"]]
+        dashes = "--" if key == "bare" else "-"
+        style = {
+            "label": label,
+            "color": color,
+            "linestyle": dashes,
+            "marker": "o",
+            "markersize": 4,
+        }
+        time.loglog(millions, seconds, **style)
+        memory.loglog(millions, gigabytes, **style)
+    time.set_ylabel("seconds")
+    memory.set_ylabel("peak memory, GB")
+    for axes in (time, memory):
+        axes.set_xlabel("million parameters")
+        axes.grid(which="both", alpha=0.2)
+    time.legend(frameon=False)
+    return figure
+
+
+def plot_coverage(flows: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Plot the cases of ExecuTorch's operator suite that each backend delegates and passes."""
+    figure, axes = plt.subplots(figsize=(9, 2.4), layout="constrained")
+    names = [key for key in _FLOWS if key in flows]
+    for key, color in (("cases", "#dde3e8"), ("passed", _BLUE), ("delegated", _GREEN)):
+        counts = [flows[name][key] for name in names]
+        height = {"cases": 0.8, "passed": 0.8, "delegated": 0.4}[key]
+        axes.barh([_FLOWS[name] for name in names], counts, height=height, color=color, label=key)
+    axes.invert_yaxis()
+    axes.set_xlabel("cases")
+    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(1, 0))
+    return figure
+
+
+def main() -> None:
+    """Write ``docs/images/export-costs.svg`` and ``docs/images/coverage.svg``."""
+    results = json.loads((_ROOT / "benchmarks/results/aot.json").read_text())
+    coverage = json.loads((_ROOT / "docs/coverage.json").read_text())
+    images = _ROOT / "docs/images"
+    for name, figure in (
+        ("export-costs", plot_export_costs(results["curves"])),
+        ("coverage", plot_coverage(coverage["flows"])),
+    ):
+        figure.savefig(images / f"{name}.svg", metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()
