@@ -22,7 +22,7 @@ _FLOWS: Final = {
 _GREEN, _BLUE, _GREY = "#76b900", "#4878a8", "#9aa5b1"
 
 
-def plot_export_costs(curves: dict[str, Any]) -> Any:  # noqa: ANN401
+def plot_export_costs(curves: dict[str, Any]) -> Any:
     """Plot time and peak memory of an export by the number of parameters."""
     millions = curves["parameters"]["millions_of_parameters"]
     figure, (time, memory) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
@@ -53,7 +53,7 @@ def plot_export_costs(curves: dict[str, Any]) -> Any:  # noqa: ANN401
     return figure
 
 
-def plot_coverage(flows: dict[str, Any]) -> Any:  # noqa: ANN401
+def plot_coverage(flows: dict[str, Any]) -> Any:
     """Plot the cases of ExecuTorch's operator suite that each backend delegates and passes."""
     figure, axes = plt.subplots(figsize=(9, 2.4), layout="constrained")
     names = [key for key in _FLOWS if key in flows]
