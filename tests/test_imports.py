@@ -106,7 +106,7 @@ def test_reference_without_torch_tensorrt_says_so_and_holds_what_kernels_run(
     printed_without_tensorrt,
 ):
     lines = printed_without_tensorrt
-    said = [line for line in lines if line.startswith("trt_et.support_check")]
+    said = [line for line in lines if line.startswith("trt_et.engines.support_check")]
     assert len(said) == 1
     assert "pip install" in said[0]
     for name in ("mlp", "cnn", "vit"):

@@ -33,9 +33,9 @@ from trt_et.errors import (
 
 if TYPE_CHECKING:
     from trt_et.backend import TensorRTBackend
-    from trt_et.engine_file import EngineFile
     from trt_et.engines.cache import EngineCache
     from trt_et.memory.planning import TensorRTMemoryPlanningPass
+    from trt_et.ops.engine_file import EngineFile
     from trt_et.partitioner import TensorRTPartitioner
 
 __version__ = "0.1.0"
@@ -64,7 +64,7 @@ __all__ = [
 # programs needs neither, and ``trt_et.runtime`` and ``trt_et.engine_info`` work without them.
 _LAZY = {
     "EngineCache": "trt_et.engines.cache",
-    "EngineFile": "trt_et.engine_file",
+    "EngineFile": "trt_et.ops.engine_file",
     "TensorRTBackend": "trt_et.backend",
     "TensorRTMemoryPlanningPass": "trt_et.memory.planning",
     "TensorRTPartitioner": "trt_et.partitioner",

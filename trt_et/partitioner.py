@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -21,8 +22,10 @@ from trt_et.engines.cache import CacheChoice, choose_cache
 from trt_et.engines.partition_build import PartitionBuild, PartitionSpecs
 from trt_et.engines.prebuilt import PrebuiltBuilder
 from trt_et.engines.progress import ProgressOption, checked_progress
+from trt_et.engines.support_check import cached_support_check
 from trt_et.engines.workers import checked_executor
 from trt_et.errors import OptionError, PartitionError
+from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.own_symbols import with_own_symbols
 from trt_et.lowering.in_place_buffers import InPlaceBuffer, find_in_place_buffers
 from trt_et.lowering.optimization_profiles import (
@@ -41,7 +44,7 @@ from trt_et.partition.report import Partition, PartitionReport
 from trt_et.partition.tags import clear_tags, tag_constants
 from trt_et.passes.before_partitioning import run_passes
 from trt_et.passes.split_to_slices import warn_specialized_dims
-from trt_et.support_check import cached_support_check
+from trt_et.reference.support import unsupported_by_cpu_kernels
 from trt_et.target_device import explicit_device, parse_device
 
 __all__ = ["Partition", "PartitionReport", "TensorRTPartitioner"]
@@ -216,7 +219,7 @@ class TensorRTPartitioner(Partitioner):
 
     def _make_partitions(self, program: ExportedProgram) -> list[tuple[Partition, list[Node]]]:
         self._excluded.add_known_names(program)
-        with cached_support_check(self._builder, self._options, self._cache) as check:
+        with self._support_check() as check:
             parts, self.report = make_partitions(
                 program, check, self._excluded, self._min_block_size, self._weights
             )
@@ -230,7 +233,7 @@ class TensorRTPartitioner(Partitioner):
         ExecuTorch calls this twice in a row for each program.
         """
         if self._preserved[0]() is not ep:
-            with cached_support_check(self._builder, self._options, self._cache) as check:
+            with self._support_check() as check:
                 found = ops_to_preserve(ep, check, self._excluded)
             self._preserved = (weakref.ref(ep), found)
         return list(self._preserved[1]), None
@@ -246,6 +249,11 @@ class TensorRTPartitioner(Partitioner):
         # partition() gets the program without the values of its weights.
         self._weights.update(program.state_dict)
         return program
+
+    def _support_check(self) -> AbstractContextManager[SupportCheck]:
+        return cached_support_check(
+            self._builder, self._options, self._cache, unsupported_by_cpu_kernels
+        )
 
     def _specs(
         self,

@@ -11,7 +11,8 @@ from torch import nn
 
 from tests.support.lowering import blobs, lower
 from tests.support.stock_process import check
-from trt_et import TensorRTPartitioner, support_check
+from trt_et import TensorRTPartitioner
+from trt_et.engines import support_check
 from trt_et.errors import PartitionError
 from trt_et.graph.fragment import Unsupported
 

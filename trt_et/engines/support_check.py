@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Final
 
 import torch
+from torch.fx import Node
 
 from trt_et.blob.model import REFERENCE_BUILDER
 from trt_et.conversion.installed import installed_variant
 from trt_et.conversion.torch_tensorrt_patches import without_gpu
-from trt_et.engines import BuildOptions, EngineBuilder
+from trt_et.engines.base import EngineBuilder
 from trt_et.engines.cache import EngineCache
 from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters
 from trt_et.engines.support_cache import Answer, CachedSupportCheck, SupportCache
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
 from trt_et.lowering.canonical_text import NotSerializable, SymbolNames, value_text
-from trt_et.reference.support import unsupported_by_cpu_kernels
+from trt_et.options import BuildOptions
 from trt_et.requirements import install_command
 
 __all__ = ["cached_support_check", "make_support_check"]
@@ -37,26 +38,43 @@ _KNOWN: Final[dict[str, dict[str, Answer]]] = {}
 
 @contextlib.contextmanager
 def cached_support_check(
-    builder: EngineBuilder, options: BuildOptions, cache: EngineCache | None
+    builder: EngineBuilder,
+    options: BuildOptions,
+    cache: EngineCache | None,
+    without_tensorrt: Callable[[Node], str | None],
 ) -> Iterator[SupportCheck]:
     """Make a support check that remembers its answers, in this process and in ``cache``.
+
+    Args:
+        builder: The builder.
+        options: The engines' options.
+        cache: Keeps the answers; None: this process alone does.
+        without_tensorrt: Returns why a call is unsupported, if Torch-TensorRT cannot be imported.
 
     Raises:
         OptionError: As :func:`make_support_check`.
     """
+
+    def make() -> SupportCheck:
+        return make_support_check(builder, options, without_tensorrt)
+
     fingerprint = _fingerprint(options)
     with without_gpu():
         if not fingerprint:
-            yield make_support_check(builder, options)
+            yield make()
             return
         known = _KNOWN.setdefault(fingerprint, {})
         stored = SupportCache(cache.support_folder, fingerprint) if cache is not None else None
-        yield CachedSupportCheck(known, stored, lambda: make_support_check(builder, options))
+        yield CachedSupportCheck(known, stored, make)
     if stored is not None:
         stored.save()
 
 
-def make_support_check(builder: EngineBuilder, options: BuildOptions) -> SupportCheck:
+def make_support_check(
+    builder: EngineBuilder,
+    options: BuildOptions,
+    without_tensorrt: Callable[[Node], str | None],
+) -> SupportCheck:
     """Return the function that says why ``builder`` does not support calls of plain ATen.
 
     Raises:
@@ -67,7 +85,15 @@ def make_support_check(builder: EngineBuilder, options: BuildOptions) -> Support
 
         return support.make_support_check(options)
     _say_once()
-    return _check_cpu_kernels
+
+    def check(fragment: Fragment) -> Unsupported | None:
+        for call in fragment.calls:
+            reason = without_tensorrt(call)
+            if reason is not None:
+                return Unsupported(reason, call.name)
+        return None
+
+    return check
 
 
 def _uses_converters(builder: EngineBuilder) -> bool:
@@ -90,14 +116,6 @@ def _fingerprint(options: BuildOptions) -> str:
     # Some validators depend on the GPU.
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     return fingerprint_of(settings, gpu, tensorrt=True)
-
-
-def _check_cpu_kernels(fragment: Fragment) -> Unsupported | None:
-    for call in fragment.calls:
-        reason = unsupported_by_cpu_kernels(call)
-        if reason is not None:
-            return Unsupported(reason, call.name)
-    return None
 
 
 @cache
