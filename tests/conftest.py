@@ -17,6 +17,7 @@ gc.set_threshold(100_000, 10, 10)
 
 # The longest files, the longest first.
 LONG = (
+    "test_gpu_check.py",
     "test_random_graphs.py",
     "test_examples.py",
     "test_text_runner.py",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gpu.kit import Model, compare, read_kit, read_tensor
+from tests.support.gpu.kit import Model, compare, read_kit, read_output
 
 MODELS = ["mlp", "cnn", "vit", "channels_last", "outputs", "order", "cached"]
 ENGINES = ["line", "deep", "pair", "dynamic", "cut"]
@@ -53,11 +53,11 @@ def test_a_program_equals_eager_in_executor_runner(kit, name, setup, record, tmp
         timeout=120,
     )
     assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-1500:]}"
-    files = [tmp_path / f"out-{index}.bin" for index in range(len(model.outputs))]
-    facts = compare(
-        [read_tensor(file, entry) for file, entry in zip(files, model.outputs, strict=True)],
-        model.expected,
-    )
+    outputs = [
+        read_output(tmp_path / f"out-{index}.bin", like)
+        for index, like in enumerate(model.expected)
+    ]
+    facts = compare(outputs, model.expected)
     record(facts)
     assert facts["ok"], facts
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.native_environment import environment
-from tests.support.reliability.files import span_of_blob
+from tests.support.reliability.hard_use import span_of_blob
 from trt_et.runtime import runner_path
 
 SEED = 7

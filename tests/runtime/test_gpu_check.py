@@ -78,7 +78,7 @@ def test_every_question_is_answered_on_simulated_gpus_and_a_missing_python_is_re
 )
 def test_a_missing_file_is_named(tmp_path, arguments, reason):
     (tmp_path / "kit" / "models").mkdir(parents=True)
-    (tmp_path / "kit" / "models" / "kit.json").write_text("{}")
+    (tmp_path / "kit" / "models" / "mlp.pt").touch()
     arguments = [str(tmp_path / name) if name == "kit" else name for name in arguments]
     done = check("--output", tmp_path / "out", *arguments)
     assert done.returncode == 2

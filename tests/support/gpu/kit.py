@@ -1,17 +1,15 @@
-"""Reads a kit: programs, their inputs, and what eager returned for them, as files."""
+"""A kit: programs, their inputs and eager's outputs, as files for a machine with a GPU."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-__all__ = ["INDEX", "Model", "compare", "read_kit", "read_tensor"]
-
-INDEX = "kit.json"
+__all__ = ["Model", "compare", "read_kit", "read_output", "write_model"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,6 @@ class Model:
         inputs: Its inputs.
         expected: What eager returned for them.
         files: The inputs' files, as executor_runner takes them.
-        outputs: What the kit says of the outputs: dtype, shape, memory order.
     """
 
     name: str
@@ -32,34 +29,41 @@ class Model:
     inputs: list[torch.Tensor]
     expected: list[torch.Tensor]
     files: list[Path]
-    outputs: list[dict[str, Any]]
+
+
+def write_model(
+    folder: Path, name: str, model: torch.nn.Module, inputs: Sequence[torch.Tensor]
+) -> None:
+    """Write inputs and eager's outputs; programs beside them are ``NAME.BUILDER.pte``."""
+    import numpy as np
+
+    with torch.no_grad():
+        outputs = model.eval()(*inputs)
+    outputs = list(outputs) if isinstance(outputs, tuple) else [outputs]
+    torch.save((list(inputs), outputs), folder / f"{name}.pt")
+    for index, tensor in enumerate(inputs):
+        np.save(folder / f"{name}.in{index}.npy", tensor.numpy().copy(order="C"))
 
 
 def read_kit(folder: Path, builder: str) -> list[Model]:
-    """The models, with the engines of a builder."""
-    return [
-        Model(
-            name,
-            folder / f"{name}.{builder}.pte",
-            [read_tensor(folder / entry["file"], entry) for entry in facts["inputs"]],
-            [read_tensor(folder / entry["file"], entry) for entry in facts["outputs"]],
-            [folder / entry["file"] for entry in facts["inputs"]],
-            facts["outputs"],
-        )
-        for name, facts in json.loads((folder / INDEX).read_text()).items()
-    ]
+    """Return the models, with the engines of a builder."""
+    models = []
+    for path in sorted(folder.glob("*.pt")):
+        inputs, expected = torch.load(path)
+        files = [folder / f"{path.stem}.in{index}.npy" for index in range(len(inputs))]
+        program = folder / f"{path.stem}.{builder}.pte"
+        models.append(Model(path.stem, program, inputs, expected, files))
+    return models
 
 
-def read_tensor(path: Path, entry: dict[str, Any]) -> torch.Tensor:
-    """A tensor from its raw bytes in memory order."""
-    order: list[int] = entry["order"]
-    raw = torch.frombuffer(bytearray(path.read_bytes()), dtype=getattr(torch, entry["dtype"]))
-    inverse = [order.index(dim) for dim in range(len(order))]
-    return raw.reshape([entry["shape"][dim] for dim in order]).permute(inverse)
+def read_output(path: Path, like: torch.Tensor) -> torch.Tensor:
+    """Return what executor_runner wrote for an output: bytes in the memory order of eager's."""
+    flat = torch.frombuffer(bytearray(path.read_bytes()), dtype=like.dtype)
+    return torch.as_strided(flat, like.shape, like.stride())
 
 
 def compare(found: list[torch.Tensor], expected: list[torch.Tensor]) -> dict[str, Any]:
-    """How far outputs are from eager's: largest difference, and its share of the largest value."""
+    """Return how far outputs are from eager's, also as a share of the largest value."""
     if len(found) != len(expected):
         return {"ok": False, "why": f"{len(found)} outputs, expected {len(expected)}"}
     worst, relative = 0.0, 0.0

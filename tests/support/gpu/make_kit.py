@@ -17,14 +17,17 @@ import argparse
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import torch
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 
 from tests.support.gpu.described_engines import DescribedEngines
-from tests.support.gpu.kit_writer import export_model, write_kit, write_model
+from tests.support.gpu.kit import write_model
 from tests.support.gpu.native_models import native_models
 from tests.support.models import make
-from trt_et import TensorRTPartitioner
+from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 from trt_et.engines import EngineBuilder
 from trt_et.inspection import inspect_program
@@ -32,10 +35,34 @@ from trt_et.inspection import inspect_program
 MODELS = ("mlp", "cnn", "vit", "channels_last", "outputs", "order", "cached")
 
 
+def export_model(
+    model: torch.nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    partitioner: TensorRTPartitioner,
+    path: Path,
+    *,
+    dynamic_shapes: tuple[Any, ...] | None = None,
+    on_device: bool = False,
+) -> None:
+    """Write a program; with ``on_device`` its own inputs and outputs are on the GPU as well."""
+    with torch.no_grad():
+        exported = torch.export.export(model.eval(), inputs, dynamic_shapes=dynamic_shapes)
+        manager = to_edge_transform_and_lower(exported, partitioner=[partitioner])
+        config = ExecutorchBackendConfig(
+            memory_planning_pass=TensorRTMemoryPlanningPass(
+                alloc_graph_input=not on_device, alloc_graph_output=not on_device
+            ),
+            propagate_device_config=PropagateDeviceConfig(
+                skip_h2d_for_method_inputs=on_device, skip_d2h_for_method_outputs=on_device
+            ),
+        )
+        with path.open("wb") as file:
+            manager.to_executorch(config).write_to_file(file)
+
+
 def make_models(folder: Path, builders: tuple[str, ...] = ("tensorrt_rtx", "reference")) -> None:
     """Write the tests' models with engines of each builder."""
     folder.mkdir(parents=True, exist_ok=True)
-    kit = {}
     for name in MODELS:
         for builder in builders:
             # A model may change its buffers when it runs, so each use gets a new one.
@@ -43,14 +70,12 @@ def make_models(folder: Path, builders: tuple[str, ...] = ("tensorrt_rtx", "refe
             partitioner = TensorRTPartitioner(builder=builder)
             export_model(model, inputs, partitioner, folder / f"{name}.{builder}.pte")
         model, inputs = make(name)
-        kit[name] = write_model(folder, name, model, inputs)
-    write_kit(folder, kit)
+        write_model(folder, name, model, inputs)
 
 
 def make_engines(folder: Path, name: str, builder: str | EngineBuilder) -> None:
     """Write the native models with engines of one builder."""
     folder.mkdir(parents=True, exist_ok=True)
-    kit = {}
     for model, case in native_models().items():
         for on_device in (False, True) if case.timed else (False,):
             path = folder / f"{model}.{name}{'_device' * on_device}.pte"
@@ -65,8 +90,7 @@ def make_engines(folder: Path, name: str, builder: str | EngineBuilder) -> None:
             )
             if on_device:
                 _write_engine(folder / f"{model}.engine", path)
-        kit[model] = write_model(folder, model, case.model, case.inputs)
-    write_kit(folder, kit)
+        write_model(folder, model, case.model, case.inputs)
 
 
 def _write_engine(path: Path, program: Path) -> None:

@@ -1,4 +1,4 @@
-"""The figures, how much is done for each, and what they were found to be."""
+"""The figures, how much is done for each, and their lines."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = ["FIGURES", "LONG", "SHORT", "Amounts", "Part", "lines"]
+__all__ = ["LONG", "SHORT", "Amounts", "Part", "lines"]
 
-FIGURES: Final = tuple(f"R{number}" for number in range(1, 15))
+_FIGURES: Final = tuple(f"R{number}" for number in range(1, 15))
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Part:
 
     Attributes:
         figure: Such as ``R1``.
-        ok: Whether it is as promised.
-        text: The number, and what it counts.
+        ok: If the number is as promised.
+        text: The number and its unit.
     """
 
     figure: str
@@ -28,33 +28,19 @@ class Part:
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much is done.
+    """How much is done."""
 
-    Attributes:
-        mutants: Of engine blobs, for the parser under sanitizers.
-        edits_per_byte: Other values for each byte of a blob of 4 KiB.
-        flips_in_blob: In the engine's segment of a file, for each file.
-        flips_elsewhere: In the rest of a file.
-        cycles: Loads and unloads.
-        executes: Runs of one method.
-        sanitized_executes: The same under a sanitizer, which also counts allocations.
-        thread_executes: Runs by each of eight threads under TSan.
-        thread_loads: Loads by all of them.
-        cache_kills: Times that a process is killed while it writes to the engine cache.
-        soak_seconds: Of mixed use by four threads.
-    """
-
-    mutants: int = 1_000_000
-    edits_per_byte: int = 255
-    flips_in_blob: int = 10_000
-    flips_elsewhere: int = 400
-    cycles: int = 10_000
-    executes: int = 1_000_000
-    sanitized_executes: int = 20_000
-    thread_executes: int = 1_000
-    thread_loads: int = 200
-    cache_kills: int = 50
-    soak_seconds: int = 10
+    mutants: int = 1_000_000  # Of engine blobs, for the parser under sanitizers.
+    edits_per_byte: int = 255  # Other values for each byte of a blob of 4 KiB.
+    flips_in_blob: int = 10_000  # In the engine's segment of each file.
+    flips_elsewhere: int = 400  # In the rest of a file.
+    cycles: int = 10_000  # Loads and unloads.
+    executes: int = 1_000_000  # Runs of one method.
+    sanitized_executes: int = 20_000  # The same under a sanitizer, which also counts allocations.
+    thread_executes: int = 1_000  # Runs by each of eight threads under TSan.
+    thread_loads: int = 200  # Loads by all of them.
+    cache_kills: int = 50  # Killed writers of the engine cache.
+    soak_seconds: int = 10  # Of mixed use by four threads.
 
 
 SHORT: Final = Amounts()
@@ -71,8 +57,8 @@ LONG: Final = replace(
 
 
 def lines(parts: Iterable[Part]) -> list[str]:
-    """A line for each figure; one without any number is missed."""
-    found: dict[str, list[Part]] = {figure: [] for figure in FIGURES}
+    """Return a line for each figure; a figure without a number is missed."""
+    found: dict[str, list[Part]] = {figure: [] for figure in _FIGURES}
     for part in parts:
         found[part.figure].append(part)
     return [
