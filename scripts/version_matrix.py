@@ -66,7 +66,7 @@ STEPS = {
     "runtime": ["-m", "pytest", "tests/runtime"],
     "conversion": [
         *("-m", "pytest", "tests/conversion/test_network.py"),
-        "tests/conversion/test_attentions_that_crash.py",
+        "tests/conversion/operators/test_attention.py",
         "tests/conversion/test_operators_are_needed.py",
     ],
 }

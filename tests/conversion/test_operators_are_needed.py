@@ -326,7 +326,7 @@ FOREIGN = {
 LIMITS = {(name, "unsupported") for name in ("scatter_add", "scatter_reduce", "index_add")}
 # Below.
 OWN_TESTS = {("reshape", "rewrite")}
-# TensorRT's own build ends its process without them: test_attentions_that_crash.py.
+# TensorRT's own build ends its process without them: operators/test_attention.py.
 CRASHES = {(name, "rewrite") for name in WORKAROUNDS}
 
 
