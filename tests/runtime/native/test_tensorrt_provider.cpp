@@ -461,6 +461,7 @@ void test_tensorrt_provider() {
   test_pinned_memory();
   test_two_outputs();
   test_provider_streams_and_scratch();
+  test_kernel_saver();
   const Counts end = stats();
   CHECK(end.live_bytes[0] == 0 && end.live_bytes[1] == 0 && counter("engines") == 0);
 }

@@ -7,6 +7,7 @@ void test_crc32c();
 void test_cuda_rules(const char* blob_file);
 void test_provider_shapes();
 void test_provider_streams_and_scratch();
+void test_kernel_saver();
 void test_long_runs();
 void test_many_faults();
 void test_many_threads();

@@ -3,13 +3,8 @@
 #include <cstdarg>
 #include <cstdio>
 
-#include "log.h"
-
 namespace trt_et {
 namespace {
-
-// A plain array: errors are reported until the very end of the process.
-thread_local char t_last_error[kMaxErrorText + 1] = "";
 
 // The cut may fall inside a UTF-8 sequence of a name; drop the incomplete one.
 void drop_partial_character(std::string& text) {
@@ -36,19 +31,5 @@ Status fail(Error error, const char* format, ...) {
   if (length > static_cast<int>(kMaxErrorText)) drop_partial_character(status.text);
   return status;
 }
-
-Error report(const Status& status) {
-  if (status.ok()) return Error::Ok;
-  log(LogLevel::error, "TensorRTBackend: %s", status.text.c_str());
-  remember_error(status.text.c_str());
-  return status.error;
-}
-
-void remember_error(const char* text) {
-  std::snprintf(t_last_error, sizeof t_last_error, "%s", text);
-}
-
-const char* last_error_text() { return t_last_error; }
-void clear_last_error() { t_last_error[0] = '\0'; }
 
 }  // namespace trt_et

@@ -16,15 +16,6 @@ namespace {
 
 std::atomic<uint64_t> g_live{0}, g_loads{0};
 
-// Turns a provider's code and text into a Status.
-Status check(const trt_et_engine_provider& provider, int code, const char* what) {
-  if (code == 0) return {};
-  const char* text = provider.last_error();
-  const auto error = static_cast<Error>(code);
-  if (text != nullptr && *text != '\0') return fail(error, "%s", text);
-  return fail(error, "%s engine: %s failed", provider.name, what);
-}
-
 trt_et_binding provider_binding(const Binding& binding) {
   trt_et_binding out{};
   out.name = binding.name.c_str();
@@ -88,6 +79,14 @@ Shared& shared() {
 }
 
 }  // namespace
+
+Status check(const trt_et_engine_provider& provider, int code, const char* what) {
+  if (code == 0) return {};
+  const char* text = provider.last_error();
+  const auto error = static_cast<Error>(code);
+  if (text != nullptr && *text != '\0') return fail(error, "%s", text);
+  return fail(error, "%s engine: %s failed", provider.name, what);
+}
 
 uint64_t live_engines() { return g_live; }
 uint64_t engine_loads() { return g_loads; }
@@ -169,51 +168,17 @@ Context::~Context() {
   if (context_ != nullptr) provider_.free_context(context_);
 }
 
-Status Context::set_input_shape(size_t index, const int64_t* dims, int32_t rank) {
-  return check(provider_, provider_.set_input_shape(context_, index, dims, rank),
-               "set_input_shape");
-}
-
-Status Context::prepare(void* stream) {
-  return check(provider_, provider_.prepare(context_, stream), "prepare");
-}
-
-Status Context::output_shape(size_t index, int64_t* dims, int32_t* rank) {
-  return check(provider_, provider_.output_shape(context_, index, dims, rank), "output_shape");
-}
-
-Status Context::set_address(size_t index, void* address, size_t capacity) {
-  return check(provider_, provider_.set_address(context_, index, address, capacity), "set_address");
-}
-
-Status Context::set_memory(void* memory, size_t bytes) {
-  return check(provider_, provider_.set_memory(context_, memory, bytes), "set_memory");
-}
-
-Status Context::set_profile(int profile) {
+Status Context::set_profile(int32_t profile) {
   if (provider_.set_profile == nullptr) {
     return fail(Error::NotSupported, "a %s engine has no optimization profiles", provider_.name);
   }
-  return check(provider_, provider_.set_profile(context_, profile), "set_profile");
+  return call(provider_.set_profile, "set_profile", profile);
 }
 
 int Context::profile() const {
   int32_t profile = -1;
   const bool told = provider_.profile != nullptr && provider_.profile(context_, &profile) == 0;
   return told ? profile : -1;
-}
-
-Status Context::profile_layers(void (*report)(void*, const char*, float), void* user) {
-  return check(provider_, provider_.profile_layers(context_, report, user), "profile_layers");
-}
-
-Status Context::check_capture(void* stream) {
-  if (provider_.check_capture == nullptr) return {};
-  return check(provider_, provider_.check_capture(context_, stream), "check_capture");
-}
-
-Status Context::enqueue(void* stream) {
-  return check(provider_, provider_.enqueue(context_, stream), "enqueue");
 }
 
 }  // namespace trt_et

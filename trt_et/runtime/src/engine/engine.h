@@ -21,6 +21,9 @@ Status find_provider(const Blob& blob, const trt_et_engine_request& request,
 // another ABI, or without what every provider has. Lives until the process ends.
 const trt_et_engine_provider* complete(const trt_et_engine_provider* provider);
 
+// Turns a provider's code and text into a Status. `what` is the function that was called.
+Status check(const trt_et_engine_provider& provider, int code, const char* what);
+
 // See trt_et_add_provider.
 Status add_provider(const trt_et_engine_provider* provider);
 
@@ -75,26 +78,44 @@ class Context {
   ~Context();
 
   // The steps of engine_provider.h.
-  Status set_input_shape(size_t index, const int64_t* dims, int32_t rank);
-  Status prepare(void* stream);
+  Status set_input_shape(size_t index, const int64_t* dims, int32_t rank) {
+    return call(provider_.set_input_shape, "set_input_shape", index, dims, rank);
+  }
+  Status prepare(void* stream) { return call(provider_.prepare, "prepare", stream); }
   // A rank of -1: known only after the run.
-  Status output_shape(size_t index, int64_t* dims, int32_t* rank);
-  Status set_address(size_t index, void* address, size_t capacity);
-  Status enqueue(void* stream);
+  Status output_shape(size_t index, int64_t* dims, int32_t* rank) {
+    return call(provider_.output_shape, "output_shape", index, dims, rank);
+  }
+  Status set_address(size_t index, void* address, size_t capacity) {
+    return call(provider_.set_address, "set_address", index, address, capacity);
+  }
+  Status enqueue(void* stream) { return call(provider_.enqueue, "enqueue", stream); }
   // Whether it can report the times of its layers; see engine_provider.h.
   bool can_profile_layers() const { return provider_.profile_layers != nullptr; }
-  Status profile_layers(void (*report)(void* user, const char* layer, float ms), void* user);
+  Status profile_layers(void (*report)(void* user, const char* layer, float ms), void* user) {
+    return call(provider_.profile_layers, "profile_layers", report, user);
+  }
   // A failure says why a run cannot be captured into a CUDA graph.
-  Status check_capture(void* stream);
+  Status check_capture(void* stream) {
+    if (provider_.check_capture == nullptr) return {};
+    return call(provider_.check_capture, "check_capture", stream);
+  }
   // Uses this optimization profile and no other.
-  Status set_profile(int profile);
+  Status set_profile(int32_t profile);
   // The one in use; -1 where the provider does not tell.
   int profile() const;
   // Only of a context with user_memory.
-  Status set_memory(void* memory, size_t bytes);
+  Status set_memory(void* memory, size_t bytes) {
+    return call(provider_.set_memory, "set_memory", memory, bytes);
+  }
 
  private:
   explicit Context(const trt_et_engine_provider& provider) : provider_(provider) {}
+
+  template <typename... Arguments>
+  Status call(int (*function)(void*, Arguments...), const char* what, Arguments... arguments) {
+    return check(provider_, function(context_, arguments...), what);
+  }
 
   const trt_et_engine_provider& provider_;
   void* context_ = nullptr;

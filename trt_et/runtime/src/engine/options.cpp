@@ -1,11 +1,14 @@
 #include "options.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <type_traits>
 
 namespace trt_et {
 namespace {
@@ -17,43 +20,24 @@ using executorch::runtime::CompileSpec;
 using executorch::runtime::OptionValue;
 using executorch::runtime::Span;
 
-struct Name {
-  const char* option;
-  const char* variable;
-  // What the delegate of Torch-TensorRT calls the same.
-  const char* theirs = nullptr;
+// An option, and how its text is read.
+struct Option {
+  const char* name;
+  Status (*read)(const Option& option, const std::string& text, LoadOptions* options);
+  // A program names no folder that kernels are read from, no library, and runs no code on the host.
+  bool is_for_users_only = false;
+  const char* theirs = nullptr;  // what the delegate of Torch-TensorRT calls the same
 
   bool is(const char* key) const {
-    return std::strcmp(key, option) == 0 || (theirs != nullptr && std::strcmp(key, theirs) == 0);
+    return std::strcmp(key, name) == 0 || (theirs != nullptr && std::strcmp(key, theirs) == 0);
+  }
+  // TRT_ET_<NAME>
+  std::string variable() const {
+    std::string text = std::string("TRT_ET_") + name;
+    for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    return text;
   }
 };
-
-constexpr Name kDevice = {"device", "TRT_ET_DEVICE"};
-constexpr Name kGraphs = {"cuda_graphs", "TRT_ET_CUDA_GRAPHS", "use_cuda_graphs"};
-constexpr Name kScratch = {"shared_device_memory", "TRT_ET_SHARED_DEVICE_MEMORY"};
-constexpr Name kAllScratch = {"use_shared_activation_scratch",
-                              "TRT_ET_USE_SHARED_ACTIVATION_SCRATCH"};
-constexpr Name kEngines = {"use_shared_engines", "TRT_ET_USE_SHARED_ENGINES"};
-constexpr Name kContexts = {"execution_contexts", "TRT_ET_EXECUTION_CONTEXTS"};
-constexpr Name kProfile = {"optimization_profile", "TRT_ET_OPTIMIZATION_PROFILE"};
-constexpr Name kWaits = {"blocking_waits", "TRT_ET_BLOCKING_WAITS"};
-constexpr Name kBudget = {"weight_streaming_budget", "TRT_ET_WEIGHT_STREAMING_BUDGET"};
-constexpr Name kPinned = {"pinned_staging", "TRT_ET_PINNED_STAGING"};
-constexpr Name kLayers = {"profile_layers", "TRT_ET_PROFILE_LAYERS"};
-constexpr Name kCache = {"runtime_cache", "TRT_ET_RUNTIME_CACHE"};
-
-constexpr Name kPlugins = {"plugin_libraries", "TRT_ET_PLUGIN_LIBRARIES"};
-constexpr Name kDla = {"dla_core", "TRT_ET_DLA_CORE"};
-constexpr Name kHostCode = {"engine_host_code", "TRT_ET_ENGINE_HOST_CODE"};
-
-constexpr const Name* kAll[] = {&kDevice,   &kGraphs,  &kScratch, &kAllScratch, &kEngines,
-                                &kContexts, &kProfile, &kWaits,   &kBudget,     &kPinned,
-                                &kLayers,   &kCache,   &kPlugins, &kDla,        &kHostCode};
-
-// A file names no folder that kernels are read from, no library, and runs no code on the host.
-bool is_for_users_only(const Name& name) {
-  return &name == &kCache || &name == &kPlugins || &name == &kHostCode;
-}
 
 struct Settings {
   std::mutex mutex;
@@ -74,27 +58,27 @@ std::string text_of(const OptionValue& value) {
 }
 
 // What the user says of one option for the whole process; empty: nothing.
-std::string find_for_process(const Name& name) {
+std::string find_for_process(const Option& option) {
   {
     Settings& all = settings();
     const std::lock_guard<std::mutex> lock(all.mutex);
-    const auto found = all.values.find(name.option);
+    const auto found = all.values.find(option.name);
     if (found != all.values.end() && !found->second.empty()) return found->second;
   }
-  const char* value = std::getenv(name.variable);
+  const char* value = std::getenv(option.variable().c_str());
   return value == nullptr ? "" : value;
 }
 
 // What the user says of one option; empty: nothing.
-std::string find(const Name& name, const BackendInitContext& context,
+std::string find(const Option& option, const BackendInitContext& context,
                  ArrayRef<CompileSpec> compile_specs) {
-  for (const BackendOption& option : context.runtime_specs()) {
-    if (name.is(option.key)) return text_of(option.value);
+  for (const BackendOption& spec : context.runtime_specs()) {
+    if (option.is(spec.key)) return text_of(spec.value);
   }
-  std::string value = find_for_process(name);
-  if (!value.empty() || is_for_users_only(name)) return value;
+  std::string value = find_for_process(option);
+  if (!value.empty() || option.is_for_users_only) return value;
   for (const CompileSpec& spec : compile_specs) {
-    if (!name.is(spec.key)) continue;
+    if (!option.is(spec.key)) continue;
     return std::string(static_cast<const char*>(spec.value.buffer), spec.value.nbytes);
   }
   return "";
@@ -109,39 +93,95 @@ bool parse_integer(const std::string& text, int64_t* value) {
   return true;
 }
 
-Status bad(const Name& name, const std::string& text, const char* expected) {
-  return fail(Error::InvalidArgument, "option %s (%s) is '%.40s'; expected %s", name.option,
-              name.variable, text.c_str(), expected);
+Status bad(const Option& option, const std::string& text, const char* expected) {
+  return fail(Error::InvalidArgument, "option %s (%s) is '%.40s'; expected %s", option.name,
+              option.variable().c_str(), text.c_str(), expected);
 }
 
-Status read_device(const std::string& text, std::optional<int>* device) {
+// Readers of one kind of option each. An empty text leaves the option as it is.
+
+Status read_device(const Option& option, const std::string& text, LoadOptions* options) {
   if (text.empty()) return {};
   int64_t index = 0;
   const bool prefixed = text.rfind("cuda:", 0) == 0;
   if (!parse_integer(prefixed ? text.substr(5) : text, &index) || index < 0 || index > 127) {
-    return bad(kDevice, text, "a GPU such as 1 or cuda:1");
+    return bad(option, text, "a GPU such as 1 or cuda:1");
   }
-  *device = static_cast<int>(index);
+  options->device = static_cast<int>(index);
   return {};
 }
 
-Status read_switch(const Name& name, const std::string& text, bool* value) {
+template <bool LoadOptions::* member>
+Status read_switch(const Option& option, const std::string& text, LoadOptions* options) {
   const bool on = text == "1" || text == "on" || text == "true";
   const bool off = text == "0" || text == "off" || text == "false";
-  if (!text.empty() && !on && !off) return bad(name, text, "0 or 1");
-  if (!text.empty()) *value = on;
+  if (!text.empty() && !on && !off) return bad(option, text, "0 or 1");
+  if (!text.empty()) options->*member = on;
   return {};
 }
 
-Status read_budget(const std::string& text, std::optional<int64_t>* budget) {
+Status read_budget(const Option& option, const std::string& text, LoadOptions* options) {
   if (text.empty()) return {};
   int64_t bytes = -1;
   if (text != "auto" && (!parse_integer(text, &bytes) || bytes < -1)) {
-    return bad(kBudget, text, "a number of bytes, or auto");
+    return bad(option, text, "a number of bytes, or auto");
   }
-  *budget = bytes;
+  options->weight_streaming_budget = bytes;
   return {};
 }
+
+// A number from `low` to `high`.
+template <auto member, int64_t low, int64_t high>
+Status read_number(const Option& option, const std::string& text, LoadOptions* options) {
+  int64_t number = 0;
+  if (text.empty()) return {};
+  if (!parse_integer(text, &number) || number < low || number > high) {
+    const std::string range =
+        high == INT64_MAX ? "a number of bytes"
+                          : "a number from " + std::to_string(low) + " to " + std::to_string(high);
+    return bad(option, text, range.c_str());
+  }
+  options->*member = static_cast<std::decay_t<decltype(options->*member)>>(number);
+  return {};
+}
+
+// Every path is absolute: what the current folder holds is not loaded.
+Status read_libraries(const Option& option, const std::string& text, LoadOptions* options) {
+  for (size_t begin = 0; !text.empty() && begin <= text.size();) {
+    if (text[begin] != '/') return bad(option, text, "absolute paths, separated by ':'");
+    begin = std::min(text.find(':', begin), text.size()) + 1;
+  }
+  options->plugin_libraries = text;
+  return {};
+}
+
+Status read_folder(const Option& option, const std::string& text, LoadOptions* options) {
+  if (!text.empty() && text != "off" && text.front() != '/') {
+    return bad(option, text, "an absolute path of a folder, or off");
+  }
+  options->runtime_cache = text;
+  return {};
+}
+
+using L = LoadOptions;
+constexpr Option kDevice = {"device", read_device};
+constexpr Option kOptions[] = {
+    kDevice,
+    {"cuda_graphs", read_switch<&L::cuda_graphs>, false, "use_cuda_graphs"},
+    {"shared_device_memory", read_switch<&L::shared_device_memory>},
+    {"use_shared_activation_scratch", read_switch<&L::shared_activation_scratch>},
+    {"use_shared_engines", read_switch<&L::shared_engines>},
+    {"execution_contexts", read_number<&L::execution_contexts, 1, 64>},
+    {"optimization_profile", read_number<&L::optimization_profile, -1, 999>},
+    {"blocking_waits", read_switch<&L::blocking_waits>},
+    {"weight_streaming_budget", read_budget},
+    {"pinned_staging", read_number<&L::pinned_staging, 0, INT64_MAX>},
+    {"profile_layers", read_switch<&L::profile_layers>},
+    {"runtime_cache", read_folder, true},
+    {"plugin_libraries", read_libraries, true},
+    {"dla_core", read_number<&L::dla_core, 0, 63>},
+    {"engine_host_code", read_switch<&L::engine_host_code>, true},
+};
 
 // "0,3".
 Status read_indices(const char* spec, const std::string& text, std::vector<size_t>* inputs) {
@@ -159,74 +199,6 @@ Status read_indices(const char* spec, const std::string& text, std::vector<size_
   return {};
 }
 
-// A number from `low` to `high`.
-template <typename T>
-Status read_number(const Name& name, const std::string& text, int64_t low, int64_t high,
-                   const char* expected, T* value) {
-  int64_t number = 0;
-  if (text.empty()) return {};
-  if (!parse_integer(text, &number) || number < low || number > high) {
-    return bad(name, text, expected);
-  }
-  *value = static_cast<int>(number);
-  return {};
-}
-
-Status read_size(const Name& name, const std::string& text, size_t* size) {
-  int64_t bytes = 0;
-  if (text.empty()) return {};
-  if (!parse_integer(text, &bytes) || bytes < 0) return bad(name, text, "a number of bytes");
-  *size = static_cast<size_t>(bytes);
-  return {};
-}
-
-Status read_core(const std::string& text, int* core) {
-  int64_t index = -1;
-  if (text.empty()) return {};
-  if (!parse_integer(text, &index) || index < 0 || index > 63) {
-    return bad(kDla, text, "a DLA core such as 0");
-  }
-  *core = static_cast<int>(index);
-  return {};
-}
-
-// Every path is absolute: what the current folder holds is not loaded.
-Status read_libraries(const std::string& text, std::string* paths) {
-  for (size_t begin = 0; !text.empty() && begin <= text.size();) {
-    if (text[begin] != '/') return bad(kPlugins, text, "absolute paths, separated by ':'");
-    begin = std::min(text.find(':', begin), text.size()) + 1;
-  }
-  *paths = text;
-  return {};
-}
-
-Status parse(const Name& name, const std::string& text, LoadOptions* options) {
-  if (&name == &kDevice) return read_device(text, &options->device);
-  if (&name == &kGraphs) return read_switch(name, text, &options->cuda_graphs);
-  if (&name == &kScratch) return read_switch(name, text, &options->shared_device_memory);
-  if (&name == &kPinned) return read_size(name, text, &options->pinned_staging);
-  if (&name == &kLayers) return read_switch(name, text, &options->profile_layers);
-  if (&name == &kAllScratch) return read_switch(name, text, &options->shared_activation_scratch);
-  if (&name == &kEngines) return read_switch(name, text, &options->shared_engines);
-  if (&name == &kWaits) return read_switch(name, text, &options->blocking_waits);
-  if (&name == &kContexts) {
-    return read_number(name, text, 1, 64, "1 to 64", &options->execution_contexts);
-  }
-  if (&name == &kProfile) {
-    return read_number(name, text, -1, 999, "the index of an optimization profile, or -1",
-                       &options->optimization_profile);
-  }
-  if (&name == &kBudget) return read_budget(text, &options->weight_streaming_budget);
-  if (&name == &kPlugins) return read_libraries(text, &options->plugin_libraries);
-  if (&name == &kDla) return read_core(text, &options->dla_core);
-  if (&name == &kHostCode) return read_switch(name, text, &options->engine_host_code);
-  if (!text.empty() && text != "off" && text.front() != '/') {
-    return bad(name, text, "an absolute path of a folder, or off");
-  }
-  options->runtime_cache = text;
-  return {};
-}
-
 }  // namespace
 
 const void* LoadOptions::shared_scratch() const {
@@ -237,8 +209,8 @@ const void* LoadOptions::shared_scratch() const {
 Status read_options(const BackendInitContext& context, ArrayRef<CompileSpec> compile_specs,
                     LoadOptions* options) {
   options->method = const_cast<BackendInitContext&>(context).get_runtime_allocator();
-  for (const Name* name : kAll) {
-    TRT_ET_TRY(parse(*name, find(*name, context, compile_specs), options));
+  for (const Option& option : kOptions) {
+    TRT_ET_TRY(option.read(option, find(option, context, compile_specs), options));
   }
   for (const CompileSpec& spec : compile_specs) {
     const std::string text(static_cast<const char*>(spec.value.buffer), spec.value.nbytes);
@@ -254,26 +226,25 @@ Status read_options(const BackendInitContext& context, ArrayRef<CompileSpec> com
 }
 
 Status redirected_device(int* device) {
-  std::optional<int> wanted;
-  TRT_ET_TRY(read_device(find_for_process(kDevice), &wanted));
-  *device = wanted.value_or(*device);
+  LoadOptions wanted;
+  TRT_ET_TRY(read_device(kDevice, find_for_process(kDevice), &wanted));
+  *device = wanted.device.value_or(*device);
   return {};
 }
 
 Status set_options(Span<const BackendOption> backend_options) {
-  for (const BackendOption& option : backend_options) {
-    const Name* known = nullptr;
-    for (const Name* name : kAll) {
-      if (name->is(option.key)) known = name;
+  for (const BackendOption& given : backend_options) {
+    const auto known = std::find_if(std::begin(kOptions), std::end(kOptions),
+                                    [&](const Option& option) { return option.is(given.key); });
+    if (known == std::end(kOptions)) {
+      return fail(Error::NotFound, "no option '%.40s' (docs/native.md lists them)", given.key);
     }
-    if (known == nullptr) {
-      return fail(Error::NotFound, "no option '%.40s' (docs/native.md lists them)", option.key);
-    }
+    const std::string text = text_of(given.value);
     LoadOptions checked;
-    TRT_ET_TRY(parse(*known, text_of(option.value), &checked));
+    TRT_ET_TRY(known->read(*known, text, &checked));
     Settings& all = settings();
     const std::lock_guard<std::mutex> lock(all.mutex);
-    all.values[known->option] = text_of(option.value);
+    all.values[known->name] = text;
   }
   return {};
 }

@@ -2,9 +2,10 @@
 
 #include <link.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <string_view>
 
 // CudaAllocator::instance() of ExecuTorch's CUDA backend; null unless this program or library
 // contains that backend. Such a reference is in no table of the dynamic loader.
@@ -22,22 +23,10 @@ constexpr const char* kRegistrations[] = {
     "_ZN10executorch7runtime23DeviceAllocatorRegistry18register_allocatorEPNS0_"
     "15DeviceAllocatorE"};
 
-// What the dynamic loader knows of one module, by tag.
+// A program or a library, as the dynamic loader has it.
 class Module {
  public:
-  explicit Module(const dl_phdr_info& info) : base_(info.dlpi_addr) {
-    for (size_t i = 0; i < info.dlpi_phnum; ++i) {
-      const ElfW(Phdr) & header = info.dlpi_phdr[i];
-      if (header.p_type == PT_LOAD) add_range(header);
-      if (header.p_type != PT_DYNAMIC) continue;
-      dynamic_ = reinterpret_cast<const ElfW(Dyn)*>(base_ + header.p_vaddr);
-    }
-  }
-
-  bool holds(const void* pointer) const {
-    const auto address = reinterpret_cast<uintptr_t>(pointer);
-    return address >= begin_ && address < end_;
-  }
+  explicit Module(const link_map& map) : base_(map.l_addr), dynamic_(map.l_ld) {}
 
   // Whether it refers to one of the functions, which is defined in another module.
   bool refers_to_registration() const {
@@ -45,15 +34,8 @@ class Module {
   }
 
  private:
-  void add_range(const ElfW(Phdr) & header) {
-    const uintptr_t begin = base_ + header.p_vaddr, end = begin + header.p_memsz;
-    if (begin < begin_) begin_ = begin;
-    if (end > end_) end_ = end;
-  }
-
   uintptr_t value(ElfW(Sxword) tag) const {
-    const ElfW(Dyn)* entry = dynamic_;
-    for (; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
+    for (const ElfW(Dyn)* entry = dynamic_; entry->d_tag != DT_NULL; ++entry) {
       if (entry->d_tag == tag) return entry->d_un.d_val;
     }
     return 0;
@@ -75,31 +57,28 @@ class Module {
     const size_t count = value(size_tag) / sizeof(ElfW(Rela));
     // Those without a symbol come first.
     const size_t first = table_tag == DT_RELA ? value(DT_RELACOUNT) : 0;
-    for (size_t i = first; i < count; ++i) {
-      const ElfW(Sym) & symbol = symbols[ELF64_R_SYM(relocations[i].r_info)];
-      if (symbol.st_shndx != SHN_UNDEF) continue;
-      for (const char* name : kRegistrations) {
-        if (std::strcmp(names + symbol.st_name, name) == 0) return true;
-      }
-    }
-    return false;
+    return std::any_of(relocations + first, relocations + count, [&](const ElfW(Rela) & one) {
+      const ElfW(Sym) & symbol = symbols[ELF64_R_SYM(one.r_info)];
+      const std::string_view name = names + symbol.st_name;
+      return symbol.st_shndx == SHN_UNDEF &&
+             (name == kRegistrations[0] || name == kRegistrations[1]);
+    });
   }
 
   const uintptr_t base_;
-  uintptr_t begin_ = UINTPTR_MAX, end_ = 0;
-  const ElfW(Dyn) * dynamic_ = nullptr;
+  const ElfW(Dyn) * dynamic_;
 };
-
-int look_at(dl_phdr_info* info, size_t, void*) {
-  const Module module(*info);
-  const bool ours = module.holds(reinterpret_cast<const void*>(&look_at));
-  return !ours && module.refers_to_registration() ? 1 : 0;
-}
 
 }  // namespace
 
+// _DYNAMIC is this module's.
 bool another_allocator_comes() {
-  return trt_et_cuda_allocator_of_executorch != nullptr || dl_iterate_phdr(look_at, nullptr) != 0;
+  if (trt_et_cuda_allocator_of_executorch != nullptr) return true;
+  const link_map* map = _r_debug.r_map;
+  while (map != nullptr && (map->l_ld == _DYNAMIC || !Module(*map).refers_to_registration())) {
+    map = map->l_next;
+  }
+  return map != nullptr;
 }
 
 }  // namespace trt_et

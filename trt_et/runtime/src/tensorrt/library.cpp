@@ -61,7 +61,7 @@ bool has_known_interface(const Version& version) {
 
 // TensorRT-RTX starts with the version number of any headers, and what is called through the tables
 // of another interface crashes: the library is asked before anything of it is used.
-ProviderStatus check_interface(const Library& library) {
+Status check_interface(const Library& library) {
   const char* anyway = std::getenv("TRT_ET_ANY_TENSORRT");
   if (has_known_interface(library.version) || (anyway != nullptr && *anyway == '1')) return {};
   return fail(
@@ -72,7 +72,7 @@ ProviderStatus check_interface(const Library& library) {
       kMajor, kLastMinor, kMajor, library.path.c_str());
 }
 
-ProviderStatus read_library(void* handle, Library* library) {
+Status read_library(void* handle, Library* library) {
   using VersionFunction = int32_t (*)();
   const auto version = reinterpret_cast<VersionFunction>(dlsym(handle, "getInferLibVersion"));
   library->create_runtime = reinterpret_cast<decltype(library->create_runtime)>(
@@ -87,7 +87,7 @@ ProviderStatus read_library(void* handle, Library* library) {
   return check_interface(*library);
 }
 
-ProviderStatus find_library(Library* library) {
+Status find_library(Library* library) {
   const char* named = std::getenv("TRT_ET_TENSORRT_LIBRARY");
   void* handle = nullptr;
   std::string reason;
@@ -109,7 +109,7 @@ ProviderStatus find_library(Library* library) {
                 "no TensorRT%s %d: %s not found; install it, or set TRT_ET_TENSORRT_LIBRARY",
                 kRtx ? "-RTX" : "", kMajor, library_names().front().c_str());
   }
-  ProviderStatus result = read_library(handle, library);
+  Status result = read_library(handle, library);
   if (!result.ok()) dlclose(handle);
   return result;
 }
@@ -117,7 +117,7 @@ ProviderStatus find_library(Library* library) {
 struct State {
   std::mutex mutex;
   bool opened = false;
-  ProviderStatus result;
+  Status result;
   Library library;
   Logger logger;
   // By device, DLA core, and whether code of engines may run on the host.
@@ -133,7 +133,7 @@ State& state() {
 
 // Loads one library and registers its plugins: those that register themselves, those of
 // libnvinfer_plugin, and those of the interface of TensorRT 8.6 and later.
-ProviderStatus load_plugins(const std::string& path, const Library& library, State* all) {
+Status load_plugins(const std::string& path, const Library& library, State* all) {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     return fail(Error::NotFound, "plugin library does not load: %.190s", dlerror());
@@ -163,19 +163,19 @@ ProviderStatus load_plugins(const std::string& path, const Library& library, Sta
   return {};
 }
 
-ProviderStatus load_plugin_libraries(const char* paths, const Library& library, State* all) {
+Status load_plugin_libraries(const char* paths, const Library& library, State* all) {
   for (const char* begin = paths; *begin != '\0';) {
     const std::string path(begin, std::strcspn(begin, ":"));
     begin += path.size() + (begin[path.size()] == ':' ? 1 : 0);
     if (all->plugin_libraries.count(path) > 0) continue;
-    TRT_ET_PROVIDER_TRY(load_plugins(path, library, all));
+    TRT_ET_TRY(load_plugins(path, library, all));
     all->plugin_libraries.insert(path);
   }
   return {};
 }
 
-ProviderStatus set_up(nvinfer1::IRuntime* runtime, const trt_et_engine_request& request,
-                      const Library& library) {
+Status set_up(nvinfer1::IRuntime* runtime, const trt_et_engine_request& request,
+              const Library& library) {
   if (request.engine_host_code != 0) runtime->setEngineHostCodeAllowed(true);
   if (request.dla_core < 0) return {};
   const int cores = runtime->getNbDLACores();
@@ -228,7 +228,7 @@ void Logger::log(Severity severity, const char* text) noexcept {
   }
 }
 
-ProviderStatus open_library(const Library** library) {
+Status open_library(const Library** library) {
   State& all = state();
   const std::lock_guard<std::mutex> lock(all.mutex);
   if (!all.opened) {
@@ -239,12 +239,12 @@ ProviderStatus open_library(const Library** library) {
   return all.result;
 }
 
-ProviderStatus runtime_of(const trt_et_engine_request& request, std::shared_ptr<Runtime>* runtime) {
+Status runtime_of(const trt_et_engine_request& request, std::shared_ptr<Runtime>* runtime) {
   const Library* library = nullptr;
-  TRT_ET_PROVIDER_TRY(open_library(&library));
+  TRT_ET_TRY(open_library(&library));
   State& all = state();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  TRT_ET_PROVIDER_TRY(load_plugin_libraries(request.plugin_libraries, *library, &all));
+  TRT_ET_TRY(load_plugin_libraries(request.plugin_libraries, *library, &all));
   auto& known = all.runtimes[{request.device, request.dla_core, request.engine_host_code != 0}];
   *runtime = known.lock();
   if (*runtime != nullptr) return {};
@@ -257,7 +257,7 @@ ProviderStatus runtime_of(const trt_et_engine_request& request, std::shared_ptr<
                 library->version.text().c_str(), request.device, Logger::reason().c_str());
   }
   created->runtime.reset(static_cast<nvinfer1::IRuntime*>(started));
-  TRT_ET_PROVIDER_TRY(set_up(created->runtime.get(), request, *library));
+  TRT_ET_TRY(set_up(created->runtime.get(), request, *library));
   known = created;
   *runtime = std::move(created);
   return {};

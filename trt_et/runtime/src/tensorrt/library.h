@@ -33,7 +33,7 @@ struct Library {
 
 // Opens the library of this provider's major, once: TRT_ET_TENSORRT_LIBRARY, the loader's path,
 // pip's folders. NotFound says where it was looked for.
-ProviderStatus open_library(const Library** library);
+Status open_library(const Library** library);
 
 struct Runtime {
   std::unique_ptr<nvinfer1::IRuntime> runtime;
@@ -42,6 +42,6 @@ struct Runtime {
 
 // The runtime of the current device, with the settings that the request asks for; kept as long as
 // something uses it. Loads the request's plugin libraries.
-ProviderStatus runtime_of(const trt_et_engine_request& request, std::shared_ptr<Runtime>* runtime);
+Status runtime_of(const trt_et_engine_request& request, std::shared_ptr<Runtime>* runtime);
 
 }  // namespace trt_et::tensorrt

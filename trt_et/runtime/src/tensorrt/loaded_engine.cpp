@@ -20,7 +20,7 @@ int32_t scalar_type_of(nvinfer1::DataType type) {
   return -1;
 }
 
-ProviderStatus refused(const trt_et_engine_request& request, const Library& library) {
+Status refused(const trt_et_engine_request& request, const Library& library) {
   if (Logger::lacks_memory()) {
     return fail(Error::MemoryAllocationFailed, "no GPU memory for an engine of %zu bytes: %.160s",
                 request.size, Logger::reason().c_str());
@@ -51,28 +51,28 @@ std::string shape_text(const Dims& dims) {
   return text + "]";
 }
 
-ProviderStatus LoadedEngine::load(const trt_et_engine_request& request,
-                                  std::unique_ptr<LoadedEngine>* engine) {
+Status LoadedEngine::load(const trt_et_engine_request& request,
+                          std::unique_ptr<LoadedEngine>* engine) {
   auto loaded = std::make_unique<LoadedEngine>();
-  TRT_ET_PROVIDER_TRY(open_library(&loaded->library_));
-  TRT_ET_PROVIDER_TRY(runtime_of(request, &loaded->runtime_));
-  TRT_ET_PROVIDER_TRY(loaded->deserialize(request));
-  TRT_ET_PROVIDER_TRY(loaded->set_budget(request.weight_streaming_budget));
-  TRT_ET_PROVIDER_TRY(loaded->read_tensors(request));
+  TRT_ET_TRY(open_library(&loaded->library_));
+  TRT_ET_TRY(runtime_of(request, &loaded->runtime_));
+  TRT_ET_TRY(loaded->deserialize(request));
+  TRT_ET_TRY(loaded->set_budget(request.weight_streaming_budget));
+  TRT_ET_TRY(loaded->read_tensors(request));
   loaded->kernels_.open(*loaded->engine_, request, loaded->library_->version);
   *engine = std::move(loaded);
   return {};
 }
 
-ProviderStatus LoadedEngine::deserialize(const trt_et_engine_request& request) {
+Status LoadedEngine::deserialize(const trt_et_engine_request& request) {
   const std::lock_guard<std::mutex> lock(runtime_->mutex);
   Logger::forget();
   engine_.reset(runtime_->runtime->deserializeCudaEngine(request.bytes, request.size));
-  return engine_ == nullptr ? refused(request, *library_) : ProviderStatus{};
+  return engine_ == nullptr ? refused(request, *library_) : Status{};
 }
 
 // An engine that was built for streaming has TensorRT's automatic budget where nothing is said.
-ProviderStatus LoadedEngine::set_budget(int64_t budget) {
+Status LoadedEngine::set_budget(int64_t budget) {
   const bool asked = budget != TRT_ET_NO_BUDGET;
   if (!streams_weights(library_->version)) {
     if (!asked) return {};
@@ -97,7 +97,7 @@ ProviderStatus LoadedEngine::set_budget(int64_t budget) {
   return {};
 }
 
-ProviderStatus LoadedEngine::read_tensors(const trt_et_engine_request& request) {
+Status LoadedEngine::read_tensors(const trt_et_engine_request& request) {
   const int count = engine_->getNbIOTensors();
   if (count < 0 || static_cast<size_t>(count) != request.binding_count) {
     return fail(Error::InvalidProgram, "engine has %d inputs and outputs, its blob names %zu",
@@ -105,15 +105,14 @@ ProviderStatus LoadedEngine::read_tensors(const trt_et_engine_request& request) 
   }
   tensors_.resize(request.binding_count);
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    TRT_ET_PROVIDER_TRY(read_tensor(request.bindings[i], &tensors_[i]));
+    TRT_ET_TRY(read_tensor(request.bindings[i], &tensors_[i]));
   }
   return {};
 }
 
 // The blob and the engine must agree: what the delegate checks of its arguments, it knows from the
 // blob.
-ProviderStatus LoadedEngine::read_tensor(const trt_et_binding& binding,
-                                         EngineTensor* tensor) const {
+Status LoadedEngine::read_tensor(const trt_et_binding& binding, EngineTensor* tensor) const {
   const char* name = binding.name;
   const TensorIOMode mode = engine_->getTensorIOMode(name);
   tensor->name = name;
@@ -156,7 +155,7 @@ Dims LoadedEngine::profile_shape(const EngineTensor& tensor, int profile, bool l
                                   largest ? OptProfileSelector::kMAX : OptProfileSelector::kMIN);
 }
 
-ProviderStatus LoadedEngine::describe(size_t index, trt_et_binding* out) const {
+Status LoadedEngine::describe(size_t index, trt_et_binding* out) const {
   const EngineTensor* tensor = find(index);
   if (tensor == nullptr) return fail(Error::InvalidArgument, "engine has no binding %zu", index);
   *out = trt_et_binding{};
@@ -182,8 +181,8 @@ ProviderStatus LoadedEngine::describe(size_t index, trt_et_binding* out) const {
   return {};
 }
 
-ProviderStatus LoadedEngine::create_context(uint32_t flags,
-                                            std::unique_ptr<nvinfer1::IExecutionContext>* context) {
+Status LoadedEngine::create_context(uint32_t flags,
+                                    std::unique_ptr<nvinfer1::IExecutionContext>* context) {
   const bool dynamic = std::any_of(tensors_.begin(), tensors_.end(),
                                    [](const EngineTensor& tensor) { return tensor.dynamic; });
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -19,14 +19,13 @@ struct EngineTensor {
 
 class LoadedEngine {
  public:
-  static ProviderStatus load(const trt_et_engine_request& request,
-                             std::unique_ptr<LoadedEngine>* engine);
+  static Status load(const trt_et_engine_request& request, std::unique_ptr<LoadedEngine>* engine);
 
   const std::vector<EngineTensor>& tensors() const { return tensors_; }
   const EngineTensor* find(size_t index) const {
     return index < tensors_.size() ? &tensors_[index] : nullptr;
   }
-  ProviderStatus describe(size_t index, trt_et_binding* out) const;
+  Status describe(size_t index, trt_et_binding* out) const;
   int profile_count() const { return engine_->getNbOptimizationProfiles(); }
   nvinfer1::Dims profile_shape(const EngineTensor& tensor, int profile, bool largest) const;
   // Whether weights come from host memory in each run.
@@ -35,17 +34,16 @@ class LoadedEngine {
   int64_t memory_bytes() const { return memory_size(*engine_, library_->version); }
 
   // Contexts come and go one at a time: TensorRT does not promise more.
-  ProviderStatus create_context(uint32_t flags,
-                                std::unique_ptr<nvinfer1::IExecutionContext>* context);
+  Status create_context(uint32_t flags, std::unique_ptr<nvinfer1::IExecutionContext>* context);
   void free_context(std::unique_ptr<nvinfer1::IExecutionContext> context);
 
   KernelCache& kernels() { return kernels_; }
 
  private:
-  ProviderStatus deserialize(const trt_et_engine_request& request);
-  ProviderStatus set_budget(int64_t budget);
-  ProviderStatus read_tensors(const trt_et_engine_request& request);
-  ProviderStatus read_tensor(const trt_et_binding& binding, EngineTensor* tensor) const;
+  Status deserialize(const trt_et_engine_request& request);
+  Status set_budget(int64_t budget);
+  Status read_tensors(const trt_et_engine_request& request);
+  Status read_tensor(const trt_et_binding& binding, EngineTensor* tensor) const;
 
   const Library* library_ = nullptr;
   // In this order: an engine goes before its runtime.

@@ -9,7 +9,7 @@ namespace {
 constexpr uint32_t kAddressAlignment = 256;  // IExecutionContext::setTensorAddress asks for it.
 
 int probe(const trt_et_engine_request* request) {
-  return guarded([&]() -> ProviderStatus {
+  return guarded([&]() -> Status {
     const bool foreign = *request->builder == '\0';
     if (!foreign && kRtx != (std::strcmp(request->builder, "tensorrt_rtx") == 0)) {
       return fail(Error::NotFound, "engine is of %.60s", request->builder);
@@ -25,9 +25,9 @@ int probe(const trt_et_engine_request* request) {
 }
 
 int load(const trt_et_engine_request* request, void** engine) {
-  return guarded([&]() -> ProviderStatus {
+  return guarded([&]() -> Status {
     std::unique_ptr<LoadedEngine> loaded;
-    TRT_ET_PROVIDER_TRY(LoadedEngine::load(*request, &loaded));
+    TRT_ET_TRY(LoadedEngine::load(*request, &loaded));
     *engine = loaded.release();
     return {};
   });
@@ -46,9 +46,9 @@ int describe(void* engine, size_t index, trt_et_binding* out) {
 void free_engine(void* engine) { delete &engine_at(engine); }
 
 int create_context(void* engine, uint32_t flags, void** context) {
-  return guarded([&]() -> ProviderStatus {
+  return guarded([&]() -> Status {
     std::unique_ptr<RunContext> created;
-    TRT_ET_PROVIDER_TRY(RunContext::create(engine_at(engine), flags, &created));
+    TRT_ET_TRY(RunContext::create(engine_at(engine), flags, &created));
     *context = created.release();
     return {};
   });
@@ -56,30 +56,16 @@ int create_context(void* engine, uint32_t flags, void** context) {
 
 void free_context(void* context) { delete &context_at(context); }
 
-int set_input_shape(void* context, size_t index, const int64_t* dims, int32_t rank) {
-  return guarded([&] { return context_at(context).set_input_shape(index, dims, rank); });
-}
-
-int prepare(void* context, void* stream) {
-  return guarded([&] { return context_at(context).prepare(stream); });
-}
-
-int output_shape(void* context, size_t index, int64_t* dims, int32_t* rank) {
-  return guarded([&] { return context_at(context).output_shape(index, dims, rank); });
-}
-
-int set_address(void* context, size_t index, void* address, size_t capacity) {
-  return guarded([&] { return context_at(context).set_address(index, address, capacity); });
-}
-
-int enqueue(void* context, void* stream) {
-  return guarded([&] { return context_at(context).enqueue(stream); });
+// A method of RunContext, as the table has it.
+template <auto method, typename... Arguments>
+int in_context(void* context, Arguments... arguments) {
+  return guarded([&] { return (context_at(context).*method)(arguments...); });
 }
 
 const char* last_error_text() { return last_error().c_str(); }
 
 int memory_size(void* engine, size_t* bytes) {
-  return guarded([&]() -> ProviderStatus {
+  return guarded([&]() -> Status {
     const int64_t needed = engine_at(engine).memory_bytes();
     if (needed < 0) {
       return fail(Error::NotSupported, "shared scratch memory needs TensorRT 10.1 or later");
@@ -89,25 +75,9 @@ int memory_size(void* engine, size_t* bytes) {
   });
 }
 
-int set_memory(void* context, void* memory, size_t bytes) {
-  return guarded([&] { return context_at(context).set_memory(memory, bytes); });
-}
-
-int profile_layers(void* context, void (*report)(void*, const char*, float), void* user) {
-  return guarded([&] { return context_at(context).profile_layers(report, user); });
-}
-
-int check_capture(void* context, void* stream) {
-  return guarded([&] { return context_at(context).check_capture(stream); });
-}
-
 int save_all_kernels() {
   save_kernels();
   return 0;
-}
-
-int set_profile(void* context, int32_t profile) {
-  return guarded([&] { return context_at(context).set_profile(profile); });
 }
 
 int profile(void* context, int32_t* profile) {
@@ -127,18 +97,18 @@ constexpr trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
                                               free_engine,
                                               create_context,
                                               free_context,
-                                              set_input_shape,
-                                              prepare,
-                                              output_shape,
-                                              set_address,
-                                              enqueue,
+                                              in_context<&RunContext::set_input_shape>,
+                                              in_context<&RunContext::prepare>,
+                                              in_context<&RunContext::output_shape>,
+                                              in_context<&RunContext::set_address>,
+                                              in_context<&RunContext::enqueue>,
                                               last_error_text,
                                               memory_size,
-                                              set_memory,
-                                              profile_layers,
-                                              check_capture,
+                                              in_context<&RunContext::set_memory>,
+                                              in_context<&RunContext::profile_layers>,
+                                              in_context<&RunContext::check_capture>,
                                               save_all_kernels,
-                                              set_profile,
+                                              in_context<&RunContext::set_profile>,
                                               profile};
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "provider_status.h"
 
-#include <cstdarg>
 #include <cstdio>
 
 namespace trt_et::tensorrt {
@@ -9,15 +8,6 @@ namespace {
 const trt_et_host* g_host = nullptr;
 
 }  // namespace
-
-ProviderStatus fail(Error error, const char* format, ...) {
-  char buffer[256];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(buffer, sizeof buffer, format, arguments);
-  va_end(arguments);
-  return {error, buffer};
-}
 
 ThreadText& ThreadText::operator=(const char* text) {
   std::snprintf(text_, sizeof text_, "%s", text);

@@ -1,27 +1,14 @@
-// How this provider says that something failed: an ExecuTorch code and a text. The provider is a
-// library of its own, so it links nothing of ExecuTorch and has its own last error.
+// What a provider library has for itself: its last error, as the table wants it, and its host.
 #pragma once
-
-#include <executorch/runtime/core/error.h>
 
 #include <exception>
 #include <new>
 #include <string>
 
+#include "common/status.h"
 #include "trt_et/engine_provider.h"
 
 namespace trt_et::tensorrt {
-
-using executorch::runtime::Error;
-
-struct [[nodiscard]] ProviderStatus {
-  Error error = Error::Ok;
-  std::string text;
-
-  bool ok() const { return error == Error::Ok; }
-};
-
-ProviderStatus fail(Error error, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 // A text of a thread that outlives the thread's other objects: an engine may be freed after them.
 // Longer ones are cut.
@@ -49,7 +36,7 @@ template <typename F>
 int guarded(F&& function) noexcept {
   last_error().clear();
   try {
-    ProviderStatus result = function();
+    Status result = function();
     if (!result.ok()) last_error() = result.text;
     return static_cast<int>(result.error);
   } catch (const std::bad_alloc&) {
@@ -63,9 +50,3 @@ int guarded(F&& function) noexcept {
 }
 
 }  // namespace trt_et::tensorrt
-
-#define TRT_ET_PROVIDER_TRY(expression)                               \
-  do {                                                                \
-    ::trt_et::tensorrt::ProviderStatus trt_et_status_ = (expression); \
-    if (!trt_et_status_.ok()) return trt_et_status_;                  \
-  } while (false)

@@ -6,19 +6,19 @@ namespace trt_et::tensorrt {
 
 using nvinfer1::Dims;
 
-ProviderStatus RunContext::create(LoadedEngine& engine, uint32_t flags,
-                                  std::unique_ptr<RunContext>* context) {
+Status RunContext::create(LoadedEngine& engine, uint32_t flags,
+                          std::unique_ptr<RunContext>* context) {
   std::unique_ptr<RunContext> created(new RunContext(engine));
   for (const EngineTensor& tensor : engine.tensors()) {
     created->data_dependent_.push_back(tensor.is_input ? nullptr
                                                        : std::make_unique<DataDependentOutput>());
   }
-  TRT_ET_PROVIDER_TRY(engine.create_context(flags, &created->context_));
+  TRT_ET_TRY(engine.create_context(flags, &created->context_));
   *context = std::move(created);
   return {};
 }
 
-ProviderStatus RunContext::set_input_shape(size_t index, const int64_t* dims, int32_t rank) {
+Status RunContext::set_input_shape(size_t index, const int64_t* dims, int32_t rank) {
   const EngineTensor* tensor = engine_.find(index);
   if (tensor == nullptr || !tensor->is_input) {
     return fail(Error::InvalidArgument, "engine has no input %zu", index);
@@ -62,7 +62,7 @@ double RunContext::volume(int profile) const {
 }
 
 // The caller's, or the smallest that fits; of equal ones that in use, or the first.
-ProviderStatus RunContext::choose_profile(void* stream) {
+Status RunContext::choose_profile(void* stream) {
   const int count = engine_.profile_count();
   int found = count;
   for (int profile = 0; profile < count; ++profile) {
@@ -99,7 +99,7 @@ ProviderStatus RunContext::choose_profile(void* stream) {
   return {};
 }
 
-ProviderStatus RunContext::set_shapes() {
+Status RunContext::set_shapes() {
   for (size_t i = 0; i < shapes_.size(); ++i) {
     const EngineTensor& tensor = engine_.tensors()[i];
     if (!tensor.is_input || !tensor.dynamic) continue;
@@ -113,7 +113,7 @@ ProviderStatus RunContext::set_shapes() {
               Logger::reason().c_str());
 }
 
-ProviderStatus RunContext::find_data_dependent_outputs() {
+Status RunContext::find_data_dependent_outputs() {
   for (size_t i = 0; i < shapes_.size(); ++i) {
     const EngineTensor& tensor = engine_.tensors()[i];
     if (tensor.is_input) continue;
@@ -132,15 +132,15 @@ ProviderStatus RunContext::find_data_dependent_outputs() {
   return {};
 }
 
-ProviderStatus RunContext::prepare(void* stream) {
+Status RunContext::prepare(void* stream) {
   Logger::forget();
-  TRT_ET_PROVIDER_TRY(choose_profile(stream));
-  TRT_ET_PROVIDER_TRY(set_shapes());
+  TRT_ET_TRY(choose_profile(stream));
+  TRT_ET_TRY(set_shapes());
   engine_.kernels().expect_kernels();
   return find_data_dependent_outputs();
 }
 
-ProviderStatus RunContext::output_shape(size_t index, int64_t* dims, int32_t* rank) {
+Status RunContext::output_shape(size_t index, int64_t* dims, int32_t* rank) {
   const EngineTensor* tensor = engine_.find(index);
   if (tensor == nullptr || tensor->is_input) {
     return fail(Error::InvalidArgument, "engine has no output %zu", index);
@@ -160,7 +160,7 @@ ProviderStatus RunContext::output_shape(size_t index, int64_t* dims, int32_t* ra
   return {};
 }
 
-ProviderStatus RunContext::set_address(size_t index, void* address, size_t capacity) {
+Status RunContext::set_address(size_t index, void* address, size_t capacity) {
   const EngineTensor* tensor = engine_.find(index);
   if (tensor == nullptr) return fail(Error::InvalidArgument, "engine has no binding %zu", index);
   if (data_dependent_[index] != nullptr) {
@@ -173,14 +173,14 @@ ProviderStatus RunContext::set_address(size_t index, void* address, size_t capac
               tensor->name.c_str(), Logger::reason().c_str());
 }
 
-ProviderStatus RunContext::enqueue(void* stream) {
+Status RunContext::enqueue(void* stream) {
   Logger::forget();
   if (context_->enqueueV3(static_cast<cudaStream_t>(stream))) return {};
   return fail(Error::Internal, "TensorRT cannot queue the engine: %.160s",
               Logger::reason().c_str());
 }
 
-ProviderStatus RunContext::check_capture(void* stream) {
+Status RunContext::check_capture(void* stream) {
   const auto& tensors = engine_.tensors();
   const bool dynamic = std::any_of(tensors.begin(), tensors.end(),
                                    [](const EngineTensor& tensor) { return tensor.dynamic; });
@@ -196,7 +196,7 @@ ProviderStatus RunContext::check_capture(void* stream) {
   return fail(Error::NotSupported, "TensorRT says that its runs cannot be captured");
 }
 
-ProviderStatus RunContext::set_profile(int profile) {
+Status RunContext::set_profile(int profile) {
   if (profile >= engine_.profile_count()) {
     return fail(Error::InvalidArgument,
                 "optimization_profile is %d, but the engine has %d profiles", profile,
@@ -206,12 +206,12 @@ ProviderStatus RunContext::set_profile(int profile) {
   return {};
 }
 
-ProviderStatus RunContext::set_memory(void* memory, size_t bytes) {
+Status RunContext::set_memory(void* memory, size_t bytes) {
   tensorrt::set_memory(*context_, memory, bytes);
   return {};
 }
 
-ProviderStatus RunContext::profile_layers(void (*report)(void*, const char*, float), void* user) {
+Status RunContext::profile_layers(void (*report)(void*, const char*, float), void* user) {
   times_.report = report;
   times_.user = user;
   context_->setProfiler(report == nullptr ? nullptr : &times_);

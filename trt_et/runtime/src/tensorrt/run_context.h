@@ -45,31 +45,30 @@ class LayerTimes final : public nvinfer1::IProfiler {
 
 class RunContext {
  public:
-  static ProviderStatus create(LoadedEngine& engine, uint32_t flags,
-                               std::unique_ptr<RunContext>* context);
+  static Status create(LoadedEngine& engine, uint32_t flags, std::unique_ptr<RunContext>* context);
   RunContext(const RunContext&) = delete;
   RunContext& operator=(const RunContext&) = delete;
   ~RunContext() { engine_.free_context(std::move(context_)); }
 
-  ProviderStatus set_input_shape(size_t index, const int64_t* dims, int32_t rank);
-  ProviderStatus prepare(void* stream);
-  ProviderStatus output_shape(size_t index, int64_t* dims, int32_t* rank);
-  ProviderStatus set_address(size_t index, void* address, size_t capacity);
-  ProviderStatus enqueue(void* stream);
-  ProviderStatus set_profile(int profile);
+  Status set_input_shape(size_t index, const int64_t* dims, int32_t rank);
+  Status prepare(void* stream);
+  Status output_shape(size_t index, int64_t* dims, int32_t* rank);
+  Status set_address(size_t index, void* address, size_t capacity);
+  Status enqueue(void* stream);
+  Status set_profile(int profile);
   int profile() const { return profile_; }
-  ProviderStatus set_memory(void* memory, size_t bytes);
-  ProviderStatus check_capture(void* stream);
-  ProviderStatus profile_layers(void (*report)(void*, const char*, float), void* user);
+  Status set_memory(void* memory, size_t bytes);
+  Status check_capture(void* stream);
+  Status profile_layers(void (*report)(void*, const char*, float), void* user);
 
  private:
   explicit RunContext(LoadedEngine& engine) : engine_(engine), shapes_(engine.tensors().size()) {}
 
   bool fits(int profile) const;
   double volume(int profile) const;
-  ProviderStatus choose_profile(void* stream);
-  ProviderStatus set_shapes();
-  ProviderStatus find_data_dependent_outputs();
+  Status choose_profile(void* stream);
+  Status set_shapes();
+  Status find_data_dependent_outputs();
 
   LoadedEngine& engine_;
   std::unique_ptr<nvinfer1::IExecutionContext> context_;

@@ -1,0 +1,85 @@
+// The thread that writes TensorRT-RTX's kernels, beside threads that run, load and free engines: on
+// the fake TensorRT-RTX, in a build with the thread sanitizer too.
+#include <dirent.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "provider_support.h"
+#include "tests.h"
+
+using namespace trt_et;
+
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(60);
+
+std::vector<std::string> files(const std::string& folder) {
+  std::vector<std::string> found;
+  DIR* const opened = opendir(folder.c_str());
+  CHECK(opened != nullptr);
+  while (const dirent* entry = readdir(opened)) {
+    if (entry->d_name[0] != '.') found.push_back(folder + "/" + entry->d_name);
+  }
+  closedir(opened);
+  return found;
+}
+
+Bytes rtx_blob(int factor) {
+  return make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false),
+                   "fake\nweights 64\ninput x float32 2,8\noutput y float32 2,8\nscale y x " +
+                       std::to_string(factor) + "\n",
+                   "", true, true);
+}
+
+void run(Delegate& delegate, float factor) {
+  std::vector<float> in(16, 1.0F), out(16);
+  OwnedTensor x({2, 8}, in.data()), y({2, 8}, out.data());
+  CHECK_OK(call(delegate, {&x.value, &y.value}));
+  CHECK(out[0] == factor);
+}
+
+}  // namespace
+
+void test_kernel_saver() {
+  char name[] = "/tmp/trt_et_kernels.XXXXXX";
+  CHECK(mkdtemp(name) != nullptr);
+  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_RTX_LIBRARY, 1) == 0);
+  LoadOptions options;
+  options.runtime_cache = name;
+  {
+    // Nothing but the thread writes while the engine stays loaded.
+    const auto kept = load(rtx_blob(2), options);
+    run(*kept, 2);
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (files(name).empty()) {
+      CHECK(std::chrono::steady_clock::now() < end);
+      run(*kept, 2);
+    }
+    std::atomic<bool> done{false};
+    std::thread saves([&] {
+      while (!done) CHECK(trt_et_save_kernels() == 0);
+    });
+    std::vector<std::thread> threads;
+    for (int factor = 3; factor < 6; ++factor) {
+      threads.emplace_back([&, factor] {
+        for (int i = 0; i < 20; ++i) {
+          const auto own = load(rtx_blob(factor), options);
+          run(*own, static_cast<float>(factor));
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    done = true;
+    saves.join();
+  }
+  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
+  const std::vector<std::string> left = files(name);
+  CHECK(left.size() == 4);
+  for (const std::string& file : left) CHECK(unlink(file.c_str()) == 0);
+  CHECK(rmdir(name) == 0);
+}
