@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import executorch
+import pytest
 import torch
 
 from tests.support.native_environment import OLDEST_CMAKE, ROOT, environment
@@ -37,24 +39,41 @@ def configure(folder: Path, target: str, *options: str) -> subprocess.CompletedP
     return cmake("-S", PROJECT, "-B", folder, "-G", "Ninja", *given, *options)
 
 
-def test_a_plugin_for_a_static_runtime_is_an_archive_that_registers_itself(tmp_path):
-    done = configure(tmp_path / "build", "executorch_core")
+@pytest.fixture(scope="module")
+def static_build(tmp_path_factory) -> Path:
+    """The folder of the programs with everything in archives."""
+    folder = tmp_path_factory.mktemp("static") / "build"
+    done = configure(folder, "executorch_core")
     assert "plugin: STATIC_LIBRARY for executorch_core" in done.stdout, done.stdout + done.stderr
-    done = cmake("--build", tmp_path / "build", "--target", "run_pte")
+    done = cmake("--build", folder, "--target", "run_pte", "beside_cuda_backend")
     assert done.returncode == 0, done.stdout + done.stderr
-    model = torch.nn.Linear(4, 2)
-    program = export(tmp_path, "linear", model, (torch.ones(1, 4),), host=True)
+    return folder
+
+
+def run(*command: object) -> list[str]:
+    """The lines that a program printed, on a simulated GPU."""
     done = subprocess.run(
-        [tmp_path / "build/run_pte", program.path],
+        [str(argument) for argument in command],
         env=environment(TRT_ET_CUDA="simulated:1"),
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    first, outputs = done.stdout.splitlines()
+    return done.stdout.splitlines()
+
+
+def test_a_plugin_for_a_static_runtime_is_an_archive_that_registers_itself(static_build, tmp_path):
+    model = torch.nn.Linear(4, 2)
+    program = export(tmp_path, "linear", model, (torch.ones(1, 4),), host=True)
+    first, outputs = run(static_build / "run_pte", program.path)
     assert first == f"trt-et {first.split()[1]} (executorch 1.5.1), 1 GPU(s)"
     expected = model(torch.ones(1, 4))[0]
     torch.testing.assert_close(torch.tensor([float(text) for text in outputs.split()]), expected)
+
+
+def test_beside_the_cuda_backend_in_one_program_its_allocator_is_used(static_build):
+    (status,) = run(static_build / "beside_cuda_backend")
+    assert json.loads(status) == {"backend": True, "allocator": False, "cuda": "", "problem": ""}
 
 
 def test_a_plugin_for_a_shared_runtime_is_shared(tmp_path):

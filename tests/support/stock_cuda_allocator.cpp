@@ -1,6 +1,6 @@
 // Stands in for ExecuTorch's libexecutorch_backend_cuda.so: registers a CUDA allocator. With
 // -DSTAND_IN_MAIN it is a program that prints trt_et_status(), and with -DWITHOUT_STAND_IN it
-// registers nothing.
+// registers nothing. With -DSTAND_IN_BACKEND it also has the symbol of that library's allocator.
 #include <executorch/runtime/core/device_allocator.h>
 
 #include <cstdio>
@@ -21,6 +21,19 @@ struct Allocator final : DeviceAllocator {
   }
   etensor::DeviceType device_type() const override { return etensor::DeviceType::CUDA; }
 };
+
+#ifdef STAND_IN_BACKEND
+// As ExecuTorch's CUDA backend has it.
+namespace executorch::backends::cuda {
+struct CudaAllocator {
+  static CudaAllocator& instance();
+};
+CudaAllocator& CudaAllocator::instance() {
+  static CudaAllocator only;
+  return only;
+}
+}  // namespace executorch::backends::cuda
+#endif
 
 static Allocator allocator;
 static const bool registered = (register_device_allocator(&allocator), true);
