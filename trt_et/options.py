@@ -9,13 +9,14 @@ cache, and is listed in ``docs/options.md`` (``options_table``). How to add one:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from typing import Any, Final
 
 from trt_et.errors import OptionError
 
-__all__ = ["BuildOptions", "option", "options_table"]
+__all__ = ["BuildOptions", "check_known", "option", "options_table"]
 
 _CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
 
@@ -235,6 +236,49 @@ def _reserved_settings() -> dict[str, str]:
     """Return the partitioner's option that sets each field of ``CompilationSettings``."""
     own = {known.metadata["setting"]: known.name for known in fields(BuildOptions)}
     return {setting: name for setting, name in (own | _PARTITIONER).items() if setting}
+
+
+# Further names of torch_tensorrt.compile(), and what to use instead.
+_TORCH_TENSORRT: Final = {
+    "enabled_precisions": "engines have the model's dtypes: use model.half() or model.bfloat16() "
+    "before torch.export (docs/guides/precision.md)",
+    "use_explicit_typing": "engines always have the model's dtypes",
+    "truncate_double": "float64 stays on the CPU: use model.float() before torch.export",
+    "torch_executed_modules": "use excluded_ops=[...] with names of operators or nodes",
+    "debug": "set logging.getLogger('trt_et') to DEBUG",
+    "arg_inputs": "torch.export.export() takes the example inputs",
+    "inputs": "torch.export.export() takes the example inputs",
+    "ir": "pass a program of torch.export.export()",
+    "dryrun": "use TensorRTPartitioner.explain(program)",
+    "engine_cache_dir": "use cache=<folder>",
+}
+
+
+def check_known(given: Iterable[str], known: Iterable[str]) -> None:
+    """Check that all options exist; Torch-TensorRT's names are answered by ours.
+
+    Args:
+        given: The names of unknown options; empty: nothing is wrong.
+        known: The names of all options.
+
+    Raises:
+        OptionError: An option is unknown.
+    """
+    for name in given:
+        if name in _TORCH_TENSORRT:
+            advice = _TORCH_TENSORRT[name]
+        elif name in _UNREAD:
+            advice = _UNREAD[name]
+        elif name in (own := _reserved_settings()):
+            advice = f"use {own[name]}"
+        elif close := get_close_matches(name, known, n=2):
+            advice = f"did you mean {' or '.join(close)}?"
+        else:
+            advice = (
+                "docs/options.md lists the options; other fields of Torch-TensorRT's "
+                "CompilationSettings go into settings={...}"
+            )
+        raise OptionError(f"{name!r} is no option of the partitioner: {advice}")
 
 
 def options_table(options: type[BuildOptions] = BuildOptions) -> str:

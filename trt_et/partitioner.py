@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from weakref import WeakValueDictionary
 
 import torch
@@ -35,6 +36,7 @@ from trt_et.lowering.optimization_profiles import (
     resolve_profiles,
 )
 from trt_et.ops.prebuilt_engine import PREBUILT_NAME
+from trt_et.options import check_known
 from trt_et.partition.dry_run import dry_run
 from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
 from trt_et.partition.make_partitions import make_partitions
@@ -44,6 +46,7 @@ from trt_et.partition.report import Partition, PartitionReport
 from trt_et.partition.tags import clear_tags, tag_constants
 from trt_et.passes.before_partitioning import run_passes
 from trt_et.passes.split_to_slices import warn_specialized_dims
+from trt_et.passes.training_mode import warn_training_mode
 from trt_et.reference.support import unsupported_by_cpu_kernels
 from trt_et.target_device import explicit_device, parse_device
 
@@ -109,7 +112,7 @@ class TensorRTPartitioner(Partitioner):
         report: The result of the last :meth:`partition`; None before.
 
     Raises:
-        OptionError: An option has an impossible value.
+        OptionError: An option is unknown, or has an impossible value.
         BuilderUnavailable: The builder's packages are not installed; the message has the command.
         BackendConflictError: Another ``TensorRTBackend`` class is loaded in this process.
     """
@@ -137,8 +140,10 @@ class TensorRTPartitioner(Partitioner):
         executor: Executor | None = None,
         progress: ProgressOption = True,
         cache: CacheChoice = None,
+        **unknown: NoReturn,
     ) -> None:
         super().__init__()
+        check_known(unknown, inspect.signature(TensorRTPartitioner).parameters)
         check_no_conflict()
         if type(min_block_size) is not int or min_block_size < 1:
             raise OptionError(f"min_block_size is {min_block_size!r}; expected an integer >= 1")
@@ -203,8 +208,14 @@ class TensorRTPartitioner(Partitioner):
             program: As ``torch.export`` returns it; it is not changed.
 
         Raises:
-            OptionError: A name in ``excluded_ops`` matches nothing in the program.
+            OptionError: A name in ``excluded_ops`` matches nothing in the program, or ``program``
+                is no exported program.
         """
+        if not isinstance(program, ExportedProgram):
+            raise OptionError(
+                f"explain() got {type(program).__name__}; expected an exported program: "
+                "explain(torch.export.export(model.eval(), example_inputs))"
+            )
         self.report = PartitionReport((), ())
         dry_run(with_own_symbols(program), self, self._make_partitions)
         self._excluded.check_names()
@@ -244,6 +255,7 @@ class TensorRTPartitioner(Partitioner):
         Raises:
             PartitionError: An engine in the program cannot be lifted.
         """
+        warn_training_mode(exported_program)
         self._excluded.add_known_names(exported_program)
         program = run_passes(exported_program, self._excluded, self._options)
         # partition() gets the program without the values of its weights.

@@ -15,7 +15,6 @@ sets the precision, not a flag of the builder.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -28,7 +27,6 @@ from executorch.export import (
     recipe_registry,
 )
 
-from trt_et.errors import OptionError
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 
@@ -55,7 +53,6 @@ _BUILDERS: Final = {
     TensorRTRecipeType.TENSORRT_RTX: "tensorrt_rtx",
     TensorRTRecipeType.REFERENCE: "reference",
 }
-_OPTIONS: Final = frozenset(inspect.signature(TensorRTPartitioner).parameters)
 
 
 class TensorRTRecipeProvider(BackendRecipeProvider):
@@ -84,12 +81,6 @@ class TensorRTRecipeProvider(BackendRecipeProvider):
         """
         if not isinstance(recipe_type, TensorRTRecipeType):
             return None
-        unknown = sorted(set(kwargs) - _OPTIONS)
-        if unknown:
-            raise OptionError(
-                f"recipe {recipe_type.value!r} has no option {unknown[0]!r}; it takes the options "
-                f"of TensorRTPartitioner: {', '.join(sorted(_OPTIONS))}"
-            )
         options = {"builder": _BUILDERS[recipe_type], **kwargs}
         partitioner = TensorRTPartitioner(**options)
         return ExportRecipe(

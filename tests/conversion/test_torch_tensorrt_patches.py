@@ -108,3 +108,14 @@ def test_quantized_weights_are_still_folded(monkeypatch):
     assert Network(program).kinds["DEQUANTIZE"] == 5
     monkeypatch.setattr(torch_tensorrt_patches, "_without_folded_weights", contextlib.nullcontext)
     assert Network(program).kinds["DEQUANTIZE"] < 5, "weights_stay_quantized() is not needed"
+
+
+def test_importing_torch_tensorrt_leaves_the_warnings_of_the_process_alone(tmp_path):
+    script = (
+        "import logging, warnings; "
+        "from trt_et.conversion.torch_tensorrt_import import torch_tensorrt; "
+        "before = warnings.showwarning; torch_tensorrt(); "
+        "assert warnings.showwarning is before"
+    )
+    done = run_forked(script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

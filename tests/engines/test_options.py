@@ -71,6 +71,23 @@ def test_every_option_is_an_argument_of_the_partitioner_with_the_same_default():
 
 
 @pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("optimisation_level", "did you mean optimization_level"),
+        ("enabled_precisions", r"use model\.half\(\)"),
+        ("torch_executed_ops", "use excluded_ops"),
+        ("require_full_compilation", "use full_graph"),
+        ("enable_weight_streaming", "use weight_streaming"),
+        ("cache_built_engines", "cache=True"),
+        ("sparse_weights", "settings={...}"),
+    ],
+)
+def test_an_unknown_option_is_answered_by_the_known_one(name, message):
+    with pytest.raises(OptionError, match=f"'{name}' is no option of the partitioner: .*{message}"):
+        TensorRTPartitioner(builder="reference", **{name: None})
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"compute_capabilities": "8.6"}, "sequence of strings"),

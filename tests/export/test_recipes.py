@@ -99,5 +99,7 @@ def test_a_recipe_takes_another_builder():
 
 
 def test_an_unknown_option_is_refused():
-    with pytest.raises(OptionError, match="no option 'devise'"):
+    with pytest.raises(
+        OptionError, match="'devise' is no option of the partitioner: did you mean device"
+    ):
         ExportRecipe.get_recipe(TensorRTRecipeType.REFERENCE, devise="cuda:1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.support.cli.sample_programs import program
+from tests.support.lowering import lower_case
 from tests.support.python_process import run_forked
 
 SCRIPT = """
@@ -29,6 +30,54 @@ try:
 except RunError as error:
     print(error)
 """
+
+
+REFUSALS = """
+import sys
+import torch
+import trt_et.runtime
+from trt_et.errors import RunError
+from trt_et.runtime.explain import explained_errors
+from executorch.runtime import Runtime
+
+def attempt(function):
+    try:
+        with explained_errors("it fails"):
+            return function()
+    except RunError as error:
+        print(str(error).partition(": ")[2])
+
+def load(data):
+    return Runtime.get().load_program(data).load_method("forward")
+
+trt_et.runtime.load("simulated:1")
+method = load(sys.argv[1])
+for inputs in ([torch.randn(4, 16).half()], [torch.randn(5, 16)], [torch.randn(1, 16)],
+               [torch.randn(4, 4, 4)], [], [1.0]):
+    attempt(lambda: method.execute(inputs))
+attempt(lambda: load(sys.argv[2]))
+attempt(lambda: load(open(sys.argv[2], "rb").read()))
+attempt(lambda: load(sys.argv[2] + ".none"))
+"""
+
+
+def test_refusals_of_executorch_name_what_was_given_and_what_is_expected(tmp_path):
+    whole, cut = tmp_path / "model.pte", tmp_path / "cut.pte"
+    whole.write_bytes(pte := lower_case("mlp"))
+    cut.write_bytes(pte[:-100])
+    done = run_forked(REFUSALS, whole, cut, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    half, large, small, rank, none, number, *files = done.stdout.splitlines()
+    expected = "expected float32 [4, 16]"
+    assert half.endswith(f"with error 0x12: input 0 is float16 [4, 16]; {expected}")
+    assert large.endswith(f": input 0 is float32 [5, 16]; {expected}")
+    assert small.endswith(f": input 0 is float32 [1, 16]; {expected}")
+    assert rank.endswith(f": input 0 is float32 [4, 4, 4]; {expected}")
+    assert none.endswith(": 0 input(s) are given; expected 1")
+    assert number.endswith(f": input 0 is float; {expected}")
+    assert f"{cut} cannot be inspected: it is truncated" in files[0]
+    assert "it is truncated: its segments end at byte" in files[1]
+    assert "cut.pte.none cannot be read: No such file" in files[2]
 
 
 def test_the_reason_is_in_the_message_and_an_earlier_one_is_not_taken_for_it(tmp_path):

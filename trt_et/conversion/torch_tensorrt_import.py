@@ -59,6 +59,7 @@ def torch_tensorrt() -> Any:  # noqa: ANN401
     printed = io.StringIO()
     library_log = logging.getLogger("torch_tensorrt")
     level = library_log.level
+    captures = logging._warnings_showwarning is not None  # type: ignore[attr-defined]
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.redirect_stdout(printed))
@@ -77,6 +78,8 @@ def torch_tensorrt() -> Any:  # noqa: ANN401
         ) from error
     finally:
         library_log.setLevel(level)
+        # It turns all warnings of the process into log messages.
+        logging.captureWarnings(captures)
         if printed.getvalue():
             _log.debug("importing torch_tensorrt printed: %s", printed.getvalue().strip())
     return torch_tensorrt

@@ -7,24 +7,37 @@
     with explained_errors():
         method = Runtime.get().load_program("model.pte").load_method("forward")
         outputs = method.execute(inputs)
+
+ExecuTorch checks inputs and files before it calls the backend. For these errors, the message comes
+from the call of ``executorch.runtime`` that failed: its inputs, or its file.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Final
 
 import trt_et.runtime
-from trt_et.errors import RunError, TrtEtError
+from trt_et.errors import BlobError, RunError, TrtEtError
 
 __all__ = ["explained_errors"]
+
+# ExecuTorch's scalar types, by number.
+_DTYPES: Final = (
+    *("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"),
+    *("complex32", "complex64", "complex128", "bool", "qint8", "quint8", "qint32", "bfloat16"),
+)
 
 
 @contextlib.contextmanager
 def explained_errors(what: str = "ExecuTorch failed") -> Iterator[None]:
     """Raise :class:`trt_et.errors.RunError` instead of ExecuTorch's ``RuntimeError``.
 
-    ExecuTorch reports a number. The new error's message also contains the backend's message.
+    ExecuTorch reports a number. The new error's message also contains the backend's message, or
+    what ExecuTorch found wrong with the inputs or the file.
 
     Args:
         what: The start of the message.
@@ -36,12 +49,70 @@ def explained_errors(what: str = "ExecuTorch failed") -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        if refused := _refused_by_executorch(str(error), error.__traceback__):
+            raise RunError(f"{what}: {error}: {refused}") from error
         if trt_et.runtime._library is None:
             raise RunError(
                 f"{what}: {error}: the TensorRT backend is not loaded in this process: call "
                 "trt_et.runtime.load() before a program is loaded"
             ) from error
         raise RunError(f"{what}: {error}{_reason(before)}") from error
+
+
+def _refused_by_executorch(message: str, traceback: TracebackType | None) -> str:
+    """Return what is wrong with the arguments of the failed call of ``executorch.runtime``.
+
+    Empty if its arguments are right, or if the error comes from somewhere else.
+    """
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if frame.f_globals.get("__name__") == "executorch.runtime":
+            given = frame.f_locals
+            if frame.f_code.co_name == "execute" and "set_inputs" in message:
+                return _wrong_inputs(given["self"].metadata, given["inputs"])
+            if frame.f_code.co_name == "load_program" and "data" in given:
+                return _wrong_file(given["data"])
+        traceback = traceback.tb_next
+    return ""
+
+
+def _wrong_inputs(method: Any, inputs: Sequence[Any]) -> str:  # noqa: ANN401
+    count = method.num_inputs()
+    if len(inputs) != count:
+        return f"{len(inputs)} input(s) are given; expected {count}"
+    wrong: list[str] = []
+    smaller: list[str] = []
+    for index, value in enumerate(inputs):
+        try:
+            expected = method.input_tensor_meta(index)
+        except RuntimeError:
+            continue  # An input that is no tensor.
+        largest, dtype = list(expected.sizes()), _DTYPES[expected.dtype()]
+        if not hasattr(value, "dtype") or not hasattr(value, "shape"):
+            wrong.append(f"input {index} is {type(value).__name__}; expected {dtype} {largest}")
+            continue
+        found, sizes = str(value.dtype).removeprefix("torch."), list(value.shape)
+        if (found, sizes) == (dtype, largest):
+            continue
+        # The sizes of a dynamic dimension may be smaller.
+        fits = found == dtype and len(sizes) == len(largest)
+        fits = fits and all(a <= b for a, b in zip(sizes, largest, strict=True))
+        text = f"input {index} is {found} {sizes}; expected {dtype} {largest}"
+        (smaller if fits else wrong).append(text)
+    return "; ".join(wrong or smaller)
+
+
+def _wrong_file(data: Any) -> str:  # noqa: ANN401
+    from trt_et.inspection import inspect_file, inspect_program
+
+    try:
+        if isinstance(data, bytes | bytearray):
+            inspect_program(bytes(data))
+        elif isinstance(data, str | os.PathLike):
+            inspect_file(data, verify=False)
+    except BlobError as error:
+        return str(error)
+    return ""
 
 
 def _reason(before: str) -> str:

@@ -1,0 +1,42 @@
+"""A forgotten model.eval() is reported."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+from trt_et import OptionError, TensorRTPartitioner
+from trt_et.passes.training_mode import warn_training_mode
+
+
+def warnings_of(model: nn.Module, caplog) -> list[str]:
+    program = torch.export.export(model, (torch.randn(2, 4, 8),))
+    with caplog.at_level(logging.WARNING):
+        caplog.clear()
+        warn_training_mode(program)
+    return caplog.messages
+
+
+@pytest.mark.parametrize("layer", [nn.Dropout(0.1), nn.BatchNorm1d(4), nn.RReLU()])
+def test_a_model_in_training_mode_is_reported(layer, caplog):
+    model = nn.Sequential(nn.Linear(8, 8), layer)
+    (message,) = warnings_of(model.train(), caplog)
+    assert "1 operator(s) are in training mode" in message
+    assert "Call model.eval() before torch.export" in message
+    assert warnings_of(model.eval(), caplog) == []
+
+
+def test_the_partitioner_reports_it(caplog):
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.1)).train()
+    program = torch.export.export(model, (torch.randn(2, 8),))
+    with caplog.at_level(logging.WARNING):
+        TensorRTPartitioner(builder="reference").explain(program)
+    assert "training mode" in caplog.text
+
+
+def test_explain_names_the_program_that_it_takes():
+    with pytest.raises(OptionError, match=r"got Linear; expected an exported program: explain\("):
+        TensorRTPartitioner(builder="reference").explain(nn.Linear(2, 2))
