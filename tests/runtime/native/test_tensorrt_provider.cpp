@@ -414,6 +414,49 @@ void test_pinned_memory() {
   for (void* memory : {in, out}) CHECK_OK(cuda::simulated_api()->release_pinned(memory));
 }
 
+// A GPU with the host's page tables works in pageable memory, too, if its address is aligned.
+void test_pageable_memory() {
+  constexpr size_t kBuffers = 6;
+  const auto allocate = [](size_t bytes) {
+    return std::unique_ptr<float, decltype(&std::free)>(
+        static_cast<float*>(std::aligned_alloc(256, bytes)), &std::free);
+  };
+  const auto in = allocate(kBuffers * 256), out = allocate(kBuffers * 256);
+  // Calls with the tensors at these offsets, in floats; returns the bytes that the call copied.
+  const auto run = [&](Delegate& delegate, size_t from, size_t to, float value) {
+    OwnedTensor x({2, 8}, in.get() + from), y({2, 8}, out.get() + to);
+    std::fill_n(in.get() + from, 16, value);
+    std::fill_n(out.get() + to, 16, 0.0F);
+    const Counts before = stats();
+    CHECK_OK(call(delegate, {&x.value, &y.value}));
+    CHECK(out.get()[to + 15] == 2.0F * value);
+    const Counts after = stats();
+    CHECK(after.synchronizations - before.synchronizations == 1);
+    CHECK(after.copies_d2d == before.copies_d2d);
+    return after.bytes_h2d - before.bytes_h2d + after.bytes_d2h - before.bytes_d2h;
+  };
+  // Orin shares its memory, but not the host's page tables.
+  cuda::simulated_api()->set_integrated(true);
+  const auto orin = load(doubling_blob());
+  for (int i = 1; i <= 5; ++i) CHECK(run(*orin, 0, 0, static_cast<float>(i)) == 2 * 64);
+  cuda::simulated_api()->set_integrated(true, true);
+  for (const bool graphs : {true, false}) {
+    LoadOptions options;
+    options.cuda_graphs = graphs;
+    const auto thor = load(doubling_blob(), options);
+    for (int i = 1; i <= 5; ++i) CHECK(run(*thor, 0, 0, static_cast<float>(i)) == 0);
+    CHECK(run(*thor, 4, 0, 6.0F) == 64 && run(*thor, 0, 4, 7.0F) == 64);
+    CHECK(run(*thor, 0, 0, 8.0F) == 0);
+    // Tensors that move are bound again, or copied beside the graph.
+    for (size_t i = 0; i < 4 * kBuffers; ++i) {
+      const size_t at = i % kBuffers * 64;
+      const uint64_t copied = run(*thor, at, at, static_cast<float>(i));
+      CHECK(graphs ? copied % 64 == 0 : copied == 0);
+    }
+  }
+  cuda::simulated_api()->set_integrated(false);
+}
+
 // Several outputs on the host: one wait.
 void test_two_outputs() {
   const auto delegate = load(make_blob(
@@ -459,6 +502,7 @@ void test_tensorrt_provider() {
   test_their_options();
   test_managed_memory();
   test_pinned_memory();
+  test_pageable_memory();
   test_two_outputs();
   test_provider_streams_and_scratch();
   test_kernel_saver();

@@ -118,6 +118,15 @@ Status SimMemory::check(const void* pointer, size_t size, int device, const char
   return {};
 }
 
+Status SimMemory::check_kernel(const void* pointer, size_t size, int device, const char* what) {
+  if (pageable_) {
+    PointerInfo info;
+    TRT_ET_TRY(find(pointer, &info));
+    if (info.kind == MemoryKind::host) return {};
+  }
+  return check(pointer, size, device, what);
+}
+
 uint64_t SimMemory::live_bytes(int device) {
   const std::shared_lock<SimLock> lock(lock_);
   return live_bytes_of(device);

@@ -30,11 +30,16 @@ class SimMemory {
 
   // Whether [pointer, +size] lies in one live allocation of `device`. `what` names it in the error.
   Status check(const void* pointer, size_t size, int device, const char* what);
+  // The same for memory that a kernel uses, which may be pageable.
+  Status check_kernel(const void* pointer, size_t size, int device, const char* what);
 
   uint64_t live_bytes(int device);
 
-  // From now on the GPUs reach pinned memory.
-  void set_integrated(bool integrated) { integrated_ = integrated; }
+  // From now on the GPUs reach pinned memory, and pageable memory.
+  void set_integrated(bool integrated, bool pageable) {
+    integrated_ = integrated;
+    pageable_ = pageable;
+  }
 
  private:
   struct Free {
@@ -53,6 +58,7 @@ class SimMemory {
   void quarantine(Map::iterator freed);
 
   std::atomic<bool> integrated_{false};
+  std::atomic<bool> pageable_{false};
   SimLock lock_;
   Map live_;
   // Freed memory is kept for a while, so that a use after free is reported as one, and its address

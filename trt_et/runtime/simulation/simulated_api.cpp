@@ -36,7 +36,7 @@ Status SimulatedApi::device_info(int device, DeviceInfo* info) {
   const Inside inside;
   TRT_ET_TRY(enter("device_info"));
   TRT_ET_TRY(check_device(device));
-  *info = DeviceInfo{"simulated GPU", 0, 0, integrated_};
+  *info = DeviceInfo{"simulated GPU", 0, 0, integrated_, pageable_access_};
   return {};
 }
 
@@ -199,7 +199,7 @@ Status SimulatedApi::call_of_fake(const char* what) {
 
 Status SimulatedApi::check_memory(const void* pointer, size_t size, int device) {
   const Inside inside;
-  return memory_.check(pointer, size, device, "TensorRT's argument");
+  return memory_.check_kernel(pointer, size, device, "TensorRT's argument");
 }
 
 Status SimulatedApi::enter(const char* what) {

@@ -93,10 +93,11 @@ class SimulatedApi final : public Api {
     if (n == 0) fail_again_ = 0;
     return fail_countdown_.exchange(n);
   }
-  // What the GPUs say of themselves.
-  void set_integrated(bool integrated) {
+  // The GPUs share their memory with the host, and reach its pageable memory, too.
+  void set_integrated(bool integrated, bool pageable_access = false) {
     integrated_ = integrated;
-    memory_.set_integrated(integrated);
+    pageable_access_ = pageable_access;
+    memory_.set_integrated(integrated, pageable_access);
   }
   void set_free_memory(size_t bytes) { free_bytes_ = bytes; }
   // See trt_et_sim_fail_again().
@@ -112,6 +113,7 @@ class SimulatedApi final : public Api {
 
   const int devices_;
   std::atomic<bool> integrated_{false};
+  std::atomic<bool> pageable_access_{false};
   std::atomic<size_t> free_bytes_{size_t{1} << 40};
   SimCounters<kCounts> counters_;
   alignas(kCacheLine) std::atomic<uint64_t> fail_countdown_{0};

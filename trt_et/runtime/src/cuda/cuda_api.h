@@ -43,6 +43,8 @@ struct DeviceInfo {
   int major = 0;
   int minor = 0;
   bool integrated = false;  // shares its memory with the host, as a Jetson does
+  // Reads and writes pageable memory through the host's page tables, as Thor does.
+  bool pageable_access = false;
 };
 
 // What leave_device() needs to restore a thread.

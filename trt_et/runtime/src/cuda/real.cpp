@@ -21,6 +21,7 @@ constexpr unsigned kEventDisableTiming = 2;
 constexpr int kAttributeMajor = 75;
 constexpr int kAttributeMinor = 76;
 constexpr int kAttributeIntegrated = 18;
+constexpr int kAttributeUsesHostPageTables = 100;  // for pageable memory
 constexpr int kErrorMemoryAllocation = 2;
 constexpr int kCaptureNone = 0;
 constexpr int kMaxDevices = 128;
@@ -140,6 +141,9 @@ class RealApi final : public Api {
     int integrated = 0;
     TRT_ET_TRY(attribute(kAttributeIntegrated, device, &integrated));
     info->integrated = integrated != 0;
+    int host_page_tables = 0;
+    TRT_ET_TRY(attribute(kAttributeUsesHostPageTables, device, &host_page_tables));
+    info->pageable_access = host_page_tables != 0;
     return {};
   }
 

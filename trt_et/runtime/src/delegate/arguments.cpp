@@ -28,12 +28,13 @@ void log_staging(const std::string& name, int device) {
       name.c_str(), device);
 }
 
-// The host reads and writes managed memory as soon as the call returns, unless ExecuTorch takes it
-// for the GPU's; and pinned memory.
+// The host reads and writes its own memory as soon as the call returns, and managed memory unless
+// ExecuTorch takes it for the GPU's.
 bool is_for_host(const Argument& argument) {
   using executorch::runtime::etensor::DeviceType;
-  if (argument.call.where.kind == MemoryKind::pinned) return true;
-  return argument.call.where.kind == MemoryKind::managed &&
+  const MemoryKind kind = argument.call.where.kind;
+  if (kind == MemoryKind::pinned || kind == MemoryKind::host) return true;
+  return kind == MemoryKind::managed &&
          argument.call.tensor->unsafeGetTensorImpl()->device_type() != DeviceType::CUDA;
 }
 
@@ -155,6 +156,7 @@ bool Arguments::is_reachable(const Argument& argument) const {
   // Memory of the host that an integrated GPU shares is read and written where it lies. A copy from
   // it would not be one on the device.
   if (where.kind == MemoryKind::pinned) return integrated_ && where.mapped && is_aligned(argument);
+  if (where.kind == MemoryKind::host) return pageable_access_ && is_aligned(argument);
   return where.kind == MemoryKind::managed ||
          (where.kind == MemoryKind::device && where.device == device_);
 }
@@ -165,6 +167,11 @@ bool Arguments::is_aligned(const Argument& argument) const {
 
 bool Arguments::is_usable(const Argument& argument) const {
   return is_reachable(argument) && is_aligned(argument);
+}
+
+// CUDA has no copy on the device from or to pageable memory.
+bool Arguments::is_copied_on_device(const Argument& argument) const {
+  return is_reachable(argument) && argument.call.where.kind != MemoryKind::host;
 }
 
 Status Arguments::place(Contexts& contexts, bool* wait) {
@@ -188,10 +195,12 @@ Status Arguments::place_input(Argument& argument, ContextSlot::Bound& bound,
     TRT_ET_TRY(stage(argument, 0));
   } else {
     TRT_ET_TRY(locate(argument));
-    *wait = *wait || is_for_host(argument);
+    const bool pageable = call.where.kind == MemoryKind::host;
+    *wait = *wait || (is_for_host(argument) && !pageable);
     if (is_reachable(argument)) slot.see(bound, own);
     if (is_usable(argument) && !bound.moving) {
       call.memory = own;
+      *wait = *wait || pageable;
     } else {
       TRT_ET_TRY(copy_in(argument, wait));
     }
@@ -238,7 +247,7 @@ Status Arguments::place_output(Argument& argument, ContextSlot::Bound& bound,
   } else {
     TRT_ET_TRY(stage(argument, own.bytes));
   }
-  if (reachable && call.memory.data != own.data) call.copied = own;
+  if (!empty && call.memory.data != own.data && is_copied_on_device(argument)) call.copied = own;
   return {};
 }
 
@@ -309,7 +318,7 @@ Status Arguments::copy_in(Argument& argument, bool* wait) {
   Argument::Call& call = argument.call;
   const Memory own = call.own();
   TRT_ET_TRY(stage(argument, own.bytes));
-  if (is_reachable(argument)) {
+  if (is_copied_on_device(argument)) {
     call.copied = own;
     return {};
   }
@@ -331,7 +340,7 @@ Status Arguments::copy_in(Argument& argument, bool* wait) {
 Status Arguments::copy_out(Argument& argument, bool* wait) {
   Argument::Call& call = argument.call;
   const auto [to, bytes] = call.own();
-  if (is_reachable(argument)) {
+  if (is_copied_on_device(argument)) {
     const TraceEvent event("d2d");
     *wait = *wait || is_for_host(argument);
     return api_.copy(to, call.memory.data, bytes, CopyKind::device_to_device, stream_.handle());

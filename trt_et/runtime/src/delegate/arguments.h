@@ -79,6 +79,7 @@ class Arguments {
   bool is_reachable(const Argument& argument) const;
   bool is_aligned(const Argument& argument) const;
   bool is_usable(const Argument& argument) const;
+  bool is_copied_on_device(const Argument& argument) const;
   bool overlaps_input(Argument& output, const Memory& memory) const;
   Status place_input(Argument& argument, ContextSlot::Bound& bound, const ContextSlot& slot,
                      bool* wait);
@@ -95,9 +96,10 @@ class Arguments {
   RunStream& stream_;
   std::vector<Argument> arguments_;  // inputs, then outputs, as ExecuTorch passes them
   size_t input_count_ = 0;
-  bool integrated_ = false;  // the GPU shares its memory with the host
-  size_t alignment_ = 1;     // of the addresses that the engine takes
-  bool moved_ = false;       // this call gives the engine another input than the last one
+  bool integrated_ = false;       // the GPU shares its memory with the host
+  bool pageable_access_ = false;  // and reaches its pageable memory
+  size_t alignment_ = 1;          // of the addresses that the engine takes
+  bool moved_ = false;            // this call gives the engine another input than the last one
   // Inputs that are set to zero before the first run: state, in memory that its allocator has not
   // cleared.
   std::vector<size_t> uncleared_;

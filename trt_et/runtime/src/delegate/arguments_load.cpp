@@ -11,6 +11,7 @@ Status Arguments::create(const Blob& blob, const Engine& engine, const LoadOptio
   cuda::DeviceInfo gpu;
   TRT_ET_TRY(api_.device_info(device_, &gpu));
   integrated_ = gpu.integrated;
+  pageable_access_ = gpu.integrated && gpu.pageable_access;
   alignment_ = std::max<size_t>(1, engine.provider().alignment);
   std::vector<int32_t> aliases;
   for (const bool inputs : {true, false}) {
