@@ -58,6 +58,7 @@ for inputs in ([torch.randn(4, 16).half()], [torch.randn(5, 16)], [torch.randn(1
 attempt(lambda: load(sys.argv[2]))
 attempt(lambda: load(open(sys.argv[2], "rb").read()))
 attempt(lambda: load(sys.argv[2] + ".none"))
+attempt(lambda: load(sys.argv[3]))
 """
 
 
@@ -65,7 +66,9 @@ def test_refusals_of_executorch_name_what_was_given_and_what_is_expected(tmp_pat
     whole, cut = tmp_path / "model.pte", tmp_path / "cut.pte"
     whole.write_bytes(pte := lower_case("mlp"))
     cut.write_bytes(pte[:-100])
-    done = run_forked(REFUSALS, whole, cut, cwd=tmp_path)
+    text = tmp_path / "text.pte"
+    text.write_text("version https://git-lfs.github.com/spec/v1, not the program itself")
+    done = run_forked(REFUSALS, whole, cut, text, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     half, large, small, rank, none, number, *files = done.stdout.splitlines()
     expected = "expected float32 [4, 16]"
@@ -75,8 +78,10 @@ def test_refusals_of_executorch_name_what_was_given_and_what_is_expected(tmp_pat
     assert rank.endswith(f": input 0 is float32 [4, 4, 4]; {expected}")
     assert none.endswith(": 0 input(s) are given; expected 1")
     assert number.endswith(f": input 0 is float; {expected}")
-    assert f"{cut} cannot be inspected: it is truncated" in files[0]
-    assert "it is truncated: its segments end at byte" in files[1]
+    sizes = f"is truncated: it has {len(pte) - 100} bytes; expected {len(pte)}"
+    assert files[0].endswith(f"{cut} {sizes}")
+    assert files[1].endswith(f"the program {sizes}")
+    assert files[3].endswith(f"{text} is no ExecuTorch program (.pte)")
     assert "cut.pte.none cannot be read: No such file" in files[2]
 
 

@@ -16,14 +16,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
 import trt_et.runtime
-from trt_et.errors import BlobError, RunError, TrtEtError
+from trt_et.errors import RunError, TrtEtError
 
 __all__ = ["explained_errors"]
+
+# The start of a .pte: FlatBuffers' root and identifier, then ExecuTorch's header: its magic and
+# length, the size of the program, and the place and size of the segments behind it.
+_HEADER: Final = struct.Struct("<I4s4sIQQQ")
 
 # ExecuTorch's scalar types, by number.
 _DTYPES: Final = (
@@ -103,15 +109,28 @@ def _wrong_inputs(method: Any, inputs: Sequence[Any]) -> str:  # noqa: ANN401
 
 
 def _wrong_file(data: Any) -> str:  # noqa: ANN401
-    from trt_et.inspection import inspect_file, inspect_program
-
+    """Return what is wrong with the header or the length of a program."""
+    name = "the program"
     try:
         if isinstance(data, bytes | bytearray):
-            inspect_program(bytes(data))
+            start, size = bytes(data[: _HEADER.size]), len(data)
         elif isinstance(data, str | os.PathLike):
-            inspect_file(data, verify=False)
-    except BlobError as error:
-        return str(error)
+            name = os.fspath(data)
+            size = Path(name).stat().st_size
+            with Path(name).open("rb") as file:
+                start = file.read(_HEADER.size)
+        else:
+            return ""
+    except OSError as error:
+        return f"{name} cannot be read: {error.strerror}"
+    if start[4:6] != b"ET":
+        return f"{name} is no ExecuTorch program (.pte)"
+    if len(start) < _HEADER.size:
+        return f"{name} is truncated: it has {size} bytes"
+    _, _, magic, length, program, base, segments = _HEADER.unpack(start)
+    end = max(program, base + (segments if length >= _HEADER.size - 8 else 0))
+    if magic == b"eh00" and size < end:
+        return f"{name} is truncated: it has {size} bytes; expected {end}"
     return ""
 
 
