@@ -219,7 +219,7 @@ def build_and_remember(builder, cache, device) -> None:
 @pytest.mark.reliability("R11")
 def test_a_build_process_killed_at_any_moment_leaves_a_valid_cache(cache, caplog):
     """SIGKILL somewhere in a build, then the cache is valid and the next build works."""
-    kills = int(os.environ.get("TRT_ET_CACHE_KILLS", "50"))
+    kills = int(os.environ.get("TRT_ET_CACHE_KILLS", "10"))
     program()
     # 3 MiB, so that writing it takes a while.
     builder = CheapBuilder(repeat=20_000)
