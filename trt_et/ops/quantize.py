@@ -7,12 +7,13 @@ of 0. Another zero point becomes a sum outside the layer.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
+from trt_et.graph.arguments import named_arguments
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE, FOREIGN_NAME
 
 __all__ = [
@@ -126,26 +127,6 @@ def scale_arguments(node: Node) -> dict[str, object]:
     """Return the arguments of a quantize operator that must be constants, by name."""
     given = named_arguments(node)
     return {name: given[name] for name in _SCALES if isinstance(given.get(name), Node)}
-
-
-def named_arguments(node: Node) -> dict[str, Any]:
-    """Return the arguments of an operator call by the names in its schema, with defaults.
-
-    Args:
-        node: Calls an ``OpOverload`` (plain, without the Edge dialect's wrapper).
-    """
-    target = node.target
-    if not isinstance(target, OpOverload):
-        raise TypeError(f"{node.name} calls {target}, which is no operator")
-    found: dict[str, Any] = {}
-    for index, argument in enumerate(target._schema.arguments):
-        if argument.name in node.kwargs:
-            found[argument.name] = node.kwargs[argument.name]
-        elif index < len(node.args) and not argument.kwarg_only:
-            found[argument.name] = node.args[index]
-        else:
-            found[argument.name] = argument.default_value
-    return found
 
 
 def quantization_refusal(node: Node) -> str | None:

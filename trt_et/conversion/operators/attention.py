@@ -23,6 +23,7 @@ from torch.fx import Node
 
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 
 __all__ = ["ATTENTION", "ATTENTION_INPUTS", "ATTENTION_RESULTS"]
@@ -75,7 +76,7 @@ def zero_fully_masked_rows(node: Node) -> Node | None:
     first tokens of a prompt that is padded on the left are such queries; a NaN there would reach
     every other token through the next layer's keys and values.
     """
-    mask: Any = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
+    mask = named_arguments(node)["attn_mask"]
     if not isinstance(mask, Node) or _has_no_fully_masked_row(mask):
         return None
     call = partial(insert_call, node)
@@ -153,7 +154,7 @@ def _is_dynamic_float(node: Node) -> bool:
 
 
 def _scale(attention: Node) -> float:
-    scale: Any = attention.kwargs.get("scale")
+    scale = named_arguments(attention)["scale"]
     width: int = attention.args[0].meta["val"].shape[-1]  # type: ignore[union-attr]
     return 1 / math.sqrt(width) if scale is None else float(scale)
 

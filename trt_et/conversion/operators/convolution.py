@@ -9,8 +9,9 @@ import torch.ao.quantization.fx._decomposed  # Registers the operators of PT2E.
 from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
-from trt_et.ops.quantize import is_quantize_layer, named_arguments
+from trt_et.ops.quantize import is_quantize_layer
 
 __all__ = ["QUANTIZED_CONVOLUTION", "TRANSPOSED_CONVOLUTION"]
 

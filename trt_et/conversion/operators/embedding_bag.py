@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.scatter_reduce import sum_members
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 
 __all__ = ["EMBEDDING_BAG", "embedding_bag"]
@@ -24,10 +25,6 @@ aten = torch.ops.aten
 
 _MEAN: Final = 1
 _MAXIMUM: Final = 2
-_NAMES: Final = (
-    *("weight", "indices", "offsets", "scale_grad_by_freq", "mode", "sparse"),
-    *("per_sample_weights", "include_last_offset", "padding_idx"),
-)
 
 
 def embedding_bag(
@@ -84,24 +81,24 @@ def embedding_bag(
 
 def reduce_equal_size_bags(node: Node) -> None:
     """Write bags of one static size as reductions; the decomposition multiplies by a matrix."""
-    arguments: dict[str, Any] = dict(zip(_NAMES, node.args, strict=False)) | node.kwargs
+    arguments = named_arguments(node)
     weight, indices = arguments["weight"], arguments["indices"]
     size = _size_of_bags(arguments["offsets"], indices)
-    if size is None or arguments.get("include_last_offset"):
+    if size is None or arguments["include_last_offset"]:
         return
-    if arguments.get("padding_idx") not in (None, -1) or any(u.args[1] != 0 for u in node.users):
+    if arguments["padding_idx"] not in (None, -1) or any(u.args[1] != 0 for u in node.users):
         return
 
     call = partial(insert_call, node)
     rows = call(aten.embedding.default, weight, indices)
     rows = call(aten._to_copy.default, rows, dtype=torch.float32)
-    factors = arguments.get("per_sample_weights")
+    factors = arguments["per_sample_weights"]
     if factors is not None:
         exact = call(aten._to_copy.default, factors, dtype=torch.float32)
         rows = call(aten.mul.Tensor, rows, call(aten.unsqueeze.default, exact, 1))
     bags = call(aten.reshape.default, rows, [-1, size, rows.meta["val"].shape[1]])
     reductions = {_MEAN: aten.mean.dim, _MAXIMUM: aten.amax.default}
-    result = call(reductions.get(arguments.get("mode", 0), aten.sum.dim_IntList), bags, [1])
+    result = call(reductions.get(arguments["mode"], aten.sum.dim_IntList), bags, [1])
     result = call(aten._to_copy.default, result, dtype=weight.meta["val"].dtype)
     for user in list(node.users):
         user.replace_all_uses_with(result)

@@ -29,6 +29,7 @@ from trt_et.blob.model import Alias
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.errors import BuilderError
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
@@ -142,8 +143,9 @@ def _is_cache(value: object) -> bool:
 def _of_index_put(
     module: GraphModule, cache: Node, value: Node, update: InPlaceBuffer
 ) -> _Write | None:
-    indices, rows, accumulate = _arguments(value, ("indices", "values", "accumulate"), False)
-    if accumulate or set(cache.users) != {value} or not isinstance(rows, Node):
+    given = named_arguments(value)
+    indices, rows = given["indices"], given["values"]
+    if given["accumulate"] or set(cache.users) != {value} or not isinstance(rows, Node):
         return None
     if len(indices) != _POSITIONS + 1 or indices[:_POSITIONS] != [None] * _POSITIONS:
         return None
@@ -166,11 +168,11 @@ def _of_index_put(
 
 
 def _of_slice_scatter(cache: Node, value: Node) -> _Write | None:
-    names = ("src", "dim", "start", "end", "step")
-    rows, dim, start, _, step = _arguments(value, names, 0, None, None, 1)
-    if dim not in (_POSITIONS, _POSITIONS - 4) or step != 1 or not isinstance(rows, Node):
+    given = named_arguments(value)
+    rows, start = given["src"], given["start"]
+    if given["dim"] not in (_POSITIONS, _POSITIONS - 4) or given["step"] != 1:
         return None
-    if not isinstance(start, int | None):
+    if not isinstance(start, int | None) or not isinstance(rows, Node):
         return None
     users = {value}
     if rows.target is aten.copy.default and set(rows.users) == {value}:
@@ -185,13 +187,6 @@ def _of_slice_scatter(cache: Node, value: Node) -> _Write | None:
         return None
     first, _, _ = slice(start, None).indices(cache.meta["val"].shape[_POSITIONS])
     return _Write(rows, _Start(first))
-
-
-def _arguments(node: Node, names: Sequence[str], *defaults: Any) -> list[Any]:  # noqa: ANN401
-    """Return the named arguments after the first; the last of them have defaults."""
-    given = dict(zip(names, node.args[1:], strict=False)) | dict(node.kwargs)
-    known = dict(zip(reversed(names), reversed(defaults), strict=False))
-    return [given.get(name, known.get(name)) for name in names]
 
 
 def _shape(node: Node) -> Sequence[Any]:

@@ -9,6 +9,7 @@ import torch
 from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant
 
 __all__ = ["SPLIT_LINEAR"]
@@ -71,14 +72,14 @@ def _parts(node: Node, width: int) -> Iterator[tuple[Node, int, int] | None]:
                 yield from _parts(user, width)
                 continue
         elif user.target in (aten.split.Tensor, aten.split_with_sizes.default):
-            if _is_last(user, 2, node):
+            if _is_last(user, node):
                 yield from _results(user, width)
                 continue
-        elif user.target is aten.slice.Tensor and _is_last(user, 1, node):
-            start, end = (list(user.args) + [None] * 5)[2:4]
-            step = user.args[4] if len(user.args) > 4 else 1
-            if step == 1 and all(isinstance(i, int | None) for i in (start, end)):
-                low, high, _ = slice(start, end).indices(width)
+        elif user.target is aten.slice.Tensor and _is_last(user, node):
+            given = named_arguments(user)
+            ends = given["start"], given["end"]
+            if given["step"] == 1 and all(isinstance(end, int | None) for end in ends):
+                low, high, _ = slice(*ends).indices(width)
                 yield user, low, high
                 continue
         yield None
@@ -116,8 +117,8 @@ def _selected(node: Node, bias: torch.Tensor) -> list[tuple[Node, torch.Tensor]]
     return found
 
 
-def _is_last(user: Node, index: int, node: Node) -> bool:
-    dim = user.args[index] if len(user.args) > index else user.kwargs.get("dim", 0)
+def _is_last(user: Node, node: Node) -> bool:
+    dim = named_arguments(user)["dim"]
     rank = node.meta["val"].dim()
     return isinstance(dim, int) and dim % rank == rank - 1
 

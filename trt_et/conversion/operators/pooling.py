@@ -18,6 +18,7 @@ from torch.fx import Node
 from torch.nn import functional
 
 from trt_et.conversion.operator import Operator
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant
 
 __all__ = ["POOLING"]
@@ -71,60 +72,39 @@ class _Windows:
 
 def expand(node: Node) -> Node | None:
     """Pad the input, so that TensorRT's layer can compute the pooling."""
-    if node.target in _MAXIMA and _is_plain_maximum(node):
+    given = named_arguments(node)
+    is_maximum = node.target in _MAXIMA
+    if is_maximum and not given["ceil_mode"] and set(_each(given["dilation"], 1)) == {1}:
         node.args = node.args[:4]  # Its converter refuses a dilation of [1, 1] too.
         return None
-    windows = _windows(node)
+    windows = _windows(node, given)
     if windows is None:
         return None
-    if node.target in _MAXIMA:
+    if is_maximum:
         # Nothing is smaller than every integer.
         return _largest(node, windows) if node.meta["val"].is_floating_point() else None
-    if _argument(node, 4) or _divisor(node) is not None:
-        return _mean(node, windows)
-    return None
+    divisor = given["divisor_override"]
+    if not given["ceil_mode"] and divisor is None:
+        return None
+    return _mean(node, windows, divisor, padding=given["count_include_pad"])
 
 
-def _is_plain_maximum(node: Node) -> bool:
-    return not _argument(node, 5) and set(_each(_argument(node, 4, 1), 1)) == {1}
-
-
-def _windows(node: Node) -> list[_Windows] | None:
+def _windows(node: Node, given: dict[str, Any]) -> list[_Windows] | None:
     """Return the windows of each dimension; None if sizes are dynamic."""
     rank = _MAXIMA.get(node.target) or _AVERAGES[node.target]
-    source, *given = node.args
-    kernel, step, pad, gap = (
-        _each(given[index], rank) if index < len(given) and given[index] != [] else None
-        for index in range(4)
-    )
-    if node.target in _AVERAGES:
-        gap, over = None, _argument(node, 4)
-    else:
-        over = _argument(node, 5)
-    sizes = source.meta["val"].shape[-rank:]  # type: ignore[union-attr]
-    if kernel is None or not all(isinstance(size, int) for size in sizes):
+    sizes = given["self"].meta["val"].shape[-rank:]
+    if not all(isinstance(size, int) for size in sizes):
         return None
-    ones = [1] * rank
-    return [
-        _Windows(*numbers, over=bool(over))
-        for numbers in zip(
-            sizes, kernel, step or kernel, pad or [0] * rank, gap or ones, strict=True
-        )
-    ]
+    kernel = given["kernel_size"]
+    numbers = (kernel, given["stride"] or kernel, given["padding"], given.get("dilation", 1))
+    lines = zip(sizes, *(_each(number, rank) for number in numbers), strict=True)
+    over = bool(given["ceil_mode"])
+    return [_Windows(size, of, step, pad, gap, over) for size, of, step, pad, gap in lines]
 
 
 def _each(sizes: Any, rank: int) -> list[int]:  # noqa: ANN401
     numbers = [sizes] if isinstance(sizes, int) else list(sizes)
     return numbers * rank if len(numbers) == 1 else numbers
-
-
-def _argument(node: Node, index: int, default: Any = None) -> Any:  # noqa: ANN401
-    return node.args[index] if index < len(node.args) else default
-
-
-def _divisor(node: Node) -> int | None:
-    divisor: int | None = _argument(node, 6)
-    return divisor
 
 
 def _around(pads: Sequence[tuple[int, int]]) -> list[int]:
@@ -163,19 +143,18 @@ def _largest(node: Node, windows: Sequence[_Windows]) -> Node:
     return result
 
 
-def _mean(node: Node, windows: Sequence[_Windows]) -> Node:
+def _mean(node: Node, windows: Sequence[_Windows], divisor: int | None, *, padding: bool) -> Node:
     around = _around([(along.pad, along.pad + along.overhang) for along in windows])
     padded = insert_call(node, aten.constant_pad_nd.default, node.args[0], around)
     kernel, step, _ = _layer(windows)
     means = insert_call(node, node.target, padded, kernel, step)
-    divisor = _divisor(node)
     if divisor is not None:
         return insert_call(node, aten.mul.Tensor, means, math.prod(kernel) / divisor)
     # The padding counts, unless the call excludes it; elements beyond the padding never count.
     value = node.meta["val"]
     counts = torch.ones([1] * (value.dim() - len(windows)), dtype=torch.float64)
     for along in windows:
-        counts = counts.unsqueeze(-1) * _counts(along, padding=_argument(node, 5, True))
+        counts = counts.unsqueeze(-1) * _counts(along, padding=padding)
     factor = (math.prod(kernel) / counts).to(value.dtype)
     constant = insert_constant(node, f"_pooling_{node.name}", factor)
     return insert_call(node, aten.mul.Tensor, means, constant)

@@ -15,9 +15,10 @@ from torch.fx import Node
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.errors import BuilderError
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_constant
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE, FP8_LIMIT, SMALLEST_AMAX, limits
-from trt_et.ops.quantize import constant_source, is_fp8, is_weight_cast, named_arguments
+from trt_et.ops.quantize import constant_source, is_fp8, is_weight_cast
 
 __all__ = ["FAKE_QUANTIZED", "INT8_WEIGHTS", "QUANTIZE"]
 

@@ -18,6 +18,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trt_et.conversion.operator import Operator
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import shape_range
 
@@ -157,7 +158,7 @@ def is_accumulating(node: Node) -> bool:
     """Check whether a node is an ``index_put`` that accumulates."""
     if node.target is not aten.index_put.default:
         return False
-    return bool(node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False))
+    return bool(named_arguments(node)["accumulate"])
 
 
 def to_index_add(node: Node) -> Node | None:
