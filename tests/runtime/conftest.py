@@ -20,15 +20,7 @@ def plugin() -> ctypes.CDLL:
     import trt_et.runtime
 
     trt_et.runtime.load()
-    library = ctypes.CDLL(str(trt_et.runtime.plugin_path()))
-    library.trt_et_describe_blob.restype = ctypes.c_int64
-    library.trt_et_describe_blob.argtypes = [
-        ctypes.c_char_p,
-        ctypes.c_size_t,
-        ctypes.c_char_p,
-        ctypes.c_size_t,
-    ]
-    return library
+    return ctypes.CDLL(str(trt_et.runtime.plugin_path()))
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +81,7 @@ def _build(*targets: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     # Workers of pytest-xdist share the folder.
     with FileLock(folder / "lock", timeout=600):
-        build(folder, list(targets), "-DTRT_ET_BUILD_GPU_CHECK=ON")
+        build(folder, list(targets), "-DTRT_ET_BUILD_GPU_CHECK=ON", "-DTRT_ET_BUILD_TESTS=ON")
     return folder
 
 
@@ -97,6 +89,21 @@ def _build(*targets: str) -> Path:
 def gpu_probe() -> Path:
     """The program of tests/gpu/native, compiled against the fake TensorRT."""
     return _build("gpu_probe") / "tests/gpu/native/gpu_probe"
+
+
+@pytest.fixture(scope="session")
+def blob_reader() -> ctypes.CDLL:
+    """The plugin's parser of engine blobs, with ``read_blob()``."""
+    folder = _build("trt_et_blob_reader") / "tests/runtime/native"
+    library = ctypes.CDLL(str(folder / "libtrt_et_blob_reader.so"))
+    library.read_blob.restype = ctypes.c_int64
+    library.read_blob.argtypes = [
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+    ]
+    return library
 
 
 @pytest.fixture(scope="session")

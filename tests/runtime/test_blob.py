@@ -17,11 +17,11 @@ Describe = Callable[[bytes], tuple[int, str]]
 
 
 @pytest.fixture
-def describe(plugin: ctypes.CDLL) -> Describe:
+def describe(blob_reader: ctypes.CDLL) -> Describe:
     out = ctypes.create_string_buffer(1 << 20)
 
     def call(blob: bytes) -> tuple[int, str]:
-        code = plugin.trt_et_describe_blob(blob, len(blob), out, len(out))
+        code = blob_reader.read_blob(blob, len(blob), out, len(out))
         return code, out.value.decode()
 
     return call

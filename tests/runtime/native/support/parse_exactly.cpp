@@ -7,6 +7,7 @@
 #include "blob/blob.h"
 #include "blob/crc32c.h"
 #include "check.h"
+#include "describe_blob.h"
 
 using namespace trt_et;
 
@@ -42,8 +43,7 @@ bool parse_exactly(const Bytes& bytes) {
     CHECK(binding.min_shape.size() == binding.shape.size() &&
           binding.max_shape.size() == binding.shape.size());
   }
-  std::string json;
-  CHECK_OK(describe_blob(blob, &json));
+  const std::string json = describe_blob(blob);
   CHECK(!json.empty() && json.front() == '{' && json.back() == '}');
   return true;
 }

@@ -53,12 +53,6 @@ TRT_ET_EXPORT const char* trt_et_last_error(void);
 // unknown or another one is already in use; one that found no GPU is not.
 TRT_ET_EXPORT int trt_et_choose_cuda(const char* mode);
 
-// Parses an engine blob (docs/blob.md) and writes its facts as JSON with sorted keys. Returns the
-// length of the whole text; on a bad blob, minus the ExecuTorch error code, and `out` holds the
-// reason. At most `capacity` bytes are written, always terminated.
-TRT_ET_EXPORT int64_t trt_et_describe_blob(const void* blob, size_t size, char* out,
-                                           size_t capacity);
-
 // Reads a counter: "engines" (loaded now), "engine_loads", and of simulated GPUs "mallocs",
 // "frees", "copies_h2d", "copies_d2h", "copies_d2d", "copies_peer", "bytes_h2d" and so on,
 // "synchronizations", "launches", "calls", "captures", "graph_launches", "fake_calls" (of a fake

@@ -75,9 +75,6 @@ Status parse_blob(const void* data, size_t size, Blob* blob) noexcept;
 // checksum, mean 0 when they say nothing, as its own runtime takes it.
 Status device_of(const Blob& blob, int* device);
 
-// The facts as JSON with sorted keys.
-Status describe_blob(const Blob& blob, std::string* json) noexcept;
-
 // Parses the JSON document of a blob. For parse_blob() and tests.
 Status parse_metadata(const char* text, size_t size, Metadata* metadata);
 

@@ -128,46 +128,6 @@ bool is_sha256(const std::string& text) {
          });
 }
 
-Json binding_json(const Binding& binding) {
-  Json out = {{"name", binding.name},
-              {"dtype", binding.dtype},
-              {"shape", binding.shape},
-              {"is_input", binding.is_input}};
-  if (binding.is_dynamic()) {
-    out["min_shape"] = binding.min_shape;
-    out["opt_shape"] = binding.opt_shape;
-    out["max_shape"] = binding.max_shape;
-  }
-  if (binding.dim_order) out["dim_order"] = *binding.dim_order;
-  return out;
-}
-
-Json blob_json(const Blob& blob) {
-  const Metadata& metadata = blob.metadata;
-  Json bindings = Json::array(), aliases = Json::array();
-  for (const Binding& binding : metadata.bindings) bindings.push_back(binding_json(binding));
-  for (const Alias& alias : metadata.aliases) {
-    aliases.push_back({{"output", alias.output}, {"input", alias.input}, {"kind", alias.kind}});
-  }
-  Json out = {{"magic", blob.magic},
-              {"has_checksum", blob.has_checksum},
-              {"engine_offset", blob.engine_offset},
-              {"engine_size", blob.engine_size},
-              {"io_bindings", std::move(bindings)},
-              {"aliased_io", std::move(aliases)},
-              {"hardware_compatible", metadata.hardware_compatible},
-              {"device_id", nullptr},
-              {"serialized_metadata", metadata.serialized_metadata},
-              {"target_platform", metadata.target_platform},
-              {"builder", metadata.builder},
-              {"library_version", metadata.library_version},
-              {"compute_capabilities", metadata.compute_capabilities},
-              {"gpu_name", metadata.gpu_name},
-              {"sha256", metadata.sha256}};
-  if (metadata.device_id_state == DeviceIdState::present) out["device_id"] = metadata.device_id;
-  return out;
-}
-
 }  // namespace
 
 Status parse_metadata(const char* text, size_t size, Metadata* metadata) {
@@ -192,16 +152,6 @@ Status parse_metadata(const char* text, size_t size, Metadata* metadata) {
   TRT_ET_TRY(read_bindings(*bindings, metadata));
   if (capabilities != nullptr) TRT_ET_TRY(read_capabilities(*capabilities, metadata));
   return aliases == nullptr ? Status{} : read_aliases(*aliases, metadata);
-}
-
-Status describe_blob(const Blob& blob, std::string* json) noexcept {
-  try {
-    // Every string came through the parser, which refuses invalid UTF-8; "replace" is a second net.
-    *json = blob_json(blob).dump(-1, ' ', false, Json::error_handler_t::replace);
-    return {};
-  } catch (const std::exception&) {
-    return {Error::MemoryAllocationFailed, "no memory to describe an engine blob"};
-  }
 }
 
 }  // namespace trt_et

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "backend.h"
-#include "blob/blob.h"
 #include "common/log.h"
 #include "cuda/device_allocator.h"
 #include "cuda/simulation_library.h"
@@ -96,21 +95,6 @@ const char* trt_et_last_error(void) { return last_error_text(); }
 int trt_et_choose_cuda(const char* mode) {
   clear_last_error();
   return run<int>(-1, [&] { return report(cuda::choose(mode)) == Error::Ok ? 0 : -1; });
-}
-
-int64_t trt_et_describe_blob(const void* blob, size_t size, char* out, size_t capacity) {
-  clear_last_error();
-  constexpr auto kNoMemory = -static_cast<int64_t>(Error::MemoryAllocationFailed);
-  return run<int64_t>(kNoMemory, [&]() -> int64_t {
-    Blob parsed;
-    std::string json;
-    Status status = parse_blob(blob, size, &parsed);
-    if (status.ok()) status = describe_blob(parsed, &json);
-    if (status.ok()) return static_cast<int64_t>(copy_out(json, out, capacity));
-    remember_error(status.text.c_str());
-    (void)copy_out(status.text, out, capacity);
-    return -static_cast<int64_t>(status.error);
-  });
 }
 
 int trt_et_counter(const char* name, uint64_t* value) {
