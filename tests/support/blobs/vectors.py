@@ -202,7 +202,7 @@ BAD = {
 
 
 def facts_of(blob: bytes) -> dict[str, Any]:
-    """What Python reads, in the form of the native tests' ``read_blob()``; the engine is left out."""
+    """What Python reads, in the form of the native tests' ``read_blob()``; without the engine."""
     read = decode_blob(blob)
     info = read.info
     bindings = []
