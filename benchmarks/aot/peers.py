@@ -125,9 +125,10 @@ def bare_build(program: ExportedProgram, path: Path) -> None:
     )
 
     from trt_et.conversion.settings import make_settings
-    from trt_et.conversion.torch_tensorrt_patches import quietly, without_gpu
+    from trt_et.conversion.torch_tensorrt_import import logged_errors
+    from trt_et.conversion.torch_tensorrt_patches import without_gpu
 
-    with without_gpu(), quietly(), path.open("wb") as file:
+    with without_gpu(), logged_errors(), path.open("wb") as file:
 
         class Writer(trt.IStreamWriter):  # type: ignore[misc]
             def write(self, piece: bytes) -> int:
