@@ -106,6 +106,8 @@ def serialize(
         raise BuilderError(
             f"TensorRT built no engine for partition {partition}: "
             + (errors[0] if errors else "it logged no error")
+            + ". Leave the operator that it names, or this partition's, to the CPU "
+            "(excluded_ops=...)"
         )
 
 
