@@ -49,6 +49,9 @@ ARITHMETIC = {
             "remainder by numbers": lambda x, y: [x % n + y[0] for n in NUMBERS],
             "fmod by numbers": lambda x, y: [x.fmod(n) + y[0] for n in NUMBERS],
             "remainder of numbers": lambda x, y: [n % y + x[0] for n in NUMBERS],
+            "quotient rounded down": lambda x, y: x[:, None] // y,
+            "quotient by numbers": lambda x, y: [x // n + y[0] for n in NUMBERS],
+            "quotient of numbers": lambda x, y: [n // y + x[0] for n in NUMBERS],
         }.items()
     },
     "remainder of int32": (torch.remainder, (SMALL, BY.int())),

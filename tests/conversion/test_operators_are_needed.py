@@ -281,6 +281,7 @@ EXAMPLES = {
     ("min", "decompose"): Example(lambda x: tuple(x.min(1)), (X,)),
     ("remainder", "decompose"): Example(lambda x: x % 0.1, (torch.tensor([2.0, 1e6, 7.3]),)),
     ("fmod", "decompose"): Example(lambda x: x.fmod(torch.inf) + 1, (X,)),
+    ("floor_division", "decompose"): Example(lambda x: x // 0.1, (torch.tensor([1.0, 7.3]),)),
     ("var", "decompose"): Example(lambda x: x.var(), (X,), BATCH),
     ("slice_scatter", "decompose"): Example(
         lambda x: torch.slice_scatter(x * 1, x[:, -2:] * 2, 1, -2), (X,), SIZE

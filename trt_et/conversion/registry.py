@@ -64,6 +64,7 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     scatter_reduce.SCATTER_REDUCE,
     slice_scatter.SLICE_SCATTER,
     diagonal.DIAGONAL,
+    division.FLOOR_DIVISION,
     division.FMOD,
     division.REMAINDER,
     log1p.LOG1P,

@@ -75,6 +75,9 @@ def elementwise(layer: Any, inputs: Inputs) -> torch.Tensor:
     if name == "DIV":
         return torch.div(a, b, rounding_mode=None if a.is_floating_point() else "trunc")
     if name == "FLOOR_DIV":
+        # TensorRT promises no exact quotient of floats; torch computes it from the remainder.
+        if a.is_floating_point():
+            return torch.floor(a / b)
         return torch.div(a, b, rounding_mode="floor")
     return _BINARY[name](a, b)
 

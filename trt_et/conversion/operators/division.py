@@ -5,10 +5,10 @@ which overflows in integers and is 0 if a float is divided by 0. It computes a r
 such divisions, and does not truncate bfloat16 at all.
 
 Of floats: it computes ``x - floor(x / y) * y``, whose quotient and product are rounded: ``2 % 0.1``
-is 1e-8 instead of 0.0999, and a remainder by an infinity is NaN. :func:`fmod` computes the quotient
-in steps of 12 bits, from the top, and splits the divisor into two parts of 12 bits. All products
-and differences are then numbers of float32, so nothing is rounded, even if an engine fuses a
-product with the difference that follows it.
+is 1e-8 instead of 0.0999, ``1 // 0.1`` is 10 instead of 9, and a remainder by an infinity is NaN.
+:func:`fmod` computes the quotient in steps of 12 bits, from the top, and splits the divisor into
+two parts of 12 bits. All products and differences are then numbers of float32, so nothing is
+rounded, even if an engine fuses a product with the difference that follows it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.fx import Node
 from trt_et.conversion.operator import Operator
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["DIVISION", "FMOD", "REMAINDER"]
+__all__ = ["DIVISION", "FLOOR_DIVISION", "FMOD", "REMAINDER"]
 
 aten = torch.ops.aten
 
@@ -158,6 +158,31 @@ def float_remainder(x: Any, y: Any) -> Any:  # noqa: ANN401
     return torch.where(differs, rest + y, rest).to(dtype)
 
 
+def floor_division(x: Any, y: Any, *, rounding_mode: str | None = "floor") -> Any:  # noqa: ANN401
+    """Compute ``aten.floor_divide``, and ``aten.div`` rounded down, from the exact remainder.
+
+    Returns:
+        The quotient; ``NotImplemented`` for other roundings and dtypes.
+    """
+    dtype = torch.result_type(x, y)
+    if rounding_mode != "floor" or dtype not in _LARGEST:
+        return NotImplemented
+    x, rounded = _operands(x, y, dtype)
+    # Unlike in a remainder, torch does not round the divisor to half precision.
+    if isinstance(y, Tensor):
+        y = y.to(torch.float32)
+    else:
+        y = torch.tensor(y, dtype=torch.float32).item() if isinstance(y, int | float) else rounded
+    rest = _fmod(x, y, dtype)
+    whole = torch.round((x - rest) / y)
+    whole = torch.where((rest != 0) & ((rest < 0) != (y < 0)), whole - 1, whole)
+    if isinstance(y, Tensor):
+        whole = torch.where(y == 0, x / y, whole)
+    elif y == 0:
+        whole = x / y
+    return whole.to(dtype)
+
+
 def _operands(x: Any, y: Any, dtype: torch.dtype) -> tuple[Tensor, Any]:  # noqa: ANN401
     """Return both in float32, rounded to the dtype first."""
     if not isinstance(x, Tensor):
@@ -226,4 +251,9 @@ DIVISION: Final = Operator(
     upstream="integer_division",
 )
 FMOD: Final = Operator("fmod", _FMODS, decompose=fmod)
+FLOOR_DIVISION: Final = Operator(
+    "floor_division",
+    (*_DIVISIONS, aten.floor_divide.default, aten.floor_divide.Scalar),
+    decompose=floor_division,
+)
 REMAINDER: Final = Operator("remainder", _REMAINDERS, decompose=float_remainder)
