@@ -41,7 +41,7 @@ SENTENCES = (
 LENGTH = 32
 SIMULATED = "simulated:1"
 
-console = Console()
+console = Console(highlight=False)
 
 
 class SentenceEncoder(torch.nn.Module):

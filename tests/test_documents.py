@@ -67,6 +67,15 @@ def test_the_shell_commands_of_the_readme_run_the_program_that_it_exported(pytho
     assert "1 GPU(s)" in done.stdout
 
 
+def test_the_blocks_of_the_readme_run_alone_and_print_what_it_shows(tmp_path):
+    text = README.read_text()
+    shown = blocks(text, "text")
+    for block, printed in zip(blocks(text, "python"), shown, strict=False):
+        done = finished(sys.executable, "-c", block, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() == printed.strip()
+
+
 def test_a_trace_that_the_runner_wrote_is_read_as_its_page_says(python_blocks):
     folder = python_blocks[0] / str(RUN.index(README))
     text = RUNNER.read_text()
