@@ -42,7 +42,7 @@ def count(node: Node) -> Node | None:
 
 
 def fill(node: Node) -> Node | None:
-    """Fill with 1 and multiply; Torch-TensorRT 2.13 takes no size as the number to fill with."""
+    """Fill with 1 and multiply; Torch-TensorRT 2.13 and 2.14 take no size to fill with."""
     sizes, number = node.args
     if not isinstance(number, Node) or node.meta["val"].dtype == torch.bool:
         return None
