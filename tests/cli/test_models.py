@@ -24,7 +24,7 @@ fork = multiprocessing.get_context("fork")
 @pytest.fixture
 def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
     program = torch.export.export(torch.nn.Linear(64, 64), (torch.ones(1, 64),))
-    monkeypatch.setattr(models, "_export", lambda name: program)
+    monkeypatch.setattr(models, "_export", lambda name, steps: program)
     partitioner = TensorRTPartitioner(builder="reference")
     return lambda: models.export_model("m:x", partitioner, tmp_path / "out.pte")
 

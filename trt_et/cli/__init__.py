@@ -7,6 +7,7 @@ usage.
 
 from __future__ import annotations
 
+import warnings
 from typing import Annotated, Final
 
 import typer
@@ -53,4 +54,6 @@ app.add_typer(cache.app, name="cache")
 
 def main() -> None:
     """Run the command."""
+    # ExecuTorch's call of torch; nothing that users of this command can change.
+    warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)
     app()

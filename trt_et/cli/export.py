@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from trt_et.cli.common import Json, Model, errors_on_one_line, make_console, print_json
+from trt_et.cli.steps import Steps
 
 __all__ = ["export_command"]
 
@@ -49,10 +50,11 @@ def export_command(
     """Export a model: torch.export, partitions, engines, one .pte."""
     if output is None and not explain:
         raise typer.BadParameter("name the .pte to write", param_hint="--output")
+    steps = Steps(shown=not as_json)
     with errors_on_one_line():
-        from trt_et import TensorRTPartitioner
-        from trt_et.cli.models import explain_model, export_model
-
+        with steps.step("import torch and ExecuTorch"):
+            from trt_et.cli.models import explain_model, export_model
+            from trt_et.partitioner import TensorRTPartitioner
         partitioner = TensorRTPartitioner(
             builder=builder,
             device=device,
@@ -62,12 +64,12 @@ def export_command(
             full_graph=full_graph,
             optimization_level=optimization_level,
             cache=cache,
-            progress=not as_json,
+            progress=steps.show_build,
         )
         if output is None or explain:
-            report = explain_model(model, partitioner)
+            report = explain_model(model, partitioner, steps)
         else:
-            report = export_model(model, partitioner, output)
+            report = export_model(model, partitioner, output, steps)
     if as_json:
         print_json(report)
         return

@@ -8,12 +8,13 @@ import secrets
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from torch.export import ExportedProgram
 
+from trt_et.cli.steps import Steps
 from trt_et.errors import OptionError, RunError
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
@@ -88,12 +89,21 @@ def _import(where: str) -> ModuleType:
         raise OptionError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def explain_model(name: str, partitioner: TensorRTPartitioner) -> dict[str, Any]:
+_NO_STEPS: Final = Steps()
+
+
+def explain_model(
+    name: str, partitioner: TensorRTPartitioner, steps: Steps = _NO_STEPS
+) -> dict[str, Any]:
     """Report what lowering the model would do, without building engines."""
-    return _facts(partitioner.explain(_export(name)))
+    program = _export(name, steps)
+    with steps.step("lower and partition"):
+        return _facts(partitioner.explain(program))
 
 
-def export_model(name: str, partitioner: TensorRTPartitioner, output: Path) -> dict[str, Any]:
+def export_model(
+    name: str, partitioner: TensorRTPartitioner, output: Path, steps: Steps = _NO_STEPS
+) -> dict[str, Any]:
     """Lower the model, write it, and report the result.
 
     Raises:
@@ -102,9 +112,16 @@ def export_model(name: str, partitioner: TensorRTPartitioner, output: Path) -> d
     """
     if not output.parent.is_dir():  # Engines can take minutes to build.
         raise RunError(f"{output} cannot be written: there is no folder {output.parent}")
-    manager = to_edge_transform_and_lower(_export(name), partitioner=[partitioner])
+    exported = _export(name, steps)
+    with steps.step("lower, partition and build"):
+        manager = to_edge_transform_and_lower(exported, partitioner=[partitioner])
     config = ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
-    program = manager.to_executorch(config)
+    with steps.step("plan memory and write the file"):
+        _write(manager.to_executorch(config), output)
+    return {**_facts(partitioner.report), "bytes": output.stat().st_size, "file": str(output)}
+
+
+def _write(program: Any, output: Path) -> None:  # noqa: ANN401
     unfinished = output.with_name(f"{output.name}.{secrets.token_hex(4)}.part")
     try:
         with unfinished.open("xb") as file:
@@ -114,7 +131,6 @@ def export_model(name: str, partitioner: TensorRTPartitioner, output: Path) -> d
         raise RunError(f"{output} cannot be written: {error}") from error
     finally:
         unfinished.unlink(missing_ok=True)
-    return {**_facts(partitioner.report), "bytes": output.stat().st_size, "file": str(output)}
 
 
 def export_module(name: str, model: EagerModel) -> ExportedProgram:
@@ -132,8 +148,11 @@ def export_module(name: str, model: EagerModel) -> ExportedProgram:
         raise RunError(f"torch.export refuses {name}: {type(error).__name__}: {first}") from error
 
 
-def _export(name: str) -> ExportedProgram:
-    return export_module(name, load_model(name))
+def _export(name: str, steps: Steps) -> ExportedProgram:
+    with steps.step("load the model"):
+        model = load_model(name)
+    with steps.step("torch.export"):
+        return export_module(name, model)
 
 
 def _facts(report: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -122,12 +122,14 @@ class _Bars:
     def __init__(self, total: int) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.table import Column
 
         self._progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=20),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[phase]}"),
+            # Long phases wrap; rich would cut them off.
+            TextColumn("{task.fields[phase]}", table_column=Column(overflow="fold")),
             console=Console(stderr=True),
             transient=True,
         )
