@@ -13,10 +13,20 @@ from torch import nn
 from torch.export import Dim
 
 from tests.support.lowering import blobs, lower
-from tests.support.models import Function
 from tests.support.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
+
+
+class Function(nn.Module):
+    """Has one input, unlike the shared one: its dynamic sizes are not nested."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
 
 
 def write_in_place(x: torch.Tensor) -> torch.Tensor:
