@@ -105,6 +105,7 @@ def test_on_a_jetson_its_release_and_the_packages_of_jetpack_are_named(
     monkeypatch.setattr(doctor, "_tensorrt_libraries", list)
     assert (finding("Jetson Linux").found, fact in finding("Jetson Linux").fact) == (found, True)
     assert finding("TensorRT").remedy == "sudo apt-get install nvidia-jetpack"
+    assert finding("NVIDIA driver").remedy in ("", "sudo apt-get install nvidia-jetpack")
 
 
 def test_on_another_aarch64_machine_the_remedy_is_what_pip_has_for_it(monkeypatch):

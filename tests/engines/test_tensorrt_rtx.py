@@ -71,7 +71,10 @@ def test_dla_is_refused(options):
 
 
 def test_the_other_flavour_is_unavailable_and_says_what_to_install():
-    with pytest.raises(BuilderUnavailable, match=r'pip install "torch-tensorrt>='):
+    with pytest.raises(
+        BuilderUnavailable,
+        match=r"Use another environment, or run: pip uninstall torch-tensorrt-rtx && pip install",
+    ):
         lower_case("mlp", builder="tensorrt")
 
 

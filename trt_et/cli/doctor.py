@@ -206,14 +206,16 @@ def _native(subject: str, find: Callable[[], Path]) -> Finding:
 
 def _driver() -> tuple[Finding, list[Finding]]:
     """Look for the driver and its GPUs."""
+    # A Jetson's driver is a part of Jetson Linux.
+    remedy = _INSTALL_JETPACK if _TEGRA_RELEASE.exists() else _INSTALL_DRIVER
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return Finding("NVIDIA driver", False, "libcuda.so.1 is not found", _INSTALL_DRIVER), []
+        return Finding("NVIDIA driver", False, "libcuda.so.1 is not found", remedy), []
     code = driver.cuInit(0)
     if code:
         fact = f"cuInit fails with error {code}" + (" (no GPU)" if code == 100 else "")
-        return Finding("NVIDIA driver", False, fact, _INSTALL_DRIVER), []
+        return Finding("NVIDIA driver", False, fact, remedy), []
     fact = f"for CUDA {_cuda_version(driver.cuDriverGetVersion)}"
     count = _number(driver.cuDeviceGetCount)
     return Finding("NVIDIA driver", True, fact), [_gpu(driver, index) for index in range(count)]

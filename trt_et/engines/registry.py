@@ -92,11 +92,16 @@ def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
     name = _choose() if builder == "auto" else builder
     library = LIBRARIES[name]
     if not library.is_installed():
-        found = installed_variant()
-        other = f"torch_tensorrt here uses {found}" if found else "Torch-TensorRT is not installed"
+        command = install_command(library.package)
+        if found := installed_variant():
+            other = LIBRARIES[found].package
+            raise BuilderUnavailable(
+                f"builder={builder!r} is not available: {other} is installed, and "
+                f"{library.package} has the same module. Use another environment, or run: "
+                f"pip uninstall {other} && {command}"
+            )
         raise BuilderUnavailable(
-            f"builder={builder!r} is not available: {other}. "
-            f"Run: {install_command(library.package)}"
+            f"builder={builder!r} is not available: Torch-TensorRT is not installed. Run: {command}"
         )
     if library.warning:
         _warn_once(name, library.warning)
