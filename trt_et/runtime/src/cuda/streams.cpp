@@ -10,6 +10,12 @@
 #include <utility>
 #include <vector>
 
+// Null unless this program or library contains ExecuTorch's CUDA extension. ExecuTorch promises
+// that the result crosses library boundaries; a stream handle is a pointer.
+namespace executorch::extension::cuda {
+__attribute__((weak)) std::optional<void*> getCallerStream();
+}  // namespace executorch::extension::cuda
+
 namespace trt_et {
 namespace {
 
@@ -72,11 +78,9 @@ struct Given {
 };
 thread_local Given t_given[kMaxDevices] = {};
 
-// executorch::extension::cuda::getCallerStream(). ExecuTorch promises that its result crosses
-// library boundaries; a stream handle is a pointer.
 using GetCallerStream = std::optional<cuda::Stream> (*)();
 constexpr const char* kGetCallerStream = "_ZN10executorch9extension4cuda15getCallerStreamEv";
-std::atomic<GetCallerStream> g_get_caller_stream{nullptr};
+std::atomic<GetCallerStream> g_get_caller_stream{executorch::extension::cuda::getCallerStream};
 // The program's own, where that function is linked into it and exported by nobody.
 std::atomic<CallerStreamSource> g_source{nullptr};
 
