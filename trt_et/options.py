@@ -16,7 +16,10 @@ from typing import Any, Final
 
 from trt_et.errors import OptionError
 
-__all__ = ["BuildOptions", "check_known", "option", "options_table"]
+__all__ = ["PRECISIONS", "BuildOptions", "check_known", "option", "options_table"]
+
+PRECISIONS: Final = ("float16", "bfloat16")
+"""The values of :attr:`BuildOptions.precision`, besides None."""
 
 _CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
 
@@ -75,6 +78,13 @@ def _core(name: str, value: Any) -> int | None:  # noqa: ANN401
     if value is None or (type(value) is int and value >= 0):
         return value
     raise OptionError(f"{name} is {value!r}; expected a DLA core, such as 0")
+
+
+def _precision(name: str, value: Any) -> str | None:  # noqa: ANN401
+    if value is None or (isinstance(value, str) and value in PRECISIONS):
+        return value
+    known = " or ".join(map(repr, PRECISIONS))
+    raise OptionError(f"{name} is {value!r}; expected None (the model's dtypes), {known}")
 
 
 def _flag(name: str, value: Any) -> bool:  # noqa: ANN401
@@ -177,6 +187,13 @@ class BuildOptions:
         "fails the build.",
     )
 
+    precision: str | None = option(
+        None,
+        _precision,
+        '`"float16"` or `"bfloat16"`: engines compute in it and keep their weights in it, except '
+        "operators that need float32 ([which](guides/precision.md)). None: the model's dtypes.",
+    )
+
     def __post_init__(self) -> None:
         for known in fields(self):
             check: Check = known.metadata["check"]
@@ -201,9 +218,7 @@ _PARTITIONER: Final = {
 }
 
 
-_AUTOCAST: Final = (
-    "export the model in the dtypes that it shall compute in (docs/guides/precision.md)"
-)
+_AUTOCAST: Final = "TensorRTPartitioner(precision='float16') does it (docs/guides/precision.md)"
 _ONE_PROGRAM: Final = "operators that an engine cannot hold run on ExecuTorch's kernels"
 # Fields of CompilationSettings that neither its converters nor the lowering passes called here
 # read, and what to use instead.

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Final, NoReturn
 from weakref import WeakValueDictionary
 
@@ -35,10 +36,13 @@ from trt_et.lowering.optimization_profiles import (
     check_profiles,
     resolve_profiles,
 )
+from trt_et.lowering.precision import PRECISION_DTYPES
 from trt_et.ops.prebuilt_engine import PREBUILT_NAME
 from trt_et.options import check_known
+from trt_et.partition.calibration import checked_calibration, largest_values
 from trt_et.partition.dry_run import dry_run
 from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
+from trt_et.partition.float32_plan import chosen_for_float32, with_float32_plan
 from trt_et.partition.make_partitions import make_partitions
 from trt_et.partition.narrowed_sizes import warn_narrowed_sizes
 from trt_et.partition.ops_to_preserve import ops_to_preserve
@@ -74,6 +78,15 @@ class TensorRTPartitioner(Partitioner):
             ``target_device`` names, else ``cuda:0``.
         compute_capabilities: Targets such as ``["8.6", "12.0"]``, if the builder can choose.
         optimization_level: TensorRT's builder optimization level, 0 to 5.
+        precision: What engines compute in, and keep their weights in: ``"float16"`` or
+            ``"bfloat16"``. Inputs, outputs and state keep their dtypes, and operators that need
+            float32 keep it; :attr:`report` lists them (docs/guides/precision.md). None: the
+            model's dtypes.
+        float32_ops: With ``precision``, further operators and nodes that keep float32, in the form
+            of ``excluded_ops``.
+        calibration: With ``precision``, example inputs: a list of tuples, each with the inputs of
+            one call. The program runs once for each on the CPU, and tensors with values beyond
+            half of the largest float16 keep float32. State has its first values in each run.
         min_block_size: Smallest number of operators worth an engine. A partition with an operator
             that has no CPU kernel is always built.
         excluded_ops: Operators and nodes to leave to the CPU: overloads, packets, names such as
@@ -125,6 +138,9 @@ class TensorRTPartitioner(Partitioner):
         device: DeviceChoice | None = None,
         compute_capabilities: Sequence[str] | None = None,
         optimization_level: int | None = None,
+        precision: str | None = None,
+        float32_ops: Collection[ExcludedOp] = (),
+        calibration: Sequence[tuple[Any, ...]] = (),
         min_block_size: int = 1,
         excluded_ops: Collection[ExcludedOp] = (),
         full_graph: bool = False,
@@ -159,6 +175,7 @@ class TensorRTPartitioner(Partitioner):
             weight_streaming=weight_streaming,
             dla_core=dla_core,
             dla_gpu_fallback=dla_gpu_fallback,
+            precision=precision,
         )
         if check_options := getattr(self._builder, "check_options", None):
             check_options(self._options)
@@ -169,12 +186,18 @@ class TensorRTPartitioner(Partitioner):
         self._profiles = check_profiles(optimization_profiles)
         self._min_block_size = min_block_size
         self._excluded = ExcludedOps(excluded_ops)
+        self._float32_ops = ExcludedOps(float32_ops, "float32_ops")
+        self._calibration = checked_calibration(calibration)
+        if precision is None and (float32_ops or calibration):
+            name = "float32_ops" if float32_ops else "calibration"
+            raise OptionError(f"{name} needs precision='float16' or 'bfloat16'")
         self._full_graph = full_graph
         self._executor = checked_executor(executor)
         self._progress = checked_progress(progress)
         self._cache = choose_cache(cache)
         self._device = self._checked_device(device)
         self._preserved: tuple[Callable[[], object], list[OpOverload]] = (lambda: None, [])
+        self._float32: dict[tuple[str, str], str] = {}
         self._weights: WeakValueDictionary[str, torch.Tensor] = WeakValueDictionary()
         self.report: PartitionReport | None = None
 
@@ -208,8 +231,9 @@ class TensorRTPartitioner(Partitioner):
             program: As ``torch.export`` returns it; it is not changed.
 
         Raises:
-            OptionError: A name in ``excluded_ops`` matches nothing in the program, or ``program``
-                is no exported program.
+            OptionError: A name in ``excluded_ops`` or ``float32_ops`` matches nothing in the
+                program, or the program does not take the inputs in ``calibration``,
+                or ``program`` is no exported program.
         """
         if not isinstance(program, ExportedProgram):
             raise OptionError(
@@ -218,7 +242,7 @@ class TensorRTPartitioner(Partitioner):
             )
         self.report = PartitionReport((), ())
         dry_run(with_own_symbols(program), self, self._make_partitions)
-        self._excluded.check_names()
+        self._check_names()
         return self.report
 
     def _in_place_buffers(
@@ -229,12 +253,33 @@ class TensorRTPartitioner(Partitioner):
         return find_in_place_buffers(program, [nodes for _, nodes in parts])
 
     def _make_partitions(self, program: ExportedProgram) -> list[tuple[Partition, list[Node]]]:
-        self._excluded.add_known_names(program)
+        self._add_known_names(program)
         with self._support_check() as check:
             parts, self.report = make_partitions(
                 program, check, self._excluded, self._min_block_size, self._weights
             )
+        if self._options.precision is not None:
+            parts = self._plan_precision(program, parts, PRECISION_DTYPES[self._options.precision])
+            self.report = replace(self.report, partitions=tuple(part for part, _ in parts))
         return parts
+
+    def _plan_precision(
+        self,
+        program: ExportedProgram,
+        parts: list[tuple[Partition, list[Node]]],
+        precision: torch.dtype,
+    ) -> list[tuple[Partition, list[Node]]]:
+        largest = largest_values(program, self._weights, self._calibration)
+        self._float32 = chosen_for_float32(program, self._float32_ops, largest, precision)
+        return with_float32_plan(program, parts, self._weights, self._float32, precision)
+
+    def _add_known_names(self, program: ExportedProgram) -> None:
+        self._excluded.add_known_names(program)
+        self._float32_ops.add_known_names(program)
+
+    def _check_names(self) -> None:
+        self._excluded.check_names()
+        self._float32_ops.check_names()
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
@@ -256,7 +301,7 @@ class TensorRTPartitioner(Partitioner):
             PartitionError: An engine in the program cannot be lifted.
         """
         warn_training_mode(exported_program)
-        self._excluded.add_known_names(exported_program)
+        self._add_known_names(exported_program)
         program = run_passes(exported_program, self._excluded, self._options)
         # partition() gets the program without the values of its weights.
         self._weights.update(program.state_dict)
@@ -283,8 +328,13 @@ class TensorRTPartitioner(Partitioner):
             profiles=profiles,
             aliased_outputs=aliased_outputs,
             executor=self._executor,
+            float32={
+                name: reason
+                for (path, name), reason in self._float32.items()
+                if path == partition.subgraph
+            },
             progress=self._progress,
-            check=self._excluded.check_names,
+            check=self._check_names,
         )
         return PartitionSpecs(self._compile_specs, build)
 

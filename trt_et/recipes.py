@@ -9,8 +9,8 @@
     session = export(model, [inputs], export_recipe=recipe)
     session.save_to_pte("model.pte")
 
-The recipes keep the model's dtypes: TensorRT 11 and TensorRT-RTX are strongly typed, so the model
-sets the precision, not a flag of the builder.
+``FP16`` and ``BF16`` compute in that precision; the program's inputs, outputs and state keep their
+dtypes. The other recipes compute in the model's dtypes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ __all__ = ["TensorRTRecipeProvider", "TensorRTRecipeType"]
 
 
 class TensorRTRecipeType(RecipeType):
-    """The recipes, by builder."""
+    """The recipes, by precision or by builder."""
 
     DEFAULT = "tensorrt_default"
+    FP32 = "tensorrt_fp32"
+    FP16 = "tensorrt_fp16"
+    BF16 = "tensorrt_bf16"
     TENSORRT = "tensorrt"
     TENSORRT_RTX = "tensorrt_rtx"
     REFERENCE = "tensorrt_reference"
@@ -47,11 +50,14 @@ class TensorRTRecipeType(RecipeType):
         return "tensorrt"
 
 
-_BUILDERS: Final = {
-    TensorRTRecipeType.DEFAULT: "auto",
-    TensorRTRecipeType.TENSORRT: "tensorrt",
-    TensorRTRecipeType.TENSORRT_RTX: "tensorrt_rtx",
-    TensorRTRecipeType.REFERENCE: "reference",
+_DEFAULTS: Final[dict[TensorRTRecipeType, dict[str, Any]]] = {
+    TensorRTRecipeType.DEFAULT: {},
+    TensorRTRecipeType.FP32: {},
+    TensorRTRecipeType.FP16: {"precision": "float16"},
+    TensorRTRecipeType.BF16: {"precision": "bfloat16"},
+    TensorRTRecipeType.TENSORRT: {"builder": "tensorrt"},
+    TensorRTRecipeType.TENSORRT_RTX: {"builder": "tensorrt_rtx"},
+    TensorRTRecipeType.REFERENCE: {"builder": "reference"},
 }
 
 
@@ -72,8 +78,7 @@ class TensorRTRecipeProvider(BackendRecipeProvider):
 
         Args:
             recipe_type: One of :class:`TensorRTRecipeType`.
-            kwargs: Options of :class:`trt_et.TensorRTPartitioner`. ``builder`` replaces the
-                recipe's builder.
+            kwargs: Options of :class:`trt_et.TensorRTPartitioner`; they replace the recipe's own.
 
         Raises:
             OptionError: An option is unknown, or has an impossible value.
@@ -81,8 +86,7 @@ class TensorRTRecipeProvider(BackendRecipeProvider):
         """
         if not isinstance(recipe_type, TensorRTRecipeType):
             return None
-        options = {"builder": _BUILDERS[recipe_type], **kwargs}
-        partitioner = TensorRTPartitioner(**options)
+        partitioner = TensorRTPartitioner(**{**_DEFAULTS[recipe_type], **kwargs})
         return ExportRecipe(
             name=recipe_type.value,
             lowering_recipe=LoweringRecipe(partitioners=[partitioner]),

@@ -40,6 +40,7 @@ def metadata_of(info: EngineInfo) -> dict[str, Any]:
         "library_version": info.library_version,
         "compute_capabilities": list(info.compute_capabilities),
         "gpu_name": info.gpu_name,
+        "precision": info.precision,
         "sha256": info.sha256,
     }
     return document | {key: value for key, value in ours.items() if value}
@@ -101,6 +102,7 @@ def info_from(document: Mapping[str, Any]) -> EngineInfo:
         gpu_name=_get(document, "gpu_name", str, default=""),
         hardware_compatible=_get(document, "hardware_compatible", bool, default=False),
         target_platform=_get(document, "target_platform", str, default=""),
+        precision=_get(document, "precision", str, default=""),
         sha256=sha256,
         aliases=aliases,
         serialized_metadata=_get(document, "serialized_metadata", str, default=""),

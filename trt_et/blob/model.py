@@ -88,6 +88,7 @@ class EngineInfo:
         gpu_name: GPU on which it was built; empty if the build needed none.
         hardware_compatible: True if it runs on GPUs other than the one it was built for.
         target_platform: Operating system and processor, such as ``linux_x86_64``.
+        precision: What it computes in, if that is not the program's dtypes: ``float16``.
         sha256: Of the engine bytes, in hex; :func:`trt_et.engine_info.encode_blob` fills it in.
         aliases: Outputs that share their input's memory.
         serialized_metadata: A field of Torch-TensorRT, passed through.
@@ -101,6 +102,7 @@ class EngineInfo:
     gpu_name: str = ""
     hardware_compatible: bool = False
     target_platform: str = ""
+    precision: str = ""
     sha256: str = ""
     aliases: tuple[Alias, ...] = ()
     serialized_metadata: str = ""

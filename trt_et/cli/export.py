@@ -36,6 +36,14 @@ def export_command(
     full_graph: Annotated[
         bool, typer.Option("--full-graph", help="Fail if an operator stays on the CPU.")
     ] = False,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="float16 or bfloat16: what engines compute in. [default: the model's]"),
+    ] = None,
+    float32_ops: Annotated[
+        list[str] | None,
+        typer.Option("--float32", help="With --precision: an operator or node to keep in float32."),
+    ] = None,
     optimization_level: Annotated[
         int | None, typer.Option(min=0, max=5, help="TensorRT's builder optimization level.")
     ] = None,
@@ -61,6 +69,8 @@ def export_command(
             compute_capabilities=capabilities,
             min_block_size=min_block_size,
             excluded_ops=excluded_ops or (),
+            precision=precision,
+            float32_ops=float32_ops or (),
             full_graph=full_graph,
             optimization_level=optimization_level,
             cache=cache,

@@ -213,6 +213,7 @@ def _delegate_lines(index: int, delegate: DelegateInfo) -> Iterator[str]:
     if info is not None:
         builder = f"{info.builder or 'an unknown builder'} {info.library_version}".rstrip()
         line += f", engine of {builder} for {targets_text(info)}"
+        line += f", computes in {info.precision}" if info.precision else ""
     if delegate.problem:
         line += f", DAMAGED: {delegate.problem}"
     yield line

@@ -36,6 +36,7 @@ from trt_et.errors import BlobError, BuilderError
 from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.lowering.lower import lower_partition
 from trt_et.lowering.lowered_partition import LoweredPartition
+from trt_et.lowering.precision import compute_in
 
 __all__ = ["Engine", "build_engines"]
 
@@ -160,6 +161,8 @@ class _Session:
         """Return what to build for a partition; None if its engine is there, or on its way."""
         how, cache = wanted.how, wanted.how.cache
         lowered = lower_partition(wanted.program, how.name, how.profiles, how.aliased_outputs)
+        if how.options.precision is not None:
+            lowered = compute_in(lowered, how.options.precision, how.float32)
         timings = cache.timings_folder if cache is not None else None
         monitor = wanted.progress.monitor(how.name)
         request = BuildRequest(how.name, lowered, how.device_id, how.options, timings, monitor)

@@ -11,9 +11,9 @@ builder object, a device, options) is an attribute of the list, and of each copy
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from executorch.exir.backend.compile_spec_schema import CompileSpec
@@ -43,6 +43,8 @@ class PartitionBuild:
         executor: Runs the build; None: this process runs it.
         profiles: Ranges of the program's symbols to tune the engine for.
         aliased_outputs: The buffers that the engine may write in place.
+        float32: The calls that keep float32 if ``options.precision`` is lower, by their names in
+            the Edge program, and why, besides those of :mod:`trt_et.lowering.float32_rules`.
         progress: The partitioner's option; see :class:`trt_et.engines.progress.ProgressSession`.
         check: Called before the first build; raises if an option does not fit the program.
     """
@@ -55,6 +57,7 @@ class PartitionBuild:
     executor: Executor | None = None
     profiles: tuple[OptimizationProfile, ...] = ()
     aliased_outputs: tuple[InPlaceBuffer, ...] = ()
+    float32: Mapping[str, str] = field(default_factory=dict)
     progress: ProgressOption = False
     check: Callable[[], None] | None = None
 

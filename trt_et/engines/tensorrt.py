@@ -72,6 +72,7 @@ class TensorRTBuilder:
             gpu_name=gpu.name,
             hardware_compatible=request.options.hardware_compatible,
             target_platform=target_platform(),
+            precision=request.options.precision or "",
             aliases=network.aliases,
         )
         choose_dla(network, request.options, request.device_id)

@@ -57,6 +57,7 @@ class TensorRTRTXBuilder:
             compute_capabilities=capabilities,
             hardware_compatible=True,
             target_platform=target_platform(),
+            precision=request.options.precision or "",
             aliases=network.aliases,
         )
         with BlobWriter(info) as writer:

@@ -1,4 +1,4 @@
-"""Implements the option ``excluded_ops``: operators and nodes that the caller leaves to the CPU.
+"""Implements the options ``excluded_ops`` and ``float32_ops``: names of operators and nodes.
 
 A name comes from the Edge program (as the report prints it) or from the exported program, whose
 ``aten.conv2d`` is an ``aten.convolution`` in the Edge program and whose ``aten.linear`` may be a
@@ -33,23 +33,23 @@ _DYNAMO: Final = "Interpreter_DynamoGraphTransformer"
 
 
 class ExcludedOps:
-    """The checked value of ``excluded_ops``.
+    """The checked value of ``excluded_ops`` or ``float32_ops``.
 
     Args:
         items: Overloads; packets (``torch.ops.aten.mul`` for all overloads); their names
             (``"aten.mul.Tensor"``, ``"aten::mul"``); names of nodes, which have no dot (in a branch
             also with the path: ``"cond/true/aten_mul_tensor"``); or functions that return True for
-            a node to exclude.
+            a node to choose.
+        option: The option's name, for messages.
 
     Raises:
         OptionError: An item is none of these, or names an operator that does not exist.
     """
 
-    def __init__(self, items: Collection[ExcludedOp] = ()) -> None:
+    def __init__(self, items: Collection[ExcludedOp] = (), option: str = "excluded_ops") -> None:
+        self._option = option
         if isinstance(items, str) or not isinstance(items, Collection):
-            raise OptionError(
-                f"excluded_ops is {items!r}; expected a collection, such as ['aten.mul']"
-            )
+            raise OptionError(f"{option} is {items!r}; expected a collection, such as ['aten.mul']")
         self._operators: set[str] = set()
         self._nodes: set[str] = set()
         self._functions: list[Callable[[Node], bool]] = []
@@ -66,7 +66,7 @@ class ExcludedOps:
                 self._functions.append(item)
             else:
                 raise OptionError(
-                    f"excluded_ops holds {item!r}; expected an operator, the name of an operator "
+                    f"{option} holds {item!r}; expected an operator, the name of an operator "
                     "or of a node, or a function from a node to a bool"
                 )
 
@@ -106,7 +106,7 @@ class ExcludedOps:
                     name, {known for known in self._known if ("." in name) == ("." in known)}
                 )
                 raise OptionError(
-                    f"excluded_ops names {given!r}, which matches no operator and no node of the "
+                    f"{self._option} names {given!r}, which matches no operator and no node of the "
                     f"program{near}. The names are in str(partitioner.explain(exported_program)) "
                     "and in print(exported_program)"
                 )
@@ -122,7 +122,7 @@ class ExcludedOps:
             packets = dir(getattr(torch.ops, namespace))
             near = _nearest(rest.partition(".")[0], packets, f"{namespace}.")
             raise OptionError(
-                f"excluded_ops names the operator {text!r}, which torch.ops does not have{near}; "
+                f"{self._option} names the operator {text!r}, which torch.ops does not have{near}; "
                 "expected a name such as 'aten.mul' or 'aten.mul.Tensor'"
             )
         return name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -52,6 +53,8 @@ class Partition:
         constant_bytes: Bytes of its weights.
         subgraph: Its branch or body, such as ``cond/true`` or ``map_impl/body``; empty in the
             program's main graph.
+        float32: With the option ``precision``, every operator that keeps float32: the node's name,
+            the operator, and the reason.
         modules: Paths of the modules that its operators come from, such as ``model.layers.0.mlp``,
             in program order, if ``torch.export`` recorded them.
     """
@@ -65,6 +68,16 @@ class Partition:
     constant_bytes: int
     subgraph: str = ""
     modules: tuple[str, ...] = ()
+    float32: tuple[tuple[str, str, str], ...] = ()
+
+    def float32_groups(self) -> dict[str, str]:
+        """Return the operators of :attr:`float32` with their numbers, by reason."""
+        counts = Counter((reason, operator) for _, operator, reason in self.float32)
+        groups: dict[str, str] = {}
+        for (reason, operator), count in counts.items():
+            named = f"{count} x {operator}" if count > 1 else operator
+            groups[reason] = f"{groups[reason]}, {named}" if reason in groups else named
+        return groups
 
 
 @dataclass(frozen=True)
@@ -91,7 +104,11 @@ class PartitionReport:
         return tuple(entry for entry in self.not_delegated if entry[2] != COMPUTES_A_SIZE)
 
     def __str__(self) -> str:
-        return "\n".join([*map(_partition_line, self.partitions), *self.not_delegated_lines()])
+        lines = []
+        for part in self.partitions:
+            lines.append(_partition_line(part))
+            lines += [f"    float32: {why}: {what}" for why, what in part.float32_groups().items()]
+        return "\n".join([*lines, *self.not_delegated_lines()])
 
     def not_delegated_lines(self, limit: int | None = None) -> list[str]:
         """Return a line for each reason and operator, and the first line of the model with it.
@@ -150,6 +167,14 @@ class PartitionReport:
                 ),
             )
         yield engines
+        if any(part.float32 for part in self.partitions):
+            wide = Table("engine", title="In float32", title_justify="left", box=SIMPLE)
+            wide.add_column("reason")
+            wide.add_column("operators")
+            for part in self.partitions:
+                for why, what in part.float32_groups().items():
+                    wide.add_row(part.name, why, what)
+            yield wide
         if not self.not_delegated:
             return
         rest = Table("operator", title="On the CPU", title_justify="left", box=SIMPLE)

@@ -62,6 +62,7 @@ class ReferenceBuilder:
             library_version=version("executorch"),
             hardware_compatible=True,
             target_platform=target_platform(),
+            precision=request.options.precision or "",
         )
         return encode_blob(nested.buffer, info)
 

@@ -1,0 +1,110 @@
+"""Folds batch norms into their convolution, in float32, before weights are rounded.
+
+A batch norm's parameters may leave float16's range where the product with the convolution's weight
+does not, and rounding once is more exact than rounding twice. A batch norm without a convolution
+becomes a product and a sum.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection
+from typing import Any, Final
+
+import torch
+from torch.fx import Node
+
+from trt_et.graph.insertion import insert_call
+from trt_et.lowering.editable_program import EditableProgram
+
+__all__ = ["fold_batch_norms"]
+
+aten = torch.ops.aten
+
+_BATCH_NORM: Final = aten._native_batch_norm_legit_no_training.default
+_CONVOLUTION: Final = aten.convolution.default
+_TRANSPOSED, _GROUPS = 6, 8  # Indices of a convolution's arguments.
+
+
+def fold_batch_norms(program: EditableProgram, kept: Collection[str]) -> None:
+    """Fold the batch norms whose parameters are float32 constants.
+
+    Args:
+        program: Changed in place.
+        kept: The names of calls to leave as they are.
+    """
+    for node in list(program.graph.find_nodes(op="call_function", target=_BATCH_NORM)):
+        source, *parameters = node.args[:5]
+        picks = [user for user in node.users if user.target is operator.getitem]
+        if (
+            node.name in kept
+            or any(pick.args[1] != 0 and pick.users for pick in picks)
+            or any(_value(program, parameter) is None for parameter in parameters)
+        ):
+            continue
+        weight, bias, mean, variance = (program.values[each] for each in parameters)  # type: ignore[index]
+        scale = weight.double() / torch.sqrt(variance.double() + float(node.args[6]))  # type: ignore[arg-type]
+        shift = bias.double() - mean.double() * scale
+        assert isinstance(source, Node)
+        if _can_fold(program, source, node) and source.name not in kept:
+            _fold(program, source, scale, shift, node.args[2])  # type: ignore[arg-type]
+            result = source
+        else:
+            result = _write_out(program, node, scale.float(), shift.float())
+        for pick in picks:
+            pick.replace_all_uses_with(result)
+            program.graph.erase_node(pick)
+        program.graph.erase_node(node)
+
+
+def _value(program: EditableProgram, node: Any) -> torch.Tensor | None:  # noqa: ANN401
+    value = program.values.get(node) if isinstance(node, Node) else None
+    return value if value is not None and value.dtype == torch.float32 else None
+
+
+def _can_fold(program: EditableProgram, convolution: Node, norm: Node) -> bool:
+    return (
+        convolution.target is _CONVOLUTION
+        and list(convolution.users) == [norm]
+        and _value(program, convolution.args[1]) is not None
+        and (convolution.args[2] is None or _value(program, convolution.args[2]) is not None)
+        and not (convolution.args[_TRANSPOSED] and convolution.args[_GROUPS] != 1)
+    )
+
+
+def _fold(
+    program: EditableProgram,
+    convolution: Node,
+    scale: torch.Tensor,
+    shift: torch.Tensor,
+    norm_bias: Node,
+) -> None:
+    weight: Any = convolution.args[1]
+    bias: Any = convolution.args[2]
+    channels = 1 if convolution.args[_TRANSPOSED] else 0
+    value = program.values[weight].double()
+    shape = [-1 if dim == channels else 1 for dim in range(value.dim())]
+    if bias is not None:
+        shift = shift + program.values[bias].double() * scale
+    folded = (value * scale.reshape(shape)).float()
+    name = convolution.name
+    convolution.update_arg(1, program.add_constant(weight, name, folded, weight.meta["val"]))
+    bias = program.add_constant(norm_bias, name, shift.float(), norm_bias.meta["val"])
+    convolution.update_arg(2, bias)
+
+
+def _write_out(
+    program: EditableProgram, norm: Node, scale: torch.Tensor, shift: torch.Tensor
+) -> Node:
+    source: Any = norm.args[0]
+    shape = [-1] + [1] * (source.meta["val"].dim() - 2)
+    result = source
+    for target, like, value in (
+        (aten.mul.Tensor, norm.args[1], scale),
+        (aten.add.Tensor, norm.args[2], shift),
+    ):
+        assert isinstance(like, Node)
+        fake = like.meta["val"].reshape(shape)
+        constant = program.add_constant(like, norm.name, value.reshape(shape), fake)
+        result = insert_call(norm, target, result, constant)
+    return result

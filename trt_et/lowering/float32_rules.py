@@ -1,0 +1,354 @@
+"""Chooses the operators of a partition that keep float32 when the others compute in less.
+
+The rules are those of NVIDIA's autocast, for a strongly typed network:
+
+- products of matrices, convolutions, attention and embeddings compute in the low precision;
+- reductions, normalizations, softmax, exponentials, powers, and all operators that are not listed
+  here keep float32, and so do values and numbers known to leave the low precision's range;
+- pointwise operators and operators that only move numbers follow the tensors around them, so that
+  no cast is inserted between two float32 operators, and state passes through unchanged.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import Node
+
+__all__ = ["attention_masks", "float32_reasons", "is_float32", "largest_value"]
+
+_ATTENTION: Final = "scaled_dot_product_attention"
+
+_PRODUCTS: Final = frozenset(
+    {_ATTENTION, "linear", "addmm", "mm", "bmm", "baddbmm", "matmul", "convolution", "embedding"}
+)
+_NORMALIZATIONS: Final = frozenset(
+    {"native_layer_norm", "native_group_norm", "rms_norm", "_fused_rms_norm", "instance_norm"}
+    | {"native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional"}
+)
+_BATCH_NORM: Final = "_native_batch_norm_legit_no_training"
+_SOFTMAX: Final = frozenset({"_softmax", "softmax", "_safe_softmax"})
+_ROTATIONS: Final = frozenset({"sin", "cos"})
+_SUMS: Final = frozenset(
+    {"sum", "cumsum", "prod", "cumprod", "var", "var_mean", "std", "linalg_vector_norm", "norm"}
+)
+_REDUCTIONS: Final = _SUMS | {"mean", "logsumexp", "adaptive_avg_pool1d"}
+_REDUCTIONS_TOO: Final = frozenset(
+    {"adaptive_avg_pool2d", "_adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool3d"}
+)
+_POWERS: Final = frozenset(
+    {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "sqrt", "rsqrt"}
+    | {"reciprocal", "softplus", "log_softmax", "_log_softmax"}
+)
+_FACTORS: Final = frozenset({"mul", "div"})
+_BOUNDED: Final = frozenset({"sigmoid", "tanh", "hardsigmoid", "erf"}) | _SOFTMAX | _ROTATIONS
+_ACTIVATIONS: Final = frozenset(
+    {"relu", "relu6", "gelu", "silu", "sigmoid", "tanh", "erf", "hardtanh", "hardsigmoid", "elu"}
+    | {"hardswish", "leaky_relu", "mish", "glu", "_prelu_kernel"}
+)
+_POINTWISE: Final = (
+    frozenset({"add", "sub", "rsub", "neg", "abs", "maximum", "minimum", "clamp"})
+    | {"clamp_min", "clamp_max", "where", "masked_fill", "avg_pool1d", "avg_pool2d", "avg_pool3d"}
+    | {"upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "grid_sampler"}
+    | {"grid_sampler_2d", "upsample_trilinear3d", _BATCH_NORM}
+    | _FACTORS
+    | _ACTIVATIONS
+)
+_MOVES: Final = frozenset(
+    {"alias", "clone", "detach", "contiguous", "reshape", "view", "flatten", "unflatten", "permute"}
+    | {"transpose", "t", "slice", "select", "narrow", "cat", "stack", "expand", "squeeze"}
+    | {"unsqueeze", "split", "split_with_sizes", "unbind", "chunk", "flip", "roll", "gather"}
+    | {"index_select", "index", "constant_pad_nd", "pad", "reflection_pad1d", "reflection_pad2d"}
+    | {"reflection_pad3d", "replication_pad1d", "replication_pad2d", "replication_pad3d", "repeat"}
+    | {"tile", "pixel_shuffle", "pixel_unshuffle", "unfold", "max_pool1d", "max_pool2d", "amax"}
+    | {"max_pool3d", "amin", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"}
+    | {"_to_copy", "slice_scatter", "select_scatter", "index_put", "index_copy", "scatter", "copy"}
+    | {"diagonal", "tril", "triu", "as_strided", "unsafe_split", "dropout"}
+)
+_CREATORS: Final = frozenset({"full", "full_like", "scalar_tensor", "zeros", "ones", "fill"})
+# Their numbers are values; those of other moves are sizes and positions.
+_WITH_VALUES: Final = (_POINTWISE - {_BATCH_NORM}) | _CREATORS | {"constant_pad_nd", "pad"}
+_MASK: Final = 3  # The index of an attention's mask among its arguments.
+
+_BETWEEN: Final = "between float32 tensors"
+
+
+def float32_reasons(
+    calls: Iterable[Node],
+    outputs: Collection[Node],
+    constants: Mapping[Node, torch.Tensor | None],
+    precision: torch.dtype,
+    given: Mapping[Node, str],
+) -> dict[Node, str]:
+    """Return the calls with a float32 result that keep it, each with the reason.
+
+    Args:
+        calls: The calls of a partition, plain ATen, in order, with ``val`` metadata; not changed.
+        outputs: The calls whose results leave the partition.
+        constants: The placeholders that never change, with their values; None if unknown.
+        precision: ``torch.float16`` or ``torch.bfloat16``.
+        given: Calls that keep float32 for other reasons.
+    """
+    return _Rules(list(calls), outputs, constants, precision, given).reasons
+
+
+def is_float32(node: Any) -> bool:  # noqa: ANN401
+    """Return whether a node's value is a float32 tensor, or a list with one."""
+    value = node.meta.get("val") if isinstance(node, Node) else None
+    values = value if isinstance(value, tuple | list) else (value,)
+    return any(isinstance(each, torch.Tensor) and each.dtype == torch.float32 for each in values)
+
+
+def largest_value(tensor: torch.Tensor) -> float:
+    """Return the largest magnitude of a tensor's finite elements; 0 if it has none."""
+    if not tensor.numel():
+        return 0.0
+    low, high = (float(bound) for bound in torch.aminmax(tensor.detach()))
+    if math.isfinite(low) and math.isfinite(high):
+        return max(abs(low), abs(high))
+    finite = tensor[torch.isfinite(tensor)]
+    return float(finite.abs().max()) if finite.numel() else 0.0
+
+
+def attention_masks(node: Node) -> tuple[object, ...]:
+    """Return the mask of an attention; nothing for another call."""
+    if _name(node) != _ATTENTION:
+        return ()
+    return (*node.args[_MASK : _MASK + 1], node.kwargs.get("attn_mask"))
+
+
+def _name(node: Node) -> str:
+    target = node.target
+    if not isinstance(target, OpOverload):
+        return str(getattr(target, "__name__", target))
+    namespace, _, name = target._schema.name.partition("::")
+    return name if namespace == "aten" else f"{namespace}::{name}"
+
+
+class _Rules:
+    """The rules on one partition; :attr:`reasons` has the result."""
+
+    def __init__(
+        self,
+        calls: list[Node],
+        outputs: Collection[Node],
+        constants: Mapping[Node, torch.Tensor | None],
+        precision: torch.dtype,
+        given: Mapping[Node, str],
+    ) -> None:
+        self._constants = constants
+        self._limits = torch.finfo(precision)
+        self._precision = str(precision).removeprefix("torch.")
+        self._given = given
+        self._inside = set(calls)
+        self._outputs = set(outputs)
+        self._peaks: dict[Node, float] = {}
+        self._quantized: set[Node] = set()
+        self._fixed: set[Node] = set()  # What is made of constants alone.
+        self.reasons: dict[Node, str] = {}
+        # Which operators take a result, directly or after pointwise operators: float32 operators
+        # other than normalizations, normalizations, sums, means, sines.
+        self._to_float32: set[Node] = set()
+        self._to_normalization: set[Node] = set()
+        self._to_sum: set[Node] = set()
+        self._to_mean: set[Node] = set()
+        self._to_rotation: set[Node] = set()
+        for node in reversed(calls):
+            self._look_ahead(node)
+        # Results in float32 that would lose their meaning in less; those of a softmax do not.
+        self._wide: set[Node] = set()
+        self._grown: set[Node] = set()
+        for node in calls:
+            self._look_back(node)
+
+    def _look_ahead(self, node: Node) -> None:
+        if node in self._outputs:
+            self._to_float32.add(node)
+        for user in node.users:
+            if user not in self._inside or not _is_tensor(user):
+                continue
+            name = _name(user)
+            if self._follows(user):
+                for found in (
+                    *(self._to_float32, self._to_normalization),
+                    *(self._to_sum, self._to_mean, self._to_rotation),
+                ):
+                    if user in found:
+                        found.add(node)
+            elif name in _NORMALIZATIONS:
+                self._to_normalization.add(node)
+            elif name not in _PRODUCTS or not is_float32(user):
+                self._to_float32.add(node)
+                if name in _SUMS:
+                    self._to_sum.add(node)
+                if name in _SUMS or name == "mean":
+                    self._to_mean.add(node)
+                if name in _ROTATIONS:
+                    self._to_rotation.add(node)
+
+    def _follows(self, node: Node) -> bool:
+        """Return whether a call computes in the precision of the tensors around it."""
+        if node.target is operator.getitem:
+            return True
+        name = _name(node)
+        if name == "div" and node.kwargs.get("rounding_mode") is not None:
+            return False
+        if name == _BATCH_NORM and any(
+            isinstance(a, Node) and a not in self._constants for a in node.args[1:5]
+        ):
+            return False
+        return is_float32(node) and (name in _POINTWISE or name in _MOVES)
+
+    def _look_back(self, node: Node) -> None:
+        name = _name(node)
+        floats = [source for source in node.all_input_nodes if is_float32(source)]
+        # Constants and numbers take any precision; what is computed decides.
+        moving = [source for source in floats if not self._is_fixed(source)] or floats
+        sources = node.all_input_nodes
+        if name in _CREATORS or (sources and all(map(self._is_fixed, sources))):
+            self._fixed.add(node)
+        self._peaks[node] = self._peak(node, name, floats)
+        if self._is_quantized(node, name, floats):
+            self._quantized.add(node)
+        if not is_float32(node):
+            return
+        reason = self._reason(node, name, floats, moving)
+        if reason is None:
+            return
+        self.reasons[node] = reason
+        follows = self._follows(node)
+        if name in _NORMALIZATIONS | _SOFTMAX | _ROTATIONS or name == _BATCH_NORM:
+            return
+        self._wide.add(node)
+        if node not in self._fixed and (
+            (not follows and node not in self._given)
+            or (name not in _FACTORS and any(source in self._grown for source in floats))
+        ):
+            self._grown.add(node)
+
+    def _reason(self, node: Node, name: str, floats: list[Node], moving: list[Node]) -> str | None:
+        if node in self._given:
+            return self._given[node]
+        if node.target is operator.getitem:
+            producer = node.args[0]
+            return self.reasons.get(producer) if isinstance(producer, Node) else None
+        if "quantize" in name or any(source in self._quantized for source in floats):
+            return "quantized"
+        if name in _PRODUCTS:
+            taken = [s for s in floats if s not in attention_masks(node)]
+            if any(self._peak_of(source) > self._limits.max for source in taken):
+                return f"values beyond {self._precision}"
+            return "angles" if node in self._to_rotation else None
+        if not self._follows(node):
+            return _why(name)
+        if not floats:
+            return _BETWEEN  # It makes floats of other numbers, or of none.
+        numbers = _numbers(node, name) + [
+            self._peak_of(s) for s in floats if s in self._constants and _elements(s) == 1
+        ]
+        seen = max([self._peaks[node], *map(self._peak_of, floats), *numbers])
+        if seen > self._limits.max:
+            return f"values beyond {self._precision}"
+        if any(0 < number < self._limits.smallest_normal for number in numbers):
+            return f"numbers too small for {self._precision}"
+        if name in _FACTORS:
+            if any(source in self._grown for source in floats):
+                return "products with reductions or powers"
+            is_square = len(node.all_input_nodes) == 1 and len(_tensors(node)) == 2
+            if len(_tensors(node)) == 2 and (
+                node in self._to_sum or (is_square and node in self._to_mean)
+            ):
+                return "products that are summed"
+        wide = [source in self._wide or self._is_outside(source) for source in moving]
+        is_between = any(wide) and node in self._to_float32
+        if is_between or (all(wide) and node in self._to_normalization):
+            return _BETWEEN
+        return None
+
+    def _is_fixed(self, node: Node) -> bool:
+        return node in self._constants or node in self._fixed
+
+    def _is_outside(self, node: Node) -> bool:
+        return node not in self._inside
+
+    def _is_quantized(self, node: Node, name: str, floats: list[Node]) -> bool:
+        """Return whether a result is made of quantized numbers alone."""
+        if "dequantize" in name or "fake_quant" in name:
+            return True
+        source = node.args[0] if node.args else None
+        if name == "_to_copy" and isinstance(source, Node):
+            value = source.meta.get("val")
+            if isinstance(value, torch.Tensor) and value.dtype in (torch.int8, torch.uint8):
+                return True
+        if node.target is operator.getitem or not self._follows(node):
+            return False
+        return any(source in self._quantized for source in floats) and all(
+            source in self._quantized or source in self._constants for source in floats
+        )
+
+    def _peak_of(self, node: Node) -> float:
+        """Return the largest magnitude known of a node's values; 0 if nothing is known."""
+        if node not in self._peaks:
+            value = self._constants.get(node)
+            is_known = isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
+            is_known = is_known and value.dtype not in (torch.bool, torch.complex64)  # type: ignore[union-attr]
+            self._peaks[node] = largest_value(value) if is_known else 0.0  # type: ignore[arg-type]
+        return self._peaks[node]
+
+    def _peak(self, node: Node, name: str, floats: list[Node]) -> float:
+        numbers = _numbers(node, name)
+        values = node.all_input_nodes if name == "_to_copy" else floats
+        peaks = [self._peak_of(source) for source in values]
+        if name in _BOUNDED:
+            return 1.0
+        if name == "mul":
+            return math.prod(each or 1.0 for each in (*peaks, *numbers))
+        if name == "div":
+            divisor = numbers[-1] if numbers else 0.0
+            return (peaks[0] if peaks else 0.0) / divisor if divisor else max(peaks, default=0.0)
+        if self._follows(node) or name in _CREATORS:
+            return max((*peaks, *numbers), default=0.0)
+        return 0.0
+
+
+def _why(name: str) -> str:
+    for names, reason in (
+        (_NORMALIZATIONS | {_BATCH_NORM}, "normalizations"),
+        (_SOFTMAX, "softmax"),
+        (_ROTATIONS, "sines and cosines"),
+        (_REDUCTIONS | _REDUCTIONS_TOO, "reductions"),
+        (_POWERS, "exponentials, logarithms and powers"),
+        (_CREATORS, _BETWEEN),
+    ):
+        if name in names:
+            return reason
+    return "operators without a rule"
+
+
+def _is_tensor(node: Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor | tuple | list)
+
+
+def _elements(node: Node) -> int | torch.SymInt:
+    value: torch.Tensor = node.meta["val"]
+    return value.numel()
+
+
+def _tensors(node: Node) -> list[Node]:
+    return [a for a in node.args if is_float32(a)]  # type: ignore[misc]
+
+
+def _numbers(node: Node, name: str) -> list[float]:
+    """Return the finite magnitudes among a call's numbers that are values."""
+    if name not in _WITH_VALUES:
+        return []
+    given = (*node.args, *node.kwargs.values())
+    numbers = [abs(float(a)) for a in given if isinstance(a, int | float) and type(a) is not bool]
+    return [number for number in numbers if math.isfinite(number)]

@@ -1,0 +1,102 @@
+"""Runs a program on example inputs, to see the largest value of each tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import Interpreter, Node
+from torch.utils import _pytree as pytree
+
+from trt_et.errors import OptionError, PartitionError
+from trt_et.lowering.float32_rules import largest_value
+
+__all__ = ["checked_calibration", "largest_values"]
+
+
+def checked_calibration(inputs: object) -> tuple[tuple[Any, ...], ...]:
+    """Return the value of the option ``calibration``.
+
+    Raises:
+        OptionError: It is not a sequence of tuples.
+    """
+    if isinstance(inputs, Sequence) and all(isinstance(each, tuple) for each in inputs):
+        return tuple(inputs)
+    raise OptionError(
+        f"calibration is {type(inputs).__name__}; expected a list of tuples, each with the inputs "
+        "of one call, as torch.export takes them"
+    )
+
+
+def largest_values(
+    program: ExportedProgram,
+    weights: Mapping[str, torch.Tensor],
+    calibration: Sequence[tuple[Any, ...]],
+) -> dict[str, float]:
+    """Return the largest finite magnitude of each floating-point tensor, by node name.
+
+    Values inside of branches and loops are not seen.
+
+    Args:
+        program: Edge dialect; not changed. State has its first values in each run.
+        weights: The values of its ``state_dict``.
+        calibration: The inputs of each run, on the CPU.
+
+    Raises:
+        OptionError: The program does not take the inputs.
+        PartitionError: The values of a weight are not known.
+    """
+    found: dict[str, float] = {}
+    for index, inputs in enumerate(calibration):
+        arguments = _arguments(program, weights, pytree.tree_leaves(inputs), index)
+        try:
+            with torch.no_grad():
+                _Recorder(program.graph_module, found).run(*arguments)
+        except Exception as error:  # torch raises many types.
+            raise OptionError(
+                f"calibration[{index}] cannot be run: {type(error).__name__}: {error}"
+            ) from error
+    return found
+
+
+def _arguments(
+    program: ExportedProgram, weights: Mapping[str, Any], inputs: list[Any], index: int
+) -> list[Any]:
+    specs = program.graph_signature.input_specs
+    expected = sum(spec.kind is InputKind.USER_INPUT for spec in specs)
+    if len(inputs) != expected:
+        raise OptionError(
+            f"calibration[{index}] has {len(inputs)} inputs; the program takes {expected}"
+        )
+    given = iter(inputs)
+    values = {**program.state_dict, **program.constants, **weights}
+    arguments = []
+    for spec in specs:
+        if spec.kind is InputKind.USER_INPUT:
+            arguments.append(next(given))
+            continue
+        value = values.get(str(spec.target))
+        if value is None or isinstance(value, FakeTensor):
+            raise PartitionError(
+                f"calibration needs the values of {spec.target}, which are not known here"
+            )
+        arguments.append(value)
+    return arguments
+
+
+class _Recorder(Interpreter):
+    def __init__(self, module: torch.fx.GraphModule, found: dict[str, float]) -> None:
+        super().__init__(module)
+        self._found = found
+
+    def run_node(self, n: Node) -> Any:  # noqa: ANN401
+        result = super().run_node(n)
+        for value in pytree.tree_leaves(result):
+            if n.op != "output" and isinstance(value, torch.Tensor) and value.is_floating_point():
+                largest = largest_value(value)
+                self._found[n.name] = max(self._found.get(n.name, 0.0), largest)
+        return result
