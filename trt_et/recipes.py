@@ -50,7 +50,7 @@ class TensorRTRecipeType(RecipeType):
         return "tensorrt"
 
 
-_DEFAULTS: Final[dict[TensorRTRecipeType, dict[str, Any]]] = {
+_DEFAULTS: Final[dict[Any, dict[str, Any]]] = {
     TensorRTRecipeType.DEFAULT: {},
     TensorRTRecipeType.FP32: {},
     TensorRTRecipeType.FP16: {"precision": "float16"},

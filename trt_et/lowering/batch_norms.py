@@ -42,12 +42,12 @@ def fold_batch_norms(program: EditableProgram, kept: Collection[str]) -> None:
             or any(_value(program, parameter) is None for parameter in parameters)
         ):
             continue
-        weight, bias, mean, variance = (program.values[each] for each in parameters)  # type: ignore[index]
-        scale = weight.double() / torch.sqrt(variance.double() + float(node.args[6]))  # type: ignore[arg-type]
+        weight, bias, mean, variance = (program.values[each] for each in parameters)
+        scale = weight.double() / torch.sqrt(variance.double() + float(node.args[6]))
         shift = bias.double() - mean.double() * scale
         assert isinstance(source, Node)
         if _can_fold(program, source, node) and source.name not in kept:
-            _fold(program, source, scale, shift, node.args[2])  # type: ignore[arg-type]
+            _fold(program, source, scale, shift, node.args[2])
             result = source
         else:
             result = _write_out(program, node, scale.float(), shift.float())
@@ -96,7 +96,8 @@ def _fold(
 def _write_out(
     program: EditableProgram, norm: Node, scale: torch.Tensor, shift: torch.Tensor
 ) -> Node:
-    source: Any = norm.args[0]
+    source = norm.args[0]
+    assert isinstance(source, Node)
     shape = [-1] + [1] * (source.meta["val"].dim() - 2)
     result = source
     for target, like, value in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -106,5 +107,5 @@ def _plan(
     return tuple(
         (subgraph.name_of(node), qualified_name(node), reasons[equivalent[node]])
         for node in nodes
-        if equivalent[node] in reasons
+        if equivalent[node] in reasons and node.target is not operator.getitem
     )
