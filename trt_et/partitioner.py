@@ -197,6 +197,7 @@ class TensorRTPartitioner(Partitioner):
         self._cache = choose_cache(cache)
         self._device = self._checked_device(device)
         self._preserved: tuple[Callable[[], object], list[OpOverload]] = (lambda: None, [])
+        self._largest: dict[str, float] = {}
         self._float32: dict[tuple[str, str], str] = {}
         self._weights: WeakValueDictionary[str, torch.Tensor] = WeakValueDictionary()
         self.report: PartitionReport | None = None
@@ -269,8 +270,11 @@ class TensorRTPartitioner(Partitioner):
         parts: list[tuple[Partition, list[Node]]],
         precision: torch.dtype,
     ) -> list[tuple[Partition, list[Node]]]:
-        largest = largest_values(program, self._weights, self._calibration)
-        self._float32 = chosen_for_float32(program, self._float32_ops, largest, precision)
+        if self._calibration and not self._largest:
+            raise PartitionError(
+                "calibration needs the exported program: lower it by to_edge_transform_and_lower"
+            )
+        self._float32 = chosen_for_float32(program, self._float32_ops, self._largest, precision)
         return with_float32_plan(program, parts, self._weights, self._float32, precision)
 
     def _add_known_names(self, program: ExportedProgram) -> None:
@@ -303,6 +307,7 @@ class TensorRTPartitioner(Partitioner):
         warn_training_mode(exported_program)
         self._add_known_names(exported_program)
         program = run_passes(exported_program, self._excluded, self._options)
+        self._largest.update(largest_values(program, self._calibration))
         # partition() gets the program without the values of its weights.
         self._weights.update(program.state_dict)
         return program

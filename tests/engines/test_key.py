@@ -132,6 +132,7 @@ CHANGES = {
     "hardware_compatible": True,
     "refittable": True,
     "weight_streaming": True,
+    "precision": "float16",
     "dla_core": 0,
     "dla_gpu_fallback": True,
 }

@@ -86,6 +86,21 @@ def test_a_recipe_has_the_builder_that_it_is_named_after(recipe, builder, monkey
     assert asked == [builder]
 
 
+@pytest.mark.parametrize(
+    ("recipe", "precision"),
+    [
+        (TensorRTRecipeType.FP32, None),
+        (TensorRTRecipeType.FP16, "float16"),
+        (TensorRTRecipeType.BF16, "bfloat16"),
+    ],
+)
+def test_a_recipe_computes_in_the_precision_that_it_is_named_after(recipe, precision):
+    model, inputs = make("mlp")
+    pte = exported(model, inputs, ExportRecipe.get_recipe(recipe, builder="reference"))
+    (delegate,) = inspect_program(pte)[0].delegates
+    assert delegate.engine.precision == (precision or "")
+
+
 def test_a_recipe_takes_another_builder():
     class Mine:
         name = "mine"

@@ -28,6 +28,7 @@ _ATTENTION: Final = "scaled_dot_product_attention"
 _PRODUCTS: Final = frozenset(
     {_ATTENTION, "linear", "addmm", "mm", "bmm", "baddbmm", "matmul", "convolution", "embedding"}
 )
+_MATRIX_PRODUCTS: Final = frozenset({"linear", "mm", "bmm", "matmul"})
 _NORMALIZATIONS: Final = frozenset(
     {"native_layer_norm", "native_group_norm", "rms_norm", "_fused_rms_norm", "instance_norm"}
     | {"native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional"}
@@ -183,7 +184,7 @@ class _Rules:
                         found.add(node)
             elif name in _NORMALIZATIONS:
                 self._to_normalization.add(node)
-            elif name not in _PRODUCTS or not is_float32(user):
+            elif self._keeps(user) or name not in _PRODUCTS:
                 self._to_float32.add(node)
                 if name in _SUMS:
                     self._to_sum.add(node)
@@ -191,6 +192,17 @@ class _Rules:
                     self._to_mean.add(node)
                 if name in _ROTATIONS:
                     self._to_rotation.add(node)
+
+    def _keeps(self, product: Node) -> bool:
+        """Return whether a product keeps float32, as far as is known before its arguments are."""
+        return product in self._given or not is_float32(product) or self._is_angle(product)
+
+    def _is_angle(self, product: Node) -> bool:
+        """Return whether a product multiplies positions and frequencies: an outer product."""
+        if product not in self._to_rotation or _name(product) not in _MATRIX_PRODUCTS:
+            return False
+        first: Any = product.args[0]
+        return bool(first.meta["val"].shape[-1] == 1)
 
     def _follows(self, node: Node) -> bool:
         """Return whether a call computes in the precision of the tensors around it."""
@@ -244,7 +256,7 @@ class _Rules:
             taken = [s for s in floats if s not in attention_masks(node)]
             if any(self._peak_of(source) > self._limits.max for source in taken):
                 return f"values beyond {self._precision}"
-            return "angles" if node in self._to_rotation else None
+            return "angles" if self._is_angle(node) else None
         if not self._follows(node):
             return _why(name)
         if not floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -33,26 +33,24 @@ def checked_calibration(inputs: object) -> tuple[tuple[Any, ...], ...]:
 
 
 def largest_values(
-    program: ExportedProgram,
-    weights: Mapping[str, torch.Tensor],
-    calibration: Sequence[tuple[Any, ...]],
+    program: ExportedProgram, calibration: Sequence[tuple[Any, ...]]
 ) -> dict[str, float]:
     """Return the largest finite magnitude of each floating-point tensor, by node name.
 
     Values inside of branches and loops are not seen.
 
     Args:
-        program: Edge dialect; not changed. State has its first values in each run.
-        weights: The values of its ``state_dict``.
+        program: As ``torch.export`` returns it; not changed. State has its first values in each
+            run.
         calibration: The inputs of each run, on the CPU.
 
     Raises:
         OptionError: The program does not take the inputs.
-        PartitionError: The values of a weight are not known.
+        PartitionError: A weight has no values.
     """
     found: dict[str, float] = {}
     for index, inputs in enumerate(calibration):
-        arguments = _arguments(program, weights, pytree.tree_leaves(inputs), index)
+        arguments = _arguments(program, pytree.tree_leaves(inputs), index)
         try:
             with torch.no_grad():
                 _Recorder(program.graph_module, found).run(*arguments)
@@ -63,9 +61,7 @@ def largest_values(
     return found
 
 
-def _arguments(
-    program: ExportedProgram, weights: Mapping[str, Any], inputs: list[Any], index: int
-) -> list[Any]:
+def _arguments(program: ExportedProgram, inputs: list[Any], index: int) -> list[Any]:
     specs = program.graph_signature.input_specs
     expected = sum(spec.kind is InputKind.USER_INPUT for spec in specs)
     if len(inputs) != expected:
@@ -73,16 +69,17 @@ def _arguments(
             f"calibration[{index}] has {len(inputs)} inputs; the program takes {expected}"
         )
     given = iter(inputs)
-    values = {**program.state_dict, **program.constants, **weights}
+    values = {**program.state_dict, **program.constants}
     arguments = []
     for spec in specs:
         if spec.kind is InputKind.USER_INPUT:
             arguments.append(next(given))
             continue
         value = values.get(str(spec.target))
-        if value is None or isinstance(value, FakeTensor):
+        if isinstance(value, FakeTensor):
             raise PartitionError(
-                f"calibration needs the values of {spec.target}, which are not known here"
+                f"calibration needs the values of weight {spec.target}: make the model outside of "
+                "FakeTensorMode"
             )
         arguments.append(value)
     return arguments

@@ -21,7 +21,7 @@ from trt_et.errors import OptionError
 from trt_et.graph.subgraphs import Subgraph, subgraphs
 from trt_et.lowering.edge_to_aten import aten_target
 
-__all__ = ["ExcludedOp", "ExcludedOps"]
+__all__ = ["ExcludedOp", "ExcludedOps", "exported_name"]
 
 ExcludedOp = str | OpOverload | OpOverloadPacket | Callable[[Node], bool]
 
@@ -139,6 +139,12 @@ def _exported_names(node: Node) -> list[str]:
     if _PROGRAM in passes or _DYNAMO in passes:
         sources = [source for source in sources if source.pass_name == _PROGRAM]
     return [str(source.name) for source in sources]
+
+
+def exported_name(node: Node) -> str:
+    """Return the name that an Edge program's node had in the program before decomposition."""
+    names = [] if node.op == "placeholder" else _exported_names(node)
+    return names[0] if names else node.name
 
 
 def _operator_names(node: Node) -> Iterator[str]:

@@ -15,7 +15,7 @@ from trt_et.graph.fragment import constants_among, fragment_of_group
 from trt_et.graph.subgraphs import Subgraph, subgraphs
 from trt_et.lowering.edge_to_aten import qualified_name, to_aten
 from trt_et.lowering.float32_rules import attention_masks, float32_reasons
-from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.excluded_ops import ExcludedOps, exported_name
 from trt_et.partition.report import Partition
 
 __all__ = ["chosen_for_float32", "with_float32_plan"]
@@ -32,7 +32,8 @@ def chosen_for_float32(
     Args:
         program: Edge dialect.
         chosen: The value of ``float32_ops``.
-        largest: The largest values of the main graph's tensors, seen in calibration.
+        largest: The largest values of tensors seen in calibration, by their names in the exported
+            program.
         precision: What the other calls compute in.
 
     Returns:
@@ -46,10 +47,12 @@ def chosen_for_float32(
             if node.op != "call_function":
                 continue
             masks = attention_masks(node)
-            taken = {source.name for source in node.all_input_nodes if source not in masks}
+            taken = [source for source in node.all_input_nodes if source not in masks]
             if chosen.reason(node, subgraph) is not None:
                 found[subgraph.path, node.name] = "float32_ops"
-            elif not subgraph.path and not beyond.isdisjoint({node.name, *taken}):
+            elif not subgraph.path and any(
+                exported_name(each) in beyond for each in (node, *taken)
+            ):
                 found[subgraph.path, node.name] = f"values beyond {limit:.3g} in calibration"
     return found
 

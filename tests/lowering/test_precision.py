@@ -1,0 +1,382 @@
+"""Engines that compute in float16 or bfloat16: what does, what does not, and with what result."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from torch import nn
+from torch.export import Dim
+from torch.nn import functional
+
+from tests.support.lowering import blobs, export, lower, request
+from tests.support.models import Function, make
+from tests.support.network_evaluator.comparison import compare
+from tests.support.programs.kv_cache_models import SHAPE, Cache, Recorder, recorded
+from tests.support.programs.quantized_models import quantized
+from tests.support.stock_process import run
+from trt_et import TensorRTPartitioner
+from trt_et.conversion.installed import installed_variant
+from trt_et.engine_info import decode_blob
+from trt_et.engines import BuildRequest
+from trt_et.lowering.lowered_partition import unlift
+from trt_et.lowering.precision import PRECISION_DTYPES, compute_in
+
+ATEN = torch.ops.aten
+BATCH_NORM = ATEN._native_batch_norm_legit_no_training.default
+HALF, FLOAT = torch.float16, torch.float32
+
+
+def asked(model: nn.Module, *inputs: torch.Tensor, **options: Any) -> BuildRequest:
+    """What a builder is asked for; the model becomes one engine."""
+    options.setdefault("precision", "float16")
+    (found,) = recorded(model, inputs, **options)[0]
+    return found
+
+
+def results(found: BuildRequest) -> list[tuple[Any, torch.dtype]]:
+    """The operators of a partition, with the dtypes of their results."""
+    values = [
+        (node.target, node.meta["val"])
+        for node in found.lowered.program.graph.nodes
+        if node.op == "call_function"
+    ]
+    return [
+        (op, (v[0] if isinstance(v, tuple | list) else v).dtype)
+        for op, v in values
+        if isinstance(v, torch.Tensor | tuple | list)
+    ]
+
+
+def dtypes(found: BuildRequest, operator: Any) -> set[torch.dtype]:
+    return {dtype for op, dtype in results(found) if op is operator}
+
+
+def evaluated(found: BuildRequest, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The results of a partition's program; the inputs are the model's, in its order."""
+    names = [found.lowered.names[binding.name] for binding in found.lowered.inputs]
+    ordered = [inputs[sorted(names).index(name)].clone() for name in names]
+    with torch.no_grad():
+        return unlift(found.lowered.program)(*ordered)
+
+
+def error(have: torch.Tensor, want: torch.Tensor) -> float:
+    """The largest error, relative to the largest value; infinite if a value is not finite."""
+    if not torch.isfinite(have).all():
+        return float("inf")
+    return float((have.double() - want.double()).abs().max() / want.abs().max())
+
+
+def constants(found: BuildRequest) -> list[torch.dtype]:
+    return [value.dtype for value in found.lowered.constants.values()]
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["mlp", "cnn", "vit"])
+def test_the_result_is_as_near_to_float32_as_the_model_in_that_dtype(name, precision):
+    model, inputs = make(name)
+    dtype = PRECISION_DTYPES[precision]
+    found = asked(copy.deepcopy(model), *inputs, precision=precision)
+    with torch.no_grad():
+        want = model(*inputs)
+        plain = copy.deepcopy(model).to(dtype)(*(x.to(dtype) for x in inputs))
+    (have,) = evaluated(found, *inputs)
+    assert have.dtype == want.dtype == FLOAT
+    assert error(have, want) <= max(error(plain, want), torch.finfo(dtype).eps)
+    assert dtypes(found, ATEN.linear.default) == {dtype}
+
+
+@pytest.mark.skipif(installed_variant() != "tensorrt_rtx", reason="needs torch-tensorrt-rtx")
+@pytest.mark.parametrize("name", ["mlp", "cnn", "vit"])
+def test_the_network_is_what_the_program_computes(name):
+    model, inputs = make(name)
+    assert compare(asked(model, *inputs), *inputs).outcome == "equal"
+
+
+@pytest.mark.skipif(installed_variant() != "tensorrt_rtx", reason="needs torch-tensorrt-rtx")
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_tensorrt_rtx_keeps_half_of_the_bytes(precision):
+    model = nn.Sequential(nn.Conv2d(64, 256, 3), nn.BatchNorm2d(256), nn.ReLU(), nn.Flatten())
+    model = nn.Sequential(model, nn.Linear(256 * 36, 512), nn.LayerNorm(512)).eval()
+    program = torch.export.export(model, (torch.randn(1, 64, 8, 8),))
+    sizes = {}
+    for chosen in (None, precision):
+        (blob,) = blobs(lower(program, builder="tensorrt_rtx", precision=chosen))
+        decoded = decode_blob(blob)
+        sizes[chosen] = len(decoded.engine)
+        assert decoded.info.precision == (chosen or "")
+        assert {binding.dtype for binding in decoded.info.bindings} == {"float32"}
+    assert sizes[precision] <= 0.52 * sizes[None]
+
+
+def test_it_runs_in_the_stock_runtime(tmp_path):
+    model, inputs = make("vit")
+    pte = lower(export("vit"), precision="float16")
+    ((have,),) = run(tmp_path, pte, inputs)
+    assert have.dtype == FLOAT
+    assert error(have, model(*inputs)) < 5e-3
+
+
+def test_normalizations_reductions_and_softmax_keep_float32():
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.norm, self.last = nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 8)
+
+        def forward(self, x):
+            y = self.norm(self.first(x)).softmax(-1)
+            return self.last(y) / self.last(x).exp().sum()
+
+    found = asked(Mixed(), torch.randn(4, 8))
+    for op in (
+        *(ATEN.native_layer_norm.default, ATEN._softmax.default, ATEN.exp.default),
+        *(ATEN.sum.default, ATEN.sum.dim_IntList, ATEN.div.Tensor),
+    ):
+        assert dtypes(found, op) <= {FLOAT}, op
+    assert dtypes(found, ATEN.linear.default) == {HALF}
+
+
+def test_weights_are_kept_once_in_the_precision_that_uses_them():
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(16, 8)
+
+        def forward(self, tokens):
+            return functional.linear(self.table(tokens), self.table.weight)
+
+    assert constants(asked(Tied(), torch.tensor([[1, 2]]))) == [HALF]
+
+    class AlsoWide(Tied):
+        def forward(self, tokens):
+            return super().forward(tokens) + self.table.weight.exp().sum()
+
+    assert sorted(map(str, constants(asked(AlsoWide(), torch.tensor([[1, 2]]))))) == [
+        "torch.float16",
+        "torch.float32",
+    ]
+
+
+def normed(variance: float) -> nn.Module:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.BatchNorm2d(4))
+    for norm in (model[1], model[3]):
+        norm.running_var.fill_(variance)
+        norm.running_mean.uniform_(-1, 1)
+    return model.eval()
+
+
+def test_batch_norms_are_folded_before_their_numbers_leave_the_range():
+    model, x = normed(1e6), torch.randn(1, 3, 8, 8) * 1e3
+    found = asked(copy.deepcopy(model), x)
+    assert not dtypes(found, BATCH_NORM)
+    (have,) = evaluated(found, x)
+    assert dtypes(found, ATEN.convolution.default) == {HALF}
+    assert error(have, model(x)) < 2e-3
+    assert error(copy.deepcopy(model).half()(x.half()), model(x)) > 2e-3
+
+
+def test_a_batch_norm_of_a_transposed_convolution_is_folded():
+    model = nn.Sequential(nn.ConvTranspose2d(4, 6, 2, 2), nn.BatchNorm2d(6)).eval()
+    model[1].running_var.uniform_(0.5, 2)
+    x = torch.randn(2, 4, 5, 5)
+    found = asked(copy.deepcopy(model), x)
+    assert not dtypes(found, BATCH_NORM)
+    assert error(evaluated(found, x)[0], model(x)) < 2e-3
+
+
+LOWEST = torch.finfo(torch.float32).min
+
+
+def fused_attention(q, mask):
+    return functional.scaled_dot_product_attention(q, q, q, mask)
+
+
+def attention(q, mask):
+    return (q @ q.transpose(-1, -2) + mask).softmax(-1) @ q
+
+
+def attention_to_seen(q, seen):
+    return attention(q, (1.0 - seen) * LOWEST)
+
+
+@pytest.mark.parametrize(
+    ("function", "hidden"),
+    [
+        (fused_attention, LOWEST),
+        (fused_attention, -torch.inf),
+        (attention, LOWEST),
+        (attention_to_seen, None),
+    ],
+)
+def test_masks_make_no_nan(function, hidden):
+    q, seen = torch.randn(1, 2, 4, 8), torch.ones(4, 4).tril()
+    if hidden != -torch.inf:
+        seen[0] = 0  # A padded query that sees no key.
+    mask = seen if hidden is None else torch.where(seen > 0, 0.0, hidden)
+    found = asked(Function(function), q, mask)
+    (have,) = evaluated(found, q, mask)
+    want = function(q, mask)
+    assert torch.isfinite(have).all()
+    assert error(have[..., 1:, :], want[..., 1:, :]) < 2e-3
+    if function is fused_attention:
+        assert dtypes(found, ATEN.scaled_dot_product_attention.default) == {HALF}
+
+
+@pytest.mark.parametrize(
+    ("function", "factor"),
+    [
+        (lambda x: (x * x).sum(-1), 300.0),
+        (lambda x: x / (x.pow(2).mean(-1, keepdim=True) + 1e-12).sqrt(), 1e-5),
+        (lambda x: functional.normalize(x), 1e3),
+        (lambda x: functional.layer_norm(x, (8,), eps=1e-12), 1e-5),
+        (lambda x: x.relu() * 1e5 * 1e-5, 1.0),
+    ],
+    ids=["squares", "small epsilon", "normalize", "layer norm", "large factor"],
+)
+def test_what_half_cannot_hold_keeps_float32(function: Callable[..., Any], factor):
+    class After(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8, bias=False)
+
+        def forward(self, x):
+            return function(self.linear(x) * factor)
+
+    model, x = After(), torch.randn(4, 8)
+    (have,) = evaluated(asked(copy.deepcopy(model), x), x)
+    assert error(have, model(x)) < 5e-3
+
+
+def test_a_product_with_a_weight_beyond_half_keeps_float32():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    with torch.no_grad():
+        model[1].weight[0, 0] = 1e5
+    found = asked(model, torch.randn(2, 8))
+    assert dtypes(found, ATEN.linear.default) == {HALF, FLOAT}
+
+
+def test_angles_of_positions_keep_float32():
+    def rotary(positions, frequencies):
+        angles = positions.float()[:, None] @ frequencies[None]
+        return angles.cos()
+
+    positions = torch.arange(5000, 5008)
+    frequencies = 1.0 / 10000 ** (torch.arange(4) / 4)
+    found = asked(Function(rotary), positions, frequencies)
+    (have,) = evaluated(found, positions, frequencies)
+    torch.testing.assert_close(have, rotary(positions, frequencies))
+
+
+def test_integers_and_quantized_products_are_as_they_were():
+    program, _ = quantized("mlp")
+    found = []
+    for precision in (None, "float16"):
+        recorder = Recorder()
+        partitioner = TensorRTPartitioner(builder=recorder, precision=precision)
+        to_edge_transform_and_lower(program, partitioner=[partitioner])
+        found.append(results(recorder.requests[0]))
+    assert found[0] == found[1]
+    counts = asked(Function(lambda x: x // 2 + x), torch.arange(8))
+    assert {dtype for _, dtype in results(counts)} == {torch.int64}
+
+
+def test_state_keeps_its_dtype_and_its_place():
+    class Attends(Cache):
+        def forward(self, position, rows):
+            self.write(self.cache, position, rows)
+            return self.cache @ rows.transpose(-1, -2)
+
+    def write(cache, position, rows):
+        cache.index_copy_(2, position, rows)
+
+    model = Attends(write)
+    rows = torch.randn(*SHAPE[:2], 1, SHAPE[3])
+    found = asked(copy.deepcopy(model), torch.tensor([3]), rows)
+    assert len(found.lowered.aliased_outputs) == 1
+    assert {b.dtype for b in found.lowered.bindings} == {"float32", "int64"}
+    assert dtypes(found, ATEN.index_put.default) == {FLOAT}
+    assert HALF in dtypes(found, ATEN.matmul.default) | dtypes(found, ATEN.bmm.default)
+
+
+def test_dynamic_sizes():
+    model = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 4)).eval()
+    x = torch.randn(3, 8)
+    found = asked(copy.deepcopy(model), x, dynamic_shapes=({0: Dim("batch", max=16)},))
+    assert found.lowered.inputs[0].is_dynamic
+    for rows in (1, 7):
+        x = torch.randn(rows, 8)
+        assert error(evaluated(found, x)[0], model(x)) < 2e-3
+
+
+def test_several_partitions_share_weights():
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.linear(torch.cumsum(self.linear(x), 1))
+
+    options = {"precision": "float16", "excluded_ops": ["aten.cumsum"]}
+    requests, _ = recorded(Twice(), (torch.randn(2, 8),), **options)
+    # Both are the same engine, so one is built.
+    assert [constants(found) for found in requests] == [[HALF, HALF]]
+
+
+class Products(nn.Module):
+    """Two products; the values of the second are large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.second = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.second(self.first(x) * 200.0).relu() - 1.0
+
+
+@pytest.mark.parametrize(
+    "chosen", ["linear_1", "aten.linear", torch.ops.aten.linear, lambda n: n.name == "linear_1"]
+)
+def test_the_caller_chooses_what_keeps_float32(chosen):
+    model, x = Products(), torch.randn(4, 8)
+    names = {"linear_1": "aten_linear_default_1"}
+    if callable(chosen) and not isinstance(chosen, torch._ops.OpOverloadPacket):
+        chosen = names["linear_1"]
+    found = asked(model, x, float32_ops=[chosen])
+    expected = {HALF, FLOAT} if "_1" in str(chosen) else {FLOAT}
+    assert dtypes(found, ATEN.linear.default) == expected
+
+
+def test_what_calibration_sees_beyond_half_of_the_range_keeps_float32():
+    model, x = Products(), torch.randn(4, 8)
+    large = x * 1000
+    plain = asked(copy.deepcopy(model), x)
+    assert dtypes(plain, ATEN.linear.default) == {HALF}
+    assert error(evaluated(plain, large)[0], model(large)) == float("inf")
+    found = asked(copy.deepcopy(model), x, calibration=[(x,), (large,)])
+    assert dtypes(found, ATEN.linear.default) == {HALF, FLOAT}
+    assert error(evaluated(found, large)[0], model(large)) < 2e-3
+
+
+def test_a_partition_without_float32_is_unchanged():
+    lowered = request(Function(lambda x: x.cumsum(0) + 1), torch.arange(4)).lowered
+    changed = compute_in(lowered, "float16", {})
+    assert str(changed.program.graph) == str(lowered.program.graph)
+    assert changed.bindings == lowered.bindings
+
+
+def test_the_program_itself_is_not_changed():
+    program = export("cnn")
+    before = {name: value.clone() for name, value in program.state_dict.items()}
+    to_edge_transform_and_lower(
+        program, partitioner=[TensorRTPartitioner(builder="reference", precision="float16")]
+    )
+    assert program.state_dict.keys() == before.keys()
+    for name, value in program.state_dict.items():
+        assert value.dtype == before[name].dtype
+        assert torch.equal(value, before[name])

@@ -1,0 +1,90 @@
+"""What the report says of operators that keep float32, and which options are refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from tests.support.lowering import export
+from trt_et import OptionError, TensorRTPartitioner
+
+
+def explained(name: str, **options):
+    partitioner = TensorRTPartitioner(builder="reference", precision="float16", **options)
+    return partitioner.explain(export(name))
+
+
+def test_the_report_groups_what_keeps_float32_by_reason():
+    report = explained("vit")
+    (partition,) = report.partitions
+    assert partition.float32_groups()["normalizations"] == "4 x aten::native_layer_norm.default"
+    assert "    float32: normalizations: 4 x aten::native_layer_norm.default" in str(report)
+    assert "In float32" in report._repr_html_()
+    assert not any(operator == "aten::linear.default" for _, operator, _ in partition.float32)
+
+
+def test_without_precision_the_report_has_no_such_lines():
+    report = TensorRTPartitioner(builder="reference").explain(export("vit"))
+    assert "float32:" not in str(report)
+    assert "In float32" not in report._repr_html_()
+
+
+def test_the_callers_choice_is_in_the_report():
+    report = explained("mlp", float32_ops=["linear_1"])
+    assert [op for _, op, why in report.partitions[0].float32 if why == "float32_ops"] == [
+        "aten::linear.default"
+    ]
+
+
+def test_calibration_is_in_the_report():
+    inputs = (torch.full((4, 16), 1e6),)
+    report = explained("mlp", calibration=[inputs])
+    assert "values beyond 3.28e+04 in calibration" in report.partitions[0].float32_groups()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precision": "fp16"}, r"precision is 'fp16'; expected None .*, 'float16' or 'bfloat16'"),
+        ({"precision": torch.float16}, "precision is torch.float16; expected None"),
+        ({"precision": "float16", "float32_ops": ["aten.lineer"]}, "near it: aten.linear"),
+        ({"precision": "float16", "float32_ops": ["lineer_1"]}, "float32_ops names 'lineer_1'"),
+        ({"precision": "float16", "float32_ops": "aten.linear"}, "float32_ops is 'aten.linear'"),
+        ({"float32_ops": ["aten.linear"]}, "float32_ops needs precision='float16'"),
+        ({"calibration": [(torch.ones(4, 16),)]}, "calibration needs precision='float16'"),
+        ({"precision": "float16", "calibration": torch.ones(2)}, "expected a list of tuples"),
+        ({"precision": "float16", "calibration": [()]}, r"calibration\[0\] has 0 inputs; .* 1"),
+        (
+            {"precision": "float16", "calibration": [(torch.ones(4, 3),)]},
+            r"calibration\[0\] cannot be run",
+        ),
+    ],
+)
+def test_an_impossible_choice_is_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        TensorRTPartitioner(builder="reference", **options).explain(export("mlp"))
+
+
+def test_branches_compute_in_the_precision_too():
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return torch.cond(
+                x.sum() > 0, lambda x: self.linear(x).exp(), lambda x: self.linear(x) - 1, (x,)
+            )
+
+    program = torch.export.export(Branches().eval(), (torch.randn(2, 4),))
+    partitioner = TensorRTPartitioner(
+        builder="reference", precision="float16", float32_ops=["cond/false"]
+    )
+    kept = {
+        part.subgraph: [why for _, _, why in part.float32]
+        for part in partitioner.explain(program).partitions
+        if part.subgraph
+    }
+    assert set(kept["cond/false"]) == {"float32_ops"}
+    assert "exponentials, logarithms and powers" in kept["cond/true"]
