@@ -43,8 +43,8 @@ class PartitionBuild:
         executor: Runs the build; None: this process runs it.
         profiles: Ranges of the program's symbols to tune the engine for.
         aliased_outputs: The buffers that the engine may write in place.
-        float32: The calls that keep float32 if ``options.precision`` is lower, by their names in
-            the Edge program, and why, besides those of :mod:`trt_et.lowering.float32_rules`.
+        float32: Calls that keep float32 by the caller's choice, if ``options.precision`` is lower:
+            the reason by the name in the Edge program.
         progress: The partitioner's option; see :class:`trt_et.engines.progress.ProgressSession`.
         check: Called before the first build; raises if an option does not fit the program.
     """
