@@ -257,7 +257,12 @@ class TensorRTPartitioner(Partitioner):
         self._add_known_names(program)
         with self._support_check() as check:
             parts, self.report = make_partitions(
-                program, check, self._excluded, self._min_block_size, self._weights
+                program,
+                check,
+                self._excluded,
+                self._min_block_size,
+                self._weights,
+                getattr(self._builder, "without_int8", ()),
             )
         if self._options.precision is not None:
             parts = self._plan_precision(program, parts, PRECISION_DTYPES[self._options.precision])

@@ -63,7 +63,7 @@ def test_int8_products_that_are_computed_in_floats_are_reported_in_one_line(capl
     TensorRTPartitioner(builder=Unbuilt()).explain(program)
     (line,) = [r.getMessage() for r in caplog.records if "computed in float" in r.getMessage()]
     assert "2 aten::convolution, 1 aten::linear" in line  # The first has as many negative inputs.
-    assert "torch.per_tensor_symmetric" in line
+    assert "TensorRTQuantizer" in line
     caplog.clear()
     program, _ = quantized("residual", symmetric=True)
     TensorRTPartitioner(builder=Unbuilt()).explain(program)

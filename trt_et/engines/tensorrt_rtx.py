@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from trt_et.blob.model import EngineInfo
 from trt_et.blob.writer import BlobWriter
 from trt_et.conversion.network import Network
@@ -25,6 +27,7 @@ class TensorRTRTXBuilder:
     """
 
     name = "tensorrt_rtx"
+    without_int8 = frozenset({torch.ops.aten.convolution.default})
 
     def fingerprint(self) -> str:
         """See :class:`trt_et.engines.EngineBuilder`."""

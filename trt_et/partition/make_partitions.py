@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import torch
+from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.graph.constants import known_constants
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.subgraphs import in_program_order, subgraphs
+from trt_et.lowering.edge_to_aten import aten_target
+from trt_et.ops.quantize import is_quantization
 from trt_et.partition.excluded_ops import ExcludedOps
 from trt_et.partition.float_products import warn_float_products
 from trt_et.partition.grouping import group_nodes
@@ -27,6 +30,7 @@ def make_partitions(
     excluded: ExcludedOps,
     min_block_size: int,
     weights: Mapping[str, torch.Tensor],
+    without_int8: Collection[OpOverload] = (),
 ) -> tuple[list[tuple[Partition, list[Node]]], PartitionReport]:
     """Return the partitions of an Edge program with their nodes, in program order, and the report.
 
@@ -37,6 +41,7 @@ def make_partitions(
         min_block_size: Smallest number of operators worth an engine.
         weights: The program's weights, by their names in its ``state_dict``; ExecuTorch hands the
             partitioner a program without their values.
+        without_int8: The operators that the builder's library has no int8 kernels for.
     """
     supports = [
         OperatorSupport(
@@ -56,6 +61,20 @@ def make_partitions(
         describe_partition(program, subgraph, index, nodes)
         for index, (subgraph, nodes) in enumerate(groups)
     ]
-    warn_float_products(node for _, nodes in groups for node in nodes)
+    delegated = dict.fromkeys(node for _, nodes in groups for node in nodes)
+    warn_float_products(delegated, without_int8)
+    _register_out_variants(supports, delegated)
     made = [(part, nodes) for part, (_, nodes) in zip(parts, groups, strict=True)]
     return made, make_report(parts, supports)
+
+
+def _register_out_variants(
+    supports: Iterable[OperatorSupport], delegated: Collection[Node]
+) -> None:
+    """Let ExecuTorch emit the quantize operators that stay on the CPU.
+
+    Without this import, it ends with "Missing out variants". Runtimes have their kernels.
+    """
+    nodes = (node for support in supports for node in support.subgraph.graph.nodes)
+    if any(is_quantization(aten_target(node)) for node in nodes if node not in delegated):
+        import executorch.kernels.quantized  # noqa: F401

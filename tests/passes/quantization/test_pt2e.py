@@ -12,7 +12,8 @@ from tests.support.lowering import blobs, lower
 from tests.support.programs.operator_networks import assert_network_equals_eager
 from tests.support.programs.quantized_models import Mlp, Residual, quantize, quantized
 from tests.support.programs.quantized_networks import Network, needs_rtx, plan
-from tests.support.programs.stored_programs import run_stock
+from tests.support.programs.stored_programs import STOCK, run_stock
+from tests.support.python_process import run_forked
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 
@@ -264,3 +265,17 @@ def test_quantizing_alone_is_no_work_for_an_engine():
     assert {why for _, _, why in report.not_delegated} == {
         "its partition would only reshape or quantize"
     }
+
+
+@pytest.mark.parametrize("excluded", ["aten.linear", "linear_1"])
+def test_quantized_operators_that_stay_on_the_cpu_run(tmp_path, excluded):
+    program, inputs = quantized("mlp", symmetric=False)  # As XNNPACK's quantizer does by default.
+    (tmp_path / "mlp.pte").write_bytes(lower(program, excluded_ops=[excluded]))
+    torch.save(list(inputs), tmp_path / "mlp.inputs")
+    # In Python, this import adds the kernels; executor_runner has them.
+    code = f"import executorch.kernels.quantized\n{STOCK}"
+    done = run_forked(code, "simulated:1", "mlp", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    expected = program.module()(*inputs)
+    for (found,) in torch.load(tmp_path / "mlp.outputs"):
+        torch.testing.assert_close(found, expected, atol=output_scale(program) * 1.01, rtol=0)

@@ -1,0 +1,90 @@
+"""Programs that the quantizer made become engines and run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from tests.support.lowering import blobs, lower
+from tests.support.programs.pt2e import quantize, quantizer
+from tests.support.programs.quantized_models import MODELS, Mlp
+from tests.support.programs.quantized_networks import Network, needs_rtx, plan
+from tests.support.programs.stored_programs import run_stock
+from trt_et import TensorRTPartitioner
+from trt_et.quantizer import fp8, int8, int8_weight_only
+
+CONFIGS = {"int8": int8(), "int8 weights": int8_weight_only(), "fp8": fp8()}
+CASES = [(name, config) for name in MODELS for config in CONFIGS]
+
+
+def made(name: str, config: str):
+    torch.manual_seed(0)
+    model, shape = MODELS[name]
+    inputs = (torch.randn(shape),)
+    return quantize(model(), inputs, quantizer(CONFIGS[config])), inputs
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Every case, lowered, and run in one process of the stock runtime."""
+    folder = tmp_path_factory.mktemp("quantizer")
+    for case in CASES:
+        program, inputs = made(*case)
+        stem = folder / "-".join(case)
+        stem.with_suffix(".pte").write_bytes(lower(program))
+        torch.save(list(inputs), stem.with_suffix(".inputs"))
+        torch.save(program.module()(*inputs), stem.with_suffix(".expected"))
+    run_stock(folder, "simulated:1", *map("-".join, CASES))
+    return folder
+
+
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+def test_the_engine_computes_what_the_converted_program_computes(folder, case):
+    expected = torch.load(folder / f"{'-'.join(case)}.expected")
+    for (found,) in torch.load(folder / f"{'-'.join(case)}.outputs"):
+        # A number half way between two steps may be rounded to either.
+        torch.testing.assert_close(found, expected, atol=0.02 * float(expected.abs().max()), rtol=0)
+
+
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+def test_it_is_one_engine_without_products_in_float(case, caplog):
+    report = plan(made(*case)[0])
+    assert not report.not_delegated
+    assert len(report.partitions) == 1
+    assert "computed in float" not in caplog.text
+
+
+@needs_rtx
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+def test_tensorrt_rtx_builds_it(case):
+    assert len(blobs(lower(made(*case)[0], builder="tensorrt_rtx"))) == 1
+
+
+@needs_rtx
+def test_convolutions_that_tensorrt_rtx_computes_in_float_are_counted(caplog):
+    TensorRTPartitioner(builder="tensorrt_rtx").explain(made("residual", "int8")[0])
+    (line,) = [r.getMessage() for r in caplog.records if "computed in float" in r.getMessage()]
+    assert "3 aten::convolution. The builder's library has no int8 kernels" in line
+    caplog.clear()
+    TensorRTPartitioner(builder="tensorrt_rtx").explain(made("residual", "int8 weights")[0])
+    TensorRTPartitioner(builder="tensorrt_rtx").explain(made("block", "int8")[0])
+    assert "computed in float" not in caplog.text
+
+
+@needs_rtx
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("model", [Mlp(1024), nn.Embedding(32768, 128)], ids=["mlp", "embedding"])
+def test_the_engine_holds_the_weights_in_8_bits(config, model):
+    inputs = (torch.randn(4, 1024) if isinstance(model, Mlp) else torch.arange(64),)
+    program = quantize(model, inputs, quantizer(CONFIGS[config]))
+    (blob,) = blobs(lower(program, builder="tensorrt_rtx"))
+    assert len(blob) < 0.30 * 4 * sum(p.numel() for p in model.parameters())
+
+
+@needs_rtx
+def test_every_input_of_a_product_is_a_dequantize_layer():
+    kinds = Network(made("block", "int8")[0]).kinds
+    # Four linear layers with weights, two products of attention.
+    assert kinds["MATRIX_MULTIPLY"] == 6
+    assert kinds["DEQUANTIZE"] == 12

@@ -1,0 +1,65 @@
+"""Writes attention out as two matrix products, so that both can be quantized."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import torch
+from torch.fx import GraphModule, Node
+
+from trt_et.graph.insertion import insert_call
+from trt_et.ops.quantize import named_arguments
+
+__all__ = ["write_out_attention"]
+
+aten = torch.ops.aten
+
+_META: Final = ("nn_module_stack", "stack_trace", "source_fn_stack")
+
+
+def write_out_attention(model: GraphModule, node: Node) -> list[Node]:
+    """Replace a call of ``scaled_dot_product_attention`` by products and a softmax.
+
+    Args:
+        model: The node's module; changed in place.
+        node: The call.
+
+    Returns:
+        The two products.
+    """
+    given = named_arguments(node)
+    new: list[Node] = []
+
+    def call(operator: Any, *args: Any, **kwargs: Any) -> Node:  # noqa: ANN401
+        made = insert_call(node, operator, *args, **kwargs)
+        made.meta |= {name: node.meta[name] for name in _META if name in node.meta}
+        new.append(made)
+        return made
+
+    query, key, value = given["query"], given["key"], given["value"]
+    if given["enable_gqa"]:
+        heads = query.meta["val"].shape[-3]
+        key, value = (
+            call(aten.repeat_interleave.self_int, each, heads // each.meta["val"].shape[-3], -3)
+            for each in (key, value)
+        )
+    width = query.meta["val"].shape[-1]
+    scale = 1 / math.sqrt(width) if given["scale"] is None else float(given["scale"])
+    first = call(aten.matmul.default, query, call(aten.transpose.int, key, -2, -1))
+    scores = call(aten.mul.Tensor, first, scale)
+    mask, softmax = given["attn_mask"], aten.softmax.int
+    if given["is_causal"]:
+        mask = call(aten.tril.default, call(aten.ones_like.default, scores, dtype=torch.bool))
+    elif mask is not None:
+        softmax = aten._safe_softmax.default  # A query may see no key.
+    if mask is not None and mask.meta["val"].dtype is torch.bool:
+        hidden = call(aten.logical_not.default, mask)
+        scores = call(aten.masked_fill.Scalar, scores, hidden, -math.inf)
+    elif mask is not None:
+        scores = call(aten.add.Tensor, scores, mask)
+    weights = call(softmax, scores, -1)
+    second = call(aten.matmul.default, weights, value)
+    node.replace_all_uses_with(second)
+    model.graph.erase_node(node)
+    return [first, second]

@@ -1,0 +1,153 @@
+"""Chooses the configuration of a node: by module name, module type, operator, or for all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from difflib import get_close_matches
+from typing import Final, TypeAlias
+
+from torch import nn
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import QuantizationConfig
+
+from trt_et.errors import OptionError
+from trt_et.quantizer.operators import QUANTIZED_OPS
+
+__all__ = ["Rules"]
+
+Config: TypeAlias = QuantizationConfig | None
+
+_SHOWN: Final = 5
+_OPERATORS: Final = {
+    name: op
+    for op in QUANTIZED_OPS
+    for name in (str(op), str(op).rpartition(".")[0])  # aten.linear.default, aten.linear
+}
+
+
+class Rules:
+    """The configurations that a caller set."""
+
+    def __init__(self) -> None:
+        self.everywhere: Config = None
+        self._names: dict[str, Config] = {}
+        self._types: dict[str, Config] = {}
+        self._ops: dict[str, Config] = {}
+
+    def set_name(self, name: str, config: Config) -> None:
+        """Set the configuration of a module and of the modules in it.
+
+        Raises:
+            OptionError: The name is no string, or empty.
+        """
+        if not isinstance(name, str) or not name:
+            raise OptionError(f"the module name is {name!r}; expected a name such as 'layers.0.fc'")
+        self._names[name] = config
+
+    def set_type(self, module_type: type[nn.Module], config: Config) -> None:
+        """Set the configuration of all modules of a type and of the modules in them.
+
+        Raises:
+            OptionError: It is no type of modules.
+        """
+        if not isinstance(module_type, type) or not issubclass(module_type, nn.Module):
+            raise OptionError(
+                f"the module type is {module_type!r}; expected a class of modules such as "
+                "torch.nn.Linear"
+            )
+        self._types[f"{module_type.__module__}.{module_type.__qualname__}"] = config
+
+    def set_op(self, op: OpOverload | OpOverloadPacket | str, config: Config) -> None:
+        """Set the configuration of an operator.
+
+        Raises:
+            OptionError: The quantizer does not quantize the operator.
+        """
+        name = str(op).replace("::", ".").removeprefix("torch.ops.")
+        is_operator = isinstance(op, OpOverload | OpOverloadPacket | str)
+        if not is_operator or name not in _OPERATORS:
+            known = sorted({str(op).rpartition(".")[0] for op in QUANTIZED_OPS})
+            raise OptionError(
+                f"the operator {op!r} is not quantized; expected one of {', '.join(known)}"
+            )
+        self._ops[name] = config
+
+    def config_of(self, node: Node) -> Config:
+        """Return the configuration of a node: the innermost module's, else the operator's.
+
+        Args:
+            node: A node of an exported module.
+        """
+        for name in _outwards(_weight_owner(node)):
+            if name in self._names:
+                return self._names[name]
+        modules = list(_modules(node))
+        for name, _ in modules:
+            if name in self._names:
+                return self._names[name]
+        for _, type_name in modules:
+            if type_name in self._types:
+                return self._types[type_name]
+        target = str(node.target)
+        for name in (target, target.rpartition(".")[0]):
+            if name in self._ops:
+                return self._ops[name]
+        return self.everywhere
+
+    def check(self, model: GraphModule) -> None:
+        """Check that each rule matches something in a program.
+
+        Args:
+            model: The exported module.
+
+        Raises:
+            OptionError: The program has no such module, type or operator.
+        """
+        names: set[str] = set()
+        types: set[str] = set()
+        ops: set[str] = set()
+        for module in model.modules():
+            for node in module.graph.nodes if isinstance(module, GraphModule) else ():
+                names.update(_outwards(_weight_owner(node)))
+                for name, type_name in _modules(node):
+                    names.update(_outwards(name))
+                    types.add(type_name)
+                target = str(node.target)
+                ops.update((target, target.rpartition(".")[0]))
+        _check("module named", self._names, names)
+        _check("module of the type", self._types, types)
+        _check("call of the operator", self._ops, ops & _OPERATORS.keys())
+
+
+def _check(what: str, given: Collection[str], known: set[str]) -> None:
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, sorted(known - {""}), n=_SHOWN, cutoff=0.5)
+            near = near or sorted(known - {""})[:_SHOWN]
+            hint = f"; it has {', '.join(map(repr, near))}" if near else ""
+            raise OptionError(f"the program has no {what} {name!r}{hint}")
+
+
+def _modules(node: Node) -> Iterator[tuple[str, str]]:
+    """Yield the names and types of the modules that a node is in, the innermost first."""
+    stack = node.meta.get("nn_module_stack") or {}
+    for path, kind in reversed(list(stack.values())):
+        name = path.removeprefix("L['self']").removeprefix(".").partition("@")[0]
+        type_name = f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else kind
+        yield name, type_name
+
+
+def _weight_owner(node: Node) -> str:
+    """Return the name of the module that a node's weight is in; empty without one.
+
+    Some modules, such as ``nn.MultiheadAttention``, use a submodule's weight without calling it.
+    """
+    weights = [source for source in node.all_input_nodes if source.op == "get_attr"]
+    return str(weights[0].target).rpartition(".")[0] if weights else ""
+
+
+def _outwards(name: str) -> Iterator[str]:
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
