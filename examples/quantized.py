@@ -7,43 +7,23 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import torch
-from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
-    XNNPACKQuantizer,
-    get_symmetric_quantization_config,
-)
 from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
-from torchao.quantization.pt2e import MinMaxObserver
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
-from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
 import trt_et.runtime
 from trt_et import TensorRTPartitioner
+from trt_et.quantizer import TensorRTQuantizer, int8
 from trt_et.runtime.explain import explained_errors
-
-# XNNPACKQuantizer's own activations have zero points, with which TensorRT computes in floats.
-ACTIVATIONS = QuantizationSpec(
-    torch.int8,
-    MinMaxObserver.with_args(eps=2**-12),
-    quant_min=-128,
-    quant_max=127,
-    qscheme=torch.per_tensor_symmetric,
-)
 
 
 def quantize(model: torch.nn.Module, samples: list[torch.Tensor]) -> torch.export.ExportedProgram:
     """The model with int8 weights and activations, calibrated with the samples."""
-    config = replace(
-        get_symmetric_quantization_config(is_per_channel=True),
-        input_activation=ACTIVATIONS,
-        output_activation=ACTIVATIONS,
-    )
     exported = torch.export.export(model, (samples[0],)).module()
-    prepared = prepare_pt2e(exported, XNNPACKQuantizer().set_global(config))
+    prepared = prepare_pt2e(exported, TensorRTQuantizer().set_global(int8()))
     for sample in samples:
         prepared(sample)
     return torch.export.export(convert_pt2e(prepared), (samples[0],))

@@ -15,26 +15,35 @@ dtypes. The other recipes compute in the model's dtypes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
+import torch
 from executorch.exir import ExecutorchBackendConfig
 from executorch.export import (
+    AOQuantizationConfig,
     BackendRecipeProvider,
     ExportRecipe,
     LoweringRecipe,
+    QuantizationRecipe,
     RecipeType,
     recipe_registry,
 )
+from torchao.quantization import Int8WeightOnlyConfig, IntxWeightOnlyConfig
+from torchao.quantization.granularity import PerGroup
 
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
+from trt_et.quantizer import TensorRTQuantizer, int8
 
 __all__ = ["TensorRTRecipeProvider", "TensorRTRecipeType"]
 
+_log = logging.getLogger(__name__)
+
 
 class TensorRTRecipeType(RecipeType):
-    """The recipes, by precision or by builder."""
+    """The recipes: by precision, by builder, and those that quantize (builder ``"auto"``)."""
 
     DEFAULT = "tensorrt_default"
     FP32 = "tensorrt_fp32"
@@ -43,6 +52,12 @@ class TensorRTRecipeType(RecipeType):
     TENSORRT = "tensorrt"
     TENSORRT_RTX = "tensorrt_rtx"
     REFERENCE = "tensorrt_reference"
+    PT2E_INT8_STATIC_PER_CHANNEL = "tensorrt_pt2e_int8_static_per_channel"
+    PT2E_INT8_STATIC_PER_TENSOR = "tensorrt_pt2e_int8_static_per_tensor"
+    TORCHAO_INT8_WEIGHT_ONLY = "tensorrt_torchao_int8_weight_only"
+    TORCHAO_INT4_WEIGHT_ONLY_GROUP_32 = "tensorrt_torchao_int4_weight_only_group_32"
+    TORCHAO_INT4_WEIGHT_ONLY_GROUP_64 = "tensorrt_torchao_int4_weight_only_group_64"
+    TORCHAO_INT4_WEIGHT_ONLY_GROUP_128 = "tensorrt_torchao_int4_weight_only_group_128"
 
     @classmethod
     def get_backend_name(cls) -> str:
@@ -58,6 +73,13 @@ _DEFAULTS: Final[dict[Any, dict[str, Any]]] = {
     TensorRTRecipeType.TENSORRT: {"builder": "tensorrt"},
     TensorRTRecipeType.TENSORRT_RTX: {"builder": "tensorrt_rtx"},
     TensorRTRecipeType.REFERENCE: {"builder": "reference"},
+}
+
+
+_GROUPS: Final = {
+    TensorRTRecipeType.TORCHAO_INT4_WEIGHT_ONLY_GROUP_32: 32,
+    TensorRTRecipeType.TORCHAO_INT4_WEIGHT_ONLY_GROUP_64: 64,
+    TensorRTRecipeType.TORCHAO_INT4_WEIGHT_ONLY_GROUP_128: 128,
 }
 
 
@@ -86,14 +108,48 @@ class TensorRTRecipeProvider(BackendRecipeProvider):
         """
         if not isinstance(recipe_type, TensorRTRecipeType):
             return None
-        partitioner = TensorRTPartitioner(**{**_DEFAULTS[recipe_type], **kwargs})
+        partitioner = TensorRTPartitioner(**{**_DEFAULTS.get(recipe_type, {}), **kwargs})
         return ExportRecipe(
             name=recipe_type.value,
+            quantization_recipe=_quantization(recipe_type),
             lowering_recipe=LoweringRecipe(partitioners=[partitioner]),
             executorch_backend_config=ExecutorchBackendConfig(
                 memory_planning_pass=TensorRTMemoryPlanningPass()
             ),
         )
+
+
+def _quantization(recipe_type: TensorRTRecipeType) -> QuantizationRecipe | None:
+    """Return how a recipe quantizes; calibration inputs are the example inputs."""
+    if recipe_type is TensorRTRecipeType.PT2E_INT8_STATIC_PER_CHANNEL:
+        return QuantizationRecipe(quantizers=[TensorRTQuantizer().set_global(int8())])
+    if recipe_type is TensorRTRecipeType.PT2E_INT8_STATIC_PER_TENSOR:
+        config = int8(per_channel=False)
+        return QuantizationRecipe(quantizers=[TensorRTQuantizer().set_global(config)])
+    if recipe_type is TensorRTRecipeType.TORCHAO_INT8_WEIGHT_ONLY:
+        weights = AOQuantizationConfig(Int8WeightOnlyConfig())
+        return QuantizationRecipe(ao_quantization_configs=[weights])
+    if recipe_type in _GROUPS:
+        return _int4_weights(_GROUPS[recipe_type])
+    return None
+
+
+def _int4_weights(group: int) -> QuantizationRecipe:
+    def has_groups(module: torch.nn.Module, name: str) -> bool:
+        if not isinstance(module, torch.nn.Linear):
+            return False
+        if module.in_features % group:
+            _log.warning(
+                "the weight of %s stays as it is: its %d input features are no multiple of the "
+                "group, %d",
+                name,
+                module.in_features,
+                group,
+            )
+        return module.in_features % group == 0
+
+    config = IntxWeightOnlyConfig(torch.int4, PerGroup(group))  # type: ignore[attr-defined]
+    return QuantizationRecipe(ao_quantization_configs=[AOQuantizationConfig(config, has_groups)])
 
 
 recipe_registry.register_backend_recipe_provider(TensorRTRecipeProvider())

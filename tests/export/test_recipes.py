@@ -10,6 +10,7 @@ from executorch.exir.schema import KernelCall
 from executorch.export import ExportRecipe, export, recipe_registry
 
 from tests.support.models import State, make
+from tests.support.programs.quantized_models import Mlp
 from tests.support.stock_process import check
 from trt_et import OptionError
 from trt_et.engine_info import parse_device_id
@@ -111,6 +112,39 @@ def test_a_recipe_takes_another_builder():
     recipe = ExportRecipe.get_recipe(TensorRTRecipeType.DEFAULT, builder=Mine())
     (partitioner,) = recipe.lowering_recipe.partitioners
     assert isinstance(partitioner._builder, Mine)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "operator"),
+    [
+        (TensorRTRecipeType.PT2E_INT8_STATIC_PER_CHANNEL, "dequantize_per_channel"),
+        (TensorRTRecipeType.PT2E_INT8_STATIC_PER_TENSOR, "dequantize_per_tensor"),
+        (TensorRTRecipeType.TORCHAO_INT8_WEIGHT_ONLY, "_to_dim_order_copy"),
+        (TensorRTRecipeType.TORCHAO_INT4_WEIGHT_ONLY_GROUP_32, "mul"),
+        (TensorRTRecipeType.TORCHAO_INT4_WEIGHT_ONLY_GROUP_64, "mul"),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_a_recipe_quantizes(recipe, operator):
+    torch.manual_seed(0)
+    model, inputs = Mlp(64).eval(), (torch.randn(4, 64),)
+    made = ExportRecipe.get_recipe(recipe, builder="reference")
+    pte = exported(model, inputs, made)
+    (partitioner,) = made.lowering_recipe.partitioners
+    (partition,) = partitioner.report.partitions
+    assert not partitioner.report.not_delegated
+    assert any(operator in name for name in partition.operators)
+    assert len(pte) < 0.75 * 4 * sum(p.numel() for p in model.parameters())
+
+
+def test_a_layer_without_whole_groups_stays_as_it_is(caplog):
+    model = torch.nn.Sequential(torch.nn.Linear(128, 48), torch.nn.Linear(48, 4))
+    recipe = TensorRTRecipeType.TORCHAO_INT4_WEIGHT_ONLY_GROUP_128
+    made = ExportRecipe.get_recipe(recipe, builder="reference")
+    exported(model.eval(), (torch.randn(2, 128),), made)
+    assert "the weight of 1 stays as it is: its 48 input features" in caplog.text
+    (partition,) = made.lowering_recipe.partitioners[0].report.partitions
+    assert any("mul" in name for name in partition.operators)
 
 
 def test_an_unknown_option_is_refused():

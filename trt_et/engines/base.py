@@ -44,13 +44,11 @@ class EngineBuilder(Protocol):
     decides the engine except the request, such as library versions. It should not import those
     libraries. Engines of a builder without the method, or with an empty string, are not cached.
 
-<<<<<<< HEAD
     A builder may have ``check_options(options: BuildOptions) -> None``, which raises
     ``OptionError`` for options that it cannot fulfil. The partitioner calls it when it is made.
-=======
+
     A builder may have ``without_int8``, the operators that its library has no int8 kernels for. The
     partitioner warns of the quantized calls of these.
->>>>>>> 24a0de9 (trt_et.quantizer: int8 and fp8 by PT2E for TensorRT; quantized operators on the CPU export; a warning counts convolutions without int8 kernels)
     """
 
     @property
