@@ -37,6 +37,7 @@ class Function(nn.Module):
         table = torch.arange(LENGTH * 4.0).reshape(LENGTH, 4)
         self.register_buffer("table", table)
         self.register_buffer("cache", torch.zeros(1, 2, LENGTH, 4))
+        self.register_buffer("positions", torch.zeros(LENGTH, dtype=torch.int64))
 
     def forward(self, rows: Tensor, position: Tensor) -> Any:
         return self.function(self, rows, position)
@@ -84,9 +85,10 @@ def causal_mask(m, rows, position):
 
 
 def ring(m, rows, position):
-    indices = (torch.arange(rows.shape[2]) + read(position, 10**6)) % LENGTH
-    m.cache.index_copy_(2, indices, rows)
-    return m.cache * 2
+    positions = torch.arange(rows.shape[2]) + read(position, 10**6)
+    m.positions.index_copy_(0, positions % LENGTH, positions)
+    m.cache.index_copy_(2, positions % LENGTH, rows)
+    return m.cache * m.positions[:, None]
 
 
 def arithmetic(m, rows, position):
@@ -216,7 +218,7 @@ def lower(builder: str, write: Callable[..., Any]) -> bytes:
     return bytes(manager.to_executorch(config).buffer)
 
 
-@pytest.mark.parametrize("write", [index_copy, slice_scatter])
+@pytest.mark.parametrize("write", [index_copy, slice_scatter, ring])
 def test_a_decoder_is_one_engine_and_a_position_outside_its_cache_is_an_error(write):
     from executorch.runtime import Runtime
 

@@ -96,6 +96,9 @@ def _broadcast_values(node: Node) -> None:
     if where.dim() == 0:
         index = insert_call(node, aten.reshape.default, index, [1])
         values = insert_call(node, aten.unsqueeze.default, values, dim)
+    if source.meta["val"].dtype is torch.int64:
+        # A range of a computed length is int32 in TensorRT.
+        values = insert_call(node, aten._to_copy.default, values, dtype=torch.int64)
     node.args = (source, [None] * dim + [index], values, *rest)
 
 

@@ -1,0 +1,150 @@
+"""Replaces the operators that ExecuTorch's ``--use_sdpa_with_kv_cache`` puts into its models.
+
+``llama::update_cache`` writes rows into a cache ``[batch, positions, heads, width]``, and
+``llama::custom_sdpa`` is attention from a position on. ExecuTorch has CPU kernels for them. Here
+they become ``index_copy`` and ``scaled_dot_product_attention``, which go into engines. Quantized
+caches keep their operators: TensorRT does not compute with int8.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch._higher_order_ops.auto_functionalize import auto_functionalized_v2
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from trt_et.graph.insertion import insert_call, insert_number
+from trt_et.graph.subgraphs import copied_module
+
+__all__ = ["replace_llama_operators"]
+
+aten = torch.ops.aten
+
+_FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
+_DEFAULTS: Final[dict[str, Any]] = {
+    "attn_mask": None,
+    "drpout_p": 0.0,
+    "is_causal": False,
+    "scale": None,
+}
+_ATTENTION: Final = ("query", "key", "value", "start_pos", *_DEFAULTS)
+
+
+def replace_llama_operators(program: ExportedProgram) -> ExportedProgram:
+    """Replace updates of caches, and attention to them, by core operators.
+
+    Args:
+        program: As ``torch.export`` returns it; not changed.
+
+    Returns:
+        A new program; the same one if it has no such operator.
+    """
+    if not any(_name(node) in _EDITS for node in program.graph.nodes):
+        return program
+    functional = program.run_decompositions({})
+    module = copied_module(functional.graph_module)
+    for node in list(module.graph.nodes):
+        edit = _EDITS.get(_name(node))
+        if edit is not None:
+            edit(node)
+    module.recompile()
+    replaced: ExportedProgram = functional._update(module, functional.graph_signature)
+    return replaced
+
+
+def _name(node: Node) -> str:
+    """Return the name of an operator, also of one that writes to its arguments."""
+    functional = node.target is auto_functionalized_v2
+    return str(node.args[0] if functional else node.target)
+
+
+def _update_cache(node: Node) -> None:
+    def positions(value: Node) -> Node:
+        steps = _arange(node, value, 1)
+        return insert_call(node, aten.add.Tensor, steps, node.kwargs["start_pos"])
+
+    _copy_rows(node, positions)
+
+
+def _update_cache_with_indices(node: Node) -> None:
+    indices: Any = node.kwargs.get("indices")
+    if indices is not None and indices.meta["val"].shape[0] == 1:
+        _copy_rows(node, lambda value: insert_call(node, aten.select.int, indices, 0, 0))
+
+
+def _copy_rows(node: Node, positions: Callable[[Node], Node]) -> None:
+    """Replace an update by a copy of its rows to positions, if the new cache is all that is used.
+
+    Args:
+        node: The functional form of an update.
+        positions: Inserts the positions of the rows that it gets.
+    """
+    if node.target is not auto_functionalized_v2 or node.kwargs.get("_cache_base_index") != 0:
+        return
+    value: Any = node.kwargs["value"]
+    bases: Any = node.kwargs["_all_bases"]
+    if len(bases) != 1 or bases[0].meta["val"].dtype not in _FLOATS:
+        return
+    picks = list(node.users)
+    if any(pick.target is not operator.getitem or pick.args[1] != 1 for pick in picks):
+        return
+    rows = insert_call(node, aten.index_copy.default, bases[0], 1, positions(value), value)
+    for pick in picks:
+        pick.replace_all_uses_with(rows)
+        node.graph.erase_node(pick)
+        rows.name = pick.name  # The program's signature names the new values of buffers.
+    node.graph.erase_node(node)
+
+
+def _attend(node: Node) -> None:
+    """Replace attention with a mask, or to all positions up to that of each token."""
+    given: dict[str, Any] = (
+        _DEFAULTS | dict(zip(_ATTENTION, node.args, strict=False)) | dict(node.kwargs)
+    )
+    mask, causal = given["attn_mask"], given["is_causal"]
+    query, key = given["query"], given["key"]
+    if given["drpout_p"] != 0 or (mask is None) != causal or not _is_float(query):
+        return
+    if mask is None:
+        rows = insert_call(node, aten.add.Tensor, _arange(node, query, 1), given["start_pos"])
+        rows = insert_call(node, aten.unsqueeze.default, rows, 1)
+        mask = insert_call(node, aten.le.Tensor, _arange(node, key, 1), rows)
+    elif _is_float(mask):
+        mask = insert_call(node, aten._to_copy.default, mask, dtype=query.meta["val"].dtype)
+    heads = [insert_call(node, aten.transpose.int, given[n], 1, 2) for n in _ATTENTION[:3]]
+    repeats = query.meta["val"].shape[2] // key.meta["val"].shape[2]
+    for index in (1, 2):
+        if repeats > 1:
+            repeat = aten.repeat_interleave.self_int
+            heads[index] = insert_call(node, repeat, heads[index], repeats, 1)
+    attention = aten.scaled_dot_product_attention.default
+    result = insert_call(node, attention, *heads, mask, scale=given["scale"])
+    result = insert_call(node, aten.transpose.int, result, 1, 2)
+    result = insert_call(node, aten.clone.default, result, memory_format=torch.contiguous_format)
+    node.replace_all_uses_with(result)
+    node.graph.erase_node(node)
+    result.name = node.name  # It may be an output of the program.
+
+
+def _arange(before: Node, tensor: Node, dim: int) -> Node:
+    """Return the numbers from 0 to a tensor's size, int64."""
+    value = tensor.meta["val"]
+    size: Any = value.shape[dim]
+    if not isinstance(size, int):
+        size = insert_number(before, aten.sym_size.int, tensor, dim)
+    return insert_call(before, aten.arange.default, size, dtype=torch.int64, device=value.device)
+
+
+def _is_float(node: Node) -> bool:
+    return node.meta["val"].dtype in _FLOATS
+
+
+_EDITS: Final[dict[str, Callable[[Node], None]]] = {
+    "llama.update_cache.default": _update_cache,
+    "llama.update_cache_with_indices.default": _update_cache_with_indices,
+    "llama.custom_sdpa.default": _attend,
+}
