@@ -94,6 +94,8 @@ def test_quantized_caches_keep_their_operators():
         example = (torch.ones(1, 1, 1, 4, dtype=torch.int8), torch.tensor([0]))
         program = torch.export.export(Quantized(), example, strict=True)
     assert llama_operators(replace_llama_operators(program))
+    report = TensorRTPartitioner(builder="reference").explain(program)
+    assert "leave out ExecuTorch's quantize_kv_cache" in str(report)
 
 
 def test_a_program_of_other_operators_is_returned_as_it_is():

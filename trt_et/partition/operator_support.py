@@ -184,7 +184,7 @@ class OperatorSupport:
             return self._reason_for_getitem(node)
         target = aten_target(node)
         if isinstance(target, HigherOrderOperator):
-            return "control flow stays on the CPU"
+            return _reason_for_higher_order(node)
         if self.subgraph.obstacle is not None:
             return self.subgraph.obstacle
         if not isinstance(target, OpOverload) or isinstance(node.meta.get("val"), _SIZES):
@@ -247,3 +247,13 @@ def _is_within(value: object, inside: Collection[Node]) -> bool:
             return False
         value = value.args[0]
     return True
+
+
+def _reason_for_higher_order(node: Node) -> str:
+    if str(node.target) != "auto_functionalized_v2":
+        return "control flow stays on the CPU"
+    if "llama.update_cache" in str(node.args[0]):
+        return (
+            "TensorRT does not compute with int8 caches; leave out ExecuTorch's quantize_kv_cache"
+        )
+    return f"{node.args[0]} writes to its arguments"
