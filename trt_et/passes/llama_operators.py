@@ -17,6 +17,7 @@ from torch._higher_order_ops.auto_functionalize import auto_functionalized_v2
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_number
 from trt_et.graph.subgraphs import copied_module
 
@@ -25,13 +26,6 @@ __all__ = ["replace_llama_operators"]
 aten = torch.ops.aten
 
 _FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
-_DEFAULTS: Final[dict[str, Any]] = {
-    "attn_mask": None,
-    "drpout_p": 0.0,
-    "is_causal": False,
-    "scale": None,
-}
-_ATTENTION: Final = ("query", "key", "value", "start_pos", *_DEFAULTS)
 
 
 def replace_llama_operators(program: ExportedProgram) -> ExportedProgram:
@@ -102,9 +96,7 @@ def _copy_rows(node: Node, positions: Callable[[Node], Node]) -> None:
 
 def _attend(node: Node) -> None:
     """Replace attention with a mask, or to all positions up to that of each token."""
-    given: dict[str, Any] = (
-        _DEFAULTS | dict(zip(_ATTENTION, node.args, strict=False)) | dict(node.kwargs)
-    )
+    given = named_arguments(node)
     mask, causal = given["attn_mask"], given["is_causal"]
     query, key = given["query"], given["key"]
     if given["drpout_p"] != 0 or (mask is None) != causal or not _is_float(query):
@@ -115,7 +107,10 @@ def _attend(node: Node) -> None:
         mask = insert_call(node, aten.le.Tensor, _arange(node, key, 1), rows)
     elif _is_float(mask):
         mask = insert_call(node, aten._to_copy.default, mask, dtype=query.meta["val"].dtype)
-    heads = [insert_call(node, aten.transpose.int, given[n], 1, 2) for n in _ATTENTION[:3]]
+    heads = [
+        insert_call(node, aten.transpose.int, given[name], 1, 2)
+        for name in ("query", "key", "value")
+    ]
     repeats = query.meta["val"].shape[2] // key.meta["val"].shape[2]
     for index in (1, 2):
         if repeats > 1:

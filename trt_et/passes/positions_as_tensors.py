@@ -24,6 +24,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy.value_ranges import bound_sympy
 
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.subgraphs import copied_module
 
@@ -115,7 +116,7 @@ class _Positions:
         for user in [node for node in self._graph.nodes if node in users]:
             edit = edits[user]
             assert edit is not None
-            arguments = _arguments(user)
+            arguments = named_arguments(user)
             new = edit(arguments)
             new.meta = {**user.meta, "val": new.meta["val"]}
             user.replace_all_uses_with(new)
@@ -141,7 +142,7 @@ class _Positions:
         rule = _RULES.get(user.target)
         if rule is None or not isinstance(user.meta.get("val"), torch.Tensor):
             return None
-        return rule(self, user, _arguments(user))
+        return rule(self, user, named_arguments(user))
 
     def is_position(self, value: object) -> bool:
         """Check whether a value is a number that :meth:`tensor` can compute."""
@@ -198,14 +199,6 @@ class _Positions:
             first = self.tensor(start, before)
             self._ranges[start, length] = insert_call(before, aten.add.Tensor, steps, first)
         return self._ranges[start, length]
-
-
-def _arguments(node: Node) -> dict[str, Any]:
-    """Return the arguments of a call by name, with those that have defaults."""
-    expected = node.target._schema.arguments  # type: ignore[union-attr]
-    defaults = {a.name: a.default_value for a in expected if a.has_default_value()}
-    given = dict(zip((a.name for a in expected), node.args, strict=False))
-    return {**defaults, **given, **node.kwargs}
 
 
 def _slice(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:

@@ -141,6 +141,10 @@ def put_columns(cache, position, new):
     cache[:, :, :, position] = new
 
 
+def put_ahead_of_heads(cache, position, new):
+    cache[:, position] = new
+
+
 def copy_heads(cache, position, new):
     cache.index_copy_(1, torch.arange(3), new)
 
@@ -193,9 +197,6 @@ NOT_A_RUN = {
     "a run with a factor": (put_scaled_start, torch.tensor([1]), rows(3)),
     "a mask": (put_masked, ONE, rows()),
     "positions of one head": (put_at_head, ONE, rows()),
-    "positions of columns": (put_columns, ONE - 3, COLUMN),
-    "positions of heads": (copy_heads, ONE, LONG),
-    "positions of batches": (copy_batches, ONE, LONG),
     "a slice of the last dimension": (slice_columns, ONE, COLUMN),
     "every other row of a slice": (slice_every_other, ONE, rows(3)),
     "a slice of another dtype": (slice_with_conversion, ONE, rows(3)),
@@ -217,29 +218,33 @@ def test_whatever_is_not_surely_a_run_of_rows_is_left_as_it_is(case):
         assert write_rows not in calls(rewritten(request)[0])
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype"),
-    [
-        ((HEADS, WIDTH, LENGTH), torch.float32),
-        ((BATCH, HEADS, LENGTH, WIDTH, 2), torch.float32),
-        (SHAPE, torch.int32),
-    ],
-)
-def test_caches_that_the_layer_does_not_take_are_left_as_they_are(shape, dtype):
-    new = torch.ones(*shape[:2], 1, *shape[3:], dtype=dtype)
-    requests, _ = recorded(Cache(copy_rows, shape, dtype), (ONE * 0, new))
+ANOTHER_DIMENSION = {
+    "columns": (put_columns, SHAPE, ONE - 3, COLUMN),
+    "heads": (copy_heads, SHAPE, ONE, LONG),
+    "batches": (copy_batches, SHAPE, ONE, LONG),
+    "the last of three": (copy_rows, (HEADS, WIDTH, LENGTH), ONE * 0, torch.ones(HEADS, WIDTH, 1)),
+    "the third of five": (
+        *(copy_rows, (BATCH, HEADS, LENGTH, WIDTH, 2), ONE * 0),
+        torch.ones(BATCH, HEADS, 1, WIDTH, 2),
+    ),
+    "ahead of heads": (
+        *(put_ahead_of_heads, (BATCH, LENGTH, HEADS, WIDTH), ONE),
+        rows(1, torch.float32, BATCH, 1, HEADS, 4),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ANOTHER_DIMENSION)
+def test_one_position_of_any_dimension_is_written_in_place(case):
+    write, shape, position, new = ANOTHER_DIMENSION[case]
+    requests, _ = recorded(Cache(write, shape), (position, new))
+    assert len(aliases(requests)) == 1
+
+
+def test_integers_are_left_as_they_are():
+    new = torch.ones(BATCH, HEADS, 1, WIDTH, dtype=torch.int32)
+    requests, _ = recorded(Cache(copy_rows, SHAPE, torch.int32), (ONE * 0, new))
     assert [update for request in requests for update in request.lowered.aliased_outputs]
-    assert aliases(requests) == []
-
-
-def test_positions_ahead_of_heads_are_left_as_they_are():
-    """``[batch, positions, heads, width]``: the cache would not be an input of its own."""
-
-    def write(cache, position, new):
-        cache[:, position] = new
-
-    shape = (BATCH, LENGTH, HEADS, WIDTH)
-    requests, _ = recorded(Cache(write, shape), (ONE, rows(1, torch.float32, BATCH, 1, HEADS, 4)))
     assert aliases(requests) == []
 
 
