@@ -168,6 +168,15 @@ def test_paddings_and_remainders_by_sizes_run_like_eager(function):
         torch.testing.assert_close(method.execute([x])[0], model(x))
 
 
+def test_positions_resized_for_a_transformer_run_like_eager():
+    def resized(positions):
+        grid = positions.reshape(1, 4, 4, 8).permute(0, 3, 1, 2) * 2
+        larger = functional.interpolate(grid, scale_factor=(1.6, 1.3), mode="bicubic")
+        return larger.permute(0, 2, 3, 1).flatten(1, 2) + 1
+
+    _runs_like_eager(resized, torch.randn(1, 16, 8))
+
+
 def test_attention_over_the_edges_of_a_graph_runs_like_eager():
     def attend(x, edges):
         start, end = edges

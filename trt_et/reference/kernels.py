@@ -2,7 +2,8 @@
 
 Three-dimensional pooling and convolution, slice by slice; sorting by ``topk``; embedding bags and
 scatters that reduce, by a matrix; negative padding; cumulative sums of a single number;
-remainders of negative integers. Only the reference builder needs this.
+remainders of negative integers; bicubic resizing of a permuted tensor. Only the reference builder
+needs this.
 """
 
 from __future__ import annotations
@@ -263,6 +264,13 @@ def _remainder(x: Tensor, y: Any) -> Any:  # noqa: ANN401
     return torch.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
 
 
+def _bicubic(x: Tensor, *args: Any) -> Any:  # noqa: ANN401
+    """Resize a contiguous tensor: the result has the layout of ``x``, which few kernels take."""
+    if x.is_contiguous():
+        return NotImplemented
+    return aten.upsample_bicubic2d.vec(x.contiguous(), *args)
+
+
 _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.max_pool3d.default: _max_pool3d,
     aten.adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
@@ -277,6 +285,7 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.remainder.Scalar: _remainder,
     aten.remainder.Tensor: _remainder,
     aten.scatter_reduce.two: scatter_reduce,
+    aten.upsample_bicubic2d.vec: _bicubic,
 }
 # The kernel takes some calls of these operators.
 _ONLY_WHERE: Final[dict[object, Callable[..., bool]]] = {
