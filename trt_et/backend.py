@@ -23,7 +23,7 @@ __all__ = ["TensorRTBackend", "check_no_conflict"]
 class TensorRTBackend(BackendDetails):
     """Turns each partition into an engine blob, and names the GPU of its tensors.
 
-    Partitions made by :class:`trt_et.TensorRTPartitioner` carry their builder and options. A
+    Partitions made by ``trt_et.TensorRTPartitioner`` carry their builder and options. A
     program lowered by name (``to_backend("TensorRTBackend", program, specs)``) is built with the
     ``auto`` builder for the GPU that its ``target_device`` spec names.
     """
@@ -61,11 +61,11 @@ class TensorRTBackend(BackendDetails):
         """Build the engines of all partitions of all methods, each distinct one once.
 
         Args:
-            edge_programs: The partitions of each method, as for :meth:`preprocess`.
+            edge_programs: The partitions of each method, as for ``preprocess``.
             compile_specs: Their lists of compile specs.
 
         Raises:
-            PartitionError: As for :meth:`preprocess`.
+            PartitionError: As for ``preprocess``.
         """
         partitions = [
             pair

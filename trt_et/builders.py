@@ -1,4 +1,4 @@
-"""Keeps the import path of 0.1.0 for builders of engines; use :mod:`trt_et.engines`."""
+"""Keeps the import path of 0.1.0 for builders of engines; use ``trt_et.engines``."""
 
 from trt_et.engines import BuildOptions, BuildRequest, EngineBuilder
 

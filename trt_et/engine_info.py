@@ -1,6 +1,6 @@
 """Engine blobs: an engine's description, its GPU, and the bytes that carry both.
 
-The public names of :mod:`trt_et.blob`. This module knows neither torch nor TensorRT.
+The public names of ``trt_et.blob``. This module knows neither torch nor TensorRT.
 """
 
 from trt_et.blob.codec import EngineBlob, decode_blob, encode_blob, encode_front, parse_device_id

@@ -103,4 +103,4 @@ class RunError(TrtEtError):
 
 
 class UnsupportedModelError(TrtEtError):
-    """A language model cannot be exported by :mod:`trt_et.llm`; the message has the reason."""
+    """A language model cannot be exported by ``trt_et.llm``; the message has the reason."""

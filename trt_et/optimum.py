@@ -41,7 +41,7 @@ def export_with_tensorrt(
     Args:
         model: A module whose ``export()`` returns exported programs by method, and whose
             ``metadata`` are the constant methods.
-        options: Options of :class:`trt_et.TensorRTPartitioner`, which ``from_pretrained`` takes as
+        options: Options of ``trt_et.TensorRTPartitioner``, which ``from_pretrained`` takes as
             ``recipe_kwargs``.
     """
     programs = model.export()

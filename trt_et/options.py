@@ -19,7 +19,7 @@ from trt_et.errors import OptionError
 __all__ = ["PRECISIONS", "BuildOptions", "check_known", "option", "options_table"]
 
 PRECISIONS: Final = ("float16", "bfloat16")
-"""The values of :attr:`BuildOptions.precision`, besides None."""
+"""The values of ``BuildOptions.precision``, besides None."""
 
 _CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
 

@@ -74,13 +74,13 @@ class TensorRTPartitioner(Partitioner):
             ``"reference"`` (runs on simulated GPUs), or an object with a ``name`` and a
             ``build(request)`` method.
         device: The GPU to build engines for: ``"cuda:1"``, a ``torch.device``, an index, or a
-            function from :class:`Partition` to one of them. None: the GPU that an explicit
+            function from ``Partition`` to one of them. None: the GPU that an explicit
             ``target_device`` names, else ``cuda:0``.
         compute_capabilities: Targets such as ``["8.6", "12.0"]``, if the builder can choose.
         optimization_level: TensorRT's builder optimization level, 0 to 5.
         precision: What engines compute in, and keep their weights in: ``"float16"`` or
             ``"bfloat16"``. Inputs, outputs and state keep their dtypes, and operators that need
-            float32 keep it; :attr:`report` lists them (docs/guides/precision.md). None: the
+            float32 keep it; ``report`` lists them (docs/guides/precision.md). None: the
             model's dtypes.
         float32_ops: With ``precision``, further operators and nodes that keep float32, in the form
             of ``excluded_ops``.
@@ -92,7 +92,7 @@ class TensorRTPartitioner(Partitioner):
         excluded_ops: Operators and nodes to leave to the CPU: overloads, packets, names such as
             ``"aten.mul"`` and ``"aten.mul.Tensor"``, names of nodes (in a branch also with the
             path: ``"cond/true/aten_mul_tensor"``), or functions from a node to a bool. Names come
-            from the exported program or from :attr:`report`; a name that matches nothing is an
+            from the exported program or from ``report``; a name that matches nothing is an
             error. Functions get the nodes of the exported program and of the Edge program.
         full_graph: Refuse to lower a program with an operator that stays on the CPU, except those
             that compute dynamic sizes.
@@ -114,15 +114,15 @@ class TensorRTPartitioner(Partitioner):
             ``ProcessPoolExecutor``, ``ThreadPoolExecutor``, or Dask's ``Client.get_executor()``.
             None: this process builds them in turn. A build that ends the process of a
             ``ProcessPoolExecutor`` (SIGSEGV, out of memory) raises
-            :class:`trt_et.errors.BuildCrashed`; in this process it ends the export.
+            ``trt_et.errors.BuildCrashed``; in this process it ends the export.
         progress: True: progress bars if standard error is a terminal. False: none. A function: it
-            gets every :class:`trt_et.engines.progress.ProgressEvent`.
+            gets every ``trt_et.engines.progress.ProgressEvent``.
         cache: Keep engines on disk and reuse them: True (the user's cache folder), a folder, or an
-            :class:`trt_et.EngineCache`. None: the environment variable ``TRT_ET_CACHE`` decides; by
+            ``trt_et.EngineCache``. None: the environment variable ``TRT_ET_CACHE`` decides; by
             default there is no cache.
 
     Attributes:
-        report: The result of the last :meth:`partition`; None before.
+        report: The result of the last ``partition``; None before.
 
     Raises:
         OptionError: An option is unknown, or has an impossible value.
@@ -304,7 +304,7 @@ class TensorRTPartitioner(Partitioner):
         return list(self._preserved[1]), None
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
-        """Apply the passes of :mod:`trt_et.passes.before_partitioning`.
+        """Apply the passes of ``trt_et.passes.before_partitioning``.
 
         Raises:
             PartitionError: An engine in the program cannot be lifted.

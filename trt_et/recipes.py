@@ -92,15 +92,15 @@ class TensorRTRecipeProvider(BackendRecipeProvider):
         return TensorRTRecipeType.get_backend_name()
 
     def get_supported_recipes(self) -> Sequence[RecipeType]:
-        """Return all of :class:`TensorRTRecipeType`."""
+        """Return all of ``TensorRTRecipeType``."""
         return list(TensorRTRecipeType)
 
     def create_recipe(self, recipe_type: RecipeType, **kwargs: Any) -> ExportRecipe | None:  # noqa: ANN401
         """Make the recipe; return None for a type of another backend.
 
         Args:
-            recipe_type: One of :class:`TensorRTRecipeType`.
-            kwargs: Options of :class:`trt_et.TensorRTPartitioner`; they replace the recipe's own.
+            recipe_type: One of ``TensorRTRecipeType``.
+            kwargs: Options of ``trt_et.TensorRTPartitioner``; they replace the recipe's own.
 
         Raises:
             OptionError: An option is unknown, or has an impossible value.

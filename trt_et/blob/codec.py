@@ -73,7 +73,7 @@ def encode_front(info: EngineInfo, engine_size: int) -> bytearray:
         engine_size: In bytes; the front's own size does not depend on it.
 
     Returns:
-        The bytes, with a checksum (:data:`CHECKSUM_SLICE`) of zero.
+        The bytes, with a checksum (``CHECKSUM_SLICE``) of zero.
 
     Raises:
         BlobError: ``info`` cannot be written.
@@ -88,12 +88,12 @@ def decode_blob(blob: bytes | bytearray | memoryview, *, verify: bool = True) ->
     """Read a blob, and check every offset, size and type in it.
 
     Args:
-        blob: From :func:`encode_blob` or Torch-TensorRT's ``serialize_engine``.
+        blob: From ``encode_blob`` or Torch-TensorRT's ``serialize_engine``.
         verify: Verify the checksum, if there is one, before parsing anything else.
 
     Returns:
         The metadata, and the engine as a view into ``blob``. ``info.device_id`` is None if the
-        blob has no valid index; :func:`parse_device_id` raises the reason.
+        blob has no valid index; ``parse_device_id`` raises the reason.
 
     Raises:
         BlobError: It is truncated, corrupt, or not an engine blob.

@@ -40,7 +40,7 @@ class Binding:
 
     Attributes:
         name: Its name in the engine.
-        dtype: One of :data:`DTYPES`; empty if a foreign blob has none.
+        dtype: One of ``DTYPES``; empty if a foreign blob has none.
         shape: The engine's shape, -1 for a dynamic dimension.
         is_input: True if the engine reads it.
         min_shape: Smallest shape of the optimization profile; None if the shape is static.
@@ -81,7 +81,7 @@ class EngineInfo:
     Attributes:
         bindings: Inputs in the order of the delegate's arguments, then outputs in result order.
         device_id: Index of the engine's GPU; None if a blob has no valid index (see
-            :func:`trt_et.engine_info.parse_device_id`).
+            ``trt_et.engine_info.parse_device_id``).
         builder: Name of its builder; empty in foreign blobs.
         library_version: Version of the library that built it.
         compute_capabilities: Targets such as ``"8.9"``; empty: the builder's default set.
@@ -89,7 +89,7 @@ class EngineInfo:
         hardware_compatible: True if it runs on GPUs other than the one it was built for.
         target_platform: Operating system and processor, such as ``linux_x86_64``.
         precision: What it computes in, if that is not the program's dtypes: ``float16``.
-        sha256: Of the engine bytes, in hex; :func:`trt_et.engine_info.encode_blob` fills it in.
+        sha256: Of the engine bytes, in hex; ``trt_et.engine_info.encode_blob`` fills it in.
         aliases: Outputs that share their input's memory.
         serialized_metadata: A field of Torch-TensorRT, passed through.
     """

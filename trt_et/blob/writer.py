@@ -27,7 +27,7 @@ _CHUNK: Final = 4 << 20
 
 
 class BlobWriter:
-    """Collect an engine in pieces, and return the same blob as :func:`encode_blob`.
+    """Collect an engine in pieces, and return the same blob as ``encode_blob``.
 
     ::
 

@@ -34,7 +34,7 @@ _HEADINGS: Final = (
     *("copies/call", "waits/call"),
     *("planned", "peak memory"),
 )
-_Answers = Mapping[str, dict[str, Any]]  # Of :func:`trt_et.cli.worker.perform`, by the file.
+_Answers = Mapping[str, dict[str, Any]]  # Of ``trt_et.cli.worker.perform``, by the file.
 
 
 def bench_command(

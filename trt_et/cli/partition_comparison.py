@@ -46,7 +46,7 @@ def compare_partitions(
 
     Returns:
         For each: ``partition``, ``device``, ``modules``, ``operators``, and ``outputs`` with their
-        ``name`` and the facts of :func:`trt_et.cli.arrays.compare_arrays`, without new values of
+        ``name`` and the facts of ``trt_et.cli.arrays.compare_arrays``, without new values of
         state.
 
     Raises:

@@ -58,7 +58,7 @@ class Network:
     aliases: tuple[Alias, ...] = ()
 
     def free(self) -> None:
-        """Drop TensorRT's objects; :attr:`aliases` stays."""
+        """Drop TensorRT's objects; ``aliases`` stays."""
         self.builder = self.network = self.config = self.interpreter = None
 
 
@@ -113,7 +113,7 @@ def convert_module(
     profiles: Sequence[ProfileShapes] = (),
     aliased_outputs: Sequence[InPlaceBuffer] = (),
 ) -> Network:
-    """Fill a TensorRT network with a module; call it :func:`.without_gpu`.
+    """Fill a TensorRT network with a module; call it ``without_gpu``.
 
     Args:
         module: Plain ATen, constants as attributes; changed.

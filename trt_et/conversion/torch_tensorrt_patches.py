@@ -1,13 +1,13 @@
 """Patches Torch-TensorRT, and torch around it, while it works; undoes every patch afterwards.
 
 When it is imported, Torch-TensorRT queries the CUDA device and expects its C++ runtime. Filling a
-TensorRT network needs neither, so :func:`without_gpu` and :func:`without_runtime` answer for them
-on a machine without a GPU. :func:`weights_stay_quantized` changes how Torch-TensorRT treats
+TensorRT network needs neither, so ``without_gpu`` and ``without_runtime`` answer for them
+on a machine without a GPU. ``weights_stay_quantized`` changes how Torch-TensorRT treats
 quantized weights. Seen with Torch-TensorRT 2.13.
 
-Each patch is applied at its first use and undone when the outermost :func:`patched_once` ends.
+Each patch is applied at its first use and undone when the outermost ``patched_once`` ends.
 ExecuTorch calls a backend several times for one export and does not mark the last call. So there is
-one :func:`patched_once` for each call of the partitioner (ExecuTorch calls it for the operators to
+one ``patched_once`` for each call of the partitioner (ExecuTorch calls it for the operators to
 preserve, before and after partitioning, and for the partitions), and one for all partitions of all
 methods, which are built in one call, in this thread or in others. A worker process builds one
 engine, and patches once.
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class _Applied:
-    """The patches that are applied now, and how many :func:`patched_once` are open."""
+    """The patches that are applied now, and how many ``patched_once`` are open."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,6 +1,6 @@
 """Builds engines: builders, the builds of an export, workers and the engine cache.
 
-A builder is any object with a ``name`` and a ``build`` method (:class:`EngineBuilder`): also a
+A builder is any object with a ``name`` and a ``build`` method (``EngineBuilder``): also a
 caller's own, such as a remote build service.
 
 ==============  ===========================  ==================================================

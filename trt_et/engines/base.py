@@ -56,7 +56,7 @@ class EngineBuilder(Protocol):
         """Return the builder's name, for the blob and for messages."""
 
     def build(self, request: BuildRequest) -> bytes:
-        """Return the engine's blob (:func:`trt_et.engine_info.encode_blob`).
+        """Return the engine's blob (``trt_et.engine_info.encode_blob``).
 
         Its bindings must equal ``request.lowered.bindings``, also in order; the backend checks it.
 

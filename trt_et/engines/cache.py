@@ -172,7 +172,7 @@ class EngineCache:
             path.unlink()
 
     def lock(self, key: str, *, wait: bool) -> BaseFileLock | None:
-        """Lock a key, so that one process builds its engine; to be released after :meth:`store`.
+        """Lock a key, so that one process builds its engine; to be released after ``store``.
 
         Args:
             key: The engine's key.

@@ -81,7 +81,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def read_checked(path: Path) -> bytes:
-    """Read what :func:`write_checked` wrote; nothing if there is no file, or it is damaged."""
+    """Read what ``write_checked`` wrote; nothing if there is no file, or it is damaged."""
     try:
         checksum, _, data = path.read_bytes().partition(b"\n")
     except FileNotFoundError:
@@ -96,7 +96,7 @@ def read_checked(path: Path) -> bytes:
 
 
 def write_checked(path: Path, data: bytes) -> None:
-    """Replace a file by its checksum and ``data``; the caller has it :func:`locked`.
+    """Replace a file by its checksum and ``data``; the caller has it ``locked``.
 
     Raises:
         OSError: It cannot be written; the old file stays.

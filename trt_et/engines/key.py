@@ -1,7 +1,7 @@
 """Makes the key of an engine: equal keys, equal engines.
 
 A key covers the request (graph, weights' contents, shapes, options, device) and the builder's
-:meth:`fingerprint`.
+``fingerprint``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def engine_key(builder: str, identity: str, request: str, weights: Mapping[str, 
     Args:
         builder: The builder's name.
         identity: The builder's fingerprint.
-        request: The :func:`request_digest`.
+        request: The ``request_digest``.
         weights: The digest of each constant, by name.
     """
     digest = hashlib.sha256()

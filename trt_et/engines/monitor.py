@@ -23,7 +23,7 @@ class _Phase:
 class BuildMonitor:
     """Follows the phases of one build, as TensorRT or a caller's builder names them.
 
-    Every method may be called from any thread, and only :meth:`check` raises, after the build:
+    Every method may be called from any thread, and only ``check`` raises, after the build:
     exceptions must not pass through TensorRT's C++ code.
 
     Args:

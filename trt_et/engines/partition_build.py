@@ -5,7 +5,7 @@ ExecuTorch hands the very list that the partitioner gave as ``DelegationSpec.com
 builder object, a device, options) is an attribute of the list, and of each copy of it.
 
 ``list(specs)`` loses that attribute. The partition's nodes still have the partitioner's tag, so
-:func:`build_of` can raise an error instead of building an engine with other options.
+``build_of`` can raise an error instead of building an engine with other options.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PartitionBuild:
         aliased_outputs: The buffers that the engine may write in place.
         float32: Calls that keep float32 by the caller's choice, if ``options.precision`` is lower:
             the reason by the name in the Edge program.
-        progress: The partitioner's option; see :class:`trt_et.engines.progress.ProgressSession`.
+        progress: The partitioner's option; see ``trt_et.engines.progress.ProgressSession``.
         check: Called before the first build; raises if an option does not fit the program.
     """
 
@@ -67,7 +67,7 @@ _TAG: Final = re.compile(r"tensorrt_\d+(_\w+)?")
 
 
 class PartitionSpecs(list[CompileSpec]):
-    """A partition's compile specs, with its :class:`PartitionBuild`."""
+    """A partition's compile specs, with its ``PartitionBuild``."""
 
     def __init__(self, specs: Iterable[CompileSpec], build: PartitionBuild) -> None:
         super().__init__(CompileSpec(spec.key, bytes(spec.value)) for spec in specs)
@@ -89,7 +89,7 @@ class PartitionSpecs(list[CompileSpec]):
 
 
 def build_of(program: ExportedProgram, specs: list[CompileSpec]) -> PartitionBuild | None:
-    """Return how to build a partition; None if no :class:`TensorRTPartitioner` made it.
+    """Return how to build a partition; None if no ``TensorRTPartitioner`` made it.
 
     Args:
         program: The partition, as ``preprocess`` gets it.

@@ -24,7 +24,7 @@ class PrebuiltBuilder:
     name = "prebuilt"
 
     def build(self, request: BuildRequest) -> bytes:
-        """See :meth:`trt_et.engines.EngineBuilder.build`."""
+        """See ``trt_et.engines.EngineBuilder.build``."""
         lowered = request.lowered
         graph = lowered.program.graph
         (call,) = (node for node in graph.nodes if is_prebuilt(node.target))

@@ -61,7 +61,7 @@ class ProgressSession:
 
     Args:
         option: True: bars, if standard error is a terminal. False: nothing. A function: it gets
-            every :class:`ProgressEvent`.
+            every ``ProgressEvent``.
         total: Number of engines.
     """
 
@@ -82,7 +82,7 @@ class ProgressSession:
 
         Args:
             partition: The engine's partition.
-            stop: See :class:`BuildMonitor`.
+            stop: See ``BuildMonitor``.
         """
         if self._listener is None:
             return BuildMonitor(None, stop)

@@ -52,7 +52,7 @@ def cached_support_check(
         without_tensorrt: Returns why a call is unsupported, if Torch-TensorRT cannot be imported.
 
     Raises:
-        OptionError: As :func:`make_support_check`.
+        OptionError: As ``make_support_check``.
     """
 
     def make() -> SupportCheck:

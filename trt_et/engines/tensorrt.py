@@ -26,7 +26,7 @@ class TensorRTBuilder:
     name = "tensorrt"
 
     def fingerprint(self) -> str:
-        """See :class:`trt_et.engines.EngineBuilder`; empty on a machine without a GPU.
+        """See ``trt_et.engines.EngineBuilder``; empty on a machine without a GPU.
 
         TensorRT tunes an engine on its GPU, so the fingerprint names each GPU.
         """
@@ -37,7 +37,7 @@ class TensorRTBuilder:
         return fingerprint_of(*names, f"cuda {torch.version.cuda}", tensorrt=True)
 
     def check_options(self, options: BuildOptions) -> None:
-        """See :class:`trt_et.engines.EngineBuilder`."""
+        """See ``trt_et.engines.EngineBuilder``."""
         if options.dla_gpu_fallback and options.dla_core is None:
             raise OptionError("dla_gpu_fallback needs a dla_core, such as dla_core=0")
         if torch.cuda.is_available():
@@ -46,7 +46,7 @@ class TensorRTBuilder:
                 _check_capability(options, "{}.{}".format(*gpus.pop()))
 
     def build(self, request: BuildRequest) -> bytes:
-        """See :meth:`trt_et.engines.EngineBuilder.build`."""
+        """See ``trt_et.engines.EngineBuilder.build``."""
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if request.device_id >= count:
             raise BuilderUnavailable(

@@ -30,11 +30,11 @@ class TensorRTRTXBuilder:
     without_int8 = frozenset({torch.ops.aten.convolution.default})
 
     def fingerprint(self) -> str:
-        """See :class:`trt_et.engines.EngineBuilder`."""
+        """See ``trt_et.engines.EngineBuilder``."""
         return "" if has_foreign_converters() else fingerprint_of(tensorrt=True)
 
     def check_options(self, options: BuildOptions) -> None:
-        """See :class:`trt_et.engines.EngineBuilder`."""
+        """See ``trt_et.engines.EngineBuilder``."""
         if options.dla_core is not None or options.dla_gpu_fallback:
             raise OptionError("TensorRT-RTX has no DLA; leave dla_core and dla_gpu_fallback out")
         if options.compute_capabilities:
@@ -43,7 +43,7 @@ class TensorRTRTXBuilder:
             _kinds_of(tensorrt_rtx, options.compute_capabilities)
 
     def build(self, request: BuildRequest) -> bytes:
-        """See :meth:`trt_et.engines.EngineBuilder.build`."""
+        """See ``trt_et.engines.EngineBuilder.build``."""
         return build_engine(request, self.name, lambda network: self._build(request, network))
 
     def _build(self, request: BuildRequest, network: Network) -> bytes:

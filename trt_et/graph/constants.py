@@ -39,7 +39,7 @@ def input_names(program: ExportedProgram) -> frozenset[str]:
 
 
 def constant_values(program: ExportedProgram) -> Mapping[str, torch.Tensor]:
-    """Return the tensors among :func:`constant_names`, by placeholder name."""
+    """Return the tensors among ``constant_names``, by placeholder name."""
     names = constant_names(program)
     values = {**program.state_dict, **program.constants}
     found = {}
@@ -53,7 +53,7 @@ def constant_values(program: ExportedProgram) -> Mapping[str, torch.Tensor]:
 def known_constants(
     program: ExportedProgram, weights: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor | None]:
-    """Return the values of :func:`constant_names`, by placeholder name; None if unknown.
+    """Return the values of ``constant_names``, by placeholder name; None if unknown.
 
     Args:
         program: Its ``state_dict`` may hold fake tensors.

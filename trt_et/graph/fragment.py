@@ -67,7 +67,7 @@ def fragment_of_call(node: Node, constants: Mapping[Node, torch.Tensor | None]) 
 
     Args:
         node: A call of a plain ATen graph.
-        constants: See :class:`Fragment`.
+        constants: See ``Fragment``.
     """
     expanded = [
         source
@@ -87,7 +87,7 @@ def fragment_of_group(
 
     Args:
         calls: Calls of a plain ATen graph, in program order.
-        constants: See :class:`Fragment`.
+        constants: See ``Fragment``.
     """
     group = tuple(dict.fromkeys(calls))
     inside = set(group)

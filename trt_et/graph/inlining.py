@@ -75,7 +75,7 @@ def insert_traced(
     Args:
         owner: The call's module; changed in place.
         node: The call.
-        traced: From :func:`trace_call`.
+        traced: From ``trace_call``.
         constants: Prefix of the names of the function's constants.
 
     Returns:

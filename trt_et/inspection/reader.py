@@ -57,7 +57,7 @@ def inspect_program(pte: bytes | memoryview | mmap) -> tuple[MethodInfo, ...]:
 
     Raises:
         BlobError: It is no program, truncated or damaged. A damaged engine is reported in its
-            :attr:`DelegateInfo.problem` instead.
+            ``DelegateInfo.problem`` instead.
     """
     return read_program(pte).methods
 
@@ -88,7 +88,7 @@ def inspect_file(path: str | os.PathLike[str], *, verify: bool = True) -> Progra
 
 
 def read_program(pte: bytes | memoryview | mmap) -> ProgramInfo:
-    """Read a ``.pte`` like :func:`inspect_program`, with the facts of the whole program."""
+    """Read a ``.pte`` like ``inspect_program``, with the facts of the whole program."""
     data = memoryview(pte).cast("B")
     # A view of a file would keep it mapped; a view of bytes would keep the whole program.
     return _Reader(data, verify=True, copied=isinstance(pte, bytes)).program()
@@ -123,7 +123,7 @@ class _Table(Table):
         self._spend = spend
 
     def number(self, field: int, code: str) -> int:
-        """Read a number; ``code`` is its format in :mod:`struct`."""
+        """Read a number; ``code`` is its format in ``struct``."""
         at = self.Offset(4 + 2 * field)
         return int(struct.unpack_from(f"<{code}", self.Bytes, self.Pos + at)[0]) if at else 0
 

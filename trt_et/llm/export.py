@@ -59,10 +59,10 @@ def export_llm(
             fits the cache: limit ``max_new_tokens`` yourself.
         dtype: Convert the model to this type, in place, before export; its rotary angles stay
             float32, as with ``from_pretrained(dtype=...)``. None: do not convert it.
-        device: The GPU to build for, like the option of :class:`trt_et.TensorRTPartitioner`; or a
+        device: The GPU to build for, like the option of ``trt_et.TensorRTPartitioner``; or a
             function that returns the GPU of a layer by its number. Each run of layers on one GPU
             then becomes an engine.
-        builder: The option of :class:`trt_et.TensorRTPartitioner`.
+        builder: The option of ``trt_et.TensorRTPartitioner``.
         cache_on_gpu: Keep the KV cache in the memory of the engine's GPU. False: keep it on the
             host, and copy it to the GPU and back at each call.
         io_on_gpu: Take tokens and position from memory of the GPU, which the caller provides, and
@@ -70,7 +70,7 @@ def export_llm(
             runner does not.
         all_logits: Return the logits of all tokens of a call, [1, n, vocabulary].
         eos_ids: Tokens that end a text. None: the tokens of the model's configuration.
-        options: Further options of :class:`trt_et.TensorRTPartitioner`. ``optimization_profiles``
+        options: Further options of ``trt_et.TensorRTPartitioner``. ``optimization_profiles``
             replaces the default, which depends on the builder; the input is ``input_ids``.
 
     Raises:

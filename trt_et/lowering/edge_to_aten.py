@@ -2,7 +2,7 @@
 
 ExecuTorch's Edge dialect replaces views by ``*_copy`` operators, memory formats by
 ``dim_order_ops``, and wraps every operator in an ``EdgeOpOverload``. Torch-TensorRT's converters
-are keyed by plain ATen overloads. :func:`to_aten` rewrites one graph into the other, node by node,
+are keyed by plain ATen overloads. ``to_aten`` rewrites one graph into the other, node by node,
 with the same results; nothing is decomposed here and no vendor package is needed.
 """
 

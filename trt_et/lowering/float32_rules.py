@@ -133,7 +133,7 @@ def _name(node: Node) -> str:
 
 
 class _Rules:
-    """The rules on one partition; :attr:`reasons` has the result."""
+    """The rules on one partition; ``reasons`` has the result."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class LoweredPartition:
         outputs: One binding for each output, in order, named ``output0``, ``output1``, ...
         names: For every node of the program's graph, its name in the Edge program.
         sources: The Edge program's weights and constants, by placeholder name. Their memory layout
-            may differ from :attr:`constants`, which are contiguous.
+            may differ from ``constants``, which are contiguous.
         profiles: The requested optimization profiles: smallest, best tuned and largest shape of
             every dynamic input, by name. Empty: one profile with the bindings' ranges.
         aliased_outputs: The outputs that may be written into an input's memory, by binding name:

@@ -71,7 +71,7 @@ def resolve_profiles(
 
     Args:
         program: Exported, with its symbols; not changed.
-        options: Checked by :func:`check_profiles`.
+        options: Checked by ``check_profiles``.
 
     Raises:
         OptionError: A name is no tensor input, a dimension is not dynamic or not a symbol by

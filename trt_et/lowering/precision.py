@@ -2,7 +2,7 @@
 
 TensorRT's networks are strongly typed, so the precision is a property of the graph: this pass casts
 weights, inserts casts, and leaves the inputs, the outputs and the state of the partition as they
-are. Which operators keep float32: :mod:`trt_et.lowering.float32_rules`.
+are. Which operators keep float32: ``trt_et.lowering.float32_rules``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def compute_in(
 
     Args:
         lowered: The partition; not changed.
-        precision: One of :data:`PRECISION_DTYPES`.
+        precision: One of ``PRECISION_DTYPES``.
         float32: The calls that keep float32, by their names in the Edge program, and why.
     """
     if any(is_prebuilt(node.target) for node in lowered.program.graph.nodes):

@@ -1,7 +1,7 @@
 """Memory planning for programs with engines.
 
 ExecuTorch plans mutated buffers (KV caches, running statistics) on the host, and copies them to the
-delegate's GPU and back at every call. :class:`TensorRTMemoryPlanningPass` plans a buffer in the
+delegate's GPU and back at every call. ``TensorRTMemoryPlanningPass`` plans a buffer in the
 GPU's memory if only engines of that GPU read it and one of them writes it. The engine's input and
 output then have one address, and no copy remains.
 """
@@ -62,7 +62,7 @@ class TensorRTMemoryPlanningPass(MemoryPlanningPass):
         alignment: The alignment of every planned tensor, in bytes.
         inputs_on_device: The caller gives the inputs in memory of the GPU that reads them. Outputs
             stay on the GPU with ``skip_d2h_for_method_outputs``.
-        options: The options of :class:`executorch.exir.passes.MemoryPlanningPass`.
+        options: The options of ``executorch.exir.passes.MemoryPlanningPass``.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class TensorRTMemoryPlanningPass(MemoryPlanningPass):
     ) -> PassResult:
         """Move the state that can move, and plan the memory as ExecuTorch does.
 
-        Methods that share state are planned in :meth:`run_multimethod`, when all are known.
+        Methods that share state are planned in ``run_multimethod``, when all are known.
         """
         if graph_signature is not None and self.enable_non_cpu_memory_planning:
             if self.share_mutable_buffers:

@@ -68,7 +68,7 @@ class PrebuiltEngine:
 
     @classmethod
     def from_text(cls, text: str) -> PrebuiltEngine:
-        """Read the text of :meth:`to_text`."""
+        """Read the text of ``to_text``."""
         fields = json.loads(text)
         lists = ("inputs", "outputs", "compute_capabilities")
         return cls(**fields | {name: tuple(fields[name]) for name in lists})

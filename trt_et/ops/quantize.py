@@ -1,7 +1,7 @@
 """Find quantize and dequantize operators that TensorRT has layers for.
 
 PT2E quantization uses ``quantized_decomposed`` operators; modelopt uses one operator that quantizes
-and dequantizes (:mod:`.fake_quantize`). TensorRT has layers for constant scales and a zero point
+and dequantizes (``fake_quantize``). TensorRT has layers for constant scales and a zero point
 of 0. Another zero point becomes a sum outside the layer.
 """
 
@@ -133,7 +133,7 @@ def quantization_refusal(node: Node) -> str | None:
     """Return why TensorRT has no layer for a quantize operator; None if it has one.
 
     Args:
-        node: A node of a plain ATen graph; :func:`is_quantization` is true for its target.
+        node: A node of a plain ATen graph; ``is_quantization`` is true for its target.
     """
     if is_fake_quantize(node.target):
         return _fake_quantize_refusal(node)

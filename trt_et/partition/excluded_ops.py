@@ -86,7 +86,7 @@ class ExcludedOps:
         return None
 
     def add_known_names(self, program: ExportedProgram) -> None:
-        """Remember the names of a program for :meth:`check_names`."""
+        """Remember the names of a program for ``check_names``."""
         if not self._given:
             return
         for subgraph in subgraphs(program.graph_module):

@@ -64,13 +64,13 @@ def with_float32_plan(
     chosen: Mapping[tuple[str, str], str],
     precision: torch.dtype,
 ) -> list[tuple[Partition, list[Node]]]:
-    """Return the partitions with :attr:`.Partition.float32`.
+    """Return the partitions with ``Partition.float32``.
 
     Args:
         program: Edge dialect.
         parts: Its partitions with their nodes.
         weights: The values of its weights, by name.
-        chosen: See :func:`chosen_for_float32`.
+        chosen: See ``chosen_for_float32``.
         precision: What the other calls compute in.
     """
     graphs = {

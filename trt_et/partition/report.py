@@ -71,7 +71,7 @@ class Partition:
     float32: tuple[tuple[str, str, str], ...] = ()
 
     def float32_groups(self) -> dict[str, str]:
-        """Return the operators of :attr:`float32` with their numbers, by reason."""
+        """Return the operators of ``float32`` with their numbers, by reason."""
         counts = Counter((reason, operator) for _, operator, reason in self.float32)
         groups: dict[str, str] = {}
         for (reason, operator), count in counts.items():

@@ -1,7 +1,7 @@
 """Keeps the engines of programs that Torch-TensorRT compiled (``execute_engine`` nodes).
 
 Such a program contains engines as objects, or as text if it was compiled for another machine.
-ExecuTorch's passes support neither. :func:`lift_torch_tensorrt_engines` turns each one into a call
+ExecuTorch's passes support neither. ``lift_torch_tensorrt_engines`` turns each one into a call
 of ``trt_et::prebuilt_engine``, whose engine is a constant tensor of bytes.
 """
 

@@ -145,7 +145,7 @@ class _Positions:
         return rule(self, user, named_arguments(user))
 
     def is_position(self, value: object) -> bool:
-        """Check whether a value is a number that :meth:`tensor` can compute."""
+        """Check whether a value is a number that ``tensor`` can compute."""
         if not isinstance(value, Node) or value not in self._items:
             return False
         return value.target in _ITEMS or (

@@ -1,4 +1,4 @@
-"""The configurations of :class:`trt_et.quantizer.TensorRTQuantizer`.
+"""The configurations of ``trt_et.quantizer.TensorRTQuantizer``.
 
 They follow TensorRT's explicit quantization: signed, symmetric, no zero points.
 """

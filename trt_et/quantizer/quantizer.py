@@ -23,7 +23,7 @@ class TensorRTQuantizer(Quantizer):
     """Quantizes a model for TensorRT's explicit quantization.
 
     For ``prepare_pt2e`` and ``prepare_qat_pt2e``. A configuration is what
-    :func:`trt_et.quantizer.int8` and the other functions return; None leaves operators in their
+    ``trt_et.quantizer.int8`` and the other functions return; None leaves operators in their
     dtype. A module's name comes before its type, that before the operator, and that before the
     global configuration; the innermost module wins.
 

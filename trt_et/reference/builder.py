@@ -39,11 +39,11 @@ class ReferenceBuilder:
     name = REFERENCE_BUILDER
 
     def fingerprint(self) -> str:
-        """See :class:`trt_et.engines.EngineBuilder`."""
+        """See ``trt_et.engines.EngineBuilder``."""
         return fingerprint_of(tensorrt=False)
 
     def build(self, request: BuildRequest) -> bytes:
-        """See :meth:`trt_et.engines.EngineBuilder.build`."""
+        """See ``trt_et.engines.EngineBuilder.build``."""
         lowered = request.lowered
         for spec in lowered.program.graph_signature.input_specs:
             if spec.kind is InputKind.CUSTOM_OBJ:

@@ -8,7 +8,7 @@
     from executorch.runtime import Runtime
     method = Runtime.get().load_program("model.pte").load_method("forward")
 
-Neither importing this module nor :func:`load` imports torch or executorch's Python packages.
+Neither importing this module nor ``load`` imports torch or executorch's Python packages.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def load(cuda: str | None = None) -> None:
         OptionError: ``cuda`` is another text.
         PluginError: The plugin is missing, does not match the installed executorch, or cannot be
             used; or this process already uses another mode. You can change a mode without a GPU
-            (:func:`is_available` is False).
+            (``is_available`` is False).
     """
     if cuda is not None and not (isinstance(cuda, str) and _CUDA_MODE.fullmatch(cuda)):
         raise OptionError(
@@ -86,7 +86,7 @@ def load(cuda: str | None = None) -> None:
 def is_available() -> bool:
     """Return whether an engine can run: the plugin loads, and there is a real or simulated GPU.
 
-    Never raises; :func:`last_error` or :func:`load` gives the reason for False.
+    Never raises; ``last_error`` or ``load`` gives the reason for False.
     """
     try:
         return bool(_load_library().trt_et_available())

@@ -40,7 +40,7 @@ _DTYPES: Final = (
 
 @contextlib.contextmanager
 def explained_errors(what: str = "ExecuTorch failed") -> Iterator[None]:
-    """Raise :class:`trt_et.errors.RunError` instead of ExecuTorch's ``RuntimeError``.
+    """Raise ``trt_et.errors.RunError`` instead of ExecuTorch's ``RuntimeError``.
 
     ExecuTorch reports a number. The new error's message also contains the backend's message, or
     what ExecuTorch found wrong with the inputs or the file.

@@ -6,7 +6,7 @@ such divisions, and does not truncate bfloat16 at all.
 
 Of floats: it computes ``x - floor(x / y) * y``, whose quotient and product are rounded: ``2 % 0.1``
 is 1e-8 instead of 0.0999, ``1 // 0.1`` is 10 instead of 9, and a remainder by an infinity is NaN.
-:func:`fmod` computes the quotient in steps of 12 bits, from the top, and splits the divisor into
+``fmod`` computes the quotient in steps of 12 bits, from the top, and splits the divisor into
 two parts of 12 bits. All products and differences are then numbers of float32, so nothing is
 rounded, even if an engine fuses a product with the difference that follows it.
 """
@@ -135,7 +135,7 @@ def fmod(x: Tensor, y: Any) -> Any:  # noqa: ANN401
         y: The divisor, a tensor or a number.
 
     Returns:
-        The remainder; ``NotImplemented`` for integers, which :func:`divide_exactly` takes, and
+        The remainder; ``NotImplemented`` for integers, which ``divide_exactly`` takes, and
         for float64, which TensorRT does not have.
     """
     dtype = torch.result_type(x, y)
@@ -145,7 +145,7 @@ def fmod(x: Tensor, y: Any) -> Any:  # noqa: ANN401
 
 
 def float_remainder(x: Any, y: Any) -> Any:  # noqa: ANN401
-    """Compute ``aten.remainder``, which has the sign of ``y``; as :func:`fmod` does."""
+    """Compute ``aten.remainder``, which has the sign of ``y``; as ``fmod`` does."""
     dtype = torch.result_type(x, y)
     if dtype not in _LARGEST:
         return NotImplemented

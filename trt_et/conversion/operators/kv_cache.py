@@ -2,7 +2,7 @@
 
 Finds, in a partition's graph, writes of consecutive rows into a cache (``slice_scatter``, and
 ``index_put``, which ``index_copy`` becomes in the Edge dialect). Replaces them by
-:func:`write_rows`, for which TensorRT has a layer, if the
+``write_rows``, for which TensorRT has a layer, if the
 result is provably the same:
 
 * the cache is an input of the engine, of shape ``[batch, heads, positions, width]`` and a float
@@ -76,7 +76,7 @@ def write_rows(cache: torch.Tensor, rows: torch.Tensor, starts: torch.Tensor) ->
 def update_in_place(
     module: GraphModule, aliased_outputs: Sequence[InPlaceBuffer]
 ) -> tuple[Alias, ...]:
-    """Replace updates of caches by :func:`write_rows` if an engine can make them in place.
+    """Replace updates of caches by ``write_rows`` if an engine can make them in place.
 
     Args:
         module: Plain ATen, constants as attributes, inputs by the bindings' names; changed in
@@ -303,7 +303,7 @@ def has_cache_update_layer() -> bool:
 
 
 def add_cache_update(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
-    """Add the layer of one :func:`write_rows`, whose cache is an input of the network.
+    """Add the layer of one ``write_rows``, whose cache is an input of the network.
 
     Raises:
         BuilderError: TensorRT refuses the layer.

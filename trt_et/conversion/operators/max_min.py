@@ -23,7 +23,7 @@ def max_with_indices(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor
 
 
 def min_with_indices(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the smallest values, and the first index of each; see :func:`max_with_indices`."""
+    """Return the smallest values, and the first index of each; see ``max_with_indices``."""
     return aten.amin.default(x, [dim], keepdim), aten.argmin.default(x, dim, keepdim)
 
 

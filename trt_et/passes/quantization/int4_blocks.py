@@ -66,8 +66,8 @@ def use_int4(module: GraphModule, results: list[Node], weight: Node, scale: Node
     Args:
         module: Changed in place.
         results: The rows; erased.
-        weight: As :func:`split_int4` returns it.
-        scale: As :func:`split_int4` returns it.
+        weight: As ``split_int4`` returns it.
+        scale: As ``split_int4`` returns it.
     """
     for result in results:
         with module.graph.inserting_before(result):
