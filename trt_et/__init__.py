@@ -33,6 +33,7 @@ from trt_et.errors import (
 
 if TYPE_CHECKING:
     from trt_et.backend import TensorRTBackend
+    from trt_et.cli.comparison import compare
     from trt_et.engines.cache import EngineCache
     from trt_et.memory.planning import TensorRTMemoryPlanningPass
     from trt_et.ops.engine_file import EngineFile
@@ -57,6 +58,7 @@ __all__ = [
     "TrtEtError",
     "UnsupportedModelError",
     "__version__",
+    "compare",
 ]
 
 
@@ -68,6 +70,7 @@ _LAZY = {
     "TensorRTBackend": "trt_et.backend",
     "TensorRTMemoryPlanningPass": "trt_et.memory.planning",
     "TensorRTPartitioner": "trt_et.partitioner",
+    "compare": "trt_et.cli.comparison",
 }
 
 

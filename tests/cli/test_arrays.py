@@ -33,6 +33,15 @@ def test_the_largest_error_counts_beside_the_largest_value():
     assert facts["cosine"] == pytest.approx(4.5 / math.sqrt(4 * (3 + 1.5**2)))
 
 
+def test_the_signal_to_noise_ratio_is_in_decibels():
+    facts = compare_arrays(changed(1.5), ONES)
+    assert facts["mean_error"] == 0.125
+    assert facts["snr_db"] == pytest.approx(10 * math.log10(4 / 0.25))
+    assert compare_arrays(ONES, ONES)["snr_db"] == math.inf
+    assert compare_arrays(changed(math.nan), ONES)["snr_db"] == -math.inf
+    assert compare_arrays(ONES, 0 * ONES)["snr_db"] == -math.inf
+
+
 def test_nans_and_infinities_are_equal_only_to_themselves():
     for value in (math.nan, math.inf, -math.inf):
         assert compare_arrays(changed(value), changed(value))["largest_error"] == 0

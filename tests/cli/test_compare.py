@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+import trt_et
 from tests.support.cli.sample_programs import program
 from tests.support.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
 from trt_et.cli.models import export_model
 from trt_et.cli.program import Request
 from trt_et.cli.worker import perform
-from trt_et.errors import BuilderError, RunError
+from trt_et.errors import BuilderError, OptionError, RunError
 
 MODELS = """
 import torch
@@ -136,6 +137,30 @@ def test_every_engine_agrees_where_nothing_is_wrong(name):
     found = errors(compared(name))
     assert list(found) == ["tensorrt_0", "tensorrt_1"]
     assert max(found.values()) < 1e-6
+
+
+def test_from_python_the_table_names_outputs_and_engines(folder):
+    write("wrong_first")
+    import partition_models
+
+    model, inputs = partition_models.chain()
+    excluded = ["aten.cumsum"]
+    comparison = trt_et.compare(
+        Path("file.pte").read_bytes(), model, inputs, excluded_ops=excluded, cuda="simulated:2"
+    )
+    assert comparison.outputs[0]["snr_db"] < 30
+    first, second = comparison.engines
+    assert first["outputs"][0]["snr_db"] < 30 < 100 < second["outputs"][0]["snr_db"]
+    lines = [line.strip() for line in str(comparison).splitlines() if "." in line]
+    assert [line.split("  ")[0] for line in lines] == [
+        "output 0",
+        "tensorrt_0 (first): aten_relu_default",
+        "tensorrt_1 (second): aten_relu_default_1",
+    ]
+    comparison.plot(folder / "errors.svg")
+    assert (folder / "errors.svg").stat().st_size > 1000
+    with pytest.raises(OptionError, match="inputs is Tensor"):
+        trt_et.compare("file.pte", model, inputs[0])
 
 
 def test_another_model_and_other_options_are_refused():

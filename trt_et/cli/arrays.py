@@ -26,8 +26,9 @@ def compare_arrays(array: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) 
 
     Returns:
         ``shape``, ``expected_shape``, ``nans`` and ``expected_nans``; for equal shapes also
-        ``largest_error``, ``largest_relative_error`` (to the largest expected value) and
-        ``cosine``.
+        ``largest_error``, ``largest_relative_error`` (to the largest expected value),
+        ``mean_error``, ``cosine`` and ``snr_db``, the signal-to-noise ratio in decibels: the
+        energy of the expected values to that of the errors; infinite if there is no error.
     """
     facts: dict[str, Any] = {"shape": list(array.shape), "expected_shape": list(expected.shape)}
     one, other = array.astype(np.float64), expected.astype(np.float64)
@@ -42,8 +43,12 @@ def compare_arrays(array: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) 
     norms = float(np.linalg.norm(one[both]) * np.linalg.norm(other[both]))
     cosine = float(np.dot(one[both], other[both]) / norms) if norms else float(largest == 0)
     relative = largest / scale if scale else (0.0 if largest == 0 else math.inf)
+    signal, noise = float(np.square(other[both]).sum()), float(np.square(error).sum())
+    ratio = 10 * math.log10(signal / noise) if signal and 0 < noise < math.inf else -math.inf
     return facts | {
         "largest_error": largest,
         "largest_relative_error": relative,
+        "mean_error": float(error.mean()) if error.size else 0.0,
         "cosine": min(1.0, cosine),
+        "snr_db": ratio if noise else math.inf,
     }

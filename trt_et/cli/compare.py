@@ -45,6 +45,10 @@ def compare_command(
     min_block_size: Annotated[
         int, typer.Option(min=1, help="As at the export of FILE, for --per-partition.")
     ] = 1,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", help="Draw the errors, worst first, into a .png or .svg."),
+    ] = None,
     method: Method = "",
     cuda: Cuda = "",
     seed: Seed = 0,
@@ -71,7 +75,11 @@ def compare_command(
     )
     with errors_on_one_line():
         answer = ask_worker(request)
-    parts = answer.get("partitions", [])
+        parts = answer.get("partitions", [])
+        if plot is not None:
+            from trt_et.cli.comparison import Comparison
+
+            Comparison(answer["outputs"], parts).plot(plot)
     compared = [*answer["outputs"], *(facts for part in parts for facts in part["outputs"])]
     for facts in compared:
         facts["agrees"] = _agrees(facts, tolerance)
@@ -112,7 +120,8 @@ def _result(facts: dict[str, Any]) -> str:
     line = (
         f"{word}: largest error {facts['largest_error']:.3g} "
         f"({facts['largest_relative_error']:.2%} of the largest value), "
-        f"cosine {facts['cosine']:.6f}"
+        f"mean {facts['mean_error']:.3g}, cosine {facts['cosine']:.6f}, "
+        f"SNR {facts['snr_db']:.1f} dB"
     )
     if facts["nans"] or facts["expected_nans"]:
         line += f", {facts['nans']} NaNs; the model has {facts['expected_nans']}"

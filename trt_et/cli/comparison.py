@@ -1,38 +1,211 @@
-"""Compares a program's outputs with the eager model's."""
+"""Compares a program's outputs, and those of its engines, with the eager model's."""
 
 from __future__ import annotations
 
-from typing import Any
+import io
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.utils import _pytree as pytree
 
 from trt_et.cli.arrays import compare_arrays, to_numpy
 from trt_et.cli.inputs import check_inputs, make_inputs
-from trt_et.cli.models import export_module, load_model
+from trt_et.cli.models import EagerModel, export_module, load_model
 from trt_et.cli.program import LoadedMethod, Request
 from trt_et.errors import OptionError, RunError
 
-__all__ = ["compare"]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["Comparison", "compare", "compare_request"]
 
 
-def compare(request: Request) -> dict[str, Any]:
-    """Run the program and the model of a request on the same inputs.
+class _Writable(Protocol):
+    """A program in memory, such as ``ExecutorchProgramManager``."""
+
+    def write_to_file(self, open_file: io.BufferedIOBase) -> None: ...
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of ``trt_et.compare``. ``print`` and notebooks show it as a table.
+
+    Attributes:
+        outputs: For each output: ``shape``, ``expected_shape``, ``nans``, ``expected_nans``,
+            ``largest_error``, ``largest_relative_error`` (to the largest expected value),
+            ``mean_error``, ``cosine`` and ``snr_db`` (the signal-to-noise ratio in decibels). The
+            last five are missing if the shapes differ.
+        engines: For each engine, in the order in which they run: ``partition``, ``device``,
+            ``modules``, ``operators``, and ``outputs`` with their ``name`` and the same facts.
+            Errors of earlier engines do not count.
+    """
+
+    outputs: Sequence[Mapping[str, Any]]
+    engines: Sequence[Mapping[str, Any]] = field(default=())
+
+    def rows(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the name and the facts of each compared tensor: outputs, then engines."""
+        for index, facts in enumerate(self.outputs):
+            yield f"output {index}", facts
+        for engine in self.engines:
+            ends = dict.fromkeys([*engine["modules"][:1], *engine["modules"][-1:]])
+            within = f" ({' ... '.join(ends)})" if ends else ""
+            for facts in engine["outputs"]:
+                yield f"{engine['partition']}{within}: {facts['name']}", facts
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(file=io.StringIO(), width=140)
+        console.print(self)
+        return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+    def __rich__(self) -> Table:
+        from rich.box import SIMPLE
+        from rich.table import Table
+
+        table = Table("tensor", box=SIMPLE)
+        for heading in ("largest error", "of the largest value", "mean error", "cosine", "SNR, dB"):
+            table.add_column(heading, justify="right")
+        for name, facts in self.rows():
+            if "largest_error" not in facts:
+                shapes = f"{facts['shape']}, expected {facts['expected_shape']}"
+                table.add_row(name, f"shape {shapes}")
+                continue
+            table.add_row(
+                name,
+                f"{facts['largest_error']:.3g}",
+                f"{facts['largest_relative_error']:.2e}",
+                f"{facts['mean_error']:.3g}",
+                f"{facts['cosine']:.6f}",
+                f"{facts['snr_db']:.1f}",
+            )
+        return table
+
+    def _repr_html_(self) -> str:
+        from rich.console import Console
+
+        console = Console(record=True, width=140, file=io.StringIO())
+        console.print(self)
+        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+    def plot(self, path: str | Path) -> None:
+        """Draw the relative error of each tensor as a bar, the worst first.
+
+        Args:
+            path: The file; its suffix chooses the format, such as ``.png`` or ``.svg``.
+
+        Raises:
+            OptionError: matplotlib is not installed.
+        """
+        try:
+            from matplotlib.backends.backend_agg import FigureCanvasAgg
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise OptionError("plots need matplotlib: pip install matplotlib") from error
+        errors = {
+            name: facts.get("largest_relative_error", float("inf")) for name, facts in self.rows()
+        }
+        worst = sorted(errors, key=lambda name: errors[name], reverse=True)
+        figure = Figure(figsize=(9, 1.2 + 0.3 * len(worst)), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.subplots()
+        # Equal tensors and tensors of another shape get a bar, too: at the ends of the axis.
+        lengths = [min(max(errors[name], 1e-9), 10.0) for name in worst]
+        axes.barh(range(len(worst)), lengths, color="#76b900")
+        axes.set_yticks(range(len(worst)), worst)
+        axes.invert_yaxis()
+        axes.set_xscale("log")
+        axes.set_xlim(left=1e-9)
+        axes.set_xlabel("largest error / largest expected value")
+        figure.savefig(path)
+
+
+def compare(
+    program: str | Path | bytes | _Writable,
+    model: torch.nn.Module,
+    inputs: tuple[Any, ...] | dict[str, Any],
+    *,
+    method: str = "",
+    per_engine: bool = True,
+    excluded_ops: Sequence[str] = (),
+    min_block_size: int = 1,
+    dynamic_shapes: Any = None,  # noqa: ANN401
+    cuda: str = "",
+) -> Comparison:
+    """Run a program and its eager model on the same inputs; compare the outputs and each engine.
+
+    The program runs in this process. Each engine is compared with torch on the inputs that it had.
+
+    Args:
+        program: The ``.pte``: a path, its bytes, or what ``to_executorch`` returns.
+        model: The model that it was exported from.
+        inputs: The model's inputs, as a tuple, or a dict by name.
+        method: The method. Empty: the first.
+        per_engine: Compare each engine, too. The program must come from ``TensorRTPartitioner``
+            alone, on the plain exported model.
+        excluded_ops: As at the export.
+        min_block_size: As at the export.
+        dynamic_shapes: As at ``torch.export.export``.
+        cuda: ``real``, ``simulated:N`` or ``auto:N``. Empty: the value of ``TRT_ET_CUDA``, else
+            real.
+
+    Raises:
+        OptionError: The inputs do not fit, or the program lacks the method.
+        RunError: The program cannot be run, or was not exported from this model in this way.
+    """
+    if not isinstance(inputs, tuple | dict):
+        raise OptionError(f"inputs is {type(inputs).__name__}; expected a tuple, or a dict by name")
+    args, kwargs = (inputs, {}) if isinstance(inputs, tuple) else ((), inputs)
+    eager = EagerModel(model.eval(), args, kwargs, dynamic_shapes)
+    with tempfile.TemporaryDirectory(prefix="trt-et-") as folder:
+        file = Path(folder, "program.pte")
+        if isinstance(program, str | Path):
+            file = Path(program)
+        elif isinstance(program, bytes):
+            file.write_bytes(program)
+        else:
+            with file.open("wb") as opened:
+                program.write_to_file(opened)
+        request = Request(
+            "compare",
+            str(file),
+            method,
+            cuda,
+            eager="the model",
+            per_partition=per_engine,
+            excluded_ops=excluded_ops,
+            min_block_size=min_block_size,
+        )
+        return _compare(request, eager)
+
+
+def compare_request(request: Request) -> dict[str, Any]:
+    """Run the program and the model of a request; the answer has ``Comparison``'s attributes.
 
     The inputs are the model's example inputs unless the request has inputs or shapes.
     """
+    comparison = _compare(request, load_model(request.eager))
+    answer: dict[str, Any] = {"outputs": comparison.outputs}
+    return answer | ({"partitions": comparison.engines} if request.per_partition else {})
+
+
+def _compare(request: Request, model: EagerModel) -> Comparison:
     program = LoadedMethod(request)
-    model = load_model(request.eager)
     inputs, spec = pytree.tree_flatten((model.args, model.kwargs))
     if request.inputs or request.shapes:
         inputs = make_inputs(program.method, request.inputs, request.shapes, request.seed)
         _check_equal("takes", "inputs", len(inputs), spec.num_leaves)
-    facts: dict[str, Any] = {}
+    engines: list[dict[str, Any]] = []
     if request.per_partition:  # Before the model is called, which may change its state.
         from trt_et.cli.partition_comparison import compare_partitions
 
         exported = export_module(request.eager, model)
-        facts["partitions"] = compare_partitions(request, program.method, exported, inputs)
+        engines = compare_partitions(request, program.method, exported, inputs)
     try:
         check_inputs(program.method, inputs)
     except OptionError as error:
@@ -47,8 +220,8 @@ def compare(request: Request) -> dict[str, Any]:
     with torch.no_grad():
         expected = [to_numpy(value) for value in pytree.tree_leaves(model.module(*args, **kwargs))]
     _check_equal("has", "outputs", len(outputs), len(expected))
-    facts["outputs"] = [compare_arrays(*pair) for pair in zip(outputs, expected, strict=True)]
-    return facts
+    compared = [compare_arrays(*pair) for pair in zip(outputs, expected, strict=True)]
+    return Comparison(compared, engines)
 
 
 def _check_equal(verb: str, what: str, count: int, expected: int) -> None:

@@ -18,9 +18,9 @@ __all__ = ["perform"]
 def perform(request: Request) -> dict[str, Any]:
     """Do a task in this process, and return its answer."""
     if request.task == "compare":
-        from trt_et.cli.comparison import compare
+        from trt_et.cli.comparison import compare_request
 
-        return compare(request)
+        return compare_request(request)
     from trt_et.cli.inputs import make_inputs
 
     program = LoadedMethod(request)
