@@ -154,4 +154,8 @@ def test_every_environment_variable_is_documented_and_no_other():
     page = (ROOT / "docs/reference/environment.md").read_text()
     texts = [path.read_text() for path in sources(".py", ".cpp", ".h")]
     read = {name for text in texts for name in re.findall(r'"(TRT_ET_[A-Z_]+)"', text)}
+    options = (ROOT / "trt_et/runtime/src/engine/options.cpp").read_text()
+    read |= {
+        f"TRT_ET_{name.upper()}" for name in re.findall(r'(?:^ +| = ){"([a-z_]+)", ', options, re.M)
+    }
     assert set(re.findall(r"`(TRT_ET_[A-Z_]+)`", page)) == read

@@ -52,6 +52,7 @@ def test_public_names():
         "TrtEtError",
         "UnsupportedModelError",
         "__version__",
+        "compare",
     }
     for name in trt_et.__all__:
         assert getattr(trt_et, name) is not None

@@ -13,6 +13,7 @@
     │       └── BuildCrashed      its build ended the process that it ran in
     ├── BackendConflictError      another ``TensorRTBackend`` class is registered
     ├── OptionError               an option's value is wrong (also a ``ValueError``)
+    │   └── UnknownOption         there is no such option (also a ``TypeError``)
     ├── PluginError               the native runtime plugin cannot be loaded or used
     ├── RunError                  a program could not be loaded or run
     └── UnsupportedModelError     trt_et.llm cannot export this model
@@ -36,6 +37,7 @@ __all__ = [
     "PluginError",
     "RunError",
     "TrtEtError",
+    "UnknownOption",
     "UnsupportedModelError",
 ]
 
@@ -92,6 +94,10 @@ class BackendConflictError(TrtEtError):
 
 class OptionError(TrtEtError, ValueError):
     """An option has an unknown name, a wrong type or an impossible value."""
+
+
+class UnknownOption(OptionError, TypeError):
+    """There is no option of this name."""
 
 
 class PluginError(TrtEtError):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Final
 
-from trt_et.errors import OptionError
+from trt_et.errors import OptionError, UnknownOption
 
 __all__ = ["PRECISIONS", "BuildOptions", "check_known", "option", "options_table"]
 
@@ -277,7 +277,7 @@ def check_known(given: Iterable[str], known: Iterable[str]) -> None:
         known: The names of all options.
 
     Raises:
-        OptionError: An option is unknown.
+        UnknownOption: An option is unknown.
     """
     for name in given:
         if name in _TORCH_TENSORRT:
@@ -293,7 +293,7 @@ def check_known(given: Iterable[str], known: Iterable[str]) -> None:
                 "docs/options.md lists the options; other fields of Torch-TensorRT's "
                 "CompilationSettings go into settings={...}"
             )
-        raise OptionError(f"{name!r} is no option of the partitioner: {advice}")
+        raise UnknownOption(f"{name!r} is no option of the partitioner: {advice}")
 
 
 def options_table(options: type[BuildOptions] = BuildOptions) -> str:

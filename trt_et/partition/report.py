@@ -111,20 +111,24 @@ class PartitionReport:
         return "\n".join([*lines, *self.not_delegated_lines()])
 
     def not_delegated_lines(self, limit: int | None = None) -> list[str]:
-        """Return a line for each reason and operator, and the first line of the model with it.
+        """Return a line for each call, or one for several calls of one operator and reason.
+
+        The line of the model that made the (first) call follows, indented.
 
         Args:
             limit: Leave out the lines after this many, and say how many they are.
         """
         lines = []
         for (operator, reason), names in self._groups().items():
-            if len(names) == 1:
-                lines.append(f"not delegated: {names[0]} ({operator}): {reason}")
+            source = self.sources.get(names[0])
+            if len(names) <= _NAMES_IN_A_LINE:
+                lines += [f"not delegated: {name} ({operator}): {reason}" for name in names]
             else:
                 lines.append(
                     f"not delegated: {len(names)} x {operator}: {reason} ({_shortened(names)})"
                 )
-            lines.extend(f"    {source}" for source in filter(None, [self.sources.get(names[0])]))
+            if source:
+                lines.append(f"    {source}")
         if limit is not None and len(lines) > limit:
             rest = len(lines) - limit
             lines = [*lines[:limit], f"... and {rest} more lines; the partitioner's report has all"]

@@ -178,7 +178,7 @@ def test_the_blob_says_that_fp8_needs_newer_gpus():
 @pytest.mark.parametrize(
     ("block", "most", "message"),
     [
-        (64, 0.75, "1 weights are stored as 4 bits with scales of groups"),
+        (64, 0.75, "is stored as 4 bits with scales of groups"),
         (16, 1.6, "is stored as int8: it has groups of 16"),
     ],
 )

@@ -51,6 +51,7 @@ def keep_weights_int4(node: Node) -> None:
     if reason is not None:
         _log.warning("a 4-bit weight (%s) is stored as int8: %s", node.name, reason)
         return
+    _log.info("a weight (%s) is stored as 4 bits with scales of groups", node.name)
     weight, _, scale = found
     for result in list(node.users):
         with node.graph.inserting_before(result):
