@@ -9,6 +9,7 @@ import torch
 from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from torch import nn
+from torch._export.verifier import SpecViolationError
 from torch.export import Dim
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
@@ -218,6 +219,13 @@ def test_running_statistics_are_kept_between_calls():
     for _ in range(3):
         x = torch.randn(IMAGE.shape) + 2
         torch.testing.assert_close(method.execute([x])[0], eager(x), atol=1e-4, rtol=1e-4)
+
+
+def test_a_shift_that_torch_refuses_is_left_to_executorch():
+    inputs = torch.ones(2), torch.ones(2)  # Only the kernel refuses them.
+    program = torch.export.export(Function(torch.bitwise_left_shift), inputs)
+    with pytest.raises(SpecViolationError, match="bitwise_left_shift"):
+        lower(program, builder="reference")
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.support.native_environment import CMAKE, OLDEST_CMAKE, ROOT, environment
+from tests.support.native_environment import CMAKE, OLDEST_CMAKE, ROOT, environment, run_simulated
 from tests.support.native_programs import export
 from tests.support.programs.language_models import eager_answer, make_model
 from trt_et.llm import export_llm
@@ -36,23 +36,10 @@ def build(request, tmp_path_factory) -> Path:
     return folder
 
 
-def run(*command: object) -> list[str]:
-    """The lines that a program printed, on a simulated GPU."""
-    done = subprocess.run(
-        [str(argument) for argument in command],
-        env=environment(TRT_ET_CUDA="simulated:1"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
 def test_run_pte_runs_a_program(build, tmp_path):
     model = torch.nn.Linear(4, 2)
     program = export(tmp_path, "linear", model, (torch.ones(1, 4),), host=True)
-    first, outputs = run(build / "run_pte", program.path)
+    first, outputs = run_simulated(build / "run_pte", program.path)
     assert "1 GPU(s)" in first
     expected = model(torch.ones(1, 4))[0]
     torch.testing.assert_close(torch.tensor([float(text) for text in outputs.split()]), expected)
@@ -63,6 +50,6 @@ def test_generate_says_what_eager_says_and_its_steps_copy_nothing_across_the_hos
     model, prompt = make_model("llama"), [3, 1, 4, 1, 5]
     program = export_llm(model, cache_length=32, builder="reference", io_on_gpu=True)
     (tmp_path / "model.pte").write_bytes(program.buffer)
-    said, copied = run(build / "generate", tmp_path / "model.pte", 8, *prompt)
+    said, copied = run_simulated(build / "generate", tmp_path / "model.pte", 8, *prompt)
     assert [int(token) for token in said.split()] == eager_answer(model, prompt, 8)
     assert copied == "0 bytes copied by the steps"

@@ -12,7 +12,7 @@ import executorch
 import pytest
 import torch
 
-from tests.support.native_environment import OLDEST_CMAKE, ROOT, environment
+from tests.support.native_environment import OLDEST_CMAKE, ROOT, run_simulated
 from tests.support.native_programs import export
 
 PROJECT = ROOT / "tests/runtime/source_build"
@@ -50,29 +50,17 @@ def static_build(tmp_path_factory) -> Path:
     return folder
 
 
-def run(*command: object) -> list[str]:
-    """The lines that a program printed, on a simulated GPU."""
-    done = subprocess.run(
-        [str(argument) for argument in command],
-        env=environment(TRT_ET_CUDA="simulated:1"),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
 def test_a_plugin_for_a_static_runtime_is_an_archive_that_registers_itself(static_build, tmp_path):
     model = torch.nn.Linear(4, 2)
     program = export(tmp_path, "linear", model, (torch.ones(1, 4),), host=True)
-    first, outputs = run(static_build / "run_pte", program.path)
+    first, outputs = run_simulated(static_build / "run_pte", program.path)
     assert first == f"trt-et {first.split()[1]} (executorch 1.5.1), 1 GPU(s)"
     expected = model(torch.ones(1, 4))[0]
     torch.testing.assert_close(torch.tensor([float(text) for text in outputs.split()]), expected)
 
 
 def test_beside_the_cuda_backend_in_one_program_its_allocator_and_streams_are_used(static_build):
-    status, stream = run(static_build / "beside_cuda_backend")
+    status, stream = run_simulated(static_build / "beside_cuda_backend")
     assert stream == "stream 0x1"  # CUDA's legacy stream, as the caller's guard has it.
     assert json.loads(status) == {"backend": True, "allocator": False, "cuda": "", "problem": ""}
 

@@ -23,7 +23,7 @@ def environment(**changes: str | None) -> dict[str, str]:
 def run_python(
     *arguments: str, folder: Path | None = None, **env: str | None
 ) -> subprocess.CompletedProcess[str]:
-    """Run this Python in a process of its own; ``env`` as :func:`environment` takes it."""
+    """Run this Python in a process of its own; ``env`` as `environment` takes it."""
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
@@ -33,6 +33,20 @@ def run_python(
         timeout=600,
         check=False,
     )
+
+
+def run_simulated(*command: object) -> list[str]:
+    """Return the lines that a program prints on a simulated GPU."""
+    done = subprocess.run(
+        [str(argument) for argument in command],
+        env=environment(TRT_ET_CUDA="simulated:1"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 def build(folder: Path, targets: list[str], *options: str) -> None:

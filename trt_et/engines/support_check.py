@@ -121,8 +121,8 @@ def _fingerprint(options: BuildOptions) -> str:
 @cache
 def _say_once() -> None:
     _log.warning(
-        "Torch-TensorRT cannot be imported here, so partitions hold what ExecuTorch's CPU kernels "
-        "can run, not what TensorRT can run. For TensorRT's own choice: "
+        "Torch-TensorRT cannot be imported, so nothing checks which operators TensorRT supports: "
+        "partitions get every operator with a CPU kernel. To check, install it: "
         "%s",
         install_command("torch-tensorrt-rtx"),
     )

@@ -247,8 +247,10 @@ def _hypot(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(is_infinite, math.inf, length).to(dtype)
 
 
-def _shift_left(x: Tensor, by: Any) -> Tensor:  # noqa: ANN401
+def _shift_left(x: Tensor, by: Any) -> Any:  # noqa: ANN401
     """Multiply by powers of two that the dtype holds; drop the bits that are shifted out."""
+    if not _is_integral(torch.result_type(x, by)):
+        return NotImplemented  # torch refuses it as well, if not at the export.
     x, by, bits = _shift_operands(x, by)
     if isinstance(by, int):
         return x * 0 if not 0 <= by < bits else _doubled(x, by, bits)
@@ -264,11 +266,11 @@ def _doubled(x: Tensor, times: int, bits: int) -> Tensor:
     return x * (1 << times) if times < bits - 1 else x * (1 << (bits - 2)) * 2
 
 
-def _shift_number_left(x: int, by: Tensor) -> Tensor:
+def _shift_number_left(x: int, by: Tensor) -> Any:  # noqa: ANN401
     return _shift_left(by * 0 + x, by)
 
 
-def _shift_number_right(x: int, by: Tensor) -> Tensor:
+def _shift_number_right(x: int, by: Tensor) -> Any:  # noqa: ANN401
     return _shift_right(by * 0 + x, by)
 
 
@@ -278,8 +280,10 @@ def _remainder_of_number(x: float, y: Tensor) -> Tensor:
     return rest
 
 
-def _shift_right(x: Tensor, by: Any) -> Tensor:  # noqa: ANN401
+def _shift_right(x: Tensor, by: Any) -> Any:  # noqa: ANN401
     """Divide by powers of two, and round down; beyond the dtype's bits only the sign remains."""
+    if not _is_integral(torch.result_type(x, by)):
+        return NotImplemented  # torch refuses it as well, if not at the export.
     x, by, bits = _shift_operands(x, by)
     if isinstance(by, int):
         by = by if 0 <= by < bits else bits
@@ -297,11 +301,13 @@ def _halved(x: Tensor, times: int) -> Tensor:
     return torch.div(x, 2**times, rounding_mode="floor") if times else x
 
 
+def _is_integral(dtype: torch.dtype) -> bool:
+    return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
+
+
 def _shift_operands(x: Tensor, by: Any) -> tuple[Tensor, Any, int]:  # noqa: ANN401
     """Return both in the dtype of the result, as torch converts them, and its number of bits."""
     dtype = torch.result_type(x, by)
-    if dtype.is_floating_point or dtype == torch.bool:
-        raise NotImplementedError(f"a shift of {dtype}")
     bits = torch.iinfo(dtype).bits
     if isinstance(by, Tensor):
         return x.to(dtype), by.to(dtype), bits
