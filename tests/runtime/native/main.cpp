@@ -41,6 +41,7 @@ constexpr Test kTests[] = {
     {"crc32c", false, false, [](const std::string&) { test_crc32c(); }},
     {"blob_fuzz", false, false, [](const std::string&) { test_blob_fuzz(); }},
     {"blob_edits", false, false, [](const std::string&) { test_blob_edits(); }},
+    {"network_blob", false, false, [](const std::string&) { test_network_blob(); }},
     {"real_cuda", false, false, [](const std::string&) { test_real_cuda(); }},
     // Starts this program again, where it is the only test.
     {"fresh_process", false, false,

@@ -54,7 +54,7 @@ using Bytes = std::vector<uint8_t>;
 std::unique_ptr<Delegate> load(const Bytes& blob) {
   FreeableBuffer buffer(blob.data(), blob.size(), nullptr);
   std::unique_ptr<Delegate> delegate;
-  CHECK_OK(Delegate::create(&buffer, {}, &delegate));
+  CHECK_OK(Delegate::create(&buffer, nullptr, {}, &delegate));
   return delegate;
 }
 
@@ -172,7 +172,7 @@ void test_engine_bytes(const Bytes& blob) {
   std::memcpy(shifted.data() + 1, blob.data(), blob.size());
   FreeableBuffer buffer(shifted.data() + 1, blob.size(), nullptr);
   std::unique_ptr<Delegate> delegate;
-  CHECK_OK(Delegate::create(&buffer, {}, &delegate));
+  CHECK_OK(Delegate::create(&buffer, nullptr, {}, &delegate));
   CHECK(buffer.data() == nullptr);  // It was copied, so the bytes are given back.
   std::vector<float> in(16, 1.0F), out(8, 0.0F);
   Owned x({2, 8}, in.data()), y({2, 4}, out.data());
@@ -183,7 +183,7 @@ void test_engine_bytes(const Bytes& blob) {
     damaged[at] ^= 4;
     FreeableBuffer bytes(damaged.data(), damaged.size(), nullptr);
     std::unique_ptr<Delegate> none;
-    CHECK_FAILS(Delegate::create(&bytes, {}, &none), "");
+    CHECK_FAILS(Delegate::create(&bytes, nullptr, {}, &none), "");
   }
 }
 

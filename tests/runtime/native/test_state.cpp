@@ -193,7 +193,7 @@ void test_reference_state(const char* blob_file) {
   CHECK(!blob.empty());
   FreeableBuffer buffer(blob.data(), blob.size(), nullptr);
   std::unique_ptr<Delegate> delegate;
-  CHECK_OK(Delegate::create(&buffer, {}, &delegate));
+  CHECK_OK(Delegate::create(&buffer, nullptr, {}, &delegate));
   Device cache(16, 0, 0.0F), one(16, 0, 1.0F), old(16, 0, 0.0F);
   OwnedTensor a({16}, cache.data), b({2, 8}, one.data), c({2, 8}, old.data);
   CHECK_OK(call(*delegate, {&a.value, &b.value, &c.value, &a.value}));

@@ -39,6 +39,9 @@ constexpr const char* kUsage =
     "                          libraries with TensorRT plugins, separated by ':'\n"
     "  --dla_core N            the DLA core for engines that were built for DLA\n"
     "  --engine_host_code 0|1  whether code in engines may run on the host (default: 0)\n"
+    "  --build_with LIBRARY    tensorrt or tensorrt_rtx: builds the engines of networks\n"
+    "  --build 0|1             whether engines of networks may be built (default: 1)\n"
+    "  --engine_folder FOLDER  where built engines are kept, or off\n"
     "  --pinned_staging BYTES  copy from and to the host through this much pinned memory\n"
     "  --profile_layers        trace the time of every layer; needs --etdump_path\n"
     "  --help                  show this\n"
@@ -95,6 +98,9 @@ constexpr option kOptions[] = {
     {"plugin_libraries", required_argument, nullptr, kLoadOption},
     {"dla_core", required_argument, nullptr, kLoadOption},
     {"engine_host_code", required_argument, nullptr, kLoadOption},
+    {"build_with", required_argument, nullptr, kLoadOption},
+    {"build", required_argument, nullptr, kLoadOption},
+    {"engine_folder", required_argument, nullptr, kLoadOption},
     {"help", no_argument, nullptr, kHelp},
     {nullptr, 0, nullptr, 0},
 };

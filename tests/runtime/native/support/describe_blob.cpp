@@ -44,6 +44,7 @@ Json blob_json(const Blob& blob) {
               {"compute_capabilities", metadata.compute_capabilities},
               {"gpu_name", metadata.gpu_name},
               {"sha256", metadata.sha256}};
+  if (!metadata.network.empty()) out["network"] = Json::parse(metadata.network);
   if (metadata.device_id_state == DeviceIdState::present) out["device_id"] = metadata.device_id;
   return out;
 }

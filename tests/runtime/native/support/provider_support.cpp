@@ -65,10 +65,10 @@ std::string foreign(const char* name, bool is_input) {
          "\",\"dtype\":\"\",\"shape\":[],\"is_input\":" + (is_input ? "true" : "false") + "}";
 }
 
-Status try_load(const Bytes& blob, std::unique_ptr<Delegate>* delegate,
-                const LoadOptions& options) {
+Status try_load(const Bytes& blob, std::unique_ptr<Delegate>* delegate, const LoadOptions& options,
+                const executorch::runtime::NamedDataMap* named_data) {
   FreeableBuffer buffer(blob.data(), blob.size(), nullptr);
-  Status status = Delegate::create(&buffer, options, delegate);
+  Status status = Delegate::create(&buffer, named_data, options, delegate);
   CHECK(!status.ok() || buffer.data() == nullptr);  // The bytes are given back.
   return status;
 }

@@ -29,7 +29,8 @@ std::string binding(const char* name, const std::string& shape, bool is_input,
 std::string foreign(const char* name, bool is_input);
 
 Status try_load(const Bytes& blob, std::unique_ptr<Delegate>* delegate,
-                const LoadOptions& options = {});
+                const LoadOptions& options = {},
+                const executorch::runtime::NamedDataMap* named_data = nullptr);
 std::unique_ptr<Delegate> load(const Bytes& blob, const LoadOptions& options = {});
 Status call(Delegate& delegate, std::vector<executorch::runtime::EValue*> values);
 

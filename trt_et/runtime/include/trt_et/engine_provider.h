@@ -40,6 +40,13 @@ typedef struct trt_et_binding {
   int64_t max_dims[TRT_ET_MAX_RANK];
 } trt_et_binding;
 
+// Named data of the program. `bytes` is null until read_weights() has read it.
+typedef struct trt_et_weight {
+  const char* name;
+  const void* bytes;
+  size_t size;
+} trt_et_weight;
+
 #define TRT_ET_NO_BUDGET INT64_MIN
 
 // What is to be loaded. Everything in it is only valid during the call that it is given to, except
@@ -62,6 +69,23 @@ typedef struct trt_et_engine_request {
   const char* plugin_libraries;  // paths of libraries with TensorRT plugins, separated by ":"
   int32_t dla_core;              // -1: not asked for
   int32_t engine_host_code;      // 1: code that the engine holds may run on the host
+
+  // Of a network: with the builder "onnx", the bytes are an ONNX model, which the provider builds
+  // into an engine. Initializers with external data name one of the weights as their location.
+  const char* network;     // the blob's metadata "network" as JSON; "" without one
+  trt_et_weight* weights;  // sorted by name
+  size_t weight_count;
+  // Reads the bytes of all weights, once; they are valid during the call of load(). Returns null,
+  // or why they cannot be read, which is valid until then, too.
+  const char* (*read_weights)(const struct trt_et_engine_request* request);
+  void* reader;                                // the plugin's, for read_weights
+  const int64_t (*opt_dims)[TRT_ET_MAX_RANK];  // of each binding; as dims where not dynamic
+  int32_t gpu_major, gpu_minor;                // its compute capability
+  const char* engine_folder;                   // for built engines; "": the provider's own; "off"
+  int32_t build;                               // 0: an engine that is not in the folder is refused
+  // Null, or to be called while an engine is built, on any thread: what is being done, and how far
+  // it is; 0 steps: not known. Building ends as soon as it can when this returns 0.
+  int (*report_build)(const char* phase, int32_t step, int32_t steps);
 } trt_et_engine_request;
 
 // Flags of a provider.

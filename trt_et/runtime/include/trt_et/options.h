@@ -59,6 +59,13 @@ class Options {
   // Whether TensorRT may run code on the host that an engine holds.
   Options& engine_host_code(bool allowed) { return add("engine_host_code", allowed); }
 
+  // Which TensorRT builds the engines of ONNX networks: "tensorrt" or "tensorrt_rtx".
+  Options& build_with(const char* library) { return add("build_with", library); }
+  // Whether engines may be built at all. They are kept in a folder: its absolute path, or "off"; at
+  // most 255 characters.
+  Options& build(bool allowed) { return add("build", allowed); }
+  Options& engine_folder(const char* folder) { return add("engine_folder", folder); }
+
   // For all loads from now on.
   Error set() {
     if (error_ != Error::Ok) return error_;
@@ -79,7 +86,7 @@ class Options {
     return *this;
   }
 
-  executorch::runtime::BackendOptions<16> options_;
+  executorch::runtime::BackendOptions<24> options_;
   Error error_ = Error::Ok;
 };
 

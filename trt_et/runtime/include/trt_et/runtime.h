@@ -79,6 +79,13 @@ TRT_ET_EXPORT int trt_et_use_stream(int device, void* stream);
 // have changed, and when an engine is freed. Returns 0, or -1.
 TRT_ET_EXPORT int trt_et_save_kernels(void);
 
+// Is told, on any thread, while TensorRT builds an engine of an ONNX network: what it is doing, the
+// step, and how many there are; 0 steps if that is not known. Returns 1, or 0 to end the build,
+// which fails the load. Must not throw.
+typedef int (*trt_et_build_progress)(const char* phase, int32_t step, int32_t steps);
+// Calls this function in each build that begins from now on; null: none.
+TRT_ET_EXPORT void trt_et_set_build_progress(trt_et_build_progress progress);
+
 // Gets a line of the plugin's log: `level` is 0 for an error, 1 for information, and 2 for what
 // TRT_ET_LOG=debug adds. May be called on any thread, and must not throw.
 typedef void (*trt_et_log_function)(int level, const char* text);

@@ -54,6 +54,9 @@ struct Metadata {
   std::vector<std::string> compute_capabilities;
   std::string gpu_name;
   std::string sha256;
+  // Of an ONNX network: its JSON text, and the named data that its initializers refer to.
+  std::string network;
+  std::vector<std::string> weights;
 };
 
 // A parsed blob. `engine` points into the bytes that were parsed.
@@ -66,6 +69,8 @@ struct Blob {
   bool has_checksum = false;
 
   bool is_reference() const { return std::string_view(magic) == "TRRF"; }
+  // The engine's bytes are an ONNX model, to be built where it is loaded.
+  bool is_network() const { return metadata.builder == "onnx"; }
 };
 
 // Parses and verifies a blob. Throws nothing; memory that runs out is a Status too.

@@ -5,6 +5,7 @@
 
 #include "blob.h"
 #include "common/dtype.h"
+#include "network.h"
 #include "strict_json.h"
 
 namespace trt_et {
@@ -151,7 +152,14 @@ Status parse_metadata(const char* text, size_t size, Metadata* metadata) {
   read_device_id(document, metadata);
   TRT_ET_TRY(read_bindings(*bindings, metadata));
   if (capabilities != nullptr) TRT_ET_TRY(read_capabilities(*capabilities, metadata));
-  return aliases == nullptr ? Status{} : read_aliases(*aliases, metadata);
+  if (aliases != nullptr) TRT_ET_TRY(read_aliases(*aliases, metadata));
+  const auto network = document.find("network");
+  if (network == document.end()) return {};
+  if (metadata->builder != "onnx") {
+    return fail(Error::InvalidProgram, "engine metadata has a network, but the builder '%.40s'",
+                metadata->builder.c_str());
+  }
+  return read_network(*network, metadata);
 }
 
 }  // namespace trt_et

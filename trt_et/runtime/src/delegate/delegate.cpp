@@ -4,13 +4,16 @@
 #include <nlohmann/json.hpp>
 
 #include "common/log.h"
+#include "engine/build_progress.h"
 #include "engine/compatibility.h"
 #include "event_tracing.h"
+#include "named_weights.h"
 
 namespace trt_et {
 
 using executorch::runtime::EValue;
 using executorch::runtime::FreeableBuffer;
+using executorch::runtime::NamedDataMap;
 using executorch::runtime::Span;
 
 namespace {
@@ -67,16 +70,20 @@ std::string Delegate::describe() {
   return facts.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-Status Delegate::create(FreeableBuffer* processed, const LoadOptions& options,
-                        std::unique_ptr<Delegate>* delegate) {
+Status Delegate::create(FreeableBuffer* processed, const NamedDataMap* named_data,
+                        const LoadOptions& options, std::unique_ptr<Delegate>* delegate) {
   Blob blob;
   int device = 0;
   TRT_ET_TRY(parse_blob(processed->data(), processed->size(), &blob));
   TRT_ET_TRY(choose_device(blob, options, &device));
   std::vector<trt_et_binding> bindings;
-  trt_et_engine_request request = make_request(blob, device, options, &bindings);
+  OptDims opt_dims;
+  trt_et_engine_request request = make_request(blob, device, options, &bindings, &opt_dims);
+  NamedWeights weights(named_data, blob.metadata.weights);
+  weights.add_to(&request);
+  request.report_build = build_progress();
   const trt_et_engine_provider* provider = nullptr;
-  TRT_ET_TRY(find_provider(blob, request, &provider));
+  TRT_ET_TRY(find_provider(blob, request, options.build_with, &provider));
   cuda::Api* api = nullptr;
   TRT_ET_TRY(cuda::access(&api));
   find_caller_streams();
@@ -87,6 +94,8 @@ Status Delegate::create(FreeableBuffer* processed, const LoadOptions& options,
   cuda::DeviceInfo gpu;
   TRT_ET_TRY(api->device_info(device, &gpu));
   request.gpu = gpu.name.c_str();
+  request.gpu_major = gpu.major;
+  request.gpu_minor = gpu.minor;
   std::unique_ptr<Delegate> created(new Delegate(*api, device));
   TRT_ET_TRY(Engine::load(*provider, blob, request, options.shared_engines, &created->engine_));
   TRT_ET_TRY(created->load(blob, options));

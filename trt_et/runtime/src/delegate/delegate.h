@@ -3,6 +3,7 @@
 
 #include <executorch/runtime/core/evalue.h>
 #include <executorch/runtime/core/freeable_buffer.h>
+#include <executorch/runtime/core/named_data_map.h>
 #include <executorch/runtime/core/span.h>
 
 #include <memory>
@@ -24,8 +25,10 @@ class Delegate {
   // Loads the engine of `processed` onto the device that its blob (or the option) names.
   // `processed` is freed here when the engine does not need its bytes any more; otherwise its owner
   // must keep it.
-  static Status create(executorch::runtime::FreeableBuffer* processed, const LoadOptions& options,
-                       std::unique_ptr<Delegate>* delegate);
+  // `named_data` has the weights of networks.
+  static Status create(executorch::runtime::FreeableBuffer* processed,
+                       const executorch::runtime::NamedDataMap* named_data,
+                       const LoadOptions& options, std::unique_ptr<Delegate>* delegate);
   Delegate(const Delegate&) = delete;
   Delegate& operator=(const Delegate&) = delete;
   ~Delegate();

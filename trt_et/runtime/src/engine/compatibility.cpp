@@ -33,6 +33,7 @@ std::string joined(const std::vector<std::string>& parts) {
 
 Status check_compatibility(cuda::Api& api, const Blob& blob, int device) {
   const Metadata& metadata = blob.metadata;
+  if (blob.is_network()) return {};  // Its engine is built for this GPU.
   const auto& targets = metadata.compute_capabilities;
   if (is_for_another_platform(metadata.target_platform)) {
     return fail(Error::DelegateInvalidCompatibility,

@@ -35,8 +35,8 @@ trt_et_binding provider_binding(const Binding& binding) {
 }
 
 // What makes two loads the same.
-using Key =
-    std::tuple<const trt_et_engine_provider*, std::string, size_t, int, int64_t, std::string, int>;
+using Key = std::tuple<const trt_et_engine_provider*, std::string, size_t, int, int64_t,
+                       std::string, int, std::string>;
 
 // One engine that is or was loaded; its lock is held while it is being loaded.
 struct Slot {
@@ -92,10 +92,15 @@ uint64_t live_engines() { return g_live; }
 uint64_t engine_loads() { return g_loads; }
 
 trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptions& options,
-                                   std::vector<trt_et_binding>* bindings) {
+                                   std::vector<trt_et_binding>* bindings, OptDims* opt_dims) {
   const Metadata& metadata = blob.metadata;
   bindings->clear();
-  for (const Binding& binding : metadata.bindings) bindings->push_back(provider_binding(binding));
+  opt_dims->clear();
+  for (const Binding& binding : metadata.bindings) {
+    bindings->push_back(provider_binding(binding));
+    const Dims& best = binding.is_dynamic() ? binding.opt_shape : binding.shape;
+    std::copy(best.begin(), best.end(), opt_dims->emplace_back().begin());
+  }
   trt_et_engine_request request{};
   request.struct_size = sizeof request;
   std::memcpy(request.magic, blob.magic, sizeof request.magic);
@@ -113,6 +118,11 @@ trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptio
   request.plugin_libraries = options.plugin_libraries.c_str();
   request.dla_core = options.dla_core;
   request.engine_host_code = options.engine_host_code ? 1 : 0;
+  request.network = metadata.network.c_str();
+  static_assert(sizeof(OptDims::value_type) == sizeof *request.opt_dims);
+  request.opt_dims = reinterpret_cast<const int64_t (*)[TRT_ET_MAX_RANK]>(opt_dims->data());
+  request.engine_folder = options.engine_folder.c_str();
+  request.build = options.build ? 1 : 0;
   return request;
 }
 
@@ -138,7 +148,8 @@ Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob,
   if (!share || blob.metadata.sha256.empty()) return create(engine);
   const auto slot =
       shared().slot(Key(&provider, blob.metadata.sha256, blob.engine_size, request.device,
-                        request.weight_streaming_budget, request.runtime_cache, request.dla_core));
+                        request.weight_streaming_budget, request.runtime_cache, request.dla_core,
+                        blob.metadata.network));
   const std::lock_guard<std::mutex> lock(slot->loading);
   *engine = slot->engine.lock();
   if (*engine != nullptr) return {};

@@ -1,6 +1,7 @@
 // A loaded engine and its execution context, owned, over whatever provider loaded it.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,8 +15,10 @@ namespace trt_et {
 
 // Finds the provider for an engine on this machine, or says why there is none: by the blob's
 // builder and library version.
+// A network is built by TensorRT 11, else 10, else TensorRT-RTX, or the one that `build_with`
+// names.
 Status find_provider(const Blob& blob, const trt_et_engine_request& request,
-                     const trt_et_engine_provider** provider);
+                     const std::string& build_with, const trt_et_engine_provider** provider);
 
 // The provider's table as this plugin has it: what a shorter one lacks is null. Null for one of
 // another ABI, or without what every provider has. Lives until the process ends.
@@ -27,9 +30,12 @@ Status check(const trt_et_engine_provider& provider, int code, const char* what)
 // See trt_et_add_provider.
 Status add_provider(const trt_et_engine_provider* provider);
 
-// What is asked of a provider; `bindings` is filled, and must live as long as the request is used.
+using OptDims = std::vector<std::array<int64_t, TRT_ET_MAX_RANK>>;
+
+// What is asked of a provider; `bindings` and `opt_dims` are filled, and must live as long as the
+// request is used. The caller fills in what a network has besides, and the GPU.
 trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptions& options,
-                                   std::vector<trt_et_binding>* bindings);
+                                   std::vector<trt_et_binding>* bindings, OptDims* opt_dims);
 
 class Engine {
  public:

@@ -155,11 +155,20 @@ Status read_libraries(const Option& option, const std::string& text, LoadOptions
   return {};
 }
 
+template <std::string LoadOptions::* member>
 Status read_folder(const Option& option, const std::string& text, LoadOptions* options) {
   if (!text.empty() && text != "off" && text.front() != '/') {
     return bad(option, text, "an absolute path of a folder, or off");
   }
-  options->runtime_cache = text;
+  options->*member = text;
+  return {};
+}
+
+Status read_library(const Option& option, const std::string& text, LoadOptions* options) {
+  if (!text.empty() && text != "tensorrt" && text != "tensorrt_rtx") {
+    return bad(option, text, "tensorrt or tensorrt_rtx");
+  }
+  options->build_with = text;
   return {};
 }
 
@@ -177,10 +186,13 @@ constexpr Option kOptions[] = {
     {"weight_streaming_budget", read_budget},
     {"pinned_staging", read_number<&L::pinned_staging, 0, INT64_MAX>},
     {"profile_layers", read_switch<&L::profile_layers>},
-    {"runtime_cache", read_folder, true},
+    {"runtime_cache", read_folder<&L::runtime_cache>, true},
     {"plugin_libraries", read_libraries, true},
     {"dla_core", read_number<&L::dla_core, 0, 63>},
     {"engine_host_code", read_switch<&L::engine_host_code>, true},
+    {"build_with", read_library},
+    {"build", read_switch<&L::build>},
+    {"engine_folder", read_folder<&L::engine_folder>, true},
 };
 
 // "0,3".

@@ -1,7 +1,7 @@
 // What a user may ask of the run time, by one name in four ways. The first that says something
 // counts: a load option (Module::load, runtime_spec), set_option() of the backend, the environment
-// variable TRT_ET_<NAME>, a compile spec of the partition (but of runtime_cache: a file names no
-// folder).
+// variable TRT_ET_<NAME>, a compile spec of the partition (but of folders and
+// libraries: a file names none).
 #pragma once
 
 #include <executorch/runtime/backend/interface.h>
@@ -52,6 +52,14 @@ struct LoadOptions {
   // "engine_host_code": true to let TensorRT run code on the host that the engine holds, such as
   // the lean runtime in a version-compatible engine.
   bool engine_host_code = false;
+  // "build_with": "tensorrt" or "tensorrt_rtx", to build engines of networks with that library
+  // only.
+  std::string build_with;
+  // "build": false to load engines of networks that are built already, and no others.
+  bool build = true;
+  // "engine_folder": folder for engines that are built here, or "off". Empty: the user's cache
+  // folder.
+  std::string engine_folder;
   // Not options. What the delegates of a method have in common.
   const void* method = nullptr;
   // The program's compile spec plans the delegate's tensors on the host.

@@ -110,6 +110,13 @@ std::vector<std::string> provider_libraries(const std::string& builder,
   return names;
 }
 
+std::vector<std::string> building_libraries(const std::string& build_with) {
+  std::vector<std::string> names;
+  if (build_with != "tensorrt_rtx") names = {library_name("11"), library_name("10")};
+  if (build_with != "tensorrt") names.push_back(library_name("rtx"));
+  return names;
+}
+
 Status open_provider_library(const std::string& name, const trt_et_engine_provider** provider) {
   Opened& all = opened();
   const std::lock_guard<std::mutex> lock(all.mutex);

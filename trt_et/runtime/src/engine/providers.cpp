@@ -16,6 +16,7 @@ namespace {
 // The blob's, or else the engine's own.
 std::string version_of(const Blob& blob) {
   const std::string& recorded = blob.metadata.library_version;
+  if (blob.is_network()) return "";
   return recorded.empty() ? plan_version(blob.engine, blob.engine_size) : recorded;
 }
 
@@ -49,7 +50,7 @@ Status find_reference(const trt_et_engine_provider** provider) {
 }
 
 // Asks one provider. True when the search is over: it takes the engine, or refuses it for a reason
-// that the user must hear.
+// that the user must hear. `status` keeps the last refusal.
 bool ask(const trt_et_engine_provider& candidate, const trt_et_engine_request& request,
          const trt_et_engine_provider** provider, Status* status) {
   const auto error = static_cast<Error>(candidate.probe(&request));
@@ -63,23 +64,35 @@ bool ask(const trt_et_engine_provider& candidate, const trt_et_engine_request& r
   return error != Error::NotFound;
 }
 
+// The reason to tell if no provider builds a network: of a TensorRT that is here, if there is one.
+void keep_first_reason(const Status& refusal, Status* reason) {
+  if (reason->ok() || (reason->error == Error::NotFound && refusal.error != Error::NotFound)) {
+    *reason = refusal;
+  }
+}
+
 Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine_request& request,
-                     const trt_et_engine_provider** provider) {
+                     const std::string& build_with, const trt_et_engine_provider** provider) {
   if (api.simulated() && !cuda::simulation()->attach_fake()) {
     return fail(Error::NotSupported,
                 "real %s engine cannot run on simulated GPUs; export with builder=\"reference\"",
                 blob.metadata.builder.empty() ? "TensorRT" : blob.metadata.builder.c_str());
   }
-  Status status;
-  for (const std::string& name : provider_libraries(blob.metadata.builder, version_of(blob))) {
+  Status status, reason;
+  for (const std::string& name :
+       blob.is_network() ? building_libraries(build_with)
+                         : provider_libraries(blob.metadata.builder, version_of(blob))) {
     const trt_et_engine_provider* candidate = nullptr;
     const Status opened = open_provider_library(name, &candidate);
     if (!opened.ok()) {
       if (opened.error != Error::NotFound) return opened;
-    } else if (ask(*candidate, request, provider, &status)) {
+    } else if (ask(*candidate, request, provider, &status) && (status.ok() || !blob.is_network())) {
       return status;
+    } else if (blob.is_network()) {
+      keep_first_reason(status, &reason);
     }
   }
+  status = blob.is_network() ? reason : status;
   std::vector<const trt_et_engine_provider*> candidates;
   {
     Added& all = added();
@@ -128,7 +141,7 @@ Status add_provider(const trt_et_engine_provider* provider) {
 }
 
 Status find_provider(const Blob& blob, const trt_et_engine_request& request,
-                     const trt_et_engine_provider** provider) {
+                     const std::string& build_with, const trt_et_engine_provider** provider) {
   cuda::Api* api = nullptr;
   int count = 0;
   const int device = request.device;
@@ -147,7 +160,7 @@ Status find_provider(const Blob& blob, const trt_et_engine_request& request,
                 count);
   }
   if (blob.is_reference()) return find_reference(provider);
-  return find_tensorrt(*api, blob, request, provider);
+  return find_tensorrt(*api, blob, request, build_with, provider);
 }
 
 }  // namespace trt_et

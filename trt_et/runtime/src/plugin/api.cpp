@@ -10,6 +10,7 @@
 #include "cuda/simulation_library.h"
 #include "cuda/streams.h"
 #include "delegate/delegate.h"
+#include "engine/build_progress.h"
 #include "engine/engine.h"
 #include "engine/provider_library.h"
 #include "plugin.h"
@@ -155,6 +156,8 @@ int trt_et_record(int device, void* event) {
 }
 
 void trt_et_set_log_function(trt_et_log_function function) { set_log_function(function); }
+
+void trt_et_set_build_progress(trt_et_build_progress progress) { set_build_progress(progress); }
 
 void trt_et_set_caller_stream_source(trt_et_caller_stream_source source) {
   set_caller_stream_source(source);

@@ -64,7 +64,7 @@ Result<DelegateHandle*> TensorRTBackend::init(BackendInitContext& context,
     TRT_ET_TRY(read_options(context, compile_specs, &options));
     // Our allocator has cleared its memory; ExecuTorch's own leaves in it what was there.
     if (cuda_allocator_is_registered()) options.state_inputs.clear();
-    return Delegate::create(processed, options, &delegate);
+    return Delegate::create(processed, context.get_named_data_map(), options, &delegate);
   });
   if (error != Error::Ok) return error;
   return delegate.release();

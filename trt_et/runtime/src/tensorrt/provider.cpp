@@ -11,6 +11,9 @@ constexpr uint32_t kAddressAlignment = 256;  // IExecutionContext::setTensorAddr
 int probe(const trt_et_engine_request* request) {
   return guarded([&]() -> Status {
     const bool foreign = *request->builder == '\0';
+    if (std::strcmp(request->builder, "onnx") == 0) {
+      return fail(Error::NotFound, "this provider does not build engines of networks");
+    }
     if (!foreign && kRtx != (std::strcmp(request->builder, "tensorrt_rtx") == 0)) {
       return fail(Error::NotFound, "engine is of %.60s", request->builder);
     }
