@@ -1,4 +1,4 @@
-"""Measures the native runtime on simulated GPUs: P11 to P17 of the project's goals.
+"""Measures the native runtime on simulated GPUs: P11 to P17 and P23 of the project's goals.
 
 ``make bench-runtime`` builds the C++ part and runs this; the figures go to
 ``benchmarks/results/runtime.json``.
@@ -192,6 +192,26 @@ def sharing(bench: Bench) -> Figure:
     )
 
 
+def waits(bench: Bench) -> Figure:
+    """P23: host waits of calls whose input lies in several buffers in turn."""
+    parts = [programs.TensorRTPartitioner(builder=programs.FakeTensorRT())]
+    program = bench.export(
+        "rebind", programs.Twice(), (torch.ones(4, 256),), parts, where="on_device"
+    )
+    runs = {count: bench("rebind", program, count, 600) for count in (1, 4, 6, 16)}
+    value = max(run["waits"] for run in runs.values())
+    contexts = max(run["contexts"] for run in runs.values())
+    return figure(
+        value,
+        0,
+        value == 0 and contexts <= 2,
+        "host waits of 600 calls on one stream, with the input in k buffers of the GPU in turn, on "
+        "the tests' fake of TensorRT; the most for k = 1, 4, 6, 16. At most 2 execution contexts",
+        contexts=contexts,
+        waits={str(count): run["waits"] for count, run in runs.items()},
+    )
+
+
 def unmeasured(goal: float, what: str) -> Figure:
     return figure(None, goal, None, f"not measured: no GPU ({what})")
 
@@ -210,6 +230,7 @@ def main() -> None:
         "P14": bytes_moved,
         "P16": scaling,
         "P17": sharing,
+        "P23": waits,
     }
     goals = {
         "P13": unmeasured(2.0, "host time of the delegate over bare enqueueV3, in us"),

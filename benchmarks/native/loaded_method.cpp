@@ -64,15 +64,7 @@ void LoadedMethod::bind(bool on_device) {
   const auto meta = method_->method_meta();
   for (size_t i = 0; i < method_->inputs_size(); ++i) {
     if (*meta.input_tag(i) != Tag::Tensor) continue;
-    const auto info = *meta.input_tensor_meta(i);
-    std::vector<int32_t> sizes(info.sizes().begin(), info.sizes().end());
-    std::vector<uint8_t> order(info.dim_order().begin(), info.dim_order().end());
-    std::vector<int32_t> strides(sizes.size());
-    int32_t stride = 1;
-    for (size_t d = order.size(); d-- > 0; stride *= sizes[order[d]]) strides[order[d]] = stride;
-    TensorImpl impl(info.scalar_type(), static_cast<ssize_t>(sizes.size()), sizes.data(),
-                    memory_of(info.nbytes(), on_device), order.data(), strides.data());
-    if (method_->set_input(EValue(Tensor(&impl)), i) != Error::Ok) die("an input is refused");
+    set_input(i, memory_of(meta.input_tensor_meta(i)->nbytes(), on_device));
   }
   for (size_t i = 0; i < method_->outputs_size(); ++i) {
     const EValue& value = method_->get_output(i);
@@ -80,6 +72,25 @@ void LoadedMethod::bind(bool on_device) {
     if (!value.isTensor() || !info.ok() || info->is_memory_planned()) continue;
     (void)method_->set_output_data_ptr(memory_of(info->nbytes(), on_device), info->nbytes(), i);
   }
+}
+
+std::vector<void*> LoadedMethod::inputs_on_device(size_t count) {
+  std::vector<void*> buffers(count);
+  const size_t bytes = method_->method_meta().input_tensor_meta(0)->nbytes();
+  for (void*& buffer : buffers) buffer = memory_of(bytes, true);
+  return buffers;
+}
+
+void LoadedMethod::set_input(size_t index, void* data) {
+  const auto info = *method_->method_meta().input_tensor_meta(index);
+  std::vector<int32_t> sizes(info.sizes().begin(), info.sizes().end());
+  std::vector<uint8_t> order(info.dim_order().begin(), info.dim_order().end());
+  std::vector<int32_t> strides(sizes.size());
+  int32_t stride = 1;
+  for (size_t d = order.size(); d-- > 0; stride *= sizes[order[d]]) strides[order[d]] = stride;
+  TensorImpl impl(info.scalar_type(), static_cast<ssize_t>(sizes.size()), sizes.data(), data,
+                  order.data(), strides.data());
+  if (method_->set_input(EValue(Tensor(&impl)), index) != Error::Ok) die("an input is refused");
 }
 
 void LoadedMethod::execute() {

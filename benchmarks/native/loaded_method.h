@@ -25,6 +25,11 @@ class LoadedMethod {
   // Inputs of ones and outputs, on the host, or in memory of GPU 0 for a program without copies.
   void bind(bool on_device);
 
+  // `count` buffers of ones on GPU 0, each of the first input's size.
+  std::vector<void*> inputs_on_device(size_t count);
+
+  void set_input(size_t index, void* data);
+
   void execute();
 
   executorch::runtime::Method& method() { return *method_; }

@@ -5,6 +5,7 @@
 //   trt_et_bench counts PROGRAM host|device     of the simulated GPUs, for one steady call
 //   trt_et_bench threads PROGRAM NOOP ROUNDS    throughput of one and of two threads
 //   trt_et_bench share PROGRAM METHODS          GPU memory of several methods
+//   trt_et_bench rebind PROGRAM BUFFERS CALLS   waits of calls with the input in each in turn
 #include <executorch/runtime/platform/runtime.h>
 #include <malloc.h>
 #include <time.h>
@@ -15,6 +16,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <string>
@@ -182,6 +184,30 @@ int bench_share(const std::string& program, int count) {
   return 0;
 }
 
+// Number of execution contexts of the only engine that is loaded.
+double contexts() {
+  char text[1024];
+  trt_et_describe_engines(text, sizeof text);
+  const std::string key = "\"contexts\":";
+  const char* found = std::strstr(text, key.c_str());
+  if (found == nullptr) die("no engine is loaded");
+  return std::atof(found + key.size());
+}
+
+int bench_rebind(const std::string& program, size_t count, int calls) {
+  LoadedMethod method(program);
+  method.bind(true);
+  const std::vector<void*> buffers = method.inputs_on_device(count);
+  const uint64_t before = counter("synchronizations");
+  for (int i = 0; i < calls; ++i) {
+    method.set_input(0, buffers[static_cast<size_t>(i) % count]);
+    method.execute();
+  }
+  print("waits", static_cast<double>(counter("synchronizations") - before));
+  print("contexts", contexts());
+  return 0;
+}
+
 int run(const std::vector<std::string>& words) {
   const auto is = [&](const char* name, size_t count) {
     return words.size() == count + 1 && words[0] == name;
@@ -190,6 +216,10 @@ int run(const std::vector<std::string>& words) {
   if (is("counts", 2)) return bench_counts(words[1], words[2] == "device");
   if (is("threads", 3)) return bench_threads(words[1], words[2], std::atoi(words[3].c_str()));
   if (is("share", 2)) return bench_share(words[1], std::atoi(words[2].c_str()));
+  if (is("rebind", 3)) {
+    return bench_rebind(words[1], std::strtoul(words[2].c_str(), nullptr, 10),
+                        std::atoi(words[3].c_str()));
+  }
   std::fprintf(stderr, "trt_et_bench: see the head of benchmarks/native/main.cpp\n");
   return 1;
 }
