@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 
+import matplotlib
 import pytest
 
 from trt_et.cli.bench import draw_plot, markdown, percentile
@@ -35,10 +36,15 @@ def test_the_table_says_what_is_not_counted():
     assert second.count("not counted") == 2
 
 
-def test_a_plot_is_written_as_png_and_svg(tmp_path):
-    written = draw_plot({"a.pte": ANSWER}, tmp_path / "plot.png")
+def test_a_plot_names_values_on_a_logarithmic_axis(tmp_path, monkeypatch):
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")  # Text stays text.
+    slow = {**ANSWER, "seconds": [100 * seconds for seconds in ANSWER["seconds"]]}
+    written = draw_plot({"a.pte": ANSWER, "slow.pte": slow}, tmp_path / "plot.png")
     assert written[0].read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in written[1].read_text()
+    drawn = written[1].read_text()
+    assert "p50 50 ms, p99 99 ms" in drawn
+    assert "p50 5,000 ms, p99 9,900 ms" in drawn
+    assert all(f">{power}</text>" in drawn for power in (10, 100, 1000))  # A logarithmic axis.
 
 
 def test_without_matplotlib_the_command_that_installs_it_is_named(monkeypatch, tmp_path):

@@ -41,6 +41,20 @@ print([name for name in {HEAVY!r} if name in sys.modules])
     assert done.stdout.splitlines()[-1] == str(needed)
 
 
+def test_running_a_program_does_not_import_the_exporter(tmp_path):
+    file = tmp_path / "x.pte"
+    file.write_bytes(program("split"))
+    code = f"""
+import sys
+from trt_et.cli.program import Request
+from trt_et.cli.worker import perform
+assert perform(Request("run", {str(file)!r}, cuda="simulated:2"))["outputs"]
+print([name for name in ("torch", "executorch.exir", "torch._dynamo") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "['torch']"
+
+
 def test_the_version_is_printed():
     assert run("--version") == f"trt-et {trt_et.__version__}\n"
 

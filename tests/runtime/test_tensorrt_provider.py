@@ -244,11 +244,17 @@ def test_times_of_layers_are_in_the_trace(
     assert set(events) == {"h2d", "enqueue", "scale", "shift", "d2h", "wait"}
 
 
-def test_reference_engines_have_no_times_of_layers(tmp_path: Path) -> None:
+def test_a_reference_engine_is_one_layer_in_the_trace(tmp_path: Path) -> None:
+    from executorch.devtools import Inspector
+
     from tests.support.native_programs import export
 
     program = export(tmp_path, "reference", Line(), (torch.randn(3, 8),))
-    flags = ["--etdump_path", tmp_path / "trace.etdump", "--profile_layers"]
-    done = run(program, tmp_path, *flags)
+    trace = tmp_path / "trace.etdump"
+    done = run(program, tmp_path, "--etdump_path", trace, "--profile_layers")
     assert done.returncode == 0, done.stderr
-    assert "a reference engine does not tell the times of its layers" in done.stderr
+    _, execute = Inspector(etdump_path=str(trace)).event_blocks
+    events = {event.name: event for event in execute.events if event.is_delegated_op}
+    times = events["reference engine"].perf_data.raw
+    assert len(times) == 5
+    assert all(0 < time < 1000 for time in times)

@@ -7,6 +7,7 @@ usage.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from typing import Annotated, Final
 
@@ -56,4 +57,6 @@ def main() -> None:
     """Run the command."""
     # ExecuTorch's call of torch; nothing that users of this command can change.
     warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)
+    for name in ("torchao", "torch.utils._pytree"):  # Lines that their imports log.
+        logging.getLogger(name).setLevel(logging.ERROR)
     app()

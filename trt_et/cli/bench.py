@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +110,10 @@ def _count(counts: Mapping[str, float], name: str) -> str:
     return f"{sum(values):g}" if values else "not counted"  # Real GPUs do not count them.
 
 
+def _milliseconds(value: float) -> str:
+    return f"{value:,.0f} ms" if value >= 1000 else f"{value:.3g} ms"
+
+
 def markdown(answers: _Answers) -> str:
     """Format the timings as a Markdown table."""
     rows = [_HEADINGS, ("---", *["---:"] * (len(_HEADINGS) - 1))]
@@ -129,9 +134,10 @@ def draw_plot(answers: _Answers, path: Path) -> tuple[Path, Path]:
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
+        from matplotlib.ticker import NullFormatter, StrMethodFormatter
     except ImportError as error:
         raise OptionError("plots need matplotlib: pip install matplotlib") from error
-    figure = Figure(figsize=(7, 1.2 + 0.6 * len(answers)), layout="constrained")
+    figure = Figure(figsize=(8, 1.2 + 0.6 * len(answers)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     axes.boxplot(
@@ -139,11 +145,32 @@ def draw_plot(answers: _Answers, path: Path) -> tuple[Path, Path]:
         orientation="horizontal",
         whis=(1, 99),
         showfliers=False,
+        widths=0.4,
+        patch_artist=True,
+        boxprops={"facecolor": "#cfe8a0", "edgecolor": "#5a8f00"},
+        medianprops={"color": "#2f4d00", "linewidth": 2},
     )
     axes.set_yticks(range(1, len(answers) + 1), [Path(name).name for name in answers])
     axes.invert_yaxis()
-    axes.set_xlim(left=0)
-    axes.set_xlabel("ms per call (box: p25 to p75, line: p50, whiskers: p1 to p99)")
+    axes.set_xscale("log")  # A program may take a hundred times as long as another one.
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.grid(axis="x", which="both", color="#8883", linewidth=0.6)
+    axes.set_axisbelow(True)
+    times = [second * 1e3 for answer in answers.values() for second in answer["seconds"]]
+    decades = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
+    axes.set_xlim(10 ** decades[0], 10 ** decades[1])
+    for row, answer in enumerate(answers.values(), start=1):
+        middle, high = (percentile(answer["seconds"], percent) * 1e3 for percent in (50, 99))
+        axes.annotate(
+            f"p50 {_milliseconds(middle)}, p99 {_milliseconds(high)}",
+            (1, row),
+            xycoords=("axes fraction", "data"),
+            xytext=(8, 0),
+            textcoords="offset points",
+            va="center",
+        )
+    axes.set_xlabel("ms per call, logarithmic (box: p25 to p75, line: p50, whiskers: p1 to p99)")
     written = (path.with_suffix(".png"), path.with_suffix(".svg"))
     for target in written:
         figure.savefig(target, dpi=150)
