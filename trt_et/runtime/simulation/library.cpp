@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cuda/simulation_library.h"
+#include "onnx/onnx_provider.h"
 #include "reference/reference_provider.h"
 #include "simulated_api.h"
 #include "trt_et/simulation.h"
@@ -31,7 +32,7 @@ const trt_et_sim_services& services() {
       [](size_t size, void** pointer) { return code_of(simulated_api()->allocate(size, pointer)); },
       [](void* pointer) { return code_of(simulated_api()->release(pointer)); },
       [](const void* pointer, size_t size, int device) {
-        return code_of(simulated_api()->check_memory(pointer, size, device));
+        return code_of(simulated_api()->check_memory(pointer, size, device, "TensorRT's argument"));
       },
       [](void* stream, int (*run)(void*), void (*drop)(void*), void* argument) {
         const Inside inside;
@@ -81,8 +82,9 @@ extern "C" {
 
 TRT_ET_EXPORT const cuda::Simulation* trt_et_open_simulation(int devices) {
   static const cuda::Simulation simulation = {
-      TRT_ET_VERSION, cuda::g_simulated = new cuda::SimulatedApi(devices), &reference_provider(),
-      cuda::counter, cuda::attach_fake};
+      TRT_ET_VERSION,        cuda::g_simulated = new cuda::SimulatedApi(devices),
+      &reference_provider(), &onnx_provider(),
+      cuda::counter,         cuda::attach_fake};
   return &simulation;
 }
 

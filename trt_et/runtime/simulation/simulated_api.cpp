@@ -197,9 +197,9 @@ Status SimulatedApi::call_of_fake(const char* what) {
   return count_down(what, "TensorRT");
 }
 
-Status SimulatedApi::check_memory(const void* pointer, size_t size, int device) {
+Status SimulatedApi::check_memory(const void* pointer, size_t size, int device, const char* what) {
   const Inside inside;
-  return memory_.check_kernel(pointer, size, device, "TensorRT's argument");
+  return memory_.check_kernel(pointer, size, device, what);
 }
 
 Status SimulatedApi::enter(const char* what) {

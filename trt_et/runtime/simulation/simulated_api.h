@@ -84,7 +84,8 @@ class SimulatedApi final : public Api {
 
   // A call of a fake TensorRT: it may be made to fail like one of CUDA.
   Status call_of_fake(const char* what);
-  Status check_memory(const void* pointer, size_t size, int device);
+  // That a kernel of this GPU may use memory; `what` names it if not.
+  Status check_memory(const void* pointer, size_t size, int device, const char* what);
 
   // See trt_et_counter(). False when there is no such.
   bool counter(std::string_view name, uint64_t* value);

@@ -11,6 +11,7 @@ struct Simulation {
   const char* version;  // must be the plugin's
   Api* api;
   const trt_et_engine_provider* reference_provider;
+  const trt_et_engine_provider* onnx_provider;
   // See trt_et_counter(). False when there is no such.
   bool (*counter)(const char* name, uint64_t* value);
   // Whether TRT_ET_TENSORRT_LIBRARY names a fake TensorRT, which then gets what it needs.
