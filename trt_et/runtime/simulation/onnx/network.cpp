@@ -76,12 +76,33 @@ Status Network::create_session(const trt_et_engine_request& request) {
                             kError, "takes no optimization level"));
   TRT_ET_TRY(library_.check(library_.SetIntraOpNumThreads(options.get(), 1), kError,
                             "takes no number of threads"));
+  TRT_ET_TRY(add_weights(request, options.get()));
   OrtSession* session = nullptr;
   TRT_ET_TRY(library_.check(library_.CreateSessionFromArray(library_.environment, request.bytes,
                                                             request.size, options.get(), &session),
                             Error::InvalidProgram, "refuses the ONNX model"));
   session_.reset(session);
   return {};
+}
+
+// The initializers that are not in the model name them as their files.
+Status Network::add_weights(const trt_et_engine_request& request,
+                            OrtSessionOptions* options) const {
+  if (request.weight_count == 0) return {};
+  const char* problem = request.read_weights(&request);
+  if (problem != nullptr) return fail(Error::InvalidProgram, "%s", problem);
+  std::vector<const char*> names;
+  std::vector<char*> bytes;
+  std::vector<size_t> sizes;
+  for (size_t i = 0; i < request.weight_count; ++i) {
+    const trt_et_weight& weight = request.weights[i];
+    names.push_back(weight.name);
+    bytes.push_back(static_cast<char*>(const_cast<void*>(weight.bytes)));  // It only reads.
+    sizes.push_back(weight.size);
+  }
+  return library_.check(library_.AddExternalInitializersFromFilesInMemory(
+                            options, names.data(), bytes.data(), sizes.data(), names.size()),
+                        Error::Internal, "takes no weights");
 }
 
 Status Network::read_tensor(size_t index, bool is_input, Tensor* tensor) const {

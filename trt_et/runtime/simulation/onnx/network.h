@@ -43,6 +43,7 @@ class Network {
   explicit Network(const Library& library)
       : library_(library), session_(nullptr, library.ReleaseSession) {}
   Status create_session(const trt_et_engine_request& request);
+  Status add_weights(const trt_et_engine_request& request, OrtSessionOptions* options) const;
   Status read_tensor(size_t index, bool is_input, Tensor* tensor) const;
   Status read_tensors(const trt_et_engine_request& request);
   Status take_output(const Tensor& tensor, OrtValue* value, Memory* memory) const;

@@ -71,14 +71,14 @@ void keep_first_reason(const Status& refusal, Status* reason) {
   }
 }
 
+// On simulated GPUs without a fake TensorRT, onnxruntime runs networks.
 Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine_request& request,
                      const std::string& build_with, const trt_et_engine_provider** provider) {
   if (api.simulated() && !cuda::simulation()->attach_fake()) {
-    // No TensorRT builds an engine here; onnxruntime runs the model.
-    Status refused;
-    if (blob.metadata.builder == "onnx") {
-      ask(*cuda::simulation()->onnx_provider, request, provider, &refused);
-      return refused;
+    if (blob.is_network()) {
+      Status status;
+      (void)ask(*cuda::simulation()->onnx_provider, request, provider, &status);
+      return status;
     }
     return fail(Error::NotSupported,
                 "real %s engine cannot run on simulated GPUs; export with builder=\"reference\"",
