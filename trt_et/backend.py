@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
+from executorch.exir._serialize._named_data_store import NamedDataStore, NamedDataStoreOutput
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 
 from trt_et.engines import BuildOptions, make_builder
-from trt_et.engines.build import build_engines
+from trt_et.engines.build import Engine, build_engines
 from trt_et.engines.partition_build import PartitionBuild, build_of
 from trt_et.errors import BackendConflictError, PartitionError
+from trt_et.graph.tensor_bytes import bytes_of
 from trt_et.graph.tracing import unchanged_fake_modes
 from trt_et.target_device import explicit_device, parse_device, resolve_target_device
 
 __all__ = ["TensorRTBackend", "check_no_conflict"]
+
+_ALIGNMENT: Final = 16  # Of named data, in bytes.
 
 
 @final
@@ -89,7 +93,23 @@ def _preprocess(
         engines = build_engines(list(zip(programs, builds, strict=True)))
     for build, engine, (_, specs) in zip(builds, engines, partitions, strict=True):
         resolve_target_device(build.name, engine.info, engine.blob, specs)
-    return [PreprocessResult(processed_bytes=engine.blob) for engine in engines]
+    shared: dict[str, bytes] = {}
+    return [
+        PreprocessResult(engine.blob, data_store_output=_named_data(engine, shared))
+        for engine in engines
+    ]
+
+
+def _named_data(engine: Engine, shared: dict[str, bytes]) -> NamedDataStoreOutput | None:
+    """Return what an engine refers to; engines that refer to equal bytes share one copy."""
+    if not engine.named_data:
+        return None
+    store = NamedDataStore()
+    for key, tensor in engine.named_data.items():
+        if key not in shared:
+            shared[key] = bytes(bytes_of(tensor))
+        store.add_named_data(key, shared[key], alignment=_ALIGNMENT)
+    return store.get_named_data_store_output()
 
 
 def _check_weights(program: ExportedProgram) -> None:

@@ -71,6 +71,7 @@ class TensorRTPartitioner(Partitioner):
         compile_specs: Compile specs of every partition. A ``target_device`` spec is used verbatim;
             without one, each partition gets the device parsed out of its engine blob.
         builder: ``"auto"`` (the best real TensorRT installed), ``"tensorrt"``, ``"tensorrt_rtx"``,
+            ``"onnx"`` (a network; the runtime builds the engine, for any NVIDIA GPU),
             ``"reference"`` (runs on simulated GPUs), or an object with a ``name`` and a
             ``build(request)`` method.
         device: The GPU to build engines for: ``"cuda:1"``, a ``torch.device``, an index, or a

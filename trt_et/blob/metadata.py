@@ -42,6 +42,7 @@ def metadata_of(info: EngineInfo) -> dict[str, Any]:
         "gpu_name": info.gpu_name,
         "precision": info.precision,
         "sha256": info.sha256,
+        "network": None if info.network is None else dict(info.network),
     }
     return document | {key: value for key, value in ours.items() if value}
 
@@ -106,7 +107,17 @@ def info_from(document: Mapping[str, Any]) -> EngineInfo:
         sha256=sha256,
         aliases=aliases,
         serialized_metadata=_get(document, "serialized_metadata", str, default=""),
+        network=_network_from(document),
     )
+
+
+def _network_from(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    network: Mapping[str, Any] | None = _get(document, "network", dict, default=None)
+    if network is not None:
+        weights = _get(network, "weights", list, required=True, where="network")
+        if not all(isinstance(key, str) for key in weights):
+            raise BlobError("network: weights of an engine blob must be strings")
+    return network
 
 
 def _binding_from(entry: object, index: int) -> Binding:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 __all__ = [
     "BACKEND_ID",
@@ -91,6 +92,7 @@ class EngineInfo:
         precision: What it computes in, if that is not the program's dtypes: ``float16``.
         sha256: Of the engine bytes, in hex; ``trt_et.engine_info.encode_blob`` fills it in.
         aliases: Outputs that share their input's memory.
+        network: How to build the engine, if the engine bytes are a network (``docs/blob.md``).
         serialized_metadata: A field of Torch-TensorRT, passed through.
     """
 
@@ -106,6 +108,7 @@ class EngineInfo:
     sha256: str = ""
     aliases: tuple[Alias, ...] = ()
     serialized_metadata: str = ""
+    network: Mapping[str, Any] | None = None
 
     @property
     def inputs(self) -> tuple[Binding, ...]:

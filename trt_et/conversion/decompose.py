@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -40,28 +40,39 @@ def decomposed_operators() -> dict[OpOverload, Callable[..., Any]]:
     return theirs | decompositions()
 
 
-def decompose(node: Node) -> TracedCall | None:
-    """Return the decomposition of one call; None if it does not apply to the arguments."""
+def decompose(
+    node: Node, table: Mapping[Any, Callable[..., Any]] | None = None
+) -> TracedCall | None:
+    """Return the decomposition of one call; None if it does not apply to the arguments.
+
+    Args:
+        node: The call.
+        table: Decompositions by operator; None: ``decomposed_operators()``.
+    """
     try:
-        return trace_call(node, node.target, decomposed_operators())
+        return trace_call(node, node.target, decomposed_operators() if table is None else table)
     except Exception as error:
         # Decompositions raise many types if they do not apply, as to a tensor without dimensions.
         _log.debug("decomposing %s failed: %s", node, error)
         return None
 
 
-def inline_decompositions(module: GraphModule) -> None:
+def inline_decompositions(
+    module: GraphModule, table: Mapping[Any, Callable[..., Any]] | None = None
+) -> None:
     """Replace a graph's operators by their decompositions.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
+        table: Decompositions by operator; None: ``decomposed_operators()``.
 
     Raises:
         ConversionError: A decomposition does not apply.
     """
+    known = decomposed_operators() if table is None else table
     for node in list(module.graph.nodes):
-        if node.op == "call_function" and node.target in decomposed_operators():
-            traced = decompose(node)
+        if node.op == "call_function" and node.target in known:
+            traced = decompose(node, known)
             if traced is None:
                 raise ConversionError(
                     f"the decomposition of {node.target} does not apply to these arguments",

@@ -47,6 +47,12 @@ class EngineBuilder(Protocol):
     A builder may have ``check_options(options: BuildOptions) -> None``, which raises
     ``OptionError`` for options that it cannot fulfil. The partitioner calls it when it is made.
 
+    A builder may have ``make_support_check(options: BuildOptions) -> SupportCheck``, which replaces
+    the check by Torch-TensorRT's converters. Its answers are remembered under the fingerprint.
+
+    A builder may have ``named_data(lowered: LoweredPartition, blob: bytes)``, which returns the
+    tensors that its blob refers to, by key. They are stored beside the blobs, each once.
+
     A builder may have ``without_int8``, the operators that its library has no int8 kernels for. The
     partitioner warns of the quantized calls of these.
     """

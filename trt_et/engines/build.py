@@ -52,12 +52,14 @@ class Engine:
         blob: Its blob.
         info: The blob's metadata.
         origin: ``"built"`` or ``"cached"``.
+        named_data: The tensors that the blob refers to, by key.
     """
 
     partition: str
     blob: bytes
     info: EngineInfo
     origin: str
+    named_data: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 
 def build_engines(partitions: Sequence[tuple[ExportedProgram, PartitionBuild]]) -> list[Engine]:
@@ -223,7 +225,7 @@ class _Session:
         except (BlobError, BuilderError) as error:
             cache.discard(pending.key, str(error))
             return False
-        self._set(pending.wanted, Engine(pending.wanted.how.name, blob, info, "cached"))
+        self._set(pending, Engine(pending.wanted.how.name, blob, info, "cached"))
         return True
 
     def _finish(self, pending: _Pending, blob: bytes) -> None:
@@ -235,14 +237,17 @@ class _Session:
             fits = not info.gpu_name or info.gpu_name in builder_fingerprint(job.builder)
             if pending.lock is not None and cache is not None and fits:
                 cache.store(pending.key, blob)
-            self._set(wanted, Engine(wanted.how.name, blob, info, "built"))
+            self._set(pending, Engine(wanted.how.name, blob, info, "built"))
         except (BlobError, BuilderError) as error:
             raise job.failed(error) from error
         finally:
             if pending.lock is not None:
                 pending.lock.release()
 
-    def _set(self, wanted: _Wanted, engine: Engine) -> None:
+    def _set(self, pending: _Pending, engine: Engine) -> None:
+        wanted, job = pending.wanted, pending.job
+        if named_data := getattr(job.builder, "named_data", None):
+            engine.named_data = named_data(job.request.lowered, engine.blob)
         wanted.engine, info = engine, engine.info
         _log.info(
             "partition %s: %s engine for cuda:%s, %s, %d bytes, %d inputs, %d outputs, %d in place",

@@ -6,7 +6,6 @@ A key covers the request (graph, weights' contents, shapes, options, device) and
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import logging
 import os
@@ -17,6 +16,7 @@ from typing import Any, Final
 import torch
 
 from trt_et.engines.base import BuildRequest, EngineBuilder
+from trt_et.graph.tensor_bytes import bytes_of
 from trt_et.lowering.canonical_text import NotSerializable, SymbolNames, partition_text, value_text
 
 __all__ = [
@@ -122,7 +122,7 @@ def sample_digest(tensors: Mapping[str, torch.Tensor]) -> bytes:
         if first.dim() < 2:
             for part in (first.reshape(-1)[:_SAMPLE], last.reshape(-1)[-_SAMPLE:]):
                 dense = part.resolve_conj().resolve_neg().cpu().contiguous()
-                digest.update(_bytes_of(dense))
+                digest.update(bytes_of(dense))
     return digest.digest()
 
 
@@ -140,7 +140,7 @@ def _digest(tensor: torch.Tensor, map_: Callable[..., Iterable[bytes]]) -> str:
     digest = hashlib.sha256(head.encode())
     # Elements in the order of the dimensions; other strides need a copy.
     dense = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
-    view = _bytes_of(dense)
+    view = bytes_of(dense)
     chunks = [view[start : start + _CHUNK] for start in range(0, len(view), _CHUNK)]
     for part in map_(lambda chunk: hashlib.sha256(chunk).digest(), chunks):
         digest.update(part)
@@ -152,14 +152,3 @@ def _quantization(tensor: torch.Tensor) -> str:
         return f"{tensor.q_scale()!r} {tensor.q_zero_point()}"
     scales, zeros = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
     return f"{tensor.q_per_channel_axis()} {scales.tolist()} {zeros.tolist()}"
-
-
-def _bytes_of(dense: torch.Tensor) -> memoryview:
-    """Return the memory of a contiguous tensor, not copied; the tensor must stay alive.
-
-    Unlike numpy, this takes every dtype, rank and quantization of torch.
-    """
-    size = dense.numel() * dense.element_size()
-    if not size:
-        return memoryview(b"")
-    return memoryview((ctypes.c_char * size).from_address(dense.data_ptr())).cast("B")

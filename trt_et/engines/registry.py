@@ -16,6 +16,7 @@ from typing import Final
 from trt_et.conversion.installed import installed_variant
 from trt_et.engines.base import EngineBuilder
 from trt_et.errors import BuilderUnavailable, OptionError
+from trt_et.onnx.installed import is_installed
 from trt_et.requirements import install_command
 
 __all__ = ["BUILDER_NAMES", "LIBRARIES", "EngineLibrary", "make_builder"]
@@ -58,6 +59,13 @@ LIBRARIES: Final[dict[str, EngineLibrary]] = {
         "torch-tensorrt",
         "TensorRT; builds on the GPU at hand",
     ),
+    "onnx": EngineLibrary(
+        "trt_et.engines.onnx:OnnxBuilder",
+        is_installed,
+        "onnxscript",
+        "networks; TensorRT builds the engine when it is first loaded",
+        is_chosen_by_auto=False,
+    ),
     "reference": EngineLibrary(
         "trt_et.reference.builder:ReferenceBuilder",
         lambda: True,
@@ -93,6 +101,11 @@ def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
     library = LIBRARIES[name]
     if not library.is_installed():
         command = install_command(library.package)
+        if builder == "onnx":
+            raise BuilderUnavailable(
+                "builder='onnx' is not available: onnx and onnxscript are not both installed. Run: "
+                'pip install "trt-et[onnx]"'
+            )
         if found := installed_variant():
             other = LIBRARIES[found].package
             raise BuilderUnavailable(

@@ -22,6 +22,7 @@ from trt_et.conversion.torch_tensorrt_patches import without_gpu
 from trt_et.engines.base import EngineBuilder
 from trt_et.engines.cache import EngineCache
 from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters
+from trt_et.engines.key import builder_fingerprint
 from trt_et.engines.support_cache import Answer, CachedSupportCheck, SupportCache
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
 from trt_et.lowering.canonical_text import NotSerializable, SymbolNames, value_text
@@ -58,7 +59,7 @@ def cached_support_check(
     def make() -> SupportCheck:
         return make_support_check(builder, options, without_tensorrt)
 
-    fingerprint = _fingerprint(options)
+    fingerprint = _fingerprint(builder, options)
     with without_gpu():
         if not fingerprint:
             yield make()
@@ -80,6 +81,10 @@ def make_support_check(
     Raises:
         OptionError: ``options`` has a setting that Torch-TensorRT does not know.
     """
+    own = getattr(builder, "make_support_check", None)
+    if own is not None:
+        check_of_builder: SupportCheck = own(options)
+        return check_of_builder
     if _uses_converters(builder):
         from trt_et.conversion import support
 
@@ -105,8 +110,10 @@ def _uses_converters(builder: EngineBuilder) -> bool:
     return builder.name != REFERENCE_BUILDER or torch_tensorrt_import.is_importable()
 
 
-def _fingerprint(options: BuildOptions) -> str:
+def _fingerprint(builder: EngineBuilder, options: BuildOptions) -> str:
     """Return the facts that decide the answers; empty if they must not be remembered."""
+    if hasattr(builder, "make_support_check"):
+        return builder_fingerprint(builder)
     if installed_variant() is None or has_foreign_converters():
         return ""
     try:

@@ -1,0 +1,121 @@
+"""Runs ONNX payloads by onnxruntime on the CPU, and parses them by TensorRT-RTX's own parser."""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import torch
+
+from trt_et.blob.codec import decode_blob
+from trt_et.blob.model import EngineInfo
+from trt_et.engines.base import BuildRequest
+from trt_et.engines.onnx import OnnxBuilder
+from trt_et.graph.tensor_bytes import bytes_of
+from trt_et.lowering.lowered_partition import LoweredPartition
+
+_TYPES = {
+    torch.float32: onnx.TensorProto.FLOAT,
+    torch.float64: onnx.TensorProto.DOUBLE,
+    torch.float16: onnx.TensorProto.FLOAT16,
+    torch.bfloat16: onnx.TensorProto.BFLOAT16,
+    torch.int8: onnx.TensorProto.INT8,
+    torch.uint8: onnx.TensorProto.UINT8,
+    torch.int32: onnx.TensorProto.INT32,
+    torch.int64: onnx.TensorProto.INT64,
+    torch.bool: onnx.TensorProto.BOOL,
+}
+_DTYPES = {number: dtype for dtype, number in _TYPES.items()}
+
+
+@dataclass(frozen=True)
+class Payload:
+    """An ONNX payload: the blob's metadata, the model, and its weights by key."""
+
+    info: EngineInfo
+    model: bytes
+    weights: Mapping[str, bytes]
+
+    @classmethod
+    def of(cls, blob: bytes | memoryview, weights: Mapping[str, bytes]) -> Payload:
+        decoded = decode_blob(blob)
+        return cls(decoded.info, bytes(decoded.engine), weights)
+
+    @property
+    def proto(self) -> onnx.ModelProto:
+        return onnx.ModelProto.FromString(self.model)
+
+    def with_weights(self) -> onnx.ModelProto:
+        """Return the model with its weights inside."""
+        proto = self.proto
+        for tensor in proto.graph.initializer:
+            entries = {entry.key: entry.value for entry in tensor.external_data}
+            if entries:
+                tensor.raw_data = self.weights[entries["location"]]
+                tensor.ClearField("external_data")
+                tensor.ClearField("data_location")
+        return proto
+
+    def save(self, folder: Path) -> Path:
+        """Write the model and its weights, each a file that the model refers to."""
+        for key, data in self.weights.items():
+            (folder / key).write_bytes(data)
+        path = folder / "model.onnx"
+        path.write_bytes(self.model)
+        return path
+
+    def session(self) -> ort.InferenceSession:
+        options = ort.SessionOptions()
+        options.log_severity_level = 4
+        # What the model says, not what an optimizer makes of it.
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.intra_op_num_threads = 1
+        cpu = ["CPUExecutionProvider"]
+        if sum(map(len, self.weights.values())) < 1 << 30:
+            model = self.with_weights().SerializeToString()
+            return ort.InferenceSession(model, options, providers=cpu)
+        with tempfile.TemporaryDirectory() as folder:
+            return ort.InferenceSession(str(self.save(Path(folder))), options, providers=cpu)
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run the model on inputs in the order of its bindings."""
+        session = self.session()
+        bound = session.io_binding()
+        kept = []  # onnxruntime does not copy them.
+        for binding, tensor in zip(self.info.inputs, inputs, strict=True):
+            value, memory = _value(tensor)
+            kept.append(memory)
+            bound.bind_ortvalue_input(binding.name, value)
+        for binding in self.info.outputs:
+            bound.bind_output(binding.name, "cpu")
+        session.run_with_iobinding(bound)
+        return [_tensor(value) for value in bound.get_outputs()]
+
+
+def payload_of(lowered: LoweredPartition, request: BuildRequest) -> Payload:
+    """Build a lowered partition."""
+    builder = OnnxBuilder()
+    blob = builder.build(request)
+    weights = builder.named_data(lowered, blob)
+    return Payload.of(blob, {key: bytes(bytes_of(value)) for key, value in weights.items()})
+
+
+def _value(tensor: torch.Tensor) -> tuple[ort.OrtValue, np.ndarray]:
+    dense = tensor.detach().contiguous()
+    raw = dense.view(torch.uint16) if dense.dtype is torch.bfloat16 else dense
+    array = raw.numpy()
+    kind = _TYPES[dense.dtype]
+    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, kind), array
+
+
+def _tensor(value: ort.OrtValue) -> torch.Tensor:
+    dtype = _DTYPES[value.element_type()]
+    result = torch.empty(value.shape(), dtype=dtype)
+    ctypes.memmove(result.data_ptr(), value.data_ptr(), result.nbytes)
+    return result

@@ -1,0 +1,108 @@
+"""The ONNX builder: networks that the runtime builds engines of, on the GPU that it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from trt_et.blob.codec import decode_blob, encode_blob
+from trt_et.blob.model import EngineInfo
+from trt_et.engines.base import BuildRequest
+from trt_et.engines.fingerprint import fingerprint_of
+from trt_et.errors import BuilderError, ConversionError, OptionError
+from trt_et.graph.fragment import SupportCheck
+from trt_et.graph.tracing import TRACING, clear_pending_symbols
+from trt_et.lowering.lowered_partition import LoweredPartition, unlift
+from trt_et.onnx.installed import onnx_version
+from trt_et.options import BuildOptions
+
+__all__ = ["OnnxBuilder"]
+
+
+class OnnxBuilder:
+    """Makes an ONNX model of each partition; TensorRT builds its engine when it is first loaded."""
+
+    name = "onnx"
+
+    def fingerprint(self) -> str:
+        """See ``trt_et.engines.EngineBuilder``."""
+        return fingerprint_of("onnx", tensorrt=False)
+
+    def check_options(self, options: BuildOptions) -> None:
+        """See ``trt_et.engines.EngineBuilder``."""
+        for name in ("compute_capabilities", "refittable", "hardware_compatible", "settings"):
+            if getattr(options, name):
+                raise OptionError(
+                    f"builder='onnx' takes no {name}: the engine is built for the GPU that loads "
+                    "the program; leave it out"
+                )
+        if options.dla_core is not None or options.dla_gpu_fallback:
+            raise OptionError("builder='onnx' takes no dla_core; leave it out")
+
+    def make_support_check(self, options: BuildOptions) -> SupportCheck:
+        """See ``trt_et.engines.EngineBuilder``."""
+        from trt_et.onnx.support import make_support_check
+
+        return make_support_check()
+
+    def build(self, request: BuildRequest) -> bytes:
+        """See ``trt_et.engines.EngineBuilder.build``."""
+        from trt_et.onnx.model import convert_module, weight_key
+        from trt_et.onnx.translate import OPSET
+
+        lowered = request.lowered
+        weights = lowered.constants
+        clear_pending_symbols(lowered.program)
+        try:
+            with TRACING:
+                model = convert_module(
+                    unlift(lowered.program),
+                    lowered.inputs,
+                    lowered.outputs,
+                    lambda name, tensor: weight_key(tensor) if name in weights else "",
+                )
+        except ConversionError as error:
+            raise BuilderError(
+                f"partition {request.partition} has no ONNX model"
+                + (f" because of node {error.node}" if error.node else "")
+                + f": {error.reason}. Leave the node to the CPU (excluded_ops=...)"
+            ) from error
+        info = EngineInfo(
+            bindings=lowered.bindings,
+            device_id=request.device_id,
+            builder=self.name,
+            library_version=f"onnx {onnx_version()} opset {OPSET}",
+            hardware_compatible=True,
+            precision=request.options.precision or "",
+            network=_network(request, sorted(model.weights)),
+        )
+        return encode_blob(model.to_bytes(), info)
+
+    def named_data(self, lowered: LoweredPartition, blob: bytes) -> Mapping[str, torch.Tensor]:
+        """See ``trt_et.engines.EngineBuilder``."""
+        from trt_et.onnx.model import references
+
+        constants = lowered.constants
+        engine = decode_blob(blob, verify=False).engine
+        return {key: constants[name].detach() for name, key in references(bytes(engine)).items()}
+
+
+def _network(request: BuildRequest, weights: list[str]) -> dict[str, Any]:
+    options = request.options
+    chosen = {
+        "workspace_size": options.workspace_size,
+        "optimization_level": options.optimization_level,
+        "weight_streaming": options.weight_streaming or None,
+    }
+    profiles = [
+        {name: [list(shape) for shape in shapes] for name, shapes in profile.items()}
+        for profile in request.lowered.profiles
+    ]
+    return {
+        "weights": weights,
+        "profiles": profiles,
+        "strongly_typed": True,
+        **{name: value for name, value in chosen.items() if value is not None},
+    }

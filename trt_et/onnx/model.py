@@ -1,0 +1,195 @@
+"""Makes an ONNX model of a module of plain ATen, with the bindings' names, weights outside."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.fx import GraphModule
+
+from trt_et.blob.model import Binding
+from trt_et.errors import ConversionError
+from trt_et.graph.tensor_bytes import bytes_of
+from trt_et.onnx.check import check_model
+from trt_et.onnx.prepare import prepare_module
+from trt_et.onnx.translate import translate
+
+__all__ = ["OnnxModel", "convert_module", "references", "weight_key"]
+
+_INLINE: Final = 1024
+"""Initializers of fewer bytes are in the model itself."""
+
+_PREFIX: Final = "trt_et_onnx_"
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """An ONNX model and the weights that lie outside of it.
+
+    Attributes:
+        proto: The ``onnx.ModelProto``.
+        weights: The constants that its initializers refer to, by key.
+    """
+
+    proto: Any
+    weights: Mapping[str, torch.Tensor]
+
+    def to_bytes(self) -> bytes:
+        """Return the serialized model."""
+        return bytes(self.proto.SerializeToString(deterministic=True))
+
+
+def convert_module(
+    module: GraphModule,
+    inputs: Sequence[Binding],
+    outputs: Sequence[Binding],
+    key_of: Callable[[str, torch.Tensor], str],
+) -> OnnxModel:
+    """Convert a module to an ONNX model.
+
+    Args:
+        module: Plain ATen, constants as attributes; changed.
+        inputs: The model's inputs, by the names of the module's placeholders.
+        outputs: The model's outputs, in order.
+        key_of: Returns the key of a large constant, from its name and value; empty: it stays in
+            the model.
+
+    Raises:
+        ConversionError: A call has no translation, or TensorRT's ONNX parser does not take it.
+    """
+    import onnx_ir as ir
+
+    prepare_module(module)
+    model, constants = translate(module)
+    _set_inputs(model, inputs, constants)
+    _set_outputs(model, outputs)
+    _tidy(model)
+    _describe(model, inputs, outputs)
+    weights = _move_weights_out(model, key_of)
+    proto = ir.to_proto(model)
+    check_model(proto)
+    return OnnxModel(proto, weights)
+
+
+def weight_key(tensor: torch.Tensor) -> str:
+    """Return the key of a contiguous tensor's bytes."""
+    return _PREFIX + hashlib.sha256(bytes_of(tensor)).hexdigest()
+
+
+def _set_inputs(
+    model: Any,  # noqa: ANN401
+    inputs: Sequence[Binding],
+    constants: Mapping[str, torch.Tensor],
+) -> None:
+    graph = model.graph
+    names = [value.name for value in graph.inputs if value.name not in constants]
+    expected = [binding.name for binding in inputs]
+    if names != expected:
+        raise ConversionError(f"the ONNX model has the inputs {names}; expected {expected}")
+    for value in list(graph.inputs):
+        if value.name in constants:
+            graph.inputs.remove(value)
+            value.const_value = _tensor(constants[value.name], value.name)
+            graph.register_initializer(value)
+
+
+def _tensor(tensor: torch.Tensor, name: str) -> Any:  # noqa: ANN401
+    from onnx_ir.tensor_adapters import TorchTensor
+
+    return TorchTensor(tensor, name=name)
+
+
+def _set_outputs(model: Any, outputs: Sequence[Binding]) -> None:  # noqa: ANN401
+    """Name the outputs; one that is an input, a constant or a second use gets an Identity."""
+    import onnx_ir as ir
+
+    graph = model.graph
+    results = list(graph.outputs)
+    graph.outputs.clear()
+    taken: set[Any] = set()
+    for result, binding in zip(results, outputs, strict=True):
+        if result.producer() is None or result in taken:
+            node = ir.node("Identity", [result], name=f"node_{binding.name}")
+            node.outputs[0].type, node.outputs[0].shape = result.type, result.shape
+            graph.append(node)
+            result = node.outputs[0]
+        taken.add(result)
+        result.name = binding.name
+        graph.outputs.append(result)
+
+
+def _tidy(model: Any) -> None:  # noqa: ANN401
+    """Inline functions, drop unused nodes, and forget where the program's source is."""
+    from onnx_ir.passes import common
+
+    if model.functions:
+        common.InlinePass()(model)
+    common.RemoveUnusedNodesPass()(model)
+    common.ClearMetadataAndDocStringPass()(model)
+
+
+def _describe(
+    model: Any,  # noqa: ANN401
+    inputs: Sequence[Binding],
+    outputs: Sequence[Binding],
+) -> None:
+    """Describe inputs and outputs as the bindings do; forget the other shapes."""
+    import onnx_ir as ir
+
+    for node in model.graph.all_nodes():
+        for value in node.outputs:
+            value.shape = value.type = None
+    bound = zip((*model.graph.inputs, *model.graph.outputs), (*inputs, *outputs), strict=True)
+    for value, binding in bound:
+        sizes = [
+            f"{binding.name}_{index}" if size < 0 else size
+            for index, size in enumerate(binding.shape)
+        ]
+        value.shape = ir.Shape(sizes)
+        value.type = ir.TensorType(_ir_dtype(binding.dtype))
+
+
+def _ir_dtype(name: str) -> Any:  # noqa: ANN401
+    import onnx_ir as ir
+
+    names = {"float32": "FLOAT", "float64": "DOUBLE"}
+    return ir.DataType[names.get(name, name.upper())]
+
+
+def _move_weights_out(
+    model: Any,  # noqa: ANN401
+    key_of: Callable[[str, torch.Tensor], str],
+) -> dict[str, torch.Tensor]:
+    """Replace large initializers by references; return what they refer to."""
+    import onnx_ir as ir
+
+    weights: dict[str, torch.Tensor] = {}
+    for value in model.graph.initializers.values():
+        held = value.const_value
+        tensor = held.raw
+        if held.nbytes < _INLINE or not isinstance(tensor, torch.Tensor):
+            continue
+        key = key_of(value.name, tensor)
+        if not key:
+            continue
+        weights[key] = tensor
+        value.const_value = ir.ExternalTensor(
+            key, 0, tensor.nbytes, held.dtype, shape=held.shape, name=value.name
+        )
+    return weights
+
+
+def references(model: bytes) -> dict[str, str]:
+    """Return the keys that the initializers of a serialized model refer to, by their names."""
+    import onnx
+
+    proto = onnx.ModelProto.FromString(model)
+    return {
+        tensor.name: entry.value
+        for tensor in proto.graph.initializer
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }

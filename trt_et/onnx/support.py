@@ -1,0 +1,35 @@
+"""Checks which calls of plain ATen can be an ONNX model, by converting them."""
+
+from __future__ import annotations
+
+from trt_et.errors import BuilderError, ConversionError
+from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
+from trt_et.graph.symbolic_shapes import UnboundedDimension
+from trt_et.graph.tracing import unchanged_by_tracing
+from trt_et.lowering.lower_fragment import lower_fragment
+from trt_et.onnx.model import convert_module
+
+__all__ = ["make_support_check"]
+
+
+def make_support_check() -> SupportCheck:
+    """Return a function that returns why calls of a plain ATen graph cannot be converted."""
+
+    def check(fragment: Fragment) -> Unsupported | None:
+        with unchanged_by_tracing(fragment):
+            try:
+                lowered = lower_fragment(fragment)
+                convert_module(
+                    lowered.module,
+                    lowered.inputs,
+                    lowered.outputs,
+                    lambda name, _: name,  # To read a weight would take memory.
+                )
+            except ConversionError as error:
+                name = lowered.names.get(error.node or "", error.node)
+                return Unsupported(error.reason, name)
+            except (BuilderError, UnboundedDimension) as error:
+                return Unsupported(str(error))
+        return None
+
+    return check

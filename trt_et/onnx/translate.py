@@ -1,0 +1,142 @@
+"""Translates a graph of plain ATen to an ONNX graph, by the functions of torch's exporter.
+
+``torch.onnx.export`` decomposes the whole program again, which takes a second for a single call.
+The support check translates each call, so this file calls the step after that one. Only it uses
+private parts of ``torch.onnx``; ``tests/onnx/test_translate.py`` fails loudly when a release
+changes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, Final
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from trt_et.conversion.decompose import decomposed_from
+from trt_et.errors import ConversionError
+
+__all__ = ["OPSET", "is_translatable", "torch_decompositions", "translate"]
+
+OPSET: Final = 20
+"""The newest opset that the ONNX parser of TensorRT 10.0 takes."""
+
+_LONGEST_REASON: Final = 300
+
+
+@cache
+def _registry() -> Any:  # noqa: ANN401
+    with _quiet():
+        from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+        return ONNXRegistry.from_torchlib(opset_version=OPSET)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the exporter, which warns of each package that is not installed."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+def is_translatable(target: object) -> bool:
+    """Return whether the exporter has a function for an operator."""
+    return bool(_registry().get_decomps(target))
+
+
+@cache
+def torch_decompositions() -> dict[Any, Callable[..., Any]]:
+    """Return torch's decompositions of the operators that the exporter has no function for."""
+    from torch.onnx._internal.exporter import _decomp
+
+    known = set(_decomp.get_onnx_implemented_overloads(_registry()))
+    return _decomp.create_onnx_friendly_decomposition_table(known)
+
+
+def translate(module: GraphModule) -> tuple[Any, dict[str, torch.Tensor]]:
+    """Translate a module to an ONNX model.
+
+    Args:
+        module: Plain ATen, constants as attributes, with ``val`` metadata; not changed.
+
+    Returns:
+        The ``onnx_ir.Model``, and its constants, by their names. The constants are inputs of the
+        graph after the module's own.
+
+    Raises:
+        ConversionError: A call has no translation.
+    """
+    import onnx_ir as ir
+    from torch.onnx._internal.exporter import _constants, _core
+
+    graph, constants = _with_constants_as_inputs(module)
+    model = ir.Model(
+        ir.Graph([], [], nodes=[], name="partition", opset_imports={"": OPSET}),
+        ir_version=_constants.ONNX_IR_VERSION,
+    )
+    opset = _core._get_onnxscript_opset(OPSET)
+    values: dict[str, Any] = {}
+    numbers: dict[Any, Any] = {}
+    with _quiet():
+        for node in graph.nodes:
+            try:
+                if node.op == "placeholder":
+                    _core._handle_placeholder_node(
+                        node, values, graph_like=model.graph, lower="at_conversion", opset=opset
+                    )
+                elif node.op == "output":
+                    _core._handle_output_node(node, values, model.graph)
+                else:
+                    _core._handle_call_function_node_with_lowering(
+                        model,
+                        node,
+                        values,
+                        graph_like=model.graph,
+                        constant_farm=numbers,
+                        registry=_registry(),
+                        opset=opset,
+                        node_name_to_local_functions={},
+                    )
+            except Exception as error:  # The exporter's functions raise any exception.
+                raise ConversionError(_reason(node, error), decomposed_from(node)) from error
+    return model, constants
+
+
+def _reason(node: Node, error: Exception) -> str:
+    if node.op == "call_function" and not is_translatable(node.target):
+        return f"torch's ONNX exporter has no translation of {node.target}"
+    while error.__cause__ is not None and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:_LONGEST_REASON]}"
+
+
+def _with_constants_as_inputs(module: GraphModule) -> tuple[Graph, dict[str, torch.Tensor]]:
+    graph = Graph()
+    new: dict[Node, Node] = {}
+    constants: dict[str, torch.Tensor] = {}
+    attributes = [node for node in module.graph.nodes if node.op == "get_attr"]
+    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+    taken: dict[str, Node] = {}
+    for node in inputs:
+        new[node] = graph.node_copy(node)
+    for node in attributes:
+        target = str(node.target)
+        if target not in taken:
+            taken[target] = graph.placeholder(target.removeprefix("_constant_"))
+            tensor = getattr(module, target)
+            taken[target].meta = {"val": node.meta["val"]}
+            constants[taken[target].name] = tensor.detach()
+        new[node] = taken[target]
+    for node in module.graph.nodes:
+        if node not in new:
+            new[node] = graph.node_copy(node, new.__getitem__)
+    return graph, constants
