@@ -16,6 +16,7 @@ from trt_et.engines.partition_build import PartitionBuild, build_of
 from trt_et.errors import BackendConflictError, PartitionError
 from trt_et.graph.tensor_bytes import bytes_of
 from trt_et.graph.tracing import unchanged_fake_modes
+from trt_et.lowering.partition_names import add_names
 from trt_et.target_device import explicit_device, parse_device, resolve_target_device
 
 __all__ = ["TensorRTBackend", "check_no_conflict"]
@@ -91,8 +92,9 @@ def _preprocess(
         _check_weights(program)
     with unchanged_fake_modes(programs):
         engines = build_engines(list(zip(programs, builds, strict=True)))
-    for build, engine, (_, specs) in zip(builds, engines, partitions, strict=True):
+    for build, engine, (program, specs) in zip(builds, engines, partitions, strict=True):
         resolve_target_device(build.name, engine.info, engine.blob, specs)
+        add_names(build.name, program, specs)
     shared: dict[str, bytes] = {}
     return [
         PreprocessResult(engine.blob, data_store_output=_named_data(engine, shared))

@@ -103,8 +103,43 @@ def test_a_notebook_shows_tables():
     program = torch.export.export(Doubles(), (torch.randn(3),))
     report = TensorRTPartitioner(builder=Unbuilt(), excluded_ops=["aten.cumsum"]).explain(program)
     html = report._repr_html_()
-    assert html.startswith("<pre>")
+    assert html.count("<table>") == 2
     assert all(word in html for word in ("Engines", "tensorrt_0", "On the CPU", "aten::cumsum"))
+
+
+def test_the_plan_is_a_graph_of_engines_and_operators_with_their_tensors():
+    program = torch.export.export(Doubles(), (torch.randn(3),))
+    report = TensorRTPartitioner(builder=Unbuilt(), excluded_ops=["aten.cumsum"]).explain(program)
+    picture = report.picture
+    titles = [box.title for box in picture.boxes]
+    assert titles[:2] == ["x", "cumsum"]
+    assert titles[-2:] == ["tensorrt_0", "output 0"]
+    assert len(titles) == 53
+    assert picture.arrows[0, 1] == {"x: float32 [3], 12 B": 12}
+    assert picture.arrows[51, 52] == {"aten_mul_tensor: float32 [3], 12 B": 12}
+    assert {"erf", "mul.Tensor"} < set(picture.boxes[51].lines)
+    reason, source = picture.boxes[1].facts[0].rows[2:]
+    assert reason == ("reason", "its operator is excluded by the caller")
+    assert source[1].endswith("in forward: x = torch.cumsum(x, 0)")
+    page = report.to_html("Doubles")
+    assert "its operator is excluded by the caller" in page
+    assert "</html>" in page
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: x.relu() + 1, lambda x: x * 2, (x,))
+
+
+def test_engines_in_a_branch_are_drawn_below_the_operator_that_calls_it():
+    program = torch.export.export(Branches(), (torch.randn(3),))
+    picture = TensorRTPartitioner(builder=Unbuilt()).explain(program).picture
+    titles = [box.title for box in picture.boxes]
+    pairs = {
+        (titles[start], titles[end]): list(text) for (start, end), text in picture.arrows.items()
+    }
+    found = {end: text for (start, end), text in pairs.items() if "cond" in start and "cond" in end}
+    assert list(found.values()) == [["branch cond/true"], ["branch cond/false"]]
 
 
 def test_a_refusal_of_full_graph_is_short():

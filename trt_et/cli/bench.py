@@ -21,9 +21,9 @@ from trt_et.cli.common import (
     make_console,
     parse_shapes,
     print_json,
-    size_text,
 )
 from trt_et.errors import OptionError
+from trt_et.views.tables import size_text
 
 __all__ = ["bench_command", "draw_plot", "markdown", "percentile"]
 

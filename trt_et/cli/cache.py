@@ -14,10 +14,10 @@ from trt_et.cli.common import (
     errors_on_one_line,
     make_console,
     print_json,
-    size_text,
 )
-from trt_et.cli.inspect import binding_text, targets_text
 from trt_et.errors import BlobError
+from trt_et.inspection.texts import binding_text, engine_text, gpu_text
+from trt_et.views.tables import size_text
 
 if TYPE_CHECKING:
     from trt_et.engines.cache import CacheEntry, EngineCache
@@ -111,8 +111,7 @@ def _row(entry: CacheEntry) -> dict[str, Any]:
     except (BlobError, OSError) as error:
         return row | {"problem": f"unreadable: {error}"}
     bindings = ", ".join(binding_text(binding) for binding in info.bindings)
-    builder = f"{info.builder} {info.library_version}".rstrip()
-    return row | {"builder": builder, "targets": targets_text(info), "bindings": bindings}
+    return row | {"builder": engine_text(info), "targets": gpu_text(info), "bindings": bindings}
 
 
 def _open(folder: Path | None) -> EngineCache:

@@ -30,7 +30,6 @@ __all__ = [
     "make_console",
     "parse_shapes",
     "print_json",
-    "size_text",
 ]
 
 FAILED: Final = 1
@@ -88,16 +87,6 @@ def make_console() -> Console:
 def print_json(document: Any) -> None:  # noqa: ANN401
     """Print a JSON document on standard output."""
     typer.echo(json.dumps(document, indent=2, default=str))
-
-
-def size_text(count: int) -> str:
-    """Format a number of bytes, such as ``1.5 MiB``."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.1f} {unit}" if unit != "B" else f"{count} B"
-        size /= 1024
-    return f"{size:.1f} TiB"
 
 
 def fail(message: str, code: int = FAILED) -> typer.Exit:

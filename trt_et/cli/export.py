@@ -53,6 +53,10 @@ def export_command(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print what would be done; build and write nothing.")
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="OUT", help="Write a page with the partitions to OUT."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Export a model: torch.export, partitions, engines, one .pte."""
@@ -80,6 +84,8 @@ def export_command(
             report = explain_model(model, partitioner, steps)
         else:
             report = export_model(model, partitioner, output, steps)
+        if html is not None and partitioner.report is not None:
+            html.write_text(partitioner.report.to_html(model), encoding="utf-8")
     if as_json:
         print_json(report)
         return

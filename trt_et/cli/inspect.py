@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -18,14 +17,13 @@ from trt_et.cli.common import (
     fail,
     make_console,
     print_json,
-    size_text,
 )
+from trt_et.views.tables import size_text
 
 if TYPE_CHECKING:
-    from trt_et.blob.model import Binding, EngineInfo
-    from trt_et.inspection import DelegateInfo, MethodInfo, ProgramInfo, TensorValue
+    from trt_et.inspection import DelegateInfo, MethodInfo, ProgramInfo
 
-__all__ = ["binding_text", "differences", "inspect_command", "targets_text", "to_document"]
+__all__ = ["differences", "inspect_command", "to_document"]
 
 
 def inspect_command(
@@ -70,17 +68,16 @@ def inspect_command(
         if extract is not None:
             _extract(program, method, delegate, extract)
         if html is not None:
-            from trt_et.cli.html import html_page
+            from trt_et.inspection.picture import pictures_of
+            from trt_et.views.page import html_page
 
-            page = html_page(program, to_document(program), file.name)
-            html.write_text(page, encoding="utf-8")
+            html.write_text(html_page(pictures_of(program), file.name), encoding="utf-8")
     if as_json:
         print_json(to_document(program))
     elif extract is None and html is None:
         console = make_console()
-        for line in _describe(program):
-            style = "bold" if line.startswith("method ") else "red" if "DAMAGED" in line else None
-            console.print(line, style=style)
+        console.print(f"{file.name}: {size_text(program.size)}", style="bold")
+        console.print(program)
     if program.problems:
         raise fail(f"{file} is damaged: " + "; ".join(program.problems))
 
@@ -115,8 +112,8 @@ def to_document(program: ProgramInfo) -> dict[str, Any]:
         "named_data": dict(program.named_data),
         "methods": {
             method.name: {
-                "inputs": [asdict(tensor) if tensor else {} for tensor in method.inputs],
-                "outputs": [asdict(tensor) if tensor else {} for tensor in method.outputs],
+                "inputs": _tensor_documents(method, method.input_values),
+                "outputs": _tensor_documents(method, method.output_values),
                 "delegates": [_delegate_document(delegate) for delegate in method.delegates],
                 "cpu_operators": method.operator_calls,
                 "devices": {use.device: asdict(use) for use in method.devices},
@@ -125,6 +122,14 @@ def to_document(program: ProgramInfo) -> dict[str, Any]:
             for method in program.methods
         },
     }
+
+
+def _tensor_documents(method: MethodInfo, values: tuple[int, ...]) -> list[dict[str, Any]]:
+    names = method.value_names
+    return [
+        {"name": names.get(value, ""), **asdict(tensor)} if tensor else {}
+        for value, tensor in ((value, method.values[value]) for value in values)
+    ]
 
 
 def _delegate_document(delegate: DelegateInfo) -> dict[str, Any]:
@@ -137,7 +142,7 @@ def _delegate_document(delegate: DelegateInfo) -> dict[str, Any]:
         },
         "engine_bytes": delegate.engine_size,
         "engine": asdict(delegate.engine) if delegate.engine else None,
-        "operators": dict(Counter(delegate.operators)),
+        "operators": delegate.operator_counts,
         "problem": delegate.problem,
     }
 
@@ -160,79 +165,3 @@ def differences(first: Any, second: Any, path: str = "") -> Iterator[str]:  # no
             yield from differences(one, other, f"{path}[{index}]")
     elif first != second:
         yield f"{path}: {first} -> {second}"
-
-
-def targets_text(info: EngineInfo) -> str:
-    """Name the GPUs that an engine is for."""
-    device = "no GPU recorded" if info.device_id is None else f"cuda:{info.device_id}"
-    facts = [device, info.gpu_name, ", ".join(info.compute_capabilities)]
-    return ", ".join(fact for fact in facts if fact)
-
-
-def binding_text(binding: Binding) -> str:
-    """Format a binding's name, type and shape."""
-    return f"{binding.name} {binding.dtype}{list(binding.shape)}"
-
-
-def _describe(program: ProgramInfo) -> Iterator[str]:
-    for method in program.methods:
-        yield from _method_lines(method)
-    if program.constant_bytes:
-        yield f"constants of CPU kernels: {size_text(program.constant_bytes)}"
-    if program.named_data:
-        size = sum(size for _, size in program.named_data)
-        yield f"named data of delegates: {len(program.named_data)} entries, {size_text(size)}"
-
-
-def _method_lines(method: MethodInfo) -> Iterator[str]:
-    yield f"method {method.name}"
-    for kind, tensors in (("input", method.inputs), ("output", method.outputs)):
-        for index, tensor in enumerate(tensors):
-            yield f"  {kind} {index}: {_tensor_text(tensor)}"
-    for index, delegate in enumerate(method.delegates):
-        yield from _delegate_lines(index, delegate)
-    yield f"  on the CPU: {_counted(method.operator_calls) or 'nothing'}"
-    for use in method.devices:
-        yield f"  {use.device}: {use.tensors} tensors, {size_text(use.planned_bytes)} planned"
-    for direction, name in (("h2d", "to the GPU"), ("d2h", "to the host")):
-        sizes = [copy.nbytes for copy in method.copies if copy.direction == direction]
-        if sizes:
-            yield f"  copies {name} in each call: {len(sizes)}, {size_text(sum(sizes))}"
-
-
-def _tensor_text(tensor: TensorValue | None) -> str:
-    if tensor is None:
-        return "no tensor"
-    most = "at most " if tensor.is_dynamic else ""
-    return f"{tensor.dtype} {most}{list(tensor.sizes)} on {tensor.device}"
-
-
-def _delegate_lines(index: int, delegate: DelegateInfo) -> Iterator[str]:
-    line = f"  delegate {index}: {delegate.backend_id}, {size_text(delegate.size)}"
-    info = delegate.engine
-    if info is not None:
-        builder = f"{info.builder or 'an unknown builder'} {info.library_version}".rstrip()
-        line += f", engine of {builder} for {targets_text(info)}"
-        line += f", computes in {info.precision}" if info.precision else ""
-    if delegate.problem:
-        line += f", DAMAGED: {delegate.problem}"
-    yield line
-    if info is not None:
-        aliases = {alias.output: f", written into {alias.input}" for alias in info.aliases}
-        for binding in info.bindings:
-            yield f"    {_binding_line(binding)}{aliases.get(binding.name, '')}"
-    if delegate.operators:
-        yield f"    operators: {_counted(Counter(delegate.operators))}"
-
-
-def _binding_line(binding: Binding) -> str:
-    kind = "in " if binding.is_input else "out"
-    text = f"{kind} {binding.name}: {binding.dtype} {list(binding.shape)}"
-    if binding.is_dynamic:
-        ranges = zip(binding.min_shape or (), binding.max_shape or (), strict=False)
-        text += " (" + " x ".join(f"{low}..{high}" for low, high in ranges) + ")"
-    return text
-
-
-def _counted(counts: dict[str, int]) -> str:
-    return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())

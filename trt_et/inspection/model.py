@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from trt_et.blob.model import EngineInfo
+from trt_et.blob.partition_spec import PartitionNames
+from trt_et.inspection.texts import binding_sizes, counted, engine_text, targets_text
+from trt_et.views.tables import Table, html_of, size_text
+
+if TYPE_CHECKING:
+    from rich.console import Group
 
 __all__ = [
+    "BINDING",
+    "DELEGATE",
     "Call",
     "CopyInfo",
     "DelegateInfo",
@@ -16,6 +26,14 @@ __all__ = [
     "ProgramInfo",
     "TensorValue",
 ]
+
+_ENDS: Final = ("", "name", "type", "sizes", "device", "bytes")
+#: Headings of ``DelegateInfo.row``.
+DELEGATE: Final = (
+    *("", "partition", "backend", "built by", "targets", "GPU", "operators", "bytes"),
+)
+#: Headings of ``DelegateInfo.binding_rows``, after the delegate's index.
+BINDING: Final = ("", "name in the engine", "name", "type", "sizes", "note")
 
 
 @dataclass(frozen=True)
@@ -37,6 +55,9 @@ class TensorValue:
     device: str
     nbytes: int
     is_constant: bool
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {list(self.sizes)}, {size_text(self.nbytes)}"
 
 
 @dataclass(frozen=True)
@@ -60,8 +81,9 @@ class DelegateInfo:
         engine_size: Bytes of the engine itself; 0 without one.
         problem: Why the blob is unreadable; empty if it is intact.
         blob: Its bytes; a view unless the program was passed as ``bytes``.
-        operators: The operators of a reference engine. Other engines do not name theirs.
+        operators: The kernels of a reference engine, in order. Other engines do not name theirs.
         offset: Start of the blob in the file.
+        partition: The names of its partition's tensors and operators, if the file has them.
     """
 
     backend_id: str
@@ -73,6 +95,49 @@ class DelegateInfo:
     blob: bytes | memoryview
     operators: tuple[str, ...] = ()
     offset: int = 0
+    partition: PartitionNames = field(default_factory=PartitionNames)
+
+    @property
+    def title(self) -> str:
+        """Return its partition's name, or else its backend's."""
+        return self.partition.name or self.backend_id
+
+    def row(self, index: int) -> tuple[str, ...]:
+        """Return its row in the table of delegates."""
+        info = self.engine
+        built = engine_text(info) if info else ""
+        if info and info.precision:
+            built += f", computes in {info.precision}"
+        return (
+            *(str(index), self.partition.name, self.backend_id),
+            f"DAMAGED: {self.problem}" if self.problem else built,
+            targets_text(info) if info else "",
+            *(f"cuda:{info.device_id}" if info and info.device_id is not None else "",),
+            str(sum(self.operator_counts.values()) or ""),
+            size_text(self.size),
+        )
+
+    def binding_rows(self, index: int) -> Iterator[tuple[str, ...]]:
+        """Yield a row for each tensor of its engine."""
+        bindings = self.engine.bindings if self.engine else ()
+        aliases = (
+            {a.output: f"written into {a.input}" for a in self.engine.aliases}
+            if self.engine
+            else {}
+        )
+        for is_input, names in ((True, self.partition.inputs), (False, self.partition.outputs)):
+            chosen = [binding for binding in bindings if binding.is_input == is_input]
+            given = names if len(names) == len(chosen) else [""] * len(chosen)
+            for binding, name in zip(chosen, given, strict=True):
+                yield (
+                    *(str(index), "in" if is_input else "out", binding.name, name),
+                    *(binding.dtype, binding_sizes(binding), aliases.get(binding.name, "")),
+                )
+
+    @property
+    def operator_counts(self) -> dict[str, int]:
+        """Count the calls of each operator of the partition, or else of each kernel."""
+        return dict(self.partition.operators) or dict(Counter(self.operators))
 
 
 @dataclass(frozen=True)
@@ -135,6 +200,81 @@ class MethodInfo:
         """Return the outputs; None for one that is no tensor."""
         return tuple(self.values[index] for index in self.output_values)
 
+    def tables(self) -> Iterator[Table]:
+        """Yield tables of its facts."""
+        names = self.value_names
+        ends = [
+            (f"{kind} {at}", names.get(index, ""), *_tensor_cells(self.values[index]))
+            for kind, indices in (("input", self.input_values), ("output", self.output_values))
+            for at, index in enumerate(indices)
+        ]
+        yield Table(f"Method {self.name}", _ENDS, tuple(ends), ["bytes"]).without_empty_columns()
+        rows: tuple[tuple[str, ...], ...]
+        if self.delegates:
+            rows = tuple(delegate.row(index) for index, delegate in enumerate(self.delegates))
+            table = Table("Delegates", DELEGATE, rows, ["operators", "bytes"])
+            yield table.without_empty_columns()
+        rows = tuple(row for at, each in enumerate(self.delegates) for row in each.binding_rows(at))
+        if rows:
+            table = Table("Inputs and outputs of engines", ("delegate", *BINDING), rows)
+            yield table.without_empty_columns()
+        calls = [
+            *((f"delegate {at}", each.operator_counts) for at, each in enumerate(self.delegates)),
+            ("on the CPU", self.operator_calls),
+        ]
+        rows = tuple(
+            (where, str(sum(counts.values())), counted(counts) or "nothing")
+            for where, counts in calls
+            if counts or where == "on the CPU"
+        )
+        yield Table("Operators", ("", "calls", "operators"), rows, ["calls"])
+        rows = tuple((u.device, str(u.tensors), size_text(u.planned_bytes)) for u in self.devices)
+        yield Table("Memory", ("device", "tensors", "planned"), rows, ["tensors", "planned"])
+        copied = {
+            name: [copy.nbytes for copy in self.copies if copy.direction == direction]
+            for direction, name in (("h2d", "to the GPU"), ("d2h", "to the host"))
+        }
+        rows = tuple((n, str(len(s)), size_text(sum(s))) for n, s in copied.items() if s)
+        if rows:
+            heads = ("direction", "copies", "bytes")
+            yield Table("Copies in each call", heads, rows, ["copies", "bytes"])
+
+    def __rich__(self) -> Group:
+        from rich.console import Group
+
+        return Group(*self.tables())
+
+    def _repr_html_(self) -> str:
+        return html_of(self.tables())
+
+    @property
+    def value_names(self) -> dict[int, str]:
+        """Return the model's names of values that enter and leave engines, by index."""
+        names: dict[int, str] = {}
+        for call in self.calls:
+            if call.kind == "delegate":
+                partition = self.delegates[call.index].partition
+                given = [*partition.inputs, *partition.outputs]
+                if len(given) == len(call.args):
+                    names |= zip(call.args, given, strict=True)
+        for source, target in self._copied:
+            if target in names:
+                names.setdefault(source, names[target])
+            elif source in names:
+                names[target] = names[source]
+        return names
+
+    @property
+    def _copied(self) -> list[tuple[int, int]]:
+        """Return the values that copies between devices read and write."""
+        pairs = []
+        for call in self.calls:
+            if call.kind == "kernel" and self.cpu_operators[call.index].startswith("et_copy::"):
+                tensors = [index for index in call.args if self.values[index] is not None]
+                if tensors:
+                    pairs.append((tensors[0], tensors[-1]))
+        return pairs
+
     @property
     def operator_calls(self) -> dict[str, int]:
         """Count the calls of each operator on the CPU, without copies between devices."""
@@ -158,6 +298,27 @@ class ProgramInfo:
     constant_bytes: int
     named_data: tuple[tuple[str, int], ...]
 
+    def tables(self) -> Iterator[Table]:
+        """Yield tables of its facts."""
+        for method in self.methods:
+            yield from method.tables()
+        rows = []
+        if self.constant_bytes:
+            rows.append(("constants of CPU kernels", size_text(self.constant_bytes)))
+        if self.named_data:
+            named = f"named data of delegates: {len(self.named_data)}"
+            rows.append((named, size_text(sum(size for _, size in self.named_data))))
+        if rows:
+            yield Table("Data", ("", "bytes"), tuple(rows), ["bytes"])
+
+    def __rich__(self) -> Group:
+        from rich.console import Group
+
+        return Group(*self.tables())
+
+    def _repr_html_(self) -> str:
+        return html_of(self.tables())
+
     @property
     def problems(self) -> tuple[str, ...]:
         """Describe each damaged engine in one sentence."""
@@ -167,3 +328,10 @@ class ProgramInfo:
             for index, delegate in enumerate(method.delegates)
             if delegate.problem
         )
+
+
+def _tensor_cells(tensor: TensorValue | None) -> tuple[str, ...]:
+    if tensor is None:
+        return "no tensor", "", "", ""
+    most = "at most " if tensor.is_dynamic else ""
+    return tensor.dtype, f"{most}{list(tensor.sizes)}", tensor.device, size_text(tensor.nbytes)

@@ -17,6 +17,7 @@ from flatbuffers.table import Table
 from trt_et.blob.codec import EngineBlob, decode_blob
 from trt_et.blob.container import check_checksum
 from trt_et.blob.model import BACKEND_ID
+from trt_et.blob.partition_spec import PARTITION_KEY, PartitionNames, decode_names
 from trt_et.errors import BlobError
 from trt_et.inspection.model import (
     Call,
@@ -264,6 +265,7 @@ class _Reader:
             raise BlobError(f"the data of {delegate} have the unknown location {location}")
         offset, size = _item(places[location], reference.number(1, "I"), delegate)
         specs = tuple((spec.text(0), bytes(spec.numbers(1, "B"))) for spec in table.tables(2))
+        names = next((decode_names(spec) for key, spec in specs if key == PARTITION_KEY), None)
         view = self._data[offset : offset + size]
         engine, engine_size, problem = None, 0, ""
         operators: tuple[str, ...] = ()
@@ -278,7 +280,8 @@ class _Reader:
                 problem = str(error)
         blob = bytes(view) if self._copied else view
         return DelegateInfo(
-            backend, specs, size, engine, engine_size, problem, blob, operators, offset
+            *(backend, specs, size, engine, engine_size, problem, blob, operators, offset),
+            names or PartitionNames(),
         )
 
 

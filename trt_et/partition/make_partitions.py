@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 import torch
 from torch._ops import OpOverload
@@ -19,6 +20,7 @@ from trt_et.partition.float_products import warn_float_products
 from trt_et.partition.grouping import group_nodes
 from trt_et.partition.make_report import describe_partition, make_report
 from trt_et.partition.operator_support import OperatorSupport
+from trt_et.partition.picture import draw_partitions
 from trt_et.partition.report import Partition, PartitionReport
 
 __all__ = ["make_partitions"]
@@ -65,7 +67,9 @@ def make_partitions(
     warn_float_products(delegated, without_int8)
     _register_out_variants(supports, delegated)
     made = [(part, nodes) for part, (_, nodes) in zip(parts, groups, strict=True)]
-    return made, make_report(parts, supports)
+    reasons = {node: why for support in supports for node, why in support.reasons.items()}
+    picture = draw_partitions(program, made, reasons)
+    return made, replace(make_report(parts, supports), picture=picture)
 
 
 def _register_out_variants(

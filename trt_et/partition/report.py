@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import torch
 
 from trt_et.partition.operator_support import COMPUTES_A_SIZE
+from trt_et.views.page import Picture, html_page
+from trt_et.views.tables import Table, html_of, size_text
 
 if TYPE_CHECKING:
     from rich.console import Group
-    from rich.table import Table
 
 __all__ = ["BoundaryTensor", "Partition", "PartitionReport"]
 
@@ -92,11 +92,13 @@ class PartitionReport:
             the operator, and the reason.
         sources: The line of the model that made each of these calls, by the node's name, if
             ``torch.export`` recorded it.
+        picture: The graph of the partitions, for ``to_html``.
     """
 
     partitions: tuple[Partition, ...]
     not_delegated: tuple[tuple[str, str, str], ...]
     sources: Mapping[str, str] = field(default_factory=dict)
+    picture: Picture = field(default_factory=Picture, compare=False, repr=False)
 
     @property
     def tensors_not_delegated(self) -> tuple[tuple[str, str, str], ...]:
@@ -140,55 +142,51 @@ class PartitionReport:
             groups.setdefault((operator, reason), []).append(name)
         return groups
 
+    def to_html(self, title: str = "partitions") -> str:
+        """Return a page with the graph of the partitions, which needs no other file."""
+        facts = tuple(self._tables())
+        return html_page({title: replace(self.picture, facts=facts)}, title)
+
     def __rich__(self) -> Group:
         from rich.console import Group
 
         return Group(*self._tables())
 
     def _repr_html_(self) -> str:
-        from rich.console import Console
-
-        console = Console(record=True, width=140, file=io.StringIO())
-        console.print(self)
-        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+        return html_of(self._tables())
 
     def _tables(self) -> Iterator[Table]:
-        from rich.box import SIMPLE
-        from rich.filesize import decimal
-        from rich.table import Table
-
-        engines = Table("engine", title="Engines", title_justify="left", box=SIMPLE)
-        for heading in ("operators", "weights", "inputs", "outputs"):
-            engines.add_column(heading, justify="right")
-        for part in self.partitions:
-            engines.add_row(
+        heads = ("engine", "operators", "weights", "inputs", "outputs")
+        rows = tuple(
+            (
                 part.name,
                 str(len(part.operators)),
-                decimal(part.constant_bytes),
+                size_text(part.constant_bytes),
                 *(
-                    f"{len(tensors)} ({decimal(sum(t.nbytes for t in tensors))})"
+                    f"{len(tensors)} ({size_text(sum(t.nbytes for t in tensors))})"
                     for tensors in (part.inputs, part.outputs)
                 ),
             )
-        yield engines
-        if any(part.float32 for part in self.partitions):
-            wide = Table("engine", title="In float32", title_justify="left", box=SIMPLE)
-            wide.add_column("reason")
-            wide.add_column("operators")
-            for part in self.partitions:
-                for why, what in part.float32_groups().items():
-                    wide.add_row(part.name, why, what)
-            yield wide
-        if not self.not_delegated:
-            return
-        rest = Table("operator", title="On the CPU", title_justify="left", box=SIMPLE)
-        rest.add_column("calls", justify="right")
-        rest.add_column("reason")
-        rest.add_column("nodes, first source line")
-        for (operator, reason), names in self._groups().items():
-            where = "\n".join(filter(None, [_shortened(names), self.sources.get(names[0])]))
-            rest.add_row(operator, str(len(names)), reason, where)
-        yield rest
+            for part in self.partitions
+        )
+        yield Table("Engines", heads, rows, heads[1:])
+        wide = tuple(
+            (part.name, why, what)
+            for part in self.partitions
+            for why, what in part.float32_groups().items()
+        )
+        if wide:
+            yield Table("In float32", ("engine", "reason", "operators"), wide)
+        rest = tuple(
+            (
+                *(operator, str(len(names)), reason),
+                "\n".join(filter(None, [_shortened(names), self.sources.get(names[0])])),
+            )
+            for (operator, reason), names in self._groups().items()
+        )
+        if rest:
+            last = "nodes, first source line"
+            yield Table("On the CPU", ("operator", "calls", "reason", last), rest, ["calls"])
 
 
 def _partition_line(part: Partition) -> str:

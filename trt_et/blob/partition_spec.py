@@ -1,0 +1,51 @@
+"""The compile spec ``partition``: the names that an engine's partition had in the program.
+
+An engine names neither its operators nor the model's tensors: equal partitions share one engine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Final
+
+__all__ = ["PARTITION_KEY", "PartitionNames", "decode_names"]
+
+PARTITION_KEY: Final = "partition"
+
+
+@dataclass(frozen=True)
+class PartitionNames:
+    """What a partition was made of.
+
+    Attributes:
+        name: Its name, such as ``tensorrt_0``.
+        inputs: The nodes of the program that its inputs come from, in order; an input of the model
+            has the model's name for it.
+        outputs: The nodes that make its outputs, in order.
+        operators: The number of calls of each operator.
+    """
+
+    name: str = ""
+    inputs: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+    operators: Mapping[str, int] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """Return the value of the compile spec."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+
+def decode_names(value: bytes) -> PartitionNames:
+    """Read the value of the compile spec; no names if it is damaged."""
+    try:
+        found = json.loads(value)
+        return PartitionNames(
+            str(found["name"]),
+            tuple(map(str, found["inputs"])),
+            tuple(map(str, found["outputs"])),
+            {str(name): int(count) for name, count in found["operators"].items()},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return PartitionNames()

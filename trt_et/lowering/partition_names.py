@@ -1,0 +1,32 @@
+"""Writes the compile spec with the names that an engine does not have."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from torch.export import ExportedProgram
+
+from trt_et.blob.partition_spec import PARTITION_KEY, PartitionNames
+from trt_et.lowering.edge_to_aten import qualified_name
+
+__all__ = ["add_names"]
+
+
+def add_names(name: str, program: ExportedProgram, specs: list[CompileSpec]) -> None:
+    """Append the compile spec of a partition, in place of an older one.
+
+    Args:
+        name: The partition's name.
+        program: The partition.
+        specs: Its compile specs.
+    """
+    calls = [node for node in program.graph.nodes if node.op == "call_function"]
+    names = PartitionNames(
+        name,
+        [str(name) for name in program.graph_signature.user_inputs],
+        [str(name) for name in program.graph_signature.user_outputs],
+        dict(Counter(map(qualified_name, calls))),
+    )
+    specs[:] = [spec for spec in specs if spec.key != PARTITION_KEY]
+    specs.append(CompileSpec(PARTITION_KEY, names.encode()))

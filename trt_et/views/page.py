@@ -1,0 +1,109 @@
+"""A graph of boxes and arrows as one HTML page that needs no other file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+
+from trt_et.views.tables import Table
+
+__all__ = ["CPU", "ENDS", "Box", "Picture", "box_lines", "html_page"]
+
+#: The group of operators that stay on the CPU.
+CPU = "operator on the CPU"
+#: The group of inputs and outputs of the whole graph.
+ENDS = "input or output"
+
+_MOST_LINES = 6
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box.
+
+    Attributes:
+        group: What it is; each group has a colour.
+        title: Its first line.
+        lines: The lines below.
+        facts: Shown beside the graph when the box is chosen.
+    """
+
+    group: str
+    title: str
+    lines: tuple[str, ...] = ()
+    facts: tuple[Table, ...] = ()
+
+
+@dataclass
+class Picture:
+    """A graph.
+
+    Attributes:
+        facts: Shown beside the graph at first.
+        boxes: Its boxes; every arrow ends in a later one.
+        arrows: By the indices of two boxes: the text and the bytes of each tensor between them.
+    """
+
+    facts: tuple[Table, ...] = ()
+    boxes: list[Box] = field(default_factory=list)
+    arrows: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
+
+    def add_arrow(self, start: int, end: int, text: str, nbytes: int) -> None:
+        """Add a tensor to the arrow between two boxes."""
+        self.arrows.setdefault((start, end), {})[text] = nbytes
+
+
+def box_lines(operators: Mapping[str, int]) -> tuple[str, ...]:
+    """Return lines for a box: the most frequent operators, and how many others there are."""
+    common = sorted(operators.items(), key=lambda item: -item[1])
+    shown = common if len(common) <= _MOST_LINES else common[: _MOST_LINES - 1]
+    lines = [f"{count} x {_short(name)}" if count > 1 else _short(name) for name, count in shown]
+    rest = sum(count for _, count in common[len(shown) :])
+    return (*lines, f"and {rest} more") if rest else tuple(lines)
+
+
+def _short(operator: str) -> str:
+    name = operator.partition("::")[2] or operator
+    return name.removesuffix(".out").removesuffix(".default").lstrip("_")
+
+
+def html_page(pictures: Mapping[str, Picture], title: str) -> str:
+    """Return the page.
+
+    Args:
+        pictures: The graphs by name, such as a method's.
+        title: The title, such as the file's name.
+    """
+    graphs = {name: _document(picture) for name, picture in pictures.items()}
+    data = json.dumps({"title": title, "graphs": graphs})
+    template = (resources.files("trt_et.views") / "page.html").read_text(encoding="utf-8")
+    # Within a script, "</" would end it.
+    return template.replace("{{data}}", data.replace("</", "<\\/"))
+
+
+def _document(picture: Picture) -> dict[str, object]:
+    return {
+        "facts": _facts(picture.facts),
+        "boxes": [
+            {"group": b.group, "title": b.title, "lines": b.lines, "facts": _facts(b.facts)}
+            for b in picture.boxes
+        ],
+        "arrows": [
+            {"ends": ends, "tensors": list(tensors.items())}
+            for ends, tensors in picture.arrows.items()
+        ],
+    }
+
+
+def _facts(tables: Iterable[Table]) -> list[dict[str, object]]:
+    return [
+        {
+            "title": table.title,
+            "headings": table.headings,
+            "rows": table.rows,
+            "numbers": [heading in table.numbers for heading in table.headings],
+        }
+        for table in tables
+    ]
