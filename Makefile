@@ -25,7 +25,7 @@
 # make matrix   the demo and short tests with the oldest, the pinned and the newest versions of torch and the others, each in
 #               an environment of its own; docs/versions.*. SETS="oldest newest": these
 # make docs     the documentation site, in build/site; warnings are errors
-# make notebook run examples/quickstart.ipynb in a kernel; the result is build/quickstart.ipynb
+# make notebook run examples/quickstart.ipynb, which is stored with its outputs, in a kernel: build/quickstart.ipynb
 # make bench-llm         a Llama of 1.0 B parameters: benchmarks/results/llm.json. QUICK=1: 12 M, build/llm-quick.json
 # make optimum  optimum-executorch with the recipe "tensorrt", in an environment of its own: build/optimum
 # make wheel    a wheel for other machines, in dist: manylinux, by auditwheel; ExecuTorch's libraries stay in its own wheel

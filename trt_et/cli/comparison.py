@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch.utils import _pytree as pytree
@@ -17,9 +17,7 @@ from trt_et.cli.inputs import check_inputs, make_inputs
 from trt_et.cli.models import EagerModel, export_module, load_model
 from trt_et.cli.program import LoadedMethod, Request
 from trt_et.errors import OptionError, RunError
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from trt_et.views.tables import Table
 
 __all__ = ["Comparison", "compare", "compare_request"]
 
@@ -60,38 +58,36 @@ class Comparison:
     def __str__(self) -> str:
         from rich.console import Console
 
-        console = Console(file=io.StringIO(), width=140)
-        console.print(self)
+        # Not as in a notebook, where rich would show the table beside returning it.
+        console = Console(file=io.StringIO(), width=140, force_jupyter=False)
+        console.print(self._table())
         return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
     def __rich__(self) -> Table:
-        from rich.box import SIMPLE
-        from rich.table import Table
+        return self._table()
 
-        table = Table("tensor", box=SIMPLE)
-        for heading in ("largest error", "of the largest value", "mean error", "cosine", "SNR, dB"):
-            table.add_column(heading, justify="right")
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+    def _table(self) -> Table:
+        rows = []
         for name, facts in self.rows():
             if "largest_error" not in facts:
                 shapes = f"{facts['shape']}, expected {facts['expected_shape']}"
-                table.add_row(name, f"shape {shapes}")
+                rows.append((name, f"shape {shapes}", "", "", "", ""))
                 continue
-            table.add_row(
-                name,
-                f"{facts['largest_error']:.3g}",
-                f"{facts['largest_relative_error']:.2e}",
-                f"{facts['mean_error']:.3g}",
-                f"{facts['cosine']:.6f}",
-                f"{facts['snr_db']:.1f}",
+            rows.append(
+                (
+                    name,
+                    f"{facts['largest_error']:.3g}",
+                    f"{facts['largest_relative_error']:.2e}",
+                    f"{facts['mean_error']:.3g}",
+                    f"{facts['cosine']:.6f}",
+                    f"{facts['snr_db']:.1f}",
+                )
             )
-        return table
-
-    def _repr_html_(self) -> str:
-        from rich.console import Console
-
-        console = Console(record=True, width=140, file=io.StringIO())
-        console.print(self)
-        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+        numbers = ("largest error", "of the largest value", "mean error", "cosine", "SNR, dB")
+        return Table("Compared with the model", ("tensor", *numbers), tuple(rows), numbers)
 
     def plot(self, path: str | Path) -> None:
         """Draw the relative error of each tensor as a bar, the worst first.
