@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.lowering import lower
 from tests.support.native_blobs import patch_program
 from tests.support.native_environment import run_python
 from tests.support.python_process import run_forked
@@ -220,6 +222,25 @@ print("fine")
     done = python(code, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "fine" in done.stdout
+
+
+def test_packages_are_found_after_the_runtime_was_imported(tmp_path: Path) -> None:
+    """Its libraries then have ".." in their paths, which the folder of packages comes from."""
+    model = torch.nn.Linear(4, 2).eval()
+    x = torch.ones(1, 4)
+    path = tmp_path / "model.pte"
+    path.write_bytes(lower(torch.export.export(model, (x,)), builder="onnx"))
+    code = f"""
+from executorch.runtime import Runtime
+import torch, trt_et.runtime
+trt_et.runtime.load(cuda="simulated:1")
+method = Runtime.get().load_program({str(path)!r}).load_method("forward")
+print(method.execute([torch.ones(1, 4)])[0].tolist())
+"""
+    done = python(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = torch.tensor(ast.literal_eval(done.stdout.splitlines()[-1]))
+    torch.testing.assert_close(found, model(x))
 
 
 def test_loading_says_what_is_wrong(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 namespace trt_et {
 namespace {
 
@@ -22,6 +24,8 @@ std::string folder_of(const void* symbol, int levels) {
   std::string path = info.dli_fname;
   // The program itself, which was found in PATH.
   if (path.find('/') == std::string::npos) path = program_path();
+  // Libraries that were found by $ORIGIN have ".." in their paths.
+  path = std::filesystem::path(path).lexically_normal().string();
   for (int level = 0; level < levels; ++level) {
     const size_t slash = path.rfind('/');
     if (slash == std::string::npos) return "";
