@@ -62,7 +62,7 @@ class Network {
       : network_(network), plan_(plan) {}
 
   void build() {
-    for (const fake::Tensor& tensor : plan_.tensors) {
+    for (const fake::PlanTensor& tensor : plan_.tensors) {
       if (!tensor.alias.empty() || tensor.late || tensor.dtype != nvinfer1::DataType::kFLOAT) {
         die(tensor.name + " is more than a float32 tensor");
       }
@@ -74,7 +74,7 @@ class Network {
     for (const fake::Layer& layer : plan_.layers) {
       values_[name_of(layer.output)] = wanted(add(layer), layer.kind);
     }
-    for (const fake::Tensor& tensor : plan_.tensors) {
+    for (const fake::PlanTensor& tensor : plan_.tensors) {
       if (tensor.is_input) continue;
       ITensor* value = wanted(values_[tensor.name], tensor.name);
       value->setName(tensor.name.c_str());

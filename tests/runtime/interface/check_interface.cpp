@@ -2,7 +2,14 @@
 // that has each, signatures, layouts, enums, and the tables of the classes that we implement.
 //
 //   make check-interface TENSORRT_INCLUDE_DIR=/path/to/include
-#include <NvInferRuntime.h>
+#include <NvInfer.h>
+#if __has_include( \
+    <NvOnnxParser.h>)  // Not in the public repository's folder before TensorRT 10.16.
+#include <NvOnnxParser.h>
+#define TRT_ET_HAS_PARSER 1
+#else
+#define TRT_ET_HAS_PARSER 0
+#endif
 
 #define TRT_ET_INTERFACE (NV_TENSORRT_MAJOR == 1 ? 11 : NV_TENSORRT_MAJOR)
 #if NV_TENSORRT_MAJOR == 1
@@ -13,7 +20,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "tensorrt/interface/objects.h"
+#include "tensorrt/interface/build_objects.h"
 
 namespace ours = trt_et::nvinfer;
 namespace theirs = nvinfer1;
@@ -51,6 +58,11 @@ template <class T, class R, class... A>
 Types<R, A...> types_of(R (T::*)(A...) noexcept);
 template <class T, class R, class... A>
 Types<R, A...> types_of(R (T::*)(A...) const noexcept);
+// Methods of the parser in TensorRT 10.0.
+template <class T, class R, class... A>
+Types<R, A...> types_of(R (T::*)(A...));
+template <class T, class R, class... A>
+Types<R, A...> types_of(R (T::*)(A...) const);
 
 template <class... A, class... B>
 bool same_shapes(Types<A...>, Types<B...>) {
@@ -110,8 +122,16 @@ using Deserialize = theirs::ICudaEngine* (theirs::apiv::VRuntime::*)(const void*
 void check_slots() {
   using namespace theirs::apiv;
   using VPluginRegistry = theirs::IPluginRegistry;
+#if TRT_ET_HAS_PARSER
+  using VOnnxParser = nvonnxparser::IParser;
+  using VParserError = nvonnxparser::IParserError;
+#else
+  using VOnnxParser = void;
+  using VParserError = void;
+#endif
 #define TRT_ET_SLOT(table, method, ...)                           \
-  if (std::strcmp(#method, "deserializeCudaEngine") != 0) {       \
+  if (std::strcmp(#method, "deserializeCudaEngine") != 0 &&       \
+      (TRT_ET_HAS_PARSER || !std::is_void_v<V##table>)) {         \
     check_##table##_##method(static_cast<V##table*>(nullptr), 0); \
   }
 #include "tensorrt/interface/slots.def"
@@ -151,6 +171,11 @@ void check_enums() {
   SAME_VALUE(ILogger::Severity::kINFO);
   SAME_VALUE(ILogger::Severity::kVERBOSE);
   SAME_VALUE(APILanguage::kCPP);
+  SAME_VALUE(MemoryPoolType::kWORKSPACE);
+  SAME_VALUE(NetworkDefinitionCreationFlag::kSTRONGLY_TYPED);
+#if NV_TENSORRT_MAJOR != 10 || NV_TENSORRT_MINOR > 0
+  SAME_VALUE(BuilderFlag::kWEIGHT_STREAMING);
+#endif
 #if defined(TRT_ET_TENSORRT_RTX)
   SAME_VALUE(CudaGraphStrategy::kDISABLED);
   SAME_VALUE(CudaGraphStrategy::kWHOLE_GRAPH_CAPTURE);
@@ -177,6 +202,11 @@ void check_layouts() {
   SAME_SIZE(ICudaEngine);
   SAME_SIZE(IExecutionContext);
   SAME_SIZE(IHostMemory);
+  SAME_SIZE(IBuilder);
+  SAME_SIZE(IBuilderConfig);
+  SAME_SIZE(INetworkDefinition);
+  SAME_SIZE(IOptimizationProfile);
+  SAME_SIZE(ITensor);
 }
 
 #define SAME_SLOT(method) \
@@ -199,6 +229,13 @@ struct Allocator final : Base {
   void notifyShape(const char*, const Dims&) noexcept override {}
 };
 
+template <class Base>
+struct Monitor final : Base {
+  void phaseStart(const char*, const char*, int32_t) noexcept override {}
+  bool stepComplete(const char*, int32_t) noexcept override { return true; }
+  void phaseFinish(const char*) noexcept override {}
+};
+
 template <class Ours, class Theirs>
 void same_info(const Ours& here, const Theirs& there) {
   const ours::InterfaceInfo a = here.getInterfaceInfo();
@@ -217,9 +254,14 @@ void check_callbacks() {
 #endif
   SAME_SLOT(IOutputAllocator::reallocateOutputAsync);
   SAME_SLOT(IOutputAllocator::notifyShape);
+  SAME_SLOT(IProgressMonitor::getInterfaceInfo);
+  SAME_SLOT(IProgressMonitor::phaseStart);
+  SAME_SLOT(IProgressMonitor::stepComplete);
+  SAME_SLOT(IProgressMonitor::phaseFinish);
   SAME_SIZE(ILogger);
   SAME_SIZE(IProfiler);
   SAME_SIZE(IOutputAllocator);
+  same_info(Monitor<ours::IProgressMonitor>(), Monitor<theirs::IProgressMonitor>());
   same_info(Allocator<ours::IOutputAllocator, ours::Dims>(),
             Allocator<theirs::IOutputAllocator, theirs::Dims>());
 #if NV_TENSORRT_MAJOR != 10

@@ -65,3 +65,58 @@ def test_on_a_fake_driver_the_real_library_starts_and_its_refusal_is_reported(pr
     assert "TensorRT: Loaded engine size" in found  # An INFO line of its logger.
     assert f"TensorRT {'.'.join(version('tensorrt-rtx').split('.')[:2])}" in found
     assert "refuses the engine: " in found
+
+
+def test_the_real_builder_builds_what_its_python_bindings_build(tmp_path):
+    """From C++: builder, parser with external weights, profile, progress and engine are real."""
+    import tensorrt_rtx as trt
+
+    from tests.support.onnx_payloads import linear
+    from tests.support.provider_table import Provider, Tensor
+
+    payload = linear()
+    steps = []
+
+    def report(phase: bytes, step: int, count: int) -> int:
+        steps.append((phase.decode(), step, count))
+        return 1
+
+    provider = Provider(trt_et.runtime.plugin_path().with_name("libtrt_et_tensorrt_rtx.so"))
+    tensors = [Tensor(*tensor) for tensor in payload.tensors]
+    engine = provider.build(payload.model, tensors, payload.weights, {}, report=report)
+
+    logger = trt.Logger(trt.Logger.ERROR)
+    builder = trt.Builder(logger)
+    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    parser = trt.OnnxParser(network, logger)
+    for name, data in payload.weights.items():
+        (tmp_path / name).write_bytes(data)
+    assert parser.parse(payload.model, str(tmp_path / "model.onnx"))
+    config, profile = builder.create_builder_config(), builder.create_optimization_profile()
+    profile.set_shape("x", (1, 8), (2, 8), (4, 8))
+    config.add_optimization_profile(profile)
+    expected = bytes(builder.build_serialized_network(network, config))
+    assert engine[:28] == expected[:28]  # The kind of engine, and the version.
+    assert abs(len(engine) - len(expected)) <= len(expected) * 0.01
+    assert ("Building engine", 0) in {(phase, step) for phase, step, _ in steps}
+
+
+def test_the_real_parsers_refusal_names_the_node():
+    from onnx import TensorProto, helper
+
+    from tests.support.provider_table import Provider, Tensor
+
+    x, y = (
+        helper.make_tensor_value_info(name, kind, [4])
+        for name, kind in (("x", TensorProto.FLOAT), ("y", TensorProto.STRING))
+    )
+    node = helper.make_node("Cast", ["x"], ["y"], name="to_text", to=TensorProto.STRING)
+    model = helper.make_model(
+        helper.make_graph([node], "network", [x], [y]),
+        opset_imports=[helper.make_opsetid("", 20)],
+        ir_version=9,
+    )
+    provider = Provider(trt_et.runtime.plugin_path().with_name("libtrt_et_tensorrt_rtx.so"))
+    tensors = [Tensor("x", [4], True), Tensor("y", [4], False)]
+    with pytest.raises(RuntimeError, match=r"does not take node '.*to_text' \(Cast"):
+        provider.build(model.SerializeToString(), tensors, {})

@@ -18,7 +18,7 @@ class ExecutionContext : public Tabled<ExecutionContext> {
     const size_t count = plan_->tensors.size();
     addresses_.resize(count);
     data_dependent_.resize(count);
-    for (const Tensor& tensor : plan_->tensors) shapes_.push_back(tensor.dims);
+    for (const PlanTensor& tensor : plan_->tensors) shapes_.push_back(tensor.dims);
   }
 
   bool allocate(bool user_memory) {
@@ -48,7 +48,7 @@ class ExecutionContext : public Tabled<ExecutionContext> {
   int32_t inferShapes(int32_t, const char**) noexcept {
     if (!call("inferShapes", logger_)) return -1;
     for (size_t i = 0; i < shapes_.size(); ++i) {
-      const Tensor& tensor = plan_->tensors[i];
+      const PlanTensor& tensor = plan_->tensors[i];
       if (tensor.is_input) {
         if (elements_known(shapes_[i])) continue;
         return 1;

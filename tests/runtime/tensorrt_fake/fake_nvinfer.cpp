@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 
+#include "builder.h"
 #include "execution_context.h"
 
 namespace fake {
@@ -26,7 +27,7 @@ class CudaEngine : public Tabled<CudaEngine> {
 
   int32_t getNbIOTensors() noexcept { return static_cast<int32_t>(plan_->tensors.size()); }
   nvinfer1::TensorIOMode getTensorIOMode(const char* name) noexcept {
-    const Tensor* tensor = find(name);
+    const PlanTensor* tensor = find(name);
     using Mode = nvinfer1::TensorIOMode;
     return tensor == nullptr ? Mode::kNONE : tensor->is_input ? Mode::kINPUT : Mode::kOUTPUT;
   }
@@ -51,7 +52,7 @@ class CudaEngine : public Tabled<CudaEngine> {
                                                          : found->second.best;
   }
   const char* getAliasedInputTensor(const char* name) noexcept {
-    const Tensor* tensor = find(name);
+    const PlanTensor* tensor = find(name);
     return tensor == nullptr || tensor->alias.empty() ? nullptr : tensor->alias.c_str();
   }
   int64_t getDeviceMemorySizeV2() noexcept { return plan_->scratch; }
@@ -92,7 +93,7 @@ class CudaEngine : public Tabled<CudaEngine> {
   }
 
  private:
-  const Tensor* find(const char* name) const {
+  const PlanTensor* find(const char* name) const {
     const size_t i = plan_->find(name);
     return i == plan_->tensors.size() ? nullptr : &plan_->tensors[i];
   }
@@ -172,6 +173,14 @@ void fill_tables() {
 #endif
 #define TRT_ET_CALLBACK(...)
 #include <tensorrt/interface/slots.def>
+  // The destructor lies in front of this one.
+  using Behind = trt_et::nvinfer::slots::OnnxParser_getUsedVCPluginLibraries;
+  table_of<OnnxParser>()[Behind::kNumber - 1] = reinterpret_cast<void*>(&OnnxParser::destroy);
+}
+
+bool is_filled() {
+  static const bool filled = (fill_tables(), true);
+  return filled;
 }
 
 }  // namespace
@@ -193,18 +202,34 @@ FAKE_EXPORT int32_t getInferLibVersion() noexcept {
 FAKE_EXPORT void fake_register_plugin(const char* name) { fake::plugins().insert(name); }
 
 FAKE_EXPORT void* getPluginRegistry() noexcept {
-  fake::fill_tables();
+  static_cast<void>(fake::is_filled());
   static fake::PluginRegistry registry;
   return &registry;
 }
 
 FAKE_EXPORT void* createInferRuntime_INTERNAL(void* logger, int32_t version) noexcept {
   const fake::Inside inside;
-  static const bool filled = (fake::fill_tables(), true);
   auto& log = *static_cast<nvinfer1::ILogger*>(logger);
-  if (!filled || version != getInferLibVersion() || !fake::call("createInferRuntime", log)) {
+  if (!fake::is_filled() || version != getInferLibVersion() ||
+      !fake::call("createInferRuntime", log)) {
     return nullptr;
   }
   log.log(nvinfer1::ILogger::Severity::kINFO, "fake TensorRT started");
   return static_cast<nvinfer1::IRuntime*>(new fake::Handle<nvinfer1::IRuntime, fake::Runtime>(log));
+}
+
+FAKE_EXPORT void* createInferBuilder_INTERNAL(void* logger, int32_t version) noexcept {
+  const fake::Inside inside;
+  auto& log = *static_cast<nvinfer1::ILogger*>(logger);
+  if (!fake::is_filled() || version != getInferLibVersion()) return nullptr;
+  return static_cast<nvinfer1::IBuilder*>(new fake::Handle<nvinfer1::IBuilder, fake::Builder>(log));
+}
+
+// The parser, which is found by another file name of this library.
+FAKE_EXPORT int32_t getNvOnnxParserVersion() noexcept { return 100; }
+
+FAKE_EXPORT void* createNvOnnxParser_INTERNAL(void* network, void* logger, int32_t) noexcept {
+  const fake::Inside inside;
+  return new fake::OnnxParser(*static_cast<nvinfer1::INetworkDefinition*>(network),
+                              *static_cast<nvinfer1::ILogger*>(logger));
 }

@@ -55,7 +55,7 @@ bool parse_line(const std::string& line, Plan* plan) {
   if (kind == "streamable") return plan->streamable = std::stoll(a), true;
   if (kind == "scratch") return plan->scratch = std::stoll(a), true;
   if (kind == "input" || kind == "output") {
-    Tensor tensor;
+    PlanTensor tensor;
     tensor.name = a;
     tensor.is_input = kind == "input";
     plan->tensors.push_back(tensor);

@@ -32,7 +32,7 @@
 
 namespace fake {
 
-struct Tensor {
+struct PlanTensor {
   std::string name;
   bool is_input = false;
   bool late = false;
@@ -63,7 +63,7 @@ struct Plan {
   bool host_code = false;
   bool dla = false;
   std::vector<std::string> plugins;
-  std::vector<Tensor> tensors;
+  std::vector<PlanTensor> tensors;
   std::vector<std::map<std::string, Range>> profiles;
   std::vector<Layer> layers;
 

@@ -42,7 +42,7 @@ struct Run {
       }
       if (const int code = check(i)) return code;
     }
-    for (const Tensor& tensor : plan->tensors) {
+    for (const PlanTensor& tensor : plan->tensors) {
       // TensorRT demands it of whoever runs the engine.
       if (!tensor.alias.empty() &&
           addresses[plan->find(tensor.name)] != addresses[plan->find(tensor.alias)]) {

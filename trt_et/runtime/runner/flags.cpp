@@ -42,6 +42,8 @@ constexpr const char* kUsage =
     "  --build_with LIBRARY    tensorrt or tensorrt_rtx: builds the engines of networks\n"
     "  --build 0|1             whether engines of networks may be built (default: 1)\n"
     "  --engine_folder FOLDER  where built engines are kept, or off\n"
+    "  --engine_folder_limit BYTES\n"
+    "                          how much room they may take (default: 20 GiB)\n"
     "  --pinned_staging BYTES  copy from and to the host through this much pinned memory\n"
     "  --profile_layers        trace the time of every layer; needs --etdump_path\n"
     "  --help                  show this\n"
@@ -101,6 +103,7 @@ constexpr option kOptions[] = {
     {"build_with", required_argument, nullptr, kLoadOption},
     {"build", required_argument, nullptr, kLoadOption},
     {"engine_folder", required_argument, nullptr, kLoadOption},
+    {"engine_folder_limit", required_argument, nullptr, kLoadOption},
     {"help", no_argument, nullptr, kHelp},
     {nullptr, 0, nullptr, 0},
 };

@@ -83,6 +83,7 @@ typedef struct trt_et_engine_request {
   int32_t gpu_major, gpu_minor;                // its compute capability
   const char* engine_folder;                   // for built engines; "": the provider's own; "off"
   int32_t build;                               // 0: an engine that is not in the folder is refused
+  uint64_t engine_folder_limit;                // bytes of all engines in the folder
   // Null, or to be called while an engine is built, on any thread: what is being done, and how far
   // it is; 0 steps: not known. Building ends as soon as it can when this returns 0.
   int (*report_build)(const char* phase, int32_t step, int32_t steps);
@@ -141,6 +142,11 @@ typedef struct trt_et_engine_provider {
   int (*set_profile)(void* context, int32_t profile);
   // The optimization profile of the last prepare().
   int (*profile)(void* context, int32_t* profile);
+  // Builds the engine of a network, or finds it among those that it has built, and hands it to
+  // `take`, once, before this returns; the failure of `take` is the result. load() is then asked
+  // with the engine's bytes instead of the model's. Null where load() takes the model itself.
+  int (*build)(const trt_et_engine_request* request,
+               int (*take)(void* user, const void* bytes, size_t size), void* user);
 } trt_et_engine_provider;
 
 // Levels of trt_et_host.log.
@@ -148,6 +154,7 @@ typedef struct trt_et_engine_provider {
 #define TRT_ET_LOG_WARNING 1
 #define TRT_ET_LOG_INFO 2
 #define TRT_ET_LOG_DEBUG 3
+#define TRT_ET_LOG_NOTICE 4  // what a user waits for; shown at once, so only outside of locks
 
 // What the plugin gives to a provider library when it opens it. Lives until the process ends.
 typedef struct trt_et_host {

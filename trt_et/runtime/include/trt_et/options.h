@@ -66,6 +66,11 @@ class Options {
   Options& build(bool allowed) { return add("build", allowed); }
   Options& engine_folder(const char* folder) { return add("engine_folder", folder); }
 
+  // Bytes that built engines may take there.
+  Options& engine_folder_limit(uint64_t bytes) {
+    return add("engine_folder_limit", std::to_string(bytes).c_str());
+  }
+
   // For all loads from now on.
   Error set() {
     if (error_ != Error::Ok) return error_;

@@ -71,6 +71,13 @@ bool keep(LogLevel level, const char* text) {
   }
 }
 
+void write_kept() {
+  const std::vector<Line>* lines = std::exchange(t_lines, nullptr);
+  if (lines == nullptr) return;
+  for (const Line& line : *lines) write_line(line.level, line.text.c_str());
+  delete lines;
+}
+
 }  // namespace
 
 void log(LogLevel level, const char* format, ...) {
@@ -83,15 +90,22 @@ void log(LogLevel level, const char* format, ...) {
   if (t_depth == 0 || !keep(level, text)) write_line(level, text);
 }
 
+void log_at_once(const char* format, ...) {
+  char text[256];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  write_kept();
+  write_line(LogLevel::info, text);
+}
+
 void set_log_function(void (*function)(int, const char*)) { g_function = function; }
 
 LogScope::LogScope() { ++t_depth; }
 
 LogScope::~LogScope() {
-  if (--t_depth > 0 || t_lines == nullptr) return;
-  const std::vector<Line>* lines = std::exchange(t_lines, nullptr);
-  for (const Line& line : *lines) write_line(line.level, line.text.c_str());
-  delete lines;
+  if (--t_depth == 0) write_kept();
 }
 
 }  // namespace trt_et

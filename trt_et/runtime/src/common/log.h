@@ -11,6 +11,10 @@ enum class LogLevel { debug, info, error };
 // Python thread run in the middle of a call, and that thread swaps the streams under the first one.
 void log(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
+// The same for information that a user waits for: it is written now, and so is what was kept back.
+// Not while a lock is held.
+void log_at_once(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
 // See trt_et_set_log_function.
 void set_log_function(void (*function)(int level, const char* text));
 

@@ -30,6 +30,23 @@ Status choose_device(const Blob& blob, const LoadOptions& options, int* device) 
   return {};
 }
 
+// A network's engine is built outside of all locks, and loaded while its bytes are there.
+Status load_engine(const trt_et_engine_provider& provider, const Blob& blob,
+                   const trt_et_engine_request& request, const LoadOptions& options,
+                   std::shared_ptr<Engine>* engine) {
+  if (!blob.is_network() || provider.build == nullptr) {
+    return Engine::load(provider, blob, request, options.shared_engines, engine);
+  }
+  if (options.shared_engines) *engine = Engine::find(provider, blob, request);
+  if (*engine != nullptr) return {};
+  return build_engine(provider, request, [&](const void* bytes, size_t size) {
+    trt_et_engine_request built = request;
+    built.bytes = bytes;
+    built.size = size;
+    return Engine::load(provider, blob, built, options.shared_engines, engine);
+  });
+}
+
 struct Loaded {
   std::mutex mutex;
   std::vector<Delegate*> delegates;
@@ -97,7 +114,7 @@ Status Delegate::create(FreeableBuffer* processed, const NamedDataMap* named_dat
   request.gpu_major = gpu.major;
   request.gpu_minor = gpu.minor;
   std::unique_ptr<Delegate> created(new Delegate(*api, device));
-  TRT_ET_TRY(Engine::load(*provider, blob, request, options.shared_engines, &created->engine_));
+  TRT_ET_TRY(load_engine(*provider, blob, request, options, &created->engine_));
   TRT_ET_TRY(created->load(blob, options));
   log(LogLevel::debug, "TensorRTBackend: loaded a %s engine of %zu bytes on cuda:%d%s",
       provider->name, blob.engine_size, device,

@@ -38,6 +38,13 @@ trt_et_binding provider_binding(const Binding& binding) {
 using Key = std::tuple<const trt_et_engine_provider*, std::string, size_t, int, int64_t,
                        std::string, int, std::string>;
 
+Key key_of(const trt_et_engine_provider& provider, const Blob& blob,
+           const trt_et_engine_request& request) {
+  return Key(&provider, blob.metadata.sha256, blob.engine_size, request.device,
+             request.weight_streaming_budget, request.runtime_cache, request.dla_core,
+             blob.metadata.network);
+}
+
 // One engine that is or was loaded; its lock is held while it is being loaded.
 struct Slot {
   std::mutex loading;
@@ -88,6 +95,25 @@ Status check(const trt_et_engine_provider& provider, int code, const char* what)
   return fail(error, "%s engine: %s failed", provider.name, what);
 }
 
+Status build_engine(const trt_et_engine_provider& provider, const trt_et_engine_request& request,
+                    const std::function<Status(const void* bytes, size_t size)>& take) {
+  struct Taker {
+    const std::function<Status(const void* bytes, size_t size)>& take;
+    Status status;
+  } taker{take, {}};
+  const auto call = [](void* user, const void* bytes, size_t size) {
+    auto& here = *static_cast<Taker*>(user);
+    try {
+      here.status = here.take(bytes, size);
+    } catch (const std::exception&) {
+      here.status = {Error::MemoryAllocationFailed, "no host memory to load a built engine"};
+    }
+    return static_cast<int>(here.status.error);
+  };
+  const int code = provider.build(&request, call, &taker);
+  return taker.status.ok() ? check(provider, code, "build") : taker.status;
+}
+
 uint64_t live_engines() { return g_live; }
 uint64_t engine_loads() { return g_loads; }
 
@@ -123,6 +149,7 @@ trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptio
   request.opt_dims = reinterpret_cast<const int64_t (*)[TRT_ET_MAX_RANK]>(opt_dims->data());
   request.engine_folder = options.engine_folder.c_str();
   request.build = options.build ? 1 : 0;
+  request.engine_folder_limit = options.engine_folder_limit;
   return request;
 }
 
@@ -146,16 +173,21 @@ Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob,
     return {};
   };
   if (!share || blob.metadata.sha256.empty()) return create(engine);
-  const auto slot =
-      shared().slot(Key(&provider, blob.metadata.sha256, blob.engine_size, request.device,
-                        request.weight_streaming_budget, request.runtime_cache, request.dla_core,
-                        blob.metadata.network));
+  const auto slot = shared().slot(key_of(provider, blob, request));
   const std::lock_guard<std::mutex> lock(slot->loading);
   *engine = slot->engine.lock();
   if (*engine != nullptr) return {};
   TRT_ET_TRY(create(engine));
   if (!(*engine)->keeps_bytes()) slot->engine = *engine;
   return {};
+}
+
+std::shared_ptr<Engine> Engine::find(const trt_et_engine_provider& provider, const Blob& blob,
+                                     const trt_et_engine_request& request) {
+  if (blob.metadata.sha256.empty()) return nullptr;
+  const auto slot = shared().slot(key_of(provider, blob, request));
+  const std::lock_guard<std::mutex> lock(slot->loading);
+  return slot->engine.lock();
 }
 
 Status Engine::describe(size_t index, trt_et_binding* out) const {

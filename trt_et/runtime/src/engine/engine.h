@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ const trt_et_engine_provider* complete(const trt_et_engine_provider* provider);
 // Turns a provider's code and text into a Status. `what` is the function that was called.
 Status check(const trt_et_engine_provider& provider, int code, const char* what);
 
+// Builds the engine of a network and hands its bytes, which are only valid then, to `take`.
+Status build_engine(const trt_et_engine_provider& provider, const trt_et_engine_request& request,
+                    const std::function<Status(const void* bytes, size_t size)>& take);
+
 // See trt_et_add_provider.
 Status add_provider(const trt_et_engine_provider* provider);
 
@@ -46,6 +51,9 @@ class Engine {
   static Status load(const trt_et_engine_provider& provider, const Blob& blob,
                      const trt_et_engine_request& request, bool share,
                      std::shared_ptr<Engine>* engine);
+  // The engine that load() would share; null if there is none now.
+  static std::shared_ptr<Engine> find(const trt_et_engine_provider& provider, const Blob& blob,
+                                      const trt_et_engine_request& request);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   ~Engine();

@@ -193,6 +193,7 @@ constexpr Option kOptions[] = {
     {"build_with", read_library},
     {"build", read_switch<&L::build>},
     {"engine_folder", read_folder<&L::engine_folder>, true},
+    {"engine_folder_limit", read_number<&L::engine_folder_limit, 0, INT64_MAX>, true},
 };
 
 // "0,3".

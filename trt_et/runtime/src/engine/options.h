@@ -60,6 +60,8 @@ struct LoadOptions {
   // "engine_folder": folder for engines that are built here, or "off". Empty: the user's cache
   // folder.
   std::string engine_folder;
+  // "engine_folder_limit": bytes that built engines may take there.
+  uint64_t engine_folder_limit = uint64_t{20} << 30;
   // Not options. What the delegates of a method have in common.
   const void* method = nullptr;
   // The program's compile spec plans the delegate's tensors on the host.

@@ -4,35 +4,22 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cctype>
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <sstream>
 
+#include "files.h"
 #include "kernel_saver.h"
 
 namespace trt_et::tensorrt {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Empty: nowhere.
-fs::path folder_of(const std::string& option) {
-  if (option == "off") return {};
-  if (!option.empty()) return option;
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache == '/') return fs::path(cache) / "trt-et" / "kernels";
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || *home != '/') return {};
-  return fs::path(home) / ".cache" / "trt-et" / "kernels";
-}
 
 // Kernels are of one engine, one kind of GPU and one version of the library.
 std::string file_name(const trt_et_engine_request& request, const Version& version) {
@@ -43,21 +30,6 @@ std::string file_name(const trt_et_engine_request& request, const Version& versi
 
 void warn(const std::string& text) { host().log(TRT_ET_LOG_WARNING, text.c_str()); }
 
-// Kernels are code: the folders that are made for them are their user's alone.
-bool make_private(const fs::path& folder) {
-  std::error_code failed;
-  if (fs::is_directory(folder, failed)) return true;
-  if (!folder.has_relative_path() || !make_private(folder.parent_path())) return false;
-  return mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST;
-}
-
-// Whether another user owns the folder, or may write to it.
-bool is_others(const fs::path& folder) {
-  struct stat status;
-  if (stat(folder.c_str(), &status) != 0) return false;
-  return status.st_uid != geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
-}
-
 bool read_all(const std::string& path, std::string* bytes) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream all;
@@ -66,21 +38,12 @@ bool read_all(const std::string& path, std::string* bytes) {
   return !all.fail();
 }
 
-bool write_all(int file, const std::string& bytes) {
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t written = write(file, bytes.data() + done, bytes.size() - done);
-    if (written <= 0) return false;
-    done += static_cast<size_t>(written);
-  }
-  return true;
-}
-
 // A reader finds the old file or the new one, never a part. Nobody can guess the name of the part.
 bool write_atomically(const std::string& path, const std::string& bytes) {
-  std::string part = path + ".XXXXXX";
-  const int file = mkstemp(part.data());
+  std::string part;
+  const int file = make_temporary_file(path + ".", &part);
   if (file < 0) return false;
-  const bool written = write_all(file, bytes);
+  const bool written = write_all(file, bytes.data(), bytes.size());
   const bool closed = close(file) == 0;
   if (written && closed && std::rename(part.c_str(), path.c_str()) == 0) return true;
   (void)unlink(part.c_str());
@@ -119,7 +82,7 @@ KernelCache::~KernelCache() {
 
 void KernelCache::open(nvinfer1::ICudaEngine& engine, const trt_et_engine_request& request,
                        const Version& version) {
-  const fs::path folder = folder_of(request.runtime_cache);
+  const fs::path folder = cache_folder(request.runtime_cache, "kernels");
   if (folder.empty() || *request.sha256 == '\0') return;
   // A folder that is named is its user's choice.
   if (*request.runtime_cache == '\0' && is_others(folder)) {

@@ -8,7 +8,6 @@
 #include <map>
 #include <set>
 #include <tuple>
-#include <vector>
 
 namespace trt_et::tensorrt {
 namespace {
@@ -82,6 +81,10 @@ Status read_library(void* handle, Library* library) {
   }
   library->plugin_registry =
       reinterpret_cast<decltype(library->plugin_registry)>(dlsym(handle, "getPluginRegistry"));
+  library->create_builder = reinterpret_cast<decltype(library->create_builder)>(
+      dlsym(handle, "createInferBuilder_INTERNAL"));
+  const auto build = reinterpret_cast<VersionFunction>(dlsym(handle, "getInferLibBuildVersion"));
+  if (build != nullptr) library->build = std::to_string(build());
   library->version_number = version();
   library->version = version_of(library->version_number);
   return check_interface(*library);
@@ -227,6 +230,29 @@ void Logger::log(Severity severity, const char* text) noexcept {
   } catch (...) {  // No memory for the text: nothing is lost that could be said.
   }
 }
+
+std::vector<std::string> library_folders(const Library& library) {
+  std::vector<std::string> folders;
+  Dl_info file{};
+  if (dladdr(reinterpret_cast<void*>(library.create_runtime), &file) != 0) {
+    const std::string path = file.dli_fname;
+    folders.push_back(path.substr(0, path.rfind('/') + 1));
+  }
+  folders.emplace_back();
+  const std::string packages = host().site_packages;
+  for (const char* folder : kWheelFolders) {
+    if (!packages.empty()) folders.push_back(packages + "/" + folder + "/");
+  }
+  return folders;
+}
+
+Status load_plugin_libraries(const trt_et_engine_request& request, const Library& library) {
+  State& all = state();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  return load_plugin_libraries(request.plugin_libraries, library, &all);
+}
+
+Logger& logger() { return state().logger; }
 
 Status open_library(const Library** library) {
   State& all = state();

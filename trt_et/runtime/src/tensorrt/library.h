@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "provider_status.h"
 #include "version.h"
@@ -25,15 +26,26 @@ class Logger final : public nvinfer1::ILogger {
 
 struct Library {
   void* (*create_runtime)(void* logger, int32_t version) = nullptr;
-  void* (*plugin_registry)() = nullptr;  // null in the lean library
+  void* (*create_builder)(void* logger, int32_t version) = nullptr;  // null in the lean library
+  void* (*plugin_registry)() = nullptr;                              // likewise
   Version version;
   int32_t version_number = 0;  // as the library itself writes it
+  std::string build;           // "114"; empty where it does not say
   std::string path;
 };
 
 // Opens the library of this provider's major, once: TRT_ET_TENSORRT_LIBRARY, the loader's path,
 // pip's folders. NotFound says where it was looked for.
 Status open_library(const Library** library);
+
+// Where a library that belongs to it may be, each with a "/" behind it; "" for the loader's path.
+std::vector<std::string> library_folders(const Library& library);
+
+// Loads the plugin libraries that the request names, each once.
+Status load_plugin_libraries(const trt_et_engine_request& request, const Library& library);
+
+// For every object that takes a logger.
+Logger& logger();
 
 struct Runtime {
   std::unique_ptr<nvinfer1::IRuntime> runtime;

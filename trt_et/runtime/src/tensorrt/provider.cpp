@@ -1,6 +1,7 @@
 // The provider's table, and its one exported symbol.
 #include <cstring>
 
+#include "build/engine_build.h"
 #include "run_context.h"
 
 namespace trt_et::tensorrt {
@@ -11,9 +12,7 @@ constexpr uint32_t kAddressAlignment = 256;  // IExecutionContext::setTensorAddr
 int probe(const trt_et_engine_request* request) {
   return guarded([&]() -> Status {
     const bool foreign = *request->builder == '\0';
-    if (std::strcmp(request->builder, "onnx") == 0) {
-      return fail(Error::NotFound, "this provider does not build engines of networks");
-    }
+    if (std::strcmp(request->builder, "onnx") == 0) return check_builder();
     if (!foreign && kRtx != (std::strcmp(request->builder, "tensorrt_rtx") == 0)) {
       return fail(Error::NotFound, "engine is of %.60s", request->builder);
     }
@@ -34,6 +33,10 @@ int load(const trt_et_engine_request* request, void** engine) {
     *engine = loaded.release();
     return {};
   });
+}
+
+int build(const trt_et_engine_request* request, TakeEngine take, void* user) {
+  return guarded([&] { return build_engine(*request, take, user); });
 }
 
 LoadedEngine& engine_at(void* engine) { return *static_cast<LoadedEngine*>(engine); }
@@ -112,7 +115,8 @@ constexpr trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
                                               in_context<&RunContext::check_capture>,
                                               save_all_kernels,
                                               in_context<&RunContext::set_profile>,
-                                              profile};
+                                              profile,
+                                              build};
 
 }  // namespace
 }  // namespace trt_et::tensorrt

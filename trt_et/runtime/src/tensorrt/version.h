@@ -31,7 +31,7 @@
 
 #define TRT_ET_MODERN (TRT_ET_INTERFACE >= 10)
 #if TRT_ET_MODERN
-#include "interface/objects.h"
+#include "interface/build_objects.h"
 #endif
 
 namespace trt_et::tensorrt {

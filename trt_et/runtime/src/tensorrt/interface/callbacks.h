@@ -59,4 +59,13 @@ class TRT_ET_VENDOR_CLASS IOutputAllocator : public IVersionedInterface {
   virtual void notifyShape(const char* name, const Dims& dims) noexcept = 0;
 };
 
+class TRT_ET_VENDOR_CLASS IProgressMonitor : public IVersionedInterface {
+ public:
+  InterfaceInfo getInterfaceInfo() const noexcept override { return {"IProgressMonitor", 1, 0}; }
+  virtual void phaseStart(const char* phase, const char* parent, int32_t steps) noexcept = 0;
+  // False ends the build.
+  virtual bool stepComplete(const char* phase, int32_t step) noexcept = 0;
+  virtual void phaseFinish(const char* phase) noexcept = 0;
+};
+
 }  // namespace trt_et::nvinfer

@@ -4,19 +4,20 @@
 
 #include "types.h"
 
-#if !defined(TRT_ET_INTERFACE)
-#error "TRT_ET_INTERFACE says whose layout: 10 or 11"
-#endif
-
 namespace trt_et::nvinfer {
 
+class IBuilderConfig;
 class ICudaEngine;
 class IExecutionContext;
 class IHostMemory;
+class INetworkDefinition;
+class IOptimizationProfile;
 class IOutputAllocator;
 class IProfiler;
+class IProgressMonitor;
 class IRuntimeCache;
 class IRuntimeConfig;
+class ITensor;
 
 template <int number, int since, typename Signature>
 struct Slot;

@@ -7,6 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#if !defined(TRT_ET_INTERFACE)
+#error "TRT_ET_INTERFACE says whose layout: 10 or 11"
+#endif
+
 // A class with virtual methods whose other half is in TensorRT's library. Without this, clang's
 // whole-program optimization of a library with hidden symbols takes a call through it for
 // unreachable, because it sees no derived class.
@@ -43,6 +47,14 @@ enum class ExecutionContextAllocationStrategy : int32_t {
   kON_PROFILE_CHANGE = 1,
   kUSER_MANAGED = 2
 };
+enum class MemoryPoolType : int32_t { kWORKSPACE = 0 };
+#if TRT_ET_INTERFACE == 10
+enum class BuilderFlag : int32_t { kWEIGHT_STREAMING = 21 };
+enum class NetworkDefinitionCreationFlag : int32_t { kSTRONGLY_TYPED = 1 };
+#else
+enum class BuilderFlag : int32_t { kWEIGHT_STREAMING = 20 };
+enum class NetworkDefinitionCreationFlag : int32_t { kSTRONGLY_TYPED = 0 };
+#endif
 enum class APILanguage : int32_t { kCPP = 0 };
 enum class CudaGraphStrategy : int32_t { kDISABLED = 0, kWHOLE_GRAPH_CAPTURE = 1 };  // RTX only
 

@@ -1,0 +1,350 @@
+"""Engines of ONNX networks, built by the provider libraries with the fakes of TensorRT."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trt_et.runtime
+from tests.support.native_environment import ROOT, environment
+from tests.support.onnx_payloads import Payload, scaled
+
+FAKES = {
+    "10": "libfake_nvinfer_10.so",
+    "11": "libfake_nvinfer.so",
+    "rtx": "libfake_tensorrt_rtx.so",
+}
+Build = Callable[..., dict[str, Any]]
+
+
+def command(which: str, case: Path) -> list[str]:
+    library = trt_et.runtime.plugin_path().with_name(f"libtrt_et_tensorrt_{which}.so")
+    described = json.loads(case.read_text()) | {"library": str(library)}
+    case.write_text(json.dumps(described))
+    return [sys.executable, "-m", "tests.support.provider_table", str(case)]
+
+
+@pytest.fixture
+def build(fakes: Path, tmp_path: Path) -> Build:
+    """Build a payload in a process with one of the fakes."""
+
+    def run(payload: Payload, which: str = "11", env: dict[str, str] | None = None, **case: Any):
+        library = {"TRT_ET_TENSORRT_LIBRARY": str(fakes / FAKES[which])}
+        done = subprocess.run(
+            command(which, payload.write(tmp_path / "payload", **case)),
+            cwd=ROOT,
+            env=environment(**{**library, **(env or {})}),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.mark.parametrize("which", FAKES)
+def test_the_engine_has_the_weights_and_the_bindings_ranges(build, which):
+    result = build(scaled(3.0), which)
+    assert "scale y x 3.0" in result["engine"], result
+    assert result["engine"].endswith("profile\nrange x 1,8 2,8 4,8\n")
+
+
+@pytest.mark.parametrize("version", ["10.0.1", "10.12.0", "10.13.0"])
+def test_parsers_without_load_initializer_read_weights_from_files(
+    build, tmp_path, monkeypatch, version
+):
+    """The fake ends the process at a slot that its version does not have."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    result = build(scaled(5.0), "10", {"TRT_ET_FAKE_VERSION": version})
+    assert "scale y x 5.0" in result["engine"], result
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+def test_options_of_the_network_reach_the_builder(build):
+    network = {
+        "workspace_size": 4096,
+        "optimization_level": 5,
+        "weight_streaming": True,
+        "profiles": [{"x": [[1, 8], [1, 8], [1, 8]]}, {}],
+        "later": 1,
+    }
+    result = build(scaled(), network=network)
+    assert "streamable 512\n" in result["engine"]
+    assert "profile\nrange x 1,8 1,8 1,8\nprofile\nrange x 1,8 2,8 4,8\n" in result["engine"]
+    lines = "\n".join(result["lines"])
+    assert "workspace 4096, level 5" in lines
+    assert "network: ignores later" in lines
+
+
+def test_weight_streaming_needs_tensorrt_10_1(build):
+    network = {"weight_streaming": True}
+    result = build(scaled(), "10", {"TRT_ET_FAKE_VERSION": "10.0.1"}, network=network)
+    assert result["error"] == "0x10: weight_streaming needs TensorRT 10.1 or later, not 10.0.1"
+
+
+def test_progress_is_reported_and_may_end_the_build(build):
+    steps = build(scaled(more="steps 3 0\n"), report=True)["steps"]
+    assert steps == [["Building engine", step, 3] for step in range(4)]
+    ended = build(scaled(more="steps 3 0\n"), report=True, ends_at=2)
+    assert ended["error"].endswith("the build was ended by the caller's progress function")
+    assert [step for _, step, _ in ended["steps"]] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (
+            "refuse /conv_1 Conv no 5-d groups\n",
+            "0x30: TensorRT 11.7.3 does not take node '/conv_1' (Conv): no 5-d groups",
+        ),
+        (
+            "unbuildable no implementation for node\n",
+            "0x30: TensorRT 11.7.3 builds no engine of the network: no implementation for node",
+        ),
+        (
+            "unbuildable out of memory\n",
+            "0x21: TensorRT 11.7.3 builds no engine of the network: out of memory",
+        ),
+    ],
+)
+def test_a_refusal_is_one_sentence_and_leaves_nothing(build, tmp_path, more, reason):
+    folder = tmp_path / "engines"
+    assert build(scaled(more=more), engine_folder=str(folder))["error"] == reason
+    assert not list(folder.iterdir())
+
+
+def _with(**changes: Any) -> Payload:
+    payload = scaled()
+    for name, value in changes.items():
+        setattr(payload, name, value)
+    return payload
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (_with(model=b"no model"), "the network of 8 bytes is no ONNX model"),
+        (_with(model=scaled().model[:-9]), "is no ONNX model"),
+        (_with(weights={}), "initializer 'W' is in 'trt_et_onnx_"),
+        (_with(weights={next(iter(scaled().weights)): b"other"}), "of 5 bytes is damaged"),
+        (_with(tensors=scaled().tensors[:1]), "network has 2 inputs and outputs, its blob names 1"),
+        (
+            _with(tensors=[("z", [1, 8], True), ("y", [1, 8], False)]),
+            "network has no input 'z'",
+        ),
+        (
+            _with(tensors=[("x", [1, 8], True, "int32"), ("y", [1, 8], False)]),
+            "network and blob disagree on the dtype of 'x'",
+        ),
+    ],
+)
+def test_a_damaged_payload_is_refused(build, tmp_path, payload, reason):
+    folder = tmp_path / "engines"
+    result = build(payload, engine_folder=str(folder))
+    assert result["error"].startswith("0x23: ")
+    assert reason in result["error"]
+    assert not list(folder.iterdir())
+
+
+def test_a_library_without_parser_is_refused(build, fakes, tmp_path):
+    library = tmp_path / "libfake_nvinfer.so"
+    library.write_bytes((fakes / "libfake_nvinfer.so").read_bytes())
+    result = build(scaled(), env={"TRT_ET_TENSORRT_LIBRARY": str(library)})
+    assert "TensorRT 11.7.3 here has no ONNX parser" in result["error"]
+    assert "install libnvonnxparser.so.11 beside" in result["error"]
+
+
+def test_a_library_without_builder_is_refused(build, tmp_path):
+    source, library = tmp_path / "lean.c", tmp_path / "libnvinfer_lean.so"
+    source.write_text(
+        "int getInferLibVersion(void) { return 110100; }\n"
+        "void* createInferRuntime_INTERNAL(void* logger, int version) { return 0; }\n"
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
+    result = build(scaled(), env={"TRT_ET_TENSORRT_LIBRARY": str(library)})
+    assert "TensorRT 11.1.0 here only runs engines: it has no builder" in result["error"]
+
+
+def _engine_lines(result: dict[str, Any]) -> list[str]:
+    """What the user sees."""
+    return [line[2:] for line in result["lines"] if line.startswith("4 ")]
+
+
+def _built(result: dict[str, Any]) -> bool:
+    return any(line.startswith("built an engine") for line in _engine_lines(result))
+
+
+class TestEngineFolder:
+    """Built engines are kept, and found by everything that they depend on."""
+
+    def test_an_engine_is_built_once(self, build, tmp_path):
+        folder = tmp_path / "new" / "engines"
+        first, second = (build(scaled(), engine_folder=str(folder)) for _ in range(2))
+        assert _built(first)
+        start, end = _engine_lines(first)
+        assert start.startswith("TensorRT 11.7.3 builds an engine of a network of 0.0 MB for no")
+        assert end.endswith(f"kept in {folder}")
+        assert _engine_lines(second) == []
+        assert second["engine"] == first["engine"]
+        (file,) = folder.iterdir()
+        assert file.suffix == ".engine"
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"payload": scaled(4.0)},
+            {"payload": _with(tensors=[("x", [[1, 3, 4], 8], True), ("y", [[1, 3, 4], 8], False)])},
+            {"network": {"optimization_level": 1}},
+            {"env": {"TRT_ET_FAKE_VERSION": "11.2.0"}},
+        ],
+    )
+    def test_another_network_option_or_tensorrt_is_built_anew(self, build, tmp_path, change):
+        folder = str(tmp_path / "engines")
+        assert _built(build(scaled(), engine_folder=folder))
+        assert _built(build(**{"payload": scaled(), **change}, engine_folder=folder))
+        assert not _built(build(scaled(), engine_folder=folder))
+
+    def test_build_0_takes_stored_engines_only(self, build, tmp_path):
+        folder = str(tmp_path / "engines")
+        refused = build(scaled(), engine_folder=folder, build=False)
+        assert refused["error"].startswith(f"0x20: build=0, and {folder} has no engine")
+        assert not Path(folder).exists()
+        build(scaled(), engine_folder=folder)
+        assert "engine" in build(scaled(), engine_folder=folder, build=False)
+
+    @pytest.mark.parametrize("at", [0, 9, 20, 70, -1])
+    def test_a_damaged_engine_is_built_again(self, build, tmp_path, at):
+        folder = tmp_path / "engines"
+        whole = build(scaled(), engine_folder=str(folder))
+        (file,) = folder.iterdir()
+        data = bytearray(file.read_bytes())
+        data[at] ^= 1
+        file.write_bytes(data)
+        again = build(scaled(), engine_folder=str(folder))
+        assert _built(again)
+        assert any("is damaged, and will be built again" in line for line in _engine_lines(again))
+        assert again["engine"] == whole["engine"]
+        assert not _built(build(scaled(), engine_folder=str(folder)))
+
+    def test_a_cut_engine_is_built_again(self, build, tmp_path):
+        folder = tmp_path / "engines"
+        build(scaled(), engine_folder=str(folder))
+        (file,) = folder.iterdir()
+        file.write_bytes(file.read_bytes()[:40])
+        assert _built(build(scaled(), engine_folder=str(folder)))
+
+    def test_a_killed_build_leaves_what_the_next_one_removes(self, build, fakes, tmp_path):
+        """Also what was built for another network, and by a parser that reads files."""
+        folder = tmp_path / "engines"
+        slow = scaled(more="steps 1 60000\n").write(tmp_path / "slow", engine_folder=str(folder))
+        process = subprocess.Popen(
+            command("10", slow),
+            cwd=ROOT,
+            env=environment(
+                TRT_ET_TENSORRT_LIBRARY=str(fakes / FAKES["10"]), TRT_ET_FAKE_VERSION="10.3.0"
+            ),
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            _wait_for(lambda: list(folder.glob("*.part-*/trt_et_onnx_*")))
+            assert _built(build(scaled(9.0), engine_folder=str(folder)))
+            assert list(folder.glob("*.part-*"))  # Its builder lives.
+        finally:
+            process.kill()
+            process.wait(60)
+        assert {path.name.split(".")[1][:4] for path in folder.iterdir()} == {
+            "part",
+            "lock",
+            "engi",
+        }
+        build(scaled(2.0), engine_folder=str(folder))
+        assert {path.suffix for path in folder.iterdir()} == {".engine"}
+
+    def test_two_processes_build_once(self, build, fakes, tmp_path):
+        folder = tmp_path / "engines"
+        payload = scaled(more="steps 1 2000\n")
+        processes = [
+            subprocess.Popen(
+                command("11", payload.write(tmp_path / str(index), engine_folder=str(folder))),
+                cwd=ROOT,
+                env=environment(TRT_ET_TENSORRT_LIBRARY=str(fakes / FAKES["11"])),
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for index in range(3)
+        ]
+        results = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+        assert sum(map(_built, results)) == 1
+        assert len({result["engine"] for result in results}) == 1
+        waits = "waits for another process that builds the same engine"
+        assert sum(waits in _engine_lines(result) for result in results) == 2
+        assert [path.suffix for path in folder.iterdir()] == [".engine"]
+
+    def test_the_engine_that_was_not_used_for_the_longest_time_goes_first(self, build, tmp_path):
+        folder = tmp_path / "engines"
+        for factor in (1.0, 2.0, 3.0):
+            build(scaled(factor), engine_folder=str(folder))
+        files = sorted(folder.iterdir())
+        size = max(file.stat().st_size for file in files)
+        for file in files:
+            os.utime(file, (1, 1))
+        assert not _built(build(scaled(2.0), engine_folder=str(folder)))  # Used just now.
+        assert _built(build(scaled(4.0), engine_folder=str(folder), limit=2 * size))
+        assert len(list(folder.iterdir())) == 2
+        assert not _built(build(scaled(2.0), engine_folder=str(folder)))
+        assert not _built(build(scaled(4.0), engine_folder=str(folder)))
+
+    def test_a_full_disk_costs_the_file_and_not_the_engine(self, build, tmp_path):
+        folder = tmp_path / "engines"
+        result = build(scaled(), engine_folder=str(folder), largest_file=100)
+        assert "scale y x 3.0" in result["engine"]
+        kept = [line for line in _engine_lines(result) if "is not kept in" in line]
+        assert len(kept) == 1
+        assert kept[0].endswith("File too large")
+        assert not list(folder.iterdir())
+
+    def test_a_full_disk_ends_a_build_that_needs_files(self, build, tmp_path):
+        folder = tmp_path / "engines"
+        env = {"TRT_ET_FAKE_VERSION": "10.3.0"}
+        result = build(scaled(), "10", env, engine_folder=str(folder), largest_file=100)
+        assert result["error"].startswith("0x22: no room for a weight of 1024 bytes in ")
+        assert not list(folder.iterdir())
+
+    def test_a_folder_that_cannot_be_written_costs_the_file_and_not_the_engine(
+        self, build, tmp_path
+    ):
+        (tmp_path / "file").write_text("no folder")
+        result = build(scaled(), engine_folder=str(tmp_path / "file" / "engines"))
+        assert "scale y x 3.0" in result["engine"]
+        (line,) = [line for line in _engine_lines(result) if "are not kept" in line]
+        assert line.endswith("Not a directory")
+
+    def test_the_default_folder_is_the_users_alone(self, build, tmp_path):
+        env = {"XDG_CACHE_HOME": str(tmp_path)}
+        assert _built(build(scaled(), env=env, engine_folder=""))
+        folder = tmp_path / "trt-et" / "engines"
+        assert len(list(folder.iterdir())) == 1
+        folder.chmod(0o777)
+        result = build(scaled(), env=env, engine_folder="")
+        assert _built(result)
+        assert any("other users may write to" in line for line in _engine_lines(result))
+
+
+def _wait_for(condition: Callable[[], Any]) -> None:
+    import time
+
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

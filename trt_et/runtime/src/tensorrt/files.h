@@ -1,0 +1,61 @@
+// Files that the providers keep from one process to the next.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+
+namespace trt_et::tensorrt {
+
+// The folder that a load option names, or else `name` in the user's cache folder; empty: nowhere.
+std::filesystem::path cache_folder(const std::string& option, const char* name);
+
+// Makes a folder whose content is run: it is its user's alone.
+bool make_private(const std::filesystem::path& folder);
+
+// Whether another user owns the folder, or may write to it.
+bool is_others(const std::filesystem::path& folder);
+
+bool write_all(int file, const void* bytes, size_t size);
+bool write_file(const std::string& path, const void* bytes, size_t size);
+
+// A file or a folder whose name nobody can guess: `prefix` and six characters.
+int make_temporary_file(const std::string& prefix, std::string* path);
+bool make_temporary_folder(const std::string& prefix, std::string* path);
+
+// A file that one thread of all processes has locked; it goes with the lock.
+class FileLock {
+ public:
+  FileLock() = default;
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+  ~FileLock() { release(); }
+
+  // False if another has it and `wait` is false, or if there can be no such file; errno tells.
+  bool take(const std::string& path, bool wait);
+  void release();
+  bool is_held() const { return file_ >= 0; }
+
+ private:
+  std::string path_;
+  int file_ = -1;
+};
+
+// A file in memory, for reading.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  bool open(const std::string& path);
+  const unsigned char* data() const { return static_cast<const unsigned char*>(bytes_); }
+  size_t size() const { return size_; }
+
+ private:
+  void* bytes_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace trt_et::tensorrt
