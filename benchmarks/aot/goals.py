@@ -1,4 +1,4 @@
-"""P1 to P10, and P22: what is measured, and what it is divided by."""
+"""P1 to P10, P22, and P25 on: what is measured, and what it is divided by."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.aot import networks
 from benchmarks.aot.processes import Result, Task, compare, interleave, run
 from benchmarks.figures import Figure, figure
 
@@ -64,6 +65,7 @@ def measure(plan: Plan, only: Collection[str] = ()) -> Found:
         ("P9",): _workers,
         ("P10",): _imports,
         ("P22",): _inspection,
+        ("P25", "P26", "P27"): lambda plan: networks.exports(plan.millions, plan.rounds),
     }
     for names, group in groups.items():
         if not only or set(only) & set(names):

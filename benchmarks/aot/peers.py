@@ -202,7 +202,7 @@ def vendor_stage(size: int) -> tuple[ExportedProgram, Partitioner, Any]:
 
 
 def make_partitioner(backend: str, engine_bytes: int, options: dict[str, Any]) -> Partitioner:
-    """``noop``, ``xnnpack``, ``idle`` (ours, with a builder that does no work), or ``rtx``."""
+    """``noop``, ``xnnpack``, or ours: ``idle`` (its builder does no work), ``onnx``, ``rtx``."""
     if backend == "noop":
         return NoopPartitioner(engine_bytes)
     if backend == "xnnpack":
@@ -211,5 +211,6 @@ def make_partitioner(backend: str, engine_bytes: int, options: dict[str, Any]) -
         return XnnpackPartitioner()
     from trt_et import TensorRTPartitioner
 
-    builder = IdleBuilder(engine_bytes) if backend == "idle" else "tensorrt_rtx"
+    builders = {"idle": IdleBuilder(engine_bytes), "onnx": "onnx", "rtx": "tensorrt_rtx"}
+    builder = builders[backend]
     return TensorRTPartitioner(builder=builder, excluded_ops=[LEFT_OUT], **options)
