@@ -16,6 +16,7 @@ from trt_et.engines.partition_build import PartitionBuild, build_of
 from trt_et.errors import BackendConflictError, PartitionError
 from trt_et.graph.tensor_bytes import bytes_of
 from trt_et.graph.tracing import unchanged_fake_modes
+from trt_et.lowering.debug_handles import debug_handles
 from trt_et.lowering.partition_names import add_names
 from trt_et.target_device import explicit_device, parse_device, resolve_target_device
 
@@ -97,8 +98,12 @@ def _preprocess(
         add_names(build.name, program, specs)
     shared: dict[str, bytes] = {}
     return [
-        PreprocessResult(engine.blob, data_store_output=_named_data(engine, shared))
-        for engine in engines
+        PreprocessResult(
+            engine.blob,
+            debug_handle_map=debug_handles(program, engine.names),
+            data_store_output=_named_data(engine, shared),
+        )
+        for program, engine in zip(programs, engines, strict=True)
     ]
 
 

@@ -244,6 +244,31 @@ def test_times_of_layers_are_in_the_trace(
     assert set(events) == {"h2d", "enqueue", "scale", "shift", "d2h", "wait"}
 
 
+def test_layers_are_tied_to_the_operators_of_the_model(
+    fake_tensorrt: dict[str, str], tmp_path: Path
+) -> None:
+    from executorch.devtools import Inspector
+
+    from tests.support.native_programs import export
+
+    record = tmp_path / "line.etrecord"
+    builder = FakeBuilder(named_layers=True)
+    x = (torch.randn(3, 8),)
+    program = export(tmp_path, "named", Line(), x, builder=builder, etrecord=record)
+    trace = tmp_path / "trace.etdump"
+    done = run(program, tmp_path, "--etdump_path", trace, "--profile_layers", **fake_tensorrt)
+    assert done.returncode == 0, done.stderr
+    _, execute = Inspector(etdump_path=str(trace), etrecord=str(record)).event_blocks
+    events = {event.name: event for event in execute.events if event.is_delegated_op}
+    assert events["mul_0"].op_types == ["aten.mul.Tensor"]
+    assert events["add_0"].op_types == ["aten.add.Tensor"]  # Fused with another one.
+    (source,) = events["add_0"].stack_traces.values()
+    assert "fake_tensorrt.py" in source
+    assert set(events["enqueue"].op_types) >= {"aten.mul.Tensor", "aten.add.Tensor"}
+    names = bytes(events["add_0"].delegate_debug_metadatas[0])
+    assert names == b"[ELEMENTWISE]-[aten_ops.add.Tensor]-[add_0_sum]+[UNARY]-[aten_ops.x]-[x_0]"
+
+
 def test_a_reference_engine_is_one_layer_in_the_trace(tmp_path: Path) -> None:
     from executorch.devtools import Inspector
 

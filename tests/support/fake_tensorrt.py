@@ -14,7 +14,8 @@ class FakeBuilder:
     """Builds an engine of the fake that computes 2 * x + 1, whatever the partition says.
 
     ``upstream`` writes the blob as Torch-TensorRT does: no dtypes, shapes, checksum or builder.
-    ``plan_version`` begins the engine as TensorRT begins it.
+    ``plan_version`` begins the engine as TensorRT begins it. ``named_layers`` names layers as
+    Torch-TensorRT's converters do.
     """
 
     name = "tensorrt"
@@ -27,6 +28,7 @@ class FakeBuilder:
         streamable: int = 0,
         version: str = "11.7.3",
         plan_version: tuple[int, int, int, int] | None = None,
+        named_layers: bool = False,
         **info: Any,
     ) -> None:
         self.upstream = upstream
@@ -34,6 +36,7 @@ class FakeBuilder:
         self.streamable = streamable
         self.version = version
         self.plan_version = plan_version
+        self.named_layers = named_layers
         self.info = info
 
     def plan(self, x: Any, y: Any) -> str:
@@ -48,7 +51,11 @@ class FakeBuilder:
         if x.is_dynamic:
             lines += f"range {x.name} {shape(x.min_shape)} {shape(x.opt_shape)} "
             lines += f"{shape(x.max_shape)}\n"
-        return lines + f"scale {y.name} {x.name} 2\nshift {y.name} {y.name} 1\n"
+        scale, shift = ("", "")
+        if self.named_layers:
+            scale = "[ELEMENTWISE]-[aten_ops.mul.Tensor]-[mul_0]"
+            shift = "[ELEMENTWISE]-[aten_ops.add.Tensor]-[add_0_sum]+[UNARY]-[aten_ops.x]-[x_0]"
+        return lines + f"scale {y.name} {x.name} 2 {scale}\nshift {y.name} {y.name} 1 {shift}\n"
 
     def build(self, request: Any) -> bytes:
         x, y = request.lowered.bindings

@@ -96,13 +96,16 @@ def export(
     dynamic: Any = None,
     builder: Any = "reference",
     run: tuple[torch.Tensor, ...] | None = None,
+    etrecord: Path | None = None,
     **options: Any,
 ) -> Program:
     # A delegate's tensors on the host, in label and in plan; the engine still is on a GPU.
     specs = [CompileSpec("target_device", b"cpu")] if host else []
     exported = torch.export.export(module.eval(), inputs, dynamic_shapes=dynamic)
     manager = to_edge_transform_and_lower(
-        exported, partitioner=[TensorRTPartitioner(specs, builder=builder, **options)]
+        exported,
+        partitioner=[TensorRTPartitioner(specs, builder=builder, **options)],
+        generate_etrecord=etrecord is not None,
     )
     # With the GPU's label and host memory, ExecuTorch copies no input into planned memory, and its
     # Python runtime returns no output without a CUDA build of torch: that is for executor_runner.
@@ -111,7 +114,10 @@ def export(
         memory_planning_pass=MemoryPlanningPass(alloc_graph_input=not host_planned),
     )
     path = folder / f"{name}.pte"
-    path.write_bytes(manager.to_executorch(config).buffer)
+    program = manager.to_executorch(config)
+    path.write_bytes(program.buffer)
+    if etrecord is not None:
+        program.get_etrecord().save(etrecord)
     with torch.no_grad():
         outputs = module(*(run or inputs))
     return Program(path, list(run or inputs), [outputs] if torch.is_tensor(outputs) else [*outputs])

@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from filelock import BaseFileLock
@@ -53,6 +53,7 @@ class Engine:
         info: The blob's metadata.
         origin: ``"built"`` or ``"cached"``.
         named_data: The tensors that the blob refers to, by key.
+        names: The names of calls in the engine, with one partition's names for them.
     """
 
     partition: str
@@ -60,6 +61,7 @@ class Engine:
     info: EngineInfo
     origin: str
     named_data: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 def build_engines(partitions: Sequence[tuple[ExportedProgram, PartitionBuild]]) -> list[Engine]:
@@ -99,6 +101,7 @@ class _Wanted:
     progress: ProgressSession
     engine: Engine | None = None
     same_as: _Wanted | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
     equals: list[_Wanted] = field(default_factory=list)
 
     def describe(self) -> str:
@@ -163,6 +166,7 @@ class _Session:
         """Return what to build for a partition; None if its engine is there, or on its way."""
         how, cache = wanted.how, wanted.how.cache
         lowered = lower_partition(wanted.program, how.name, how.profiles, how.aliased_outputs)
+        wanted.names = lowered.names
         if how.options.precision is not None:
             lowered = compute_in(lowered, how.options.precision, how.float32)
         timings = cache.timings_folder if cache is not None else None
@@ -277,7 +281,7 @@ def _sessions(options: Sequence[ProgressOption]) -> list[ProgressSession]:
 def _engine_of(wanted: _Wanted) -> Engine:
     engine = (wanted.same_as or wanted).engine
     assert engine is not None
-    return engine
+    return replace(engine, names=wanted.names)
 
 
 def _checked_info(blob: object, lowered: LoweredPartition, *, verify: bool = True) -> EngineInfo:

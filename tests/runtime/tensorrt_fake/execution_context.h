@@ -123,7 +123,7 @@ class ExecutionContext : public Tabled<ExecutionContext> {
     }
     compile();
     for (const Layer& layer : plan_->layers) {
-      if (profiler_ != nullptr) profiler_->reportLayerTime(layer.kind.c_str(), 0.5F);
+      if (profiler_ != nullptr) profiler_->reportLayerTime(layer.name.c_str(), 0.5F);
     }
     return g_services->launch(
                stream, [](void* argument) { return (*static_cast<Run*>(argument))(); },

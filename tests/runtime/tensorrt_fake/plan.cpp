@@ -77,6 +77,7 @@ bool parse_line(const std::string& line, Plan* plan) {
   if (first == plan->tensors.size()) return false;
   Layer layer;
   layer.kind = kind;
+  layer.name = d.empty() || kind == "linear" ? kind : d;
   layer.output = output;
   layer.first = layer.second = first;
   if (kind == "sum" || kind == "write") layer.second = plan->find(c);

@@ -47,6 +47,7 @@ struct Range {
 
 struct Layer {
   std::string kind;
+  std::string name;  // As the profiler reports it: the fourth word, or the kind.
   size_t output = 0;
   size_t first = 0;
   size_t second = 0;

@@ -1,0 +1,75 @@
+"""What ties an engine's events to the model's operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from executorch.exir import to_edge_transform_and_lower
+
+from tests.support.models import Function
+from trt_et import TensorRTPartitioner
+
+MODEL = Function(lambda x: (torch.relu(x) * 3).cumsum(0) + torch.relu(x * 2))
+
+
+def lowered(**options: Any) -> Any:
+    exported = torch.export.export(MODEL, (torch.ones(2, 4),))
+    partitioner = TensorRTPartitioner(
+        builder="reference", excluded_ops=["aten.cumsum"], progress=False, **options
+    )
+    manager = to_edge_transform_and_lower(
+        exported, partitioner=[partitioner], generate_etrecord=True
+    )
+    return manager.to_executorch()
+
+
+def maps(program: Any) -> list[dict[str, tuple[int, ...]]]:
+    return [entry["delegate_map"] for entry in program.delegate_map["forward"].values()]
+
+
+def operators(program: Any) -> dict[int, str]:
+    """The operator of each debug handle, from the ETRecord."""
+    graph = program.get_etrecord().edge_dialect_program.graph
+    return {
+        node.meta["debug_handle"]: str(node.target)
+        for node in graph.nodes
+        if node.op == "call_function" and "debug_handle" in node.meta
+    }
+
+
+def test_each_call_of_an_engine_has_the_handle_of_its_operator():
+    program = lowered()
+    names = operators(program)
+    first, second = maps(program)
+    tied = {
+        call: [names[handle] for handle in handles]
+        for call, handles in (first | second).items()
+        if call[-1].isdigit()
+    }
+    assert "aten.relu.default" in tied["relu_0"][0]
+    assert "aten.mul.Tensor" in tied["mul_0"][0]
+
+
+def test_events_of_the_whole_engine_have_all_handles():
+    for mapping in maps(lowered()):
+        whole = mapping["reference engine"]
+        assert len(whole) > 1
+        assert mapping["enqueue"] == mapping["wait"] == mapping["launch graph"] == whole
+        assert {handle for handles in mapping.values() for handle in handles} == set(whole)
+
+
+def test_an_engine_from_the_cache_and_an_equal_one_have_maps_of_their_own(tmp_path):
+    built = maps(lowered(cache=tmp_path))
+    assert maps(lowered(cache=tmp_path)) == built
+    assert built[0] != built[1]
+
+    model = Function(lambda x: torch.relu(torch.relu(x).cumsum(0)))
+    exported = torch.export.export(model, (torch.ones(2, 4),))
+    partitioner = TensorRTPartitioner(
+        builder="reference", excluded_ops=["aten.cumsum"], progress=False
+    )
+    manager = to_edge_transform_and_lower(exported, partitioner=[partitioner])
+    first, second = maps(manager.to_executorch())
+    assert first.keys() == second.keys()
+    assert first["relu_0"] != second["relu_0"]
