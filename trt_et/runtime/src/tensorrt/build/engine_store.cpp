@@ -1,0 +1,201 @@
+#include "engine_store.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "blob/crc32c.h"
+#include "common/sha256.h"
+
+namespace trt_et::tensorrt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kEngine = ".engine";
+constexpr const char* kLock = ".lock";
+constexpr const char* kPart = ".part-";
+constexpr size_t kDigits = 64;
+
+// What a file begins with.
+struct Header {
+  char magic[8];
+  uint64_t size;  // of the engine behind it
+  uint32_t checksum;
+  uint8_t zero[44];
+};
+static_assert(sizeof(Header) == 64);
+constexpr char kMagic[8] = {'T', 'R', 'T', 'E', 'T', 'E', 'N', '1'};
+
+Header header_of(const void* engine, size_t size) {
+  Header header{};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.size = size;
+  header.checksum = crc32c(0, static_cast<const uint8_t*>(engine), size);
+  return header;
+}
+
+void warn(const std::string& text) { host().log(TRT_ET_LOG_NOTICE, text.c_str()); }
+
+void add(std::string* text, const char* name, const std::string& value) {
+  *text += std::string(name) + "=" + value + "\n";
+}
+
+std::string joined(const int64_t* sizes, int32_t rank) {
+  std::string text;
+  for (int32_t i = 0; i < rank; ++i) text += std::to_string(sizes[i]) + ",";
+  return text;
+}
+
+// Everything that an engine depends on. TensorRT-RTX's run on every GPU of a capability.
+std::string key_of(const trt_et_engine_request& request, const Library& library) {
+  std::string text = "trt-et engine 1\n";
+  add(&text, "model",
+      *request.sha256 != '\0' ? request.sha256 : sha256(request.bytes, request.size));
+  add(&text, "network", request.network);
+  for (size_t i = 0; i < request.binding_count; ++i) {
+    const trt_et_binding& binding = request.bindings[i];
+    add(&text, "binding", binding.name);
+    add(&text, "min", joined(binding.min_dims, binding.rank));
+    add(&text, "opt", joined(request.opt_dims[i], binding.rank));
+    add(&text, "max", joined(binding.max_dims, binding.rank));
+  }
+  add(&text, kRtx ? "TensorRT-RTX" : "TensorRT", library.version.text() + "." + library.build);
+  if (!kRtx) add(&text, "gpu", request.gpu);
+  add(&text, "capability",
+      std::to_string(request.gpu_major) + "." + std::to_string(request.gpu_minor));
+  return sha256(text.data(), text.size());
+}
+
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+std::vector<fs::path> entries(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code failed;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
+    found.push_back(at->path());
+  }
+  return found;
+}
+
+}  // namespace
+
+EngineStore::EngineStore(const trt_et_engine_request& request, const Library& library)
+    : folder_(cache_folder(request.engine_folder, "engines")), key_(key_of(request, library)) {
+  // A folder that is named is its user's choice.
+  if (*request.engine_folder == '\0' && !folder_.empty() && is_others(folder_)) {
+    warn("built engines are not kept, for other users may write to " + folder_.string());
+    folder_.clear();
+  }
+}
+
+std::string EngineStore::path(const char* ending) const { return folder_ / (key_ + ending); }
+
+std::string EngineStore::temporary_prefix() const {
+  if (!folder_.empty()) return path(kPart);
+  std::error_code failed;
+  const fs::path temporary = fs::temp_directory_path(failed);
+  return failed ? "" : temporary / ("trt-et" + std::string(kPart));
+}
+
+bool EngineStore::find(MappedFile* file, const void** engine, size_t* size) {
+  if (folder_.empty() || !file->open(path(kEngine))) return false;
+  bool intact = file->size() >= sizeof(Header);
+  if (intact) {
+    *engine = file->data() + sizeof(Header);
+    *size = file->size() - sizeof(Header);
+    const Header header = header_of(*engine, *size);
+    intact = std::memcmp(file->data(), &header, sizeof header) == 0;
+  }
+  if (!intact) {
+    warn("a built engine is damaged, and will be built again: " + path(kEngine));
+    return false;
+  }
+  // The time of its last use.
+  (void)utimensat(AT_FDCWD, path(kEngine).c_str(), nullptr, 0);
+  return true;
+}
+
+void EngineStore::lock() {
+  if (folder_.empty()) return;
+  bool taken = make_private(folder_) && lock_.take(path(kLock), false);
+  if (!taken && errno == EWOULDBLOCK) {
+    warn("waits for another process that builds the same engine");
+    taken = lock_.take(path(kLock), true);
+  }
+  if (taken) return remove_leftovers();
+  warn("built engines are not kept: " + folder_.string() + ": " + std::strerror(errno));
+  folder_.clear();
+}
+
+// A part whose key nobody has locked is of a build that was killed.
+void EngineStore::remove_leftovers() {
+  for (const fs::path& file : entries(folder_)) {
+    const std::string name = file.filename();
+    const bool is_part = name.size() > kDigits && name.compare(kDigits, 6, kPart) == 0;
+    if (!is_part && !ends_with(name, kLock)) continue;
+    const std::string key = name.substr(0, kDigits);
+    FileLock other;
+    if (key != key_ && !other.take(folder_ / (key + kLock), false)) continue;
+    std::error_code ignored;
+    if (is_part) fs::remove_all(file, ignored);
+  }
+}
+
+bool EngineStore::keep(const void* engine, size_t size, uint64_t limit) {
+  if (!lock_.is_held()) return false;
+  const Header header = header_of(engine, size);
+  std::string part;
+  const int file = make_temporary_file(path(kPart), &part);
+  bool written =
+      file >= 0 && write_all(file, &header, sizeof header) && write_all(file, engine, size);
+  int problem = errno;
+  if (file >= 0) {
+    const bool closed = close(file) == 0;
+    if (written) problem = errno;
+    written = written && closed && std::rename(part.c_str(), path(kEngine).c_str()) == 0;
+  }
+  if (written) {
+    make_room(limit);
+    return true;
+  }
+  if (file >= 0) (void)unlink(part.c_str());
+  warn("the engine of " + std::to_string(size) + " bytes is not kept in " + folder_.string() +
+       ": " + std::strerror(problem));
+  return false;
+}
+
+void EngineStore::make_room(uint64_t limit) const {
+  struct Kept {
+    fs::file_time_type used;
+    uint64_t size;
+    fs::path path;
+  };
+  std::vector<Kept> others;
+  uint64_t all = 0;
+  for (const fs::path& file : entries(folder_)) {
+    std::error_code gone;
+    if (!ends_with(file.filename(), kEngine)) continue;
+    const uint64_t size = fs::file_size(file, gone);
+    if (gone) continue;
+    all += size;
+    const auto used = fs::last_write_time(file, gone);
+    if (!gone && file != path(kEngine)) others.push_back({used, size, file});
+  }
+  std::sort(others.begin(), others.end(),
+            [](const Kept& a, const Kept& b) { return a.used < b.used; });
+  for (const Kept& one : others) {
+    if (all <= limit) return;
+    std::error_code gone;
+    if (fs::remove(one.path, gone)) all -= one.size;
+  }
+}
+
+}  // namespace trt_et::tensorrt

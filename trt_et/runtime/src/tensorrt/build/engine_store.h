@@ -1,0 +1,43 @@
+// A folder of engines that were built on this machine.
+#pragma once
+
+#include <string>
+
+#include "files.h"
+#include "library.h"
+
+namespace trt_et::tensorrt {
+
+// One engine's place in the folder, which is the network, how it is built, this TensorRT, and this
+// GPU. Nothing that goes wrong with the folder fails anything: it is logged, and engines are built
+// again.
+class EngineStore {
+ public:
+  EngineStore(const trt_et_engine_request& request, const Library& library);
+
+  // Empty: engines are not kept.
+  const std::filesystem::path& folder() const { return folder_; }
+  // In front of the names of files that go when the build ends.
+  std::string temporary_prefix() const;
+
+  // Finds the engine; it stays valid as long as `file`.
+  bool find(MappedFile* file, const void** engine, size_t* size);
+  // For the process that builds: waits while another one does. Removes what killed builds have
+  // left.
+  void lock();
+  void unlock() { lock_.release(); }
+  // Writes the engine, whole or not at all, and removes the engines that were not used for the
+  // longest time as long as all together are larger than the limit.
+  bool keep(const void* engine, size_t size, uint64_t limit);
+
+ private:
+  std::string path(const char* ending) const;
+  void remove_leftovers();
+  void make_room(uint64_t limit) const;
+
+  std::filesystem::path folder_;
+  std::string key_;
+  FileLock lock_;
+};
+
+}  // namespace trt_et::tensorrt

@@ -1,0 +1,220 @@
+#include "network_build.h"
+
+#include <algorithm>
+#include <future>
+
+#include "build_progress.h"
+#include "network_options.h"
+#include "weights.h"
+
+namespace trt_et::tensorrt {
+namespace {
+
+using nvinfer::DataType;
+using nvinfer::Dims;
+using nvinfer::OptProfileSelector;
+
+// What a build needs; each goes before those above it.
+struct Build {
+  std::unique_ptr<nvinfer::IBuilder> builder;
+  std::unique_ptr<nvinfer::INetworkDefinition> network;
+  std::unique_ptr<nvinfer::IBuilderConfig> config;
+  std::unique_ptr<nvinfer::OnnxParser> parser;
+};
+
+std::string name_of(const Library& library) {
+  return std::string(kRtx ? "TensorRT-RTX " : "TensorRT ") + library.version.text();
+}
+
+Status begin(const Library& library, const ParserLibrary& parser, Build* build) {
+  Logger::forget();
+  void* builder = library.create_builder(&logger(), library.version_number);
+  if (builder != nullptr) build->builder.reset(static_cast<nvinfer::IBuilder*>(builder));
+  if (build->builder != nullptr) {
+    const auto flag = static_cast<int>(nvinfer::NetworkDefinitionCreationFlag::kSTRONGLY_TYPED);
+    build->network.reset(build->builder->createNetworkV2(1u << flag));
+    build->config.reset(build->builder->createBuilderConfig());
+  }
+  if (build->network == nullptr || build->config == nullptr) {
+    return fail(Error::InvalidState, "the builder of %s does not start: %.130s",
+                name_of(library).c_str(), Logger::reason().c_str());
+  }
+  void* made = parser.create(build->network.get(), &logger(), parser.version);
+  if (made == nullptr) {
+    return fail(Error::InvalidState, "the ONNX parser of %s does not start: %.120s",
+                name_of(library).c_str(), Logger::reason().c_str());
+  }
+  build->parser = std::make_unique<nvinfer::OnnxParser>(made);
+  return {};
+}
+
+// The first error, which names its node.
+Status refused(const nvinfer::OnnxParser& parser, const Library& library) {
+  if (parser.getNbErrors() == 0) {
+    return fail(Error::DelegateInvalidCompatibility, "%s does not parse the network: %.140s",
+                name_of(library).c_str(), Logger::reason().c_str());
+  }
+  const nvinfer::ParserError error = parser.getError(0);
+  const auto text = [](const char* part) { return part == nullptr ? "" : part; };
+  return fail(Error::DelegateInvalidCompatibility, "%s does not take node '%.60s' (%.24s): %.90s",
+              name_of(library).c_str(), text(error.nodeName()), text(error.nodeOperator()),
+              text(error.desc()));
+}
+
+Status parse(const trt_et_engine_request& request, const Library& library,
+             const std::string& scratch, Build* build, WeightFiles* files) {
+  std::vector<WeightBytes> weights;
+  TRT_ET_TRY(find_weights(request, &weights));
+  nvinfer::OnnxParser& parser = *build->parser;
+  Logger::forget();
+  bool parsed = false;
+  if (has<nvinfer::slots::OnnxParser_loadInitializer>(library.version)) {
+    parsed =
+        parser.loadModelProto(request.bytes, request.size, nullptr) &&
+        std::all_of(weights.begin(), weights.end(),
+                    [&](const WeightBytes& one) {
+                      return parser.loadInitializer(one.initializer.c_str(), one.bytes, one.size);
+                    }) &&
+        parser.parseModelProto();
+  } else {
+    if (!weights.empty()) TRT_ET_TRY(files->write(scratch, weights));
+    parsed = parser.parse(request.bytes, request.size,
+                          weights.empty() ? nullptr : files->model_path().c_str());
+  }
+  return parsed ? Status{} : refused(parser, library);
+}
+
+// The delegate's arguments are the network's inputs and outputs. Found before the build, which may
+// take long.
+Status check_bindings(const trt_et_engine_request& request,
+                      const nvinfer::INetworkDefinition& network) {
+  const size_t inputs = static_cast<size_t>(network.getNbInputs()),
+               outputs = static_cast<size_t>(network.getNbOutputs());
+  if (inputs + outputs != request.binding_count) {
+    return fail(Error::InvalidProgram, "network has %zu inputs and outputs, its blob names %zu",
+                inputs + outputs, request.binding_count);
+  }
+  for (size_t i = 0; i < request.binding_count; ++i) {
+    const trt_et_binding& binding = request.bindings[i];
+    const bool is_input = binding.is_input != 0;
+    const nvinfer::ITensor* found = nullptr;
+    for (size_t at = 0; found == nullptr && at < (is_input ? inputs : outputs); ++at) {
+      const auto index = static_cast<int32_t>(at);
+      const auto* tensor = is_input ? network.getInput(index) : network.getOutput(index);
+      if (std::string(tensor->getName()) == binding.name) found = tensor;
+    }
+    if (found == nullptr) {
+      return fail(Error::InvalidProgram, "network has no %s '%.80s'", is_input ? "input" : "output",
+                  binding.name);
+    }
+    const auto known =
+        std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const DtypeName& dtype) {
+          return static_cast<int32_t>(dtype.type) == static_cast<int32_t>(found->getType());
+        });
+    if (known == std::end(kDtypes) || known->scalar_type != binding.dtype) {
+      return fail(Error::InvalidProgram, "network and blob disagree on the dtype of '%.80s'",
+                  binding.name);
+    }
+  }
+  return {};
+}
+
+Dims dims_of(const int64_t* sizes, size_t rank) {
+  Dims dims{static_cast<int32_t>(rank), {}};
+  std::copy(sizes, sizes + std::min<size_t>(rank, std::size(dims.d)), dims.d);
+  return dims;
+}
+
+// Of all dynamic inputs: what the profile names, and the binding's range of the others.
+Status add_profile(const trt_et_engine_request& request,
+                   const std::map<std::string, std::array<NetworkOptions::Shape, 3>>& ranges,
+                   Build* build) {
+  nvinfer::IOptimizationProfile* profile = build->builder->createOptimizationProfile();
+  if (profile == nullptr) return fail(Error::Internal, "TensorRT makes no optimization profile");
+  for (size_t i = 0; i < request.binding_count; ++i) {
+    const trt_et_binding& binding = request.bindings[i];
+    const size_t rank = static_cast<size_t>(std::max(binding.rank, 0));
+    const bool dynamic =
+        std::any_of(binding.dims, binding.dims + rank, [](int64_t size) { return size < 0; });
+    if (binding.is_input == 0 || !dynamic) continue;
+    const int64_t* sizes[3] = {binding.min_dims, request.opt_dims[i], binding.max_dims};
+    const auto named = ranges.find(binding.name);
+    for (int32_t which = 0; which < 3; ++which) {
+      if (named != ranges.end()) sizes[which] = named->second[static_cast<size_t>(which)].data();
+      if (!profile->setDimensions(binding.name, static_cast<OptProfileSelector>(which),
+                                  dims_of(sizes[which], rank))) {
+        return fail(Error::InvalidProgram, "TensorRT refuses the range of input '%.60s': %.90s",
+                    binding.name, Logger::reason().c_str());
+      }
+    }
+  }
+  if (build->config->addOptimizationProfile(profile) >= 0) return {};
+  return fail(Error::InvalidProgram, "TensorRT refuses an optimization profile: %.130s",
+              Logger::reason().c_str());
+}
+
+Status configure(const trt_et_engine_request& request, const Library& library, Build* build) {
+  const NetworkOptions options = read_network_options(request);
+  if (options.workspace_size) {
+    build->config->setMemoryPoolLimit(nvinfer::MemoryPoolType::kWORKSPACE,
+                                      static_cast<size_t>(*options.workspace_size));
+  }
+  if (options.optimization_level) {
+    build->config->setBuilderOptimizationLevel(*options.optimization_level);
+  }
+  if (options.weight_streaming) {
+    if (!streams_weights(library.version)) {
+      return fail(Error::NotSupported, "weight_streaming needs TensorRT 10.1 or later, not %s",
+                  library.version.text().c_str());
+    }
+    build->config->setFlag(nvinfer::BuilderFlag::kWEIGHT_STREAMING);
+  }
+  Logger::forget();
+  if (options.profiles.empty()) return add_profile(request, {}, build);
+  for (const auto& ranges : options.profiles) TRT_ET_TRY(add_profile(request, ranges, build));
+  return {};
+}
+
+Status build_plan(const Library& library, const BuildProgress& progress, Build* build,
+                  std::unique_ptr<nvinfer::IHostMemory>* plan) {
+  Logger::forget();
+  plan->reset(build->builder->buildSerializedNetwork(*build->network, *build->config));
+  if (*plan != nullptr && (*plan)->size() > 0) return {};
+  plan->reset();
+  if (progress.is_ended()) {
+    return fail(Error::InvalidState, "the build was ended by the caller's progress function");
+  }
+  return fail(
+      Logger::lacks_memory() ? Error::MemoryAllocationFailed : Error::DelegateInvalidCompatibility,
+      "%s builds no engine of the network: %.140s", name_of(library).c_str(),
+      Logger::reason().empty() ? "it says no reason" : Logger::reason().c_str());
+}
+
+}  // namespace
+
+Status build_network(const trt_et_engine_request& request, const Library& library,
+                     const ParserLibrary& parser, const std::string& scratch,
+                     std::unique_ptr<nvinfer::IHostMemory>* plan) {
+  if (const char* problem = request.read_weights(&request)) {
+    return fail(Error::InvalidProgram, "%s", problem);
+  }
+  // Hashing costs a tenth of a build or less, and has a processor of its own.
+  std::future<Status> intact =
+      std::async(std::launch::async, [&request] { return check_weights(request); });
+  WeightFiles files;
+  BuildProgress progress(request.report_build);
+  Build build;
+  Status built = begin(library, parser, &build);
+  if (built.ok()) built = parse(request, library, scratch, &build, &files);
+  if (built.ok()) built = check_bindings(request, *build.network);
+  if (built.ok()) built = configure(request, library, &build);
+  if (built.ok()) {
+    if (request.report_build != nullptr) build.config->setProgressMonitor(&progress);
+    built = build_plan(library, progress, &build, plan);
+  }
+  // Damaged weights are the better reason.
+  TRT_ET_TRY(intact.get());
+  return built;
+}
+
+}  // namespace trt_et::tensorrt
