@@ -51,11 +51,10 @@ def test_each_call_of_an_engine_has_the_handle_of_its_operator():
     assert "aten.mul.Tensor" in tied["mul_0"][0]
 
 
-def test_events_of_the_whole_engine_have_all_handles():
+def test_a_reference_engine_has_all_handles():
     for mapping in maps(lowered()):
         whole = mapping["reference engine"]
         assert len(whole) > 1
-        assert mapping["enqueue"] == mapping["wait"] == mapping["launch graph"] == whole
         assert {handle for handles in mapping.values() for handle in handles} == set(whole)
 
 

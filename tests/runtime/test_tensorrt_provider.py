@@ -264,7 +264,6 @@ def test_layers_are_tied_to_the_operators_of_the_model(
     assert events["add_0"].op_types == ["aten.add.Tensor"]  # Fused with another one.
     (source,) = events["add_0"].stack_traces.values()
     assert "fake_tensorrt.py" in source
-    assert set(events["enqueue"].op_types) >= {"aten.mul.Tensor", "aten.add.Tensor"}
     names = bytes(events["add_0"].delegate_debug_metadatas[0])
     assert names == b"[ELEMENTWISE]-[aten_ops.add.Tensor]-[add_0_sum]+[UNARY]-[aten_ops.x]-[x_0]"
 
