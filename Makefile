@@ -15,6 +15,7 @@
 # make coverage ExecuTorch's backend test suite on this backend, XNNPACK and portable; docs/coverage.*
 # make networks the same suite, and torch's own samples of its operators: each partition's TensorRT network,
 #               evaluated on the CPU, against eager
+# make onnx     the ONNX payloads of the same suite, of the networks' tests and of the zoo, in onnxruntime, against eager
 # make peer-tests  Torch-TensorRT's converter tests and ExecuTorch's models, in TORCH_TENSORRT=checkout: docs/peer-tests.*; an
 #               hour. A second run goes on; OPTIONS="--every 50": a sample
 # make zoo      every model of tests/zoo and tests/llm, not only those that CI takes
@@ -54,7 +55,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: peer-tests docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
+.PHONY: onnx peer-tests docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
 
 setup: $(INSTALLED)
 
@@ -216,6 +217,13 @@ networks: $(INSTALLED)
 	$(BIN)/python -m tests.support.network_evaluator.summary build/networks/suite.json
 	TRT_ET_OPERATORS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:cacheprovider --numprocesses 2 -q --no-header \
 	  tests/network_evaluator/test_torch_operators.py
+
+onnx: $(INSTALLED)
+	mkdir -p build/networks
+	OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR) $(BIN)/python -m pytest -p tests.support.coverage.plugin -p no:cacheprovider \
+	  --numprocesses 2 --flows trt_onnx --results build/networks/onnx.json -q --no-header $(SUITE)/operators
+	$(BIN)/python -m tests.support.network_evaluator.summary build/networks/onnx.json
+	TRT_ET_ONNX=all TRT_ET_ZOO=all $(PYTEST_2) tests/onnx
 
 peer-tests: $(INSTALLED)
 	TORCH_TENSORRT="$(TORCH_TENSORRT)" EXECUTORCH="$(EXECUTORCH)" $(BIN)/python -m tests.support.peers build/peers $(OPTIONS)

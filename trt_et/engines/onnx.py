@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,6 +17,9 @@ from trt_et.graph.tracing import TRACING, clear_pending_symbols
 from trt_et.lowering.lowered_partition import LoweredPartition, unlift
 from trt_et.onnx.installed import onnx_version
 from trt_et.options import BuildOptions
+
+if TYPE_CHECKING:
+    from trt_et.onnx.model import OnnxModel
 
 __all__ = ["OnnxBuilder"]
 
@@ -49,20 +52,11 @@ class OnnxBuilder:
 
     def build(self, request: BuildRequest) -> bytes:
         """See ``trt_et.engines.EngineBuilder.build``."""
-        from trt_et.onnx.model import convert_module, weight_key
         from trt_et.onnx.translate import OPSET
 
         lowered = request.lowered
-        weights = lowered.constants
-        clear_pending_symbols(lowered.program)
         try:
-            with TRACING:
-                model = convert_module(
-                    unlift(lowered.program),
-                    lowered.inputs,
-                    lowered.outputs,
-                    lambda name, tensor: weight_key(tensor) if name in weights else "",
-                )
+            model = _convert(lowered)
         except ConversionError as error:
             raise BuilderError(
                 f"partition {request.partition} has no ONNX model"
@@ -86,7 +80,23 @@ class OnnxBuilder:
 
         constants = lowered.constants
         engine = decode_blob(blob, verify=False).engine
-        return {key: constants[name].detach() for name, key in references(bytes(engine)).items()}
+        found = references(bytes(engine))
+        if not constants.keys() >= found.keys():  # The conversion made some of them.
+            return dict(_convert(lowered).weights)
+        return {key: constants[name].detach() for name, key in found.items()}
+
+
+def _convert(lowered: LoweredPartition) -> OnnxModel:
+    from trt_et.onnx.model import convert_module, weight_key
+
+    clear_pending_symbols(lowered.program)
+    with TRACING:
+        return convert_module(
+            unlift(lowered.program),
+            lowered.inputs,
+            lowered.outputs,
+            lambda _, tensor: weight_key(tensor),
+        )
 
 
 def _network(request: BuildRequest, weights: list[str]) -> dict[str, Any]:

@@ -15,12 +15,15 @@ from trt_et.errors import ConversionError
 from trt_et.graph.tensor_bytes import bytes_of
 from trt_et.onnx.check import check_model
 from trt_et.onnx.prepare import prepare_module
-from trt_et.onnx.translate import translate
+from trt_et.onnx.translate import OPSET, translate
 
 __all__ = ["OnnxModel", "convert_module", "references", "weight_key"]
 
 _INLINE: Final = 1024
 """Initializers of fewer bytes are in the model itself."""
+
+_FOLDED: Final = 1024
+"""Bytes of the largest tensors that are computed now."""
 
 _PREFIX: Final = "trt_et_onnx_"
 
@@ -54,8 +57,7 @@ def convert_module(
         module: Plain ATen, constants as attributes; changed.
         inputs: The model's inputs, by the names of the module's placeholders.
         outputs: The model's outputs, in order.
-        key_of: Returns the key of a large constant, from its name and value; empty: it stays in
-            the model.
+        key_of: Returns the key of a large constant, from its name and value.
 
     Raises:
         ConversionError: A call has no translation, or TensorRT's ONNX parser does not take it.
@@ -124,9 +126,17 @@ def _set_outputs(model: Any, outputs: Sequence[Binding]) -> None:  # noqa: ANN40
 def _tidy(model: Any) -> None:  # noqa: ANN401
     """Inline functions, drop unused nodes, and forget where the program's source is."""
     from onnx_ir.passes import common
+    from onnxscript.optimizer import fold_constants
 
+    for function in model.functions.values():
+        # They are written for 18, and their operators compute the same up to 20.
+        function.graph.opset_imports[""] = OPSET
     if model.functions:
         common.InlinePass()(model)
+    # The parser needs constants where the exporter computes, such as the axes of a sum.
+    fold_constants(
+        model, onnx_shape_inference=False, input_size_limit=_FOLDED, output_size_limit=_FOLDED
+    )
     common.RemoveUnusedNodesPass()(model)
     common.ClearMetadataAndDocStringPass()(model)
 
@@ -173,8 +183,6 @@ def _move_weights_out(
         if held.nbytes < _INLINE or not isinstance(tensor, torch.Tensor):
             continue
         key = key_of(value.name, tensor)
-        if not key:
-            continue
         weights[key] = tensor
         value.const_value = ir.ExternalTensor(
             key, 0, tensor.nbytes, held.dtype, shape=held.shape, name=value.name

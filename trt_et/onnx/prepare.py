@@ -1,20 +1,52 @@
-"""Brings a graph of plain ATen into the form that torch's ONNX exporter translates correctly."""
+"""Brings a graph of plain ATen into the form that torch's ONNX exporter translates correctly.
+
+The rewrites are those for TensorRT's networks, which the parser makes of the model: they compute
+the same in plain ATen. What only a layer of TensorRT can hold is not among them.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
 
 from torch.fx import GraphModule
 
 from trt_et.conversion.decompose import inline_decompositions
-from trt_et.conversion.operator import Operator
-from trt_et.conversion.operators import type_promotion
+from trt_et.conversion.operator import Operator, Step
+from trt_et.conversion.operators.dequantize_groups import GROUPED_WEIGHTS
+from trt_et.conversion.operators.kv_cache import KV_CACHE
 from trt_et.conversion.prepare import rewrite
+from trt_et.conversion.registry import OPERATORS
+from trt_et.onnx.quantize import ONNX_FP8, ONNX_QUANTIZE
+from trt_et.onnx.rewrites import REWRITES
 from trt_et.onnx.translate import torch_decompositions
 
 __all__ = ["prepare_module"]
 
-_REWRITES: Final[tuple[Operator, ...]] = (type_promotion.TYPE_PROMOTION,)
+# TensorRT's parser has no layer for their results.
+_NOT: Final = (KV_CACHE, Step.UPDATE_IN_PLACE, GROUPED_WEIGHTS)
+_ENTRIES: Final = (
+    *(
+        entry
+        for entry in OPERATORS
+        if entry not in _NOT and getattr(entry, "library", None) is None
+    ),
+    *REWRITES,
+    ONNX_FP8,
+    ONNX_QUANTIZE,
+)
+
+
+@cache
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    ours = {
+        target: entry.decompose
+        for entry in _ENTRIES
+        if isinstance(entry, Operator) and entry.decompose
+        for target in entry.targets
+    }
+    return torch_decompositions() | ours
 
 
 def prepare_module(module: GraphModule) -> None:
@@ -23,6 +55,12 @@ def prepare_module(module: GraphModule) -> None:
     Args:
         module: Plain ATen, constants as attributes; changed.
     """
-    inline_decompositions(module, torch_decompositions())
-    for entry in _REWRITES:
-        rewrite(module, entry)
+    for entry in _ENTRIES:
+        if isinstance(entry, Operator):
+            rewrite(module, entry)
+        else:
+            inline_decompositions(module, _decompositions())
+    for node in reversed(list(module.graph.nodes)):
+        # Also detach_, which changes nothing that anybody reads.
+        if node.op == "call_function" and not node.users:
+            module.graph.erase_node(node)

@@ -19,6 +19,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from trt_et.conversion.decompose import decomposed_from
 from trt_et.errors import ConversionError
+from trt_et.onnx.own_translations import register_own_translations
 
 __all__ = ["OPSET", "is_translatable", "torch_decompositions", "translate"]
 
@@ -33,7 +34,9 @@ def _registry() -> Any:  # noqa: ANN401
     with _quiet():
         from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-        return ONNXRegistry.from_torchlib(opset_version=OPSET)
+        registry = ONNXRegistry.from_torchlib(opset_version=OPSET)
+        register_own_translations(registry)
+        return registry
 
 
 @contextlib.contextmanager
@@ -59,7 +62,10 @@ def torch_decompositions() -> dict[Any, Callable[..., Any]]:
     from torch.onnx._internal.exporter import _decomp
 
     known = set(_decomp.get_onnx_implemented_overloads(_registry()))
-    return _decomp.create_onnx_friendly_decomposition_table(known)
+    table = _decomp.create_onnx_friendly_decomposition_table(known)
+    # A decomposition that makes a constant would be traced again with the constant's values.
+    table.pop(torch.ops.aten.lift_fresh.default, None)
+    return table
 
 
 def translate(module: GraphModule) -> tuple[Any, dict[str, torch.Tensor]]:

@@ -2,7 +2,8 @@
 
 ``trt_reference`` lowers, runs on a simulated GPU in the stock runtime and compares with eager;
 ``trt_rtx`` lowers and builds real TensorRT-RTX engines; ``trt_network`` builds none and evaluates
-each partition's network on the CPU instead (tests/network_evaluator).
+each partition's network on the CPU instead (tests/network_evaluator); ``trt_onnx`` runs each
+partition's ONNX model by onnxruntime.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from executorch.backends.test.suite.flow import TestFlow
 from executorch.exir import EdgeCompileConfig
 
 from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
+from tests.support.onnx.comparison import ComparingOnnxBuilder
 from trt_et import TensorRTPartitioner
 from trt_et.inspection import inspect_program
 
@@ -31,9 +33,12 @@ VERDICTS: list[Verdict] = []
 """What became of each network since somebody last cleared this."""
 
 
+_COMPARING = {"comparing": ComparingBuilder, "comparing_onnx": ComparingOnnxBuilder}
+
+
 def _partitioner(builder: str) -> TensorRTPartitioner:
-    chosen = ComparingBuilder(VERDICTS) if builder == "comparing" else builder
-    MADE.append(TensorRTPartitioner(builder=chosen))
+    comparing = _COMPARING.get(builder)
+    MADE.append(TensorRTPartitioner(builder=comparing(VERDICTS) if comparing else builder))
     return MADE[-1]
 
 
@@ -93,8 +98,13 @@ class NetworkTester(_Tester):
         return self
 
 
+class OnnxTester(NetworkTester):
+    builder = "comparing_onnx"
+
+
 FLOWS = [
     TestFlow("trt_reference", backend="tensorrt", tester_factory=ReferenceTester),
     TestFlow("trt_rtx", backend="tensorrt", tester_factory=RTXTester),
     TestFlow("trt_network", backend="tensorrt", tester_factory=NetworkTester),
+    TestFlow("trt_onnx", backend="tensorrt", tester_factory=OnnxTester),
 ]

@@ -8,16 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime as ort
 import torch
+from executorch.exir._serialize._program import deserialize_pte_binary
 
 from trt_et.blob.codec import decode_blob
 from trt_et.blob.model import EngineInfo
 from trt_et.engines.base import BuildRequest
 from trt_et.engines.onnx import OnnxBuilder
 from trt_et.graph.tensor_bytes import bytes_of
+from trt_et.inspection import inspect_program
 from trt_et.lowering.lowered_partition import LoweredPartition
 
 _TYPES = {
@@ -83,9 +86,11 @@ class Payload:
         with tempfile.TemporaryDirectory() as folder:
             return ort.InferenceSession(str(self.save(Path(folder))), options, providers=cpu)
 
-    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def run(
+        self, inputs: Sequence[torch.Tensor], session: ort.InferenceSession | None = None
+    ) -> list[torch.Tensor]:
         """Run the model on inputs in the order of its bindings."""
-        session = self.session()
+        session = session or self.session()
         bound = session.io_binding()
         kept = []  # onnxruntime does not copy them.
         for binding, tensor in zip(self.info.inputs, inputs, strict=True):
@@ -96,6 +101,49 @@ class Payload:
             bound.bind_output(binding.name, "cpu")
         session.run_with_iobinding(bound)
         return [_tensor(value) for value in bound.get_outputs()]
+
+    def evaluate(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run the model by ONNX's own reference, slowly: it has every operator in every dtype."""
+        from onnx.reference import ReferenceEvaluator
+
+        arrays = {
+            binding.name: _array(tensor)
+            for binding, tensor in zip(self.info.inputs, inputs, strict=True)
+        }
+        with np.errstate(all="ignore"):
+            found = ReferenceEvaluator(self.with_weights()).run(None, arrays)
+        return [_from_array(np.asarray(array)) for array in found]
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    dense = tensor.detach().contiguous()
+    if dense.dtype is torch.bfloat16:
+        return dense.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    return dense.numpy()
+
+
+def _from_array(array: np.ndarray) -> torch.Tensor:
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.uint16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
+
+
+def of_program(pte: bytes) -> list[Payload]:
+    """Return the payloads of a program, with what they refer to in its named data."""
+    stored = deserialize_pte_binary(pte).named_data
+    data = (
+        {key: bytes(stored.buffers[entry.buffer_index]) for key, entry in stored.pte_data.items()}
+        if stored is not None
+        else {}
+    )
+    found = []
+    for method in inspect_program(pte):
+        for delegate in method.delegates:
+            payload = Payload.of(delegate.blob, {})
+            weights = {key: data[key] for key in payload.info.network["weights"]}
+            found.append(Payload(payload.info, payload.model, weights))
+    return found
 
 
 def payload_of(lowered: LoweredPartition, request: BuildRequest) -> Payload:

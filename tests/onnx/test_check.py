@@ -1,0 +1,25 @@
+"""What TensorRT's ONNX parser does not take stays on the CPU, by rules that need no TensorRT."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.support.models import Function
+from trt_et import TensorRTPartitioner
+
+X = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0))
+LEFT = {
+    "no operator": (lambda x: x.int() & 6, "has no operator BitwiseAnd"),
+    "float64": (lambda x: x.double().sin().float(), "float64"),
+    "a dtype": (lambda x: torch.sin(x.to(torch.int16).float()), "int16"),
+}
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_it_stays_on_the_cpu_with_the_reason(case):
+    function, reason = LEFT[case]
+    program = torch.export.export(Function(lambda x: function(x) * 2.0), (X,))
+    report = TensorRTPartitioner(builder="onnx").explain(program)
+    assert any(reason in why for _, _, why in report.not_delegated), str(report)
+    assert report.partitions

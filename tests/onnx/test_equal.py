@@ -1,0 +1,101 @@
+"""ONNX payloads compute what eager does, and the parser of TensorRT-RTX takes them.
+
+Onnxruntime runs them on the CPU, an engine that nobody here wrote; ONNX's own reference runs those
+in bfloat16. ``make onnx`` takes all cases of the networks' tests, CI some.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from torch.export import Dim, ExportedProgram
+
+from tests.conversion.test_dynamic_indices import CASES as INDICES
+from tests.conversion.test_dynamic_indices import dynamic
+from tests.conversion.test_equal import CASES
+from tests.conversion.test_equal_at_any_size import OF_ANY_SIZE
+from tests.support.models import Function
+from tests.support.network_evaluator.comparison import Verdict
+from tests.support.onnx.comparison import ComparingOnnxBuilder
+from tests.support.programs.operator_networks import randn
+from tests.support.zoo.lowered import ALL as ALL_MODELS
+from tests.support.zoo.lowered import MODELS, make
+from trt_et import TensorRTPartitioner
+
+ALL = os.environ.get("TRT_ET_ONNX") == "all"
+# It overflows, and onnxruntime's product of int64 then differs.
+OVERFLOWS = ("product of int32",)
+IN_CI = (
+    "remainder of int32",
+    "fmod of int32",
+    "truncated quotient by a number",
+    "booleans added",
+    "a choice between dtypes",
+    "a number beyond int32 added",
+    "bfloat16 convolved",
+    "extremes of int32 and their positions",
+    "instance norm",
+    "queries that see nothing",
+    "largest of windows (3, 2, 1, 1, True)",
+    "means of windows (3, 2, 1, True, False)",
+    "nearest by a factor",
+    "put around a dimension",
+    "added at an index",
+    "some rows scattered and added",
+)
+SIZES_IN_CI = (
+    "clipped by a mask",
+    "rows scattered",
+    "numbers downwards",
+    "flattened in the middle",
+)
+INDICES_IN_CI = ("from beyond the start", "the last sum", "split at both ends", "written in place")
+
+
+def judged(program: ExportedProgram) -> tuple[list[Verdict], TensorRTPartitioner]:
+    verdicts: list[Verdict] = []
+    partitioner = TensorRTPartitioner(builder=ComparingOnnxBuilder(verdicts))
+    with torch.no_grad():
+        to_edge_transform_and_lower(program, partitioner=[partitioner])
+    return verdicts, partitioner
+
+
+def assert_equal(program: ExportedProgram) -> None:
+    verdicts, partitioner = judged(program)
+    assert {verdict.outcome for verdict in verdicts} == {"equal"}, (verdicts, partitioner.report)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c not in OVERFLOWS] if ALL else IN_CI)
+def test_a_payload_equals_eager(case):
+    function, inputs = CASES[case]
+    assert_equal(torch.export.export(Function(function), inputs))
+
+
+@pytest.mark.parametrize("case", OF_ANY_SIZE if ALL else SIZES_IN_CI)
+def test_one_payload_equals_eager_at_every_size(case):
+    sizes = {0: Dim("rows", min=2, max=8), 1: Dim("columns", min=2, max=9)}
+    function = Function(OF_ANY_SIZE[case])
+    assert_equal(torch.export.export(function, (randn(3, 5),), dynamic_shapes=((sizes,),)))
+
+
+@pytest.mark.parametrize("case", INDICES if ALL else INDICES_IN_CI)
+def test_indices_count_as_torch_counts_them(case):
+    assert_equal(dynamic(*INDICES[case]))
+
+
+@pytest.mark.parametrize("name", MODELS if ALL_MODELS else ("gpt2", "lstm_cell", "conv3d"))
+def test_a_model_of_the_zoo_is_as_few_payloads_as_engines(name):
+    case = make(name)
+    program = torch.export.export(
+        case.model, case.inputs, dynamic_shapes=case.dynamic, strict=case.strict
+    )
+    verdicts, partitioner = judged(program)
+    assert {verdict.outcome for verdict in verdicts} == {"equal"}, verdicts
+    assert len(verdicts) <= case.partitions, str(partitioner.report)
+    left = {
+        operator for _, operator, reason in partitioner.report.not_delegated if "size" not in reason
+    }
+    assert left <= set(case.left), str(partitioner.report)

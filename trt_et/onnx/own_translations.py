@@ -1,0 +1,51 @@
+"""Translates calls that torch's ONNX exporter does not know, or translates wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from trt_et.onnx.quantize import dequantize_linear, quantize_linear
+
+__all__ = ["register_own_translations"]
+
+aten = torch.ops.aten
+
+
+def register_own_translations(registry: Any) -> None:  # noqa: ANN401
+    """Add functions that add ONNX's operators for a call to the exporter's registry."""
+    from onnxscript import opset20 as op
+
+    def quantize(x: Any, scale: Any, zero: Any, axis: int) -> Any:  # noqa: ANN401
+        return op.QuantizeLinear(x, scale, zero, axis=axis)
+
+    def dequantize(x: Any, scale: Any, axis: int) -> Any:  # noqa: ANN401
+        return op.DequantizeLinear(x, scale, axis=axis)
+
+    registry.register_op(quantize_linear, quantize)
+    registry.register_op(dequantize_linear, dequantize)
+    for target in (aten.div.Tensor_mode, aten.div.Scalar_mode):
+        registry.register_op(target, _division(registry.get_decomps(target)[0].onnx_function))
+
+
+def _division(divide_floats: Callable[..., Any]) -> Callable[..., Any]:
+    import onnx_ir as ir
+    from onnxscript import opset20 as op
+
+    def divide(x: Any, y: Any, rounding_mode: str | None = None) -> Any:  # noqa: ANN401
+        """Divide integers as integers: the exporter does it in float32."""
+        if not x.dtype.is_integer() or rounding_mode is None:
+            return divide_floats(x, y, rounding_mode=rounding_mode)
+        zero = ir.tensor(0, dtype=x.dtype)
+        y = ir.tensor(y, dtype=x.dtype) if isinstance(y, int) else y
+        quotient = op.Div(x, y)  # Truncated.
+        if rounding_mode == "trunc":
+            return quotient
+        rest = op.Sub(x, op.Mul(quotient, y))
+        differs = op.Xor(op.Less(rest, zero), op.Less(y, zero))
+        is_above = op.And(op.Not(op.Equal(rest, zero)), differs)
+        return op.Sub(quotient, op.Cast(is_above, to=x.dtype))
+
+    return divide

@@ -1,0 +1,68 @@
+"""Rewrites of plain ATen that torch's ONNX exporter or TensorRT's parser needs."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from torch.fx import Node
+
+from trt_et.conversion.operator import Operator
+from trt_et.graph.insertion import insert_call
+
+__all__ = ["REWRITES"]
+
+aten = torch.ops.aten
+
+_HALF_PRECISION: Final = (torch.float16, torch.bfloat16)
+
+
+def choose_in_one_dtype(node: Node) -> None:
+    """Cast both choices to the result's dtype; ONNX takes no two."""
+    dtype = node.meta["val"].dtype
+    condition, *choices = node.args
+    node.args = (condition, *(_cast(node, choice, dtype) for choice in choices))
+
+
+def sum_in_float32(node: Node) -> Any:  # noqa: ANN401
+    """Add up in the result's dtype, half precision in float32; a single number is its own sum."""
+    x: Any = node.args[0]
+    dtype = node.meta["val"].dtype
+    if x.meta["val"].dim() == 0:
+        return _cast(node, x, dtype)
+    wide = torch.float32 if dtype in _HALF_PRECISION else dtype
+    if x.meta["val"].dtype == dtype == wide:
+        return None
+    total = insert_call(node, node.target, _cast(node, x, wide), node.args[1])
+    return _cast(node, total, dtype)
+
+
+def copied(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """Return ``source`` in the dtype and shape of ``x``; the exporter forgets the shape."""
+    return source.to(x.dtype).expand(x.shape).clone()
+
+
+def _place(find: Any) -> Any:  # noqa: ANN401
+    def place(x: torch.Tensor, dim: int | None = None, keepdim: bool = False) -> Any:  # noqa: ANN401
+        """Return the place in a line, or among all numbers; the parser needs two dimensions."""
+        if dim is not None and x.dim() > 1:
+            return NotImplemented
+        found = find(x.reshape(1, -1), 1)
+        return found.reshape([1] * x.dim() if keepdim else [])
+
+    return place
+
+
+def _cast(before: Node, value: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401
+    if not isinstance(value, Node) or value.meta["val"].dtype == dtype:
+        return value
+    return insert_call(before, aten._to_copy.default, value, dtype=dtype)
+
+
+REWRITES: Final = (
+    Operator("ONNX's where", (aten.where.self,), rewrite=choose_in_one_dtype),
+    Operator("ONNX's argmax", (aten.argmax.default,), decompose=_place(torch.argmax)),
+    Operator("ONNX's argmin", (aten.argmin.default,), decompose=_place(torch.argmin)),
+    Operator("ONNX's copy", (aten.copy.default,), decompose=copied),
+    Operator("ONNX's cumsum", (aten.cumsum.default,), rewrite=sum_in_float32),
+)
