@@ -66,6 +66,7 @@ def measure(plan: Plan, only: Collection[str] = ()) -> Found:
         ("P10",): _imports,
         ("P22",): _inspection,
         ("P25", "P26", "P27"): lambda plan: networks.exports(plan.millions, plan.rounds),
+        ("P28",): lambda plan: networks.builds(plan.millions, plan.rounds),
     }
     for names, group in groups.items():
         if not only or set(only) & set(names):

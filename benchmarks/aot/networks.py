@@ -1,13 +1,13 @@
-"""P25 to P27: what exports with ``builder="onnx"`` cost, beside those with TensorRT-RTX."""
+"""P25 to P28: what ``builder="onnx"`` costs: exports, files, and builds at the first load."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.aot.processes import Task, compare, interleave
+from benchmarks.aot.processes import Task, compare, interleave, run
 from benchmarks.figures import Figure, figure
 
-__all__ = ["exports"]
+__all__ = ["builds", "exports"]
 
 _BUILDERS = ("onnx", "rtx")
 
@@ -61,6 +61,26 @@ def exports(millions: float, rounds: int) -> Iterator[tuple[str, Figure]]:
             ratio <= 1.02,
             "bytes of that MLP's .pte with builder='onnx' / bytes of its weights",
             **{f"{name}_pte_bytes": result["pte_bytes"] for name, result in found.items()},
+        ),
+    )
+
+
+def builds(millions: float, rounds: int) -> Iterator[tuple[str, Figure]]:
+    """The same of the engine's build on the target machine."""
+    found = run(("network_build", {"size": millions, "rounds": rounds}))
+    ratio = found["native"] / found["bindings"]
+    yield (
+        "P28",
+        figure(
+            ratio,
+            1.05,
+            ratio <= 1.05,
+            f"ViT blocks of {millions} M parameters as an ONNX network: time of the native "
+            "provider's build with TensorRT-RTX (weights verified, without a driver) / the same "
+            "build by TensorRT-RTX's Python bindings, both with weights in memory; medians, in "
+            "turn. native_kept: the build and the write into the engine folder. kept: the engine "
+            "from that folder, without loading it. read: reading that file",
+            **found,
         ),
     )
 

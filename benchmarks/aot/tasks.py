@@ -25,6 +25,8 @@ from unittest import mock
 
 import psutil
 
+from benchmarks.aot.network_build import network_build
+
 Result = dict[str, Any]
 
 
@@ -354,7 +356,10 @@ def times(tasks: dict[str, tuple[str, Result]], rounds: int) -> Result:
 
 TASKS: dict[str, Callable[..., Result]] = {
     task.__name__: task
-    for task in (export, bare, workers, workers_memory, stage, inspect, imports, times)
+    for task in (
+        *(export, bare, workers, workers_memory, stage, inspect, imports, times),
+        network_build,
+    )
 }
 
 if __name__ == "__main__":
