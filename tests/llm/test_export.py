@@ -92,6 +92,34 @@ def test_a_model_with_a_cache_of_its_own(all_logits):
     assert call(method, tokens(5), 3)[0][0, 0, 5] == 2
 
 
+@pytest.mark.parametrize(
+    ("ids", "position"), [((3,), 8), ((3, 4), 7), ((3,), -1), ((3, 4), -1), ((3,), 2**40)]
+)
+def test_positions_outside_of_the_cache_are_an_error_before_the_engine_runs(ids, position):
+    from executorch.runtime import Runtime
+
+    load_runtime()
+    pte = export_llm(CountingModel(8), cache_length=8, builder="reference").buffer
+    program = Runtime.get().load_program(bytes(pte))
+    method = program.load_method("forward")
+    call(method, tokens(3), 7)
+    before = read_counters()
+    with pytest.raises(RuntimeError, match="0x12"):
+        method.execute([tokens(*ids), torch.tensor([position])])
+    assert read_counters() == before
+    # The program goes on.
+    assert call(method, tokens(3), 0)[0][0, 0, 3] == 1
+
+
+def test_with_full_graph_no_check_of_positions_stays_on_the_cpu():
+    lookups = []
+    for full_graph in (False, True):
+        options = {"cache_length": 8, "builder": "reference", "full_graph": full_graph}
+        (method, *_) = inspect_program(bytes(export_llm(CountingModel(8), **options).buffer))
+        lookups.append([name for name in method.cpu_operators if "index_select" in name])
+    assert [len(found) for found in lookups] == [1, 0]
+
+
 def test_a_cache_on_the_host_is_copied_there_and_back():
     from executorch.runtime import Runtime
 
@@ -114,6 +142,17 @@ def test_tensorrt_rtx_builds_one_engine_that_writes_its_cache_in_place():
     # Torch 2.13 puts the cache last, 2.14 not.
     assert sorted(binding.dtype for binding in engine.inputs) == ["bfloat16", "int64", "int64"]
     assert len(engine.aliases) == 1
+
+
+def test_tensorrt_rtx_writes_the_cache_of_a_sliding_window_in_place():
+    pte = export_llm(
+        make_model("mistral"), cache_length=64, max_prompt=4, builder="tensorrt_rtx"
+    ).buffer
+    (delegate,) = inspect_program(bytes(pte))[0].delegates
+    assert delegate.engine is not None
+    shapes = {binding.name: binding.shape for binding in delegate.engine.inputs}
+    rows = 16 + 2 * 4 - 2
+    assert [shapes[alias.input] for alias in delegate.engine.aliases] == [(1, 2, rows, 16)] * 2
 
 
 def test_profiles_fit_the_builder():

@@ -1,4 +1,4 @@
-"""Export of ``transformers`` language models for ExecuTorch's ``TextLLMRunner``.
+"""Export of ``transformers`` language models for ExecuTorch's runners.
 
 ::
 
@@ -14,5 +14,6 @@ See ``docs/guides/language-models.md``.
 from __future__ import annotations
 
 from trt_et.llm.export import export_llm
+from trt_et.llm.multimodal import export_multimodal
 
-__all__ = ["export_llm"]
+__all__ = ["export_llm", "export_multimodal"]

@@ -10,23 +10,36 @@ import torch
 from torch import nn
 
 from trt_et.errors import OptionError, UnsupportedModelError
+from trt_et.llm.position_check import PositionCheck
+from trt_et.llm.sliding_windows import WindowPositions, make_window_layer, window_rows
 
-__all__ = ["INPUTS", "make_decoder", "rotary_frequencies"]
+__all__ = ["EMBEDDINGS", "INPUTS", "CheckedDecoder", "make_decoder", "rotary_frequencies"]
 
 _log = logging.getLogger(__name__)
 
 INPUTS: Final = ("input_ids", "cache_position")
+EMBEDDINGS: Final = "inputs_embeds"
 _ATTENTION: Final = ("sdpa", "eager")
 
 
-def make_decoder(model: nn.Module, cache_length: int, *, all_logits: bool) -> nn.Module:
+def make_decoder(
+    model: nn.Module,
+    cache_length: int,
+    max_prompt: int,
+    *,
+    all_logits: bool = False,
+    takes_embeddings: bool = False,
+) -> nn.Module:
     """Make a module that maps ``input_ids`` [1, n] and ``cache_position`` [1] to logits.
 
     Args:
         model: A ``transformers`` causal language model, or a module that takes these two inputs
             and keeps its own KV cache.
         cache_length: Positions of the KV cache.
+        max_prompt: Most tokens of one call.
         all_logits: Keep the logits of all tokens, not only of the last one.
+        takes_embeddings: Take embeddings [1, n, width] in place of ``input_ids``; for models of
+            ``transformers`` only.
 
     Raises:
         OptionError: The model has fewer positions than the cache.
@@ -35,7 +48,9 @@ def make_decoder(model: nn.Module, cache_length: int, *, all_logits: bool) -> nn
     config = getattr(model, "config", None)
     if hasattr(config, "get_text_config"):
         _check_configuration(model, config, cache_length)
-        return _TransformersDecoder(model, _static_cache(model, cache_length), all_logits)
+        cache, window = _static_cache(model, cache_length, max_prompt)
+        first = EMBEDDINGS if takes_embeddings else INPUTS[0]
+        return _TransformersDecoder(model, cache, window, first, all_logits)
     names = list(inspect.signature(model.forward).parameters)
     if len(names) < 2:
         raise UnsupportedModelError(
@@ -48,6 +63,21 @@ def make_decoder(model: nn.Module, cache_length: int, *, all_logits: bool) -> nn
 def rotary_frequencies(model: nn.Module) -> dict[str, torch.Tensor]:
     """Return the buffers that ``transformers`` computes rotary angles from, by their names."""
     return {name: b for name, b in model.named_buffers() if name.endswith("inv_freq")}
+
+
+class CheckedDecoder(nn.Module):
+    """A decoder that refuses positions beyond its cache."""
+
+    def __init__(self, decoder: nn.Module, cache_length: int) -> None:
+        super().__init__()
+        self.decoder = decoder
+        self.check = PositionCheck(cache_length)
+
+    def forward(self, input_ids: torch.Tensor, cache_position: torch.Tensor) -> torch.Tensor:
+        """Return the logits of a call whose positions are in the cache."""
+        position = self.check(cache_position, input_ids.shape[1])
+        logits: torch.Tensor = self.decoder(input_ids, position)
+        return logits
 
 
 class _ModuleDecoder(nn.Module):
@@ -66,10 +96,19 @@ class _ModuleDecoder(nn.Module):
 class _TransformersDecoder(nn.Module):
     """A ``transformers`` model with a static cache in buffers."""
 
-    def __init__(self, model: nn.Module, cache: Any, all_logits: bool) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        model: nn.Module,
+        cache: Any,  # noqa: ANN401
+        window: WindowPositions | None,
+        first: str,
+        all_logits: bool,
+    ) -> None:
         super().__init__()
         self.model = model
+        self.first = first
         self.cache = cache
+        self.window = window
         takes = inspect.signature(model.forward).parameters
         # With this option, the output layer computes one row, not one per token.
         self.options = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
@@ -81,10 +120,15 @@ class _TransformersDecoder(nn.Module):
             self.register_buffer(f"value_cache_{index}", layer.values, persistent=False)
 
     def forward(self, input_ids: torch.Tensor, cache_position: torch.Tensor) -> torch.Tensor:
+        row, positions = None, None
+        if self.window is not None:
+            row, positions = self.window(cache_position[0], input_ids.shape[1])
         for layer in self.cache.layers:
             layer.cumulative_length = cache_position[0].clone()
+            layer.row, layer.positions = row, positions
+        inputs = {self.first: input_ids, **self.options}
         logits: torch.Tensor = self.model(
-            input_ids=input_ids, past_key_values=self.cache, use_cache=True, **self.options
+            past_key_values=self.cache, use_cache=True, **inputs
         ).logits
         return logits if self.all_logits else logits[:, -1:]
 
@@ -131,14 +175,24 @@ def _has_experts(config: Any) -> bool:  # noqa: ANN401
     return any(getattr(config, name, None) for name in ("num_experts", "num_local_experts"))
 
 
-def _static_cache(model: Any, cache_length: int) -> Any:  # noqa: ANN401
+def _static_cache(
+    model: Any,  # noqa: ANN401
+    cache_length: int,
+    max_prompt: int,
+) -> tuple[Any, WindowPositions | None]:
     """Make a cache of fixed size for each layer in advance, as ``torch.export`` needs it.
 
-    A layer with a sliding window also gets a cache of the full length: the ring buffer that
-    ``transformers`` has for it branches on data. The mask hides the tokens outside of the window.
+    The ring buffer that ``transformers`` has for layers with a sliding window branches on data.
+    Such a layer gets one of ours if it is shorter than the whole cache; otherwise the mask hides
+    the tokens outside of the window.
     """
     try:
-        from transformers.cache_utils import DummyLayer, StaticCache, StaticLayer
+        from transformers.cache_utils import (
+            DummyLayer,
+            StaticCache,
+            StaticLayer,
+            StaticSlidingWindowLayer,
+        )
         from transformers.configuration_utils import get_head_shapes
     except ImportError as error:
         raise UnsupportedModelError(
@@ -147,15 +201,29 @@ def _static_cache(model: Any, cache_length: int) -> Any:  # noqa: ANN401
         ) from error
     config = model.config.get_text_config()
     cache = StaticCache(config=config, max_cache_len=cache_length)
+    window = _window(config)
+    rows = cache_length if window is None else window_rows(window, max_prompt)
     for index, layer in enumerate(cache.layers):
         if not isinstance(layer, StaticLayer | DummyLayer):
             raise UnsupportedModelError(
                 f"layer {index} of {type(model).__name__} keeps a {type(layer).__name__}; expected "
                 "keys and values of attention (no recurrent state, no paged cache)"
             )
+        if isinstance(layer, StaticSlidingWindowLayer) and rows < cache_length:
+            cache.layers[index] = make_window_layer(rows)
+            continue
         # A DummyLayer reads another layer's keys and values only.
         length = 0 if isinstance(layer, DummyLayer) else cache_length
         cache.layers[index] = StaticLayer(length)
     heads, width = get_head_shapes(config)
     cache.early_initialization(1, heads, width, model.dtype, model.device)
-    return cache
+    if window is None or rows >= cache_length or True not in cache.is_sliding:
+        return cache, None
+    return cache, WindowPositions(window, max_prompt).to(model.device)
+
+
+def _window(config: Any) -> int | None:  # noqa: ANN401
+    """Return the window of a model's layers, if they have one that slides token by token."""
+    if "chunked_attention" in (getattr(config, "layer_types", None) or ()):
+        return None
+    return getattr(config, "sliding_window", None)

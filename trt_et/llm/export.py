@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,20 +14,25 @@ from executorch.exir import (
 from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 from torch import nn
-from torch.export import Dim, ExportedProgram
 
 from trt_et.engines import EngineBuilder, make_builder
-from trt_et.errors import OptionError, UnsupportedModelError
-from trt_et.llm.decoder import INPUTS, make_decoder, rotary_frequencies
+from trt_et.errors import OptionError
+from trt_et.llm.decoder import INPUTS, CheckedDecoder, make_decoder
+from trt_et.llm.decoder_program import (
+    as_exported,
+    check_dtype,
+    check_lengths,
+    example_tokens,
+    export_decoder,
+)
 from trt_et.llm.layers import LayerDevices
 from trt_et.llm.metadata import eos_ids_of, runner_metadata
+from trt_et.llm.position_check import is_position_check, mark_position_check
 from trt_et.llm.profiles import default_profiles
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import DeviceChoice, TensorRTPartitioner
 
 __all__ = ["export_llm"]
-
-_EXAMPLE_TOKENS = 8
 
 
 def export_llm(
@@ -55,8 +59,9 @@ def export_llm(
             the method and keeps its KV cache in buffers.
         cache_length: Positions that the KV cache holds: prompt and answer together.
         max_prompt: Most tokens of one call; the runner cuts longer prompts into pieces of that
-            size. None: ``cache_length``. If it is less, the runner no longer checks that a text
-            fits the cache: limit ``max_new_tokens`` yourself.
+            size. None: ``cache_length``. If it is less, layers with a sliding window get shorter
+            caches, and a text that does not fit the cache ends in an error of the program, not of
+            the runner.
         dtype: Convert the model to this type, in place, before export; its rotary angles stay
             float32, as with ``from_pretrained(dtype=...)``. None: do not convert it.
         device: The GPU to build for, like the option of ``trt_et.TensorRTPartitioner``; or a
@@ -70,8 +75,9 @@ def export_llm(
             runner does not.
         all_logits: Return the logits of all tokens of a call, [1, n, vocabulary].
         eos_ids: Tokens that end a text. None: the tokens of the model's configuration.
-        options: Further options of ``trt_et.TensorRTPartitioner``. ``optimization_profiles``
-            replaces the default, which depends on the builder; the input is ``input_ids``.
+        options: Further options of ``trt_et.TensorRTPartitioner``. ``full_graph=True`` leaves out
+            the check of positions, which runs on the CPU. ``optimization_profiles`` replaces the
+            default, which depends on the builder; the input is ``input_ids``.
 
     Raises:
         OptionError: An option has an impossible value.
@@ -79,21 +85,26 @@ def export_llm(
         BuilderUnavailable: The builder's packages are not installed.
         PartitionError: An engine could not be built.
     """
-    max_prompt = _check_lengths(cache_length, max_prompt)
-    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise OptionError(f"dtype is {dtype!r}; expected a floating point type or None")
+    max_prompt = check_lengths(cache_length, max_prompt)
+    check_dtype(dtype)
     ends = eos_ids_of(model, eos_ids)
     if io_on_gpu and not cache_on_gpu:
         raise OptionError("io_on_gpu=True needs cache_on_gpu=True")
     made = make_builder(builder)
     options.setdefault("optimization_profiles", default_profiles(made.name, INPUTS[0], max_prompt))
-    with _as_exported(model, dtype):
-        decoder = make_decoder(model, cache_length, all_logits=all_logits)
-        program = _export(decoder, type(model).__name__, max_prompt)
+    with as_exported(model, dtype):
+        decoder = make_decoder(model, cache_length, max_prompt, all_logits=all_logits)
+        # The check runs on the CPU, which cannot read the memory of the GPU.
+        if not io_on_gpu and not options.get("full_graph"):
+            decoder = CheckedDecoder(decoder, cache_length)
+        tokens = torch.zeros(1, example_tokens(max_prompt), dtype=torch.long)
+        program = export_decoder(decoder, type(model).__name__, tokens, max_prompt)
+        mark_position_check(program)
+        options["excluded_ops"] = [*options.get("excluded_ops", ()), is_position_check]
         engine_device: DeviceChoice | None
         if callable(device):
             layers = LayerDevices(program, device, type(model).__name__)
-            options["excluded_ops"] = [*options.get("excluded_ops", ()), layers.is_cut]
+            options["excluded_ops"].append(layers.is_cut)
             engine_device = layers.device_of
         else:
             engine_device = device
@@ -117,69 +128,3 @@ def _memory(cache_on_gpu: bool, io_on_gpu: bool) -> ExecutorchBackendConfig:
         memory_planning_pass=TensorRTMemoryPlanningPass(inputs_on_device=True),
         propagate_device_config=PropagateDeviceConfig(skip_d2h_for_method_outputs=True),
     )
-
-
-def _check_lengths(cache_length: int, max_prompt: int | None) -> int:
-    for name, value in (("cache_length", cache_length), ("max_prompt", max_prompt)):
-        if value is not None and (type(value) is not int or value < 1):
-            raise OptionError(f"{name} is {value!r}; expected an integer >= 1")
-    if max_prompt is None:
-        return cache_length
-    if max_prompt > cache_length:
-        raise OptionError(f"max_prompt is {max_prompt}, but the cache holds {cache_length} tokens")
-    return max_prompt
-
-
-@contextmanager
-def _as_exported(model: nn.Module, dtype: torch.dtype | None) -> Iterator[None]:
-    """Convert the model, and put it in evaluation mode without gradients."""
-    training = model.training
-    if dtype is not None:
-        _convert(model, dtype)
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        model.train(training)
-
-
-def _convert(model: nn.Module, dtype: torch.dtype) -> None:
-    """Convert a model as ``from_pretrained(dtype=...)`` does: its rotary angles stay float32."""
-    frequencies = rotary_frequencies(model)
-    model.to(dtype)
-    for name, buffer in frequencies.items():
-        owner, _, attribute = name.rpartition(".")
-        setattr(model.get_submodule(owner), attribute, buffer)
-
-
-def _export(decoder: nn.Module, name: str, max_prompt: int) -> ExportedProgram:
-    tokens = torch.zeros(1, min(max_prompt, _EXAMPLE_TOKENS), dtype=torch.long)
-    lengths = {1: Dim("tokens", min=1, max=max_prompt)} if max_prompt > 1 else None
-    try:
-        # Without strict, run_decompositions of torch 2.13 and 2.14 fails on transformers' models.
-        program = torch.export.export(
-            decoder,
-            (tokens, torch.zeros(1, dtype=torch.long)),
-            dynamic_shapes=dict(zip(INPUTS, (lengths, None), strict=True)),
-            strict=True,
-        )
-    except Exception as error:
-        raise UnsupportedModelError(
-            f"torch.export cannot export {name} with a static KV cache and a dynamic number of "
-            f"tokens: {error}"
-        ) from error
-    _check_graph(program, name)
-    return program
-
-
-def _check_graph(program: ExportedProgram, name: str) -> None:
-    for node in program.graph.nodes:
-        if str(getattr(node.target, "namespace", "")) == "kvcache":
-            raise UnsupportedModelError(
-                f"{name} calls {node.target}, whose cache lies outside of the program; expected "
-                "a KV cache in buffers of the model"
-            )
-    outputs = program.graph_signature.user_outputs
-    if len(outputs) != 1:
-        raise UnsupportedModelError(f"{name} returns {len(outputs)} values; expected logits alone")

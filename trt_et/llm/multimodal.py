@@ -1,0 +1,179 @@
+"""Exports a model of text and images, or of text and sound, for ExecuTorch's runner."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from executorch.exir import (
+    ExecutorchBackendConfig,
+    ExecutorchProgramManager,
+    to_edge_transform_and_lower,
+)
+from torch import nn
+from torch.export import Dim, ExportedProgram
+
+from trt_et.engines import EngineBuilder, make_builder
+from trt_et.errors import OptionError, UnsupportedModelError
+from trt_et.llm.decoder import INPUTS, CheckedDecoder, make_decoder
+from trt_et.llm.decoder_program import (
+    as_exported,
+    check_dtype,
+    check_lengths,
+    example_tokens,
+    export_decoder,
+)
+from trt_et.llm.metadata import eos_ids_of, runner_metadata
+from trt_et.llm.position_check import is_position_check, mark_position_check
+from trt_et.llm.profiles import default_profiles
+from trt_et.memory.planning import TensorRTMemoryPlanningPass
+from trt_et.partitioner import TensorRTPartitioner
+
+__all__ = ["export_multimodal"]
+
+# The methods of ExecuTorch's runner, and the method of a transformers model for each.
+_ENCODERS: Final = {"vision_encoder": "get_image_features", "audio_encoder": "get_audio_features"}
+# ExecuTorch's runner makes images and sound of these types only.
+_ENCODER_DTYPES: Final = (torch.float32, torch.bfloat16)
+# Models with these inputs have attention, or positions, that depend on where the images are.
+_PLACES: Final = ("token_type_ids", "mm_token_type_ids")
+
+
+def export_multimodal(
+    model: nn.Module,
+    *,
+    cache_length: int,
+    image: torch.Tensor | None = None,
+    audio: torch.Tensor | None = None,
+    max_prompt: int | None = None,
+    dtype: torch.dtype | None = None,
+    device: str | int | torch.device | None = None,
+    builder: str | EngineBuilder = "auto",
+    eos_ids: int | Sequence[int] | None = None,
+    **options: Any,  # noqa: ANN401
+) -> ExecutorchProgramManager:
+    """Export a model of ``transformers`` for ExecuTorch's ``MultimodalRunner``.
+
+    The program has the methods ``token_embedding`` (tokens [1, n] to embeddings), ``text_decoder``
+    (embeddings and the position of the first one to the logits of the last one), and
+    ``vision_encoder`` or ``audio_encoder`` (an image, or features of sound, to embeddings). The
+    table of embeddings stays on the CPU; the others are engines.
+
+    Args:
+        model: A causal language model with ``get_image_features`` or ``get_audio_features``.
+        cache_length: Positions that the KV cache holds: text, images, sound and answer together.
+        image: An example image, of the shape of all images: [1, channels, height, width].
+        audio: Example features, of the shape of all features: [1, bins, frames].
+        max_prompt: Most embeddings of one call: a text, or an image. None: ``cache_length``.
+        dtype: Convert the model to this type, in place, before export. None: do not convert it.
+        device: The GPU to build for.
+        builder: The option of ``trt_et.TensorRTPartitioner``.
+        eos_ids: Tokens that end a text. None: the tokens of the model's configuration.
+        options: Further options of ``trt_et.TensorRTPartitioner``, for the engines of all methods;
+            ``optimization_profiles`` are those of the decoder, whose input is ``input_ids``.
+
+    Raises:
+        OptionError: An option has an impossible value.
+        UnsupportedModelError: The model cannot be exported in this way.
+        BuilderUnavailable: The builder's packages are not installed.
+        PartitionError: An engine could not be built.
+    """
+    max_prompt = check_lengths(cache_length, max_prompt)
+    check_dtype(dtype)
+    ends = eos_ids_of(model, eos_ids)
+    name = type(model).__name__
+    examples = {"vision_encoder": image, "audio_encoder": audio}
+    inputs = {method: given for method, given in examples.items() if given is not None}
+    if not inputs:
+        raise OptionError("image and audio are None; expected an example of at least one")
+    _check_model(model, inputs)
+    made = make_builder(builder)
+    profiles = options.pop(
+        "optimization_profiles", default_profiles(made.name, INPUTS[0], max_prompt)
+    )
+    options = {"builder": made, "device": device, **options}
+    with as_exported(model, dtype):
+        programs = {
+            method: _export_encoder(model, method, example) for method, example in inputs.items()
+        }
+        table: Any = model.get_input_embeddings()  # type: ignore[operator]
+        tokens = torch.zeros(1, example_tokens(max_prompt), dtype=torch.long)
+        lengths = {1: Dim("tokens", min=1, max=max_prompt)} if max_prompt > 1 else None
+        programs["token_embedding"] = torch.export.export(
+            table, (tokens,), dynamic_shapes=(lengths,)
+        )
+        decoder = make_decoder(model, cache_length, max_prompt, takes_embeddings=True)
+        if not options.get("full_graph"):
+            decoder = CheckedDecoder(decoder, cache_length)
+        programs["text_decoder"] = export_decoder(decoder, name, table(tokens), max_prompt)
+        mark_position_check(programs["text_decoder"])
+        excluded = [*options.pop("excluded_ops", ()), is_position_check]
+        partitioners = {
+            method: [TensorRTPartitioner(**options, excluded_ops=excluded)] for method in inputs
+        }
+        partitioners["text_decoder"] = [
+            TensorRTPartitioner(**options, excluded_ops=excluded, optimization_profiles=profiles)
+        ]
+        partitioners["token_embedding"] = []
+        (logits,) = (
+            n.meta["val"] for n in programs["text_decoder"].graph.output_node().args[0][-1:]
+        )
+        manager = to_edge_transform_and_lower(
+            programs,
+            partitioner=partitioners,
+            constant_methods=runner_metadata(cache_length, max_prompt, ends, logits.shape[-1]),
+        )
+        return manager.to_executorch(
+            ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
+        )
+
+
+def _check_model(model: nn.Module, inputs: dict[str, torch.Tensor]) -> None:
+    name = type(model).__name__
+    for method, example in inputs.items():
+        if not hasattr(model, _ENCODERS[method]):
+            raise UnsupportedModelError(
+                f"{name} has no {_ENCODERS[method]}; expected a transformers model with it"
+            )
+        if example.dtype not in _ENCODER_DTYPES:
+            raise OptionError(
+                f"the example of {method} is {example.dtype}; ExecuTorch's runner passes "
+                "torch.float32 or torch.bfloat16"
+            )
+    takes = inspect.signature(model.forward).parameters
+    places = [place for place in _PLACES if place in takes]
+    if places:
+        raise UnsupportedModelError(
+            f"{name}.forward takes {places[0]}: its attention or its positions depend on the place "
+            "of the images, which ExecuTorch's runner does not tell the decoder"
+        )
+
+
+class _Encoder(nn.Module):
+    """Embeddings [1, n, width] of an image, or of sound."""
+
+    def __init__(self, model: nn.Module, method: str) -> None:
+        super().__init__()
+        self.model = model
+        self.method = _ENCODERS[method]
+
+    def forward(self, example: torch.Tensor) -> torch.Tensor:
+        dtype = next(self.model.parameters()).dtype
+        found: Any = getattr(self.model, self.method)(example.to(dtype))
+        if not isinstance(found, torch.Tensor | list | tuple):
+            found = found.pooler_output
+        if not isinstance(found, torch.Tensor):
+            found = torch.cat(list(found))
+        return found.reshape(1, -1, found.shape[-1])
+
+
+def _export_encoder(model: nn.Module, method: str, example: torch.Tensor) -> ExportedProgram:
+    try:
+        return torch.export.export(_Encoder(model, method), (example,), strict=False)
+    except Exception as error:
+        raise UnsupportedModelError(
+            f"torch.export cannot export {_ENCODERS[method]} of {type(model).__name__} for the "
+            f"shape {list(example.shape)}: {error}"
+        ) from error

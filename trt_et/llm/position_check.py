@@ -1,0 +1,62 @@
+"""A check, on the CPU, that the tokens of a call fit the KV cache.
+
+TensorRT skips rows beyond a cache without an error. ExecuTorch removes the checks of a program, but
+its ``index_select`` refuses indices outside of a tensor: the position is looked up in a table of
+all positions, and the engine gets the result.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+__all__ = ["PositionCheck", "is_position_check", "mark_position_check"]
+
+_MARK: Final = "trt_et_position_check"
+_TABLE: Final = "known_positions"
+
+
+class PositionCheck(nn.Module):
+    """Return the position of the first token, if those of all tokens are in the cache."""
+
+    known_positions: torch.Tensor
+
+    def __init__(self, cache_length: int) -> None:
+        super().__init__()
+        positions = torch.arange(cache_length, dtype=torch.long)
+        self.register_buffer(_TABLE, positions, persistent=False)
+
+    def forward(self, position: torch.Tensor, count: int) -> torch.Tensor:
+        """Look up ``count`` positions from ``position`` on, which has shape [1]."""
+        positions = position + torch.arange(count, device=position.device)
+        return self.known_positions.index_select(0, positions)[:1]
+
+
+def mark_position_check(program: ExportedProgram) -> None:
+    """Mark the operators of the check, so that ``is_position_check`` finds them later."""
+    buffers = program.graph_signature.inputs_to_buffers
+    for table in program.graph.nodes:
+        if buffers.get(table.name, "").rpartition(".")[2] != _TABLE:
+            continue
+        for lookup in table.users:
+            for node in (lookup, *_before(lookup), *lookup.users):
+                # torch copies this to the nodes that the node is decomposed to.
+                node.meta["custom"] = {**node.meta.get("custom", {}), _MARK: True}
+
+
+def is_position_check(node: Node) -> bool:
+    """Check whether a node belongs to a marked check."""
+    return _MARK in node.meta.get("custom", {})
+
+
+def _before(node: Node) -> list[Node]:
+    """Return the tensors that a node is computed from."""
+    found: list[Node] = []
+    for used in node.all_input_nodes:
+        if used.op == "call_function" and isinstance(used.meta.get("val"), torch.Tensor):
+            found += [used, *_before(used)]
+    return found

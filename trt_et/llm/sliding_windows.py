@@ -1,0 +1,100 @@
+"""KV caches of layers with a sliding window, which forget the tokens outside of it.
+
+A ring of rows whose positions are kept beside them. The rows of one call are always consecutive, so
+that TensorRT can write them in place: a call that begins near the ring's end goes on behind it, and
+the next call begins at the ring's start.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+__all__ = ["WindowPositions", "make_window_layer", "window_rows"]
+
+_LATER: Final = 2**30  # No token reaches this position, so the causal mask hides it.
+
+
+def window_rows(window: int, max_prompt: int) -> int:
+    """Return how many rows a cache needs if a call has at most ``max_prompt`` tokens.
+
+    A call may overwrite no row that its first token sees: the ring has ``window - 1 + max_prompt``
+    rows, and ``max_prompt - 1`` more behind its end.
+    """
+    return window + 2 * max_prompt - 2
+
+
+class WindowPositions(nn.Module):
+    """The position of each row, for all layers with one window.
+
+    Args:
+        window: Tokens that a token sees, itself included.
+        max_prompt: Most tokens of one call.
+    """
+
+    positions: torch.Tensor
+
+    def __init__(self, window: int, max_prompt: int) -> None:
+        super().__init__()
+        self.ring = window - 1 + max_prompt
+        rows = window_rows(window, max_prompt)
+        self.register_buffer("positions", torch.zeros(rows, dtype=torch.long), persistent=False)
+
+    def forward(self, start: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write the positions of a call's tokens.
+
+        Args:
+            start: The position of the first token, of shape [].
+            count: The number of tokens.
+
+        Returns:
+            The row of the first token, of shape [], and the position of each row.
+        """
+        row = start % self.ring
+        steps = torch.arange(count, device=start.device)
+        # Of an earlier text, or of a text that is taken back.
+        known = torch.where(self.positions < start, self.positions, _LATER)
+        positions = known.index_copy(0, steps + row, steps + start)
+        self.positions.copy_(positions)
+        return row, positions
+
+
+def make_window_layer(rows: int) -> Any:  # noqa: ANN401
+    """Make a layer for a ``StaticCache`` of ``transformers``, with so many rows.
+
+    Before each call of the model, set ``row`` and ``positions`` to the results of
+    ``WindowPositions``, and ``cumulative_length`` to the position of the first token.
+    """
+    return _window_layer()(rows)
+
+
+@cache
+def _window_layer() -> type:
+    from transformers.cache_utils import StaticLayer
+
+    class WindowLayer(StaticLayer):  # type: ignore[misc]
+        is_sliding = True
+        row: torch.Tensor
+        positions: torch.Tensor
+
+        def update(
+            self,
+            key_states: torch.Tensor,
+            value_states: torch.Tensor,
+            *args: object,
+            **kwargs: object,
+        ) -> tuple[torch.Tensor, torch.Tensor]:
+            rows = torch.arange(key_states.shape[-2], device=self.row.device) + self.row
+            self.keys.index_copy_(2, rows, key_states)
+            self.values.index_copy_(2, rows, value_states)
+            return self.keys, self.values
+
+        def get_mask_sizes(self, query_length: int) -> tuple[int, Any]:
+            """Return the rows, and what to add to each row's number to get its position."""
+            rows = torch.arange(self.max_cache_len, device=self.positions.device)
+            return self.max_cache_len, self.positions - rows
+
+    return WindowLayer
