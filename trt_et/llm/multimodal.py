@@ -166,7 +166,8 @@ class _Encoder(nn.Module):
             found = found.pooler_output
         if not isinstance(found, torch.Tensor):
             found = torch.cat(list(found))
-        return found.reshape(1, -1, found.shape[-1])
+        embeddings: torch.Tensor = found.reshape(1, -1, found.shape[-1])
+        return embeddings
 
 
 def _export_encoder(model: nn.Module, method: str, example: torch.Tensor) -> ExportedProgram:

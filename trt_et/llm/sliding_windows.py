@@ -75,7 +75,7 @@ def make_window_layer(rows: int) -> Any:  # noqa: ANN401
 def _window_layer() -> type:
     from transformers.cache_utils import StaticLayer
 
-    class WindowLayer(StaticLayer):  # type: ignore[misc]
+    class WindowLayer(StaticLayer):
         is_sliding = True
         row: torch.Tensor
         positions: torch.Tensor
