@@ -23,6 +23,7 @@ from torch.fx import Node
 
 from trt_et.cli.arrays import compare_arrays, to_numpy
 from trt_et.cli.program import LoadedMethod, Request
+from trt_et.engines import make_builder
 from trt_et.errors import BuilderError, RunError
 from trt_et.inspection import DelegateInfo, MethodInfo
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
@@ -122,6 +123,11 @@ class _EnginesOfTheFile:
                 f"of {', '.join(others) or 'no backend'}"
             )
         self.name = str(engines[0].engine.builder)  # type: ignore[union-attr]
+        if any(one.engine.network is not None for one in engines):  # type: ignore[union-attr]
+            # Networks have other operators than engines, and their weights beside them.
+            made: Any = make_builder(self.name)
+            self.make_support_check = made.make_support_check
+            self.named_data = made.named_data
 
     def build(self, request: Any) -> bytes:  # noqa: ANN401
         """Return an engine with these inputs and outputs."""
