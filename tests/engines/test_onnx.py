@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
 
 from tests.support.lowering import blobs, lower, request
 from tests.support.models import Function, make
-from tests.support.onnx.payloads import payload_of
+from tests.support.onnx.payloads import of_program, payload_of
 from trt_et import OptionError, TensorRTPartitioner
 from trt_et.engine_info import decode_blob
-from trt_et.inspection import read_program
+from trt_et.inspection import inspect_program, read_program
+from trt_et.inspection.texts import engine_text
 
 LAYER = torch.nn.Linear(32, 16)
 
@@ -80,3 +84,64 @@ def test_options_of_the_engine_library_are_refused(option):
 
 def test_auto_never_chooses_it():
     assert TensorRTPartitioner(builder="auto")._builder.name != "onnx"
+
+
+def test_inspecting_a_program_names_the_operators_of_its_networks():
+    model, inputs = make("mlp")
+    (method,) = inspect_program(lower(torch.export.export(model, inputs), builder="onnx"))
+    wanted = request(model, *inputs)
+    nodes = payload_of(wanted.lowered, wanted).proto.graph.node
+    assert method.delegates[0].operators == tuple(node.op_type for node in nodes)
+    assert engine_text(method.delegates[0].engine).startswith("a network of onnx ")
+
+
+def test_a_cached_payload_still_refers_to_its_weights(tmp_path):
+    model, inputs = make("mlp")
+    program = torch.export.export(model, inputs)
+    first, second = (
+        lower(program, builder="onnx", cache=tmp_path, progress=False) for _ in range(2)
+    )
+    assert first == second
+    assert len(list((tmp_path / "v1" / "engines").glob("??/*"))) == 1
+    (payload,) = of_program(second)
+    with torch.no_grad():
+        torch.testing.assert_close(payload.run(inputs), [model(*inputs)])
+
+
+def test_a_payload_in_float16_has_its_weights_in_float16():
+    program = torch.export.export(Function(LAYER), (torch.randn(4, 32),))
+    (payload,) = of_program(lower(program, builder="onnx", precision="float16"))
+    assert payload.info.precision == "float16"
+    assert [len(data) for data in payload.weights.values()] == [LAYER.weight.numel() * 2]
+
+
+def test_state_that_an_engine_would_write_in_place_is_returned_whole():
+    class Cache(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("keys", torch.zeros(1, 2, 8, 4))
+
+        def forward(self, x, position):
+            self.keys.index_copy_(2, position, x * 2)
+            return self.keys.sum(-1) + 1
+
+    inputs = (torch.randn(1, 2, 3, 4), torch.tensor([5, 0, 3]))
+    pte = lower(torch.export.export(Cache(), inputs), builder="onnx")
+    (payload,) = of_program(pte)
+    assert payload.info.aliases == ()
+    keys = torch.randn(1, 2, 8, 4)
+    expected = keys.index_copy(2, inputs[1], inputs[0] * 2)
+    by_shape = {tuple(t.shape): t for t in (keys, *inputs)}
+    found = payload.run([by_shape[binding.shape] for binding in payload.info.inputs])
+    by_shape = {tuple(t.shape): t for t in found}
+    torch.testing.assert_close(by_shape[1, 2, 8, 4], expected)
+    torch.testing.assert_close(by_shape[1, 2, 8], expected.sum(-1) + 1)
+
+
+def test_a_worker_process_builds_the_same_payload():
+    model, inputs = make("mlp")
+    program = torch.export.export(model, inputs)
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn) as executor:
+        there = lower(program, builder="onnx", executor=executor)
+    assert there == lower(program, builder="onnx")

@@ -28,6 +28,7 @@ from trt_et.inspection.model import (
     ProgramInfo,
     TensorValue,
 )
+from trt_et.inspection.network_operators import network_operators
 
 __all__ = ["inspect_file", "inspect_program", "read_program"]
 
@@ -358,7 +359,9 @@ def _copies(
 
 
 def _operators(blob: EngineBlob) -> tuple[str, ...]:
-    """List the operators of a reference engine, which is a program itself."""
+    """List the operators of a network, and of a reference engine, which is a program itself."""
+    if blob.info.network is not None:
+        return network_operators(blob.engine)
     if not blob.info.is_reference:
         return ()
     try:

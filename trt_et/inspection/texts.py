@@ -11,6 +11,8 @@ __all__ = ["binding_sizes", "binding_text", "counted", "engine_text", "gpu_text"
 
 def engine_text(info: EngineInfo) -> str:
     """Name the library that built an engine."""
+    if info.network is not None:
+        return f"a network of {info.library_version}"
     return f"{info.builder or 'an unknown builder'} {info.library_version}".rstrip()
 
 
@@ -18,6 +20,8 @@ def targets_text(info: EngineInfo) -> str:
     """Name the GPUs that an engine runs on."""
     if info.is_reference:
         return "simulated GPUs"
+    if info.network is not None:
+        return "any; built when it is first loaded"
     targets = ", ".join(info.compute_capabilities) or "the library's default targets"
     return f"{info.gpu_name} ({targets})" if info.gpu_name else targets
 
