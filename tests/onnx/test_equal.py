@@ -6,6 +6,7 @@ in bfloat16. ``make onnx`` takes all cases of the networks' tests, CI some.
 
 from __future__ import annotations
 
+import math
 import os
 
 import pytest
@@ -26,8 +27,22 @@ from tests.support.zoo.lowered import MODELS, make
 from trt_et import TensorRTPartitioner
 
 ALL = os.environ.get("TRT_ET_ONNX") == "all"
-# It overflows, and onnxruntime's product of int64 then differs.
-OVERFLOWS = ("product of int32",)
+OWN_CASES = {
+    "angles": (
+        torch.atan2,
+        (
+            torch.tensor([0.0, 1.0, -1.0, math.inf, -math.inf, math.nan])[:, None],
+            torch.tensor([0.0, 2.0, -2.0, math.inf, -math.inf, math.nan]),
+        ),
+    ),
+    "angles of integers": (
+        lambda y, x: torch.atan2(y, x) + 1,
+        (torch.arange(-2, 3)[:, None], torch.arange(-2, 3)),
+    ),
+    "the place of the largest": (lambda x: x.argmax() + x[0].argmin(0, True), (randn(3, 4),)),
+    "the place in a line": (lambda x: x.argmax(0) * 2, (randn(7),)),
+    "copied to another shape": (lambda x: x[:, :1].sin().copy_(x[:, 1:2]) * 2, (randn(3, 4),)),
+}
 IN_CI = (
     "remainder of int32",
     "fmod of int32",
@@ -68,9 +83,9 @@ def assert_equal(program: ExportedProgram) -> None:
     assert {verdict.outcome for verdict in verdicts} == {"equal"}, (verdicts, partitioner.report)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c not in OVERFLOWS] if ALL else IN_CI)
+@pytest.mark.parametrize("case", [*OWN_CASES, *(CASES if ALL else IN_CI)])
 def test_a_payload_equals_eager(case):
-    function, inputs = CASES[case]
+    function, inputs = (OWN_CASES | CASES)[case]
     assert_equal(torch.export.export(Function(function), inputs))
 
 

@@ -88,7 +88,11 @@ def compare_payload(request: BuildRequest, *examples: torch.Tensor) -> Verdict:
             verdict.outcome, verdict.why = "bad network", f"draw {number}: {error}"
             return verdict
         for index, (have, want) in enumerate(zip(found, expected, strict=True)):
-            if why := difference(have, want, precision):
+            why = difference(have, want, precision)
+            if why and not want.is_floating_point():
+                # Onnxruntime sums large int64 less exactly than ONNX says.
+                why = difference(payload.evaluate(inputs)[index], want, precision)
+            if why:
                 verdict.outcome = "different"
                 verdict.why = f"draw {number}, output {index}: {why}"
                 return verdict
