@@ -76,6 +76,21 @@ def test_the_blocks_of_the_readme_run_alone_and_print_what_it_shows(tmp_path):
         assert done.stdout.strip() == printed.strip()
 
 
+def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path):
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    (tmp_path / "classifier.py").write_text(blocks(text, "python")[0])
+    set_up, *commands = blocks(text, "sh")
+    shown = blocks(text, "text")
+    assert len(commands) == len(shown)
+    for command, expected in zip(commands, shown, strict=True):
+        done = finished("bash", "-euc", set_up + command, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        if "bench" not in command:  # Times differ.
+            printed = "\n".join(line.rstrip() for line in done.stdout.splitlines())
+            assert printed.strip("\n") == expected.strip("\n")
+    assert "tensorrt_1" in (tmp_path / "plan.html").read_text()
+
+
 def test_a_trace_that_the_runner_wrote_is_read_as_its_page_says(python_blocks):
     folder = python_blocks[0] / str(RUN.index(README))
     text = RUNNER.read_text()

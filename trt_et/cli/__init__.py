@@ -57,6 +57,7 @@ def main() -> None:
     """Run the command."""
     # ExecuTorch's call of torch; nothing that users of this command can change.
     warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)
-    for name in ("torchao", "torch.utils._pytree"):  # Lines that their imports log.
+    # Lines that imports of torch and torchao log.
+    for name in ("torchao", "torch.utils._pytree", "torch._library", "torch._opaque_base"):
         logging.getLogger(name).setLevel(logging.ERROR)
     app()

@@ -86,6 +86,7 @@ def export_command(
             report = export_model(model, partitioner, output, steps)
         if html is not None and partitioner.report is not None:
             html.write_text(partitioner.report.to_html(model), encoding="utf-8")
+            typer.echo(f"wrote {html}", err=True)
     if as_json:
         print_json(report)
         return

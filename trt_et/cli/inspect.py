@@ -72,6 +72,7 @@ def inspect_command(
             from trt_et.views.page import html_page
 
             html.write_text(html_page(pictures_of(program), file.name), encoding="utf-8")
+            typer.echo(f"wrote {html}", err=True)
     if as_json:
         print_json(to_document(program))
     elif extract is None and html is None:
