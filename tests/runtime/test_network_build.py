@@ -14,7 +14,7 @@ import pytest
 
 import trt_et.runtime
 from tests.support.native_environment import ROOT, environment
-from tests.support.onnx_payloads import Payload, scaled
+from tests.support.onnx.models import Payload, scaled
 
 FAKES = {
     "10": "libfake_nvinfer_10.so",

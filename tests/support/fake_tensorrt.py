@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import onnx
 import torch
 
 from tests.support.native_blobs import pack
-from trt_et.engine_info import EngineInfo, encode_blob
+from trt_et.engine_info import EngineInfo, decode_blob, encode_blob
+from trt_et.engines.onnx import OnnxBuilder
 
 
 class FakeBuilder:
@@ -86,3 +88,41 @@ class FakeBuilder:
 class Line(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 2.0 + 1.0
+
+
+class FakeNetworkBuilder(OnnxBuilder):
+    """Makes ONNX networks that also hold the fake's plan of them: y = W x, elementwise.
+
+    Args:
+        more: Further lines of the plan (tests/runtime/tensorrt_fake/builder.h).
+    """
+
+    def __init__(self, more: str = "") -> None:
+        self.more = more
+
+    def fingerprint(self) -> str:
+        return ""
+
+    def build(self, request: Any) -> bytes:
+        blob = decode_blob(super().build(request))
+        model = onnx.ModelProto.FromString(bytes(blob.engine))
+        (weight,) = (tensor.name for tensor in model.graph.initializer if tensor.external_data)
+        plan = "fake\n"
+        for binding in blob.info.bindings:
+            shape = ",".join(map(str, binding.shape))
+            kind = "input" if binding.is_input else "output"
+            plan += f"{kind} {binding.name} {binding.dtype} {shape}\n"
+        x, y = (binding.name for binding in blob.info.bindings)
+        model.doc_string = f"{plan}scale_by {y} {x} {weight}\n{self.more}end\n"
+        return encode_blob(model.SerializeToString(), blob.info)
+
+
+class Scale(torch.nn.Module):
+    """Its weight is one number, often enough to be named data."""
+
+    def __init__(self, factor: float = 3.0) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((512,), factor))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight

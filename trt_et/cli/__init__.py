@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import typer
 
 import trt_et
-from trt_et.cli import bench, cache, compare, doctor, export, inspect, run
+from trt_et.cli import bench, build, cache, compare, doctor, export, inspect, run
 
 __all__ = ["app", "main"]
 
@@ -46,6 +46,7 @@ def _options(
 
 app.command("doctor")(doctor.doctor_command)
 app.command("export")(export.export_command)
+app.command("build")(build.build_command)
 app.command("inspect")(inspect.inspect_command)
 app.command("run")(run.run_command)
 app.command("compare")(compare.compare_command)

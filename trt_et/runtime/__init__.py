@@ -34,6 +34,7 @@ __all__ = [
     "is_available",
     "last_error",
     "load",
+    "load_plugin",
     "plugin_path",
     "runner_path",
     "status",
@@ -155,6 +156,15 @@ def cmake_folder() -> Path:
         PluginError: It is not there.
     """
     return _find(_CMAKE, "TRT_ET_CMAKE_CONFIG").parent
+
+
+def load_plugin() -> ctypes.CDLL:
+    """Return the plugin library for calls of its C interface (``trt_et/runtime.h``).
+
+    Raises:
+        PluginError: As for ``load``.
+    """
+    return _load_library()
 
 
 def _find(name: str, variable: str) -> Path:

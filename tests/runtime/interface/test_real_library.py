@@ -71,7 +71,7 @@ def test_the_real_builder_builds_what_its_python_bindings_build(tmp_path):
     """From C++: builder, parser with external weights, profile, progress and engine are real."""
     import tensorrt_rtx as trt
 
-    from tests.support.onnx_payloads import linear
+    from tests.support.onnx.models import linear
     from tests.support.provider_table import Provider, Tensor
 
     payload = linear()

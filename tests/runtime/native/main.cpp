@@ -51,6 +51,7 @@ constexpr Test kTests[] = {
     {"simulator", true, true, [](const std::string&) { test_simulator(); }},
     {"tensorrt_provider", true, true, [](const std::string&) { test_tensorrt_provider(); }},
     {"streams", true, false, [](const std::string&) { test_streams(); }},
+    {"networks", true, false, [](const std::string&) { test_networks(); }},
     {"bad_calls", true, false, [](const std::string&) { test_bad_calls(); }},
     {"many_faults", true, false, [](const std::string&) { test_many_faults(); }},
     {"long_runs", true, false, [](const std::string&) { test_long_runs(); }},

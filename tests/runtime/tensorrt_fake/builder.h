@@ -127,7 +127,7 @@ class Builder : public Tabled<Builder> {
     logger_.log(ILogger::Severity::kINFO, ("workspace " + std::to_string(how.workspace) +
                                            ", level " + std::to_string(how.level))
                                               .c_str());
-    std::string plan = wanted.plan + (how.streaming ? "streamable 512\n" : "");
+    std::string plan = header() + wanted.plan + (how.streaming ? "streamable 512\n" : "");
     for (const auto& ranges : how.profiles) {
       plan += "profile\n";
       for (const auto& [input, range] : ranges) {
@@ -138,6 +138,17 @@ class Builder : public Tabled<Builder> {
   }
 
  private:
+  // As TensorRT's engines begin; see plan_version().
+  static std::string header() {
+    std::string bytes(32, '\0');
+    bytes.replace(0, 4, trt_et::tensorrt::kRtx ? "vtrt" : "ftrt");
+    const trt_et::tensorrt::Version& known = version();
+    bytes[24] = static_cast<char>(known.major);
+    bytes[25] = static_cast<char>(known.minor);
+    bytes[26] = static_cast<char>(known.patch);
+    return bytes;
+  }
+
   static bool work(const NetworkDefinition& wanted, nvinfer1::IProgressMonitor* monitor) {
     if (monitor != nullptr) monitor->phaseStart("Building engine", nullptr, wanted.steps);
     bool going = true;

@@ -96,7 +96,8 @@ size_t Plan::find(const std::string& name) const {
 }
 
 std::string parse_plan(const std::string& bytes, Plan* plan) {
-  const bool has_header = bytes.size() >= 32 && bytes.rfind("ftrt", 0) == 0;
+  const bool has_header =
+      bytes.size() >= 32 && (bytes.rfind("ftrt", 0) == 0 || bytes.rfind("vtrt", 0) == 0);
   if (has_header && bytes[24] != trt_et::tensorrt::kMajor) {
     return "the engine plan file is not compatible with this version of TensorRT";
   }

@@ -19,16 +19,18 @@ void put(Bytes& out, size_t at, uint64_t value, size_t size) {
 }  // namespace
 
 Bytes make_blob(const std::string& bindings, const std::string& plan, const std::string& more,
-                bool ours, bool rtx) {
+                bool ours, bool rtx, const std::string& network) {
   std::string json = "{\"io_bindings\":[" + bindings + "]" + more;
   if (ours) {
     std::string name(64, '0');
     std::snprintf(name.data(), 9, "%08x", crc32c(0, plan.data(), plan.size()));
     name[8] = '0';
-    const char* builder = rtx ? "tensorrt_rtx\",\"library_version\":\"1.7.3"
-                              : "tensorrt\",\"library_version\":\"11.7.3";
+    const char* builder = !network.empty() ? "onnx\",\"library_version\":\"onnx 1 opset 20"
+                          : rtx            ? "tensorrt_rtx\",\"library_version\":\"1.7.3"
+                                           : "tensorrt\",\"library_version\":\"11.7.3";
     json +=
         std::string(",\"device_id\":0,\"builder\":\"") + builder + "\",\"sha256\":\"" + name + "\"";
+    if (!network.empty()) json += ",\"network\":" + network;
   }
   json += "}";
   const size_t engine_at = (32 + json.size() + 15) / 16 * 16;

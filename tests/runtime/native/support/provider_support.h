@@ -15,9 +15,10 @@ namespace trt_et {
 using Bytes = std::vector<uint8_t>;
 
 // A blob around a plan (tests/runtime/tensorrt_fake/plan.h). With `ours`, a checksum and a sha256
-// that names it; else as Torch-TensorRT writes it. With `rtx`, of TensorRT-RTX.
+// that names it; else as Torch-TensorRT writes it. With `rtx`, of TensorRT-RTX. With `network`, of
+// an ONNX network with this metadata.
 Bytes make_blob(const std::string& bindings, const std::string& plan, const std::string& more = "",
-                bool ours = true, bool rtx = false);
+                bool ours = true, bool rtx = false, const std::string& network = "");
 
 // A plan that doubles float32 [2, 8] from `x` into `y`, and a blob of ours around it.
 extern const std::string kDoublingPlan;

@@ -10,6 +10,7 @@ void test_provider_streams_and_scratch();
 void test_kernel_saver();
 void test_long_runs();
 void test_network_blob();
+void test_networks();
 void test_many_faults();
 void test_many_threads();
 void test_real_cuda();

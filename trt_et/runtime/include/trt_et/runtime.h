@@ -86,6 +86,19 @@ typedef int (*trt_et_build_progress)(const char* phase, int32_t step, int32_t st
 // Calls this function in each build that begins from now on; null: none.
 TRT_ET_EXPORT void trt_et_set_build_progress(trt_et_build_progress progress);
 
+// Finds named data of a program; returns 0, or -1 if there is none of this key. The bytes must stay
+// valid until trt_et_build_engine returns.
+typedef int (*trt_et_find_data)(void* user, const char* key, const void** bytes, size_t* size);
+// Takes a built engine, whose bytes are valid during this call. `facts` is one JSON object: the
+// texts "builder", "library_version", "gpu_name", "compute_capability" and "target_platform" for
+// the engine's blob. Returns 0, or -1, which fails the call.
+typedef int (*trt_et_take_engine)(void* user, const char* facts, const void* bytes, size_t size);
+// Builds the engine of a network, which is a delegate's bytes (docs/blob.md), as a load of its
+// program would: with the same options of the process, GPU and folder of built engines. Returns 0,
+// or -1.
+TRT_ET_EXPORT int trt_et_build_engine(const void* blob, size_t size, trt_et_find_data find,
+                                      void* user, trt_et_take_engine take);
+
 // Gets a line of the plugin's log: `level` is 0 for an error, 1 for information, and 2 for what
 // TRT_ET_LOG=debug adds. May be called on any thread, and must not throw.
 typedef void (*trt_et_log_function)(int level, const char* text);

@@ -4,10 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/log.h"
-#include "engine/build_progress.h"
-#include "engine/compatibility.h"
+#include "engine_source.h"
 #include "event_tracing.h"
-#include "named_weights.h"
 
 namespace trt_et {
 
@@ -17,35 +15,6 @@ using executorch::runtime::NamedDataMap;
 using executorch::runtime::Span;
 
 namespace {
-
-// The GPU to load for: the blob's, or the one that the user moves it to.
-Status choose_device(const Blob& blob, const LoadOptions& options, int* device) {
-  if (!options.device.has_value()) return device_of(blob, device);
-  *device = *options.device;
-  int recorded = 0;
-  if (device_of(blob, &recorded).ok() && recorded != *device) {
-    log(LogLevel::debug, "TensorRTBackend: engine for cuda:%d is moved to cuda:%d by option",
-        recorded, *device);
-  }
-  return {};
-}
-
-// A network's engine is built outside of all locks, and loaded while its bytes are there.
-Status load_engine(const trt_et_engine_provider& provider, const Blob& blob,
-                   const trt_et_engine_request& request, const LoadOptions& options,
-                   std::shared_ptr<Engine>* engine) {
-  if (!blob.is_network() || provider.build == nullptr) {
-    return Engine::load(provider, blob, request, options.shared_engines, engine);
-  }
-  if (options.shared_engines) *engine = Engine::find(provider, blob, request);
-  if (*engine != nullptr) return {};
-  return build_engine(provider, request, [&](const void* bytes, size_t size) {
-    trt_et_engine_request built = request;
-    built.bytes = bytes;
-    built.size = size;
-    return Engine::load(provider, blob, built, options.shared_engines, engine);
-  });
-}
 
 struct Loaded {
   std::mutex mutex;
@@ -89,35 +58,19 @@ std::string Delegate::describe() {
 
 Status Delegate::create(FreeableBuffer* processed, const NamedDataMap* named_data,
                         const LoadOptions& options, std::unique_ptr<Delegate>* delegate) {
-  Blob blob;
-  int device = 0;
-  TRT_ET_TRY(parse_blob(processed->data(), processed->size(), &blob));
-  TRT_ET_TRY(choose_device(blob, options, &device));
-  std::vector<trt_et_binding> bindings;
-  OptDims opt_dims;
-  trt_et_engine_request request = make_request(blob, device, options, &bindings, &opt_dims);
-  NamedWeights weights(named_data, blob.metadata.weights);
-  weights.add_to(&request);
-  request.report_build = build_progress();
-  const trt_et_engine_provider* provider = nullptr;
-  TRT_ET_TRY(find_provider(blob, request, options.build_with, &provider));
-  cuda::Api* api = nullptr;
-  TRT_ET_TRY(cuda::access(&api));
+  EngineSource source;
+  TRT_ET_TRY(source.open(processed->data(), processed->size(), named_data, options));
   find_caller_streams();
   request_pinned_staging(options.pinned_staging);
-  cuda::DeviceGuard guard(*api);
-  TRT_ET_TRY(guard.enter(device));
-  if (!blob.is_reference()) TRT_ET_TRY(check_compatibility(*api, blob, device));
-  cuda::DeviceInfo gpu;
-  TRT_ET_TRY(api->device_info(device, &gpu));
-  request.gpu = gpu.name.c_str();
-  request.gpu_major = gpu.major;
-  request.gpu_minor = gpu.minor;
-  std::unique_ptr<Delegate> created(new Delegate(*api, device));
-  TRT_ET_TRY(load_engine(*provider, blob, request, options, &created->engine_));
+  cuda::DeviceGuard guard(source.api());
+  TRT_ET_TRY(guard.enter(source.device()));
+  TRT_ET_TRY(source.fit());
+  const Blob& blob = source.blob();
+  std::unique_ptr<Delegate> created(new Delegate(source.api(), source.device()));
+  TRT_ET_TRY(source.load(&created->engine_));
   TRT_ET_TRY(created->load(blob, options));
   log(LogLevel::debug, "TensorRTBackend: loaded a %s engine of %zu bytes on cuda:%d%s",
-      provider->name, blob.engine_size, device,
+      source.provider().name, created->engine_->bytes(), source.device(),
       blob.is_reference() ? " (simulated, CPU arithmetic)" : "");
   {
     Loaded& all = loaded();

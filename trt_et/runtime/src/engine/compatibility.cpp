@@ -31,6 +31,8 @@ std::string joined(const std::vector<std::string>& parts) {
 
 }  // namespace
 
+const char* platform_name() { return kPlatform; }
+
 Status check_compatibility(cuda::Api& api, const Blob& blob, int device) {
   const Metadata& metadata = blob.metadata;
   if (blob.is_network()) return {};  // Its engine is built for this GPU.

@@ -12,4 +12,7 @@ namespace trt_et {
 // says nothing is not refused here.
 Status check_compatibility(cuda::Api& api, const Blob& blob, int device);
 
+// "linux_x86_64", as blobs name this platform; empty if they have no name for it.
+const char* platform_name();
+
 }  // namespace trt_et

@@ -1,0 +1,200 @@
+// Networks through the delegate, with the fake of TensorRT 11: named data, sharing, faults.
+#include <executorch/runtime/core/named_data_map.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <thread>
+
+#include "provider_support.h"
+#include "tests.h"
+
+using namespace trt_et;
+using executorch::runtime::FreeableBuffer;
+using executorch::runtime::NamedDataMap;
+using executorch::runtime::Result;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kWeight = "some_weight";
+
+class NamedData final : public NamedDataMap {
+ public:
+  std::map<std::string, std::string> bytes;
+  mutable std::atomic<int> reads{0};
+
+  Result<FreeableBuffer> get_data(std::string_view key) const override {
+    const auto found = bytes.find(std::string(key));
+    if (found == bytes.end()) return Error::NotFound;
+    ++reads;
+    return FreeableBuffer(found->second.data(), found->second.size(), nullptr);
+  }
+  Result<const executorch::runtime::TensorLayout> get_tensor_layout(
+      std::string_view) const override {
+    return Error::NotSupported;
+  }
+  Error load_data_into(std::string_view, void*, size_t) const override {
+    return Error::NotSupported;
+  }
+  Result<uint32_t> get_num_keys() const override { return static_cast<uint32_t>(bytes.size()); }
+  Result<const char*> get_key(uint32_t) const override { return kWeight; }
+};
+
+std::string of_floats(float value) {
+  std::string bytes(1024, '\0');
+  for (size_t at = 0; at < bytes.size(); at += sizeof value) {
+    std::memcpy(bytes.data() + at, &value, sizeof value);
+  }
+  return bytes;
+}
+
+// A field of a protobuf message that is bytes.
+std::string field(int number, const std::string& bytes) {
+  std::string out(1, static_cast<char>(number << 3 | 2));
+  size_t size = bytes.size();
+  for (; size >= 0x80; size >>= 7) out += static_cast<char>((size & 0x7F) | 0x80);
+  return out + static_cast<char>(size) + bytes;
+}
+
+// An ONNX model with one initializer W, whose bytes are at `location`.
+std::string model(const std::string& location, const std::string& more = "") {
+  const std::string entry = field(1, "location") + field(2, location);
+  const std::string initializer = field(8, "W") + field(13, entry) + std::string("\x70\x01");
+  const std::string plan =
+      "fake\nweights 4096\nscratch 512\ninput x float32 2,8\noutput y float32 2,8\n"
+      "scale_by y x W\n" +
+      more + "end\n";
+  return field(6, plan) + field(7, field(5, initializer));
+}
+
+Bytes network(const std::string& bytes) {
+  return make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false), bytes, "", true,
+                   false, std::string("{\"weights\":[\"") + kWeight + "\"]}");
+}
+
+LoadOptions kept_in(const std::string& folder) {
+  LoadOptions options;
+  options.engine_folder = folder;
+  return options;
+}
+
+void check_scales(Delegate& delegate, float factor) {
+  std::vector<float> from(16, 2.0F), to(16, 0.0F);
+  OwnedTensor x({2, 8}, from.data()), y({2, 8}, to.data());
+  CHECK_OK(call(delegate, {&x.value, &y.value}));
+  CHECK(to[0] == 2.0F * factor && to[15] == 2.0F * factor);
+}
+
+// Weights are read for the build alone, and two delegates have one engine.
+void test_built_once(const std::string& folder) {
+  NamedData data;
+  data.bytes[kWeight] = of_floats(3.0F);
+  const Bytes blob = network(model(kWeight));
+  std::unique_ptr<Delegate> first, second, third;
+  CHECK_OK(try_load(blob, &first, kept_in(folder), &data));
+  CHECK(data.reads == 1);
+  CHECK_OK(try_load(blob, &second, kept_in(folder), &data));
+  CHECK(counter("engines") == 1);
+  check_scales(*first, 3.0F);
+  check_scales(*second, 3.0F);
+  LoadOptions alone = kept_in(folder);
+  alone.shared_engines = false;
+  CHECK_OK(try_load(blob, &third, alone, nullptr));
+  CHECK(counter("engines") == 2 && data.reads == 1);
+  check_scales(*third, 3.0F);
+}
+
+void test_threads(const std::string& folder) {
+  NamedData data;
+  data.bytes[kWeight] = of_floats(5.0F);
+  const Bytes blob = network(model(kWeight, "steps 1 50\n"));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      LoadOptions options = kept_in(folder);
+      options.shared_engines = false;
+      std::unique_ptr<Delegate> delegate;
+      CHECK_OK(try_load(blob, &delegate, options, &data));
+      check_scales(*delegate, 5.0F);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(data.reads == 1);
+}
+
+void test_refusals(const std::string& folder) {
+  NamedData data;
+  std::unique_ptr<Delegate> none;
+  const Bytes blob = network(model(kWeight));
+  CHECK_FAILS(try_load(blob, &none, kept_in("off"), nullptr), "the program has no named data");
+  CHECK_FAILS(try_load(blob, &none, kept_in("off"), &data),
+              "the program has no usable named data some_weight (error 0x11)");
+  data.bytes[kWeight] = of_floats(7.0F);
+  CHECK_FAILS(try_load(network("\x0A"), &none, kept_in("off"), &data), "is no ONNX model");
+  CHECK_FAILS(try_load(network(model("other")), &none, kept_in("off"), &data),
+              "initializer 'W' is in 'other', which its blob lacks");
+  CHECK_FAILS(
+      try_load(network(model(kWeight, "refuse n Gelu not today\n")), &none, kept_in(folder), &data),
+      "does not take node 'n' (Gelu): not today");
+  LoadOptions unbuilt = kept_in(folder);
+  unbuilt.build = false;
+  CHECK_FAILS(try_load(blob, &none, unbuilt, &data), "build=0, and ");
+  CHECK(none == nullptr && counter("engines") == 0);
+}
+
+// Every call of CUDA and of TensorRT fails once.
+void test_faults() {
+  NamedData data;
+  data.bytes[kWeight] = of_floats(7.0F);
+  const Bytes blob = network(model(kWeight));
+  int failures = 0;
+  for (uint64_t n = 1;; ++n) {
+    std::unique_ptr<Delegate> delegate;
+    (void)trt_et_sim_fail_after(n);
+    const Status status = try_load(blob, &delegate, kept_in("off"), &data);
+    (void)trt_et_sim_fail_after(0);
+    if (status.ok()) break;
+    CHECK(!status.text.empty() && delegate == nullptr && counter("engines") == 0);
+    ++failures;
+  }
+  CHECK(failures >= 4);
+}
+
+int g_told = 0;
+
+void test_progress() {
+  NamedData data;
+  data.bytes[kWeight] = of_floats(2.0F);
+  std::unique_ptr<Delegate> delegate;
+  trt_et_set_build_progress([](const char*, int32_t, int32_t steps) {
+    CHECK(steps == 9);
+    return ++g_told < 4 ? 1 : 0;
+  });
+  CHECK_FAILS(try_load(network(model(kWeight, "steps 9 0\n")), &delegate, kept_in("off"), &data),
+              "ended by the caller's progress function");
+  trt_et_set_build_progress(nullptr);
+  CHECK(g_told == 4);
+}
+
+}  // namespace
+
+void test_networks() {
+  std::string folder = (fs::temp_directory_path() / "trt-et-networks-XXXXXX").string();
+  CHECK(mkdtemp(folder.data()) != nullptr);
+  test_refusals(folder);
+  CHECK(fs::is_empty(folder));
+  test_built_once(folder);
+  test_threads(folder);
+  test_faults();
+  test_progress();
+  size_t engines = 0;
+  for (const auto& file : fs::directory_iterator(folder)) {
+    CHECK(file.path().extension() == ".engine");
+    ++engines;
+  }
+  CHECK(engines == 2);
+  fs::remove_all(folder);
+}

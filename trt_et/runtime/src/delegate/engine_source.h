@@ -1,0 +1,52 @@
+// What a delegate's bytes ask for: the engine or network in them, its GPU, and its provider.
+#pragma once
+
+#include <executorch/runtime/core/named_data_map.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cuda/cuda_api.h"
+#include "engine/engine.h"
+#include "named_weights.h"
+
+namespace trt_et {
+
+// Must outlive neither the bytes nor the options.
+class EngineSource {
+ public:
+  EngineSource() = default;
+  EngineSource(const EngineSource&) = delete;
+  EngineSource& operator=(const EngineSource&) = delete;
+
+  // Parses the bytes and finds a provider. `named_data` has the weights of networks.
+  Status open(const void* bytes, size_t size, const executorch::runtime::NamedDataMap* named_data,
+              const LoadOptions& options);
+  // With the GPU current: whether the engine fits it.
+  Status fit();
+  // Loads the engine; a network's is built before, outside of all locks.
+  Status load(std::shared_ptr<Engine>* engine) const;
+  // Builds the engine of a network and hands it to `take`.
+  Status build(const std::function<Status(const void* bytes, size_t size)>& take) const;
+
+  const Blob& blob() const { return blob_; }
+  int device() const { return device_; }
+  cuda::Api& api() const { return *api_; }
+  const cuda::DeviceInfo& gpu() const { return gpu_; }
+  const trt_et_engine_provider& provider() const { return *provider_; }
+
+ private:
+  Blob blob_;
+  int device_ = 0;
+  bool share_ = true;
+  cuda::Api* api_ = nullptr;
+  cuda::DeviceInfo gpu_;
+  std::vector<trt_et_binding> bindings_;
+  OptDims opt_dims_;
+  std::unique_ptr<NamedWeights> weights_;
+  trt_et_engine_request request_{};
+  const trt_et_engine_provider* provider_ = nullptr;
+};
+
+}  // namespace trt_et
