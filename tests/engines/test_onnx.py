@@ -59,6 +59,14 @@ def test_equal_weights_of_partitions_and_methods_are_stored_once():
     assert [size for _, size in program.named_data] == [LAYER.weight.nbytes]
 
 
+def test_a_weight_that_is_transposed_is_beside_the_model():
+    """That of a linear layer with an input of three dimensions."""
+    program = torch.export.export(Function(lambda x: LAYER(x)), (torch.randn(2, 4, 32),))
+    pte = lower(program, builder="onnx")
+    assert [size for _, size in read_program(pte).named_data] == [LAYER.weight.nbytes]
+    assert len(decode_blob(blobs(pte)[0]).engine) < LAYER.weight.nbytes
+
+
 def test_the_options_of_an_engine_that_it_can_fulfil_are_in_the_blob():
     model, inputs = make("mlp")
     options = {"workspace_size": 1 << 20, "optimization_level": 2, "weight_streaming": True}

@@ -135,10 +135,21 @@ def _tidy(model: Any) -> None:  # noqa: ANN401
         common.InlinePass()(model)
     # The parser needs constants where the exporter computes, such as the axes of a sum.
     fold_constants(
-        model, onnx_shape_inference=False, input_size_limit=_FOLDED, output_size_limit=_FOLDED
+        model,
+        onnx_shape_inference=False,
+        input_size_limit=_FOLDED,
+        output_size_limit=_FOLDED,
+        should_fold=_should_fold,
     )
     common.RemoveUnusedNodesPass()(model)
     common.ClearMetadataAndDocStringPass()(model)
+
+
+def _should_fold(node: Any) -> bool | None:  # noqa: ANN401
+    """Leave large constants alone: the folder would store a transposed weight in the model."""
+    constants = [value.const_value for value in node.inputs if value is not None]
+    large = any(held is not None and held.nbytes > _FOLDED for held in constants)
+    return False if large else None
 
 
 def _describe(
