@@ -15,5 +15,6 @@ from __future__ import annotations
 
 from trt_et.llm.export import export_llm
 from trt_et.llm.multimodal import export_multimodal
+from trt_et.llm.speech import export_speech
 
-__all__ = ["export_llm", "export_multimodal"]
+__all__ = ["export_llm", "export_multimodal", "export_speech"]

@@ -1,8 +1,8 @@
 """KV caches of layers with a sliding window, which forget the tokens outside of it.
 
-A ring of rows whose positions are kept beside them. The rows of one call are always consecutive, so
-that TensorRT can write them in place: a call that begins near the ring's end goes on behind it, and
-the next call begins at the ring's start.
+Rows form a ring, and a tensor has the position of each row. The rows of one call are always
+consecutive, so that TensorRT can write them in place: a call that begins near the ring's end goes
+on behind it, and the next call begins at the ring's start.
 """
 
 from __future__ import annotations

@@ -1,0 +1,118 @@
+"""Whisper as ExecuTorch's AsrRunner calls it: an encoder, and a decoder of one token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import transformers as tf
+
+from tests.support.programs.language_models import make_model
+from tests.support.simulated_gpus import load_runtime
+from trt_et import OptionError, UnsupportedModelError
+from trt_et.inspection import inspect_program
+from trt_et.llm import export_speech
+from trt_et.runtime.counters import read_counters
+
+VOCABULARY = 128
+START = 1
+TOKENS = 40
+POSITIONS = 20  # Of the encoder's output, from twice as many frames.
+
+
+def whisper() -> Any:
+    torch.manual_seed(0)
+    sizes = {"encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "num_mel_bins": 8, "d_model": 32}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    layers = {"encoder_layers": 1, "decoder_layers": 2}
+    ends = {"decoder_start_token_id": START, "pad_token_id": 0, "eos_token_id": 127}
+    lengths = {"max_source_positions": POSITIONS, "max_target_positions": TOKENS + 4}
+    config = tf.WhisperConfig(
+        vocab_size=VOCABULARY, bos_token_id=0, **sizes, **heads, **layers, **ends, **lengths
+    )
+    model = tf.WhisperForConditionalGeneration(config).eval()
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.2)
+    return model
+
+
+def sound(seed: int) -> torch.Tensor:
+    return torch.randn(1, 8, 2 * POSITIONS, generator=torch.Generator().manual_seed(seed))
+
+
+def greedy(model: Any, features: torch.Tensor) -> list[int]:
+    """What ``transformers`` says greedily, with a cache."""
+    cache, ids = None, [START]
+    with torch.no_grad():
+        hidden = model.model.encoder(features)
+        for _ in range(TOKENS):
+            result = model(
+                encoder_outputs=hidden,
+                decoder_input_ids=torch.tensor([ids[-1:]]),
+                past_key_values=cache,
+                use_cache=True,
+            )
+            cache = result.past_key_values
+            ids.append(int(result.logits[0, -1].argmax()))
+    return ids
+
+
+@pytest.mark.parametrize("share_state", [True, False])
+def test_transcriptions_are_those_of_eager(share_state):
+    from executorch.runtime import Runtime
+
+    load_runtime()
+    model = whisper()
+    pte = bytes(export_speech(model, builder="reference", share_state=share_state).buffer)
+    methods = {method.name: method for method in inspect_program(pte)}
+    assert [len(methods[name].delegates) for name in ("encoder", "text_decoder")] == [1, 1]
+    program = Runtime.get().load_program(pte)
+    assert program.load_method("get_eos_ids").execute([]) == [127]
+    encoder, decoder = (program.load_method(name) for name in ("encoder", "text_decoder"))
+    for seed in (1, 2, 1):
+        features = sound(seed)
+        (hidden,) = encoder.execute([features])
+        torch.testing.assert_close(hidden, model.model.encoder(features).last_hidden_state)
+        ids = [START]
+        for position in range(TOKENS):
+            before = read_counters()
+            token, at = torch.tensor([ids[-1:]]), torch.tensor([position])
+            (logits,) = decoder.execute([token, hidden, at])
+            ids.append(int(logits.argmax()))
+        counted = {name: count - before.get(name, 0) for name, count in read_counters().items()}
+        # The encoder's output stays where the encoder left what the decoder needs of it.
+        copied = 8 + 8 if share_state else 8 + 8 + hidden.nbytes
+        assert (counted["bytes_h2d"], counted["bytes_d2h"]) == (copied, 4 * VOCABULARY)
+        assert ids == greedy(model, features)
+        assert len(set(ids)) > 4
+    with pytest.raises(RuntimeError, match="0x12"):
+        decoder.execute([token, hidden, torch.tensor([TOKENS + 4])])
+
+
+def test_tensorrt_rtx_writes_all_keys_and_values_in_place():
+    pte = bytes(export_speech(whisper(), builder="tensorrt_rtx", cache_length=8).buffer)
+    methods = {method.name: method for method in inspect_program(pte)}
+    found = {}
+    for name in ("encoder", "text_decoder"):
+        (delegate,) = methods[name].delegates
+        assert delegate.engine is not None
+        shapes = {binding.name: binding.shape for binding in delegate.engine.inputs}
+        found[name] = sorted(shapes[alias.input] for alias in delegate.engine.aliases)
+    cross = [(1, 2, POSITIONS + 1, 16)] * 4
+    assert found == {"encoder": cross, "text_decoder": [(1, 2, 8, 16)] * 4 + cross}
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (lambda: make_model("llama"), {}, "LlamaForCausalLM is no WhisperForConditional"),
+        (lambda: whisper().model, {}, "WhisperModel is no WhisperForConditional"),
+        (whisper, {"cache_length": 99}, "cache_length is 99, but the model has 44 positions"),
+        (whisper, {"dtype": torch.int8}, r"dtype is torch\.int8"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused(make, options, message):
+    with pytest.raises((OptionError, UnsupportedModelError), match=message):
+        export_speech(make(), builder="reference", **options)
