@@ -100,6 +100,7 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     cumsum.CUMSUM,
     embedding.EMBEDDING,
     gather.GATHER,
+    normalization.LAYER_NORM,
     slice.SELECT,
     slice.SLICE,
     softplus.SOFTPLUS,

@@ -3,7 +3,8 @@
 When it is imported, Torch-TensorRT queries the CUDA device and expects its C++ runtime. Filling a
 TensorRT network needs neither, so ``without_gpu`` and ``without_runtime`` answer for them
 on a machine without a GPU. ``weights_stay_quantized`` changes how Torch-TensorRT treats
-quantized weights. Seen with Torch-TensorRT 2.13.
+quantized weights, and ``constants_stay_small`` how it adds constants to larger tensors. Seen with
+Torch-TensorRT 2.13.
 
 Each patch is applied at its first use and undone when the outermost ``patched_once`` ends.
 ExecuTorch calls a backend several times for one export and does not mark the last call. So there is
@@ -31,6 +32,7 @@ from trt_et.graph.tracing import TRACING
 from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer, named_arguments
 
 __all__ = [
+    "constants_stay_small",
     "patched_once",
     "weights_stay_quantized",
     "without_gpu",
@@ -141,6 +143,31 @@ def weights_stay_quantized() -> Iterator[None]:
     """
     with patched_once():
         _APPLIED.apply(_without_folded_weights)
+        yield
+
+
+@contextlib.contextmanager
+def constants_stay_small() -> Iterator[None]:
+    """Keep pointwise converters from repeating an operand; one thread at a time.
+
+    If the operands' ranks differ, and all sizes are static, Torch-TensorRT repeats the smaller one
+    to the size of the larger one. TensorRT-RTX folds that: it stores the bias of a linear layer
+    once for each token. TensorRT's layers need equal ranks only. Seen with 2.13.
+    """
+    with patched_once():
+        _APPLIED.apply(_with_equal_ranks)
+        yield
+
+
+@contextlib.contextmanager
+def _with_equal_ranks() -> Iterator[None]:
+    from torch_tensorrt.dynamo.conversion.converter_utils import broadcast
+    from torch_tensorrt.dynamo.conversion.impl.elementwise import base
+
+    def with_equal_ranks(ctx: Any, _target: Any, _ir: Any, name: str, left: Any, right: Any) -> Any:  # noqa: ANN401
+        return broadcast(ctx, left, right, f"{name}_lhs", f"{name}_rhs")
+
+    with mock.patch.object(base, "broadcast_to_same_shape", with_equal_ranks):
         yield
 
 

@@ -1,8 +1,9 @@
-"""Normalization by the input's own statistics, as sums and products.
+"""Normalization by the input's own statistics; layer norms.
 
 Torch-TensorRT 2.13 converts an instance norm as a batch norm whose running mean is 0 and variance
-1, so it does not normalize. It converts layer norms to TensorRT's layer, which returns no
-statistics.
+1, so it does not normalize: it is written out as sums and products. It converts layer norms to
+TensorRT's layer, which returns no statistics, and repeats weight and bias to the size of the input,
+which TensorRT-RTX then stores.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Any, Final
 import torch
 from torch.fx import Node
 
+from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["NORMALIZATION"]
+__all__ = ["LAYER_NORM", "NORMALIZATION"]
 
 aten = torch.ops.aten
 
@@ -39,6 +41,28 @@ def expand(node: Node) -> None:
         _compute_statistics(node)
     elif node.args[_TRAINING[node.target]]:
         _write_out(node)
+
+
+def add_layer_norm(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add TensorRT's normalization, with weight and bias in the shape that it normalizes."""
+    shape, eps = tuple(args[1]), args[4]
+    if kwargs or not all(isinstance(size, int) for size in shape):
+        return layers.convert(args, kwargs)
+    source = layers.tensor(args[0], "input")
+    rank = len(source.shape)
+    first = rank - len(shape)
+    factors = []
+    for index, name, number in ((2, "weight", 1.0), (3, "bias", 0.0)):
+        value = torch.full(shape, number) if args[index] is None else args[index]
+        value = layers.tensor(value, name, source.dtype)
+        value = layers.cast(value, source.dtype, f"{name}_cast")
+        shuffle = layers.net.add_shuffle(value)
+        shuffle.reshape_dims = (*[1] * first, *shape)
+        factors.append(layers.result(shuffle, f"{name}_in_rank_{rank}"))
+    axes = sum(1 << dim for dim in range(first, rank))
+    layer = layers.net.add_normalization(source, *factors, axes)
+    layer.epsilon = eps
+    return layers.result(layer, "layer_norm"), None, None
 
 
 def _write_out(node: Node) -> None:
@@ -96,4 +120,7 @@ def _compute_statistics(node: Node) -> None:
 
 NORMALIZATION: Final = Operator(
     "normalization", (*_TRAINING, aten.native_layer_norm.default), rewrite=expand
+)
+LAYER_NORM: Final = Operator(
+    "layer_norm", (aten.native_layer_norm.default,), add_layer=add_layer_norm
 )
