@@ -22,7 +22,11 @@ from trt_et.conversion.operators.kv_cache import check_cache_updates
 from trt_et.conversion.prepare import prepare_module
 from trt_et.conversion.settings import make_settings
 from trt_et.conversion.torch_tensorrt_import import logged_errors, torch_tensorrt
-from trt_et.conversion.torch_tensorrt_patches import constants_stay_small, without_gpu
+from trt_et.conversion.torch_tensorrt_patches import (
+    constants_stay_small,
+    without_gpu,
+    without_registry_checks,
+)
 from trt_et.errors import BuilderError, ConversionError
 from trt_et.graph.tracing import clear_pending_symbols
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
@@ -137,7 +141,7 @@ def convert_module(
     from trt_et.conversion.interpreter import PartitionInterpreter
 
     interpreter: Any = None
-    with logged_errors() as logged:
+    with logged_errors() as logged, constants_stay_small(), without_registry_checks():
         try:
             prepared, aliases = prepare_module(module, library, settings, aliased_outputs)
             _check_ranks(prepared, tensorrt.Dims.MAX_DIMS)
@@ -147,8 +151,7 @@ def convert_module(
                 output_dtypes=[_DTYPES[binding.dtype] for binding in outputs],
                 compilation_settings=settings,
             )
-            with constants_stay_small():
-                interpreter._construct_trt_network_def()
+            interpreter._construct_trt_network_def()
             if profiles:
                 interpreter.optimization_profiles = _profiles(interpreter.builder, profiles)
             _check_bindings(interpreter, inputs, outputs)

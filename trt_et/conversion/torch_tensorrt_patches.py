@@ -3,8 +3,8 @@
 When it is imported, Torch-TensorRT queries the CUDA device and expects its C++ runtime. Filling a
 TensorRT network needs neither, so ``without_gpu`` and ``without_runtime`` answer for them
 on a machine without a GPU. ``weights_stay_quantized`` changes how Torch-TensorRT treats
-quantized weights, and ``constants_stay_small`` how it adds constants to larger tensors. Seen with
-Torch-TensorRT 2.13.
+quantized weights, ``constants_stay_small`` how it adds constants to larger tensors, and
+``without_registry_checks`` how it looks converters up. Seen with Torch-TensorRT 2.13.
 
 Each patch is applied at its first use and undone when the outermost ``patched_once`` ends.
 ExecuTorch calls a backend several times for one export and does not mark the last call. So there is
@@ -36,6 +36,7 @@ __all__ = [
     "patched_once",
     "weights_stay_quantized",
     "without_gpu",
+    "without_registry_checks",
     "without_runtime",
 ]
 
@@ -168,6 +169,27 @@ def _with_equal_ranks() -> Iterator[None]:
         return broadcast(ctx, left, right, f"{name}_lhs", f"{name}_rhs")
 
     with mock.patch.object(base, "broadcast_to_same_shape", with_equal_ranks):
+        yield
+
+
+@contextlib.contextmanager
+def without_registry_checks() -> Iterator[None]:
+    """Check Torch-TensorRT's registry of converters once; one thread at a time.
+
+    It looks at all of its entries whenever a converter is looked up, which takes a quarter of a
+    conversion. Seen with 2.13.
+    """
+    with patched_once():
+        _APPLIED.apply(_checked_once)
+        yield
+
+
+@contextlib.contextmanager
+def _checked_once() -> Iterator[None]:
+    from torch_tensorrt.dynamo.conversion import DYNAMO_CONVERTERS
+
+    DYNAMO_CONVERTERS.validate_invariants()
+    with mock.patch.object(type(DYNAMO_CONVERTERS), "validate_invariants", lambda _: None):
         yield
 
 
