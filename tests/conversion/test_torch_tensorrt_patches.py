@@ -20,7 +20,7 @@ from trt_et.conversion.installed import installed_variant
 pytestmark = pytest.mark.skipif(
     installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
 )
-PATCHES = ("_answers", "_without_folded_weights")
+PATCHES = ("_answers", "_without_folded_weights", "_with_equal_ranks", "_checked_once")
 
 
 @pytest.fixture

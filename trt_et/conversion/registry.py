@@ -29,7 +29,6 @@ from trt_et.conversion.operators import (
     index,
     index_put,
     kv_cache,
-    linear,
     log1p,
     log_softmax,
     max_min,
@@ -93,7 +92,6 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     quantize.INT8_WEIGHTS,
     quantize.FAKE_QUANTIZED,  # Its dequantize layers may reach a convolution.
     quantize.QUANTIZE,
-    linear.SPLIT_LINEAR,
     convolution.QUANTIZED_CONVOLUTION,
     attention.ATTENTION_RESULTS,
     # Without a rewrite.
