@@ -43,10 +43,17 @@ def counting(name, found):
 
 
 def patched_functions() -> list[object]:
+    from torch_tensorrt.dynamo.conversion import DYNAMO_CONVERTERS
+    from torch_tensorrt.dynamo.conversion.impl.elementwise import base
     from torch_tensorrt.dynamo.lowering.passes import constant_folding
 
-    folder = constant_folding._TorchTensorRTConstantFolder
-    return [torch.cuda.get_device_capability, torch.cuda.current_device, folder.is_impure]
+    return [
+        torch.cuda.get_device_capability,
+        torch.cuda.current_device,
+        constant_folding._TorchTensorRTConstantFolder.is_impure,
+        base.broadcast_to_same_shape,
+        type(DYNAMO_CONVERTERS).validate_invariants,
+    ]
 
 
 def lower_two_partitions(**options) -> None:
@@ -64,7 +71,7 @@ def test_the_builds_of_all_partitions_patch_once_and_undo_it(applied):
     # Two exports; the partitioner is called three times (what is not decomposed, the partitions,
     # what is not decomposed) and the backend once.
     answers = {} if torch.cuda.is_available() else {"_answers": 2 * (3 + 1)}
-    assert applied == {"_without_folded_weights": 2} | answers
+    assert applied == dict.fromkeys(PATCHES[1:], 2) | answers
     assert patched_functions() == plain
 
 
@@ -108,6 +115,32 @@ def test_quantized_weights_are_still_folded(monkeypatch):
     assert Network(program).kinds["DEQUANTIZE"] == 5
     monkeypatch.setattr(torch_tensorrt_patches, "_without_folded_weights", contextlib.nullcontext)
     assert Network(program).kinds["DEQUANTIZE"] < 5, "weights_stay_quantized() is not needed"
+
+
+def test_operands_are_still_repeated(monkeypatch):
+    program, _ = quantized("mlp")
+    assert Network(program).kinds["SLICE"] == 0
+    monkeypatch.setattr(torch_tensorrt_patches, "_with_equal_ranks", contextlib.nullcontext)
+    assert Network(program).kinds["SLICE"] > 0, "constants_stay_small() is not needed"
+
+
+def test_the_registry_is_still_checked_at_each_look_up(monkeypatch):
+    from torch_tensorrt.dynamo.conversion import DYNAMO_CONVERTERS
+
+    checks = Counter()
+    check = type(DYNAMO_CONVERTERS).validate_invariants
+
+    def counted(registry):
+        checks["all"] += 1
+        check(registry)
+
+    monkeypatch.setattr(type(DYNAMO_CONVERTERS), "validate_invariants", counted)
+    program, _ = quantized("mlp")
+    Network(program)
+    ours = checks["all"]
+    monkeypatch.setattr(torch_tensorrt_patches, "_checked_once", contextlib.nullcontext)
+    Network(program)
+    assert checks["all"] - ours > 2 * ours, "without_registry_checks() is not needed"
 
 
 def test_importing_torch_tensorrt_leaves_the_warnings_of_the_process_alone(tmp_path):
