@@ -131,7 +131,7 @@ void test_refusals(const std::string& folder) {
   const Bytes blob = network(model(kWeight));
   CHECK_FAILS(try_load(blob, &none, kept_in("off"), nullptr), "the program has no named data");
   CHECK_FAILS(try_load(blob, &none, kept_in("off"), &data),
-              "the program has no usable named data some_weight (error 0x11)");
+              "the program has no usable named data some_weight (error 0x20)");
   data.bytes[kWeight] = of_floats(7.0F);
   CHECK_FAILS(try_load(network("\x0A"), &none, kept_in("off"), &data), "is no ONNX model");
   CHECK_FAILS(try_load(network(model("other")), &none, kept_in("off"), &data),
