@@ -13,7 +13,7 @@ RESULTS = Path(__file__).parents[1] / "benchmarks/results"
 @pytest.mark.parametrize(
     ("file", "numbers"),
     [
-        ("aot.json", [1, 2, 3, 4, 6, 7, 8, 9, 10, 22]),  # 5 is retired.
+        ("aot.json", [1, 2, 3, 4, 6, 7, 8, 9, 10, 22, *range(25, 29)]),  # 5 is retired.
         ("runtime.json", range(11, 18)),
         ("llm.json", range(18, 22)),
     ],
