@@ -97,6 +97,12 @@ def test_a_page_is_written(file, tmp_path):
     assert "split.pte" in out.read_text()
 
 
+def test_a_page_that_cannot_be_written_is_one_line(file, tmp_path):
+    out = tmp_path / "missing" / "page.html"
+    message = run("inspect", file("foreign"), "--html", out, code=1)
+    assert message == f"trt-et: {out}: No such file or directory\n"
+
+
 def test_lines_that_are_piped_are_not_wrapped(file):
     printed = run("inspect", file("foreign"))
     (line,) = (line for line in printed.splitlines() if " an unknown builder " in line)

@@ -102,5 +102,8 @@ def errors_on_one_line() -> Iterator[None]:
         yield
     except OptionError as error:
         raise fail(str(error), WRONG_USAGE) from error
-    except (TrtEtError, OSError) as error:
+    except TrtEtError as error:
         raise fail(str(error)) from error
+    except OSError as error:
+        named = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        raise fail(named) from error

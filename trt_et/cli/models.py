@@ -52,7 +52,7 @@ def load_model(name: str) -> EagerModel:
     """
     where, colon, attribute = name.rpartition(":")
     if not colon or not where or not attribute:
-        raise OptionError(f"{name!r} is not MODULE:CALLABLE")
+        raise OptionError(f"{name!r} is not MODULE:CALLABLE, such as model.py:make")
     function = getattr(_import(where), attribute, None)
     if not callable(function):
         raise OptionError(f"{where} has no callable {attribute!r}")
