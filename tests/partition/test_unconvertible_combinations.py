@@ -115,3 +115,23 @@ def test_an_operator_that_cannot_be_converted_does_not_end_an_export():
 
         program = torch.export.export(Model(), (x,))
         assert blobs(lower(program, builder="tensorrt_rtx")), name
+
+
+class Buckets(nn.Module):
+    """Looks up a table by an index that is computed from constants, as T5 does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(2, 3)
+
+    def forward(self, x):
+        buckets = torch.arange(x.shape[0]).float() / 8.0
+        return x * 2 + self.table(buckets.to(torch.int64))
+
+
+def test_a_constant_index_that_is_not_known_yet_does_not_split_a_partition():
+    model, x = Buckets().eval(), torch.randn(16, 3)
+    partitioner = TensorRTPartitioner(builder="reference")
+    lower(torch.export.export(model, (x,)), partitioner=partitioner)
+    (partition,) = partitioner.report.partitions
+    assert "aten::embedding.default" in partition.operators

@@ -56,9 +56,24 @@ def make_support_check(options: BuildOptions) -> Callable[[Fragment], Unsupporte
                     names=lowered.names,
                 )
             except ConversionError as error:
+                if _is_of_unknown_values(error, fragment):
+                    return None
                 return Unsupported(error.reason, error.node)
             except (BuilderError, UnboundedDimension) as error:
                 return Unsupported(str(error))
         return None
 
     return check
+
+
+def _is_of_unknown_values(error: ConversionError, fragment: Fragment) -> bool:
+    """Return whether folding failed because of the values that stand for unknown constants.
+
+    An index that is computed from such values may be outside of its table (buckets of T5).
+    """
+    cause = error.__cause__
+    return (
+        isinstance(cause, IndexError)
+        and "index out of range in self" in str(cause)
+        and any(fragment.constants.get(s, s) is None for s in fragment.sources)
+    )
