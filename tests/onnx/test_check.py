@@ -12,6 +12,10 @@ X = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0))
 LEFT = {
     "no operator": (lambda x: x.int() & 6, "has no operator BitwiseAnd"),
     "float64": (lambda x: x.double().sin().float(), "float64"),
+    "indices of a pooling": (
+        lambda x: torch.nn.functional.max_pool2d(x, 2, return_indices=True)[1].float(),
+        "no MaxPool that returns indices",
+    ),
     "a dtype": (lambda x: torch.sin(x.to(torch.int16).float()), "int16"),
 }
 

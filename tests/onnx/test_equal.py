@@ -39,6 +39,18 @@ OWN_CASES = {
         lambda y, x: torch.atan2(y, x) + 1,
         (torch.arange(-2, 3)[:, None], torch.arange(-2, 3)),
     ),
+    "resized along a line": (
+        lambda x: torch.nn.functional.interpolate(x, 7, mode="linear") * 2,
+        (randn(2, 3, 4),),
+    ),
+    "a diagonal replaced": (
+        lambda x: x.sin().diagonal_scatter(x[0] * 2) * 2,
+        (randn(4, 4),),
+    ),
+    "mirrored and cut off": (
+        lambda x: torch.nn.functional.pad(x, (-1, 2), mode="reflect") * 2,
+        (randn(2, 3, 5),),
+    ),
     "the place of the largest": (lambda x: x.argmax() + x[0].argmin(0, True), (randn(3, 4),)),
     "the place in a line": (lambda x: x.argmax(0) * 2, (randn(7),)),
     "copied to another shape": (lambda x: x[:, :1].sin().copy_(x[:, 1:2]) * 2, (randn(3, 4),)),

@@ -28,6 +28,12 @@ OPSET: Final = 20
 
 _LONGEST_REASON: Final = 300
 
+aten = torch.ops.aten
+# Torch's exporter translates these to something else; torch decomposes most calls of them.
+_WRONG: Final = frozenset(
+    {aten.diagonal_scatter.default, aten.upsample_linear1d.default, aten.upsample_linear1d.vec}
+)
+
 
 @cache
 def _registry() -> Any:  # noqa: ANN401
@@ -61,7 +67,7 @@ def torch_decompositions() -> dict[Any, Callable[..., Any]]:
     """Return torch's decompositions of the operators that the exporter has no function for."""
     from torch.onnx._internal.exporter import _decomp
 
-    known = set(_decomp.get_onnx_implemented_overloads(_registry()))
+    known = set(_decomp.get_onnx_implemented_overloads(_registry())) - _WRONG
     table = _decomp.create_onnx_friendly_decomposition_table(known)
     # A decomposition that makes a constant would be traced again with the constant's values.
     table.pop(torch.ops.aten.lift_fresh.default, None)
@@ -102,6 +108,7 @@ def translate(module: GraphModule) -> tuple[Any, dict[str, torch.Tensor]]:
                 elif node.op == "output":
                     _core._handle_output_node(node, values, model.graph)
                 else:
+                    _check_call(node)
                     _core._handle_call_function_node_with_lowering(
                         model,
                         node,
@@ -117,7 +124,18 @@ def translate(module: GraphModule) -> tuple[Any, dict[str, torch.Tensor]]:
     return model, constants
 
 
+def _check_call(node: Node) -> None:
+    if node.target in _WRONG:
+        raise ConversionError(f"torch's ONNX exporter translates {node.target} wrongly")
+    if node.target is aten.pad.default and len(node.args) > 2 and node.args[2] != "constant":
+        sizes: Any = node.args[1]
+        if any(isinstance(size, int) and size < 0 for size in sizes):
+            raise ConversionError("ONNX repeats or mirrors no numbers while it cuts others off")
+
+
 def _reason(node: Node, error: Exception) -> str:
+    if isinstance(error, ConversionError):
+        return error.reason
     if node.op == "call_function" and not is_translatable(node.target):
         return f"torch's ONNX exporter has no translation of {node.target}"
     while error.__cause__ is not None and isinstance(error.__cause__, Exception):
