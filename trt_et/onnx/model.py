@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
+from crc32c import crc32c
 from torch.fx import GraphModule
 
 from trt_et.blob.model import Binding
@@ -77,8 +78,9 @@ def convert_module(
 
 
 def weight_key(tensor: torch.Tensor) -> str:
-    """Return the key of a contiguous tensor's bytes."""
-    return _PREFIX + hashlib.sha256(bytes_of(tensor)).hexdigest()
+    """Return the key of a contiguous tensor's bytes: their SHA-256 and their CRC-32C, in hex."""
+    data = bytes_of(tensor)
+    return f"{_PREFIX}{hashlib.sha256(data).hexdigest()}_{crc32c(data):08x}"
 
 
 def _set_inputs(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from crc32c import crc32c
 from onnx import TensorProto, helper
 
 # Of the tensors that `scaled` and `linear` have.
@@ -43,7 +44,7 @@ class Payload:
 def external(name: str, values: np.ndarray[Any, Any]) -> tuple[onnx.TensorProto, str, bytes]:
     """Return an initializer with external data, its key, and its bytes."""
     data = values.tobytes()
-    key = "trt_et_onnx_" + hashlib.sha256(data).hexdigest()
+    key = f"trt_et_onnx_{hashlib.sha256(data).hexdigest()}_{crc32c(data):08x}"
     tensor = TensorProto(name=name, data_type=helper.np_dtype_to_tensor_dtype(values.dtype))
     tensor.dims.extend(values.shape)
     tensor.data_location = TensorProto.EXTERNAL

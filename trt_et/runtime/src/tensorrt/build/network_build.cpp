@@ -1,7 +1,6 @@
 #include "network_build.h"
 
 #include <algorithm>
-#include <future>
 
 #include "build_progress.h"
 #include "network_options.h"
@@ -198,23 +197,16 @@ Status build_network(const trt_et_engine_request& request, const Library& librar
   if (const char* problem = request.read_weights(&request)) {
     return fail(Error::InvalidProgram, "%s", problem);
   }
-  // Hashing costs a tenth of a build or less, and has a processor of its own.
-  std::future<Status> intact =
-      std::async(std::launch::async, [&request] { return check_weights(request); });
+  TRT_ET_TRY(check_weights(request));
   WeightFiles files;
   BuildProgress progress(request.report_build);
   Build build;
-  Status built = begin(library, parser, &build);
-  if (built.ok()) built = parse(request, library, scratch, &build, &files);
-  if (built.ok()) built = check_bindings(request, *build.network);
-  if (built.ok()) built = configure(request, library, &build);
-  if (built.ok()) {
-    if (request.report_build != nullptr) build.config->setProgressMonitor(&progress);
-    built = build_plan(library, progress, &build, plan);
-  }
-  // Damaged weights are the better reason.
-  TRT_ET_TRY(intact.get());
-  return built;
+  TRT_ET_TRY(begin(library, parser, &build));
+  TRT_ET_TRY(parse(request, library, scratch, &build, &files));
+  TRT_ET_TRY(check_bindings(request, *build.network));
+  TRT_ET_TRY(configure(request, library, &build));
+  if (request.report_build != nullptr) build.config->setProgressMonitor(&progress);
+  return build_plan(library, progress, &build, plan);
 }
 
 }  // namespace trt_et::tensorrt

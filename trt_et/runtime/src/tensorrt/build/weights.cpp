@@ -2,14 +2,28 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 
-#include "common/sha256.h"
+#include "blob/crc32c.h"
 #include "files.h"
 #include "onnx_model.h"
 
 namespace trt_et::tensorrt {
+namespace {
+
+// A name ends with "_" and the checksum.
+bool has_checksum(const std::string& name, uint32_t* checksum) {
+  constexpr size_t kDigits = 8;
+  if (name.size() <= kDigits || name[name.size() - kDigits - 1] != '_') return false;
+  const char* const begin = name.data() + name.size() - kDigits;
+  const char* const end = name.data() + name.size();
+  const auto [read, error] = std::from_chars(begin, end, *checksum, 16);
+  return error == std::errc() && read == end;
+}
+
+}  // namespace
 
 Status find_weights(const trt_et_engine_request& request, std::vector<WeightBytes>* found) {
   std::vector<ExternalInitializer> initializers;
@@ -31,13 +45,11 @@ Status find_weights(const trt_et_engine_request& request, std::vector<WeightByte
 }
 
 Status check_weights(const trt_et_engine_request& request) {
-  constexpr size_t kDigits = 64;
   for (size_t i = 0; i < request.weight_count; ++i) {
     const trt_et_weight& weight = request.weights[i];
-    const std::string name = weight.name;
-    const std::string hash = name.size() < kDigits ? "" : name.substr(name.size() - kDigits);
-    if (hash.empty() || hash.find_first_not_of("0123456789abcdef") != hash.npos) continue;
-    if (sha256(weight.bytes, weight.size) != hash) {
+    uint32_t checksum = 0;
+    if (!has_checksum(weight.name, &checksum)) continue;
+    if (crc32c(0, weight.bytes, weight.size) != checksum) {
       return fail(Error::InvalidProgram, "weight %.100s of %zu bytes is damaged", weight.name,
                   weight.size);
     }
