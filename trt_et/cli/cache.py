@@ -16,7 +16,6 @@ from trt_et.cli.common import (
     print_json,
 )
 from trt_et.errors import BlobError
-from trt_et.inspection.texts import binding_text, engine_text, gpu_text
 from trt_et.views.tables import size_text
 
 if TYPE_CHECKING:
@@ -110,6 +109,8 @@ def _row(entry: CacheEntry) -> dict[str, Any]:
         info = entry.info()
     except (BlobError, OSError) as error:
         return row | {"problem": f"unreadable: {error}"}
+    from trt_et.inspection.texts import binding_text, engine_text, gpu_text
+
     bindings = ", ".join(binding_text(binding) for binding in info.bindings)
     return row | {"builder": engine_text(info), "targets": gpu_text(info), "bindings": bindings}
 

@@ -117,13 +117,12 @@ def export_multimodal(
             TensorRTPartitioner(**options, excluded_ops=excluded, optimization_profiles=profiles)
         ]
         partitioners["token_embedding"] = []
-        (logits,) = (
-            n.meta["val"] for n in programs["text_decoder"].graph.output_node().args[0][-1:]
-        )
+        results: Any = programs["text_decoder"].graph.output_node().args[0]
+        vocabulary = results[-1].meta["val"].shape[-1]
         manager = to_edge_transform_and_lower(
             programs,
             partitioner=partitioners,
-            constant_methods=runner_metadata(cache_length, max_prompt, ends, logits.shape[-1]),
+            constant_methods=runner_metadata(cache_length, max_prompt, ends, vocabulary),
         )
         return manager.to_executorch(
             ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())

@@ -2,7 +2,7 @@
 
 ``torch.onnx.export`` decomposes the whole program again, which takes a second for a single call.
 The support check translates each call, so this file calls the step after that one. Only it uses
-private parts of ``torch.onnx``; ``tests/onnx/test_translate.py`` fails loudly when a release
+private parts of ``torch.onnx``; ``tests/onnx/test_equal.py`` fails loudly when a release
 changes them.
 """
 

@@ -13,7 +13,7 @@ from torch.fx import Node
 
 from trt_et.graph.constants import constant_names
 from trt_et.graph.modules import source_of
-from trt_et.graph.symbolic_shapes import shape_range
+from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
 from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.partition.report import Partition
 from trt_et.views.page import CPU, ENDS, Box, Picture, box_lines
@@ -118,10 +118,14 @@ def _tensor(node: Node, *, named: bool = True) -> dict[str, int]:
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         return {f"{node.name}: a number" if isinstance(value, torch.SymInt) else node.name: 0}
-    sizes = [shape_range(size)[2] for size in value.shape]
+    dtype = str(value.dtype).removeprefix("torch.")
+    try:
+        sizes = [shape_range(size)[2] for size in value.shape]
+    except UnboundedDimension:
+        text = f"{dtype} {[str(size) for size in value.shape]}, no upper bound"
+        return {f"{node.name}: {text}" if named else text: 0}
     nbytes = value.element_size()
     for size in sizes:
         nbytes *= size
-    dtype = str(value.dtype).removeprefix("torch.")
     text = f"{dtype} {sizes}, {size_text(nbytes)}"
     return {f"{node.name}: {text}" if named else text: nbytes}

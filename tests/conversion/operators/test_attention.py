@@ -36,8 +36,6 @@ def test_its_network_equals_eager(name):
     ("name", "workaround"),
     [
         ("two attentions of one query", "inputs of attentions"),
-        ("a feature map", "results of attentions"),
-        ("an attention by hand", "results of attentions"),
     ],
 )
 def test_without_its_workaround_the_builder_ends_its_process(name, workaround):
@@ -50,7 +48,6 @@ def test_without_its_workaround_the_builder_ends_its_process(name, workaround):
     ("name", "workaround"),
     [
         ("two attentions of one query", "inputs of attentions"),
-        ("a feature map", "results of attentions"),
     ],
 )
 def test_without_the_workarounds_the_crash_is_an_error_of_its_partition(name, workaround):

@@ -120,16 +120,16 @@ Status guarded_stream(cuda::Api& api, int device, WorkStream* stream, bool* foun
 }
 
 // All that is loaded, also what Python opened for itself (RTLD_LOCAL).
-struct Loaded {
+struct LoadedLibraries {
   unsigned long long additions = 0;
   std::vector<std::string> paths;
 };
 
-Loaded loaded_libraries() {
-  Loaded loaded;
+LoadedLibraries loaded_libraries() {
+  LoadedLibraries loaded;
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* out) {
-        auto& found = *static_cast<Loaded*>(out);
+        auto& found = *static_cast<LoadedLibraries*>(out);
         found.additions = info->dlpi_adds;
         if (info->dlpi_name != nullptr && *info->dlpi_name != 0) {
           found.paths.emplace_back(info->dlpi_name);
@@ -147,7 +147,7 @@ void find_caller_streams() {
   if (g_get_caller_stream.load() != nullptr) return;
   void* found = dlsym(RTLD_DEFAULT, kGetCallerStream);
   if (found == nullptr) {
-    const Loaded loaded = loaded_libraries();
+    const LoadedLibraries loaded = loaded_libraries();
     if (searched.exchange(loaded.additions) == loaded.additions) return;
     for (const std::string& path : loaded.paths) {
       void* library = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
