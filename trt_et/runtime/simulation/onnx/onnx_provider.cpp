@@ -10,11 +10,8 @@
 #include "simulated_api.h"
 
 namespace trt_et {
+namespace onnx {
 namespace {
-
-using onnx::Memory;
-using onnx::Network;
-using onnx::Tensor;
 
 // Plain: an engine may be freed after the objects of its thread.
 thread_local char t_onnx_error[kMaxErrorText + 1] = "";
@@ -79,8 +76,8 @@ int onnx_probe(const trt_et_engine_request* request) {
     if (std::string_view(request->builder) != "onnx") {
       return {Error::NotSupported, "onnxruntime takes payloads of the builder \"onnx\" only"};
     }
-    const onnx::Library* library = nullptr;
-    return onnx::open_library(&library);
+    const Library* library = nullptr;
+    return open_library(&library);
   });
 }
 
@@ -210,8 +207,10 @@ int onnx_enqueue(void* context, void* stream) {
 const char* onnx_last_error() { return t_onnx_error; }
 
 }  // namespace
+}  // namespace onnx
 
 const trt_et_engine_provider& onnx_provider() {
+  using namespace onnx;
   // It has none of the optional functions.
   static const trt_et_engine_provider table = [] {
     trt_et_engine_provider made{};
