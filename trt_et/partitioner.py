@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NoReturn
 from weakref import WeakValueDictionary
 
@@ -243,7 +244,7 @@ class TensorRTPartitioner(Partitioner):
                 "explain(torch.export.export(model.eval(), example_inputs))"
             )
         self.report = PartitionReport((), ())
-        dry_run(with_own_symbols(program), self, self._make_partitions)
+        dry_run(with_own_symbols(program), self, partial(self._make_partitions, draw=True))
         self._check_names()
         return self.report
 
@@ -254,7 +255,9 @@ class TensorRTPartitioner(Partitioner):
             return [()] * len(parts)
         return find_in_place_buffers(program, [nodes for _, nodes in parts])
 
-    def _make_partitions(self, program: ExportedProgram) -> list[tuple[Partition, list[Node]]]:
+    def _make_partitions(
+        self, program: ExportedProgram, *, draw: bool = False
+    ) -> list[tuple[Partition, list[Node]]]:
         self._add_known_names(program)
         with self._support_check() as check:
             parts, self.report = make_partitions(
@@ -264,6 +267,7 @@ class TensorRTPartitioner(Partitioner):
                 self._min_block_size,
                 self._weights,
                 getattr(self._builder, "without_int8", ()),
+                draw=draw,
             )
         if self._options.precision is not None:
             parts = self._plan_precision(program, parts, PRECISION_DTYPES[self._options.precision])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from executorch.exir import to_edge_transform_and_lower
 
 from tests.support.lowering import export, export_with_batch, lower
 from tests.support.programs.quantized_models import quantized
@@ -124,6 +125,16 @@ def test_the_plan_is_a_graph_of_engines_and_operators_with_their_tensors():
     page = report.to_html("Doubles")
     assert "its operator is excluded by the caller" in page
     assert "</html>" in page
+
+
+def test_a_size_without_a_bound_is_drawn_and_an_export_draws_nothing():
+    batch = torch.export.Dim("batch", min=2)
+    program = torch.export.export(Doubles(), (torch.randn(3),), dynamic_shapes=({0: batch},))
+    partitioner = TensorRTPartitioner(builder="reference")
+    (box,) = (b for b in partitioner.explain(program).picture.boxes if b.title == "x")
+    assert box.lines[0].endswith("], no upper bound")
+    to_edge_transform_and_lower(program, partitioner=[partitioner])
+    assert not partitioner.report.picture.boxes
 
 
 class Branches(torch.nn.Module):

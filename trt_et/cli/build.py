@@ -20,7 +20,7 @@ def build_command(
         str, typer.Option("--with", help="tensorrt or tensorrt_rtx. [default: the first found]")
     ] = "",
     folder: Annotated[
-        str, typer.Option("--engine-folder", help="Where built engines are kept, or off.")
+        str, typer.Option("--engine-folder", help="Folder for built engines, or off.")
     ] = "",
     cuda: Cuda = "",
     as_json: Json = False,

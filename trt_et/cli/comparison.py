@@ -58,7 +58,7 @@ class Comparison:
     def __str__(self) -> str:
         from rich.console import Console
 
-        # Not as in a notebook, where rich would show the table beside returning it.
+        # In a notebook, rich would also display the table.
         console = Console(file=io.StringIO(), width=140, force_jupyter=False)
         console.print(self._table())
         return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]

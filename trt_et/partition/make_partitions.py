@@ -33,6 +33,8 @@ def make_partitions(
     min_block_size: int,
     weights: Mapping[str, torch.Tensor],
     without_int8: Collection[OpOverload] = (),
+    *,
+    draw: bool = False,
 ) -> tuple[list[tuple[Partition, list[Node]]], PartitionReport]:
     """Return the partitions of an Edge program with their nodes, in program order, and the report.
 
@@ -44,6 +46,7 @@ def make_partitions(
         weights: The program's weights, by their names in its ``state_dict``; ExecuTorch hands the
             partitioner a program without their values.
         without_int8: The operators that the builder's library has no int8 kernels for.
+        draw: Whether the report gets a picture.
     """
     supports = [
         OperatorSupport(
@@ -67,9 +70,11 @@ def make_partitions(
     warn_float_products(delegated, without_int8)
     _register_out_variants(supports, delegated)
     made = [(part, nodes) for part, (_, nodes) in zip(parts, groups, strict=True)]
-    reasons = {node: why for support in supports for node, why in support.reasons.items()}
-    picture = draw_partitions(program, made, reasons)
-    return made, replace(make_report(parts, supports), picture=picture)
+    report = make_report(parts, supports)
+    if draw:
+        reasons = {node: why for support in supports for node, why in support.reasons.items()}
+        report = replace(report, picture=draw_partitions(program, made, reasons))
+    return made, report
 
 
 def _register_out_variants(

@@ -92,7 +92,7 @@ class PartitionReport:
             the operator, and the reason.
         sources: The line of the model that made each of these calls, by the node's name, if
             ``torch.export`` recorded it.
-        picture: The graph of the partitions, for ``to_html``.
+        picture: The graph of the partitions, for ``to_html``; only ``explain`` draws it.
     """
 
     partitions: tuple[Partition, ...]
