@@ -248,7 +248,7 @@ optimum: $(INSTALLED)
 	  'scikit-build-core>=0.11' 'cmake>=3.28' ninja 'nlohmann-json<4'
 	grep -vE '^(transformers|tokenizers|huggingface)' constraints.txt > $(OPTIMUM)/constraints.txt
 	$(OPTIMUM)/bin/python -m pip --disable-pip-version-check install --quiet --constraint $(OPTIMUM)/constraints.txt \
-	  --no-build-isolation '.[rtx]' 'optimum-executorch==1.1.0'
+	  --no-build-isolation --config-settings build-dir=$(OPTIMUM)/native '.[rtx]' 'optimum-executorch==1.1.0'
 	$(OPTIMUM)/bin/python scripts/optimum/check.py $(OPTIMUM)/check
 
 GPU_PYTHON = PYTHONPATH=$(CURDIR) $(BIN)/python
