@@ -193,6 +193,12 @@ class BuildOptions:
         '`"float16"` or `"bfloat16"`: engines compute in it and keep their weights in it, except '
         "operators that need float32 ([which](guides/precision.md)). None: the model's dtypes.",
     )
+    debug_outputs: bool = option(
+        False,
+        _flag,
+        "Engines that also write the result of each operator, for ExecuTorch's "
+        "`Inspector.calculate_numeric_gap` ([guide](guides/debugging.md)). They are slower.",
+    )
 
     def __post_init__(self) -> None:
         for known in fields(self):

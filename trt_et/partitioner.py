@@ -111,6 +111,9 @@ class TensorRTPartitioner(Partitioner):
         dla_gpu_fallback: Build the layers that DLA cannot run for the GPU.
         state_in_place: Let engines update a KV cache in place if TensorRT and the program allow it
             (docs/guides/state.md). False: they read and write the whole cache.
+        debug_outputs: Let engines also write the result of each operator inside them, for
+            ExecuTorch's ``Inspector.calculate_numeric_gap`` (docs/guides/debugging.md). Such
+            engines are slower: TensorRT fuses less, and each result is copied to the host.
         settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
         executor: Builds engines in parallel: a ``concurrent.futures.Executor`` such as
             ``ProcessPoolExecutor``, ``ThreadPoolExecutor``, or Dask's ``Client.get_executor()``.
@@ -154,6 +157,7 @@ class TensorRTPartitioner(Partitioner):
         dla_core: int | None = None,
         dla_gpu_fallback: bool = False,
         state_in_place: bool = True,
+        debug_outputs: bool = False,
         settings: Mapping[str, Any] | None = None,
         executor: Executor | None = None,
         progress: ProgressOption = True,
@@ -178,6 +182,7 @@ class TensorRTPartitioner(Partitioner):
             dla_core=dla_core,
             dla_gpu_fallback=dla_gpu_fallback,
             precision=precision,
+            debug_outputs=debug_outputs,
         )
         if check_options := getattr(self._builder, "check_options", None):
             check_options(self._options)

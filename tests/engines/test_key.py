@@ -135,6 +135,7 @@ CHANGES = {
     "precision": "float16",
     "dla_core": 0,
     "dla_gpu_fallback": True,
+    "debug_outputs": True,
 }
 
 

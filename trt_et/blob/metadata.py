@@ -58,6 +58,8 @@ def _binding_document(binding: Binding) -> dict[str, Any]:
         value = getattr(binding, key)
         if value is not None:
             document[key] = list(value)
+    if binding.value_of:
+        document["value_of"] = binding.value_of
     return document
 
 
@@ -137,7 +139,10 @@ def _binding_from(entry: object, index: int) -> Binding:
         opt_shape=_optional_dims(entry, "opt_shape", where),
         max_shape=_optional_dims(entry, "max_shape", where),
         dim_order=_optional_dims(entry, "dim_order", where),
+        value_of=_get(entry, "value_of", str, default="", where=where),
     )
+    if binding.value_of and (binding.is_input or not dtype):
+        raise BlobError(f"{where} ({shorten(name)}) has a value_of, but is no output with a dtype")
     _check_ranges(binding, where)
     return binding
 

@@ -49,6 +49,8 @@ class Binding:
         max_shape: Largest shape; None if the shape is static.
         dim_order: ExecuTorch dim order of a tensor that is not contiguous: dimension ``i`` of
             ``shape`` is dimension ``dim_order[i]`` of the tensor. None: contiguous.
+        value_of: For an output that no argument of the delegate has (the option
+            ``debug_outputs``), the call inside the engine whose result it is; else empty.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Binding:
     opt_shape: tuple[int, ...] | None = None
     max_shape: tuple[int, ...] | None = None
     dim_order: tuple[int, ...] | None = None
+    value_of: str = ""
 
     @property
     def is_dynamic(self) -> bool:

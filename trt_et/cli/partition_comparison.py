@@ -58,6 +58,9 @@ def compare_partitions(
         builder=_EnginesOfTheFile(engines),
         excluded_ops=request.excluded_ops,
         min_block_size=request.min_block_size,
+        debug_outputs=any(
+            binding.value_of for one in engines if one.engine for binding in one.engine.outputs
+        ),
         progress=False,
         cache=False,
     )

@@ -121,18 +121,18 @@ class DelegateInfo:
     def binding_rows(self, index: int) -> Iterator[tuple[str, ...]]:
         """Yield a row for each tensor of its engine."""
         bindings = self.engine.bindings if self.engine else ()
-        aliases = (
-            {a.output: f"written into {a.input}" for a in self.engine.aliases}
-            if self.engine
-            else {}
-        )
+        notes = {b.name: f"result of {b.value_of}, for debugging" for b in bindings if b.value_of}
+        if self.engine:
+            notes |= {a.output: f"written into {a.input}" for a in self.engine.aliases}
         for is_input, names in ((True, self.partition.inputs), (False, self.partition.outputs)):
             chosen = [binding for binding in bindings if binding.is_input == is_input]
-            given = names if len(names) == len(chosen) else [""] * len(chosen)
+            extra = [""] * sum(bool(binding.value_of) for binding in chosen)  # These come last.
+            given = [*names, *extra]
+            given = given if len(given) == len(chosen) else [""] * len(chosen)
             for binding, name in zip(chosen, given, strict=True):
                 yield (
                     *(str(index), "in" if is_input else "out", binding.name, name),
-                    *(binding.dtype, binding_sizes(binding), aliases.get(binding.name, "")),
+                    *(binding.dtype, binding_sizes(binding), notes.get(binding.name, "")),
                 )
 
     @property

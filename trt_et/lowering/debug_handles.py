@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from executorch.exir.backend.utils import DelegateMappingBuilder
@@ -16,13 +16,16 @@ __all__ = ["debug_handles"]
 _WHOLE: Final = "reference engine"
 
 
-def debug_handles(program: ExportedProgram, names: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
+def debug_handles(
+    program: ExportedProgram, names: Mapping[str, str], logged: Collection[str] = ()
+) -> dict[str, tuple[int, ...]]:
     """Return the debug handles of each event's calls, by the event's name.
 
     Args:
         program: The partition, in the Edge dialect.
         names: The names that calls have in the engine, with the program's names for them. A layer's
             event has the name of its call (``LayerEvents::report``).
+        logged: The calls, by their names in the engine, whose results the runtime logs.
     """
     handles = {
         node.name: node.meta["debug_handle"]
@@ -33,8 +36,12 @@ def debug_handles(program: ExportedProgram, names: Mapping[str, str]) -> dict[st
         return {}
     builder = DelegateMappingBuilder()
     builder.insert_delegate_mapping_entry(handles=list(handles.values()), identifier=_WHOLE)
-    for new, old in names.items():
-        if old in handles:
-            builder.insert_delegate_mapping_entry(handles=handles[old], identifier=new)
+    # An event gets the handles of the last name that is a part of its own, such as add_1 of add_12.
+    for new in sorted(names, key=len):
+        if names[new] in handles:
+            builder.insert_delegate_mapping_entry(handles=handles[names[new]], identifier=new)
     mapping: dict[str, tuple[int, ...]] = builder.get_delegate_mapping()
-    return mapping
+    # Inspector looks in each result for as many handles and tensors as the delegate has outputs;
+    # the runtime logs it as often (DebugOutputs::log).
+    outputs = len(program.graph_signature.output_specs)
+    return {name: each * (outputs if name in logged else 1) for name, each in mapping.items()}

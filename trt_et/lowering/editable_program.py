@@ -8,10 +8,17 @@ from typing import Any
 
 import torch
 from torch._export.verifier import Verifier
-from torch.export import ExportedProgram
-from torch.export.graph_signature import ExportGraphSignature, InputSpec, TensorArgument
+from torch.export import ExportedProgram, ModuleCallEntry
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
 from torch.fx import Graph, GraphModule, Node
 from torch.nn import Parameter
+from torch.utils._pytree import tree_flatten
 
 __all__ = ["EditableProgram"]
 
@@ -24,7 +31,7 @@ class EditableProgram:
         constants: Its constants by placeholder name.
 
     Attributes:
-        graph: The copied graph, which the caller may change.
+        graph: The copied graph, which the caller may change. Further outputs come last.
         values: The value of each constant, by placeholder.
     """
 
@@ -72,7 +79,10 @@ class EditableProgram:
         return node
 
     def program(self) -> ExportedProgram:
-        """Return the changed program, without the constants that have lost their last user."""
+        """Return the changed program, without the constants that have lost their last user.
+
+        Tensors that were appended to the outputs are user outputs.
+        """
         for node in list(self.values):
             if not node.users:
                 del self.values[node], self._specs[node.name]
@@ -80,9 +90,12 @@ class EditableProgram:
         self.graph.lint()
         inputs = [self._specs[node.name] for node in self.graph.find_nodes(op="placeholder")]
         results: Any = self.graph.output_node().args[0]
+        specs = list(self._program.graph_signature.output_specs)
+        new = OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(name=""), None)
+        specs += [new] * (len(results) - len(specs))
         outputs = [
             replace(spec, arg=replace(spec.arg, name=node.name))
-            for spec, node in zip(self._program.graph_signature.output_specs, results, strict=True)
+            for spec, node in zip(specs, results, strict=True)
         ]
         targets = {spec.target for spec in inputs}
         return ExportedProgram(
@@ -91,8 +104,15 @@ class EditableProgram:
             graph_signature=ExportGraphSignature(inputs, outputs),
             state_dict={name: v for name, v in self._state.items() if name in targets},
             range_constraints=self._program.range_constraints,
-            module_call_graph=self._program.module_call_graph,
+            module_call_graph=self._call_graph(len(results)),
             example_inputs=None,
             constants={name: v for name, v in self._constants.items() if name in targets},
             verifiers=[Verifier],
         )
+
+    def _call_graph(self, outputs: int) -> list[ModuleCallEntry]:
+        (entry, *others) = self._program.module_call_graph
+        if entry.signature is None or entry.signature.out_spec.num_leaves == outputs:
+            return [entry, *others]
+        out_spec = tree_flatten((0,) * outputs)[1]
+        return [replace(entry, signature=replace(entry.signature, out_spec=out_spec)), *others]

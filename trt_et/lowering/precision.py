@@ -11,7 +11,7 @@ import math
 import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch.fx import Node, map_arg
@@ -48,9 +48,12 @@ def compute_in(
     program = EditableProgram(lowered.program, lowered.constants)
     fold_batch_norms(program, given)
     calls = [node for node in program.graph.nodes if node.op == "call_function"]
+    # To look at a value must not change its precision.
+    results: Any = program.graph.output_node().args[0]
+    returned = [node for node, b in zip(results, lowered.outputs, strict=True) if not b.value_of]
     reasons = float32_reasons(
         calls,
-        program.graph.output_node().all_input_nodes,
+        returned,
         program.values,
         dtype,
         {node: given[node.name] for node in calls if node.name in given},

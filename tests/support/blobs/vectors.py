@@ -18,6 +18,7 @@ def dynamic(**changes: Any) -> dict[str, Any]:
 
 
 ALIAS = {"output": "y", "input": "x", "kind": "kv_cache_update"}
+LOGGED = binding("y", [2, 3], is_input=False, value_of="linear_0")
 PLAIN = {"sha256": None, "builder": None}
 
 # Valid: both readers take them, with the same meaning.
@@ -34,6 +35,7 @@ GOOD = {
     "aliased": pack(document(aliased_io=[ALIAS]), magic=b"TR02"),
     "empty list of aliases": pack(document(aliased_io=[])),
     "empty list of aliases in TR02": pack(document(aliased_io=[]), magic=b"TR02"),
+    "an output for debugging": pack(document(io_bindings=[LOGGED])),
     "unknown key": pack(document(extra={"device_id": 7, "io_bindings": 3})),
     "unicode": pack(document(gpu_name="Größe ✓ \U0001f600 \0")),
     "keys in strings": pack(document(gpu_name='"device_id": 5, "io_bindings": []')),
@@ -164,6 +166,9 @@ BAD = {
     "direction is a number": pack(document(io_bindings=[binding("x", [], is_input=1)])),
     "two of one name": pack(document(io_bindings=[binding("x", [], is_input=True)] * 2)),
     "unknown dtype": pack(document(io_bindings=[binding("x", [], is_input=True, dtype="int4")])),
+    "input for debugging": pack(document(io_bindings=[LOGGED | {"is_input": True}])),
+    "output for debugging without a dtype": pack(document(io_bindings=[LOGGED | {"dtype": ""}])),
+    "value_of is a number": pack(document(io_bindings=[LOGGED | {"value_of": 1}])),
     "dimension -2": pack(document(io_bindings=[binding("x", [-2], is_input=True)])),
     "dimension true": pack(document(io_bindings=[binding("x", [True], is_input=True)])),
     "dimension 2.0": pack(document(io_bindings=[binding("x", [2.0], is_input=True)])),
@@ -218,6 +223,8 @@ def facts_of(blob: bytes) -> dict[str, Any]:
                 facts[key] = list(getattr(entry, key))
         if entry.dim_order is not None:
             facts["dim_order"] = list(entry.dim_order)
+        if entry.value_of:
+            facts["value_of"] = entry.value_of
         bindings.append(facts)
     return {
         "magic": read.magic.decode(),

@@ -19,6 +19,7 @@ Json binding_json(const Binding& binding) {
     out["max_shape"] = binding.max_shape;
   }
   if (binding.dim_order) out["dim_order"] = *binding.dim_order;
+  if (!binding.value_of.empty()) out["value_of"] = binding.value_of;
   return out;
 }
 

@@ -27,6 +27,8 @@ struct Binding {
   Dims opt_shape;
   Dims max_shape;
   std::optional<Dims> dim_order;
+  // Of an output that no argument of the delegate has: the call whose result it is.
+  std::string value_of;
   bool is_input = false;
 
   bool is_dynamic() const;

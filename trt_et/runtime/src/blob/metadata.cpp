@@ -66,6 +66,10 @@ Status read_binding(const Json& entry, size_t index, Binding* binding) {
   all = reader.dims("max_shape", 0, &binding->max_shape) && all;
   Dims order;
   if (reader.dims("dim_order", 0, &order)) binding->dim_order = std::move(order);
+  reader.text("value_of", &binding->value_of);
+  if (!binding->value_of.empty() && (binding->is_input || binding->dtype.empty())) {
+    reader.refuse("has a value_of, but is no output with a dtype");
+  }
   if (reader.status().ok()) check_ranges(*binding, all, reader);
   return reader.status();
 }

@@ -44,6 +44,7 @@ std::string shape_text(const int64_t* dims, size_t rank) {
 Status TensorSpec::create(const Binding& binding, const trt_et_binding& described,
                           TensorSpec* spec) {
   spec->name = binding.name;
+  spec->value_of = binding.value_of;
   spec->is_input = binding.is_input;
   spec->dim_order = binding.dim_order;
   if (binding.dtype.empty()) {

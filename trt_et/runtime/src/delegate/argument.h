@@ -33,6 +33,7 @@ struct MemoryShape {
 // The expectation of one argument, from the blob and, where that is silent, from the engine.
 struct TensorSpec {
   std::string name;
+  std::string value_of;  // see Binding
   bool is_input = false;
   ScalarType dtype = ScalarType::Float;
   Dims min_shape;

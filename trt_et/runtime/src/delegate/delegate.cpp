@@ -84,6 +84,7 @@ Status Delegate::create(FreeableBuffer* processed, const NamedDataMap* named_dat
 
 Status Delegate::load(const Blob& blob, const LoadOptions& options) {
   TRT_ET_TRY(arguments_.create(blob, *engine_, options));
+  TRT_ET_TRY(debug_outputs_.create(arguments_.all()));
   TRT_ET_TRY(contexts_.create(*engine_, options));
   return stream_.create(options.blocking_waits);
 }
@@ -106,7 +107,7 @@ Delegate::~Delegate() {
 
 Status Delegate::execute(Span<EValue*> values) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  TRT_ET_TRY(arguments_.collect(values));
+  TRT_ET_TRY(arguments_.collect(debug_outputs_.append_to(values)));
   cuda::DeviceGuard guard(api_);
   TRT_ET_TRY(guard.enter(device_));
   WorkStream stream;
@@ -129,6 +130,7 @@ Status Delegate::execute(Span<EValue*> values) {
   if (status.ok()) status = run(stream, &wait);
   status = finish(std::move(status), wait);
   unfinished.delegate = nullptr;
+  if (status.ok()) debug_outputs_.log();
   return status;
 }
 

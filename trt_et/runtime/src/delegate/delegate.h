@@ -13,6 +13,7 @@
 #include "arguments.h"
 #include "contexts.h"
 #include "cuda/cuda_api.h"
+#include "debug_outputs.h"
 #include "engine/engine.h"
 #include "engine/options.h"
 #include "run_stream.h"
@@ -65,6 +66,7 @@ class Delegate {
   RunStream stream_;
   Arguments arguments_;
   Contexts contexts_;
+  DebugOutputs debug_outputs_;
 };
 
 }  // namespace trt_et

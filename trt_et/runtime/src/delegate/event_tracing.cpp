@@ -52,6 +52,15 @@ TraceEvent::~TraceEvent() {
   executorch::runtime::event_tracer_end_profiling_delegate(tracer_, entry_);
 }
 
+void trace_value(const char* name, const executorch::runtime::etensor::Tensor& value) {
+  using executorch::runtime::EventTracerDebugLogLevel;
+  if (t_tracer == nullptr ||
+      t_tracer->event_tracer_debug_level() < EventTracerDebugLogLevel::kIntermediateOutputs) {
+    return;
+  }
+  executorch::runtime::event_tracer_log_output_delegate(t_tracer, name, kNamed, value);
+}
+
 void LayerEvents::begin() { next_ = executorch::runtime::pal_current_ticks(); }
 
 void LayerEvents::report(void* events, const char* layer, float ms) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <executorch/runtime/core/event_tracer.h>
+#include <executorch/runtime/core/exec_aten/exec_aten.h>
 
 namespace trt_et {
 
@@ -30,6 +31,9 @@ class TraceEvent {
   executorch::runtime::EventTracer* const tracer_;
   executorch::runtime::EventTracerEntry entry_{};
 };
+
+// Logs the result of a call inside an engine, in host memory, where the tracer takes such values.
+void trace_value(const char* name, const executorch::runtime::etensor::Tensor& value);
 
 // The layers of an engine, as events of one run: reported one after another when the run is over,
 // they stand behind each other in the trace from the time when it was queued.

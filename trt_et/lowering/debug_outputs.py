@@ -1,0 +1,134 @@
+"""Makes the values inside an engine outputs of it (the option ``debug_outputs``).
+
+The runtime logs them for ExecuTorch's ``Inspector.calculate_numeric_gap``. They are outputs of the
+engine, not of the delegate: no tensor of the program belongs to them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from trt_et.blob.model import Binding
+from trt_et.graph.symbolic_shapes import UnboundedDimension
+from trt_et.lowering.contiguous_boundary import make_binding
+from trt_et.lowering.editable_program import EditableProgram
+from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition
+from trt_et.lowering.optimization_profiles import OptimizationProfile
+from trt_et.ops.prebuilt_engine import is_prebuilt
+
+__all__ = ["add_debug_outputs", "copy_repeated_outputs"]
+
+aten = torch.ops.aten
+
+_CONVOLUTION: Final = aten.convolution.default
+_BATCH_NORM: Final = aten._native_batch_norm_legit_no_training.default
+
+
+def add_debug_outputs(
+    lowered: LoweredPartition,
+    edge_program: ExportedProgram,
+    profiles: Sequence[OptimizationProfile] = (),
+) -> LoweredPartition:
+    """Append the result of each operator of the model to the outputs of a partition.
+
+    If an operator of the model became several calls, the last of them has its result. Left out are
+    operators with several results, which ``Inspector`` cannot compare, and results that depend on
+    weights alone.
+
+    Args:
+        lowered: The partition; not changed.
+        edge_program: What it was made of. Its calls have ExecuTorch's debug handles.
+        profiles: Ranges to tune an engine for.
+    """
+    if any(is_prebuilt(node.target) for node in lowered.program.graph.nodes):
+        return lowered
+    program = EditableProgram(lowered.program, lowered.constants)
+    output = program.graph.output_node()
+    results: list[Any] = list(output.args[0])  # type: ignore[arg-type]
+    in_place = {update.value for update in lowered.aliased_outputs}
+    written = {r for r, b in zip(results, lowered.outputs, strict=True) if b.name in in_place}
+    bindings = list(lowered.outputs)
+    for node in _results_of_operators(program, lowered, edge_program):
+        binding = _binding(node, f"output{len(bindings)}", profiles)
+        if binding is not None and node not in written:
+            bindings.append(binding)
+            results.append(node)
+    output.args = (tuple(results),)
+    return replace(lowered, program=program.program(), outputs=tuple(bindings))
+
+
+def copy_repeated_outputs(lowered: LoweredPartition) -> LoweredPartition:
+    """Give each debug output a contiguous tensor of its own.
+
+    Args:
+        lowered: A partition with debug outputs, in the dtypes that it computes in; not changed.
+    """
+    program = EditableProgram(lowered.program, lowered.constants)
+    output = program.graph.output_node()
+    results: list[Any] = list(output.args[0])  # type: ignore[arg-type]
+    for index, (binding, node) in enumerate(zip(lowered.outputs, results, strict=True)):
+        value = node.meta["val"]
+        if binding.value_of and (node in results[:index] or not value.is_contiguous()):
+            with program.graph.inserting_before(output):
+                copied = program.graph.call_function(
+                    aten.clone.default, (node,), {"memory_format": torch.contiguous_format}
+                )
+            copied.meta["val"] = value.contiguous()
+            results[index] = copied
+    output.args = (tuple(results),)
+    return replace(lowered, program=program.program())
+
+
+def _results_of_operators(
+    program: EditableProgram, lowered: LoweredPartition, edge_program: ExportedProgram
+) -> list[Node]:
+    """Return the call that has the result of each operator of the model."""
+    known = {node.name: node.meta.get("debug_handle") for node in edge_program.graph.nodes}
+    found: dict[object, Node] = {}
+    for node in _computed(program):
+        handle, made_by = (known.get(lowered.names.get(n.name, "")) for n in (node, _maker(node)))
+        if isinstance(node.meta.get("val"), torch.Tensor) and handle == made_by:
+            found[node.name if handle is None else handle] = node
+        else:
+            found.pop(handle, None)
+    return list(found.values())
+
+
+def _maker(node: Node) -> Node:
+    source = node.args[0] if node.target is operator.getitem else node
+    assert isinstance(source, Node)
+    return source
+
+
+def _computed(program: EditableProgram) -> list[Node]:
+    """Return the calls that depend on the program's inputs."""
+    depends = set(program.graph.find_nodes(op="placeholder")) - set(program.values)
+    found = []
+    for node in program.graph.nodes:
+        if node.op == "call_function" and depends.intersection(node.all_input_nodes):
+            depends.add(node)
+            found.append(node)
+    return found
+
+
+def _binding(node: Node, name: str, profiles: Sequence[OptimizationProfile]) -> Binding | None:
+    value = node.meta["val"]
+    if value.dtype not in DTYPE_NAMES or _is_folded(node):
+        return None
+    try:
+        binding = make_binding(name, value, None, profiles, is_input=False)
+    except UnboundedDimension:
+        return None
+    return replace(binding, value_of=_maker(node).name)
+
+
+def _is_folded(node: Node) -> bool:
+    """Return whether a convolution is one layer with its batch norm: the result is the latter's."""
+    return node.target is _CONVOLUTION and any(user.target is _BATCH_NORM for user in node.users)
