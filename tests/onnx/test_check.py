@@ -16,6 +16,10 @@ LEFT = {
         lambda x: torch.nn.functional.max_pool2d(x, 2, return_indices=True)[1].float(),
         "no MaxPool that returns indices",
     ),
+    "an input of 9 dimensions": (
+        lambda x: x.reshape(3, 1, 2, 1, 2, 1, 5, 1, 1).sum((1, 3, 5, 7, 8)),
+        "a tensor of it has 9 dimensions",
+    ),
     "a dtype": (lambda x: torch.sin(x.to(torch.int16).float()), "int16"),
 }
 

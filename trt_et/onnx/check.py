@@ -90,9 +90,9 @@ def _refusal(node: Any, types: dict[str, tuple[str, int]]) -> str | None:  # noq
     dtype = types.get(data[0], ("",))[0]
     if dtype and dtype not in taken:
         return f"TensorRT's ONNX parser has no {node.op_type} of {dtype} tensors"
-    for result in node.output:
-        if types.get(result, ("", 0))[1] > _MOST_DIMENSIONS:
-            return f"a tensor of it has {types[result][1]} dimensions; TensorRT's have 8 at most"
+    for tensor in (*node.input, *node.output):
+        if types.get(tensor, ("", 0))[1] > _MOST_DIMENSIONS:
+            return f"a tensor of it has {types[tensor][1]} dimensions; TensorRT's have 8 at most"
     if node.op_type == "MaxPool" and any(node.output[1:]):
         return "TensorRT's ONNX parser has no MaxPool that returns indices"
     if node.op_type in ("ArgMax", "ArgMin") and types.get(data[0], ("", 2))[1] < 2:
