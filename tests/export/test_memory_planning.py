@@ -375,9 +375,12 @@ def test_an_input_on_the_device_is_refused_where_the_cpu_reads_it_too():
     planning = TensorRTMemoryPlanningPass(inputs_on_device=True)
     with pytest.raises(OptionError, match=r"input x is read on several devices: cuda:0, the CPU"):
         manager.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning))
+    planning = TensorRTMemoryPlanningPass(inputs_on_device=["y"])
+    with pytest.raises(OptionError, match=r"names 'y', but the inputs of the method are x$"):
+        manager.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning))
 
 
 @pytest.mark.parametrize("option", ["share_mutable_buffers", "alloc_graph_input"])
 def test_options_that_do_not_go_with_inputs_on_the_device_are_refused(option):
-    with pytest.raises(OptionError, match="inputs_on_device=True cannot be combined with"):
+    with pytest.raises(OptionError, match="inputs_on_device cannot be combined with"):
         TensorRTMemoryPlanningPass(inputs_on_device=True, **{option: True})

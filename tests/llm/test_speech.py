@@ -2,61 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-import transformers as tf
 
 from tests.support.programs.language_models import make_model
+from tests.support.programs.speech_models import (
+    POSITIONS,
+    START,
+    TOKENS,
+    VOCABULARY,
+    greedy,
+    sound,
+    whisper,
+)
 from tests.support.simulated_gpus import load_runtime
 from trt_et import OptionError, UnsupportedModelError
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_speech
 from trt_et.runtime.counters import read_counters
-
-VOCABULARY = 128
-START = 1
-TOKENS = 40
-POSITIONS = 20  # Of the encoder's output, from twice as many frames.
-
-
-def whisper() -> Any:
-    torch.manual_seed(0)
-    sizes = {"encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "num_mel_bins": 8, "d_model": 32}
-    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
-    layers = {"encoder_layers": 1, "decoder_layers": 2}
-    ends = {"decoder_start_token_id": START, "pad_token_id": 0, "eos_token_id": 127}
-    lengths = {"max_source_positions": POSITIONS, "max_target_positions": TOKENS + 4}
-    config = tf.WhisperConfig(
-        vocab_size=VOCABULARY, bos_token_id=0, **sizes, **heads, **layers, **ends, **lengths
-    )
-    model = tf.WhisperForConditionalGeneration(config).eval()
-    for parameter in model.parameters():
-        if parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=0.2)
-    return model
-
-
-def sound(seed: int) -> torch.Tensor:
-    return torch.randn(1, 8, 2 * POSITIONS, generator=torch.Generator().manual_seed(seed))
-
-
-def greedy(model: Any, features: torch.Tensor) -> list[int]:
-    """What ``transformers`` says greedily, with a cache."""
-    cache, ids = None, [START]
-    with torch.no_grad():
-        hidden = model.model.encoder(features)
-        for _ in range(TOKENS):
-            result = model(
-                encoder_outputs=hidden,
-                decoder_input_ids=torch.tensor([ids[-1:]]),
-                past_key_values=cache,
-                use_cache=True,
-            )
-            cache = result.past_key_values
-            ids.append(int(result.logits[0, -1].argmax()))
-    return ids
 
 
 @pytest.mark.parametrize("share_state", [True, False])
@@ -104,6 +67,26 @@ def test_tensorrt_rtx_writes_all_keys_and_values_in_place():
     assert found == {"encoder": cross, "text_decoder": [(1, 2, 8, 16)] * 4 + cross}
 
 
+def test_with_a_sampler_tensorrt_rtx_keeps_what_methods_pass_on_in_memory_of_the_gpu():
+    program = export_speech(
+        whisper(), builder="tensorrt_rtx", cache_length=8, share_state=False, sampler=True
+    )
+    methods = {method.name: method for method in inspect_program(bytes(program.buffer))}
+    names = ("encoder", "text_decoder", "sampler")
+    assert [len(methods[name].delegates) for name in names] == [1, 1, 1]
+    devices = {
+        name: [
+            [end.device for end in ends] for ends in (methods[name].inputs, methods[name].outputs)
+        ]
+        for name in names
+    }
+    assert devices == {
+        "encoder": [["cpu"], ["cuda:0"]],
+        "text_decoder": [["cpu", "cuda:0", "cpu"], ["cuda:0"]],
+        "sampler": [["cuda:0"], ["cpu"]],
+    }
+
+
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
@@ -111,6 +94,7 @@ def test_tensorrt_rtx_writes_all_keys_and_values_in_place():
         (lambda: whisper().model, {}, "WhisperModel is no WhisperForConditional"),
         (whisper, {"cache_length": 99}, "cache_length is 99, but the model has 44 positions"),
         (whisper, {"dtype": torch.int8}, r"dtype is torch\.int8"),
+        (whisper, {"sampler": True}, "sampler=True needs share_state=False"),
     ],
 )
 def test_what_cannot_be_exported_is_refused(make, options, message):

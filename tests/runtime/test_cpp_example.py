@@ -12,7 +12,7 @@ import torch
 from tests.support.native_environment import CMAKE, OLDEST_CMAKE, ROOT, environment, run_simulated
 from tests.support.native_programs import export
 from tests.support.programs.language_models import eager_answer, make_model
-from trt_et.llm import export_llm
+from trt_et.llm import export_llm, export_speech
 
 
 @pytest.fixture(scope="module", params=[CMAKE, OLDEST_CMAKE], ids=["newest", "oldest"])
@@ -53,3 +53,26 @@ def test_generate_says_what_eager_says_and_its_steps_copy_nothing_across_the_hos
     said, copied = run_simulated(build / "generate", tmp_path / "model.pte", 8, *prompt)
     assert [int(token) for token in said.split()] == eager_answer(model, prompt, 8)
     assert copied == "0 bytes copied by the steps"
+
+
+@pytest.mark.parametrize("sampler", [False, True])
+def test_transcribe_says_what_eager_says_as_the_asr_runner_calls_the_program(
+    sampler, build, tmp_path
+):
+    """ExecuTorch's runner has a Module whose methods share no memory."""
+    pytest.importorskip("transformers", minversion="5.23")
+    from tests.support.programs import speech_models as speech
+
+    model = speech.whisper()
+    program = export_speech(model, builder="reference", share_state=False, sampler=sampler)
+    (tmp_path / "model.pte").write_bytes(program.buffer)
+    for seed in (1, 2):
+        features = speech.sound(seed)
+        features.numpy().tofile(tmp_path / "features")
+        arguments = (tmp_path / "model.pte", tmp_path / "features", speech.START, speech.TOKENS)
+        said, copied = run_simulated(build / "transcribe", *arguments)
+        assert [int(token) for token in said.split()] == speech.greedy(model, features)[1:]
+        output = 4 * speech.POSITIONS * model.config.d_model
+        # With a sampler: the token and its position, and the next token.
+        step = 8 + 8 + (8 if sampler else output + 4 * speech.VOCABULARY)
+        assert copied == f"{step} bytes copied by a step"

@@ -11,10 +11,17 @@ from executorch.exir import (
     ExecutorchProgramManager,
     to_edge_transform_and_lower,
 )
+from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 from torch import nn
 
 from trt_et.engines import EngineBuilder, make_builder
 from trt_et.errors import OptionError, UnsupportedModelError
+from trt_et.llm.cross_attention import (
+    CrossAttention,
+    EachCall,
+    OutputOfEncoder,
+    SharedBuffers,
+)
 from trt_et.llm.decoder_program import as_exported, check_dtype, check_lengths
 from trt_et.llm.metadata import eos_ids_of, runner_metadata
 from trt_et.llm.position_check import PositionCheck, is_position_check, mark_position_check
@@ -29,17 +36,18 @@ def export_speech(
     *,
     cache_length: int | None = None,
     share_state: bool = True,
+    sampler: bool = False,
     dtype: torch.dtype | None = None,
     device: str | int | torch.device | None = None,
     builder: str | EngineBuilder = "auto",
     eos_ids: int | Sequence[int] | None = None,
     **options: Any,  # noqa: ANN401
 ) -> ExecutorchProgramManager:
-    """Export a Whisper model of ``transformers`` as two methods.
+    """Export a Whisper model of ``transformers`` as two methods, or three.
 
     ``encoder`` takes features [1, bins, frames] and returns the hidden states. ``text_decoder``
     takes a token [1, 1], the encoder's output and the position [1] of the token, and returns its
-    logits.
+    logits. ``sampler`` takes the logits and returns the most likely token.
 
     Args:
         model: A ``WhisperForConditionalGeneration``.
@@ -49,6 +57,10 @@ def export_speech(
             share memory: ``executorch.runtime`` does that, C++'s ``Module`` with
             ``share_memory_arenas=true``. False, for ``AsrRunner``, whose ``Module`` does not: each
             call of the decoder computes them from the encoder's output.
+        sampler: Add the method ``sampler``, which needs ``share_state=False``. The logits stay in
+            memory of the GPU, and so does the encoder's output, which then is the keys and values
+            that the decoder attends to: they are computed once. The caller passes both on, and
+            reads neither.
         dtype: Convert the model to this type, in place, before export. None: do not convert it.
         device: The GPU to build for.
         builder: The option of ``trt_et.TensorRTPartitioner``.
@@ -75,23 +87,30 @@ def export_speech(
             f"cache_length is {cache_length}, but the model has {positions} positions"
         )
     check_dtype(dtype)
+    if sampler and share_state:
+        raise OptionError(
+            "sampler=True needs share_state=False: ExecuTorch plans the memory of methods that "
+            "share state on the host"
+        )
     ends = eos_ids_of(model, eos_ids)
     made = make_builder(builder)
     with as_exported(model, dtype):
         kind = next(model.parameters()).dtype
         frames = 2 * config.max_source_positions
         features = torch.zeros(1, config.num_mel_bins, frames, dtype=kind)
-        hidden = torch.zeros(1, config.max_source_positions, config.d_model, dtype=kind)
         number = torch.zeros(1, dtype=torch.long)
         check = not options.get("full_graph")
-        decoder = _Decoder(model, cache_length, share_state, check)
-        encoder = _Encoder(model, share_state)
+        make_cross = SharedBuffers if share_state else OutputOfEncoder if sampler else EachCall
+        cross = make_cross(model)
+        decoder = _Decoder(model, cross, cache_length, check)
+        inputs = (number[None], torch.zeros(cross.output_shape, dtype=kind), number)
         programs = {
-            "encoder": torch.export.export(encoder, (features,), strict=True),
-            "text_decoder": torch.export.export(
-                decoder, (number[None], hidden, number), strict=True
-            ),
+            "encoder": torch.export.export(_Encoder(model, cross), (features,), strict=True),
+            "text_decoder": torch.export.export(decoder, inputs, strict=True),
         }
+        if sampler:
+            logits = torch.zeros(1, 1, config.vocab_size, dtype=kind)
+            programs["sampler"] = torch.export.export(_Sampler(), (logits,))
         mark_position_check(programs["text_decoder"])
         options["excluded_ops"] = [*options.get("excluded_ops", ()), is_position_check]
         partitioners = {
@@ -102,72 +121,46 @@ def export_speech(
         manager = to_edge_transform_and_lower(
             programs, partitioner=partitioners, constant_methods=metadata
         )
+        return manager.to_executorch(_memory(share_state, sampler))
+
+
+def _memory(share_state: bool, sampler: bool) -> ExecutorchBackendConfig:
+    """Configure the memory of the methods."""
+    if not sampler:
         planning = TensorRTMemoryPlanningPass(share_mutable_buffers=share_state)
-        return manager.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning))
-
-
-class _CrossAttention(nn.Module):
-    """Keys and values of the encoder's output, in buffers of one name in both methods.
-
-    Both methods must write them, or they would be constants in the decoder. They have one row more
-    than the output, which the decoder writes.
-    """
-
-    def __init__(self, model: Any) -> None:  # noqa: ANN401
-        super().__init__()
-        config = model.config
-        self.rows: int = config.max_source_positions
-        heads = config.decoder_attention_heads
-        shape = (1, heads, self.rows + 1, config.d_model // heads)
-        self.layers: int = config.decoder_layers
-        for index in range(self.layers):
-            for name in ("keys", "values"):
-                zeros = torch.zeros(shape, dtype=model.dtype, device=model.device)
-                self.register_buffer(f"{name}_{index}", zeros, persistent=False)
-
-    def write(self, name: str, index: int, rows: torch.Tensor) -> None:
-        """Write the keys or the values of a layer."""
-        getattr(self, f"{name}_{index}").index_copy_(2, torch.arange(self.rows), rows)
-
-    def read(self, name: str, index: int, number: torch.Tensor) -> torch.Tensor:
-        """Write a number to the additional row of a layer, and return the other rows.
-
-        TensorRT-RTX builds no engine that writes constants in place.
-        """
-        cache: torch.Tensor = getattr(self, f"{name}_{index}")
-        row = number.to(cache.dtype).expand(*cache.shape[:2], 1, cache.shape[3])
-        cache.index_copy_(2, torch.tensor([self.rows]), row)
-        return cache[:, :, : self.rows]
-
-
-def _keys_and_values(attention: Any, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # noqa: ANN401
-    shape = (1, -1, attention.num_heads, attention.head_dim)
-    keys, values = attention.k_proj(hidden), attention.v_proj(hidden)
-    return keys.view(shape).transpose(1, 2), values.view(shape).transpose(1, 2)
+        return ExecutorchBackendConfig(memory_planning_pass=planning)
+    stays = PropagateDeviceConfig(skip_d2h_for_method_outputs=True)
+    return ExecutorchBackendConfig(
+        memory_planning_pass={
+            "encoder": TensorRTMemoryPlanningPass(),
+            "text_decoder": TensorRTMemoryPlanningPass(inputs_on_device=("encoder_output",)),
+            "sampler": TensorRTMemoryPlanningPass(inputs_on_device=("logits",)),
+        },
+        propagate_device_config={"encoder": stays, "text_decoder": stays},
+    )
 
 
 class _Encoder(nn.Module):
-    def __init__(self, model: Any, share_state: bool) -> None:  # noqa: ANN401
+    def __init__(self, model: Any, cross: CrossAttention) -> None:  # noqa: ANN401
         super().__init__()
         self.model = model
-        self.cross = _CrossAttention(model) if share_state else None
+        self.cross = cross
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        hidden: torch.Tensor = self.model.model.encoder(features).last_hidden_state
-        if self.cross is not None:
-            for index, layer in enumerate(self.model.model.decoder.layers):
-                keys, values = _keys_and_values(layer.encoder_attn, hidden)
-                self.cross.write("keys", index, keys)
-                self.cross.write("values", index, values)
-        return hidden
+        return self.cross.encoder_output(self.model.model.encoder(features).last_hidden_state)
+
+
+class _Sampler(nn.Module):
+    def forward(self, logits: torch.Tensor) -> torch.Tensor:
+        return logits.argmax(-1)
 
 
 class _Decoder(nn.Module):
     def __init__(
         self,
         model: Any,  # noqa: ANN401
+        cross: CrossAttention,
         cache_length: int,
-        share_state: bool,
         check: bool,
     ) -> None:
         from transformers.cache_utils import EncoderDecoderCache, StaticCache, StaticLayer
@@ -176,7 +169,7 @@ class _Decoder(nn.Module):
         config = model.config
         self.model = model
         self.check = PositionCheck(cache_length) if check else None
-        self.cross = _CrossAttention(model) if share_state else None
+        self.cross = cross
         heads, width = config.decoder_attention_heads, config.d_model
         caches = []
         for length in (cache_length, 1):
@@ -196,12 +189,7 @@ class _Decoder(nn.Module):
         for layer in self.cache.self_attention_cache.layers:
             layer.cumulative_length = position[0].clone()
         for index, layer in enumerate(self.cache.cross_attention_cache.layers):
-            if self.cross is None:
-                attention = self.model.model.decoder.layers[index].encoder_attn
-                layer.keys, layer.values = _keys_and_values(attention, encoder_output)
-            else:
-                layer.keys = self.cross.read("keys", index, position)
-                layer.values = self.cross.read("values", index, position)
+            layer.keys, layer.values = self.cross.keys_and_values(index, encoder_output, position)
             self.cache.is_updated[index] = True
         hidden = self.model.model.decoder(
             input_ids=token,

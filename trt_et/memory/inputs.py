@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 from executorch.exir.tensor import TensorSpec
 from torch.export.graph_signature import ExportGraphSignature
@@ -13,8 +15,10 @@ from trt_et.memory.state import device_of, erase, is_copy
 __all__ = ["label_inputs"]
 
 
-def label_inputs(module: GraphModule, signature: ExportGraphSignature) -> None:
-    """Let the caller give each input on the GPU that reads it, and drop ExecuTorch's copies.
+def label_inputs(
+    module: GraphModule, signature: ExportGraphSignature, chosen: Collection[str] | None = None
+) -> None:
+    """Let the caller give inputs on the GPU that reads them, and drop ExecuTorch's copies.
 
     ``skip_h2d_for_method_inputs`` cannot: it takes a mutated buffer for an input, and refuses an
     input with a second user, such as the one that writes a buffer back.
@@ -22,11 +26,19 @@ def label_inputs(module: GraphModule, signature: ExportGraphSignature) -> None:
     Args:
         module: The program to plan.
         signature: Its signature.
+        chosen: The names of these inputs. None: all.
 
     Raises:
-        OptionError: Several devices read an input.
+        OptionError: Several devices read an input, or the method has no input of a chosen name.
     """
     names = set(signature.user_inputs)
+    if chosen is not None:
+        if unknown := set(chosen) - names:
+            raise OptionError(
+                f"inputs_on_device names {sorted(unknown)[0]!r}, but the inputs of the method are "
+                + ", ".join(map(str, signature.user_inputs))
+            )
+        names = set(chosen)
     for node in module.graph.find_nodes(op="placeholder"):
         # A user that reads only the size does not read the memory.
         readers = [user for user in node.users if user.target is not torch.ops.aten.sym_size.int]
@@ -38,7 +50,7 @@ def label_inputs(module: GraphModule, signature: ExportGraphSignature) -> None:
             places = [f"cuda:{index}" for _, index in sorted(devices)]
             places += ["the CPU"] if len(uploads) < len(readers) else []
             raise OptionError(
-                f"inputs_on_device=True, but input {node.name} is read on several devices: "
+                f"inputs_on_device, but input {node.name} is read on several devices: "
                 + ", ".join(places)
             )
         spec: TensorSpec = node.meta["spec"]

@@ -8,6 +8,7 @@ output then have one address, and no copy remains.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 from executorch.exir.passes import MemoryPlanningPass
@@ -60,8 +61,9 @@ class TensorRTMemoryPlanningPass(MemoryPlanningPass):
 
     Args:
         alignment: The alignment of every planned tensor, in bytes.
-        inputs_on_device: The caller gives the inputs in memory of the GPU that reads them. Outputs
-            stay on the GPU with ``skip_d2h_for_method_outputs``.
+        inputs_on_device: The caller gives the inputs in memory of the GPU that reads them: True for
+            all inputs, or the names of some. Outputs stay on the GPU with
+            ``skip_d2h_for_method_outputs``.
         options: The options of ``executorch.exir.passes.MemoryPlanningPass``.
     """
 
@@ -69,13 +71,13 @@ class TensorRTMemoryPlanningPass(MemoryPlanningPass):
         self,
         *,
         alignment: int = _ALIGNMENT,
-        inputs_on_device: bool = False,
+        inputs_on_device: bool | Collection[str] = False,
         **options: Any,  # noqa: ANN401
     ) -> None:
         if inputs_on_device:
             if options.get("share_mutable_buffers") or options.get("alloc_graph_input"):
                 raise OptionError(
-                    "inputs_on_device=True cannot be combined with share_mutable_buffers=True, "
+                    "inputs_on_device cannot be combined with share_mutable_buffers=True, "
                     "which plans all tensors on the host, or with alloc_graph_input=True"
                 )
             options["alloc_graph_input"] = False
@@ -101,7 +103,10 @@ class TensorRTMemoryPlanningPass(MemoryPlanningPass):
                 movable = [state for state in states if state.can_move()]
                 move_to_device(graph_module, graph_signature, movable)
             if self._inputs_on_device:
-                label_inputs(graph_module, graph_signature)
+                label_inputs(
+                    *(graph_module, graph_signature),
+                    None if self._inputs_on_device is True else self._inputs_on_device,
+                )
         if not self.alloc_graph_output:
             _set_outputs_of_caller(graph_module.graph, graph_signature)
         planned: PassResult = super().run(graph_module, graph_signature)
