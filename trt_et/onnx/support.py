@@ -8,6 +8,7 @@ from trt_et.graph.symbolic_shapes import UnboundedDimension
 from trt_et.graph.tracing import unchanged_by_tracing
 from trt_et.lowering.lower_fragment import lower_fragment
 from trt_et.onnx.model import convert_module
+from trt_et.ops.quantize import QUANTIZED_DTYPES, moves_numbers
 
 __all__ = ["make_support_check"]
 
@@ -16,6 +17,8 @@ def make_support_check() -> SupportCheck:
     """Return a function that returns why calls of a plain ATen graph cannot be converted."""
 
     def check(fragment: Fragment) -> Unsupported | None:
+        if _moves_a_quantized_weight(fragment):
+            return None
         with unchanged_by_tracing(fragment):
             try:
                 lowered = lower_fragment(fragment)
@@ -33,3 +36,14 @@ def make_support_check() -> SupportCheck:
         return None
 
     return check
+
+
+def _moves_a_quantized_weight(fragment: Fragment) -> bool:
+    """Return whether a fragment only moves a weight's numbers, which the conversion does itself."""
+    sources = fragment.sources
+    return (
+        bool(sources)
+        and all(map(moves_numbers, fragment.calls))
+        and all(source in fragment.constants for source in sources)
+        and all(source.meta["val"].dtype in QUANTIZED_DTYPES for source in sources)
+    )
