@@ -3,11 +3,12 @@
 //
 //   trt_et_bench load PROGRAM ENGINE ROUNDS     a .pte, and its only engine (a nested program)
 //   trt_et_bench counts PROGRAM host|device     of the simulated GPUs, for one steady call
-//   trt_et_bench threads PROGRAM NOOP ROUNDS    throughput of one and of two threads
+//   trt_et_bench threads PROGRAM NOOP host|device ROUNDS    throughput of one and of two threads
 //   trt_et_bench share PROGRAM METHODS          GPU memory of several methods
 //   trt_et_bench rebind PROGRAM BUFFERS CALLS   waits of calls with the input in each in turn
 #include <executorch/runtime/platform/runtime.h>
 #include <malloc.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <trt_et/runtime.h>
 
@@ -71,32 +72,60 @@ double processor_time() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
+double page_faults() {
+  rusage used;
+  getrusage(RUSAGE_THREAD, &used);
+  return static_cast<double>(used.ru_minflt);
+}
+
 struct Load {
   double seconds = 0;  // of the processor: a load does not wait, and other programs do not count
   double wall = 0;
   double kept = 0;
+  double faults = 0;
 };
 
 Load load(const std::string& path) {
-  const double before = host_heap();
+  const double before = host_heap(), faults = page_faults();
   const auto start = Clock::now();
   const double begun = processor_time();
   LoadedMethod method(path);
-  return {processor_time() - begun, seconds_since(start), host_heap() - before};
+  return {processor_time() - begun, seconds_since(start), host_heap() - before,
+          page_faults() - faults};
+}
+
+// What this machine takes to map a file and read one byte of each of its pages.
+double touch(const std::string& path) {
+  constexpr size_t kPage = 4096;
+  const double begun = processor_time();
+  auto loader = executorch::extension::MmapDataLoader::from(
+      path.c_str(), executorch::extension::MmapDataLoader::MlockConfig::NoMlock);
+  const size_t size = *loader->size();
+  auto bytes = loader->load(0, size, {});
+  volatile uint8_t sum = 0;
+  for (size_t i = 0; i < size; i += kPage) {
+    sum = static_cast<uint8_t>(sum + static_cast<const uint8_t*>(bytes->data())[i]);
+  }
+  return processor_time() - begun;
 }
 
 int bench_load(const std::string& program, const std::string& engine, int rounds) {
   (void)load(program), (void)load(engine);
-  std::vector<double> ours, bare, ours_wall, bare_wall, ours_kept, bare_kept;
+  std::vector<double> ours, bare, ours_wall, bare_wall, ours_kept, bare_kept, ours_faults,
+      bare_faults, touches;
   for (int i = 0; i < rounds; ++i) {
     const Load delegate = load(program), direct = load(engine);
     ours.push_back(delegate.seconds), ours_kept.push_back(delegate.kept);
     bare.push_back(direct.seconds), bare_kept.push_back(direct.kept);
     ours_wall.push_back(delegate.wall), bare_wall.push_back(direct.wall);
+    ours_faults.push_back(delegate.faults), bare_faults.push_back(direct.faults);
+    touches.push_back(touch(program));
   }
   print("delegate_seconds", median(ours)), print("bare_seconds", median(bare));
   print("delegate_wall_seconds", median(ours_wall)), print("bare_wall_seconds", median(bare_wall));
   print("delegate_kept", median(ours_kept)), print("bare_kept", median(bare_kept));
+  print("delegate_faults", median(ours_faults)), print("bare_faults", median(bare_faults));
+  print("touch_seconds", median(touches));
   return 0;
 }
 
@@ -115,23 +144,42 @@ int bench_counts(const std::string& program, bool on_device) {
   return 0;
 }
 
-// Calls a second of `count` threads, each with a method of its own.
-double throughput(const std::string& path, int count) {
+struct Throughput {
+  double calls = 0;    // a second
+  double seconds = 0;  // of a processor, for a call
+
+  void take_best(const Throughput& other) {
+    calls = std::max(calls, other.calls);
+    seconds = seconds == 0 ? other.seconds : std::min(seconds, other.seconds);
+  }
+};
+
+// Of `count` threads, each with a method of its own.
+Throughput throughput(const std::string& path, bool on_device, int count) {
   constexpr auto kTime = std::chrono::milliseconds(300);
+  constexpr uint64_t kQueued = 64;  // at most, with nothing to wait for
   std::atomic<int> ready{0};
   std::atomic<bool> go{false}, stop{false};
-  std::vector<uint64_t> calls(static_cast<size_t>(count));
+  struct alignas(128) Done {
+    uint64_t calls = 0;
+    double seconds = 0;
+  };
+  std::vector<Done> threads_done(static_cast<size_t>(count));
   std::vector<std::thread> threads;
   for (int i = 0; i < count; ++i) {
     threads.emplace_back([&, i] {
       LoadedMethod method(path);
-      method.bind(false);
+      method.bind(on_device);
       for (int warm = 0; warm < 100; ++warm) method.execute();
       ++ready;
       while (!go) std::this_thread::yield();
+      const double begun = processor_time();
       uint64_t done = 0;
-      for (; !stop; ++done) method.execute();
-      calls[static_cast<size_t>(i)] = done;
+      for (; !stop; ++done) {
+        method.execute();
+        if (on_device && done % kQueued == 0) (void)trt_et_wait(0);
+      }
+      threads_done[static_cast<size_t>(i)] = {done, processor_time() - begun};
     });
   }
   while (ready != count) std::this_thread::yield();
@@ -141,26 +189,33 @@ double throughput(const std::string& path, int count) {
   stop = true;
   const double time = seconds_since(start);
   for (std::thread& thread : threads) thread.join();
-  uint64_t sum = 0;
-  for (const uint64_t done : calls) sum += done;
-  return static_cast<double>(sum) / time;
+  Done sum;
+  for (const Done& done : threads_done) {
+    sum.calls += done.calls;
+    sum.seconds += done.seconds;
+  }
+  const auto calls = static_cast<double>(sum.calls);
+  return {calls / time, sum.seconds / calls};
 }
 
-int bench_threads(const std::string& program, const std::string& noop, int rounds) {
+int bench_threads(const std::string& program, const std::string& noop, bool on_device, int rounds) {
   // The kernels must not take the second core.
   executorch::extension::threadpool::get_threadpool()->_unsafe_reset_threadpool(1);
-  double one = 0, two = 0, noop_one = 0, noop_two = 0;
+  Throughput one, two, noop_one, noop_two;
   for (int i = 0; i < rounds; ++i) {
     // The best of each: whatever else runs on this machine only takes away.
-    one = std::max(one, throughput(program, 1));
-    noop_one = std::max(noop_one, throughput(noop, 1));
-    two = std::max(two, throughput(program, 2));
-    noop_two = std::max(noop_two, throughput(noop, 2));
+    one.take_best(throughput(program, on_device, 1));
+    noop_one.take_best(throughput(noop, false, 1));
+    two.take_best(throughput(program, on_device, 2));
+    noop_two.take_best(throughput(noop, false, 2));
   }
-  print("one_thread", one), print("two_threads", two);
-  print("noop_one_thread", noop_one), print("noop_two_threads", noop_two);
-  print("scaling", two / one), print("noop_scaling", noop_two / noop_one);
-  print("ratio", (two / one) / (noop_two / noop_one));
+  const double scaling = two.calls / one.calls, noop_scaling = noop_two.calls / noop_one.calls;
+  print("one_thread", one.calls), print("two_threads", two.calls);
+  print("noop_one_thread", noop_one.calls), print("noop_two_threads", noop_two.calls);
+  print("scaling", scaling), print("noop_scaling", noop_scaling);
+  print("ratio", scaling / noop_scaling);
+  print("processor_us_one_thread", one.seconds * 1e6);
+  print("processor_us_two_threads", two.seconds * 1e6);
   return 0;
 }
 
@@ -214,7 +269,9 @@ int run(const std::vector<std::string>& words) {
   };
   if (is("load", 3)) return bench_load(words[1], words[2], std::atoi(words[3].c_str()));
   if (is("counts", 2)) return bench_counts(words[1], words[2] == "device");
-  if (is("threads", 3)) return bench_threads(words[1], words[2], std::atoi(words[3].c_str()));
+  if (is("threads", 4)) {
+    return bench_threads(words[1], words[2], words[3] == "device", std::atoi(words[4].c_str()));
+  }
   if (is("share", 2)) return bench_share(words[1], std::atoi(words[2].c_str()));
   if (is("rebind", 3)) {
     return bench_rebind(words[1], std::strtoul(words[2].c_str(), nullptr, 10),

@@ -3,14 +3,14 @@
 namespace trt_et::cuda {
 
 Graph SimHandles::add_graph(std::shared_ptr<SimWork> work, int device) {
-  const std::unique_lock<SimLock> lock(lock_);
+  const std::unique_lock<StripedLock> lock(lock_);
   const Graph handle = work.get();
   graphs_[handle] = {device, std::move(work)};
   return handle;
 }
 
 Status SimHandles::find_graph(Graph graph, int device, std::shared_ptr<SimWork>* work) {
-  const std::shared_lock<SimLock> lock(lock_);
+  const std::shared_lock<StripedLock> lock(lock_);
   const auto found = graphs_.find(graph);
   if (found == graphs_.end()) return {Error::InvalidArgument, "not a graph of a simulated GPU"};
   if (found->second.first != device) {
@@ -22,37 +22,37 @@ Status SimHandles::find_graph(Graph graph, int device, std::shared_ptr<SimWork>*
 }
 
 Status SimHandles::remove_graph(Graph graph) {
-  const std::unique_lock<SimLock> lock(lock_);
+  const std::unique_lock<StripedLock> lock(lock_);
   if (graphs_.erase(graph) == 1) return {};
   return {Error::InvalidArgument, "not a graph of a simulated GPU"};
 }
 
 size_t SimHandles::live_graphs() {
-  const std::shared_lock<SimLock> lock(lock_);
+  const std::shared_lock<StripedLock> lock(lock_);
   return graphs_.size();
 }
 
 size_t SimHandles::live_events() {
-  const std::shared_lock<SimLock> lock(lock_);
+  const std::shared_lock<StripedLock> lock(lock_);
   return events_.size();
 }
 
 Event SimHandles::add_event(int device) {
   auto created = std::make_unique<SimEvent>(device);
   const Event handle = created.get();
-  const std::unique_lock<SimLock> lock(lock_);
+  const std::unique_lock<StripedLock> lock(lock_);
   events_[handle] = std::move(created);
   return handle;
 }
 
 Status SimHandles::remove_event(Event event) {
-  const std::unique_lock<SimLock> lock(lock_);
+  const std::unique_lock<StripedLock> lock(lock_);
   if (events_.erase(event) == 1) return {};
   return {Error::InvalidArgument, "not an event of a simulated GPU"};
 }
 
 Status SimHandles::record(Event event, SimStream& stream) {
-  const std::shared_lock<SimLock> lock(lock_);
+  const std::shared_lock<StripedLock> lock(lock_);
   const auto found = events_.find(event);
   if (found == events_.end()) return {Error::InvalidArgument, "not an event of a simulated GPU"};
   if (found->second->device != stream.device()) {
@@ -65,7 +65,7 @@ Status SimHandles::record(Event event, SimStream& stream) {
 }
 
 Status SimHandles::find_mark(Event event, SimMark* mark) {
-  const std::shared_lock<SimLock> lock(lock_);
+  const std::shared_lock<StripedLock> lock(lock_);
   const auto found = events_.find(event);
   if (found == events_.end()) return {Error::InvalidArgument, "not an event of a simulated GPU"};
   const std::lock_guard<std::mutex> one(found->second->mutex);

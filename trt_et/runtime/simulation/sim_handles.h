@@ -6,8 +6,8 @@
 #include <shared_mutex>
 #include <unordered_map>
 
+#include "common/striped_lock.h"
 #include "sim_stream.h"
-#include "sim_threads.h"
 
 namespace trt_et::cuda {
 
@@ -36,7 +36,7 @@ class SimHandles {
   };
 
   // Shared: what there is; unique: to add and to remove.
-  SimLock lock_;
+  StripedLock lock_;
   std::unordered_map<Event, std::unique_ptr<SimEvent>> events_;
   std::unordered_map<Graph, std::pair<int, std::shared_ptr<SimWork>>> graphs_;
 };

@@ -30,14 +30,14 @@ Status SimMemory::allocate(int device, size_t size, void** pointer, bool managed
   }
   std::memset(memory.get(), kPoison, rounded);
   *pointer = memory.get();
-  const std::unique_lock<SimLock> lock(lock_);
+  const std::unique_lock<StripedLock> lock(lock_);
   live_[address(*pointer)] = Allocation{std::move(memory), wanted, device, managed};
   live_bytes_of(device) += wanted;
   return {};
 }
 
 Status SimMemory::release(void* pointer, int* device) {
-  const std::unique_lock<SimLock> lock(lock_);
+  const std::unique_lock<StripedLock> lock(lock_);
   const auto found = live_.find(address(pointer));
   if (found == live_.end()) {
     const bool twice = freed_.count(address(pointer)) != 0;
@@ -75,7 +75,7 @@ SimMemory::Map::const_iterator SimMemory::holder(const Map& map, const void* poi
 }
 
 Status SimMemory::find(const void* pointer, PointerInfo* info) {
-  const std::shared_lock<SimLock> lock(lock_);
+  const std::shared_lock<StripedLock> lock(lock_);
   const auto found = holder(live_, pointer);
   if (found != live_.end()) {
     const MemoryKind kind = found->second.managed             ? MemoryKind::managed
@@ -92,7 +92,7 @@ Status SimMemory::find(const void* pointer, PointerInfo* info) {
 }
 
 Status SimMemory::check(const void* pointer, size_t size, int device, const char* what) {
-  const std::shared_lock<SimLock> lock(lock_);
+  const std::shared_lock<StripedLock> lock(lock_);
   const auto found = holder(live_, pointer);
   if (found == live_.end()) {
     const bool freed = holder(freed_, pointer) != freed_.end();
@@ -128,7 +128,7 @@ Status SimMemory::check_kernel(const void* pointer, size_t size, int device, con
 }
 
 uint64_t SimMemory::live_bytes(int device) {
-  const std::shared_lock<SimLock> lock(lock_);
+  const std::shared_lock<StripedLock> lock(lock_);
   return live_bytes_of(device);
 }
 

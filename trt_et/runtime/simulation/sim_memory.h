@@ -10,8 +10,8 @@
 #include <memory>
 #include <shared_mutex>
 
+#include "common/striped_lock.h"
 #include "cuda/cuda_api.h"
-#include "sim_threads.h"
 
 namespace trt_et::cuda {
 
@@ -45,7 +45,8 @@ class SimMemory {
   struct Free {
     void operator()(void* memory) const;
   };
-  struct Allocation {
+  // In lines of its own: other threads read it while they look for theirs.
+  struct alignas(kCacheLine) Allocation {
     std::unique_ptr<void, Free> memory;
     size_t size = 0;
     int device = 0;
@@ -59,7 +60,7 @@ class SimMemory {
 
   std::atomic<bool> integrated_{false};
   std::atomic<bool> pageable_{false};
-  SimLock lock_;
+  StripedLock lock_;
   Map live_;
   // Freed memory is kept for a while, so that a use after free is reported as one, and its address
   // is not handed out again at once.

@@ -21,7 +21,7 @@ Stream SimStreams::add(int device, StreamKind kind) {
   auto created = std::make_shared<SimStream>(device, kind == StreamKind::blocking
                                                          ? SimStream::Kind::blocking
                                                          : SimStream::Kind::non_blocking);
-  const std::unique_lock<SimLock> lock(lock_);
+  const std::unique_lock<StripedLock> lock(lock_);
   if (free_handles_.empty()) {
     handles_.push_back(std::make_unique<char>());
     free_handles_.push_back(handles_.back().get());
@@ -38,7 +38,7 @@ SimStreamPtr SimStreams::per_thread(int device) {
   SimStreamPtr& stream = own[device];
   if (stream == nullptr) {
     stream = std::make_shared<SimStream>(device, SimStream::Kind::blocking);
-    const std::unique_lock<SimLock> lock(lock_);
+    const std::unique_lock<StripedLock> lock(lock_);
     per_thread_.push_back(stream);
   }
   return stream;
@@ -53,7 +53,7 @@ Status SimStreams::find(Stream stream, int current_device, SimStreamPtr* out) {
     *out = per_thread(current_device);
     return {};
   }
-  const std::shared_lock<SimLock> lock(lock_);
+  const std::shared_lock<StripedLock> lock(lock_);
   const auto found = by_handle_.find(stream);
   if (found == by_handle_.end()) return {Error::InvalidArgument, "not a stream of a simulated GPU"};
   *out = found->second;
@@ -61,7 +61,7 @@ Status SimStreams::find(Stream stream, int current_device, SimStreamPtr* out) {
 }
 
 void SimStreams::remove(Stream stream) {
-  const std::unique_lock<SimLock> lock(lock_);
+  const std::unique_lock<StripedLock> lock(lock_);
   const auto found = by_handle_.find(stream);
   if (found == by_handle_.end()) return;
   removed_.push_back(std::move(found->second));
@@ -70,7 +70,7 @@ void SimStreams::remove(Stream stream) {
 }
 
 size_t SimStreams::live() {
-  const std::shared_lock<SimLock> lock(lock_);
+  const std::shared_lock<StripedLock> lock(lock_);
   return by_handle_.size();
 }
 
@@ -81,7 +81,7 @@ std::vector<SimStreamPtr> SimStreams::blocking(int device) {
       found.push_back(stream);
     }
   };
-  const std::shared_lock<SimLock> lock(lock_);
+  const std::shared_lock<StripedLock> lock(lock_);
   for (const auto& [handle, stream] : by_handle_) take(stream);
   for (const SimStreamPtr& stream : per_thread_) take(stream);
   for (const SimStreamPtr& stream : removed_) take(stream);
@@ -116,7 +116,7 @@ void SimStreams::run_all(int device) {
   std::vector<SimStreamPtr> all = blocking(device);
   all.push_back(legacy_[static_cast<size_t>(device)]);
   {
-    const std::unique_lock<SimLock> lock(lock_);
+    const std::unique_lock<StripedLock> lock(lock_);
     for (const auto& [handle, stream] : by_handle_) {
       if (stream->device() == device) all.push_back(stream);
     }

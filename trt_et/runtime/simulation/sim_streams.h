@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "common/striped_lock.h"
 #include "sim_stream.h"
-#include "sim_threads.h"
 
 namespace trt_et::cuda {
 
@@ -55,7 +55,7 @@ class SimStreams {
 
   const std::vector<SimStreamPtr> legacy_;  // by device
   // Shared: what there is; unique: to add and to remove.
-  SimLock lock_;
+  StripedLock lock_;
   std::unordered_map<Stream, SimStreamPtr> by_handle_;
   std::vector<SimStreamPtr> per_thread_;
   std::vector<SimStreamPtr> removed_;           // with work left

@@ -7,10 +7,10 @@
 #include <string_view>
 
 #include "cuda/cuda_api.h"
+#include "sim_counters.h"
 #include "sim_handles.h"
 #include "sim_memory.h"
 #include "sim_streams.h"
-#include "sim_threads.h"
 
 namespace trt_et::cuda {
 

@@ -171,7 +171,7 @@ Status Network::read_tensors(const trt_et_engine_request& request) {
   return {};
 }
 
-Status Network::run(std::vector<Memory>* memory) const {
+Status Network::run(std::vector<HostMemory>* memory) const {
   std::vector<const char*> input_names, output_names;
   std::vector<Owned<OrtValue>> owned;
   std::vector<const OrtValue*> inputs;
@@ -181,7 +181,7 @@ Status Network::run(std::vector<Memory>* memory) const {
       output_names.push_back(tensor.name.c_str());
       continue;
     }
-    const Memory& input = (*memory)[i];
+    const HostMemory& input = (*memory)[i];
     size_t bytes = 0;
     if (!dense_bytes(tensor.dtype, input.dims.data(), input.dims.size(), &bytes)) {
       return fail(Error::InvalidArgument, "input '%.60s' has an impossible shape",
@@ -210,7 +210,7 @@ Status Network::run(std::vector<Memory>* memory) const {
   return {};
 }
 
-Status Network::take_output(const Tensor& tensor, OrtValue* value, Memory* memory) const {
+Status Network::take_output(const Tensor& tensor, OrtValue* value, HostMemory* memory) const {
   constexpr Error kError = Error::Internal;
   OrtTensorInfo* info = nullptr;
   TRT_ET_TRY(

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/dtype.h"
+#include "host_engine.h"
 #include "onnxruntime.h"
 #include "trt_et/engine_provider.h"
 
@@ -19,13 +20,6 @@ struct Tensor {
   std::vector<int64_t> dims;
 };
 
-// Dense memory on the (simulated) GPU, with the shape of that memory.
-struct Memory {
-  void* address = nullptr;
-  size_t capacity = 0;
-  std::vector<int64_t> dims;
-};
-
 // The session; shared by the contexts, which run it at the same time.
 class Network {
  public:
@@ -35,9 +29,8 @@ class Network {
   // In the order of the request's bindings.
   const std::vector<Tensor>& tensors() const { return tensors_; }
 
-  // Runs on the inputs' memory and writes the outputs' memory, whose `dims` become the shapes that
-  // were written. `memory` is as tensors().
-  Status run(std::vector<Memory>* memory) const;
+  // See HostRun.
+  Status run(std::vector<HostMemory>* memory) const;
 
  private:
   explicit Network(const Library& library)
@@ -46,7 +39,7 @@ class Network {
   Status add_weights(const trt_et_engine_request& request, OrtSessionOptions* options) const;
   Status read_tensor(size_t index, bool is_input, Tensor* tensor) const;
   Status read_tensors(const trt_et_engine_request& request);
-  Status take_output(const Tensor& tensor, OrtValue* value, Memory* memory) const;
+  Status take_output(const Tensor& tensor, OrtValue* value, HostMemory* memory) const;
 
   const Library& library_;
   Owned<OrtSession> session_;

@@ -117,18 +117,13 @@ Status NestedMethod::plan_memory(const MethodMeta& meta) {
   return {};
 }
 
-Status NestedMethod::run(const std::vector<Memory>& inputs, std::vector<Memory>* outputs) {
-  const auto& slots = program_->inputs();
-  for (size_t i = 0; i < slots.size(); ++i) TRT_ET_TRY(set_input(slots[i], inputs[i], i));
+Status NestedMethod::execute() {
   const Error error = method_->execute();
-  if (error != Error::Ok) return failed(error, "its nested program");
-  for (size_t i = 0; i < program_->outputs().size(); ++i) {
-    TRT_ET_TRY(take_output(i, &(*outputs)[i]));
-  }
-  return {};
+  return error == Error::Ok ? Status{} : failed(error, "its nested program");
 }
 
-Status NestedMethod::set_input(const Slot& slot, const Memory& memory, size_t index) {
+Status NestedMethod::set_input(size_t index, const HostMemory& memory) {
+  const Slot& slot = program_->inputs()[index];
   const size_t rank = slot.sizes.size();
   if (memory.dims.size() != rank) {
     return fail(Error::InvalidArgument, "reference engine: input %zu has rank %zu, expected %zu",
@@ -148,7 +143,7 @@ Status NestedMethod::set_input(const Slot& slot, const Memory& memory, size_t in
   return error == Error::Ok ? Status{} : failed(error, "setting an input");
 }
 
-Status NestedMethod::take_output(size_t index, Memory* memory) {
+Status NestedMethod::take_output(size_t index, HostMemory* memory) {
   const auto& value = method_->get_output(index);
   if (!value.isTensor()) {
     return fail(Error::InvalidProgram, "reference engine: output %zu is not a tensor", index);

@@ -13,7 +13,7 @@
 
 #include "common/dtype.h"
 #include "common/status.h"
-#include "trt_et/engine_provider.h"
+#include "host_engine.h"
 
 namespace trt_et::reference {
 
@@ -50,26 +50,20 @@ class NestedProgram {
   std::vector<Slot> outputs_;
 };
 
-// Dense memory on the (simulated) device, with the shape of that memory.
-struct Memory {
-  void* address = nullptr;
-  size_t capacity = 0;
-  std::vector<int64_t> dims;
-};
-
 // "forward", with memory of its own. One run at a time.
 class NestedMethod {
  public:
   static Status load(NestedProgram& program, std::unique_ptr<NestedMethod>* method);
 
-  // Runs on the inputs and writes the outputs, whose `dims` become the shapes that were written.
-  Status run(const std::vector<Memory>& inputs, std::vector<Memory>* outputs);
+  // The steps of a run. An input's memory must stay until execute() has returned.
+  Status set_input(size_t index, const HostMemory& memory);
+  Status execute();
+  // Writes the output; its `dims` become the shape that was written.
+  Status take_output(size_t index, HostMemory* memory);
 
  private:
   NestedMethod() = default;
   Status plan_memory(const executorch::runtime::MethodMeta& meta);
-  Status set_input(const Slot& slot, const Memory& memory, size_t index);
-  Status take_output(size_t index, Memory* memory);
 
   NestedProgram* program_ = nullptr;
   executorch::extension::MallocMemoryAllocator method_allocator_;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "common/striped_lock.h"
 #include "cuda_api.h"
 #include "streams.h"
 
@@ -27,29 +28,35 @@ std::atomic<bool> g_redirected{false};  // some memory was planned on another de
 class Planned {
  public:
   void add(const void* pointer, size_t size, int device) {
-    const std::unique_lock<std::shared_mutex> lock(mutex_);
+    const std::unique_lock<StripedLock> lock(lock_);
     by_address_[address(pointer)] = {size, device};
   }
   void remove(const void* pointer) {
-    const std::unique_lock<std::shared_mutex> lock(mutex_);
+    const std::unique_lock<StripedLock> lock(lock_);
     by_address_.erase(address(pointer));
   }
   // -1 where all of it is not planned memory of one device.
   int device_of(const void* pointer, size_t size) {
-    const std::shared_lock<std::shared_mutex> lock(mutex_);
+    const std::shared_lock<StripedLock> lock(lock_);
     auto next = by_address_.upper_bound(address(pointer));
     if (next == by_address_.begin()) return -1;
     --next;
-    const auto [bytes, device] = next->second;
+    const Block& block = next->second;
     const size_t offset = address(pointer) - next->first;
-    return offset < bytes && size <= bytes - offset ? device : -1;
+    return offset < block.bytes && size <= block.bytes - offset ? block.device : -1;
   }
 
  private:
+  // In lines of its own: other threads read it while they look for theirs.
+  struct alignas(kCacheLine) Block {
+    size_t bytes = 0;
+    int device = 0;
+  };
+
   static uintptr_t address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-  std::shared_mutex mutex_;
-  std::map<uintptr_t, std::pair<size_t, int>> by_address_;
+  StripedLock lock_;
+  std::map<uintptr_t, Block> by_address_;
 };
 
 Planned& planned() {

@@ -21,7 +21,8 @@ namespace {
 // Once in a process: host tensors cost a copy and a wait at every run.
 void log_staging(const std::string& name, int device) {
   static std::atomic<bool> logged{false};
-  if (logged.exchange(true)) return;
+  // Read first: threads that write to one variable in every run wait for each other.
+  if (logged.load(std::memory_order_relaxed) || logged.exchange(true)) return;
   log(LogLevel::info,
       "TensorRTBackend: '%.60s' is in host memory, which is copied at every run of an engine on "
       "cuda:%d; tensors planned on the GPU are not (docs/native.md)",

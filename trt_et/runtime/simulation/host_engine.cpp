@@ -1,0 +1,171 @@
+#include "host_engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+
+#include "common/dtype.h"
+#include "simulated_api.h"
+
+namespace trt_et {
+namespace {
+
+// Plain: an engine may be freed after the objects of its thread.
+thread_local char t_host_error[kMaxErrorText + 1] = "";
+
+struct HostContext {
+  HostEngine* engine = nullptr;
+  std::unique_ptr<HostRun> run;
+  std::vector<HostMemory> memory;  // as the engine's bindings
+  // Shapes that the last run wrote. Runs happen when a stream is waited for, on any thread.
+  std::mutex mutex;
+  bool ran = false;
+  std::vector<std::vector<int64_t>> written;
+  // Of the last run, and who wants to know it.
+  float milliseconds = 0;
+  void (*report)(void* user, const char* layer, float ms) = nullptr;
+  void* user = nullptr;
+};
+
+HostEngine& engine_of(void* engine) { return *static_cast<HostEngine*>(engine); }
+HostContext& context_of(void* context) { return *static_cast<HostContext*>(context); }
+
+Status check_index(const HostEngine& engine, size_t index) {
+  if (index < engine.bindings.size()) return {};
+  return fail(Error::InvalidArgument, "%s engine has no binding %zu", engine.kind(), index);
+}
+
+// As a kernel that touches it would find out.
+Status check_memory(const HostEngine& engine, const std::vector<HostMemory>& memory) {
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const trt_et_binding& binding = engine.bindings[i];
+    size_t bytes = memory[i].capacity;
+    if (binding.is_input != 0 &&
+        !dense_bytes(static_cast<ScalarType>(binding.dtype), memory[i].dims.data(),
+                     memory[i].dims.size(), &bytes)) {
+      return fail(Error::InvalidArgument, "%s engine: an input has an impossible shape",
+                  engine.kind());
+    }
+    if (bytes == 0) continue;
+    TRT_ET_TRY(cuda::simulated_api()->check_memory(memory[i].address, bytes, engine.device(),
+                                                   "an engine's argument"));
+  }
+  return {};
+}
+
+Status run(HostContext& context, std::vector<HostMemory> memory) {
+  using Clock = std::chrono::steady_clock;
+  TRT_ET_TRY(check_memory(*context.engine, memory));
+  const auto start = context.report == nullptr ? Clock::time_point() : Clock::now();
+  TRT_ET_TRY(context.run->run(&memory));
+  const std::lock_guard<std::mutex> lock(context.mutex);
+  if (context.report != nullptr) {
+    const std::chrono::duration<float, std::milli> time = Clock::now() - start;
+    context.milliseconds = time.count();
+  }
+  for (size_t i = 0; i < memory.size(); ++i) context.written[i] = std::move(memory[i].dims);
+  context.ran = true;
+  return {};
+}
+
+Status create_context(HostEngine& engine, void** context) {
+  auto created = std::make_unique<HostContext>();
+  created->engine = &engine;
+  TRT_ET_TRY(engine.create_run(&created->run));
+  for (const trt_et_binding& binding : engine.bindings) {
+    created->memory.push_back({nullptr, 0, {binding.dims, binding.dims + binding.rank}});
+  }
+  created->written.resize(created->memory.size());
+  *context = created.release();
+  return {};
+}
+
+Status output_shape(HostContext& context, size_t index, int64_t* dims, int32_t* rank) {
+  TRT_ET_TRY(check_index(*context.engine, index));
+  if (context.engine->bindings[index].is_input != 0) {
+    return fail(Error::InvalidArgument, "%s engine: binding %zu is an input",
+                context.engine->kind(), index);
+  }
+  const std::lock_guard<std::mutex> lock(context.mutex);
+  const auto& shape = context.written[index];
+  *rank = context.ran ? static_cast<int32_t>(shape.size()) : -1;
+  if (context.ran) std::copy(shape.begin(), shape.end(), dims);
+  return {};
+}
+
+void forget_shapes(HostContext& context) {
+  const std::lock_guard<std::mutex> lock(context.mutex);
+  context.ran = false;
+}
+
+Status enqueue(HostContext& context, void* stream) {
+  forget_shapes(context);
+  // The bindings are copied: the next call may change them before this run happens.
+  TRT_ET_TRY(cuda::simulated_api()->launch(
+      stream, [bound = &context, memory = context.memory] { return run(*bound, memory); }));
+  if (context.report == nullptr) return {};
+  TRT_ET_TRY(cuda::simulated_api()->synchronize_stream(stream));
+  const std::lock_guard<std::mutex> lock(context.mutex);
+  const std::string layer = std::string(context.engine->kind()) + " engine";
+  context.report(context.user, layer.c_str(), context.milliseconds);
+  return {};
+}
+
+}  // namespace
+
+void remember_host_error(const char* text) noexcept {
+  std::snprintf(t_host_error, sizeof t_host_error, "%s", text);
+}
+
+trt_et_engine_provider host_provider() {
+  trt_et_engine_provider made{};
+  made.abi = TRT_ET_PROVIDER_ABI;
+  made.struct_size = sizeof made;
+  made.alignment = 1;
+  made.keeps_bytes = [](void* engine) { return engine_of(engine).keeps_bytes() ? 1 : 0; };
+  made.describe = [](void* engine, size_t index, trt_et_binding* out) {
+    return host_call([&]() -> Status {
+      TRT_ET_TRY(check_index(engine_of(engine), index));
+      *out = engine_of(engine).bindings[index];
+      return {};
+    });
+  };
+  made.free_engine = [](void* engine) { delete &engine_of(engine); };
+  made.create_context = [](void* engine, uint32_t, void** context) {
+    return host_call([&] { return create_context(engine_of(engine), context); });
+  };
+  made.free_context = [](void* context) { delete &context_of(context); };
+  made.set_input_shape = [](void* context, size_t index, const int64_t* dims, int32_t rank) {
+    return host_call([&]() -> Status {
+      TRT_ET_TRY(check_index(*context_of(context).engine, index));
+      context_of(context).memory[index].dims.assign(dims, dims + rank);
+      return {};
+    });
+  };
+  // Shapes come out of the run itself.
+  made.prepare = [](void* context, void*) { return forget_shapes(context_of(context)), 0; };
+  made.output_shape = [](void* context, size_t index, int64_t* dims, int32_t* rank) {
+    return host_call([&] { return output_shape(context_of(context), index, dims, rank); });
+  };
+  made.set_address = [](void* context, size_t index, void* address, size_t capacity) {
+    return host_call([&]() -> Status {
+      TRT_ET_TRY(check_index(*context_of(context).engine, index));
+      context_of(context).memory[index].address = address;
+      context_of(context).memory[index].capacity = capacity;
+      return {};
+    });
+  };
+  made.enqueue = [](void* context, void* stream) {
+    return host_call([&] { return enqueue(context_of(context), stream); });
+  };
+  made.last_error = []() -> const char* { return t_host_error; };
+  // The kernels have no names of their own: the engine counts as one layer.
+  made.profile_layers = [](void* context, void (*report)(void*, const char*, float), void* user) {
+    context_of(context).report = report;
+    context_of(context).user = user;
+    return 0;
+  };
+  return made;
+}
+
+}  // namespace trt_et

@@ -1,0 +1,69 @@
+// Engines that a library on the host runs, on the memory of simulated GPUs and in stream order:
+// what the providers of reference engines and of ONNX payloads have in common.
+#pragma once
+
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "common/status.h"
+#include "trt_et/engine_provider.h"
+
+namespace trt_et {
+
+// Dense memory on the (simulated) GPU, with the shape of that memory.
+struct HostMemory {
+  void* address = nullptr;
+  size_t capacity = 0;
+  std::vector<int64_t> dims;
+};
+
+// Runs an engine, one run at a time.
+class HostRun {
+ public:
+  virtual ~HostRun() = default;
+  // Reads the inputs and writes the outputs, whose `dims` become the shapes that were written.
+  // `memory` is as the engine's bindings.
+  virtual Status run(std::vector<HostMemory>* memory) = 0;
+};
+
+class HostEngine {
+ public:
+  // `kind`: as messages call it.
+  HostEngine(const char* kind, int device) : kind_(kind), device_(device) {}
+  virtual ~HostEngine() = default;
+  // What a context runs; it must not outlive the engine.
+  virtual Status create_run(std::unique_ptr<HostRun>* run) = 0;
+  virtual bool keeps_bytes() const { return false; }
+
+  const char* kind() const { return kind_; }
+  int device() const { return device_; }
+  // Filled by load(). A shape that the library does not know is [-1, ...].
+  std::vector<trt_et_binding> bindings;
+
+ private:
+  const char* const kind_;
+  const int device_;
+};
+
+// A provider's table, without its name, probe and load.
+trt_et_engine_provider host_provider();
+
+// For last_error().
+void remember_host_error(const char* text) noexcept;
+
+// Nothing may throw through the table.
+template <typename F>
+int host_call(F&& function) noexcept {
+  try {
+    const Status status = function();
+    if (!status.ok()) remember_host_error(status.text.c_str());
+    return static_cast<int>(status.error);
+  } catch (const std::exception&) {
+    remember_host_error("no host memory");
+    return static_cast<int>(Error::MemoryAllocationFailed);
+  }
+}
+
+}  // namespace trt_et
