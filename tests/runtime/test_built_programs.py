@@ -1,8 +1,9 @@
-"""``trt-et build``: engines of this machine in place of a program's networks."""
+"""``trt-et build`` and ``--write_engines``: engines of this machine in place of networks."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.exir import to_edge_transform_and_lower
 
 import trt_et.runtime
 from tests.support.fake_tensorrt import FakeNetworkBuilder, Scale
 from tests.support.native_environment import environment
 from tests.support.native_programs import Mlp, Program, export
+from trt_et import TensorRTPartitioner
 from trt_et.inspection import inspect_file
 
 FAKES = {
@@ -40,6 +44,34 @@ def build(program: Path, library: Path, *flags: str) -> subprocess.CompletedProc
     )
 
 
+def run(path: Path, library: Path, program: Program, *flags: object):
+    """Run a file with the inputs of a program; no engine may be built."""
+    return subprocess.run(
+        [
+            *(str(trt_et.runtime.runner_path()), "--model_path", str(path), "--build", "0"),
+            *("--inputs", str(program.input_files()[0]), *map(str, flags)),
+        ],
+        env=environment(TRT_ET_CUDA="simulated:1", TRT_ET_TENSORRT_LIBRARY=str(library)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def write_engines(program: Path, library: Path, output: Path, *flags: str, **env: str):
+    """Write the program without Python."""
+    return subprocess.run(
+        [
+            *(str(trt_et.runtime.runner_path()), "--model_path", str(program)),
+            *("--write_engines", str(output), *flags),
+        ],
+        env=environment(TRT_ET_CUDA="simulated:1", TRT_ET_TENSORRT_LIBRARY=str(library), **env),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
 @pytest.mark.parametrize("builder", FAKES)
 def test_the_program_has_engines_and_no_weights(program, fakes, tmp_path, builder):
     library, version = fakes / FAKES[builder][0], FAKES[builder][1]
@@ -57,16 +89,7 @@ def test_the_program_has_engines_and_no_weights(program, fakes, tmp_path, builde
     assert weight in program.path.read_bytes()
     assert weight not in output.read_bytes()
     out = tmp_path / "out"
-    ran = subprocess.run(
-        [
-            *(str(trt_et.runtime.runner_path()), "--model_path", str(output), "--build", "0"),
-            *("--inputs", str(program.input_files()[0]), "--output_file", str(out)),
-        ],
-        env=environment(TRT_ET_CUDA="simulated:1", TRT_ET_TENSORRT_LIBRARY=str(library)),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    ran = run(output, library, program, "--output_file", out)
     assert ran.returncode == 0, ran.stderr
     found = np.fromfile(f"{out}-0.bin", dtype=np.float32)
     np.testing.assert_allclose(found, program.outputs[0].detach().numpy().flatten(), rtol=1e-6)
@@ -81,6 +104,10 @@ def test_an_engine_that_cannot_be_built_is_one_line(fakes, tmp_path):
     reason = "TensorRT 11.7.3 does not take node '/gelu' (Gelu): not today"
     assert f"the engine cannot be built here: {reason}" in done.stderr
     assert not output.exists()
+    done = write_engines(program.path, fakes / "libfake_nvinfer.so", output)
+    assert done.returncode == 1
+    assert f"--write_engines: {reason}" in done.stderr
+    assert not list(tmp_path.glob("built.pte*"))
 
 
 def test_a_program_without_networks_is_refused(fakes, tmp_path):
@@ -100,3 +127,89 @@ def test_onnxruntime_builds_no_engines(program, tmp_path):
     )
     assert done.returncode == 1
     assert "builds no engine of what builder 'onnx' made" in done.stderr
+
+
+class Mixed(torch.nn.Module):
+    """Two networks, and a product between them that stays on the CPU, with a weight of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = Scale(3.0), Scale(0.5)
+        self.table = torch.nn.Parameter(torch.randn(512, 512))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.first(x) @ self.table)
+
+
+def test_other_weights_methods_and_delegates_stay(fakes, tmp_path):
+    """`other` shares the first network's weight; the CPU's product is XNNPACK's."""
+    x = torch.randn(2, 512)
+    mixed = Mixed().eval()
+    partitioners = [
+        TensorRTPartitioner(builder=FakeNetworkBuilder(), excluded_ops=("aten.mm.default",)),
+        XnnpackPartitioner(),
+    ]
+    methods = {"forward": mixed, "other": Scale(3.0).eval()}
+    manager = to_edge_transform_and_lower(
+        {name: torch.export.export(module, (x,)) for name, module in methods.items()},
+        partitioner=dict.fromkeys(methods, partitioners),
+    )
+    program = Program(tmp_path / "mixed.pte", [x], [])
+    program.path.write_bytes(manager.to_executorch().buffer)
+    library, output = fakes / FAKES["tensorrt"][0], tmp_path / "built.pte"
+    done = write_engines(program.path, library, output, "--engine_folder", "off")
+    assert done.returncode == 0, done.stderr
+    # Weights of networks are gone, and the product's is not.
+    assert output.stat().st_size < program.path.stat().st_size
+    assert program.path.stat().st_size > mixed.table.nbytes
+    assert output.stat().st_size > mixed.table.nbytes
+    for name, module in methods.items():
+        ran = run(output, library, program, "--method_name", name, "--output_file", tmp_path / name)
+        assert ran.returncode == 0, ran.stderr
+        found = np.fromfile(f"{tmp_path / name}-0.bin", dtype=np.float32)
+        expected = module(x).detach().numpy().flatten()
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_runner_writes_the_blobs_of_the_command_line(fakes, program, tmp_path):
+    library = fakes / FAKES["tensorrt"][0]
+    folder, ours, theirs = tmp_path / "engines", tmp_path / "ours.pte", tmp_path / "theirs.pte"
+    done = write_engines(program.path, library, ours, "--engine_folder", str(folder))
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert len(list(folder.iterdir())) == 1
+    flags = ("-o", str(theirs), "--engine-folder", str(folder))
+    assert build(program.path, library, *flags).returncode == 0
+    blobs = [
+        [bytes(delegate.blob) for delegate in inspect_file(path).methods[0].delegates]
+        for path in (ours, theirs)
+    ]
+    assert blobs[0] == blobs[1]
+
+
+def test_a_copied_engine_folder_serves_a_device_that_must_not_build(fakes, program, tmp_path):
+    library = fakes / FAKES["tensorrt"][0]
+    folder, shipped = tmp_path / "engines", tmp_path / "shipped"
+    refused = run(program.path, library, program, "--engine_folder", shipped)
+    assert refused.returncode == 1
+    assert "load once with build=1" in refused.stderr
+    write_engines(program.path, library, tmp_path / "x.pte", "--engine_folder", str(folder))
+    shutil.copytree(folder, shipped)
+    assert run(program.path, library, program, "--engine_folder", shipped).returncode == 0
+
+
+@pytest.mark.parametrize("cut", [10, 30, 100, 700, 2000])
+def test_what_is_no_program_is_refused(fakes, program, tmp_path, cut):
+    damaged = tmp_path / "damaged.pte"
+    damaged.write_bytes(program.path.read_bytes()[:cut])
+    done = write_engines(damaged, fakes / FAKES["tensorrt"][0], tmp_path / "out.pte")
+    assert done.returncode == 1
+    assert "no ExecuTorch program" in done.stderr or "cannot be opened" in done.stderr
+    assert not list(tmp_path.glob("out.pte*"))
+
+
+def test_a_file_that_cannot_be_written_is_one_line(fakes, program, tmp_path):
+    done = write_engines(
+        program.path, fakes / FAKES["tensorrt"][0], tmp_path / "nowhere" / "out.pte"
+    )
+    assert done.returncode == 1
+    assert "nowhere/out.pte.part: No such file or directory" in done.stderr

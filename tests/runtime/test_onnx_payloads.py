@@ -13,6 +13,7 @@ import pytest
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir._serialize._program import deserialize_pte_binary
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import trt_et.runtime
@@ -235,8 +236,11 @@ def refusals(
     (key, *_) = (key for key, _ in read_program(data).named_data)
     flipped = bytearray(data)
     flipped[data.index(b"TR01") + 1000] ^= 1
+    weight = bytearray(data)
+    weight[data.index(deserialize_pte_binary(data).named_data.buffers[0]) + 1000] ^= 1
     damaged = {
         "a bit": bytes(flipped),
+        "a bit of a weight": bytes(weight),
         "no model": with_engine(data, lambda model: b"\xff" * len(model)),
         "another output": with_engine(data, lambda model: model.replace(b"output0", b"outputX")),
         "another input": with_engine(data, lambda model: model.replace(b"input0", b"inputX")),
@@ -258,6 +262,7 @@ def refusals(
     ("name", "reason"),
     [
         ("a bit", "checksum"),
+        ("a bit of a weight", "bytes is damaged"),
         ("no model", "onnxruntime refuses the ONNX model: "),
         ("another output", "ONNX model has no output 'output0'"),
         ("another input", "ONNX model has no input 'input0'"),

@@ -42,6 +42,8 @@ constexpr Test kTests[] = {
     {"blob_fuzz", false, false, [](const std::string&) { test_blob_fuzz(); }},
     {"blob_edits", false, false, [](const std::string&) { test_blob_edits(); }},
     {"network_blob", false, false, [](const std::string&) { test_network_blob(); }},
+    {"program_file", false, false,
+     [](const std::string& file) { test_program_file((file + "_program").c_str()); }},
     {"real_cuda", false, false, [](const std::string&) { test_real_cuda(); }},
     // Starts this program again, where it is the only test.
     {"fresh_process", false, false,
@@ -55,6 +57,8 @@ constexpr Test kTests[] = {
     {"bad_calls", true, false, [](const std::string&) { test_bad_calls(); }},
     {"many_faults", true, false, [](const std::string&) { test_many_faults(); }},
     {"long_runs", true, false, [](const std::string&) { test_long_runs(); }},
+    {"onnx_provider", true, false,
+     [](const std::string& file) { test_onnx_provider((file + "_network").c_str()); }},
     {"many_threads", true, false, [](const std::string&) { test_many_threads(); }},
     {"delegate", true, false, [](const std::string& file) { test_delegate(file.c_str()); }},
     {"reference_state", true, false,

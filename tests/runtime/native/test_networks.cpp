@@ -7,6 +7,7 @@
 #include <map>
 #include <thread>
 
+#include "blob/crc32c.h"
 #include "provider_support.h"
 #include "tests.h"
 
@@ -70,9 +71,9 @@ std::string model(const std::string& location, const std::string& more = "") {
   return field(6, plan) + field(7, field(5, initializer));
 }
 
-Bytes network(const std::string& bytes) {
+Bytes network(const std::string& bytes, const std::string& weight = kWeight) {
   return make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false), bytes, "", true,
-                   false, std::string("{\"weights\":[\"") + kWeight + "\"]}");
+                   false, "{\"weights\":[\"" + weight + "\"]}");
 }
 
 LoadOptions kept_in(const std::string& folder) {
@@ -105,6 +106,23 @@ void test_built_once(const std::string& folder) {
   CHECK_OK(try_load(blob, &third, alone, nullptr));
   CHECK(counter("engines") == 2 && data.reads == 1);
   check_scales(*third, 3.0F);
+}
+
+// A weight that does not have the checksum in its name is refused, and is not taken as it is the
+// second time.
+void test_damaged_weight(const std::string& folder) {
+  NamedData data;
+  const std::string weight = of_floats(3.0F);
+  char name[32];
+  std::snprintf(name, sizeof name, "weight_%08x", crc32c(0, weight.data(), weight.size()));
+  const Bytes blob = network(model(name), name);
+  std::unique_ptr<Delegate> delegate;
+  data.bytes[name] = of_floats(4.0F);
+  CHECK_FAILS(try_load(blob, &delegate, kept_in(folder), &data), "of 1024 bytes is damaged");
+  CHECK(!fs::exists(folder) || fs::is_empty(folder));
+  data.bytes[name] = weight;
+  CHECK_OK(try_load(blob, &delegate, kept_in(folder), &data));
+  check_scales(*delegate, 3.0F);
 }
 
 void test_threads(const std::string& folder) {
@@ -186,6 +204,7 @@ void test_networks() {
   CHECK(mkdtemp(folder.data()) != nullptr);
   test_refusals(folder);
   CHECK(fs::is_empty(folder));
+  test_damaged_weight(folder);
   test_built_once(folder);
   test_threads(folder);
   test_faults();
@@ -195,6 +214,6 @@ void test_networks() {
     CHECK(file.path().extension() == ".engine");
     ++engines;
   }
-  CHECK(engines == 2);
+  CHECK(engines == 3);
   fs::remove_all(folder);
 }

@@ -12,6 +12,9 @@ namespace {
 constexpr const char* kUsage =
     "usage: executor_runner --model_path FILE [flags]\n"
     "  --model_path FILE       program to run (default: model.pte)\n"
+    "  --write_engines FILE    build the engines of the program's ONNX networks, and write the "
+    "program\n"
+    "                          with them to FILE; nothing runs\n"
     "  --data_path FILE        the program's external weights (.ptd)\n"
     "  --inputs FILE,FILE,...  each tensor input: a .npy file, or raw bytes (default: all ones)\n"
     "  --input_sizes 2x8,4     sizes of each tensor input, where they are dynamic (default: what "
@@ -52,6 +55,7 @@ constexpr const char* kUsage =
 enum Option {
   kModelPath = 1,
   kDataPath,
+  kWriteEngines,
   kInputs,
   kInputSizes,
   kRandomInputs,
@@ -72,6 +76,7 @@ enum Option {
 constexpr option kOptions[] = {
     {"model_path", required_argument, nullptr, kModelPath},
     {"data_path", required_argument, nullptr, kDataPath},
+    {"write_engines", required_argument, nullptr, kWriteEngines},
     {"inputs", required_argument, nullptr, kInputs},
     {"input_sizes", required_argument, nullptr, kInputSizes},
     {"random_inputs", required_argument, nullptr, kRandomInputs},
@@ -173,6 +178,9 @@ bool take(int code, const char* name, Flags* flags) {
       return true;
     case kDataPath:
       flags->data_path = optarg;
+      return true;
+    case kWriteEngines:
+      flags->engines_file = optarg;
       return true;
     case kInputs:
       if (*optarg != '\0') flags->inputs = split(optarg);

@@ -99,6 +99,12 @@ typedef int (*trt_et_take_engine)(void* user, const char* facts, const void* byt
 TRT_ET_EXPORT int trt_et_build_engine(const void* blob, size_t size, trt_et_find_data find,
                                       void* user, trt_et_take_engine take);
 
+// Writes the program (the bytes of a .pte) to the file `output`, with the engines of this machine
+// in place of its ONNX networks, and without the weights that only these need. It builds the
+// engines as a load of the program would: with the same options of the process, GPU and folder of
+// built engines. The file is there whole or not at all. Returns the number of engines, or -1.
+TRT_ET_EXPORT int trt_et_write_engines(const void* program, size_t size, const char* output);
+
 // Gets a line of the plugin's log: `level` is 0 for an error, 1 for information, and 2 for what
 // TRT_ET_LOG=debug adds. May be called on any thread, and must not throw.
 typedef void (*trt_et_log_function)(int level, const char* text);

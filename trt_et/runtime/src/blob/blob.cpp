@@ -5,15 +5,14 @@
 #include <exception>
 #include <new>
 
+#include "bytes.h"
 #include "common/log.h"
 #include "crc32c.h"
 
 namespace trt_et {
 namespace {
 
-constexpr size_t kHeaderSize = 32;
 constexpr size_t kChecksumOffset = 28;
-constexpr size_t kAlignment = 16;
 constexpr size_t kMaxMetadata = size_t{16} << 20;
 
 struct Header {
@@ -26,15 +25,6 @@ struct Header {
   uint32_t checksum;
 };
 
-// Little-endian whatever the host is.
-template <typename T>
-T read_le(const uint8_t* p) {
-  T value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i)
-    value = static_cast<T>(value | static_cast<T>(p[i]) << 8 * i);
-  return value;
-}
-
 Header read_header(const uint8_t* p) {
   return Header{read_le<uint32_t>(p + 4),
                 read_le<uint32_t>(p + 8),
@@ -46,7 +36,7 @@ Header read_header(const uint8_t* p) {
 }
 
 Status check_layout(const Header& header, size_t total) {
-  if (header.metadata_offset < kHeaderSize || header.metadata_offset > total ||
+  if (header.metadata_offset < kBlobHeaderSize || header.metadata_offset > total ||
       header.metadata_size > total - header.metadata_offset) {
     return fail(Error::InvalidProgram, "engine blob of %zu bytes: metadata [%u, +%u] lies outside",
                 total, header.metadata_offset, header.metadata_size);
@@ -56,7 +46,7 @@ Status check_layout(const Header& header, size_t total) {
                 header.metadata_size, kMaxMetadata);
   }
   const uint64_t metadata_end = uint64_t{header.metadata_offset} + header.metadata_size;
-  if (header.engine_offset % kAlignment != 0 || header.engine_offset < metadata_end ||
+  if (header.engine_offset % kEngineAlignment != 0 || header.engine_offset < metadata_end ||
       header.engine_offset > total) {
     return fail(
         Error::InvalidProgram,
@@ -86,7 +76,7 @@ Status check_checksum(const Header& header, const uint8_t* data, size_t total) {
   const uint8_t zeros[4] = {};
   uint32_t found = crc32c(0, data, kChecksumOffset);
   found = crc32c(found, zeros, sizeof zeros);
-  found = crc32c(found, data + kHeaderSize, total - kHeaderSize);
+  found = crc32c(found, data + kBlobHeaderSize, total - kBlobHeaderSize);
   if (found != header.checksum) {
     return fail(Error::InvalidProgram, "engine blob is corrupt: checksum 0x%08x, expected 0x%08x",
                 found, header.checksum);
@@ -121,9 +111,9 @@ Status check_agreement(const Blob& blob) {
 }
 
 Status parse(const uint8_t* data, size_t size, Blob* blob) {
-  if (data == nullptr || size < kHeaderSize) {
+  if (data == nullptr || size < kBlobHeaderSize) {
     return fail(Error::InvalidProgram, "engine blob has %zu bytes; its header alone needs %zu",
-                size, kHeaderSize);
+                size, kBlobHeaderSize);
   }
   std::memcpy(blob->magic, data, 4);
   blob->magic[4] = '\0';

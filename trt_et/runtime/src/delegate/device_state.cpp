@@ -8,19 +8,19 @@
 namespace trt_et {
 namespace {
 
-struct All {
+struct States {
   std::mutex mutex;
   std::map<const void*, std::weak_ptr<DeviceState>> by_address;
 };
 
-All& all() {
-  static auto* instance = new All;
+States& states() {
+  static auto* instance = new States;
   return *instance;
 }
 
 // The state at `host`, which becomes `made` where there is none and something was made.
 std::shared_ptr<DeviceState> find(const void* host, std::shared_ptr<DeviceState> made) {
-  All& known = all();
+  States& known = states();
   const std::lock_guard<std::mutex> lock(known.mutex);
   for (auto it = known.by_address.begin(); it != known.by_address.end();) {
     it = it->second.expired() ? known.by_address.erase(it) : std::next(it);

@@ -1,8 +1,33 @@
 #include "named_weights.h"
 
+#include <charconv>
 #include <exception>
 
+#include "blob/crc32c.h"
+
 namespace trt_et {
+namespace {
+
+// A name may end with "_" and the CRC-32C of the bytes (8 hex digits).
+bool has_checksum(const std::string& name, uint32_t* checksum) {
+  constexpr size_t kDigits = 8;
+  if (name.size() <= kDigits || name[name.size() - kDigits - 1] != '_') return false;
+  const char* const begin = name.data() + name.size() - kDigits;
+  const char* const end = name.data() + name.size();
+  const auto [read, error] = std::from_chars(begin, end, *checksum, 16);
+  return error == std::errc() && read == end;
+}
+
+Status check_weight(const trt_et_weight& weight) {
+  uint32_t checksum = 0;
+  if (!has_checksum(weight.name, &checksum) || crc32c(0, weight.bytes, weight.size) == checksum) {
+    return {};
+  }
+  return fail(Error::InvalidProgram, "weight %.100s of %zu bytes is damaged", weight.name,
+              weight.size);
+}
+
+}  // namespace
 
 NamedWeights::NamedWeights(const executorch::runtime::NamedDataMap* named_data,
                            const std::vector<std::string>& keys)
@@ -40,9 +65,10 @@ Status NamedWeights::read() {
       return fail(data.error(), "the program has no usable named data %.100s (error 0x%x)",
                   weight.name, static_cast<unsigned>(data.error()));
     }
+    weight.bytes = data->data();
+    weight.size = data->size();
+    TRT_ET_TRY(check_weight(weight));
     buffers_.push_back(std::move(data.get()));
-    weight.bytes = buffers_.back().data();
-    weight.size = buffers_.back().size();
   }
   return {};
 }

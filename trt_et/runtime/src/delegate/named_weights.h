@@ -1,4 +1,5 @@
-// The weights of an ONNX network: named data of its program, read only if an engine is to be built.
+// The weights of an ONNX network: named data of its program, read and checked only if an engine is
+// to be built.
 #pragma once
 
 #include <executorch/runtime/core/freeable_buffer.h>

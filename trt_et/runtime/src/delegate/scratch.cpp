@@ -6,20 +6,20 @@
 namespace trt_et {
 namespace {
 
-struct All {
+struct Owners {
   std::mutex mutex;
   std::map<std::pair<const void*, int>, std::weak_ptr<Scratch>> by_owner;
 };
 
-All& all() {
-  static auto* instance = new All;
+Owners& owners() {
+  static auto* instance = new Owners;
   return *instance;
 }
 
 }  // namespace
 
 std::shared_ptr<Scratch> Scratch::of(const void* owner, cuda::Api& api, int device) {
-  All& known = all();
+  Owners& known = owners();
   const std::lock_guard<std::mutex> lock(known.mutex);
   for (auto it = known.by_owner.begin(); it != known.by_owner.end();) {
     it = it->second.expired() ? known.by_owner.erase(it) : std::next(it);

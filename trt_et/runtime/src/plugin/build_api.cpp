@@ -1,20 +1,15 @@
 // trt_et_build_engine; see include/trt_et/runtime.h.
-#include <executorch/runtime/backend/interface.h>
-
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "common/log.h"
-#include "delegate/engine_source.h"
-#include "engine/compatibility.h"
-#include "engine/provider_library.h"
+#include "network_engine.h"
 #include "trt_et/runtime.h"
 
 namespace trt_et {
 namespace {
 
-using executorch::runtime::BackendInitContext;
 using executorch::runtime::FreeableBuffer;
 using executorch::runtime::NamedDataMap;
 using executorch::runtime::Result;
@@ -48,16 +43,14 @@ class CallersData final : public NamedDataMap {
 };
 
 // What the metadata of the engine's blob says.
-std::string facts_of(const EngineSource& source, const void* engine, size_t size) {
-  const bool rtx = std::string(source.provider().name) == "TensorRT-RTX";
-  nlohmann::json facts;
-  facts["builder"] = rtx ? "tensorrt_rtx" : "tensorrt";
-  facts["library_version"] = plan_version(engine, size);
-  facts["gpu_name"] = source.gpu().name;
-  facts["compute_capability"] =
-      std::to_string(source.gpu().major) + "." + std::to_string(source.gpu().minor);
-  facts["target_platform"] = platform_name();
-  return facts.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+std::string text_of(const BuiltFacts& facts) {
+  nlohmann::json text;
+  text["builder"] = facts.rtx ? "tensorrt_rtx" : "tensorrt";
+  text["library_version"] = facts.library_version;
+  text["gpu_name"] = facts.gpu_name;
+  text["compute_capability"] = facts.compute_capability;
+  text["target_platform"] = facts.target_platform;
+  return text.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
 Status build(const void* blob, size_t size, trt_et_find_data find, void* user,
@@ -65,19 +58,12 @@ Status build(const void* blob, size_t size, trt_et_find_data find, void* user,
   if (blob == nullptr || take == nullptr) {
     return fail(Error::InvalidArgument, "trt_et_build_engine: blob or take is null");
   }
-  LoadOptions options;
-  const BackendInitContext context(nullptr);
-  TRT_ET_TRY(read_options(context, {}, &options));
-  const CallersData data(find, user);
-  EngineSource source;
-  TRT_ET_TRY(source.open(blob, size, &data, options));
-  cuda::DeviceGuard guard(source.api());
-  TRT_ET_TRY(guard.enter(source.device()));
-  TRT_ET_TRY(source.fit());
-  return source.build([&](const void* engine, size_t bytes) -> Status {
-    if (take(user, facts_of(source, engine, bytes).c_str(), engine, bytes) == 0) return {};
-    return fail(Error::Internal, "the caller did not take the engine");
-  });
+  return build_network_engine(
+      blob, size, CallersData(find, user),
+      [&](const BuiltFacts& facts, const void* engine, size_t bytes) -> Status {
+        if (take(user, text_of(facts).c_str(), engine, bytes) == 0) return {};
+        return fail(Error::Internal, "the caller did not take the engine");
+      });
 }
 
 }  // namespace

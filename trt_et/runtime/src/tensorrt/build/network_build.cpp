@@ -197,7 +197,6 @@ Status build_network(const trt_et_engine_request& request, const Library& librar
   if (const char* problem = request.read_weights(&request)) {
     return fail(Error::InvalidProgram, "%s", problem);
   }
-  TRT_ET_TRY(check_weights(request));
   WeightFiles files;
   BuildProgress progress(request.report_build);
   Build build;

@@ -2,29 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 
-#include "blob/crc32c.h"
 #include "files.h"
 #include "onnx_model.h"
 
 namespace trt_et::tensorrt {
-namespace {
-
-// A name ends with "_" and the checksum.
-bool has_checksum(const std::string& name, uint32_t* checksum) {
-  constexpr size_t kDigits = 8;
-  if (name.size() <= kDigits || name[name.size() - kDigits - 1] != '_') return false;
-  const char* const begin = name.data() + name.size() - kDigits;
-  const char* const end = name.data() + name.size();
-  const auto [read, error] = std::from_chars(begin, end, *checksum, 16);
-  return error == std::errc() && read == end;
-}
-
-}  // namespace
-
 Status find_weights(const trt_et_engine_request& request, std::vector<WeightBytes>* found) {
   std::vector<ExternalInitializer> initializers;
   if (!find_external_initializers(request.bytes, request.size, &initializers)) {
@@ -40,19 +24,6 @@ Status find_weights(const trt_et_engine_request& request, std::vector<WeightByte
                   one.name.c_str(), one.location.c_str());
     }
     found->push_back({one.name, weight->name, weight->bytes, weight->size});
-  }
-  return {};
-}
-
-Status check_weights(const trt_et_engine_request& request) {
-  for (size_t i = 0; i < request.weight_count; ++i) {
-    const trt_et_weight& weight = request.weights[i];
-    uint32_t checksum = 0;
-    if (!has_checksum(weight.name, &checksum)) continue;
-    if (crc32c(0, weight.bytes, weight.size) != checksum) {
-      return fail(Error::InvalidProgram, "weight %.100s of %zu bytes is damaged", weight.name,
-                  weight.size);
-    }
   }
   return {};
 }

@@ -19,9 +19,6 @@ struct WeightBytes {
 // Every initializer with external data, with the weight that its location names.
 Status find_weights(const trt_et_engine_request& request, std::vector<WeightBytes>* found);
 
-// Compares each weight whose name ends with "_" and its CRC-32C (8 hex digits) with that.
-Status check_weights(const trt_et_engine_request& request);
-
 // Weights as files beside a model that is not there, for a parser that only reads files. They go
 // with this object.
 class WeightFiles {

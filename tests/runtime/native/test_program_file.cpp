@@ -1,0 +1,101 @@
+// The reader of .pte files: a file that is written with its own segments is the same file, and
+// whatever the bytes are, only those are read that are there.
+#include "plugin/program_file.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <vector>
+
+#include "check.h"
+#include "tests.h"
+#include "trt_et/runtime.h"
+
+using namespace trt_et;
+
+namespace {
+
+using ProgramBytes = std::vector<uint8_t>;
+
+ProgramBytes read_program(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return ProgramBytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+}
+
+std::string new_folder() {
+  char name[] = "/tmp/trt_et_program_XXXXXX";
+  CHECK(mkdtemp(name) != nullptr);
+  return name;
+}
+
+Status copy_program(const ProgramFile& file, const std::string& path) {
+  return file.write(path, [&](size_t segment, const ProgramFile::Append& append) {
+    return append(file.segment(segment), file.segment_size(segment));
+  });
+}
+
+void check_copied(const ProgramBytes& program, const std::string& folder) {
+  ProgramFile file;
+  CHECK_OK(file.open(program.data(), program.size()));
+  CHECK(file.delegates().size() == 1);
+  const ProgramFile::Delegate& delegate = file.delegates()[0];
+  CHECK(delegate.method == "forward" && delegate.backend == TRT_ET_BACKEND_NAME);
+  CHECK(delegate.in_segment && delegate.size > 4 &&
+        std::string(delegate.bytes, delegate.bytes + 4) == "TRRF");
+  const std::string path = folder + "/copy.pte";
+  CHECK_OK(copy_program(file, path));
+  CHECK(read_program(path) == program);
+  CHECK(std::remove(path.c_str()) == 0);
+}
+
+// A segment that fails leaves no file.
+void check_failed_write(const ProgramBytes& program, const std::string& folder) {
+  ProgramFile file;
+  CHECK_OK(file.open(program.data(), program.size()));
+  const Status status = file.write(folder + "/none.pte", [](size_t, const ProgramFile::Append&) {
+    return Status{Error::Internal, "no segment"};
+  });
+  CHECK_FAILS(status, "no segment");
+  CHECK(read_program(folder + "/none.pte").empty() &&
+        read_program(folder + "/none.pte.part").empty());
+}
+
+void check_damaged_programs(const ProgramBytes& program) {
+  std::mt19937 random(0);
+  // The flatbuffer, and the header in it.
+  uint64_t size = 0;
+  std::memcpy(&size, program.data() + 16, sizeof size);
+  int taken = 0;
+  for (int i = 0; i < 30000; ++i) {
+    ProgramBytes damaged = program;
+    if (i % 8 == 0) damaged.resize(random() % damaged.size());
+    for (int n = i % 3; n >= 0 && !damaged.empty(); --n) {
+      damaged[random() % std::min<size_t>(size, damaged.size())] = static_cast<uint8_t>(random());
+    }
+    damaged.shrink_to_fit();
+    ProgramFile file;
+    if (!file.open(damaged.data(), damaged.size()).ok()) continue;
+    ++taken;
+    for (const ProgramFile::Delegate& delegate : file.delegates()) {
+      const volatile uint8_t last = delegate.size == 0 ? 0 : delegate.bytes[delegate.size - 1];
+      (void)last;
+    }
+  }
+  CHECK(taken > 1000 && taken < 29000);
+}
+
+}  // namespace
+
+void test_program_file(const char* path) {
+  const ProgramBytes program = read_program(path);
+  CHECK(!program.empty());
+  const std::string folder = new_folder();
+  check_copied(program, folder);
+  check_failed_write(program, folder);
+  check_damaged_programs(program);
+  CHECK(std::remove(folder.c_str()) == 0);
+}
