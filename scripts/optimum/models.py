@@ -69,8 +69,9 @@ def gemma3() -> Any:
         **{"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1},
         **{"num_attention_heads": 4, "image_size": 16, "patch_size": 4},
     }
+    # optimum exports it for texts that are shorter than the window.
     config = tf.Gemma3Config(
-        text_config={**_DECODER, **_WINDOW, "query_pre_attn_scalar": 8},
+        text_config={**_DECODER, **_WINDOW, "sliding_window": 48, "query_pre_attn_scalar": 8},
         vision_config=vision,
         **{"mm_tokens_per_image": 4, "image_token_index": VOCABULARY - 2},
     )
