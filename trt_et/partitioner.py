@@ -45,7 +45,6 @@ from trt_et.partition.dry_run import dry_run
 from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
 from trt_et.partition.float32_plan import chosen_for_float32, with_float32_plan
 from trt_et.partition.make_partitions import make_partitions
-from trt_et.partition.narrowed_sizes import warn_narrowed_sizes
 from trt_et.partition.ops_to_preserve import ops_to_preserve
 from trt_et.partition.report import Partition, PartitionReport
 from trt_et.partition.tags import clear_tags, tag_constants
@@ -224,7 +223,6 @@ class TensorRTPartitioner(Partitioner):
         profiles = resolve_profiles(exported_program, self._profiles)
         writable = self._in_place_buffers(exported_program, parts)
         for (partition, nodes), aliased_outputs in zip(parts, writable, strict=True):
-            warn_narrowed_sizes(nodes)
             for node in nodes:
                 node.meta["delegation_tag"] = partition.name
             specs = self._specs(partition, profiles, aliased_outputs)
@@ -274,23 +272,25 @@ class TensorRTPartitioner(Partitioner):
                 getattr(self._builder, "without_int8", ()),
                 draw=draw,
             )
-        if self._options.precision is not None:
-            parts = self._plan_precision(program, parts, PRECISION_DTYPES[self._options.precision])
-            self.report = replace(self.report, partitions=tuple(part for part, _ in parts))
+            if self._options.precision is None:
+                return parts
+            parts = self._plan_precision(program, parts, check)
+        self.report = replace(self.report, partitions=tuple(part for part, _ in parts))
         return parts
 
     def _plan_precision(
         self,
         program: ExportedProgram,
         parts: list[tuple[Partition, list[Node]]],
-        precision: torch.dtype,
+        check: SupportCheck,
     ) -> list[tuple[Partition, list[Node]]]:
         if self._calibration and not self._largest:
             raise PartitionError(
                 "calibration needs the exported program: lower it by to_edge_transform_and_lower"
             )
+        precision = PRECISION_DTYPES[str(self._options.precision)]
         self._float32 = chosen_for_float32(program, self._float32_ops, self._largest, precision)
-        return with_float32_plan(program, parts, self._weights, self._float32, precision)
+        return with_float32_plan(program, parts, self._weights, self._float32, precision, check)
 
     def _add_known_names(self, program: ExportedProgram) -> None:
         self._excluded.add_known_names(program)

@@ -51,6 +51,25 @@ def folder(tmp_path, monkeypatch):
     sys.modules.pop("models_of_a_user", None)
 
 
+def test_calibration_reads_the_inputs_of_calls_from_files(folder):
+    explain = ("export", "models_of_a_user:model", "--builder", "reference", "--explain")
+    explain = (*explain, "--precision", "float16", "--calibration")
+    reason = "values beyond 3.28e+04 in calibration"
+    Path("calls").mkdir()
+    np.savez("small.npz", np.ones((2, 4), np.float32))
+    np.save("calls/0.npy", np.ones((2, 4), np.float32))
+    np.save("calls/1.npy", np.full((3, 4), 1e6, np.float32))
+    np.save("double.npy", np.ones((2, 4)))
+    assert reason not in run(*explain, "small.npz")
+    assert reason in run(*explain, "small.npz", "--calibration", "calls")
+    for source, code, message in (
+        ("none.npz", 1, "none.npz cannot be read: No such file"),
+        ("models_of_a_user.py", 2, "models_of_a_user.py is no .npy or .npz file"),
+        ("double.npy", 2, "calibration[0]: input x is torch.float64; expected torch.float32"),
+    ):
+        assert message in run(*explain, source, code=code)
+
+
 def test_a_model_is_exported_for_the_gpu_that_is_asked_for(folder):
     arguments = ("export", "models_of_a_user:model", "--builder", "reference", "--device", "cuda:1")
     assert "tensorrt_0 " in run(*arguments, "-o", "none.pte", "--explain")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from executorch.exir import to_edge_transform_and_lower
 from torch import nn
 
 from tests.support.lowering import export
+from tests.support.programs.kv_cache_models import Recorder
 from trt_et import OptionError, TensorRTPartitioner
+from trt_et.graph.fragment import Fragment, Unsupported
 
 
 def explained(name: str, **options):
@@ -59,6 +62,14 @@ def test_calibration_is_in_the_report():
             {"precision": "float16", "calibration": [(torch.ones(4, 3),)]},
             r"calibration\[0\] cannot be run",
         ),
+        (
+            {"precision": "float16", "calibration": [(torch.ones(4, 16).double(),)]},
+            r"calibration\[0\]: input input is torch.float64; expected torch.float32",
+        ),
+        (
+            {"precision": "float16", "calibration": [(3,)]},
+            r"calibration\[0\]: input input is int; expected a tensor",
+        ),
     ],
 )
 def test_an_impossible_choice_is_refused(options, message):
@@ -88,3 +99,53 @@ def test_branches_compute_in_the_precision_too():
     }
     assert set(kept["cond/false"]) == {"float32_ops"}
     assert "exponentials, logarithms and powers" in kept["cond/true"]
+
+
+class Float32Only(Recorder):
+    """Takes an operator in float32 only, or several of them if they are beside each other."""
+
+    def __init__(self, *targets: object) -> None:
+        super().__init__()
+        self.targets = targets
+
+    def fingerprint(self) -> str:
+        return str(self.targets)
+
+    def make_support_check(self, options):
+        def check(fragment: Fragment) -> Unsupported | None:
+            lower = [
+                call
+                for call in fragment.calls
+                if call.target in self.targets and call.meta["val"].dtype != torch.float32
+            ]
+            if {call.target for call in lower} == set(self.targets):
+                return Unsupported("no kernel", lower[-1].name)
+            return None
+
+        return check
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["gelu", "linear"])
+def test_what_the_builder_takes_in_float32_only_keeps_float32(name, precision):
+    target = getattr(torch.ops.aten, name).default
+    builder = Float32Only(target)
+    partitioner = TensorRTPartitioner(builder=builder, precision=precision)
+    to_edge_transform_and_lower(export("mlp"), partitioner=[partitioner])
+    (partition,) = partitioner.report.partitions
+    reason = f"TensorRT does not take it in {precision}: no kernel"
+    operators = {operator for _, operator, why in partition.float32 if why == reason}
+    assert operators == {f"aten::{name}.default"}
+    nodes = builder.requests[0].lowered.program.graph.find_nodes(op="call_function", target=target)
+    assert {node.meta["val"].dtype for node in nodes} == {torch.float32}
+
+
+def test_what_it_takes_in_float32_only_beside_another_call_keeps_float32():
+    aten = torch.ops.aten
+    builder = Float32Only(aten.linear.default, aten.gelu.default)
+    partitioner = TensorRTPartitioner(builder=builder, precision="float16")
+    partitioner.explain(export("mlp"))
+    (partition,) = partitioner.report.partitions
+    kept = [operator for _, operator, why in partition.float32 if "does not take it" in why]
+    assert kept
+    assert not partitioner.report.not_delegated

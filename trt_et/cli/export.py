@@ -44,6 +44,13 @@ def export_command(
         list[str] | None,
         typer.Option("--float32", help="With --precision: an operator or node to keep in float32."),
     ] = None,
+    calibration: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="With --precision: a .npz with the inputs of one call, or a folder of them; "
+            "operators whose values float16 may not hold keep float32."
+        ),
+    ] = None,
     optimization_level: Annotated[
         int | None, typer.Option(min=0, max=5, help="TensorRT's builder optimization level.")
     ] = None,
@@ -65,6 +72,7 @@ def export_command(
     steps = Steps(shown=not as_json)
     with errors_on_one_line():
         with steps.step("import torch and ExecuTorch"):
+            from trt_et.cli.inputs import read_calibration
             from trt_et.cli.models import explain_model, export_model
             from trt_et.partitioner import TensorRTPartitioner
         partitioner = TensorRTPartitioner(
@@ -75,6 +83,7 @@ def export_command(
             excluded_ops=excluded_ops or (),
             precision=precision,
             float32_ops=float32_ops or (),
+            calibration=read_calibration(calibration or ()),
             full_graph=full_graph,
             optimization_level=optimization_level,
             cache=cache,

@@ -13,8 +13,9 @@ import torch
 from trt_et.errors import OptionError, RunError
 from trt_et.inspection import MethodInfo, TensorValue
 
-__all__ = ["check_inputs", "make_inputs"]
+__all__ = ["check_inputs", "make_inputs", "read_calibration"]
 
+_ARRAYS: Final = (".npy", ".npz")
 _AT_MOST: Final = 1 << 34  # Bytes of one input: a damaged file can ask for any size.
 
 
@@ -55,6 +56,30 @@ def make_inputs(
         _convert(index, *parts)
         for index, parts in enumerate(zip(expected, given, sizes, strict=True))
     ]
+
+
+def read_calibration(sources: Sequence[Path]) -> list[tuple[Any, ...]]:
+    """Read the option ``calibration`` of the partitioner.
+
+    Args:
+        sources: Files (``.npy``, ``.npz``), each with the inputs of one call in order, or folders
+            of such files.
+
+    Raises:
+        OptionError: A file has another type, or a folder has no such file.
+        RunError: A file cannot be read.
+    """
+    calls = []
+    for source in sources:
+        files = [source]
+        if source.is_dir():
+            files = sorted(file for file in source.iterdir() if file.suffix in _ARRAYS)
+        if not files or files[0].suffix not in _ARRAYS:
+            raise OptionError(
+                f"the calibration {source} is no .npy or .npz file, or folder of them"
+            )
+        calls += [tuple(map(torch.as_tensor, _read(str(file)))) for file in files]
+    return calls
 
 
 def check_inputs(method: MethodInfo, values: Sequence[Any]) -> None:

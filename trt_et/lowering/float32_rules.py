@@ -5,6 +5,8 @@ The rules are those of NVIDIA's autocast, for a strongly typed network:
 - products of matrices, convolutions, attention and embeddings compute in the low precision;
 - reductions, normalizations, softmax, exponentials, powers, and all operators that are not listed
   here keep float32, and so do values and numbers known to leave the low precision's range;
+- sums of two computed tensors before a normalization keep float32: in a transformer they are the
+  residual stream, which each layer adds to, and which otherwise rounds in each layer;
 - pointwise operators and operators that only move numbers follow the tensors around them, so that
   no cast is inserted between two float32 operators, and state passes through unchanged.
 """
@@ -48,6 +50,7 @@ _POWERS: Final = frozenset(
     | {"reciprocal", "softplus", "log_softmax", "_log_softmax"}
 )
 _FACTORS: Final = frozenset({"mul", "div"})
+_RESIDUAL: Final = frozenset({"add", "sub"})
 _BOUNDED: Final = frozenset({"sigmoid", "tanh", "hardsigmoid", "erf"}) | _SOFTMAX | _ROTATIONS
 _ACTIVATIONS: Final = frozenset(
     {"relu", "relu6", "gelu", "silu", "sigmoid", "tanh", "erf", "hardtanh", "hardsigmoid", "elu"}
@@ -75,6 +78,7 @@ _MOVES: Final = frozenset(
 _CREATORS: Final = frozenset({"full", "full_like", "scalar_tensor", "zeros", "ones", "fill"})
 # Their numbers are values; those of other moves are sizes and positions.
 _WITH_VALUES: Final = (_POINTWISE - {_BATCH_NORM}) | _CREATORS | {"constant_pad_nd", "pad"}
+_OPERANDS: Final = 2
 _MASK: Final = 3  # The index of an attention's mask among its arguments.
 
 _BETWEEN: Final = "between float32 tensors"
@@ -157,6 +161,7 @@ class _Rules:
         # other than normalizations, normalizations, sums, means, sines.
         self._to_float32: set[Node] = set()
         self._to_normalization: set[Node] = set()
+        self._to_written_out: set[Node] = set()  # A normalization of powers and means.
         self._to_sum: set[Node] = set()
         self._to_mean: set[Node] = set()
         self._to_rotation: set[Node] = set()
@@ -177,7 +182,7 @@ class _Rules:
             name = _name(user)
             if self._follows(user):
                 for found in (
-                    *(self._to_float32, self._to_normalization),
+                    *(self._to_float32, self._to_normalization, self._to_written_out),
                     *(self._to_sum, self._to_mean, self._to_rotation),
                 ):
                     if user in found:
@@ -186,6 +191,8 @@ class _Rules:
                 self._to_normalization.add(node)
             elif self._keeps(user) or name not in _PRODUCTS:
                 self._to_float32.add(node)
+                if name in ("pow", "mean"):
+                    self._to_written_out.add(node)
                 if name in _SUMS:
                     self._to_sum.add(node)
                 if name in _SUMS or name == "mean":
@@ -277,11 +284,18 @@ class _Rules:
                 node in self._to_sum or (is_square and node in self._to_mean)
             ):
                 return "products that are summed"
+        if name in _RESIDUAL and self._is_residual(node, floats):
+            return "sums before normalizations"
         wide = [source in self._wide or self._is_outside(source) for source in moving]
         is_between = any(wide) and node in self._to_float32
         if is_between or (all(wide) and node in self._to_normalization):
             return _BETWEEN
         return None
+
+    def _is_residual(self, node: Node, floats: list[Node]) -> bool:
+        if node not in self._to_normalization and node not in self._to_written_out:
+            return False
+        return sum(not self._is_fixed(source) for source in floats) == _OPERANDS
 
     def _is_fixed(self, node: Node) -> bool:
         return node in self._constants or node in self._fixed

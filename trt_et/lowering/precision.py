@@ -11,10 +11,10 @@ import math
 import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import torch
-from torch.fx import Node, map_arg
+from torch.fx import Graph, Node, map_arg
 
 from trt_et.graph.insertion import insert_call
 from trt_et.lowering.batch_norms import fold_batch_norms
@@ -23,7 +23,7 @@ from trt_et.lowering.float32_rules import attention_masks, float32_reasons, is_f
 from trt_et.lowering.lowered_partition import LoweredPartition
 from trt_et.ops.prebuilt_engine import is_prebuilt
 
-__all__ = ["PRECISION_DTYPES", "compute_in"]
+__all__ = ["PRECISION_DTYPES", "compute_in", "insert_casts"]
 
 aten = torch.ops.aten
 
@@ -58,9 +58,31 @@ def compute_in(
         dtype,
         {node: given[node.name] for node in calls if node.name in given},
     )
-    low = {node for node in calls if is_float32(node) and node not in reasons}
-    _Casts(program, dtype, low).insert(calls)
+    insert_casts(program, dtype, {n for n in calls if is_float32(n) and n not in reasons})
     return replace(lowered, program=program.program())
+
+
+class _Editable(Protocol):
+    """A graph that can be changed, and its constants: see ``EditableProgram``."""
+
+    graph: Graph
+
+    @property
+    def values(self) -> Mapping[Node, torch.Tensor]: ...
+
+    def add_constant(self, like: Node, suffix: str, value: torch.Tensor, fake: Any) -> Node: ...  # noqa: ANN401
+
+
+def insert_casts(program: _Editable, dtype: torch.dtype, low: Collection[Node]) -> None:
+    """Make calls compute in a lower precision.
+
+    Args:
+        program: Changed in place; its inputs and outputs keep their dtypes.
+        dtype: The precision.
+        low: The calls that compute in it.
+    """
+    calls = [node for node in program.graph.nodes if node.op == "call_function"]
+    _Casts(program, dtype, low).insert(calls)
 
 
 class _Casts:
@@ -72,7 +94,7 @@ class _Casts:
         low: The calls that compute in it.
     """
 
-    def __init__(self, program: EditableProgram, dtype: torch.dtype, low: Collection[Node]) -> None:
+    def __init__(self, program: _Editable, dtype: torch.dtype, low: Collection[Node]) -> None:
         self._program = program
         self._dtype = dtype
         self._name = str(dtype).removeprefix("torch.")

@@ -70,10 +70,12 @@ def _arguments(program: ExportedProgram, inputs: list[Any], index: int) -> list[
         )
     given = iter(inputs)
     values = {**program.state_dict, **program.constants}
+    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
     arguments = []
     for spec in specs:
         if spec.kind is InputKind.USER_INPUT:
             arguments.append(next(given))
+            _check_type(arguments[-1], nodes[spec.arg.name].meta.get("val"), index, spec.arg.name)
             continue
         value = values.get(str(spec.target))
         if isinstance(value, FakeTensor):
@@ -83,6 +85,19 @@ def _arguments(program: ExportedProgram, inputs: list[Any], index: int) -> list[
             )
         arguments.append(value)
     return arguments
+
+
+def _check_type(given: object, expected: object, index: int, name: str) -> None:
+    if not isinstance(expected, torch.Tensor):
+        return
+    if not isinstance(given, torch.Tensor):
+        raise OptionError(
+            f"calibration[{index}]: input {name} is {type(given).__name__}; expected a tensor"
+        )
+    if given.dtype != expected.dtype:
+        raise OptionError(
+            f"calibration[{index}]: input {name} is {given.dtype}; expected {expected.dtype}"
+        )
 
 
 class _Recorder(Interpreter):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import replace
 
 import torch
@@ -11,10 +11,17 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.graph.constants import known_constants
-from trt_et.graph.fragment import constants_among, fragment_of_group
+from trt_et.graph.fragment import (
+    SupportCheck,
+    constants_among,
+    fragment_of_call,
+    fragment_of_group,
+)
 from trt_et.graph.subgraphs import Subgraph, subgraphs
 from trt_et.lowering.edge_to_aten import qualified_name, to_aten
-from trt_et.lowering.float32_rules import attention_masks, float32_reasons
+from trt_et.lowering.float32_rules import attention_masks, float32_reasons, is_float32
+from trt_et.lowering.precision_fragment import in_precision
+from trt_et.ops.prebuilt_engine import is_prebuilt
 from trt_et.partition.excluded_ops import ExcludedOps, exported_name
 from trt_et.partition.report import Partition
 
@@ -61,54 +68,110 @@ def with_float32_plan(
     program: ExportedProgram,
     parts: Iterable[tuple[Partition, list[Node]]],
     weights: Mapping[str, torch.Tensor],
-    chosen: Mapping[tuple[str, str], str],
+    chosen: MutableMapping[tuple[str, str], str],
     precision: torch.dtype,
+    check: SupportCheck,
 ) -> list[tuple[Partition, list[Node]]]:
     """Return the partitions with ``Partition.float32``.
 
     Args:
         program: Edge dialect.
-        parts: Its partitions with their nodes.
+        parts: Its partitions with their nodes, which can be converted in float32.
         weights: The values of its weights, by name.
-        chosen: See ``chosen_for_float32``.
+        chosen: See ``chosen_for_float32``. The calls that the builder does not support in the
+            precision are added.
         precision: What the other calls compute in.
+        check: Whether the builder supports calls of the equivalent ATen graph.
     """
     graphs = {
         subgraph.path: (subgraph, to_aten(subgraph.graph).nodes)
         for subgraph in subgraphs(program.graph_module)
     }
     constants = known_constants(program, weights)
-    return [
-        (
-            replace(
-                part, float32=_plan(*graphs[part.subgraph], nodes, constants, chosen, precision)
-            ),
-            nodes,
+    planned = []
+    for part, nodes in parts:
+        subgraph, equivalent = graphs[part.subgraph]
+        plan = _Plan(subgraph, equivalent, nodes, constants, precision)
+        given = {
+            equivalent[node]: chosen[subgraph.path, node.name]
+            for node in nodes
+            if (subgraph.path, node.name) in chosen
+        }
+        reasons = plan.reasons(given, check)
+        for node in nodes:
+            if equivalent[node] in given:
+                chosen.setdefault((subgraph.path, node.name), given[equivalent[node]])
+        kept = tuple(
+            (subgraph.name_of(node), qualified_name(node), reasons[equivalent[node]])
+            for node in nodes
+            if equivalent[node] in reasons and node.target is not operator.getitem
         )
-        for part, nodes in parts
-    ]
+        planned.append((replace(part, float32=kept), nodes))
+    return planned
 
 
-def _plan(
-    subgraph: Subgraph,
-    equivalent: Mapping[Node, Node],
-    nodes: list[Node],
-    constants: Mapping[str, torch.Tensor | None],
-    chosen: Mapping[tuple[str, str], str],
-    precision: torch.dtype,
-) -> tuple[tuple[str, str, str], ...]:
-    known = {} if subgraph.path else constants_among(equivalent.values(), constants)
-    fragment = fragment_of_group([equivalent[node] for node in nodes], known)
-    given = {
-        equivalent[node]: chosen[subgraph.path, node.name]
-        for node in nodes
-        if (subgraph.path, node.name) in chosen
-    }
-    reasons = float32_reasons(
-        fragment.calls, fragment.outputs, fragment.constants, precision, given
-    )
-    return tuple(
-        (subgraph.name_of(node), qualified_name(node), reasons[equivalent[node]])
-        for node in nodes
-        if equivalent[node] in reasons and node.target is not operator.getitem
-    )
+class _Plan:
+    """The calls of one partition that keep float32.
+
+    Args:
+        subgraph: The graph of the partition.
+        equivalent: Its nodes to those of the plain ATen graph.
+        nodes: The partition.
+        constants: The values of the program's constants, by placeholder.
+        precision: What the other calls compute in.
+    """
+
+    def __init__(
+        self,
+        subgraph: Subgraph,
+        equivalent: Mapping[Node, Node],
+        nodes: list[Node],
+        constants: Mapping[str, torch.Tensor | None],
+        precision: torch.dtype,
+    ) -> None:
+        known = {} if subgraph.path else constants_among(equivalent.values(), constants)
+        self._fragment = fragment_of_group([equivalent[node] for node in nodes], known)
+        self._precision = precision
+
+    def reasons(self, given: dict[Node, str], check: SupportCheck) -> dict[Node, str]:
+        """Return the calls that keep float32, with the reasons.
+
+        Args:
+            given: Calls that keep float32 by the caller's choice. Those that the builder does not
+                support in the precision are added.
+            check: Whether the builder supports calls.
+        """
+        while True:
+            fragment = self._fragment
+            reasons = float32_reasons(
+                fragment.calls, fragment.outputs, fragment.constants, self._precision, given
+            )
+            low = [call for call in fragment.calls if is_float32(call) and call not in reasons]
+            refused = self._refused(low, check)
+            if not refused:
+                return reasons
+            given.update(refused)
+
+    def _refused(self, low: list[Node], check: SupportCheck) -> dict[Node, str]:
+        """Return the calls that the builder supports in float32 only."""
+        if not low or any(is_prebuilt(call.target) for call in self._fragment.calls):
+            return {}
+        refused = {}
+        for call in low:
+            if call.target is not operator.getitem:
+                alone = fragment_of_call(call, self._fragment.constants)
+                inside = [each for each in alone.calls if is_float32(each)]
+                unsupported = check(in_precision(alone, self._precision, inside))
+                if unsupported is not None:
+                    refused[call] = self._reason(unsupported.reason)
+        if refused:
+            return refused
+        unsupported = check(in_precision(self._fragment, self._precision, low))
+        if unsupported is None:
+            return {}
+        named = [call for call in low if call.name == unsupported.node]
+        return dict.fromkeys(named or low, self._reason(unsupported.reason))
+
+    def _reason(self, reason: str) -> str:
+        name = str(self._precision).removeprefix("torch.")
+        return f"TensorRT does not take it in {name}: {reason}"
