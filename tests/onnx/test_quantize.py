@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
+import onnx
 import pytest
 import torch
 from torch import nn
+from torch.export import ExportedProgram
 
 from tests.onnx.test_equal import assert_equal
+from tests.passes.quantization.test_torchao import CONFIGS, made
 from tests.support.lowering import lower
 from tests.support.models import Function
-from tests.support.onnx.payloads import of_program
+from tests.support.onnx.payloads import Payload, of_program
 from tests.support.programs.pt2e import quantize, quantizer
+from tests.support.programs.quantized_models import MODELS, quantized
 from trt_et import TensorRTPartitioner
 from trt_et.quantizer import fp8, int8
 
@@ -55,22 +60,89 @@ def test_zero_points_bounds_and_half_precision(zero_point, dtype):
     assert_equal(torch.export.export(Function(rounded), (IMAGE.to(dtype),)))
 
 
-def test_a_weight_that_is_transposed_before_its_scales_stays_on_the_cpu():
-    weight = torch.randint(-128, 127, (48, 32), dtype=torch.int8)
-    scales, zeros = torch.rand(48, dtype=torch.float64) + 0.1, torch.zeros(48, dtype=torch.int64)
+class Moved(nn.Module):
+    """A weight that the program transposes before it applies the scales."""
 
-    class Moved(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("weight", weight)
-            self.register_buffer("scales", scales)
-            self.register_buffer("zeros", zeros)
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.register_buffer("weight", torch.randint(-128, 127, (48, 32), dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(48, dtype=torch.float64) + 0.1)
+        self.register_buffer("zeros", torch.zeros(48, dtype=torch.int64))
 
-        def forward(self, x):
-            how = (self.scales, self.zeros, 1, -128, 127, torch.int8)
-            return x @ PT2E.dequantize_per_channel.default(self.weight.t(), *how)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        how = (self.scales, self.zeros, 1, -128, 127, torch.int8)
+        return x @ PT2E.dequantize_per_channel.default(self.weight.t(), *how)
 
+
+def test_a_weight_that_is_transposed_before_its_scales_stays_int8():
     program = torch.export.export(Moved(), (torch.randn(3, 32),))
     assert_equal(program)
     report = TensorRTPartitioner(builder="onnx").explain(program)
-    assert "no Transpose of INT8" in str(report)
+    assert not report.not_delegated, str(report)
+    (payload,) = of_program(lower(program, builder="onnx"))
+    assert products(payload) == ["INT8"]
+    assert 48 * 32 in map(len, payload.weights.values())
+
+
+class Shared(Moved):
+    """Sums up the transposed weight as well, which stays on the CPU."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return super().forward(x), self.weight.t().sum(0)
+
+
+def test_a_moved_weight_that_the_cpu_needs_as_well_stays_there():
+    program = torch.export.export(Shared(), (torch.randn(3, 32),))
+    assert_equal(program)
+    report = TensorRTPartitioner(builder="onnx").explain(program)
+    assert "permute_copy" in str(report.not_delegated), str(report)
+
+
+def int8_by_pt2e(model: type[nn.Module], shape: tuple[int, ...]) -> ExportedProgram:
+    inputs = (torch.randn(shape, generator=torch.Generator().manual_seed(0)),)
+    return quantize(model().eval(), inputs, quantizer(int8()))
+
+
+def int8_by_torchao(name: str) -> ExportedProgram:
+    model, inputs = made(name)
+    with torch.no_grad():
+        return torch.export.export(model, inputs)
+
+
+TOOLS = {
+    **{f"TensorRTQuantizer, {name}": partial(int8_by_pt2e, *MODELS[name]) for name in MODELS},
+    "XNNPACKQuantizer, block": lambda: quantized("block")[0],
+    "XNNPACKQuantizer with zero points, residual": lambda: quantized("residual", symmetric=False)[
+        0
+    ],
+    **{f"torchao, {name}": partial(int8_by_torchao, name) for name in CONFIGS if "int8" in name},
+}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_each_product_with_a_weight_is_in_the_network_with_8_bits(tool):
+    torch.manual_seed(0)
+    program = TOOLS[tool]()
+    assert_equal(program)
+    (payload,) = of_program(lower(program, builder="onnx"))
+    found = products(payload)
+    assert found
+    assert set(found) == {"INT8"}
+
+
+def products(payload: Payload) -> list[str]:
+    """The dtype of the weight of each product that has one."""
+    graph = payload.proto.graph
+    makers = {output: node for node in graph.node for output in node.output}
+    weights = {tensor.name: tensor.data_type for tensor in graph.initializer}
+    found = []
+    for node in graph.node:
+        if node.op_type not in ("MatMul", "Gemm", "Conv"):
+            continue
+        source = node.input[1]
+        while source in makers:
+            source = makers[source].input[0]
+        if source in weights:
+            found.append(onnx.TensorProto.DataType.Name(weights[source]))
+    return found

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from trt_et.cli.common import Cuda, Json, errors_on_one_line, make_console, print_json
 
 __all__ = ["build_command"]
+
+_ALL: Final = "all"
 
 
 def build_command(
@@ -22,23 +26,37 @@ def build_command(
     folder: Annotated[
         str, typer.Option("--engine-folder", help="Folder for built engines, or off.")
     ] = "",
+    capabilities: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--compute-capability",
+            help="Build for TensorRT-RTX without a GPU: a target such as 8.9, several, or all.",
+        ),
+    ] = None,
     cuda: Cuda = "",
     as_json: Json = False,
 ) -> None:
-    """Build the engines of a program's ONNX networks here, and write a program with them."""
+    """Build the engines of a program's ONNX networks, and write a program with them."""
     import trt_et.runtime
-    from trt_et.errors import BlobError
+    from trt_et.errors import BlobError, OptionError
     from trt_et.inspection.texts import engine_text
-    from trt_et.runtime.networks import build_program
+    from trt_et.runtime.networks import build_engine, build_program
     from trt_et.views.tables import size_text
 
     for name, value in (("BUILD_WITH", build_with), ("ENGINE_FOLDER", folder)):
         if value:
             os.environ[f"TRT_ET_{name}"] = value
     with errors_on_one_line():
-        trt_et.runtime.load(cuda or None)
+        if capabilities is None:
+            trt_et.runtime.load(cuda or None)
+        elif build_with == "tensorrt" or folder or cuda:
+            raise OptionError(
+                "--compute-capability builds TensorRT-RTX engines without a GPU and without a "
+                "folder; leave --with, --engine-folder and --cuda out"
+            )
+        build = build_engine if capabilities is None else _for_targets(capabilities)
         try:
-            program, engines = build_program(file.read_bytes())
+            program, engines = build_program(file.read_bytes(), build)
             output.write_bytes(program)
         except OSError as error:
             raise BlobError(f"{error.filename}: {error.strerror}") from error
@@ -60,3 +78,12 @@ def build_command(
         text = engine_text(engine.info)
         console.print(f"{engine.method}: {text}, {size_text(len(engine.blob))}")
     console.print(f"wrote {output} ({size_text(len(program))})")
+
+
+def _for_targets(capabilities: list[str]) -> Callable[[bytes, Mapping[str, bytes]], bytes]:
+    from trt_et.engines.rtx_network import build_rtx_engine
+    from trt_et.options import BuildOptions
+
+    named = () if capabilities == [_ALL] else tuple(capabilities)
+    targets = BuildOptions(compute_capabilities=named).compute_capabilities
+    return partial(build_rtx_engine, capabilities=targets)

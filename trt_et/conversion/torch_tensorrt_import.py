@@ -15,11 +15,16 @@ import torch
 from trt_et.conversion.torch_tensorrt_patches import without_gpu, without_runtime
 from trt_et.errors import BuilderError
 
-__all__ = ["is_importable", "logged_errors", "torch_tensorrt"]
+__all__ = ["is_importable", "logged_errors", "tensorrt_log", "torch_tensorrt"]
 
 _log = logging.getLogger(__name__)
 _COLLECTING: Final = threading.Lock()
 _collectors: set[logging.Handler] = set()
+
+
+def tensorrt_log() -> logging.Logger:
+    """Return the logger that Torch-TensorRT passes TensorRT's messages to."""
+    return logging.getLogger("torch_tensorrt [TensorRT Conversion Context]")
 
 
 @contextlib.contextmanager
@@ -35,7 +40,7 @@ def logged_errors() -> Iterator[list[str]]:
             messages.append(record.getMessage())
 
     collector = Collector(logging.ERROR)
-    log = logging.getLogger("torch_tensorrt [TensorRT Conversion Context]")
+    log = tensorrt_log()
     with _COLLECTING:
         _collectors.add(collector)
         log.propagate = False

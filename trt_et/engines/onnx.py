@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 import torch
+from torch.export import ExportedProgram
 
 from trt_et.blob.codec import decode_blob, encode_blob
 from trt_et.blob.model import EngineInfo
@@ -13,7 +15,7 @@ from trt_et.engines.base import BuildRequest
 from trt_et.engines.fingerprint import fingerprint_of
 from trt_et.errors import BuilderError, ConversionError, OptionError
 from trt_et.graph.fragment import SupportCheck
-from trt_et.graph.tracing import TRACING, clear_pending_symbols
+from trt_et.graph.tracing import TRACING, clean_symbols
 from trt_et.lowering.lowered_partition import LoweredPartition, unlift
 from trt_et.onnx.installed import onnx_version
 from trt_et.options import BuildOptions
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
     from trt_et.onnx.model import OnnxModel
 
 __all__ = ["OnnxBuilder"]
+
+# The weights of partitions that this process has converted, until ``named_data`` takes them.
+_CONVERTED: Final[WeakKeyDictionary[ExportedProgram, Mapping[str, torch.Tensor]]] = (
+    WeakKeyDictionary()
+)
 
 
 class OnnxBuilder:
@@ -52,8 +59,6 @@ class OnnxBuilder:
 
     def build(self, request: BuildRequest) -> bytes:
         """See ``trt_et.engines.EngineBuilder.build``."""
-        from trt_et.onnx.translate import OPSET
-
         lowered = request.lowered
         try:
             model = _convert(lowered)
@@ -63,11 +68,12 @@ class OnnxBuilder:
                 + (f" because of node {error.node}" if error.node else "")
                 + f": {error.reason}. Leave the node to the CPU (excluded_ops=...)"
             ) from error
+        _CONVERTED[lowered.program] = model.weights
         info = EngineInfo(
             bindings=lowered.bindings,
             device_id=request.device_id,
             builder=self.name,
-            library_version=f"onnx {onnx_version()} opset {OPSET}",
+            library_version=f"onnx {onnx_version()} opset {model.opset}",
             hardware_compatible=True,
             precision=request.options.precision or "",
             network=_network(request, sorted(model.weights)),
@@ -78,6 +84,8 @@ class OnnxBuilder:
         """See ``trt_et.engines.EngineBuilder``."""
         from trt_et.onnx.model import references
 
+        if (converted := _CONVERTED.pop(lowered.program, None)) is not None:
+            return dict(converted)
         constants = lowered.constants
         engine = decode_blob(blob, verify=False).engine
         found = references(bytes(engine))
@@ -89,13 +97,13 @@ class OnnxBuilder:
 def _convert(lowered: LoweredPartition) -> OnnxModel:
     from trt_et.onnx.model import convert_module, weight_key
 
-    clear_pending_symbols(lowered.program)
-    with TRACING:
+    with TRACING, clean_symbols(lowered.program):
         return convert_module(
             unlift(lowered.program),
             lowered.inputs,
             lowered.outputs,
             lambda _, tensor: weight_key(tensor),
+            lowered.aliased_outputs,
         )
 
 

@@ -16,7 +16,7 @@ from trt_et.errors import OptionError
 from trt_et.ops.quantize import FP8_CAPABILITY, is_fp8
 from trt_et.options import BuildOptions
 
-__all__ = ["TensorRTRTXBuilder"]
+__all__ = ["TensorRTRTXBuilder", "set_targets", "targets_with_fp8"]
 
 
 class TensorRTRTXBuilder:
@@ -50,8 +50,8 @@ class TensorRTRTXBuilder:
         capabilities = request.options.compute_capabilities
         if not capabilities and any(map(is_fp8, request.lowered.program.graph.nodes)):
             # By default the library drops older targets, which the blob would still promise.
-            capabilities = _targets_with_fp8(network)
-        _set_targets(network, capabilities)
+            capabilities = targets_with_fp8(network.trt)
+        set_targets(network.trt, network.config, capabilities)
         info = EngineInfo(
             bindings=request.lowered.bindings,
             device_id=request.device_id,
@@ -69,8 +69,9 @@ class TensorRTRTXBuilder:
             return writer.finish()
 
 
-def _targets_with_fp8(network: Network) -> tuple[str, ...]:
-    kinds = dir(network.trt.ComputeCapability)
+def targets_with_fp8(trt: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """Return the targets of TensorRT-RTX that have 8-bit floats."""
+    kinds = dir(trt.ComputeCapability)
     known = [(int(n[2:-1]), int(n[-1])) for n in kinds if n.startswith("SM")]
     new_enough = sorted(target for target in known if target >= FP8_CAPABILITY)
     return tuple(f"{major}.{minor}" for major, minor in new_enough)
@@ -95,9 +96,14 @@ def _kinds_of(trt: Any, capabilities: tuple[str, ...]) -> list[Any]:  # noqa: AN
     return found
 
 
-def _set_targets(network: Network, capabilities: tuple[str, ...]) -> None:
+def set_targets(trt: Any, config: Any, capabilities: tuple[str, ...]) -> None:  # noqa: ANN401
+    """Set the targets of an engine; none: the library's default set.
+
+    Raises:
+        OptionError: The installed TensorRT-RTX does not have one of them.
+    """
     if not capabilities:
         return
-    network.config.num_compute_capabilities = len(capabilities)
-    for index, kind in enumerate(_kinds_of(network.trt, capabilities)):
-        network.config.set_compute_capability(kind, index)
+    config.num_compute_capabilities = len(capabilities)
+    for index, kind in enumerate(_kinds_of(trt, capabilities)):
+        config.set_compute_capability(kind, index)

@@ -14,7 +14,10 @@ from torch.fx import GraphModule
 from trt_et.blob.model import Binding
 from trt_et.errors import ConversionError
 from trt_et.graph.tensor_bytes import bytes_of
+from trt_et.lowering.in_place_buffers import InPlaceBuffer
+from trt_et.onnx.cache_update import add_cache_update_function
 from trt_et.onnx.check import check_model
+from trt_et.onnx.grouped_weights import pack_grouped_weights
 from trt_et.onnx.prepare import prepare_module
 from trt_et.onnx.translate import OPSET, translate
 
@@ -41,6 +44,11 @@ class OnnxModel:
     proto: Any
     weights: Mapping[str, torch.Tensor]
 
+    @property
+    def opset(self) -> int:
+        """Return the version of ONNX's operators."""
+        return next(int(entry.version) for entry in self.proto.opset_import if not entry.domain)
+
     def to_bytes(self) -> bytes:
         """Return the serialized model."""
         return bytes(self.proto.SerializeToString(deterministic=True))
@@ -51,6 +59,7 @@ def convert_module(
     inputs: Sequence[Binding],
     outputs: Sequence[Binding],
     key_of: Callable[[str, torch.Tensor], str],
+    aliased_outputs: Sequence[InPlaceBuffer] = (),
 ) -> OnnxModel:
     """Convert a module to an ONNX model.
 
@@ -59,17 +68,20 @@ def convert_module(
         inputs: The model's inputs, by the names of the module's placeholders.
         outputs: The model's outputs, in order.
         key_of: Returns the key of a large constant, from its name and value.
+        aliased_outputs: The outputs that may be written into an input's memory.
 
     Raises:
         ConversionError: A call has no translation, or TensorRT's ONNX parser does not take it.
     """
     import onnx_ir as ir
 
-    prepare_module(module)
+    prepare_module(module, aliased_outputs)
     model, constants = translate(module)
     _set_inputs(model, inputs, constants)
     _set_outputs(model, outputs)
     _tidy(model)
+    pack_grouped_weights(model)
+    add_cache_update_function(model)
     _describe(model, inputs, outputs)
     weights = _move_weights_out(model, key_of)
     proto = ir.to_proto(model)

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from trt_et.onnx.cache_update import register_cache_update
+from trt_et.onnx.grouped_weights import register_dequantize_groups
 from trt_et.onnx.quantize import dequantize_linear, quantize_linear
 
 __all__ = ["register_own_translations"]
@@ -26,6 +28,8 @@ def register_own_translations(registry: Any) -> None:  # noqa: ANN401
 
     registry.register_op(quantize_linear, quantize)
     registry.register_op(dequantize_linear, dequantize)
+    register_dequantize_groups(registry)
+    register_cache_update(registry)
     for target in (aten.div.Tensor_mode, aten.div.Scalar_mode):
         registry.register_op(target, _division(registry.get_decomps(target)[0].onnx_function))
 

@@ -39,6 +39,6 @@ TAKES: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(_OF_NUMBERS.split(), _NUMBERS),
     **dict.fromkeys(_OF_ALL.split(), _ALL),
     **dict.fromkeys(("And", "Not", "Or", "Xor"), frozenset({"BOOL"})),
-    "DequantizeLinear": frozenset({"INT8", "FLOAT8E4M3FN"}),
+    "DequantizeLinear": frozenset({"INT4", "INT8", "FLOAT8E4M3FN"}),
 }
 """By the operator's name, in ONNX's names of dtypes."""

@@ -6,7 +6,7 @@ the same in plain ATen. What only a layer of TensorRT can hold is not among them
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -14,24 +14,18 @@ from torch.fx import GraphModule
 
 from trt_et.conversion.decompose import inline_decompositions
 from trt_et.conversion.operator import Operator, Step
-from trt_et.conversion.operators.dequantize_groups import GROUPED_WEIGHTS
-from trt_et.conversion.operators.kv_cache import KV_CACHE
+from trt_et.conversion.operators.kv_cache import update_in_place
 from trt_et.conversion.prepare import rewrite
 from trt_et.conversion.registry import OPERATORS
+from trt_et.lowering.in_place_buffers import InPlaceBuffer
 from trt_et.onnx.quantize import ONNX_FP8, ONNX_QUANTIZE
 from trt_et.onnx.rewrites import REWRITES
 from trt_et.onnx.translate import torch_decompositions
 
 __all__ = ["prepare_module"]
 
-# TensorRT's parser has no layer for their results.
-_NOT: Final = (KV_CACHE, Step.UPDATE_IN_PLACE, GROUPED_WEIGHTS)
 _ENTRIES: Final = (
-    *(
-        entry
-        for entry in OPERATORS
-        if entry not in _NOT and getattr(entry, "library", None) is None
-    ),
+    *(entry for entry in OPERATORS if getattr(entry, "library", None) is None),
     *REWRITES,
     ONNX_FP8,
     ONNX_QUANTIZE,
@@ -49,15 +43,18 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     return torch_decompositions() | ours
 
 
-def prepare_module(module: GraphModule) -> None:
+def prepare_module(module: GraphModule, aliased_outputs: Sequence[InPlaceBuffer] = ()) -> None:
     """Apply all decompositions and rewrites to a module.
 
     Args:
         module: Plain ATen, constants as attributes; changed.
+        aliased_outputs: The outputs that may be written into an input's memory.
     """
     for entry in _ENTRIES:
         if isinstance(entry, Operator):
             rewrite(module, entry)
+        elif entry is Step.UPDATE_IN_PLACE:
+            update_in_place(module, aliased_outputs)
         else:
             inline_decompositions(module, _decompositions())
     for node in reversed(list(module.graph.nodes)):

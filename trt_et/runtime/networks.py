@@ -85,11 +85,15 @@ def build_engine(blob: bytes, named_data: Mapping[str, bytes]) -> bytes:
     return built[0]
 
 
-def build_program(pte: bytes) -> tuple[bytes, list[BuiltEngine]]:
-    """Replace the ONNX networks of a program by engines for this machine.
+def build_program(
+    pte: bytes, build: Callable[[bytes, Mapping[str, bytes]], bytes] = build_engine
+) -> tuple[bytes, list[BuiltEngine]]:
+    """Replace the ONNX networks of a program by engines.
 
     Args:
         pte: The program.
+        build: Builds one engine: ``build_engine``, for this machine, or
+            ``trt_et.engines.rtx_network.build_rtx_engine``, for any GPU of TensorRT-RTX.
 
     Returns:
         The program with engines, and these. Weights that only networks used are left out.
@@ -97,6 +101,7 @@ def build_program(pte: bytes) -> tuple[bytes, list[BuiltEngine]]:
     Raises:
         BlobError: It is no program, or it has no networks.
         PluginError: An engine cannot be built here.
+        BuilderError: ``build_rtx_engine`` cannot build one.
     """
     from executorch.exir._serialize._program import deserialize_pte_binary, serialize_pte_binary
 
@@ -124,7 +129,7 @@ def build_program(pte: bytes) -> tuple[bytes, list[BuiltEngine]]:
             if info.builder != _NETWORK:
                 used.update(keys)
                 continue
-            blob = build_engine(bytes(store[index].data), data)
+            blob = build(bytes(store[index].data), data)
             store[index].data = blob
             engines[index] = BuiltEngine(plan.name, blob, decode_blob(blob, verify=False).info)
             unused.update(keys)
