@@ -15,6 +15,7 @@ from torchao.quantization.quant_primitives import MappingType
 from tests.onnx.test_equal import assert_equal
 from tests.support.lowering import lower
 from tests.support.onnx.payloads import Payload, of_program
+from trt_et.engines import onnx as engines
 
 INT4 = onnx.TensorProto.INT4
 SIZE = 48 * 256
@@ -67,3 +68,25 @@ def test_groups_with_zero_points_are_int8():
     kinds = Counter(tensor.data_type for tensor in payload.proto.graph.initializer)
     assert not kinds[INT4]
     assert SIZE in map(len, payload.weights.values())
+
+
+def test_a_partition_is_converted_once(monkeypatch):
+    exported = program(64)
+    converted = []
+    convert = engines._convert
+
+    def counted(lowered):
+        converted.append(lowered)
+        return convert(lowered)
+
+    monkeypatch.setattr(engines, "_convert", counted)
+    assert SIZE // 2 in map(len, payload_of(exported).weights.values())
+    assert len(converted) == 1
+
+
+def test_a_cached_payload_has_its_int4_weight(tmp_path):
+    exported = program(64)
+    first, second = (
+        lower(exported, builder="onnx", cache=tmp_path, progress=False) for _ in range(2)
+    )
+    assert first == second
