@@ -117,8 +117,17 @@ def test_quantized_weights_are_still_folded(monkeypatch):
     assert Network(program).kinds["DEQUANTIZE"] < 5, "weights_stay_quantized() is not needed"
 
 
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return x * self.scale
+
+
 def test_operands_are_still_repeated(monkeypatch):
-    program, _ = quantized("mlp")
+    program = torch.export.export(Scaled(), (torch.ones(2, 3, 4),))
     assert Network(program).kinds["SLICE"] == 0
     monkeypatch.setattr(torch_tensorrt_patches, "_with_equal_ranks", contextlib.nullcontext)
     assert Network(program).kinds["SLICE"] > 0, "constants_stay_small() is not needed"

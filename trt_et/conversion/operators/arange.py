@@ -19,8 +19,8 @@ aten = torch.ops.aten
 def count(node: Node) -> Node | None:
     """Count from 0 in steps of 1, then multiply and add.
 
-    Torch-TensorRT 2.13 and 2.14 round the length of a range down, so ``arange(0, 5, 2)`` gets two
-    numbers, and take no computed start.
+    Torch-TensorRT 2.13 rounds the length of a range down, so ``arange(0, 5, 2)`` gets two numbers,
+    and takes no computed start.
     """
     arguments: Any = node.args
     start, end, step = (*arguments, 1)[:3]
@@ -56,5 +56,11 @@ def _is_integer(number: Any) -> bool:  # noqa: ANN401
     return isinstance(value, int | torch.SymInt) and not isinstance(value, bool)
 
 
-ARANGE: Final = Operator("arange", (aten.arange.start_step,), rewrite=count, upstream="arange")
+ARANGE: Final = Operator(
+    "arange",
+    (aten.arange.start_step,),
+    rewrite=count,
+    fixed_in=("torch", "2.14"),
+    upstream="arange",
+)
 FULL: Final = Operator("full", (aten.full.default,), rewrite=fill)
