@@ -10,6 +10,7 @@ from torch import nn
 from tests.support.lowering import export
 from tests.support.programs.kv_cache_models import Recorder
 from trt_et import OptionError, TensorRTPartitioner
+from trt_et.conversion.installed import installed_variant
 from trt_et.graph.fragment import Fragment, Unsupported
 
 
@@ -99,6 +100,20 @@ def test_branches_compute_in_the_precision_too():
     }
     assert set(kept["cond/false"]) == {"float32_ops"}
     assert "exponentials, logarithms and powers" in kept["cond/true"]
+
+
+@pytest.mark.skipif(installed_variant() != "tensorrt_rtx", reason="needs torch-tensorrt-rtx")
+@pytest.mark.parametrize("builder", ["tensorrt_rtx", "onnx"])
+def test_a_transposed_convolution_keeps_float32_beside_bfloat16(builder):
+    model = nn.Sequential(nn.Conv2d(4, 4, 1), nn.ConvTranspose2d(4, 4, 2, 2)).eval()
+    program = torch.export.export(model, (torch.randn(1, 4, 8, 8),))
+    partitioner = TensorRTPartitioner(builder=builder, precision="bfloat16", progress=False)
+    to_edge_transform_and_lower(program, partitioner=[partitioner])
+    (partition,) = partitioner.report.partitions
+    (kept,) = partition.float32
+    assert kept[0] == "aten_convolution_default_1"
+    assert kept[2].startswith("TensorRT does not take it in bfloat16: ")
+    assert not partitioner.report.not_delegated
 
 
 class Float32Only(Recorder):

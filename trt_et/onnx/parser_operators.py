@@ -16,7 +16,7 @@ _NUMBERS: Final = _FLOATS | {"INT32", "INT64"}
 _ALL: Final = _NUMBERS | {"BOOL"}
 
 _OF_FLOATS: Final = """
-Acos Acosh Asin Asinh Atan Atanh AveragePool BatchNormalization Ceil Celu Conv ConvTranspose Cos
+Acos Acosh Asin Asinh Atan Atanh AveragePool BatchNormalization Ceil Celu Conv Cos
 Cosh Einsum Elu Erf Exp Floor Gelu Gemm GlobalAveragePool GlobalMaxPool GridSample HardSigmoid
 HardSwish InstanceNormalization IsInf IsNaN LayerNormalization LeakyRelu Log LogSoftmax MatMul
 MaxPool Mish PRelu Pow QuantizeLinear Reciprocal Resize Round Selu Sigmoid Sin Sinh Softmax
@@ -39,6 +39,7 @@ TAKES: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(_OF_NUMBERS.split(), _NUMBERS),
     **dict.fromkeys(_OF_ALL.split(), _ALL),
     **dict.fromkeys(("And", "Not", "Or", "Xor"), frozenset({"BOOL"})),
+    "ConvTranspose": _FLOATS - {"BFLOAT16"},  # TensorRT-RTX 1.5 builds no engine of it.
     "DequantizeLinear": frozenset({"INT4", "INT8", "FLOAT8E4M3FN"}),
 }
 """By the operator's name, in ONNX's names of dtypes."""

@@ -8,6 +8,7 @@ import torch
 import torch.ao.quantization.fx._decomposed  # Registers the operators of PT2E.
 from torch.fx import Node
 
+from trt_et.conversion.installed import installed_variant
 from trt_et.conversion.operator import Operator
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
@@ -26,6 +27,17 @@ _PRODUCTS: Final = (
     aten.matmul.default,
     aten.scaled_dot_product_attention.default,
 )
+
+
+def in_bfloat16(node: Node) -> str | None:
+    """Refuse a transposed convolution in bfloat16, which TensorRT-RTX 1.5 builds no engine for.
+
+    "Myelin ([type.cpp:186: infer_type] Could not infer output types for operation: ... deconv".
+    """
+    is_low = node.meta["val"].dtype == torch.bfloat16
+    if node.args[6] and is_low and installed_variant() == "tensorrt_rtx":
+        return "TensorRT-RTX has no transposed convolution in bfloat16"
+    return None
 
 
 def widen_transposed(node: Node) -> Node | None:
@@ -91,7 +103,10 @@ def _quantizes(node: Node) -> bool:
 
 
 TRANSPOSED_CONVOLUTION: Final = Operator(
-    "transposed convolution", (aten.convolution.default,), rewrite=widen_transposed
+    "transposed convolution",
+    (aten.convolution.default,),
+    unsupported=in_bfloat16,
+    rewrite=widen_transposed,
 )
 QUANTIZED_CONVOLUTION: Final = Operator(
     "quantized convolution",
