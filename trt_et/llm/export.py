@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -46,6 +47,7 @@ def export_llm(
     cache_on_gpu: bool = True,
     io_on_gpu: bool = False,
     all_logits: bool = False,
+    prefill_and_decode: bool = False,
     eos_ids: int | Sequence[int] | None = None,
     **options: Any,  # noqa: ANN401
 ) -> ExecutorchProgramManager:
@@ -74,6 +76,10 @@ def export_llm(
             leave the logits in memory of the GPU, for C++ programs that sample there. ExecuTorch's
             runner does not.
         all_logits: Return the logits of all tokens of a call, [1, n, vocabulary].
+        prefill_and_decode: Export two methods, ``prefill`` and ``decode``, in place of ``forward``.
+            Both take what ``forward`` takes, and share the engine, its weights and the cache. The
+            methods must share memory: ``executorch.runtime`` does that, C++'s ``Module`` with
+            ``share_memory_arenas=true``.
         eos_ids: Tokens that end a text. None: the tokens of the model's configuration.
         options: Further options of ``trt_et.TensorRTPartitioner``. ``full_graph=True`` leaves out
             the check of positions, which runs on the CPU. ``optimization_profiles`` replaces the
@@ -90,6 +96,12 @@ def export_llm(
     ends = eos_ids_of(model, eos_ids)
     if io_on_gpu and not cache_on_gpu:
         raise OptionError("io_on_gpu=True needs cache_on_gpu=True")
+    if prefill_and_decode and (io_on_gpu or not cache_on_gpu or callable(device)):
+        raise OptionError(
+            "prefill_and_decode=True cannot be combined with io_on_gpu=True, cache_on_gpu=False or "
+            "a function as device: ExecuTorch plans the inputs of methods that share state on the "
+            "host, and one engine keeps the cache"
+        )
     made = make_builder(builder)
     options.setdefault("optimization_profiles", default_profiles(made.name, INPUTS[0], max_prompt))
     with as_exported(model, dtype):
@@ -108,22 +120,29 @@ def export_llm(
             engine_device = layers.device_of
         else:
             engine_device = device
-        partitioner = TensorRTPartitioner(builder=made, device=engine_device, **options)
+        methods = ("prefill", "decode") if prefill_and_decode else ("forward",)
+        # Equal programs become equal engines, which ExecuTorch stores once.
+        programs = {method: deepcopy(program) for method in methods[1:]} | {methods[0]: program}
+        partitioners = {
+            method: [TensorRTPartitioner(builder=made, device=engine_device, **options)]
+            for method in methods
+        }
         (logits,) = (node.meta["val"] for node in program.graph.output_node().args[0][-1:])
         manager = to_edge_transform_and_lower(
-            program,
-            partitioner=[partitioner],
+            programs,
+            partitioner=partitioners,
             constant_methods=runner_metadata(cache_length, max_prompt, ends, logits.shape[-1]),
         )
-        return manager.to_executorch(_memory(cache_on_gpu, io_on_gpu))
+        return manager.to_executorch(_memory(cache_on_gpu, io_on_gpu, prefill_and_decode))
 
 
-def _memory(cache_on_gpu: bool, io_on_gpu: bool) -> ExecutorchBackendConfig:
+def _memory(cache_on_gpu: bool, io_on_gpu: bool, shared: bool) -> ExecutorchBackendConfig:
     """Configure the memory of inputs, outputs and the cache."""
     if not cache_on_gpu:
         return ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass())
     if not io_on_gpu:
-        return ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
+        planning = TensorRTMemoryPlanningPass(share_mutable_buffers=shared)
+        return ExecutorchBackendConfig(memory_planning_pass=planning)
     return ExecutorchBackendConfig(
         memory_planning_pass=TensorRTMemoryPlanningPass(inputs_on_device=True),
         propagate_device_config=PropagateDeviceConfig(skip_d2h_for_method_outputs=True),

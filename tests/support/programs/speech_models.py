@@ -73,6 +73,11 @@ def transducer(name: str) -> Any:
     for parameter in model.parameters():
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.3)
+    # Otherwise it may say one token without end.
+    with torch.no_grad():
+        model.joint.head.bias[BLANK] += 2.0 if name == "TDT" else 4.0
+        if name == "TDT":
+            model.joint.head.bias[BLANK + 1] -= 4.0
     return model
 
 
