@@ -19,6 +19,8 @@
 # make peer-tests  Torch-TensorRT's converter tests and ExecuTorch's models, in TORCH_TENSORRT=checkout: docs/peer-tests.*; an
 #               hour. A second run goes on; OPTIONS="--every 50": a sample
 # make zoo      every model of tests/zoo and tests/llm, not only those that CI takes
+# make models   docs/models.*: every model of tests/zoo and trt_et.llm, its engines and what eager says. A process per model; a second
+#               run goes on where the first one stopped (build/models)
 # make random-programs   random programs, lowered, against eager; PROGRAMS=n and SEED=n for others than 2,000 from 0
 # make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
 # make bench-aot         what exporting costs, next to its peers: benchmarks/results/aot.json; half an
@@ -55,7 +57,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: onnx peer-tests docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
+.PHONY: models onnx peer-tests docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
 
 setup: $(INSTALLED)
 
@@ -127,6 +129,9 @@ test: lint
 
 zoo: $(INSTALLED)
 	TRT_ET_ZOO=all $(PYTEST_2) tests/zoo tests/llm
+
+models: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.model_table build/models
 
 random-programs: $(INSTALLED)
 	TRT_ET_RANDOM_GRAPHS=$(PROGRAMS) TRT_ET_RANDOM_GRAPHS_SEED=$(SEED) $(PYTEST_2) tests/export/test_random_graphs.py

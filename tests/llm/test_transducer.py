@@ -67,7 +67,7 @@ def test_a_program_says_what_the_runners_ask_for():
     }
     encoder = program.load_method("encoder")
     for features in (torch.zeros(1, BINS, 63), torch.zeros(1, BINS, 64, dtype=torch.float64)):
-        with pytest.raises(RuntimeError, match="error 0x1[02]"):
+        with pytest.raises(RuntimeError, match=r"error 0x1[02]"):
             encoder.execute([features, torch.tensor([64])])
 
 
