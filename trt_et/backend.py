@@ -12,12 +12,13 @@ from torch.export import ExportedProgram
 
 from trt_et.engines import BuildOptions, make_builder
 from trt_et.engines.build import Engine, build_engines
-from trt_et.engines.partition_build import PartitionBuild, build_of
+from trt_et.engines.partition_build import PartitionBuild, PartitionSpecs, build_of
 from trt_et.errors import BackendConflictError, PartitionError
 from trt_et.graph.tensor_bytes import bytes_of
 from trt_et.graph.tracing import unchanged_fake_modes
 from trt_et.lowering.debug_handles import debug_handles
 from trt_et.lowering.partition_names import add_names
+from trt_et.ops.convolution import keep_ranges
 from trt_et.target_device import explicit_device, parse_device, resolve_target_device
 
 __all__ = ["TensorRTBackend", "check_no_conflict"]
@@ -48,7 +49,9 @@ class TensorRTBackend(BackendDetails):
         """Build the engine of one partition.
 
         Args:
-            edge_program: The partition, in the Edge dialect, with real weights; not changed.
+            edge_program: The partition, in the Edge dialect, with real weights. Of a partition
+                that ``TensorRTPartitioner`` made, convolutions of dynamic sizes are replaced
+                (``trt_et.ops.convolution``); nothing else is changed.
             compile_specs: The partition's own list. If it has no ``target_device`` spec, one is
                 appended: ExecuTorch reads the spec from this very list afterwards.
 
@@ -96,6 +99,8 @@ def _preprocess(
     for build, engine, (program, specs) in zip(builds, engines, partitions, strict=True):
         resolve_target_device(build.name, engine.info, engine.blob, specs)
         add_names(build.name, program, specs)
+        if isinstance(specs, PartitionSpecs):  # Else the graph is the caller's.
+            keep_ranges(program.graph)
     shared: dict[str, bytes] = {}
     return [
         PreprocessResult(

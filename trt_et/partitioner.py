@@ -45,6 +45,7 @@ from trt_et.partition.dry_run import dry_run
 from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
 from trt_et.partition.float32_plan import chosen_for_float32, with_float32_plan
 from trt_et.partition.make_partitions import make_partitions
+from trt_et.partition.narrowed_sizes import ExportedRanges
 from trt_et.partition.ops_to_preserve import ops_to_preserve
 from trt_et.partition.report import Partition, PartitionReport
 from trt_et.partition.tags import clear_tags, tag_constants
@@ -204,6 +205,7 @@ class TensorRTPartitioner(Partitioner):
         self._device = self._checked_device(device)
         self._preserved: tuple[Callable[[], object], list[OpOverload]] = (lambda: None, [])
         self._largest: dict[str, float] = {}
+        self._ranges = ExportedRanges()
         self._float32: dict[tuple[str, str], str] = {}
         self._weights: WeakValueDictionary[str, torch.Tensor] = WeakValueDictionary()
         self.report: PartitionReport | None = None
@@ -212,6 +214,7 @@ class TensorRTPartitioner(Partitioner):
         """Tag the nodes of an Edge program that become engines; nothing is built yet."""
         check_no_conflict()
         warn_specialized_dims(exported_program)
+        self._ranges.warn_narrowed(exported_program)
         clear_tags(exported_program)
         tags: dict[str, DelegationSpec] = {}
         parts = self._make_partitions(exported_program)
@@ -320,6 +323,7 @@ class TensorRTPartitioner(Partitioner):
             PartitionError: An engine in the program cannot be lifted.
         """
         warn_training_mode(exported_program)
+        self._ranges.remember(exported_program)
         self._add_known_names(exported_program)
         program = run_passes(exported_program, self._excluded, self._options)
         self._largest.update(largest_values(program, self._calibration))

@@ -153,14 +153,14 @@ WORKAROUNDS = (
         "torch 2.13",
     ),
     Workaround(
-        "trt_et.reference.builder.clear_pending_symbols",
-        lambda program: None,
+        "trt_et.reference.builder.clean_symbols",
+        lambda program: contextlib.nullcontext(),
         data_dependent_elsewhere,
         "torch 2.13",
     ),
     Workaround(
-        "trt_et.conversion.network.clear_pending_symbols",
-        lambda program: None,
+        "trt_et.conversion.network.clean_symbols",
+        lambda program: contextlib.nullcontext(),
         functools.partial(data_dependent_elsewhere, "tensorrt_rtx"),
         "torch 2.13",
     ),

@@ -28,7 +28,7 @@ from trt_et.conversion.torch_tensorrt_patches import (
     without_registry_checks,
 )
 from trt_et.errors import BuilderError, ConversionError
-from trt_et.graph.tracing import clear_pending_symbols
+from trt_et.graph.tracing import clean_symbols
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition, ProfileShapes, unlift
 from trt_et.options import BuildOptions
@@ -82,9 +82,8 @@ def convert_partition(
         BuilderError: A converter failed, or the network's inputs and outputs are not the
             partition's.
     """
-    with without_gpu():
+    with without_gpu(), clean_symbols(lowered.program):
         settings = make_settings(**options.compilation_settings())
-        clear_pending_symbols(lowered.program)
         try:
             network = convert_module(
                 unlift(lowered.program),
@@ -152,6 +151,7 @@ def convert_module(
                 compilation_settings=settings,
             )
             interpreter._construct_trt_network_def()
+            _take_zero_as_a_size(interpreter.ctx.net, tensorrt)
             if profiles:
                 interpreter.optimization_profiles = _profiles(interpreter.builder, profiles)
             _check_bindings(interpreter, inputs, outputs)
@@ -165,6 +165,15 @@ def convert_module(
             raise ConversionError(reason, _source_name(node, names)) from error
     network = interpreter.ctx.net
     return Network(tensorrt, interpreter.builder, network, None, interpreter, aliases)
+
+
+def _take_zero_as_a_size(network: Any, trt: Any) -> None:  # noqa: ANN401
+    """Let computed shapes have a size of 0: by default, TensorRT replaces 0 by an input's size."""
+    for number in range(network.num_layers):
+        layer = network.get_layer(number)
+        if layer.type == trt.LayerType.SHUFFLE and layer.num_inputs > 1:
+            layer.__class__ = trt.IShuffleLayer
+            layer.zero_is_placeholder = False
 
 
 def _check_ranks(module: GraphModule, limit: int) -> None:

@@ -21,7 +21,7 @@ from trt_et.graph.fragment import Fragment
 
 __all__ = [
     "TRACING",
-    "clear_pending_symbols",
+    "clean_symbols",
     "unchanged_by_tracing",
     "unchanged_fake_modes",
     "unchanged_symbols",
@@ -105,15 +105,21 @@ def unchanged_symbols(mode: FakeTensorMode) -> Iterator[None]:
         log.disabled = was_disabled
 
 
-def clear_pending_symbols(program: ExportedProgram) -> None:
-    """Drop the data-dependent sizes that other parts of the program left over.
+@contextlib.contextmanager
+def clean_symbols(program: ExportedProgram) -> Iterator[None]:
+    """Trace a partition in the block: drop sizes that others left over, and assume nothing.
 
-    A partition shares its fake mode with the whole program. Without this, tracing the partition
-    again fails because these sizes are missing.
+    A partition shares its fake mode with the whole program. Tracing it fails if data-dependent
+    sizes of other parts are pending. What tracing assumes of a size would hold for the caller's
+    program too: ExecuTorch would plan less memory, and refuse larger inputs.
     """
     environment = getattr(_fake_mode(program), "shape_env", None)
-    if environment is not None:
-        environment.pending_fresh_unbacked_symbols.clear()
+    if environment is None:
+        yield
+        return
+    environment.pending_fresh_unbacked_symbols.clear()
+    with environment.suppress_guards():
+        yield
 
 
 def _fake_mode(program: ExportedProgram) -> Any:  # noqa: ANN401

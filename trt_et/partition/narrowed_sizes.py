@@ -1,89 +1,60 @@
-"""Warns of dynamic sizes that ExecuTorch is going to narrow.
-
-``to_executorch`` runs a delegate's program on fake tensors. Torch then chooses a kernel for each
-convolution by its input's sizes (``_select_conv_backend``). The comparisons that hold for the
-example's sizes become bounds of the symbol: memory is planned for 20,480 elements, for example, if
-the example has fewer. ExecuTorch's other backends have the same fault (seen with ExecuTorch 1.5.1).
-"""
+"""Warns of dynamic sizes whose ranges ExecuTorch's passes narrowed."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
-from torch._dynamo.source import ConstantSource
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import (
-    DimDynamic,
-    ShapeEnv,
-    StatelessSymbolicContext,
-    StrictMinMaxConstraint,
-)
-from torch.utils._sympy.value_ranges import ValueRanges
+from torch.export import ExportedProgram
 
-__all__ = ["warn_narrowed_sizes"]
+__all__ = ["ExportedRanges"]
 
 _log = logging.getLogger(__name__)
 
 
-def warn_narrowed_sizes(nodes: Iterable[Node]) -> None:
-    """Warn if ExecuTorch is going to plan memory for less than a dynamic size's maximum.
+class ExportedRanges:
+    """The ranges of dynamic sizes, as the programs were exported.
 
-    Args:
-        nodes: Of one partition, in the Edge dialect; not changed.
+    ``to_edge`` traces programs again, and torch compares sizes to choose a kernel for a
+    convolution. The comparisons that hold for the example become bounds of the size, with any
+    backend (seen with ExecuTorch 1.5.1).
     """
-    warned: set[str] = set()
-    for node in nodes:
-        if "aten.convolution.default" not in str(node.target):
-            continue
-        shape = node.args[0].meta["val"].shape  # type: ignore[union-attr]
-        for dim, narrowed, maximum in _narrowed(node):
-            if str(shape[dim]) not in warned:
-                warned.add(str(shape[dim]))
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
+
+    def remember(self, program: ExportedProgram) -> None:
+        """Remember the ranges of a program as it was exported."""
+        for _, _, size in _sizes(program):
+            self._known.setdefault(size.node.shape_env, dict(program.range_constraints))
+
+    def warn_narrowed(self, program: ExportedProgram) -> None:
+        """Warn if memory is going to be planned for less than a size's exported maximum.
+
+        Args:
+            program: In the Edge dialect, of an exported program that was remembered; not changed.
+        """
+        for name, dim, size in _sizes(program):
+            environment, symbol = size.node.shape_env, size.node.expr
+            exported = self._known.get(environment, {}).get(symbol)
+            bounds = environment.var_to_range.get(symbol)
+            if exported is not None and bounds is not None and bounds.upper < exported.upper:
                 _log.warning(
-                    "%s has an input of %s: ExecuTorch will narrow dimension %d to at most %s, not "
-                    "%s, and larger inputs will not run. Export with an example input in which "
-                    "this dimension is larger than %s",
-                    *(node.name, list(shape), dim, narrowed, maximum, narrowed),
+                    "ExecuTorch narrowed dimension %d of input %s to at most %s, not %s; larger "
+                    "inputs will not run. Export with an example input in which this dimension is "
+                    "larger than %s",
+                    *(dim, name, bounds.upper, exported.upper, bounds.upper),
                 )
 
 
-def _narrowed(node: Node) -> list[tuple[int, Any, Any]]:
-    """Return dimensions of a convolution's input with the narrowed and the original maximum."""
-    arguments: list[Any] = [a.meta["val"] if isinstance(a, Node) else a for a in node.args]
-    x, weight, bias, *rest = arguments
-    dims = [dim for dim, size in enumerate(x.shape) if isinstance(size, torch.SymInt)]
-    if not all(x.shape[dim].node.has_hint() for dim in dims):
-        return []
-    if any(isinstance(size, torch.SymInt) for size in weight.shape):
-        return []
-    ranges = {dim: _range(x.shape[dim]) for dim in dims}
-    hints = [size.node.hint if dim in ranges else size for dim, size in enumerate(x.shape)]
-    context: Any = StatelessSymbolicContext(
-        [DimDynamic.DYNAMIC if dim in ranges else DimDynamic.STATIC for dim in range(x.dim())],
-        constraint_sizes=[
-            StrictMinMaxConstraint(vr=ranges[dim], warn_only=False) if dim in ranges else None
-            for dim in range(x.dim())
-        ],
-    )
-    # Symbols of a ShapeEnv that nobody else has: tracing adds guards to it.
-    mode = FakeTensorMode(shape_env=ShapeEnv())
-    example = torch.empty(hints, dtype=x.dtype)
-    fake = mode.from_tensor(example, symbolic_context=context, source=ConstantSource("x"))
-    with mode:
-        others = [
-            torch.empty(value.shape, dtype=value.dtype) if value is not None else None
-            for value in (weight, bias)
-        ]
-        torch.ops.aten.convolution.default(fake, *others, *rest)
-    found = [(dim, _range(fake.shape[dim]).upper, ranges[dim].upper) for dim in dims]
-    return [(dim, now, before) for dim, now, before in found if now < before]
-
-
-def _range(size: Any) -> Any:  # noqa: ANN401
-    if isinstance(size, int):
-        return ValueRanges(size, size)
-    return size.node.shape_env.bound_sympy(size.node.expr)
+def _sizes(program: ExportedProgram) -> list[tuple[str, int, Any]]:
+    """Return the dynamic sizes of inputs, with the input's name and the dimension."""
+    return [
+        (node.name, dim, size)
+        for node in program.graph.find_nodes(op="placeholder")
+        if isinstance(value := node.meta.get("val"), torch.Tensor)
+        for dim, size in enumerate(value.shape)
+        if isinstance(size, torch.SymInt)
+    ]

@@ -24,7 +24,7 @@ from trt_et.blob.model import REFERENCE_BUILDER, EngineInfo
 from trt_et.engines.base import BuildRequest
 from trt_et.engines.fingerprint import fingerprint_of, target_platform
 from trt_et.errors import BuilderError
-from trt_et.graph.tracing import TRACING, clear_pending_symbols
+from trt_et.graph.tracing import TRACING, clean_symbols
 from trt_et.reference.kernels import decompose_for_cpu_kernels
 from trt_et.reference.support import cpu_kernels
 
@@ -51,7 +51,7 @@ class ReferenceBuilder:
                     f"custom object {spec.target} cannot go into an engine; leave the operator "
                     "that takes it to the CPU (excluded_ops=...)"
                 )
-        with TRACING:
+        with TRACING, clean_symbols(lowered.program):
             nested = _nested_program(lowered.program)
         request.monitor.check()
         _warn_of_missing_kernels(nested, request.partition)
@@ -68,7 +68,6 @@ class ReferenceBuilder:
 
 
 def _nested_program(program: ExportedProgram) -> ExecutorchProgramManager:
-    clear_pending_symbols(program)
     program = decompose_for_cpu_kernels(program)
     edge = to_edge(program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
     return edge.to_executorch(ExecutorchBackendConfig(enable_non_cpu_memory_planning=False))

@@ -28,9 +28,6 @@ NO_VERDICT = {
 }
 # Patterns of cases that are not right, and causes outside of this package.
 CAUSES: dict[str, str] = {
-    r"d_with_dynamic_shape: run: wrong: .*0x10": "ExecuTorch narrows the size of a delegated "
-    "convolution's input, with a [warning](guides/dynamic-sizes.md#convolutions); "
-    "XNNPACK's program fails alike",
     r"sdpa_fp_mask.*network: different": "rounding: Torch-TensorRT's network rounds the scores "
     "to float16, eager keeps float32; the same formula in torch differs by up to 0.21",
     r"aten.topk.*output 1": "equal numbers: the drawn input has 15 values, and "
