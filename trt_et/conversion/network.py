@@ -173,7 +173,7 @@ def _take_zero_as_a_size(network: Any, trt: Any) -> None:  # noqa: ANN401
         layer = network.get_layer(number)
         if layer.type == trt.LayerType.SHUFFLE and layer.num_inputs > 1:
             layer.__class__ = trt.IShuffleLayer
-            pass
+            layer.zero_is_placeholder = False
 
 
 def _check_ranks(module: GraphModule, limit: int) -> None:
