@@ -20,6 +20,14 @@ LEFT = {
         lambda x: x.reshape(3, 1, 2, 1, 2, 1, 5, 1, 1).sum((1, 3, 5, 7, 8)),
         "a tensor of it has 9 dimensions",
     ),
+    "a scatter to one number": (
+        lambda x: x.sum().scatter(0, torch.tensor(0), x[0, 0, 0]),
+        "no ScatterElements of a single number",
+    ),
+    "antialiasing": (
+        lambda x: torch.nn.functional.interpolate(x[None], 2, mode="bilinear", antialias=True),
+        "no Resize with antialiasing",
+    ),
     "a dtype": (lambda x: torch.sin(x.to(torch.int16).float()), "int16"),
 }
 

@@ -110,6 +110,16 @@ def test_one_payload_equals_eager_at_every_size(case):
     assert_equal(torch.export.export(function, (randn(3, 5),), dynamic_shapes=((sizes,),)))
 
 
+def test_quotients_of_sizes_are_rounded_down():
+    def function(x):
+        return torch.arange((x.shape[0] - 9) % 4, 9) * x.sum() + (x.shape[0] - 20) // 3
+
+    sizes = {0: Dim("rows", min=1, max=17)}
+    assert_equal(
+        torch.export.export(Function(function), (randn(5, 3),), dynamic_shapes=((sizes,),))
+    )
+
+
 @pytest.mark.parametrize("case", INDICES if ALL else INDICES_IN_CI)
 def test_indices_count_as_torch_counts_them(case):
     assert_equal(dynamic(*INDICES[case]))

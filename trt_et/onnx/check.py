@@ -100,7 +100,14 @@ def _refusal(node: Any, types: dict[str, tuple[str, int]]) -> str | None:  # noq
         return "TensorRT's ONNX parser has no MaxPool that returns indices"
     if node.op_type in ("ArgMax", "ArgMin") and types.get(data[0], ("", 2))[1] < 2:
         return f"TensorRT's ONNX parser has no {node.op_type} of a line"
+    if (
+        node.op_type in ("ScatterElements", "GatherElements")
+        and types.get(data[0], ("", 1))[1] == 0
+    ):
+        return f"TensorRT's ONNX parser has no {node.op_type} of a single number"
     attributes = {one.name: one for one in node.attribute}
+    if node.op_type == "Resize" and "antialias" in attributes and attributes["antialias"].i:
+        return "TensorRT's ONNX parser has no Resize with antialiasing"
     reduction = attributes.get("reduction")
     if reduction is not None and reduction.s != b"none":
         return f"TensorRT's ONNX parser has no {node.op_type} with a reduction"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,27 @@ def register_own_translations(registry: Any) -> None:  # noqa: ANN401
     register_cache_update(registry)
     for target in (aten.div.Tensor_mode, aten.div.Scalar_mode):
         registry.register_op(target, _division(registry.get_decomps(target)[0].onnx_function))
+    registry.register_op(operator.floordiv, _divided_size)
+
+
+def _divided_size(x: Any, y: Any) -> Any:  # noqa: ANN401
+    """Divide sizes as Python does: the exporter rounds negative quotients up."""
+    import onnx_ir as ir
+
+    x, y = (ir.tensor(n, dtype=ir.DataType.INT64) if isinstance(n, int) else n for n in (x, y))
+    return _floor_of_quotient(x, y, ir.DataType.INT64)
+
+
+def _floor_of_quotient(x: Any, y: Any, dtype: Any) -> Any:  # noqa: ANN401
+    import onnx_ir as ir
+    from onnxscript import opset20 as op
+
+    quotient = op.Div(x, y)  # Truncated.
+    zero = ir.tensor(0, dtype=dtype)
+    rest = op.Sub(x, op.Mul(quotient, y))
+    differs = op.Xor(op.Less(rest, zero), op.Less(y, zero))
+    is_above = op.And(op.Not(op.Equal(rest, zero)), differs)
+    return op.Sub(quotient, op.Cast(is_above, to=dtype))
 
 
 def _division(divide_floats: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,14 +64,9 @@ def _division(divide_floats: Callable[..., Any]) -> Callable[..., Any]:
         """Divide integers as integers: the exporter does it in float32."""
         if not x.dtype.is_integer() or rounding_mode is None:
             return divide_floats(x, y, rounding_mode=rounding_mode)
-        zero = ir.tensor(0, dtype=x.dtype)
         y = ir.tensor(y, dtype=x.dtype) if isinstance(y, int) else y
-        quotient = op.Div(x, y)  # Truncated.
         if rounding_mode == "trunc":
-            return quotient
-        rest = op.Sub(x, op.Mul(quotient, y))
-        differs = op.Xor(op.Less(rest, zero), op.Less(y, zero))
-        is_above = op.And(op.Not(op.Equal(rest, zero)), differs)
-        return op.Sub(quotient, op.Cast(is_above, to=x.dtype))
+            return op.Div(x, y)
+        return _floor_of_quotient(x, y, x.dtype)
 
     return divide
