@@ -79,10 +79,11 @@ def compare_payload(request: BuildRequest, *examples: torch.Tensor) -> Verdict:
         run = payload.evaluate  # onnxruntime has few kernels for bfloat16.
     program = unlift(lowered.program)
     refuses = any(update.refuses_negative_indices for update in lowered.aliased_outputs)
-    number = 0
+    number = evaluated = 0
     for number, inputs in enumerate([*([list(examples)] if examples else []), *draws(lowered)], 1):
         if refuses and any(bool((t < 0).any()) for t in inputs if not t.is_floating_point()):
             continue  # Not what the program says, but the Edge dialect's index_put takes them.
+        evaluated += 1
         with torch.no_grad():
             expected = program(*(t.clone() for t in inputs))
         try:
@@ -99,7 +100,7 @@ def compare_payload(request: BuildRequest, *examples: torch.Tensor) -> Verdict:
                 verdict.outcome = "different"
                 verdict.why = f"draw {number}, output {index}: {why}"
                 return verdict
-    if not number:
+    if not evaluated:
         verdict.outcome, verdict.why = "not evaluated", "no inputs with a defined result were found"
     return verdict
 
