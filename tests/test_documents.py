@@ -87,8 +87,13 @@ def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path):
         assert done.returncode == 0, done.stderr
         if "bench" not in command:  # Times differ.
             printed = "\n".join(line.rstrip() for line in done.stdout.splitlines())
-            assert printed.strip("\n") == expected.strip("\n")
+            assert without_rounding(printed) == without_rounding(expected)
     assert "tensorrt_1" in (tmp_path / "plan.html").read_text()
+
+
+def without_rounding(text: str) -> str:
+    """Leave out errors in the last bits of float32, which differ between processors."""
+    return re.sub(r"\d\.\d+e-0[78]|SNR \d+\.\d dB", "...", text).strip("\n")
 
 
 def test_a_trace_that_the_runner_wrote_is_read_as_its_page_says(python_blocks):
