@@ -15,7 +15,7 @@ from executorch.runtime import Runtime
 from torch import nn
 from torch.nn import functional
 
-import trt_et.runtime
+from tests.support.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
 from trt_et.blob.codec import decode_blob
 from trt_et.inspection import read_program
@@ -71,7 +71,7 @@ def gaps(program: Any, inputs: Any, folder: Path) -> dict[str, float]:
     program.save(str(file))
     record.update_representative_inputs(list(inputs))
     record.save(str(folder / "model.etrecord"))
-    trt_et.runtime.load(cuda="simulated:1")
+    load_runtime()
     loaded = Runtime.get().load_program(file, enable_etdump=True, debug_buffer_size=1 << 22)
     loaded.load_method("forward").execute(list(inputs))
     trace, values = str(folder / "model.etdump"), str(folder / "values")
@@ -178,6 +178,6 @@ def test_engines_of_other_builders_have_the_same_outputs(builder):
 
 
 def run(program: Any, inputs: Any) -> list[torch.Tensor]:
-    trt_et.runtime.load(cuda="simulated:1")
+    load_runtime()
     method = Runtime.get().load_program(program.buffer).load_method("forward")
     return [value.clone() for value in method.execute(list(inputs))]
