@@ -59,6 +59,14 @@ def test_cuda_runtime_that_does_not_load(programs: dict[str, Any], fake_cuda: Pa
     assert "TRT_ET_CUDART_LIBRARY names a library that does not load: /nowhere.so" in found
 
 
+def test_a_cuda_runtime_without_a_needed_function(
+    programs: dict[str, Any], fake_cuda: Path
+) -> None:
+    variables = {"TRT_ET_CUDART_LIBRARY": "libm.so.6"}
+    found = run(programs["foreign"], fake_cuda, runtime=False, **variables)
+    assert "the CUDA runtime or driver has no cudaGetDeviceCount, which CUDA 12 and 13" in found
+
+
 @pytest.mark.parametrize(
     ("driver", "runtimes", "reason"),
     [

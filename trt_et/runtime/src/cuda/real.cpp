@@ -65,7 +65,7 @@ struct Functions {
   int (*cudaGetLastError)();
   const char* (*cudaGetErrorString)(int);
   int (*cudaStreamIsCapturing)(Stream, int*);
-  // Null where this CUDA has no graphs.
+  // Null if this CUDA has no graphs.
   int (*cudaStreamBeginCapture)(Stream, int);
   int (*cudaStreamEndCapture)(Stream, void**);
   int (*cudaGraphInstantiateWithFlags)(Graph*, void*, unsigned long long);
@@ -85,14 +85,16 @@ struct Functions {
 };
 
 template <typename F>
-bool find(void* library, const char* name, F* function) {
+bool find(void* library, const char* name, F* function, const char** missing) {
   *function = reinterpret_cast<F>(dlsym(library, name));
+  if (*function == nullptr) *missing = name;
   return *function != nullptr;
 }
 
-#define TRT_ET_FIND(library, function) find(library, #function, &f.function)
+#define TRT_ET_FIND(library, function) find(library, #function, &f.function, &missing)
 
 Status find_functions(void* driver, void* runtime, Functions& f) {
+  const char* missing = nullptr;
   const bool found =
       TRT_ET_FIND(runtime, cudaGetDeviceCount) && TRT_ET_FIND(runtime, cudaGetDevice) &&
       TRT_ET_FIND(runtime, cudaDeviceGetAttribute) && TRT_ET_FIND(runtime, cudaMemGetInfo) &&
@@ -110,13 +112,16 @@ Status find_functions(void* driver, void* runtime, Functions& f) {
       TRT_ET_FIND(driver, cuDevicePrimaryCtxRetain) && TRT_ET_FIND(driver, cuCtxGetCurrent) &&
       TRT_ET_FIND(driver, cuCtxPushCurrent_v2) && TRT_ET_FIND(driver, cuCtxPopCurrent_v2) &&
       TRT_ET_FIND(driver, cuCtxGetDevice) && TRT_ET_FIND(driver, cuStreamGetCtx);
+  if (!found) {
+    return {Error::NotFound, std::string("the CUDA runtime or driver has no ") + missing +
+                                 ", which CUDA 12 and 13 have"};
+  }
   f.has_graphs = TRT_ET_FIND(runtime, cudaStreamBeginCapture) &&
                  TRT_ET_FIND(runtime, cudaStreamEndCapture) &&
                  TRT_ET_FIND(runtime, cudaGraphInstantiateWithFlags) &&
                  TRT_ET_FIND(runtime, cudaGraphDestroy) && TRT_ET_FIND(runtime, cudaGraphLaunch) &&
                  TRT_ET_FIND(runtime, cudaGraphExecDestroy);
-  if (found) return {};
-  return {Error::NotFound, "the CUDA runtime or driver lacks functions that CUDA 12 and 13 have"};
+  return {};
 }
 
 #undef TRT_ET_FIND
@@ -152,7 +157,7 @@ class RealApi final : public Api {
   }
 
   // Not cudaSetDevice(): going back with that would make a context on the GPU that was current, of
-  // hundreds of MB, where the caller uses none.
+  // hundreds of MB, even if the caller uses none.
   Status enter_device(int device, Entered* entered) override {
     Context primary = nullptr, current = nullptr;
     TRT_ET_TRY(primary_context(device, &primary));

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/log.h"
+#include "found_data.h"
 #include "network_engine.h"
 #include "trt_et/runtime.h"
 
@@ -11,38 +12,17 @@ namespace trt_et {
 namespace {
 
 using executorch::runtime::FreeableBuffer;
-using executorch::runtime::NamedDataMap;
-using executorch::runtime::Result;
 
-// The caller's named data.
-class CallersData final : public NamedDataMap {
- public:
-  CallersData(trt_et_find_data find, void* user) : find_(find), user_(user) {}
-
-  Result<FreeableBuffer> get_data(std::string_view key) const override {
-    const void* bytes = nullptr;
-    size_t size = 0;
-    if (find_ == nullptr || find_(user_, std::string(key).c_str(), &bytes, &size) != 0) {
-      return Error::NotFound;
-    }
-    return FreeableBuffer(bytes, size, nullptr);
+FoundData::Buffer find_callers(trt_et_find_data find, void* user, std::string_view key) {
+  const void* bytes = nullptr;
+  size_t size = 0;
+  if (find == nullptr || find(user, std::string(key).c_str(), &bytes, &size) != 0) {
+    return Error::NotFound;
   }
-  Result<const executorch::runtime::TensorLayout> get_tensor_layout(
-      std::string_view) const override {
-    return Error::NotSupported;
-  }
-  Error load_data_into(std::string_view, void*, size_t) const override {
-    return Error::NotSupported;
-  }
-  Result<uint32_t> get_num_keys() const override { return Error::NotSupported; }
-  Result<const char*> get_key(uint32_t) const override { return Error::NotSupported; }
+  return FreeableBuffer(bytes, size, nullptr);
+}
 
- private:
-  trt_et_find_data find_;
-  void* user_;
-};
-
-// What the metadata of the engine's blob says.
+// Metadata of the engine's blob, as JSON.
 std::string text_of(const BuiltFacts& facts) {
   nlohmann::json text;
   text["builder"] = facts.rtx ? "tensorrt_rtx" : "tensorrt";
@@ -59,7 +39,7 @@ Status build(const void* blob, size_t size, trt_et_find_data find, void* user,
     return fail(Error::InvalidArgument, "trt_et_build_engine: blob or take is null");
   }
   return build_network_engine(
-      blob, size, CallersData(find, user),
+      blob, size, FoundData([&](std::string_view key) { return find_callers(find, user, key); }),
       [&](const BuiltFacts& facts, const void* engine, size_t bytes) -> Status {
         if (take(user, text_of(facts).c_str(), engine, bytes) == 0) return {};
         return fail(Error::Internal, "the caller did not take the engine");

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/log.h"
+#include "found_data.h"
 #include "network_engine.h"
 #include "program_file.h"
 #include "trt_et/runtime.h"
@@ -12,32 +13,12 @@ namespace trt_et {
 namespace {
 
 using executorch::runtime::FreeableBuffer;
-using executorch::runtime::NamedDataMap;
-using executorch::runtime::Result;
 
-// The named data of a program file.
-class FileData final : public NamedDataMap {
- public:
-  explicit FileData(const ProgramFile& file) : file_(file) {}
-
-  Result<FreeableBuffer> get_data(std::string_view key) const override {
-    const auto found = file_.named_data().find(std::string(key));
-    if (found == file_.named_data().end()) return Error::NotFound;
-    return FreeableBuffer(file_.segment(found->second), file_.segment_size(found->second), nullptr);
-  }
-  Result<const executorch::runtime::TensorLayout> get_tensor_layout(
-      std::string_view) const override {
-    return Error::NotSupported;
-  }
-  Error load_data_into(std::string_view, void*, size_t) const override {
-    return Error::NotSupported;
-  }
-  Result<uint32_t> get_num_keys() const override { return Error::NotSupported; }
-  Result<const char*> get_key(uint32_t) const override { return Error::NotSupported; }
-
- private:
-  const ProgramFile& file_;
-};
+FoundData::Buffer find_in(const ProgramFile& file, std::string_view key) {
+  const auto found = file.named_data().find(std::string(key));
+  if (found == file.named_data().end()) return Error::NotFound;
+  return FreeableBuffer(file.segment(found->second), file.segment_size(found->second), nullptr);
+}
 
 // Segments of networks, and of the weights that only they use.
 struct Networks {
@@ -76,7 +57,7 @@ Status find_networks(const ProgramFile& file, Networks* networks) {
 }
 
 // Builds the engine of a network and appends its blob.
-Status append_engine(const uint8_t* blob, size_t size, const FileData& data,
+Status append_engine(const uint8_t* blob, size_t size, const FoundData& data,
                      const ProgramFile::Append& append) {
   return build_network_engine(
       blob, size, data, [&](const BuiltFacts& facts, const void* engine, size_t bytes) -> Status {
@@ -95,7 +76,7 @@ Status write_engines(const void* program, size_t size, const char* output, int* 
   Networks networks;
   TRT_ET_TRY(file.open(program, size));
   TRT_ET_TRY(find_networks(file, &networks));
-  const FileData data(file);
+  const FoundData data([&](std::string_view key) { return find_in(file, key); });
   *count = static_cast<int>(networks.blobs.size());
   return file.write(output, [&](size_t segment, const ProgramFile::Append& append) -> Status {
     const uint8_t* bytes = file.segment(segment);
