@@ -42,6 +42,11 @@ OF_ANY_SIZE = {
     "a diagonal of matrices of a known size": lambda x: torch.diagonal(
         (x[:, None, :, None] * BOOK[0, :12].reshape(3, 1, 4)).sin(), 1, 1, -1
     ),
+    "a diagonal of matrices of any size": lambda x: torch.diagonal(x * 2) * 2,
+    "a diagonal below the main one, in batches": lambda x: torch.diagonal(
+        (x[:, None, :, None] * BOOK[0]).sin(), -1, 0, 2
+    ),
+    "the trace of a square": lambda x: torch.trace(x @ x.T) * 2,
     "clipped by a mask": _clipped,
     "rows added": lambda x: torch.zeros(4, x.shape[1]).index_add(
         0, (torch.arange(x.shape[0]) % 4), x * 2

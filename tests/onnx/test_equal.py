@@ -76,6 +76,8 @@ IN_CI = (
     "some rows scattered and added",
 )
 SIZES_IN_CI = (
+    "a diagonal below the main one, in batches",
+    "the trace of a square",
     "clipped by a mask",
     "rows scattered",
     "numbers downwards",

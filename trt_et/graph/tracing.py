@@ -80,8 +80,8 @@ def _mode_of(value: object) -> Any:  # noqa: ANN401
 def unchanged_symbols(mode: FakeTensorMode) -> Iterator[None]:
     """Refuse assumptions about a symbolic size: reading its value raises an error.
 
-    That a size is not one number (1, mostly) may be assumed, as torch.export does; nothing records
-    it.
+    That a size is not one number (1, mostly) may be assumed, as torch.export does, and that it is
+    neither 0 nor 1, by which torch knows contiguous tensors; nothing records it.
     """
     environment = mode.shape_env
     if environment is None:
@@ -93,7 +93,10 @@ def unchanged_symbols(mode: FakeTensorMode) -> Iterator[None]:
 
     def refuse_most(expression: Any, value: Any) -> None:  # noqa: ANN401
         unequal = (sympy.Ne, sympy.true), (sympy.Eq, sympy.false)
-        if not any(isinstance(expression, kind) and value is known for kind, known in unequal):
+        if any(isinstance(expression, kind) and value is known for kind, known in unequal):
+            return
+        below = isinstance(expression, sympy.StrictLessThan) and expression.rhs == 2
+        if not (below and value is sympy.false):
             refuse(expression, value)
 
     environment._check_frozen = refuse_most  # type: ignore[assignment,method-assign]

@@ -1,8 +1,12 @@
-"""``diagonal`` of matrices whose other dimensions are dynamic."""
+"""``diagonal`` of matrices with dynamic sizes.
+
+Torch-TensorRT 2.13 takes static sizes only, and torch's ONNX exporter makes an EyeLike of a dynamic
+size, which TensorRT's parser refuses.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -12,8 +16,8 @@ from trt_et.conversion.operator import Operator
 __all__ = ["DIAGONAL"]
 
 
-def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:  # noqa: ANN401
-    """Slice the flattened matrices; Torch-TensorRT 2.13 takes static sizes only.
+def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """Pick the diagonals from the flattened matrices.
 
     Args:
         x: Matrices, batched in any dimensions.
@@ -22,18 +26,20 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:  
         dim2: The dimension of the columns.
 
     Returns:
-        The diagonals, along the last dimension; ``NotImplemented`` if the size of the matrices is
-        dynamic.
+        The diagonals, along the last dimension.
     """
     matrices = x.movedim((dim1, dim2), (-2, -1))
     *others, rows, columns = matrices.shape
-    if not isinstance(rows, int) or not isinstance(columns, int):
-        return NotImplemented
-    first = offset if offset >= 0 else -offset * columns
-    length = min(rows + min(offset, 0), columns - max(offset, 0))
     step = columns + 1
-    flat = matrices.reshape(*others, rows * columns)
-    return flat[..., first : first + (length - 1) * step + 1 : step]
+    if isinstance(rows, int) and isinstance(columns, int):
+        first = offset if offset >= 0 else -offset * columns
+        length = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+        flat = matrices.reshape(*others, rows * columns)
+        return flat[..., first : first + (length - 1) * step + 1 : step]
+    first = max(-offset, 0) * columns + max(offset, 0)
+    length = torch.sym_min(rows - max(-offset, 0), columns - max(offset, 0))
+    places = torch.arange(length, device=x.device) * step + first
+    return matrices.reshape(*others, rows * columns)[..., places]
 
 
 DIAGONAL: Final = Operator("diagonal", (torch.ops.aten.diagonal.default,), decompose=diagonal)
