@@ -104,6 +104,48 @@ void test_aliases() {
   CHECK(host_next[0] == 8.0F);
 }
 
+// One run for each of the smallest, the typical and the largest shapes; memory is as without it.
+void test_warm_up_at_load() {
+  const std::string range = ",\"min_shape\":[1],\"opt_shape\":[8],\"max_shape\":[16]";
+  const Bytes blob =
+      make_blob(binding("x", "-1", true, range) + "," + binding("y", "-1", false, range),
+                "fake\ninput x float32 -1\noutput y float32 -1\nprofile\nrange x 1 1 1\n"
+                "profile\nrange x 2 8 16\nscale y x 2\n");
+  LoadOptions options;
+  const Counts first = stats();
+  const auto cold = load(blob, options);
+  const Counts second = stats();
+  options.warm_up_at_load = true;
+  const auto warm = load(blob, options);
+  const Counts third = stats();
+  CHECK(second.launches == first.launches && third.launches == second.launches + 3);
+  CHECK(third.live_bytes[0] - second.live_bytes[0] <= second.live_bytes[0] - first.live_bytes[0]);
+  std::vector<float> in(16, 1.0F), out(16);
+  OwnedTensor x({3}, in.data()), y({16}, out.data());
+  CHECK_OK(call(*warm, {&x.value, &y.value}));
+  CHECK(y.value.toTensor().size(0) == 3 && out[2] == 2.0F);
+  // A profile of the user's choice takes one of the three shapes; the others are not errors.
+  options.optimization_profile = 0;
+  const auto pinned = load(blob, options);
+  CHECK(stats().launches == third.launches + 2);
+  OwnedTensor step({1}, in.data());
+  CHECK_OK(call(*pinned, {&step.value, &y.value}));
+  // A static engine runs once, in memory of its own: the cache keeps what it holds.
+  options.optimization_profile = -1;
+  const Counts before = stats();
+  const auto stateful = load(
+      make_blob(foreign("new", true) + "," + foreign("cache", true) + "," + foreign("next", false),
+                "fake\ninput new float32 4\ninput cache float32 4\noutput next float32 4\n"
+                "alias next cache\nsum next cache new\n",
+                ",\"aliased_io\":[{\"output\":\"next\",\"input\":\"cache\"}]", false),
+      options);
+  CHECK(stats().launches == before.launches + 1);
+  Device fresh(4, 0, 1.0F), cache(4, 0, 3.0F);
+  OwnedTensor a({4}, fresh.data), b({4}, cache.data);
+  CHECK_OK(call(*stateful, {&a.value, &b.value, &b.value}));
+  CHECK(cache.read(2) == 4.0F);
+}
+
 void test_shapes_of_all_kinds() {
   // 0-d to ExecuTorch and [1] to the engine, and nothing at all.
   const auto scalar =
@@ -186,6 +228,7 @@ void test_provider_shapes() {
   test_profiles(true);
   test_profiles(false);
   test_overlapping_profiles();
+  test_warm_up_at_load();
   test_aliases();
   test_shapes_of_all_kinds();
   test_refusals();

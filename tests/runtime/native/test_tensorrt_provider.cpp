@@ -315,19 +315,21 @@ void test_provider_tables() {
 void test_typed_options() {
   Options all;
   all.device(1).cuda_graphs(true).execution_contexts(1).optimization_profile(-1);
-  all.blocking_waits(false).profile_layers(false).shared_device_memory(false);
+  all.blocking_waits(false).warm_up_at_load(false).profile_layers(false).shared_device_memory(
+      false);
   all.use_shared_activation_scratch(false).use_shared_engines(true).weight_streaming_budget(-1);
   all.pinned_staging(0).runtime_cache("off");
   CHECK(all.set() == Error::Ok);
   CHECK(Options().execution_contexts(65).set() == Error::InvalidArgument);
   executorch::runtime::LoadBackendOptionsMap by_backend;
   CHECK(all.add_to(by_backend) == Error::Ok);
-  CHECK(by_backend.get_options(TRT_ET_BACKEND_NAME).size() == 12);
+  CHECK(by_backend.get_options(TRT_ET_BACKEND_NAME).size() == 13);
   // Taken back.
   for (const char* name :
        {"device", "cuda_graphs", "execution_contexts", "optimization_profile", "blocking_waits",
-        "profile_layers", "shared_device_memory", "use_shared_activation_scratch",
-        "use_shared_engines", "weight_streaming_budget", "pinned_staging", "runtime_cache"}) {
+        "warm_up_at_load", "profile_layers", "shared_device_memory",
+        "use_shared_activation_scratch", "use_shared_engines", "weight_streaming_budget",
+        "pinned_staging", "runtime_cache"}) {
     executorch::runtime::BackendOption option{};
     std::strncpy(option.key, name, sizeof option.key - 1);
     option.value = std::array<char, executorch::runtime::kMaxOptionValueLength>{};

@@ -33,6 +33,7 @@ constexpr const char* kUsage =
     "TRT_ET_CUDA\n"
     "  --device N              GPU to load every engine onto, instead of the one in its blob\n"
     "  --cuda_graphs 0|1       whether engines run through CUDA graphs (default: 1)\n"
+    "  --warm_up_at_load 0|1   whether each engine runs at load, with zeros (default: 0)\n"
     "  --shared_device_memory 0|1\n"
     "                          whether the method's engines share scratch memory (default: 0)\n"
     "  --weight_streaming_budget BYTES\n"
@@ -99,6 +100,7 @@ constexpr option kOptions[] = {
     {"execution_contexts", required_argument, nullptr, kLoadOption},
     {"optimization_profile", required_argument, nullptr, kLoadOption},
     {"blocking_waits", required_argument, nullptr, kLoadOption},
+    {"warm_up_at_load", required_argument, nullptr, kLoadOption},
     {"weight_streaming_budget", required_argument, nullptr, kLoadOption},
     {"pinned_staging", required_argument, nullptr, kLoadOption},
     {"runtime_cache", required_argument, nullptr, kLoadOption},

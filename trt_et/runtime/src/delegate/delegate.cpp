@@ -6,6 +6,7 @@
 #include "common/log.h"
 #include "engine_source.h"
 #include "event_tracing.h"
+#include "warm_up.h"
 
 namespace trt_et {
 
@@ -86,7 +87,9 @@ Status Delegate::load(const Blob& blob, const LoadOptions& options) {
   TRT_ET_TRY(arguments_.create(blob, *engine_, options));
   TRT_ET_TRY(debug_outputs_.create(arguments_.all()));
   TRT_ET_TRY(contexts_.create(*engine_, options));
-  return stream_.create(options.blocking_waits);
+  TRT_ET_TRY(stream_.create(options.blocking_waits));
+  if (options.warm_up_at_load) warm_up(api_, device_, blob, arguments_.all(), contexts_);
+  return {};
 }
 
 // Its members need the device, and queued runs use the contexts and the staging memory.

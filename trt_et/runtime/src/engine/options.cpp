@@ -183,6 +183,7 @@ constexpr Option kOptions[] = {
     {"execution_contexts", read_number<&L::execution_contexts, 1, 64>},
     {"optimization_profile", read_number<&L::optimization_profile, -1, 999>},
     {"blocking_waits", read_switch<&L::blocking_waits>},
+    {"warm_up_at_load", read_switch<&L::warm_up_at_load>},
     {"weight_streaming_budget", read_budget},
     {"pinned_staging", read_number<&L::pinned_staging, 0, INT64_MAX>},
     {"profile_layers", read_switch<&L::profile_layers>},
