@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from torch.export import Dim
 from torch.nn import functional as F
 
-from tests.support.lowering import lower
+from tests.support.lowering import blobs, lower, reference
 from tests.support.models import Function
 from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
 from tests.support.simulated_gpus import load_runtime
@@ -71,3 +72,12 @@ def test_the_network_equals_eager(case):
 def test_a_program_without_negative_sizes_stays_as_it_is(function):
     program = torch.export.export(Function(function), (torch.ones(5, 3),))
     assert write_out_size_remainders(program) is program
+
+
+def test_a_remainder_of_a_float_is_lowered_as_without_a_partitioner():
+    function = Function(lambda x: x * ((x.shape[0] * 0.5) % 0.7))
+    sizes = (({0: Dim("n", min=1, max=20)},),)
+    program = torch.export.export(function, (torch.ones(5, 3),), dynamic_shapes=sizes)
+    config = EdgeCompileConfig(_check_ir_validity=False)
+    manager = to_edge_transform_and_lower(program, None, [reference()], compile_config=config)
+    assert blobs(bytes(manager.to_executorch().buffer))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 
-from torch import SymInt
+from torch import SymFloat, SymInt
 from torch.fx import Graph, Node
 
 from trt_et.graph.insertion import insert_number
@@ -19,8 +19,14 @@ __all__ = ["has_negative_remainder", "write_out_remainders"]
 
 
 def has_negative_remainder(node: Node) -> bool:
-    """Return whether a node computes the remainder of sizes of which one may be negative."""
-    return node.target is operator.mod and not all(map(_is_natural, node.args))
+    """Return whether a node computes the remainder of sizes of which one may be negative.
+
+    Not of floats computed from sizes: ExecuTorch 1.5 lowers their remainder, but no quotient that is
+    rounded down.
+    """
+    if node.target is not operator.mod or isinstance(node.meta.get("val"), SymFloat):
+        return False
+    return not all(map(_is_natural, node.args))
 
 
 def write_out_remainders(graph: Graph) -> None:
