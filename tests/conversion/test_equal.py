@@ -35,6 +35,10 @@ aten = torch.ops.aten
 DIVIDENDS = torch.tensor([2, 1e6, -2, 3.5, -3.5, 0, 7.25, 1e10, -1e30, 3e38, 0.3, inf, -inf, nan])
 DIVISORS = torch.tensor([0.1, -0.1, 1, -7, 3e38, inf, -inf, 0, nan])
 NUMBERS = (0.1, -0.1, 2.0, -0.5, 2 * math.pi, 7, inf, -inf)
+# Some are below the normal numbers of float32. Eager's own quotients are numbers of float32.
+TINY = (1e-20, -1e-30, 1e-38, 1e-40, 2.0**-110, 2.0**-130)
+SMALL_DIVIDENDS = torch.tensor([0.01, -0.003, 1e-20, -3e-31, 5e-38, 7.3e-39, -1e-40])
+ANGLES = torch.tensor([0.0, -0.0, 2.0, -1.0, inf, -inf, nan])
 
 ARITHMETIC = {
     "remainder of integers by a float": (lambda x: torch.remainder(x, 2.5), (SMALL,)),
@@ -54,6 +58,19 @@ ARITHMETIC = {
             "quotient of numbers": lambda x, y: [n // y + x[0] for n in NUMBERS],
         }.items()
     },
+    "tiny remainders": (
+        lambda x, y: [x[:, None] % y / y, x[:, None].fmod(y) / y],
+        (SMALL_DIVIDENDS, torch.tensor(TINY)),
+    ),
+    "tiny remainders by numbers": (
+        lambda x: [x % n / n + x.fmod(n) / n for n in TINY],
+        (SMALL_DIVIDENDS,),
+    ),
+    "angles": (torch.atan2, (ANGLES[:, None].clone(), ANGLES)),
+    "angles of integers": (
+        lambda y, x: torch.atan2(y, x) + 1,
+        (torch.arange(-2, 3)[:, None], torch.arange(-2, 3)),
+    ),
     "remainder of int32": (torch.remainder, (SMALL, BY.int())),
     "fmod of int32": (torch.fmod, (SMALL, BY.int())),
     "integers to a float power": (lambda x: torch.pow(x, 1.5), (SMALL,)),

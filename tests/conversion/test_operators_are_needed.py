@@ -267,6 +267,7 @@ EXAMPLES = {
         lambda x, i, v: torch.index_add(x[:, :2], 0, i[:, 0], v), EDGES
     ),
     ("diagonal", "decompose"): Example(lambda x: torch.diagonal(x, 0, 1, 2) * 2, (X,), BATCH),
+    ("atan2", "decompose"): Example(torch.atan2, (torch.tensor([torch.inf]),) * 2),
     ("log1p", "decompose"): Example(lambda x: (x * x).log1p(), (X,), BATCH),
     ("max", "decompose"): Example(lambda x: tuple(x.max(1)), (X,)),
     ("min", "decompose"): Example(lambda x: tuple(x.min(1)), (X,)),
@@ -306,6 +307,7 @@ IMPROVEMENTS = {
     ("int8 weights", "rewrite"),
     ("4-bit weights", "rewrite"),
     ("layer_norm", "add_layer"),  # operators/test_normalization.py
+    ("residual sum", "rewrite"),  # operators/test_residual_sums.py
 }
 # TensorRT's documentation leaves the result open; only a GPU could show it.
 UNDOCUMENTED = {("attention", "rewrite")}

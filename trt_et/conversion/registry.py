@@ -17,6 +17,7 @@ from trt_et.conversion.operator import Operator, Step
 from trt_et.conversion.operators import (
     adaptive_avg_pool,
     arange,
+    atan2,
     attention,
     convolution,
     cumsum,
@@ -37,6 +38,7 @@ from trt_et.conversion.operators import (
     pooling,
     quantize,
     reshape,
+    residual_sums,
     scatter,
     scatter_reduce,
     slice,
@@ -63,6 +65,7 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     scatter_reduce.SCATTER_REDUCE,
     slice_scatter.SLICE_SCATTER,
     diagonal.DIAGONAL,
+    atan2.ATAN2,
     division.FLOOR_DIVISION,
     division.FMOD,
     division.REMAINDER,
@@ -94,6 +97,7 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     quantize.QUANTIZE,
     convolution.QUANTIZED_CONVOLUTION,
     attention.ATTENTION_RESULTS,
+    residual_sums.RESIDUAL_SUM,  # Knows linear layers by the casts, whatever else is rewritten.
     # Without a rewrite.
     cumsum.CUMSUM,
     embedding.EMBEDDING,

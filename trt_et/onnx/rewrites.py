@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final
 
 import torch
@@ -38,19 +37,6 @@ def sum_in_float32(node: Node) -> Any:  # noqa: ANN401
     return _cast(node, total, dtype)
 
 
-def atan2(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Return the angle; the exporter's is -pi where ``y`` is 0, and no number for infinities."""
-    dtype = torch.promote_types(torch.result_type(y, x), torch.get_default_dtype())
-    dtype = torch.result_type(y, x) if torch.result_type(y, x).is_floating_point else dtype
-    y, x = y.to(torch.float32), x.to(torch.float32)
-    both = torch.isinf(y) & torch.isinf(x)
-    y, x = torch.where(both, torch.sign(y), y), torch.where(both, torch.sign(x), x)
-    angle = torch.atan(y / x)
-    behind = torch.where(y < 0, angle - math.pi, angle + math.pi)
-    angle = torch.where(x < 0, behind, angle)
-    return torch.where(x == 0, torch.sign(y) * (math.pi / 2), angle).to(dtype)
-
-
 def copied(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     """Return ``source`` in the dtype and shape of ``x``; the exporter forgets the shape."""
     return source.to(x.dtype).expand(x.shape).clone()
@@ -75,7 +61,6 @@ def _cast(before: Node, value: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401
 
 REWRITES: Final = (
     Operator("ONNX's where", (aten.where.self,), rewrite=choose_in_one_dtype),
-    Operator("ONNX's atan2", (aten.atan2.default,), decompose=atan2),
     Operator("ONNX's argmax", (aten.argmax.default,), decompose=_place(torch.argmax)),
     Operator("ONNX's argmin", (aten.argmin.default,), decompose=_place(torch.argmin)),
     Operator("ONNX's copy", (aten.copy.default,), decompose=copied),

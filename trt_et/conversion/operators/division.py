@@ -125,6 +125,7 @@ _LARGEST: Final = {torch.float16: 16, torch.bfloat16: 128, torch.float32: 128}
 # Quotients of two tensors are exact up to 2 ** (12 * steps): all of half precision, and 2 ** 132.
 _STEPS: Final = {torch.float16: 4, torch.bfloat16: 11, torch.float32: 11}
 _HUGE: Final = 2.0**100
+_TINY: Final = 2.0**-60
 
 
 def fmod(x: Tensor, y: Any) -> Any:  # noqa: ANN401
@@ -213,9 +214,9 @@ def _rest_by_number(x: Tensor, y: float, largest: int) -> Tensor:
     low = y - high
     steps = max(math.ceil((largest - exponent + 1) / _BITS), 1)
     if low == 0 and mantissa == 0.5:  # A power of two: its quotient is not rounded.
-        beyond = x * 0  # NaN for an infinity.
-        rest = x - torch.floor(x * (1 / y)) * y if y >= 2.0**-100 else beyond
-        return torch.where(x >= y * 2.0**24, beyond, rest) if y >= 2.0**-100 else rest
+        up = 1.0 if y >= 1 / _HUGE else _HUGE  # The reciprocal is a number of float32, too.
+        rest = x * up - torch.floor(x * up * (1 / (y * up))) * (y * up)
+        return torch.where(x >= y * 2.0**24, x * 0, rest * (1 / up))  # NaN for an infinity.
     for step in reversed(range(steps)):
         scale = 2.0 ** (_BITS * step)
         quotient = x / (y * scale)
@@ -228,9 +229,10 @@ def _rest_by_number(x: Tensor, y: float, largest: int) -> Tensor:
 
 
 def _rest_by_tensor(x: Tensor, y: Tensor, steps: int) -> Tensor:
-    # A product is up to one and a half times as large as its minuend.
-    is_huge = y > _HUGE
-    scale = torch.where(is_huge, 2.0**-24, 2.0**-4)
+    # A product is up to one and a half times as large as its minuend, and the lower half of the
+    # divisor's bits is 2 ** 24 times as small.
+    is_huge, is_tiny = y > _HUGE, y < _TINY
+    scale = torch.where(is_huge, 2.0**-24, torch.where(is_tiny, 2.0**24, 2.0**-4))
     rest, divisor = x * scale, y * scale
     # The sum drops the lower half of the bits; a product by a power of two is exact.
     high = (divisor + divisor * 2.0**_BITS) - divisor * 2.0**_BITS
@@ -240,7 +242,8 @@ def _rest_by_tensor(x: Tensor, y: Tensor, steps: int) -> Tensor:
         whole = torch.round(rest * (1 / power) / divisor)
         rest = rest - whole * high * power - whole * low * power
     rest = torch.where(rest < 0, rest + divisor, rest)
-    rest = torch.where(is_huge, rest * 2.0**24, rest * 2.0**4)
+    up = torch.where(is_huge, 2.0**24, torch.where(is_tiny, 2.0**-24, 2.0**4))
+    rest = rest * up
     return torch.where(x < y, x, rest)
 
 
