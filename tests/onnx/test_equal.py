@@ -6,6 +6,7 @@ in bfloat16. ``make onnx`` takes all cases of the networks' tests, CI some.
 
 from __future__ import annotations
 
+import math
 import os
 
 import pytest
@@ -27,6 +28,15 @@ from trt_et import TensorRTPartitioner
 
 ALL = os.environ.get("TRT_ET_ONNX") == "all"
 OWN_CASES = {
+    "clamped to infinity": (
+        lambda x: [
+            x.clamp(-math.inf, 1),
+            x.clamp(0, math.inf),
+            x.clamp(math.inf),
+            x.clamp(-1, -math.inf),
+        ],
+        (torch.tensor([math.nan, math.inf, -math.inf, 0.5]),),
+    ),
     "resized along a line": (
         lambda x: torch.nn.functional.interpolate(x, 7, mode="linear") * 2,
         (randn(2, 3, 4),),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import torch
@@ -37,6 +38,22 @@ def sum_in_float32(node: Node) -> Any:  # noqa: ANN401
     return _cast(node, total, dtype)
 
 
+def clamp_to_infinity(node: Node) -> Any:  # noqa: ANN401
+    """Compare with infinite bounds; TensorRT's parser takes none in a Clip."""
+    result, low, high = (*node.args, None, None)[:3]
+    low, high = node.kwargs.get("min", low), node.kwargs.get("max", high)
+    if not {low, high} & {math.inf, -math.inf}:
+        return None
+    sides = ((low, -math.inf, aten.maximum.default), (high, math.inf, aten.minimum.default))
+    for bound, unbounded, choose in sides:
+        if bound is None or bound == unbounded:
+            continue
+        dtype = node.meta["val"].dtype
+        limit = insert_call(node, aten.full.default, [], bound, dtype=dtype)
+        result = insert_call(node, choose, result, limit)
+    return result
+
+
 def copied(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     """Return ``source`` in the dtype and shape of ``x``; the exporter forgets the shape."""
     return source.to(x.dtype).expand(x.shape).clone()
@@ -61,6 +78,7 @@ def _cast(before: Node, value: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401
 
 REWRITES: Final = (
     Operator("ONNX's where", (aten.where.self,), rewrite=choose_in_one_dtype),
+    Operator("ONNX's clamp", (aten.clamp.default,), rewrite=clamp_to_infinity),
     Operator("ONNX's argmax", (aten.argmax.default,), decompose=_place(torch.argmax)),
     Operator("ONNX's argmin", (aten.argmin.default,), decompose=_place(torch.argmin)),
     Operator("ONNX's copy", (aten.copy.default,), decompose=copied),
