@@ -1,0 +1,81 @@
+"""``trt-et build --compute-capability``: engines of ONNX networks, on a machine without a GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import Result
+
+from tests.support.cli.command_line import invoke
+from tests.support.lowering import lower
+from tests.support.onnx.comparison import HAS_PARSER
+from trt_et.inspection import inspect_program
+
+pytestmark = pytest.mark.skipif(not HAS_PARSER, reason="tensorrt-rtx is not installed")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory) -> Path:
+    exported = torch.export.export(torch.nn.Linear(8, 4), (torch.randn(2, 8),))
+    path = tmp_path_factory.mktemp("build") / "model.pte"
+    path.write_bytes(lower(exported, builder="onnx"))
+    return path
+
+
+def build(*arguments: object) -> Result:
+    return invoke("build", *arguments)
+
+
+def test_the_written_program_has_engines_for_the_targets(program, tmp_path):
+    output = tmp_path / "model.rtx.pte"
+    targets = ("--compute-capability", "8.9", "--compute-capability", "12.0")
+    done = build(program, "-o", output, *targets, "--json")
+    assert done.exit_code == 0, done.output
+    printed = json.loads(done.stdout)
+    (delegate,) = inspect_program(output.read_bytes())[0].delegates
+    assert delegate.engine.compute_capabilities == ("8.9", "12.0")
+    assert printed["bytes"] == output.stat().st_size
+    assert printed["engines"] == [
+        {
+            "method": "forward",
+            "bytes": len(delegate.blob),
+            "builder": "tensorrt_rtx",
+            "library_version": delegate.engine.library_version,
+            "gpu_name": delegate.engine.gpu_name,
+        }
+    ]
+
+
+def test_all_is_the_librarys_default(program, tmp_path):
+    output = tmp_path / "model.rtx.pte"
+    done = build(program, "-o", output, "--compute-capability", "all")
+    assert done.exit_code == 0, done.output
+    assert f"wrote {output}" in done.output.replace("\n", "")
+    (delegate,) = inspect_program(output.read_bytes())[0].delegates
+    assert delegate.engine.builder == "tensorrt_rtx"
+    assert delegate.engine.compute_capabilities == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--compute-capability", "5.0"], "has no target 5.0; it has"),
+        (["--compute-capability", "new"], "new"),
+        (["--compute-capability", "8.9", "--cuda", "simulated:1"], "leave --with"),
+        (["--compute-capability", "8.9", "--with", "tensorrt"], "leave --with"),
+        (["--compute-capability", "8.9", "--engine-folder", "off"], "leave --with"),
+    ],
+)
+def test_what_it_cannot_build_is_one_sentence_and_no_file(
+    program, tmp_path, monkeypatch, arguments, message
+):
+    for name in ("BUILD_WITH", "ENGINE_FOLDER"):
+        monkeypatch.setenv(f"TRT_ET_{name}", "")  # The command sets them.
+    output = tmp_path / "x.pte"
+    done = build(program, "-o", output, *arguments)
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+    assert not output.exists()
