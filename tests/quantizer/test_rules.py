@@ -78,6 +78,25 @@ def test_a_module_whose_weight_is_used_without_a_call_has_its_name():
     assert [flags[0] for flags in linear] == [True] * (len(linear) - 1) + [False]
 
 
+@pytest.mark.parametrize("left_out", ["first", "second"])
+def test_a_module_that_two_others_share_has_the_name_of_each_call(left_out):
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            linear = nn.Linear(6, 6)
+            self.first, self.second = nn.Sequential(linear), nn.Sequential(linear)
+
+        def forward(self, x):
+            return self.second(torch.relu(self.first(x)))
+
+    chosen = quantizer().set_module_name(left_out, None)
+    found = quantized_inputs(quantize(Shared(), INPUTS, chosen))
+    assert [found[name][0] for name in ("linear", "linear_1")] == [
+        left_out != "first",
+        left_out != "second",
+    ]
+
+
 @pytest.mark.parametrize(
     ("chosen", "words"),
     [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Final, TypeAlias
 
@@ -79,10 +79,10 @@ class Rules:
         Args:
             node: A node of an exported module.
         """
-        for name in _outwards(_weight_owner(node)):
+        modules = list(_modules(node))
+        for name in _outwards(_inner_owner(node, modules)):
             if name in self._names:
                 return self._names[name]
-        modules = list(_modules(node))
         for name, _ in modules:
             if name in self._names:
                 return self._names[name]
@@ -145,6 +145,16 @@ def _weight_owner(node: Node) -> str:
     """
     weights = [source for source in node.all_input_nodes if source.op == "get_attr"]
     return str(weights[0].target).rpartition(".")[0] if weights else ""
+
+
+def _inner_owner(node: Node, modules: Sequence[tuple[str, str]]) -> str:
+    """Return the owner of a node's weight if it is within the innermost module; else empty.
+
+    A module that two others share owns its weight by one of its names.
+    """
+    owner = _weight_owner(node)
+    innermost = modules[0][0] if modules else ""
+    return owner if not innermost or f"{owner}.".startswith(f"{innermost}.") else ""
 
 
 def _outwards(name: str) -> Iterator[str]:
