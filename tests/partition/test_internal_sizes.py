@@ -39,14 +39,27 @@ def on_both_sides_of_the_cpu(y, x):
     return z.reshape(y.shape[0], 4, y.shape[2], y.shape[3]).cos()
 
 
+def counted_down(y, x):
+    z = y.relu()
+    return torch.arange(z.shape[2] - 1, -z.shape[2], -1)[:, None].float() * z.mean()
+
+
 CASES = {
-    f.__name__: f for f in (flattened, flattened_after_the_cpu, returned, on_both_sides_of_the_cpu)
+    f.__name__: f
+    for f in (
+        flattened,
+        flattened_after_the_cpu,
+        returned,
+        on_both_sides_of_the_cpu,
+        counted_down,
+    )
 }
 PARTITIONS = {
     "flattened": 1,
     "flattened_after_the_cpu": 2,
     "returned": 1,
     "on_both_sides_of_the_cpu": 2,
+    "counted_down": 1,
 }
 
 

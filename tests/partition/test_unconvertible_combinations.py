@@ -76,6 +76,24 @@ def test_a_partition_of_which_no_node_is_named_stays_on_the_cpu(unconvertible, t
     check(tmp_path, program, Chain(), (X,))
 
 
+class Countdown(nn.Module):
+    def forward(self, x):
+        return torch.arange(2 * x.shape[0]).float() * x.sum()
+
+
+def test_the_operators_that_use_a_named_size_stay_on_the_cpu(unconvertible):
+    unconvertible("<built-in function mul>", "aten.sum.dim_IntList")
+    size = torch.export.Dim("size", min=2, max=8)
+    program = torch.export.export(Countdown(), (X,), dynamic_shapes=({0: size},))
+    partitioner = TensorRTPartitioner(builder="reference")
+    lower(program, partitioner=partitioner)
+    left = {operator: reason for _, operator, reason in partitioner.report.not_delegated}
+    assert "TensorRT refuses the two" in left["aten::arange.start_step"]
+    assert left["mul"] == "it computes a size, not a tensor"
+    (partition,) = partitioner.report.partitions
+    assert "aten::sum.dim_IntList" in partition.operators
+
+
 def test_a_node_without_a_cpu_kernel_gets_an_engine_of_its_own(unconvertible, caplog, tmp_path):
     unconvertible("aten.linear.default", "aten.exp.default")
     torch.manual_seed(0)

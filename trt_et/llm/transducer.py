@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
@@ -11,6 +13,7 @@ from executorch.exir import (
     to_edge_transform_and_lower,
 )
 from torch import nn
+from torch.export import Dim
 
 from trt_et.engines import EngineBuilder, make_builder
 from trt_et.errors import OptionError, UnsupportedModelError
@@ -22,6 +25,8 @@ __all__ = ["export_transducer"]
 
 # What a model of transformers needs: the modules of its three methods, and their projections.
 _PARTS: Final = ("encoder", "encoder_projector", "decoder", "joint", "get_audio_features")
+# torch.export wants more than one step, and an example of another number than the smallest.
+_FEWEST_STEPS: Final = 2
 # RNN-T: a token stays on its frame, and a blank goes on to the next one.
 _WITHOUT_DURATIONS: Final = (0, 1)
 
@@ -51,8 +56,8 @@ def export_transducer(
     Args:
         model: A ``ParakeetForTDT`` or ``ParakeetForRNNT``. The durations of the latter are 1 step
             for a blank, and 0 for every other token.
-        frames: Frames of each recording: pad shorter ones with zeros. torch cannot export the
-            encoder's relative positions for a number that varies as one engine.
+        frames: The most frames of a recording, a multiple of the encoder's subsampling factor. The
+            encoder takes every such multiple: pad a recording with zeros to the next one.
         sample_rate: Samples of a second, which the runner reads.
         window_stride: Seconds from one frame to the next, which the runner reads.
         dtype: Convert the model to this type, in place, before export. None: do not convert it.
@@ -74,9 +79,11 @@ def export_transducer(
         )
     factor = config.encoder_config.subsampling_factor
     longest = factor * config.encoder_config.max_position_embeddings
-    if type(frames) is not int or not factor < frames <= longest:
+    fewest = _FEWEST_STEPS * factor
+    if type(frames) is not int or frames % factor or not fewest < frames <= longest:
         raise OptionError(
-            f"frames is {frames!r}; expected an integer from {factor + 1} to {longest}"
+            f"frames is {frames!r}; expected a multiple of {factor} from {fewest + factor} to "
+            f"{longest}"
         )
     check_dtype(dtype)
     durations = list(getattr(config, "durations", _WITHOUT_DURATIONS))
@@ -93,7 +100,8 @@ def export_transducer(
         "durations": durations,
     }
     made = make_builder(builder)
-    with as_exported(model, dtype):
+    steps = Dim("steps", min=_FEWEST_STEPS, max=frames // factor)
+    with as_exported(model, dtype), _relative_positions_by_index(model):
         kind = next(model.parameters()).dtype
         features = torch.zeros(1, config.encoder_config.num_mel_bins, frames, dtype=kind)
         # Different tensors: torch.export takes one tensor given twice for one input.
@@ -106,8 +114,9 @@ def export_transducer(
         }
         programs = {}
         for method, (module, inputs) in modules.items():
+            sizes = ({2: factor * steps}, None) if method == "encoder" else None
             try:
-                programs[method] = torch.export.export(module, inputs)
+                programs[method] = torch.export.export(module, inputs, dynamic_shapes=sizes)
             except Exception as error:
                 raise UnsupportedModelError(
                     f"torch.export cannot export {method} of {type(model).__name__}: {error}"
@@ -122,6 +131,34 @@ def export_transducer(
         return manager.to_executorch(
             ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
         )
+
+
+@contextmanager
+def _relative_positions_by_index(model: nn.Module) -> Iterator[None]:
+    """Let attention look up relative positions by index.
+
+    The method of ``transformers`` reshapes the scores instead. torch knows neither an upper bound
+    nor the divisors of the sizes that this has for a dynamic number of steps.
+    """
+    attentions = [module for module in model.modules() if hasattr(module, "_rel_shift")]
+    for attention in attentions:
+        attention._rel_shift = _look_up_relative_positions  # noqa: SLF001
+    try:
+        yield
+    finally:
+        for attention in attentions:
+            del attention._rel_shift
+
+
+def _look_up_relative_positions(scores: torch.Tensor) -> torch.Tensor:
+    """Return the scores [batch, heads, queries, keys] of [batch, heads, queries, distances].
+
+    The first distance is that of the last query from the first key.
+    """
+    batch, heads, queries, _ = scores.shape
+    steps = torch.arange(queries, device=scores.device)
+    distances = steps[None] - steps[:, None] + (queries - 1)
+    return scores.gather(-1, distances.expand(batch, heads, queries, queries))
 
 
 class _Encoder(nn.Module):

@@ -104,6 +104,9 @@ def describe_value(node: Node) -> None:
 
 def _equivalent(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
     target = aten_target(node)
+    if target is operator.neg:
+        # TensorRT has no negation of sizes: an assertion of TensorRT-RTX 1.5 fails.
+        return operator.mul, (*args, -1), kwargs
     if not isinstance(target, OpOverload):
         return target, args, kwargs
     rule = _RULES.get(f"{target._schema.name}.{target._overloadname}")

@@ -17,7 +17,14 @@ from torch.fx import Graph, Node
 __all__ = ["inner_sizes", "is_size", "misplaced_sizes"]
 
 _OF_TENSORS: Final = torch.ops.aten.sym_size.int
-_OF_SIZES: Final = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod)
+_OF_SIZES: Final = (
+    operator.add,
+    operator.sub,
+    operator.mul,
+    operator.neg,
+    operator.floordiv,
+    operator.mod,
+)
 
 
 def is_size(node: Node) -> bool:

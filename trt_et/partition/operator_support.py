@@ -30,6 +30,7 @@ from trt_et.ops.quantize import (
     scale_arguments,
 )
 from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.internal_sizes import is_size
 from trt_et.partition.unsupported_values import (
     DTYPES,
     QUANTIZATION_DTYPES,
@@ -149,14 +150,15 @@ class OperatorSupport:
 
         Returns:
             The nodes that the reason names, all nodes if it names none; None if it can be
-            converted.
+            converted. For a size, the operators that use it: no partition computes a size for the
+            CPU.
         """
         fragment = fragment_of_group((self._equivalent[node] for node in nodes), self._constants)
         unsupported = self._check(fragment)
         if unsupported is None:
             return None
         named = [node for node in nodes if self._equivalent[node].name == unsupported.node]
-        return named or list(nodes), unsupported.reason
+        return _operators_of(named or nodes), unsupported.reason
 
     def set_apart(self, node: Node) -> None:
         """Give a supported node a separate engine."""
@@ -247,6 +249,15 @@ def _is_within(value: object, inside: Collection[Node]) -> bool:
             return False
         value = value.args[0]
     return True
+
+
+def _operators_of(nodes: Iterable[Node]) -> list[Node]:
+    """Return the nodes, with the users of a size in its place."""
+    found: dict[Node, None] = {}
+    for node in nodes:
+        operators = _operators_of(node.users) if is_size(node) else [node]
+        found.update(dict.fromkeys(operators))
+    return list(found)
 
 
 def _reason_for_higher_order(node: Node) -> str:
