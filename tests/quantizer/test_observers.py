@@ -45,6 +45,23 @@ def test_data_that_is_not_finite_is_an_error_that_names_its_tensor():
         convert_pt2e(observed)
 
 
+@pytest.mark.parametrize("calibration", ["histogram", "entropy"])
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+def test_a_histogram_of_numbers_that_are_not_finite_names_its_tensor(calibration, number):
+    inputs = (torch.randn(2, 6),)
+    observed = prepared(nn.Linear(6, 4), inputs, quantizer(int8(calibration=calibration)))
+    observed(*inputs)
+    with pytest.raises(OptionError, match=r"the input .*of linear has .* not finite"):
+        observed(torch.full((2, 6), number))
+
+
+def test_a_tensor_that_calibration_saw_as_zeros_is_named(caplog):
+    observed = prepared(nn.Linear(6, 4), (torch.randn(2, 6),), quantizer())
+    observed(torch.zeros(2, 6))
+    convert_pt2e(observed)
+    assert "of linear was 0 in calibration" in caplog.text
+
+
 def test_training_that_saw_no_data_is_an_error():
     from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 

@@ -74,3 +74,9 @@ def test_an_input_with_another_use_is_not_scaled():
     program = quantize(Both(), inputs(100))
     assert "aten.mul" not in program.graph_module.code
     assert scales(program, "linear")[0] in scales(program, "matmul")
+
+
+def test_the_input_of_a_linear_layer_may_be_a_vector():
+    layer, x = nn.Linear(16, 8), torch.randn(16)
+    found = quantize(layer, (x,)).module()(x)
+    torch.testing.assert_close(found, layer(x), atol=0.05, rtol=0)

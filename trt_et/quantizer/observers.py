@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 import torch
@@ -27,6 +28,8 @@ __all__ = [
     "Fp8Observer",
     "SymmetricHistogramObserver",
 ]
+
+_log = logging.getLogger(__name__)
 
 _BINS: Final = 2048
 _LEVELS: Final = 128  # Magnitudes of int8.
@@ -73,6 +76,12 @@ class _Calibrated:
                 f"the calibrated range of {self.observed} is {low.min()} to {high.max()}; expected "
                 "finite numbers. Check the calibration inputs, or leave its operator out (None)"
             )
+        if low.numel() == 1 and not bool(low.any() or high.any()):
+            _log.warning(
+                "%s was 0 in calibration: int8 rounds its other values to almost 0. Calibrate with "
+                "representative inputs, or leave its operator out (None)",
+                self.observed,
+            )
 
 
 class CalibratedMinMaxObserver(_Calibrated, MinMaxObserver):
@@ -95,6 +104,20 @@ class CalibratedMovingAveragePerChannelMinMaxObserver(
 
 class SymmetricHistogramObserver(_Calibrated, HistogramObserver):
     """Takes the range around 0 with the smallest squared error."""
+
+    def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
+        """Observe a tensor, and return it.
+
+        Raises:
+            OptionError: It has numbers that are not finite.
+        """
+        if not bool(torch.isfinite(x_orig).all()):
+            raise OptionError(
+                f"{self.observed} has numbers in calibration that are not finite; expected finite "
+                "numbers. Check the calibration inputs, or leave its operator out (None)"
+            )
+        found: torch.Tensor = super().forward(x_orig)
+        return found
 
     def _non_linear_param_search(self) -> tuple[torch.Tensor, torch.Tensor]:
         counts, width = self._magnitudes()

@@ -39,7 +39,7 @@ class ScaledMinMaxObserver(CalibratedMinMaxObserver):
     def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
         """Observe a tensor, its channels on the last axis, and return it."""
         if x_orig.numel() > 0:
-            seen = x_orig.detach().abs().flatten(0, -2).amax(0).to(torch.float32)
+            seen = x_orig.detach().abs().reshape(-1, x_orig.shape[-1]).amax(0).to(torch.float32)
             known = self.channel_max
             self.channel_max = torch.maximum(known, seen) if known.shape == seen.shape else seen
         found: torch.Tensor = super().forward(x_orig)
