@@ -140,9 +140,9 @@ def _relative_positions_by_index(model: nn.Module) -> Iterator[None]:
     The method of ``transformers`` reshapes the scores instead. torch knows neither an upper bound
     nor the divisors of the sizes that this has for a dynamic number of steps.
     """
-    attentions = [module for module in model.modules() if hasattr(module, "_rel_shift")]
+    attentions: list[Any] = [m for m in model.modules() if hasattr(m, "_rel_shift")]
     for attention in attentions:
-        attention._rel_shift = _look_up_relative_positions  # noqa: SLF001
+        attention._rel_shift = _look_up_relative_positions
     try:
         yield
     finally:
