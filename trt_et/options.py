@@ -261,8 +261,8 @@ def _reserved_settings() -> dict[str, str]:
 
 # Further names of torch_tensorrt.compile(), and what to use instead.
 _TORCH_TENSORRT: Final = {
-    "enabled_precisions": "engines have the model's dtypes: use model.half() or model.bfloat16() "
-    "before torch.export (docs/guides/precision.md)",
+    "enabled_precisions": "use precision='float16' or precision='bfloat16' "
+    "(docs/guides/precision.md)",
     "use_explicit_typing": "engines always have the model's dtypes",
     "truncate_double": "float64 stays on the CPU: use model.float() before torch.export",
     "torch_executed_modules": "use excluded_ops=[...] with names of operators or nodes",

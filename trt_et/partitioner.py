@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import weakref
+from abc import ABCMeta
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
@@ -50,6 +51,7 @@ from trt_et.partition.ops_to_preserve import ops_to_preserve
 from trt_et.partition.report import Partition, PartitionReport
 from trt_et.partition.tags import clear_tags, tag_constants
 from trt_et.passes.before_partitioning import run_passes
+from trt_et.passes.left_observers import check_converted
 from trt_et.passes.split_to_slices import warn_specialized_dims
 from trt_et.passes.training_mode import warn_training_mode
 from trt_et.reference.support import unsupported_by_cpu_kernels
@@ -64,8 +66,15 @@ DeviceChoice = str | int | torch.device | Callable[[Partition], str | int | torc
 # Of the operators that a refusal of full_graph=True lists.
 _MOST_LINES: Final = 38
 
+_NOT_A_LIST: Final = "partitioner is {}; expected a list: partitioner=[TensorRTPartitioner()]"
 
-class TensorRTPartitioner(Partitioner):
+
+class _PartitionerType(ABCMeta):
+    def __iter__(cls) -> NoReturn:
+        raise OptionError(_NOT_A_LIST.format("TensorRTPartitioner, the class"))
+
+
+class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
     """Delegates the operators that TensorRT supports; each partition becomes one engine.
 
     Args:
@@ -169,6 +178,11 @@ class TensorRTPartitioner(Partitioner):
         check_no_conflict()
         if type(min_block_size) is not int or min_block_size < 1:
             raise OptionError(f"min_block_size is {min_block_size!r}; expected an integer >= 1")
+        if isinstance(compile_specs, str):
+            raise OptionError(
+                f"compile_specs is {compile_specs!r}; expected a list of CompileSpec objects. "
+                f"Options have names, such as builder={compile_specs!r}"
+            )
         self._compile_specs = list(compile_specs or ())
         self._builder = make_builder(builder)
         self._options = BuildOptions(
@@ -244,11 +258,7 @@ class TensorRTPartitioner(Partitioner):
                 program, or the program does not take the inputs in ``calibration``,
                 or ``program`` is no exported program.
         """
-        if not isinstance(program, ExportedProgram):
-            raise OptionError(
-                f"explain() got {type(program).__name__}; expected an exported program: "
-                "explain(torch.export.export(model.eval(), example_inputs))"
-            )
+        _check_exported(program, "explain")
         self.report = PartitionReport((), ())
         dry_run(with_own_symbols(program), self, partial(self._make_partitions, draw=True))
         self._check_names()
@@ -316,13 +326,29 @@ class TensorRTPartitioner(Partitioner):
             self._preserved = (weakref.ref(ep), found)
         return list(self._preserved[1]), None
 
-    def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
+    def __iter__(self) -> NoReturn:
+        """Refuse ``partitioner=TensorRTPartitioner()``: ExecuTorch takes a list."""
+        raise OptionError(_NOT_A_LIST.format("one TensorRTPartitioner"))
+
+    def transform_for_pre_decomposition(
+        self, exported_program: ExportedProgram | None = None
+    ) -> ExportedProgram:
         """Apply the passes of ``trt_et.passes.before_partitioning``.
 
+        Args:
+            exported_program: As ``torch.export`` returns it. None: ``partitioner`` is a list of
+                the class, whose function ExecuTorch calls with the program alone.
+
         Raises:
-            PartitionError: An engine in the program cannot be lifted.
+            OptionError: This is no partitioner, or the program is no exported program.
+            PartitionError: An engine in the program cannot be lifted, or the program was prepared
+                for quantization and not converted.
         """
+        if exported_program is None:
+            raise OptionError(_NOT_A_LIST.format("[TensorRTPartitioner], a list of the class"))
+        _check_exported(exported_program, "to_edge_transform_and_lower")
         warn_training_mode(exported_program)
+        check_converted(exported_program)
         self._ranges.remember(exported_program)
         self._add_known_names(exported_program)
         program = run_passes(exported_program, self._excluded, self._options)
@@ -373,3 +399,11 @@ class TensorRTPartitioner(Partitioner):
         except OptionError:
             # Verbatim: ExecuTorch judges the spec (b"cpu" keeps tensors on the host).
             return 0
+
+
+def _check_exported(program: object, function: str) -> None:
+    if not isinstance(program, ExportedProgram):
+        raise OptionError(
+            f"{function}() got {type(program).__name__}; expected an exported program: "
+            f"{function}(torch.export.export(model.eval(), example_inputs))"
+        )

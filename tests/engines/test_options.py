@@ -74,7 +74,7 @@ def test_every_option_is_an_argument_of_the_partitioner_with_the_same_default():
     ("name", "message"),
     [
         ("optimisation_level", "did you mean optimization_level"),
-        ("enabled_precisions", r"use model\.half\(\)"),
+        ("enabled_precisions", "use precision='float16'"),
         ("torch_executed_ops", "use excluded_ops"),
         ("require_full_compilation", "use full_graph"),
         ("enable_weight_streaming", "use weight_streaming"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from executorch.exir import EdgeCompileConfig, to_edge
+from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
 from executorch.exir.backend.backend_api import to_backend
 from torch import nn
 from torch.export import Dim
 
 from tests.support.lowering import export, lower
-from trt_et import PartitionError, TensorRTPartitioner
+from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import Binding, EngineInfo, encode_blob
 from trt_et.inspection import inspect_program
@@ -112,6 +112,57 @@ def test_forced_into_an_engine_an_unbounded_dimension_is_named():
 def test_an_unknown_option_is_refused_by_name():
     with pytest.raises(TypeError, match=r"'optimisation_level'.*did you mean optimization_level"):
         TensorRTPartitioner(builder="reference", optimisation_level=3)
+
+
+MLP = nn.Linear(4, 4).eval()
+
+
+@pytest.mark.parametrize(
+    ("model", "partitioner", "message"),
+    [
+        (None, TensorRTPartitioner, r"is TensorRTPartitioner, the class; expected a list"),
+        (None, [TensorRTPartitioner], r"is \[TensorRTPartitioner\], a list of the class; expected"),
+        (
+            None,
+            TensorRTPartitioner(builder="reference"),
+            "is one TensorRTPartitioner; expected a list",
+        ),
+        (
+            "model.pt",
+            [TensorRTPartitioner(builder="reference")],
+            r"got str; expected an exported pro",
+        ),
+        (
+            MLP,
+            [TensorRTPartitioner(builder="reference")],
+            r"got Linear; expected an exported program",
+        ),
+    ],
+)
+def test_a_wrong_argument_of_executorch_is_answered_with_the_right_one(model, partitioner, message):
+    program = model or torch.export.export(MLP, (torch.ones(2, 4),))
+    with pytest.raises(OptionError, match=message):
+        to_edge_transform_and_lower(program, partitioner=partitioner)
+
+
+def test_an_option_without_its_name_is_refused():
+    with pytest.raises(OptionError, match=r"compile_specs is 'reference'; .*builder='reference'"):
+        TensorRTPartitioner("reference")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (torch.ones(2, 5), r"calibration\[0\]: input input is \[2, 5\]; expected \[2, 4\]"),
+        (torch.ones(2, 4, 1), r"input input is \[2, 4, 1\]; expected \[2, 4\]"),
+    ],
+)
+def test_calibration_of_another_shape_names_both(given, message):
+    partitioner = TensorRTPartitioner(
+        builder="reference", precision="float16", calibration=[(given,)]
+    )
+    with pytest.raises(OptionError, match=message):
+        partitioner.explain(torch.export.export(MLP, (torch.ones(2, 4),)))
 
 
 def test_a_model_without_values_is_an_error():

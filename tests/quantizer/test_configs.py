@@ -10,6 +10,7 @@ from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
     get_symmetric_quantization_config,
 )
 from torch import nn
+from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 from torchao.quantization.pt2e.quantizer import FixedQParamsQuantizationSpec
 
 from trt_et import OptionError
@@ -63,3 +64,12 @@ def test_a_wrong_argument_is_refused(make, words):
     with pytest.raises(OptionError) as error:
         make()
     assert words in str(error.value)
+
+
+def test_a_quantizer_without_a_configuration_says_so(caplog):
+    model = torch.export.export(nn.Linear(8, 8), (torch.ones(2, 8),)).module()
+    prepare_pt2e(model, TensorRTQuantizer())
+    assert "quantizes no operator of this program" in caplog.text
+    caplog.clear()
+    prepare_pt2e(model, TensorRTQuantizer().set_global(int8()))
+    assert caplog.text == ""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+
 from tests.support.cli.sample_programs import program
-from tests.support.lowering import lower_case
+from tests.support.lowering import export, lower_case
 from tests.support.python_process import run_forked
+from trt_et import TensorRTPartitioner
 
 SCRIPT = """
 import sys
@@ -83,6 +86,18 @@ def test_refusals_of_executorch_name_what_was_given_and_what_is_expected(tmp_pat
     assert files[1].endswith(f"the program {sizes}")
     assert files[3].endswith(f"{text} is no ExecuTorch program (.pte)")
     assert "cut.pte.none cannot be read: No such file" in files[2]
+
+
+def test_a_program_without_its_file_of_weights_says_how_to_pass_it(tmp_path):
+    file = tmp_path / "model.pte"
+    options = {"builder": "reference", "excluded_ops": ["aten.linear"]}
+    manager = to_edge_transform_and_lower(
+        export("mlp"), partitioner=[TensorRTPartitioner(**options)]
+    ).to_executorch(ExecutorchBackendConfig(external_constants=True))
+    manager.save(str(file))
+    done = run_forked(SCRIPT, file, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "(.ptd), load it with load_program(..., data_path=FILE)" in done.stdout.splitlines()[1]
 
 
 def test_the_reason_is_in_the_message_and_an_earlier_one_is_not_taken_for_it(tmp_path):

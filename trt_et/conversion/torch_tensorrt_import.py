@@ -63,11 +63,15 @@ def torch_tensorrt() -> Any:  # noqa: ANN401
     """
     printed = io.StringIO()
     library_log = logging.getLogger("torch_tensorrt")
-    level = library_log.level
+    # It uses names that torch 2.14 calls deprecated.
+    torch_logs = [logging.getLogger(name) for name in ("torch._library", "torch._opaque_base")]
+    levels = {log: log.level for log in (library_log, *torch_logs)}
     captures = logging._warnings_showwarning is not None  # type: ignore[attr-defined]
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.redirect_stdout(printed))
+            for log in torch_logs:
+                log.setLevel(logging.ERROR)
             if not torch.cuda.is_available():
                 stack.enter_context(without_gpu())
                 stack.enter_context(without_runtime())
@@ -82,7 +86,8 @@ def torch_tensorrt() -> Any:  # noqa: ANN401
             f"{printed.getvalue().strip() or 'nothing'}"
         ) from error
     finally:
-        library_log.setLevel(level)
+        for log, level in levels.items():
+            log.setLevel(level)
         # It turns all warnings of the process into log messages.
         logging.captureWarnings(captures)
         if printed.getvalue():

@@ -55,8 +55,9 @@ def largest_values(
             with torch.no_grad():
                 _Recorder(program.graph_module, found).run(*arguments)
         except Exception as error:  # torch raises many types.
+            first = (str(error).strip().splitlines() or [""])[0]
             raise OptionError(
-                f"calibration[{index}] cannot be run: {type(error).__name__}: {error}"
+                f"calibration[{index}] cannot be run: {type(error).__name__}: {first}"
             ) from error
     return found
 
@@ -75,7 +76,7 @@ def _arguments(program: ExportedProgram, inputs: list[Any], index: int) -> list[
     for spec in specs:
         if spec.kind is InputKind.USER_INPUT:
             arguments.append(next(given))
-            _check_type(arguments[-1], nodes[spec.arg.name].meta.get("val"), index, spec.arg.name)
+            _check_input(arguments[-1], nodes[spec.arg.name].meta.get("val"), index, spec.arg.name)
             continue
         value = values.get(str(spec.target))
         if isinstance(value, FakeTensor):
@@ -87,7 +88,7 @@ def _arguments(program: ExportedProgram, inputs: list[Any], index: int) -> list[
     return arguments
 
 
-def _check_type(given: object, expected: object, index: int, name: str) -> None:
+def _check_input(given: object, expected: object, index: int, name: str) -> None:
     if not isinstance(expected, torch.Tensor):
         return
     if not isinstance(given, torch.Tensor):
@@ -97,6 +98,14 @@ def _check_type(given: object, expected: object, index: int, name: str) -> None:
     if given.dtype != expected.dtype:
         raise OptionError(
             f"calibration[{index}]: input {name} is {given.dtype}; expected {expected.dtype}"
+        )
+    sizes = list(expected.shape)
+    if len(given.shape) != len(sizes) or any(
+        isinstance(size, int) and size != found
+        for size, found in zip(sizes, given.shape, strict=True)
+    ):
+        raise OptionError(
+            f"calibration[{index}]: input {name} is {list(given.shape)}; expected {sizes}"
         )
 
 

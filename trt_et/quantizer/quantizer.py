@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from torch import nn
@@ -17,6 +18,8 @@ from trt_et.quantizer.operators import ATTENTION, annotate_product, annotate_sha
 from trt_et.quantizer.rules import Rules
 
 __all__ = ["TensorRTQuantizer"]
+
+_log = logging.getLogger(__name__)
 
 
 class TensorRTQuantizer(Quantizer):
@@ -97,6 +100,11 @@ class TensorRTQuantizer(Quantizer):
         """Annotate all operators that a configuration is set for."""
         constants = Constants(model)
         chosen = {node: self._rules.config_of(node) for node in model.graph.nodes}
+        if not any(chosen.values()):
+            _log.warning(
+                "TensorRTQuantizer quantizes no operator of this program: no configuration is set "
+                "for any. Call set_global(int8()), or another of its functions"
+            )
         for node, config in chosen.items():
             if config is not None:
                 annotate_product(node, config, constants)

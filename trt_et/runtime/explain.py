@@ -19,6 +19,7 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from traceback import walk_tb
 from types import TracebackType
 from typing import Any, Final
 
@@ -62,7 +63,13 @@ def explained_errors(what: str = "ExecuTorch failed") -> Iterator[None]:
                 f"{what}: {error}: the TensorRT backend is not loaded in this process: call "
                 "trt_et.runtime.load() before a program is loaded"
             ) from error
-        raise RunError(f"{what}: {error}{_reason(before)}") from error
+        reason = _reason(before)
+        if not reason and _needs_data(str(error), error.__traceback__):
+            reason = (
+                ": if the program keeps weights in a file of its own (.ptd), load it with "
+                "load_program(..., data_path=FILE), or with executor_runner --data_path FILE"
+            )
+        raise RunError(f"{what}: {error}{reason}") from error
 
 
 def _refused_by_executorch(message: str, traceback: TracebackType | None) -> str:
@@ -80,6 +87,12 @@ def _refused_by_executorch(message: str, traceback: TracebackType | None) -> str
                 return _wrong_file(given["data"])
         traceback = traceback.tb_next
     return ""
+
+
+def _needs_data(message: str, traceback: TracebackType | None) -> bool:
+    """Return whether a method may have failed to load because a ``.ptd`` is missing."""
+    functions = {frame.f_code.co_name for frame, _ in walk_tb(traceback)}
+    return message.endswith("0x:2") and "load_method" in functions
 
 
 def _wrong_inputs(method: Any, inputs: Sequence[Any]) -> str:  # noqa: ANN401
