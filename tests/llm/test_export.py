@@ -111,6 +111,30 @@ def test_positions_outside_of_the_cache_are_an_error_before_the_engine_runs(ids,
     assert call(method, tokens(3), 0)[0][0, 0, 3] == 1
 
 
+def test_no_tokens_and_other_dtypes_and_shapes_are_an_error():
+    from executorch.runtime import Runtime
+
+    load_runtime()
+    pte = export_llm(CountingModel(8), cache_length=8, builder="reference").buffer
+    method = Runtime.get().load_program(bytes(pte)).load_method("forward")
+    start = torch.tensor([0])
+    wrong = {
+        "no tokens": (torch.zeros(1, 0, dtype=torch.int64), start),
+        "tokens of 32 bits": (tokens(3).int(), start),
+        "a position of 32 bits": (tokens(3), start.int()),
+        "two texts": (torch.tensor([[3], [4]]), start),
+        "two positions": (tokens(3, 4), torch.tensor([0, 1])),
+        "no batch": (torch.tensor([3]), start),
+        "more tokens than the cache has rows": (tokens(*range(9)), start),
+    }
+    for name, arguments in wrong.items():
+        with pytest.raises(RuntimeError, match=r"error 0x1[02]"):
+            method.execute(list(arguments))
+            pytest.fail(name)
+        # The method goes on.
+        assert call(method, tokens(3), 0)[0][0, 0, 3] == 1
+
+
 def test_with_full_graph_no_check_of_positions_stays_on_the_cpu():
     lookups = []
     for full_graph in (False, True):

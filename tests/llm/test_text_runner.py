@@ -73,6 +73,8 @@ def test_a_text_ends_where_the_cache_ends_and_a_prompt_that_does_not_fit_is_an_e
     assert 1 <= len(answer) <= 5
     with pytest.raises(RuntimeError, match="Generation failed"):
         runner.answer(make_prompt(30)[0], NEW_TOKENS)
+    with pytest.raises(RuntimeError, match="Generation failed"):
+        runner.answer("", NEW_TOKENS)
 
 
 def test_two_models_and_two_loads_of_one_keep_caches_of_their_own(tmp_path):
