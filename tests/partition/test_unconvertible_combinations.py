@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.support.lowering import blobs, lower
+from tests.support.models import Function
 from tests.support.stock_process import check
 from trt_et import TensorRTPartitioner
 from trt_et.engines import support_check
@@ -153,3 +154,17 @@ def test_a_constant_index_that_is_not_known_yet_does_not_split_a_partition():
     lower(torch.export.export(model, (x,)), partitioner=partitioner)
     (partition,) = partitioner.report.partitions
     assert "aten::embedding.default" in partition.operators
+
+
+def test_gathered_positions_that_are_not_known_yet_do_not_split_a_partition():
+    """As Funnel's: their offset is a constant."""
+
+    def function(x):
+        positions = torch.arange(8, -8, -1)[:, None] + 16
+        table = torch.arange(32).float()[:, None] * torch.ones(1, 3)
+        return x * 2 + table.gather(0, positions.expand(16, 3))
+
+    partitioner = TensorRTPartitioner(builder="reference")
+    lower(torch.export.export(Function(function), (torch.randn(16, 3),)), partitioner=partitioner)
+    (partition,) = partitioner.report.partitions
+    assert "aten::gather.default" in partition.operators

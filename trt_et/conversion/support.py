@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from trt_et.conversion.installed import installed_variant
 from trt_et.conversion.network import convert_module
@@ -18,6 +18,9 @@ from trt_et.lowering.lower_fragment import lower_fragment
 from trt_et.options import BuildOptions
 
 __all__ = ["convertible_operators", "make_support_check"]
+
+# What torch says of an index outside of a table, in embeddings and in gathers or scatters.
+_OUTSIDE: Final = ("index out of range in self", "is out of bounds for dimension")
 
 
 def convertible_operators() -> frozenset[Any]:
@@ -69,11 +72,12 @@ def make_support_check(options: BuildOptions) -> Callable[[Fragment], Unsupporte
 def _is_of_unknown_values(error: ConversionError, fragment: Fragment) -> bool:
     """Return whether folding failed because of the values that stand for unknown constants.
 
-    An index that is computed from such values may be outside of its table (buckets of T5).
+    An index that is computed from such values may be outside of its table (buckets of T5, positions
+    of Funnel).
     """
     cause = error.__cause__
     return (
-        isinstance(cause, IndexError)
-        and "index out of range in self" in str(cause)
+        isinstance(cause, IndexError | RuntimeError)
+        and any(text in str(cause) for text in _OUTSIDE)
         and any(fragment.constants.get(s, s) is None for s in fragment.sources)
     )
