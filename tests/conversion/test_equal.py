@@ -93,6 +93,13 @@ ARITHMETIC = {
     "booleans added": (torch.add, (X > 0, X > 1)),
     "booleans at most others": (lambda x, y: x.clamp_max(y), (X > 0, X > 1)),
     "integers between floats": (lambda x: x.clamp(-1.5, 2.5), (WHOLE,)),
+    "integers between the default bounds": (torch.nn.functional.hardtanh, (WHOLE,)),
+    "between a number and infinity": (
+        lambda x: (
+            torch.nn.functional.hardtanh(x, -1.0, inf) + torch.nn.functional.hardtanh(x, -inf, 1.0)
+        ),
+        (ANGLES,),
+    ),
     "negative of int32": (torch.neg, (CLOSE,)),
     "logarithms of bfloat16 above 1": (torch.log1p, (X.bfloat16().abs() / 99,)),
     "logarithms of integers above 1": (torch.log1p, (SMALL.abs(),)),

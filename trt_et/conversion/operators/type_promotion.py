@@ -7,6 +7,7 @@ and leaves int64 unchanged, although TensorRT has no logarithm of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -155,8 +156,12 @@ def _of_results(node: Node) -> Node | None:
 
 
 def _hardtanh(node: Node) -> None:
-    if _is_integer(node.args[0]):
-        node.target = aten.clamp.default  # The layer takes only floats.
+    """Clamp instead: the layer takes only floats, and its bounds are finite."""
+    x, *given = node.args
+    bounds: dict[str, Any] = {"min_val": -1, "max_val": 1}
+    bounds |= dict(zip(bounds, given, strict=False)) | node.kwargs
+    if _is_integer(x) or not all(map(math.isfinite, bounds.values())):
+        node.target, node.args, node.kwargs = aten.clamp.default, (x, *bounds.values()), {}
 
 
 def _exact(node: Node) -> Node | None:
