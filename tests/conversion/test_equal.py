@@ -93,7 +93,10 @@ ARITHMETIC = {
     "booleans added": (torch.add, (X > 0, X > 1)),
     "booleans at most others": (lambda x, y: x.clamp_max(y), (X > 0, X > 1)),
     "integers between floats": (lambda x: x.clamp(-1.5, 2.5), (WHOLE,)),
-    "integers between the default bounds": (torch.nn.functional.hardtanh, (WHOLE,)),
+    "integers below the default bound": (
+        lambda x: torch.nn.functional.hardtanh(x, -3, 1),
+        (WHOLE,),
+    ),
     "between a number and infinity": (
         lambda x: (
             torch.nn.functional.hardtanh(x, -1.0, inf) + torch.nn.functional.hardtanh(x, -inf, 1.0)
