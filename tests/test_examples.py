@@ -14,7 +14,11 @@ import pytest
 from tests.support.run_documents import STDOUT
 
 ROOT = Path(__file__).parents[1]
-ARGUMENTS = {"llm.py": " --short", "precisions.py": " --no-engines --only int8"}
+ARGUMENTS = {
+    "cnn_precisions.py": " --short --steps 20",
+    "llm.py": " --short",
+    "precisions.py": " --no-engines --only int8",
+}
 EXAMPLES = {
     path.name: f"{path}{ARGUMENTS.get(path.name, '')}"
     for path in sorted((ROOT / "examples").iterdir())
