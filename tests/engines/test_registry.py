@@ -21,6 +21,16 @@ def test_a_reference_engine_is_called_slow_once(caplog):
     registry._warn_once.cache_clear()
     make_builder("reference")
     make_builder("reference")
-    (line,) = [record.getMessage() for record in caplog.records]
+    (line,) = [each.getMessage() for each in caplog.records if each.name.startswith("trt_et")]
     assert "simulated GPUs" in line
     assert "seconds" in line
+
+
+@pytest.mark.parametrize("name", ["tensorrt", "tensorrt_rtx"])
+def test_two_packages_of_one_module_are_refused(name, monkeypatch):
+    both = {"torch-tensorrt", "torch-tensorrt-rtx"}
+    monkeypatch.setattr(registry, "installed_packages", lambda: both)
+    command = rf"pip uninstall torch-tensorrt torch-tensorrt-rtx && .*{name.replace('_', '-')}"
+    with pytest.raises(BuilderUnavailable, match=rf"are both installed; .*{command}"):
+        make_builder(name)
+    make_builder("reference")

@@ -6,7 +6,13 @@ import importlib.util
 from functools import cache
 from importlib.metadata import packages_distributions
 
-__all__ = ["installed_variant"]
+__all__ = ["installed_packages", "installed_variant"]
+
+
+def installed_packages() -> set[str]:
+    """Return the packages that install the module ``torch_tensorrt``; at most one should."""
+    owners = packages_distributions().get("torch_tensorrt", ())
+    return {name.replace("_", "-").lower() for name in owners}
 
 
 @cache
@@ -17,8 +23,4 @@ def installed_variant() -> str | None:
     """
     if importlib.util.find_spec("torch_tensorrt") is None:
         return None
-    owners = {
-        name.replace("_", "-").lower()
-        for name in packages_distributions().get("torch_tensorrt", ())
-    }
-    return "tensorrt_rtx" if "torch-tensorrt-rtx" in owners else "tensorrt"
+    return "tensorrt_rtx" if "torch-tensorrt-rtx" in installed_packages() else "tensorrt"

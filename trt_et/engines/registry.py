@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from trt_et.conversion.installed import installed_variant
+from trt_et.conversion.installed import installed_packages, installed_variant
 from trt_et.engines.base import EngineBuilder
 from trt_et.errors import BuilderUnavailable, OptionError
 from trt_et.onnx.installed import is_installed
@@ -99,6 +99,12 @@ def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
         raise OptionError(f"builder {builder!r} is unknown; known: {', '.join(BUILDER_NAMES)}")
     name = _choose() if builder == "auto" else builder
     library = LIBRARIES[name]
+    if name in ("tensorrt", "tensorrt_rtx") and len(installed_packages()) > 1:
+        raise BuilderUnavailable(
+            f"builder={builder!r} is not available: torch-tensorrt and torch-tensorrt-rtx are both "
+            "installed; expected one of them, because both provide the module torch_tensorrt. Run: "
+            f"pip uninstall torch-tensorrt torch-tensorrt-rtx && {install_command(library.package)}"
+        )
     if not library.is_installed():
         command = install_command(library.package)
         if builder == "onnx":
