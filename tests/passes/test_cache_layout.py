@@ -164,3 +164,12 @@ def test_tensorrt_rtx_writes_the_cache_in_place(name):
     (delegate,) = inspect_program(lower("tensorrt_rtx", name))[0].delegates
     assert delegate.engine is not None
     assert len(delegate.engine.aliases) == 1
+
+
+def test_a_copy_into_a_single_number_is_lowered():
+    class Model(nn.Module):
+        def forward(self, x, y):
+            return (x * 2).index_copy(0, torch.tensor([0]), y) * 2
+
+    program = torch.export.export(Model(), (torch.tensor(1.0), torch.tensor(2.0)))
+    assert lay_out_caches(program) is program

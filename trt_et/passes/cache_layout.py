@@ -94,7 +94,7 @@ def _dimension(node: Node) -> int | None:
     if "index_copy" in str(node.target):
         dim: Any = node.args[1]
         cache: Any = node.args[0]
-        return int(dim) % int(cache.meta["val"].dim())
+        return int(dim) % max(int(cache.meta["val"].dim()), 1)
     indices: Any = node.args[1]
     if len(node.args) > 3 or node.kwargs or any(index is not None for index in indices[:-1]):
         return None
