@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from onnx import TensorProto, helper
 
 from tests.support.models import Function
 from trt_et import TensorRTPartitioner
+from trt_et.errors import ConversionError
+from trt_et.onnx.check import check_model
 
 X = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0))
 LEFT = {
@@ -39,3 +42,15 @@ def test_it_stays_on_the_cpu_with_the_reason(case):
     report = TensorRTPartitioner(builder="onnx").explain(program)
     assert any(reason in why for _, _, why in report.not_delegated), str(report)
     assert report.partitions
+
+
+def test_volumes_are_not_sampled_at_a_grid():
+    sizes = {"x": [1, 1, 3, 4, 5], "grid": [1, 2, 2, 2, 3], "y": [1, 1, 2, 2, 2]}
+    x, grid, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in sizes.items())
+    node = helper.make_node("GridSample", ["x", "grid"], ["y"], name="node_sampled")
+    model = helper.make_model(
+        helper.make_graph([node], "partition", [x, grid], [y]),
+        opset_imports=[helper.make_opsetid("", 20)],
+    )
+    with pytest.raises(ConversionError, match="samples images only"):
+        check_model(model)

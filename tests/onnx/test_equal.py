@@ -37,6 +37,14 @@ OWN_CASES = {
         ],
         (torch.tensor([math.nan, math.inf, -math.inf, 0.5]),),
     ),
+    "sampled at a grid": (
+        lambda x, grid: [
+            torch.nn.functional.grid_sample(x, grid, mode, padding, align)
+            for mode in ("bilinear", "bicubic")  # The nearest of two at a distance of 0.5 is free.
+            for padding, align in (("zeros", True), ("border", False), ("reflection", False))
+        ],
+        (randn(2, 3, 5, 4), randn(2, 2, 3, 2) / 2),
+    ),
     "resized along a line": (
         lambda x: torch.nn.functional.interpolate(x, 7, mode="linear") * 2,
         (randn(2, 3, 4),),

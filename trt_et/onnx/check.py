@@ -105,6 +105,8 @@ def _refusal(node: Any, types: dict[str, tuple[str, int]]) -> str | None:  # noq
         and types.get(data[0], ("", 1))[1] == 0
     ):
         return f"TensorRT's ONNX parser has no {node.op_type} of a single number"
+    if node.op_type == "GridSample" and types.get(data[0], ("", 4))[1] != 4:
+        return "TensorRT's ONNX parser samples images only, of 4 dimensions"
     attributes = {one.name: one for one in node.attribute}
     if node.op_type == "Resize" and "antialias" in attributes and attributes["antialias"].i:
         return "TensorRT's ONNX parser has no Resize with antialiasing"

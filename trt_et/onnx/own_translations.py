@@ -34,6 +34,21 @@ def register_own_translations(registry: Any) -> None:  # noqa: ANN401
     for target in (aten.div.Tensor_mode, aten.div.Scalar_mode):
         registry.register_op(target, _division(registry.get_decomps(target)[0].onnx_function))
     registry.register_op(operator.floordiv, _divided_size)
+    for sampler in (aten.grid_sampler.default, aten.grid_sampler_2d.default):
+        registry.register_op(sampler, _sample_grid)
+
+
+def _sample_grid(x: Any, grid: Any, mode: int, padding: int, align_corners: bool) -> Any:  # noqa: ANN401
+    """Name the interpolation as opset 20 does: the exporter's names are those of 16."""
+    from onnxscript import opset20 as op
+
+    return op.GridSample(
+        x,
+        grid,
+        mode=("linear", "nearest", "cubic")[mode],
+        padding_mode=("zeros", "border", "reflection")[padding],
+        align_corners=int(align_corners),
+    )
 
 
 def _divided_size(x: Any, y: Any) -> Any:  # noqa: ANN401
