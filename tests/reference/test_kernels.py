@@ -141,6 +141,10 @@ def test_a_sum_of_one_number_runs_like_eager(x):
     _runs_like_eager(lambda x: torch.cumsum(x, 0), x)
 
 
+def test_one_number_is_sorted_like_eager():
+    _runs_like_eager(lambda x: tuple((x * 2).sort(descending=True)), torch.tensor(3.0))
+
+
 def test_remainders_of_negative_integers_have_the_divisors_sign():
     x = torch.arange(-9, 9, dtype=torch.int32)
     _runs_like_eager(

@@ -246,6 +246,8 @@ def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:  #
 
 
 def _sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    if _is_number(x):
+        return x + 0, torch.zeros_like(x, dtype=torch.int64)
     return torch.topk(x, x.shape[dim], dim, descending, True)
 
 
