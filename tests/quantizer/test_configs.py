@@ -55,6 +55,7 @@ def test_a_configuration_without_layers_is_refused(case, method, names):
     ("make", "words"),
     [
         (lambda: int8(calibration="percentile"), "'percentile'; expected one of 'minmax'"),
+        (lambda: int8(calibration=["minmax"]), "['minmax']; expected one of 'minmax'"),
         (lambda: int8(per_channel="yes"), "per_channel is 'yes'"),
         (lambda: int8(is_qat=1), "is_qat is 1"),
         (lambda: int8_weight_only(per_channel=0), "per_channel is 0"),

@@ -52,7 +52,7 @@ def int8(
         OptionError: An argument has another value.
     """
     _check_flags(per_channel=per_channel, is_qat=is_qat)
-    if calibration not in _CALIBRATIONS:
+    if not isinstance(calibration, str) or calibration not in _CALIBRATIONS:
         raise OptionError(
             f"calibration is {calibration!r}; expected one of {', '.join(map(repr, _CALIBRATIONS))}"
         )
