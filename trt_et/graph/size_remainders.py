@@ -21,8 +21,8 @@ __all__ = ["has_negative_remainder", "write_out_remainders"]
 def has_negative_remainder(node: Node) -> bool:
     """Return whether a node computes the remainder of sizes of which one may be negative.
 
-    Not of floats computed from sizes: ExecuTorch 1.5 lowers their remainder, but no quotient that is
-    rounded down.
+    Not of floats computed from sizes: ExecuTorch 1.5 lowers their remainder, but no quotient that
+    is rounded down.
     """
     if node.target is not operator.mod or isinstance(node.meta.get("val"), SymFloat):
         return False
