@@ -27,6 +27,14 @@ LEFT = {
         lambda x: x.sum().scatter(0, torch.tensor(0), x[0, 0, 0]),
         "no ScatterElements of a single number",
     ),
+    "a scatter of more numbers than there are": (
+        lambda x: x[0, :, :2].scatter(0, torch.arange(6)[:, None].expand(6, 2) % 4, 1.0),
+        "at most as many numbers",
+    ),
+    "a mean of scattered integers": (
+        lambda x: x[0].int().scatter_reduce(0, torch.zeros(1, 5).long(), x[1].int(), "mean"),
+        "scatter_reduce",
+    ),
     "antialiasing": (
         lambda x: torch.nn.functional.interpolate(x[None], 2, mode="bilinear", antialias=True),
         "no Resize with antialiasing",

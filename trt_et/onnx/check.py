@@ -69,44 +69,49 @@ def _call_of(name: str) -> str:
     return name.removeprefix("node_")
 
 
-def _types(graph: Any) -> dict[str, tuple[str, int]]:  # noqa: ANN401
-    """Return the dtype and the rank of each tensor, by name."""
+def _types(graph: Any) -> dict[str, tuple[str, tuple[int, ...]]]:  # noqa: ANN401
+    """Return the dtype and the sizes of each tensor, by name; 0 for a dynamic size."""
     from onnx import TensorProto
 
     name = TensorProto.DataType.Name
     known = {
-        info.name: (name(info.type.tensor_type.elem_type), len(info.type.tensor_type.shape.dim))
+        info.name: (
+            name(info.type.tensor_type.elem_type),
+            tuple(size.dim_value for size in info.type.tensor_type.shape.dim),
+        )
         for infos in (graph.input, graph.output, graph.value_info)
         for info in infos
     }
     constants = {
-        tensor.name: (name(tensor.data_type), len(tensor.dims)) for tensor in graph.initializer
+        tensor.name: (name(tensor.data_type), tuple(tensor.dims)) for tensor in graph.initializer
     }
     return known | constants
 
 
-def _refusal(node: Any, types: dict[str, tuple[str, int]]) -> str | None:  # noqa: ANN401
+def _refusal(node: Any, types: dict[str, tuple[str, tuple[int, ...]]]) -> str | None:  # noqa: ANN401
     taken = TAKES.get(node.op_type)
     if node.domain not in ("", "ai.onnx") or taken is None:
         return f"TensorRT's ONNX parser has no operator {node.op_type}"
     data = node.input[1 if node.op_type == "Where" else 0 : 2] or node.output[:1]
-    dtype = types.get(data[0], ("",))[0]
+    dtype, sizes = types.get(data[0], ("", None))
     if dtype and dtype not in taken:
         return f"TensorRT's ONNX parser has no {node.op_type} of {dtype} tensors"
     for tensor in (*node.input, *node.output):
-        if types.get(tensor, ("", 0))[1] > _MOST_DIMENSIONS:
-            return f"a tensor of it has {types[tensor][1]} dimensions; TensorRT's have 8 at most"
+        if len(types.get(tensor, ("", ()))[1]) > _MOST_DIMENSIONS:
+            number = len(types[tensor][1])
+            return f"a tensor of it has {number} dimensions; TensorRT's have 8 at most"
     if node.op_type == "MaxPool" and any(node.output[1:]):
         return "TensorRT's ONNX parser has no MaxPool that returns indices"
-    if node.op_type in ("ArgMax", "ArgMin") and types.get(data[0], ("", 2))[1] < 2:
-        return f"TensorRT's ONNX parser has no {node.op_type} of a line"
-    if (
-        node.op_type in ("ScatterElements", "GatherElements")
-        and types.get(data[0], ("", 1))[1] == 0
-    ):
-        return f"TensorRT's ONNX parser has no {node.op_type} of a single number"
-    if node.op_type == "GridSample" and types.get(data[0], ("", 4))[1] != 4:
-        return "TensorRT's ONNX parser samples images only, of 4 dimensions"
+    if sizes is not None:
+        if node.op_type in ("ArgMax", "ArgMin") and len(sizes) < 2:
+            return f"TensorRT's ONNX parser has no {node.op_type} of a line"
+        if node.op_type in ("ScatterElements", "GatherElements") and not sizes:
+            return f"TensorRT's ONNX parser has no {node.op_type} of a single number"
+        if node.op_type == "GridSample" and len(sizes) != 4:
+            return "TensorRT's ONNX parser samples images only, of 4 dimensions"
+        indices = types.get(node.input[1], ("", ()))[1] if node.op_type == "ScatterElements" else ()
+        if any(size and index > size for index, size in zip(indices, sizes, strict=False)):
+            return "TensorRT's ONNX parser scatters at most as many numbers as there are"
     attributes = {one.name: one for one in node.attribute}
     if node.op_type == "Resize" and "antialias" in attributes and attributes["antialias"].i:
         return "TensorRT's ONNX parser has no Resize with antialiasing"

@@ -31,7 +31,12 @@ _LONGEST_REASON: Final = 300
 aten = torch.ops.aten
 # Torch's exporter translates these to something else; torch decomposes most calls of them.
 _WRONG: Final = frozenset(
-    {aten.diagonal_scatter.default, aten.upsample_linear1d.default, aten.upsample_linear1d.vec}
+    {
+        aten.diagonal_scatter.default,
+        aten.upsample_linear1d.default,
+        aten.upsample_linear1d.vec,
+        aten.scatter_reduce.two,  # Means of integers are rounded up, or not at all.
+    }
 )
 
 
