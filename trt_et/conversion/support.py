@@ -19,7 +19,7 @@ from trt_et.options import BuildOptions
 
 __all__ = ["convertible_operators", "make_support_check"]
 
-# What torch says of an index outside of a table, in embeddings and in gathers or scatters.
+# Torch's messages about an index outside of its table: of embeddings, and of gathers and scatters.
 _OUTSIDE: Final = ("index out of range in self", "is out of bounds for dimension")
 
 
