@@ -41,7 +41,11 @@ from trt_et.lowering.optimization_profiles import (
 from trt_et.lowering.precision import PRECISION_DTYPES
 from trt_et.ops.prebuilt_engine import PREBUILT_NAME
 from trt_et.options import check_known
-from trt_et.partition.calibration import checked_calibration, largest_values
+from trt_et.partition.calibration import (
+    checked_calibration,
+    largest_example_values,
+    largest_values,
+)
 from trt_et.partition.dry_run import dry_run
 from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
 from trt_et.partition.float32_plan import chosen_for_float32, with_float32_plan
@@ -98,6 +102,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         calibration: With ``precision``, example inputs: a list of tuples, each with the inputs of
             one call. The program runs once for each on the CPU, and tensors with values beyond
             half of the largest float16 keep float32. State has its first values in each run.
+            None: with float16, the example inputs of the exported program. Empty: no run.
         min_block_size: Smallest number of operators worth an engine. A partition with an operator
             that has no CPU kernel is always built.
         excluded_ops: Operators and nodes to leave to the CPU: overloads, packets, names such as
@@ -154,7 +159,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         optimization_level: int | None = None,
         precision: str | None = None,
         float32_ops: Collection[ExcludedOp] = (),
-        calibration: Sequence[tuple[Any, ...]] = (),
+        calibration: Sequence[tuple[Any, ...]] | None = None,
         min_block_size: int = 1,
         excluded_ops: Collection[ExcludedOp] = (),
         full_graph: bool = False,
@@ -352,7 +357,10 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         self._ranges.remember(exported_program)
         self._add_known_names(exported_program)
         program = run_passes(exported_program, self._excluded, self._options)
-        self._largest.update(largest_values(program, self._calibration))
+        if self._calibration is not None:
+            self._largest.update(largest_values(program, self._calibration))
+        elif self._options.precision == "float16":
+            self._largest.update(largest_example_values(program))
         # partition() gets the program without the values of its weights.
         self._weights.update(program.state_dict)
         return program

@@ -363,6 +363,38 @@ def test_what_calibration_sees_beyond_half_of_the_range_keeps_float32():
     assert error(evaluated(found, large)[0], model(large)) < 2e-3
 
 
+def test_the_example_inputs_show_the_range_if_there_is_no_calibration():
+    model, large = Products(), torch.randn(4, 8) * 1000
+    found = asked(copy.deepcopy(model), large)
+    assert dtypes(found, ATEN.linear.default) == {HALF, FLOAT}
+    assert error(evaluated(found, large)[0], model(large)) < 2e-3
+    unseen = asked(copy.deepcopy(model), large, calibration=[])
+    assert dtypes(unseen, ATEN.linear.default) == {HALF}
+
+
+class Counted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4, 8))
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        x.mul_(2.0)
+        self.total.add_(x)
+        return self.layer(self.total)
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_a_calibration_changes_neither_state_nor_inputs(calibrated):
+    x = torch.ones(4, 8)
+    program = torch.export.export(Counted(), (x,))
+    options = {"calibration": [(x,)]} if calibrated else {}
+    partitioner = TensorRTPartitioner(builder="reference", precision="float16", **options)
+    to_edge_transform_and_lower(program, partitioner=[partitioner])
+    assert torch.equal(program.state_dict["total"], torch.zeros(4, 8))
+    assert torch.equal(x, torch.ones(4, 8))
+
+
 def test_a_partition_without_float32_is_unchanged():
     lowered = request(Function(lambda x: x.cumsum(0) + 1), torch.arange(4)).lowered
     changed = compute_in(lowered, "float16", {})

@@ -61,7 +61,7 @@ def test_calibration_is_in_the_report():
         ({"precision": "float16", "calibration": [()]}, r"calibration\[0\] has 0 inputs; .* 1"),
         (
             {"precision": "float16", "calibration": [(torch.ones(4, 3),)]},
-            r"calibration\[0\] cannot be run",
+            r"calibration\[0\]: input input is \[4, 3\]; expected \[4, 16\]",
         ),
         (
             {"precision": "float16", "calibration": [(torch.ones(4, 16).double(),)]},

@@ -83,7 +83,7 @@ def export_command(
             excluded_ops=excluded_ops or (),
             precision=precision,
             float32_ops=float32_ops or (),
-            calibration=read_calibration(calibration or ()),
+            calibration=read_calibration(calibration) if calibration else None,
             full_graph=full_graph,
             optimization_level=optimization_level,
             cache=cache,

@@ -23,6 +23,8 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node
 
+from trt_et.lowering.edge_to_aten import aten_target
+
 __all__ = ["attention_masks", "float32_reasons", "is_float32", "largest_value"]
 
 _ATTENTION: Final = "scaled_dot_product_attention"
@@ -129,7 +131,7 @@ def attention_masks(node: Node) -> tuple[object, ...]:
 
 
 def _name(node: Node) -> str:
-    target = node.target
+    target = aten_target(node)
     if not isinstance(target, OpOverload):
         return str(getattr(target, "__name__", target))
     namespace, _, name = target._schema.name.partition("::")

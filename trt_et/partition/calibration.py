@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,15 +16,19 @@ from torch.utils import _pytree as pytree
 from trt_et.errors import OptionError, PartitionError
 from trt_et.lowering.float32_rules import largest_value
 
-__all__ = ["checked_calibration", "largest_values"]
+__all__ = ["checked_calibration", "largest_example_values", "largest_values"]
+
+_log = logging.getLogger(__name__)
 
 
-def checked_calibration(inputs: object) -> tuple[tuple[Any, ...], ...]:
+def checked_calibration(inputs: object) -> tuple[tuple[Any, ...], ...] | None:
     """Return the value of the option ``calibration``.
 
     Raises:
         OptionError: It is not a sequence of tuples.
     """
+    if inputs is None:
+        return None
     if isinstance(inputs, Sequence) and all(isinstance(each, tuple) for each in inputs):
         return tuple(inputs)
     raise OptionError(
@@ -32,11 +37,24 @@ def checked_calibration(inputs: object) -> tuple[tuple[Any, ...], ...]:
     )
 
 
+def largest_example_values(program: ExportedProgram) -> dict[str, float]:
+    """Return what ``largest_values`` does, for the program's example inputs.
+
+    Empty if it has none, or if it cannot run on them: on fake tensors, for example.
+    """
+    try:
+        return largest_values(program, [(program.example_inputs,)])
+    except (OptionError, PartitionError) as error:
+        _log.info("the range of float16 is not checked with the example inputs: %s", error)
+        return {}
+
+
 def largest_values(
     program: ExportedProgram, calibration: Sequence[tuple[Any, ...]]
 ) -> dict[str, float]:
     """Return the largest finite magnitude of each floating-point tensor, by node name.
 
+    Weights and state before the run do not count: they are there when a partition is converted.
     Values inside of branches and loops are not seen.
 
     Args:
@@ -49,11 +67,13 @@ def largest_values(
         PartitionError: A weight has no values.
     """
     found: dict[str, float] = {}
+    specs = program.graph_signature.input_specs
+    given = {spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT}
     for index, inputs in enumerate(calibration):
         arguments = _arguments(program, pytree.tree_leaves(inputs), index)
         try:
             with torch.no_grad():
-                _Recorder(program.graph_module, found).run(*arguments)
+                _Recorder(program.graph_module, given, found).run(*arguments)
         except Exception as error:  # torch raises many types.
             first = (str(error).strip().splitlines() or [""])[0]
             raise OptionError(
@@ -75,8 +95,9 @@ def _arguments(program: ExportedProgram, inputs: list[Any], index: int) -> list[
     arguments = []
     for spec in specs:
         if spec.kind is InputKind.USER_INPUT:
-            arguments.append(next(given))
-            _check_input(arguments[-1], nodes[spec.arg.name].meta.get("val"), index, spec.arg.name)
+            argument = next(given)
+            _check_input(argument, nodes[spec.arg.name].meta.get("val"), index, spec.arg.name)
+            arguments.append(_copy(argument))
             continue
         value = values.get(str(spec.target))
         if isinstance(value, FakeTensor):
@@ -84,8 +105,13 @@ def _arguments(program: ExportedProgram, inputs: list[Any], index: int) -> list[
                 f"calibration needs the values of weight {spec.target}: make the model outside of "
                 "FakeTensorMode"
             )
-        arguments.append(value)
+        arguments.append(value if spec.kind is InputKind.PARAMETER else _copy(value))
     return arguments
+
+
+def _copy(value: Any) -> Any:  # noqa: ANN401
+    # The program may write to its inputs and its state.
+    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def _check_input(given: object, expected: object, index: int, name: str) -> None:
@@ -110,14 +136,19 @@ def _check_input(given: object, expected: object, index: int, name: str) -> None
 
 
 class _Recorder(Interpreter):
-    def __init__(self, module: torch.fx.GraphModule, found: dict[str, float]) -> None:
+    def __init__(
+        self, module: torch.fx.GraphModule, given: set[str], found: dict[str, float]
+    ) -> None:
         super().__init__(module)
+        self._given = given
         self._found = found
 
     def run_node(self, n: Node) -> Any:  # noqa: ANN401
         result = super().run_node(n)
+        if n.op == "output" or (n.op == "placeholder" and n.name not in self._given):
+            return result
         for value in pytree.tree_leaves(result):
-            if n.op != "output" and isinstance(value, torch.Tensor) and value.is_floating_point():
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
                 largest = largest_value(value)
                 self._found[n.name] = max(self._found.get(n.name, 0.0), largest)
         return result
