@@ -53,12 +53,6 @@ LEFT_TO_THE_CPU = {
         {},
         "scatter_reduce",
     ),
-    "a diagonal of matrices of dynamic size": (
-        lambda x: torch.diagonal(x * 2, 0, 1, 2) + 1,
-        (X,),
-        {1: Dim("rows", min=2, max=8)},
-        "converters of aten.diagonal.default do not",
-    ),
     "what a mask adds": (
         lambda x, mask, values: aten.index_put(x * 2, [mask], values, True) * 2,
         (X, torch.tensor([True, False, True]), randn(2, 4, 5)),
