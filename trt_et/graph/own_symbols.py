@@ -13,6 +13,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_map
 
 from trt_et.graph.subgraphs import copied_module, subgraphs
+from trt_et.graph.symbolic_shapes import shape_env_of
 
 __all__ = ["with_own_symbols"]
 
@@ -46,7 +47,7 @@ class _Symbols:
         """Return a value of a node's metadata, with copied symbols."""
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
             node = value.node
-            environment = self._environment(node.shape_env)
+            environment = self._environment(shape_env_of(value))
             return type(value)(SymNode(node.expr, environment, node.pytype, node._hint))
         if not isinstance(value, FakeTensor) or value.layout != torch.strided:
             return value

@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import sympy
 import torch
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 __all__ = [
     "UnboundedDimension",
     "is_static",
     "may_be_negative",
+    "shape_env_of",
     "shape_range",
     "shown_symbol",
     "size_symbols",
@@ -54,7 +55,7 @@ def shape_range(
         return size, size, size
     expression = size.node.expr
     ranges = _ranges(size)
-    best = int(size.node.hint) if size.node.has_hint() else None
+    best = cast(int, size.node.hint) if size.node.has_hint() else None
     chosen = {
         symbol: (symbols or {})[str(symbol)]
         for symbol in expression.free_symbols
@@ -62,7 +63,7 @@ def shape_range(
     }
     if chosen:
         ranges |= {symbol: ValueRanges(low, high) for symbol, (low, _, high) in chosen.items()}
-        known = dict(size.node.shape_env.backed_var_to_val)
+        known = dict(shape_env_of(size).backed_var_to_val)
         known |= {symbol: middle for symbol, (_, middle, _) in chosen.items()}
         best = int(expression.subs(known))
     bounds = bound_sympy(expression, ranges)
@@ -82,6 +83,13 @@ def shape_range(
     return low, min(max(best, low), high), high
 
 
+def shape_env_of(size: torch.SymInt | torch.SymFloat | torch.SymBool) -> ShapeEnv:
+    """Return the environment of a size's symbols; each traced size has one."""
+    environment = size.node.shape_env
+    assert environment is not None
+    return environment
+
+
 def may_be_negative(size: torch.SymInt) -> bool:
     """Return whether a number computed from sizes may be below zero."""
     return not bound_sympy(size.node.expr, _ranges(size)).lower >= 0
@@ -91,13 +99,13 @@ def _ranges(size: torch.SymInt) -> dict[sympy.Symbol, Any]:
     """Return the recorded range of every symbol, from 1 instead of the traced minimum."""
     return {
         symbol: ValueRanges(1, known.upper) if known.lower == _TRACED_MINIMUM else known
-        for symbol, known in size.node.shape_env.var_to_range.items()
+        for symbol, known in shape_env_of(size).var_to_range.items()
     }
 
 
 def _origin(size: torch.SymInt) -> str:
     """Describe the inputs' dimensions that a size is computed from; empty if unknown."""
-    known = size.node.shape_env.var_to_sources
+    known = shape_env_of(size).var_to_sources
     sources = [known[symbol][0] for symbol in size.node.expr.free_symbols if known.get(symbol)]
     found = [_SOURCE.fullmatch(str(source.name)) for source in sources]
     dimensions = sorted(f"dimension {f['dim']} of {f['input']}{f['path']}" for f in found if f)

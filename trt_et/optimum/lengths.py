@@ -15,6 +15,8 @@ from torch.export import ExportedProgram
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from trt_et.graph.symbolic_shapes import shape_env_of
+
 __all__ = ["bound_lengths"]
 
 
@@ -53,5 +55,5 @@ def _recorded_ranges(program: ExportedProgram) -> list[dict[Any, Any]]:
         for size in node.meta["val"].shape
         if isinstance(size, torch.SymInt)
     ]
-    environments = {id(size.node.shape_env): size.node.shape_env for size in sizes}
+    environments = {id(each): each for each in map(shape_env_of, sizes)}
     return [environment.var_to_range for environment in environments.values()]
