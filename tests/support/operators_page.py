@@ -21,7 +21,7 @@ from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 HEAD = """# Operators
 
 Which operators of Core ATen, and of those that this package keeps from being decomposed, go into
-engines: for TensorRT-RTX 1.5 and Torch-TensorRT 2.13. Generated from the lists that the support
+engines: for TensorRT-RTX 1.6 and Torch-TensorRT 2.14. Generated from the lists that the support
 check reads: `python -m tests.support.operators_page`.
 
 Whatever the operator: tensors of float64, complex and uint8, sparse tensors, tensors without
