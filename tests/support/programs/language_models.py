@@ -65,7 +65,7 @@ CONFIGURATIONS: dict[str, Callable[[], tf.PretrainedConfig]] = {
     "phi3": lambda: tf.Phi3Config(**_SIZES, pad_token_id=0),
 }
 
-IN_CI = ("llama", "gemma3", "mistral")
+IN_CI = ("llama", "mistral")
 NAMES = tuple(CONFIGURATIONS) if os.environ.get("TRT_ET_ZOO") == "all" else IN_CI
 
 
