@@ -20,7 +20,7 @@ def count(node: Node) -> Node | None:
     """Count from 0 in steps of 1, then multiply and add.
 
     Torch-TensorRT 2.13 rounds the length of a range down, so ``arange(0, 5, 2)`` gets two numbers,
-    and takes no computed start.
+    and takes no computed start. 2.14 adds a start that is a size as int32 beside an int64 step.
     """
     arguments: Any = node.args
     start, end, step = (*arguments, 1)[:3]
@@ -60,7 +60,6 @@ ARANGE: Final = Operator(
     "arange",
     (aten.arange.start_step,),
     rewrite=count,
-    fixed_in=("torch", "2.14"),
     upstream="arange",
 )
 FULL: Final = Operator("full", (aten.full.default,), rewrite=fill)
