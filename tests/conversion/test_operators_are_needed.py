@@ -248,7 +248,7 @@ EXAMPLES = {
         quantized_convolution, (torch.randn(1, 4, 8, 8),)
     ),
     ("arange", "rewrite"): Example(
-        lambda x: torch.arange(0, x.shape[1], 2) + 1, (X,), {1: Dim("odd", min=3, max=9)}
+        lambda x: torch.arange(x.shape[1], 0, -2) + 1, (X,), {1: Dim("odd", min=3, max=9)}
     ),
     ("full", "rewrite"): Example(
         lambda x: torch.full((2,), x.shape[1]) + 1, (X,), {1: Dim("size", min=3, max=9)}
