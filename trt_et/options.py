@@ -247,6 +247,7 @@ _UNREAD: Final = {
     "use_fast_partitioner": "there is one way to partition a program",
     "fallback_data_dependent_ops": _ONE_PROGRAM,
     "enable_experimental_decompositions": "decompositions are fixed",
+    "use_complex_decomposition": "complex numbers stay on the CPU",
     "use_distributed_mode_trace": "operators that communicate between devices run on the CPU",
     "lazy_engine_init": "ExecuTorch loads an engine when it loads the method",
     "dynamically_allocate_resources": "the compile specs in docs/options.md tell how engines run",
