@@ -62,12 +62,6 @@ def unsqueeze(node: Node) -> Node | None:
         if isinstance(index, Node) and index.meta["val"].dim() == 0:
             node.args = (source, dim, insert_call(node, aten.reshape.default, index, [1]))
         return None
-    if node.target is aten.repeat.default:
-        tensor, repeats = node.args
-        missing = len(repeats) - tensor.meta["val"].dim()  # type: ignore[arg-type,union-attr]
-        if missing > 0:  # 2.14 reshapes by shape, with a -1 for each dynamic dimension.
-            node.args = (_with_dimensions(node, tensor, missing), repeats)  # type: ignore[arg-type]
-        return None
     return _compute_numbers(node) if _has_numbers_only(node) else None
 
 
@@ -148,6 +142,6 @@ def _without_dimensions(before: Node, tensor: Node, number: int) -> Node:
 
 MIN_RANK: Final = Operator(
     "operators on tensors of few dimensions",
-    (*_RANKS, *_OF_LINES, *_REDUCTIONS, aten.index_select.default, aten.repeat.default),
+    (*_RANKS, *_OF_LINES, *_REDUCTIONS, aten.index_select.default),
     rewrite=unsqueeze,
 )
