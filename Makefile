@@ -14,7 +14,7 @@
 # make check-bindings    the same against the Python bindings of TensorRTs that pip can get, in PACKAGES
 # make coverage ExecuTorch's backend test suite on this backend, XNNPACK and portable; docs/coverage.*
 # make networks the same suite, and torch's own samples of its operators: each partition's TensorRT network,
-#               evaluated on the CPU, against eager
+#               evaluated on the CPU, against eager; and all cases of the tests of which CI takes a sample (tests/support/sampled.py)
 # make onnx     the ONNX payloads of the same suite, of the networks' tests and of the zoo, in onnxruntime, against eager
 # make peer-tests  Torch-TensorRT's converter tests and ExecuTorch's models, in TORCH_TENSORRT=checkout: docs/peer-tests.*; an
 #               hour. A second run goes on; OPTIONS="--every 50": a sample
@@ -221,7 +221,7 @@ networks: $(INSTALLED)
 	  --numprocesses 2 --flows trt_network --results build/networks/suite.json -q --no-header $(SUITE)/operators
 	$(BIN)/python -m tests.support.network_evaluator.summary build/networks/suite.json
 	TRT_ET_OPERATORS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:cacheprovider --numprocesses 2 -q --no-header \
-	  tests/network_evaluator/test_torch_operators.py
+	  tests/network_evaluator/test_torch_operators.py tests/conversion tests/passes tests/quantizer
 
 onnx: $(INSTALLED)
 	mkdir -p build/networks

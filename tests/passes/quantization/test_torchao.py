@@ -22,6 +22,7 @@ from tests.support.lowering import blobs, lower
 from tests.support.programs.quantized_models import Mlp, quantize
 from tests.support.programs.quantized_networks import Network, needs_rtx, plan
 from tests.support.programs.stored_programs import run_stock
+from tests.support.sampled import sampled
 from trt_et import TensorRTPartitioner
 
 WEIGHTS_ONLY = {
@@ -151,7 +152,7 @@ def test_quantized_weights_are_in_one_engine(name):
 
 
 @needs_rtx
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", sampled(CONFIGS, 2))
 def test_tensorrt_rtx_builds_it(name):
     assert blobs(lower(program(name), builder="tensorrt_rtx"))
 
