@@ -15,20 +15,11 @@ from tests.support.programs.language_models import eager_answer, make_model
 from trt_et.llm import export_llm, export_speech
 
 
-@pytest.fixture(scope="module", params=[CMAKE, OLDEST_CMAKE], ids=["newest", "oldest"])
-def build(request, tmp_path_factory) -> Path:
+def build(folder: Path, cmake: str, *options: str) -> Path:
     """The folder of the programs, built against the installed package."""
-    cmake = request.param
-    folder = tmp_path_factory.mktemp("examples") / "build"
-    configure = [
-        cmake,
-        "-S",
-        ROOT / "examples/cpp",
-        "-B",
-        folder,
-        f"-DPython3_EXECUTABLE={sys.executable}",
-    ]
-    for command in (configure, [cmake, "--build", folder]):
+    configure = [cmake, "-S", ROOT / "examples/cpp", "-B", folder]
+    configure += [f"-DPython3_EXECUTABLE={sys.executable}"]
+    for command in (configure, [cmake, "--build", folder, *options]):
         done = subprocess.run(
             command, env=environment(), capture_output=True, text=True, timeout=300
         )
@@ -36,28 +27,38 @@ def build(request, tmp_path_factory) -> Path:
     return folder
 
 
-def test_run_pte_runs_a_program(build, tmp_path):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    return build(tmp_path_factory.mktemp("examples") / "build", CMAKE)
+
+
+def test_the_oldest_cmake_builds(tmp_path):
+    folder = build(tmp_path / "build", OLDEST_CMAKE, "--target", "run_pte")
+    assert (folder / "run_pte").is_file()
+
+
+def test_run_pte_runs_a_program(built, tmp_path):
     model = torch.nn.Linear(4, 2)
     program = export(tmp_path, "linear", model, (torch.ones(1, 4),), host=True)
-    first, outputs = run_simulated(build / "run_pte", program.path)
+    first, outputs = run_simulated(built / "run_pte", program.path)
     assert "1 GPU(s)" in first
     expected = model(torch.ones(1, 4))[0]
     torch.testing.assert_close(torch.tensor([float(text) for text in outputs.split()]), expected)
 
 
-def test_generate_says_what_eager_says_and_its_steps_copy_nothing_across_the_host(build, tmp_path):
+def test_generate_says_what_eager_says_and_its_steps_copy_nothing_across_the_host(built, tmp_path):
     pytest.importorskip("transformers", minversion="5.23")  # As the extra "llm"; Python 3.11.
     model, prompt = make_model("llama"), [3, 1, 4, 1, 5]
     program = export_llm(model, cache_length=32, builder="reference", io_on_gpu=True)
     (tmp_path / "model.pte").write_bytes(program.buffer)
-    said, copied = run_simulated(build / "generate", tmp_path / "model.pte", 8, *prompt)
+    said, copied = run_simulated(built / "generate", tmp_path / "model.pte", 8, *prompt)
     assert [int(token) for token in said.split()] == eager_answer(model, prompt, 8)
     assert copied == "0 bytes copied by the steps"
 
 
 @pytest.mark.parametrize("sampler", [False, True])
 def test_transcribe_says_what_eager_says_as_the_asr_runner_calls_the_program(
-    sampler, build, tmp_path
+    sampler, built, tmp_path
 ):
     """ExecuTorch's runner has a Module whose methods share no memory."""
     pytest.importorskip("transformers", minversion="5.23")
@@ -70,7 +71,7 @@ def test_transcribe_says_what_eager_says_as_the_asr_runner_calls_the_program(
         features = speech.sound(seed)
         features.numpy().tofile(tmp_path / "features")
         arguments = (tmp_path / "model.pte", tmp_path / "features", speech.START, speech.TOKENS)
-        said, copied = run_simulated(build / "transcribe", *arguments)
+        said, copied = run_simulated(built / "transcribe", *arguments)
         assert [int(token) for token in said.split()] == speech.greedy(model, features)[1:]
         output = 4 * speech.POSITIONS * model.config.d_model
         # With a sampler: the token and its position, and the next token.
