@@ -6,7 +6,6 @@ some of them and builds the others; ``make zoo`` does both with all that export 
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,9 +16,8 @@ import torch
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
-from tests.support.simulated_gpus import load_runtime
 from tests.support.zoo.case import Case
-from tests.support.zoo.lowered import ALL, MODELS, check_plan, lower, make
+from tests.support.zoo.lowered import ALL, MODELS, check_built, check_run, make
 
 BATCH, LENGTH = Dim("batch", max=8), Dim("length", min=2, max=16)
 # What halves a size five times wants multiples.
@@ -102,29 +100,21 @@ def any_size(name: str) -> Case:
         dynamic = (dynamic,)
     calls = tuple(resized(case.inputs, rule, sizes) for sizes in CALLS)
     inputs = resized(case.inputs, rule, EXPORTED)
-    return replace(case, inputs=inputs, dynamic=dynamic, calls=calls, partitions=1)
+    return replace(
+        case,
+        inputs=inputs,
+        dynamic=dynamic,
+        calls=calls,
+        partitions=1,
+        atol=max(case.atol, 1e-3),
+    )
 
 
 @pytest.mark.parametrize("name", chosen() if ALL else RUN_IN_CI)
 def test_it_runs_like_eager_at_any_size(name):
-    from executorch.runtime import Runtime
-
-    load_runtime()
-    case = any_size(name)
-    eager = copy.deepcopy(case.model)
-    pte, partitioner = lower(case, "reference")
-    check_plan(case, pte, partitioner)
-    method = Runtime.get().load_program(pte).load_method("forward")
-    for call in (case.inputs, *case.calls):
-        with torch.no_grad():
-            expected = pytree.tree_leaves(copy.deepcopy(eager)(*call))
-        for found, want in zip(method.execute(pytree.tree_leaves(call)), expected, strict=True):
-            tolerance = max(case.atol, 1e-3)
-            torch.testing.assert_close(found, want, atol=tolerance, rtol=tolerance)
+    check_run(any_size(name))
 
 
 @pytest.mark.parametrize("name", chosen() if ALL else BUILT_IN_CI)
 def test_tensorrt_rtx_builds_it_for_any_size(name):
-    case = any_size(name)
-    pte, partitioner = lower(case, "tensorrt_rtx")
-    check_plan(case, pte, partitioner)
+    check_built(any_size(name))

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from tests.support.programs import executorch_llama, language_models, multimodal_models
 from tests.support.programs import speech_models as speech
@@ -47,22 +46,11 @@ class Model:
 
 
 def _zoo(name: str) -> Model:
-    from executorch.runtime import Runtime
-
     case = lowered.make(name)
     eager = copy.deepcopy(case.model)
 
     def compare(pte: bytes, folder: Path) -> str:
-        method = Runtime.get().load_program(pte).load_method("forward")
-        largest = 0.0
-        for call in (case.inputs, *case.calls):
-            found = method.execute(pytree.tree_leaves(call))
-            with torch.no_grad():
-                wanted = pytree.tree_leaves(eager(*call))
-            for have, want in zip(found, wanted, strict=True):
-                torch.testing.assert_close(have, want, atol=case.atol, rtol=case.atol)
-                largest = max(largest, (have.double() - want.double()).abs().max().item())
-        return f"within {largest:.0e}"
+        return f"within {lowered.largest_difference(case, eager, pte):.0e}"
 
     return Model(case.model, lambda builder: lowered.lower(case, builder)[0], compare)
 

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import os
 
 import torch
 from executorch.exir import to_edge_transform_and_lower
+from torch.utils import _pytree as pytree
 
+from tests.support.simulated_gpus import load_runtime
 from tests.support.zoo import sequences, transformers_models, vision
 from tests.support.zoo.case import Case
 from trt_et import TensorRTPartitioner
 from trt_et.inspection import inspect_program
 
-__all__ = ["ALL", "MODELS", "TO_BUILD", "TO_RUN", "check_plan", "lower", "make"]
+__all__ = [
+    "ALL",
+    "MODELS",
+    "TO_BUILD",
+    "TO_RUN",
+    "check_built",
+    "check_run",
+    "largest_difference",
+    "lower",
+    "make",
+]
 
 MODELS = {**transformers_models.MODELS, **vision.MODELS, **sequences.MODELS}
 RUN_IN_CI = (
@@ -24,8 +37,6 @@ RUN_IN_CI = (
     "mobilenet_v3_like",
     # Three dimensions: ExecuTorch's CPU kernels have two.
     "conv3d",
-    # Sizes, a cumulative sum and partitions around it.
-    "gpt2",
 )
 BUILT_IN_CI = (
     "llama_static_cache",
@@ -61,7 +72,8 @@ def lower(case: Case, builder: str) -> tuple[bytes, TensorRTPartitioner]:
         return bytes(manager.to_executorch().buffer), partitioner
 
 
-def check_plan(case: Case, pte: bytes, partitioner: TensorRTPartitioner) -> None:
+def check_built(case: Case, builder: str = "tensorrt_rtx") -> bytes:
+    pte, partitioner = lower(case, builder)
     (method,) = inspect_program(pte)
     assert not any(delegate.problem for delegate in method.delegates)
     assert len(method.delegates) <= case.partitions, str(partitioner.report)
@@ -69,3 +81,28 @@ def check_plan(case: Case, pte: bytes, partitioner: TensorRTPartitioner) -> None
         operator for _, operator, reason in partitioner.report.not_delegated if "size" not in reason
     }
     assert left <= set(case.left), str(partitioner.report)
+    return pte
+
+
+def check_run(case: Case) -> None:
+    """It runs like eager on a simulated GPU."""
+    load_runtime()
+    # Exporting and calling change buffers; what was exported began where this copy does.
+    eager = copy.deepcopy(case.model)
+    largest_difference(case, eager, check_built(case, "reference"))
+
+
+def largest_difference(case: Case, eager: torch.nn.Module, pte: bytes) -> float:
+    """Run a program with all inputs; what it returns has to be within the model's tolerance."""
+    from executorch.runtime import Runtime
+
+    method = Runtime.get().load_program(pte).load_method("forward")
+    largest = 0.0
+    for call in (case.inputs, *case.calls):
+        found = method.execute(pytree.tree_leaves(call))
+        with torch.no_grad():
+            expected = pytree.tree_leaves(eager(*call))
+        for have, want in zip(found, expected, strict=True):
+            torch.testing.assert_close(have, want, atol=case.atol, rtol=case.atol)
+            largest = max(largest, (have.double() - want.double()).abs().max().item())
+    return largest
