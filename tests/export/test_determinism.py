@@ -43,10 +43,10 @@ def lowered(name: str, builder: str) -> bytes:
     return lower(exported(name), builder=builder)
 
 
-@pytest.mark.parametrize("builder", BUILDERS)
-@pytest.mark.parametrize("name", ["mlp", "vit"])
-def test_twice_in_one_process_is_byte_identical(builder, name):
-    assert lower(exported(name), builder=builder) == lowered(name, builder)
+def test_twice_in_one_process_is_byte_identical():
+    """A larger model than that of the processes below."""
+    first, second = (lower(exported("vit"), builder="tensorrt_rtx") for _ in range(2))
+    assert first == second
 
 
 @pytest.mark.parametrize("builder", BUILDERS)

@@ -12,7 +12,6 @@ from executorch.export import ExportRecipe, export, recipe_registry
 from tests.support.models import State, make
 from tests.support.programs.quantized_models import Mlp
 from tests.support.stock_process import check
-from trt_et import OptionError
 from trt_et.engine_info import parse_device_id
 from trt_et.inspection import inspect_program
 from trt_et.recipes import TensorRTRecipeProvider, TensorRTRecipeType
@@ -145,10 +144,3 @@ def test_a_layer_without_whole_groups_stays_as_it_is(caplog):
     assert "the weight of 1 stays as it is: its 48 input features" in caplog.text
     (partition,) = made.lowering_recipe.partitioners[0].report.partitions
     assert any("mul" in name for name in partition.operators)
-
-
-def test_an_unknown_option_is_refused():
-    with pytest.raises(
-        OptionError, match="'devise' is no option of the partitioner: did you mean device"
-    ):
-        ExportRecipe.get_recipe(TensorRTRecipeType.REFERENCE, devise="cuda:1")

@@ -16,8 +16,10 @@ from trt_et.engines.tensorrt_rtx import TensorRTRTXBuilder
 from trt_et.inspection import inspect_program
 
 
-@pytest.mark.parametrize("builder", ["reference", "tensorrt_rtx"])
-@pytest.mark.parametrize("name", ["mlp", "cnn", "vit"])
+@pytest.mark.parametrize(
+    ("builder", "name"),
+    [("reference", "mlp"), ("reference", "cnn"), ("tensorrt_rtx", "vit")],
+)
 def test_a_dynamic_batch_is_one_engine_with_the_exported_range(builder, name):
     (blob,) = blobs(lower(export_with_batch(name), builder=builder))
     info = decode_blob(blob).info

@@ -28,9 +28,11 @@ def exported(model: nn.Module, *inputs: torch.Tensor) -> torch.export.ExportedPr
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn", "vit", "channels_last", "outputs", "order"])
-def test_supported_models_become_one_engine_and_nothing_else(name):
+def test_supported_models_become_one_engine_and_nothing_else(name, caplog):
     partitioner = reference()
-    pte = lower(export(name), partitioner=partitioner)
+    with caplog.at_level(logging.WARNING, "trt_et"):
+        pte = lower(export(name), partitioner=partitioner)
+    assert caplog.records == []  # The stock runtime has all kernels.
     (method,) = inspect_program(pte)
     assert [delegate.backend_id for delegate in method.delegates] == ["TensorRTBackend"]
     assert partitioner.report.not_delegated == ()
@@ -168,64 +170,13 @@ def test_mutated_buffers_stay_above_the_delegate():
     assert "scale" not in signature.inputs_to_buffers.values()
 
 
-def test_the_exported_program_can_be_lowered_again():
-    class Positions(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            # Not persistent, so export keeps it among the constants that lowering takes from.
-            self.register_buffer("positions", torch.arange(8).unsqueeze(0), persistent=False)
-            self.table = nn.Embedding(8, 4)
-
-        def forward(self, x):
-            return self.table(self.positions[:, :4]) + x
-
-    program = exported(Positions(), torch.randn(1, 4, 4))
-    assert lower(program) == lower(program)
-    assert "positions" in program.constants
-
-
-class Failing:
-    name = "failing"
-
-    def __init__(self, result) -> None:
-        self.result = result
-
-    def build(self, request):
-        if isinstance(self.result, Exception):
-            raise self.result
-        return self.result
-
-
-@pytest.mark.parametrize(
-    ("result", "text"),
-    [
-        (RuntimeError("out of luck"), "RuntimeError: out of luck"),
-        (b"garbage", "header"),
-        (None, "NoneType"),
-        ("text", "str"),
-    ],
-)
-def test_a_failing_builder_names_the_partition_and_its_operators(result, text):
-    with pytest.raises(PartitionError) as raised:
-        lower_case("mlp", builder=Failing(result))
-    message = str(raised.value)
-    assert "tensorrt_0" in message
-    assert "aten::linear.default x3" in message
-    assert "'failing'" in message
-    assert text in message
-
-
 @pytest.mark.parametrize(
     ("options", "text"),
     [
         ({"builder": "tensorflow"}, "unknown"),
         ({"builder": 3}, "int"),
-        ({"builder": "reference", "device": "tpu:0"}, "not a GPU"),
         ({"builder": "reference", "min_block_size": 0}, "min_block_size"),
         ({"builder": "reference", "excluded_ops": "aten.add"}, "excluded_ops"),
-        ({"builder": "reference", "compute_capabilities": "8.6"}, "sequence"),
-        ({"builder": "reference", "compute_capabilities": ["sm86"]}, "compute capability"),
-        ({"builder": "reference", "optimization_level": 6}, "optimization_level"),
     ],
 )
 def test_impossible_options_are_refused_at_once(options, text):

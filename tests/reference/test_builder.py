@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-import pytest
 import torch
 from torch import nn
 from torch.nn import functional
@@ -36,13 +35,6 @@ def test_kernels_that_the_stock_runtime_lacks_are_named(caplog, monkeypatch):
     (record,) = caplog.records
     assert "aten::tanh.out" in record.getMessage()
     assert "tensorrt_0" in record.getMessage()
-
-
-@pytest.mark.parametrize("name", ["mlp", "cnn", "vit", "channels_last", "outputs"])
-def test_supported_models_need_no_other_kernel(name, caplog):
-    with caplog.at_level(logging.WARNING, "trt_et"):
-        lower_case(name)
-    assert caplog.records == []
 
 
 def test_constants_of_two_decompositions_are_kept_apart():
