@@ -7,11 +7,13 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["CrossAttention", "EachCall", "OutputOfEncoder", "SharedBuffers"]
+__all__ = ["CrossAttention", "OutputOfEncoder", "SharedBuffers"]
 
 
 class CrossAttention(nn.Module):
     """Both methods have one: the encoder's makes its output, the decoder's reads it.
+
+    Here the output is the hidden states, and each call of the decoder computes keys and values.
 
     Attributes:
         output_shape: The shape of the encoder's output.
@@ -29,13 +31,14 @@ class CrossAttention(nn.Module):
 
     def encoder_output(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the encoder's output for its hidden states [1, rows, width]."""
-        raise NotImplementedError
+        return hidden
 
     def keys_and_values(
         self, index: int, output: torch.Tensor, position: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the keys and values of a layer, [1, heads, rows, width of a head]."""
-        raise NotImplementedError
+        keys, values = self.project(index, output)
+        return self.split_heads(keys), self.split_heads(values)
 
     def project(self, index: int, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Compute keys and values [1, rows, width] of a layer from the encoder's hidden states."""
@@ -45,21 +48,6 @@ class CrossAttention(nn.Module):
     def split_heads(self, rows: torch.Tensor) -> torch.Tensor:
         """Turn keys or values [1, rows, width] into [1, heads, rows, width of a head]."""
         return rows.view(1, -1, self.heads, self.width // self.heads).transpose(1, 2)
-
-
-class EachCall(CrossAttention):
-    """The output is the hidden states; each call of the decoder computes keys and values."""
-
-    def encoder_output(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return the hidden states."""
-        return hidden
-
-    def keys_and_values(
-        self, index: int, output: torch.Tensor, position: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Compute them from the hidden states."""
-        keys, values = self.project(index, output)
-        return self.split_heads(keys), self.split_heads(values)
 
 
 class OutputOfEncoder(CrossAttention):

@@ -16,12 +16,7 @@ from torch import nn
 
 from trt_et.engines import EngineBuilder, make_builder
 from trt_et.errors import OptionError, UnsupportedModelError
-from trt_et.llm.cross_attention import (
-    CrossAttention,
-    EachCall,
-    OutputOfEncoder,
-    SharedBuffers,
-)
+from trt_et.llm.cross_attention import CrossAttention, OutputOfEncoder, SharedBuffers
 from trt_et.llm.decoder_program import as_exported, check_dtype, check_lengths
 from trt_et.llm.metadata import eos_ids_of, runner_metadata
 from trt_et.llm.position_check import PositionCheck, is_position_check, mark_position_check
@@ -100,7 +95,9 @@ def export_speech(
         features = torch.zeros(1, config.num_mel_bins, frames, dtype=kind)
         number = torch.zeros(1, dtype=torch.long)
         check = not options.get("full_graph")
-        make_cross = SharedBuffers if share_state else OutputOfEncoder if sampler else EachCall
+        make_cross = (
+            SharedBuffers if share_state else OutputOfEncoder if sampler else CrossAttention
+        )
         cross = make_cross(model)
         decoder = _Decoder(model, cross, cache_length, check)
         inputs = (number[None], torch.zeros(cross.output_shape, dtype=kind), number)
