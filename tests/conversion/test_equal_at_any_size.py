@@ -10,10 +10,9 @@ from torch.nn import functional as F
 
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
-from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
-from tests.support.programs.operator_networks import randn
+from tests.support.programs.operator_networks import lower_and_compare, randn
+from tests.support.sampled import sampled
 from tests.support.simulated_gpus import load_runtime
-from trt_et import TensorRTPartitioner
 
 aten = torch.ops.aten
 
@@ -99,23 +98,26 @@ def test_sizes_are_read_off_multiples_of_them():
         return x.reshape(x.shape[0] // 3, 3, -1).sum(1) * torch.zeros(x.shape[1] // 2 + 1).sum()
 
     program = torch.export.export(Function(function), (randn(6, 5),), dynamic_shapes=((dynamic,),))
-    verdicts: list[Verdict] = []
-    lower(program, partitioner=TensorRTPartitioner(builder=ComparingBuilder(verdicts)))
-    assert [verdict.outcome for verdict in verdicts] == ["equal"], verdicts
+    lower_and_compare(program)
+
+
+def of_any_size(case: str) -> torch.export.ExportedProgram:
+    dynamic = {0: Dim("rows", min=2, max=8), 1: Dim("columns", min=2, max=9)}
+    return torch.export.export(
+        Function(OF_ANY_SIZE[case]), (randn(3, 5),), dynamic_shapes=((dynamic,),)
+    )
 
 
 @pytest.mark.parametrize("case", OF_ANY_SIZE)
 def test_one_network_equals_eager_at_every_size(case):
-    dynamic = {0: Dim("rows", min=2, max=8), 1: Dim("columns", min=2, max=9)}
-    program = torch.export.export(
-        Function(OF_ANY_SIZE[case]), (randn(3, 5),), dynamic_shapes=((dynamic,),)
-    )
-    verdicts: list[Verdict] = []
-    partitioner = TensorRTPartitioner(builder=ComparingBuilder(verdicts))
-    lower(program, partitioner=partitioner)
-    assert [verdict.outcome for verdict in verdicts] == ["equal"], verdicts
+    pte, partitioner = lower_and_compare(of_any_size(case))
+    assert len(blobs(pte)) == 1
     assert all(reason.endswith("not a tensor") for _, _, reason in partitioner.report.not_delegated)
-    assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
+
+
+@pytest.mark.parametrize("case", sampled(OF_ANY_SIZE, 6))
+def test_an_engine_of_any_size_is_built(case):
+    assert len(blobs(lower(of_any_size(case), builder="tensorrt_rtx"))) == 1
 
 
 def test_scattering_to_some_of_dynamic_rows_keeps_them_dynamic():

@@ -8,9 +8,8 @@ from torch import nn
 from torch.export import Dim
 from torch.nn import functional as F
 
-from tests.support.lowering import lower
 from tests.support.models import Function
-from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
+from tests.support.programs.operator_networks import lower_and_compare
 from trt_et import TensorRTPartitioner
 from trt_et.conversion.decompose import decompose, decomposed_operators
 
@@ -68,12 +67,7 @@ def test_explain_leaves_the_program_dynamic(case):
 
 @pytest.mark.parametrize("case", VARIANCES)
 def test_the_network_equals_eager_at_every_size(case):
-    verdicts: list[Verdict] = []
-    lower(
-        dynamic(VARIANCES[case]),
-        partitioner=TensorRTPartitioner(builder=ComparingBuilder(verdicts)),
-    )
-    assert [verdict.outcome for verdict in verdicts] == ["equal"], verdicts
+    lower_and_compare(dynamic(VARIANCES[case]))
 
 
 def test_no_decomposition_of_the_registry_can_ask_for_the_value_of_a_size(monkeypatch):

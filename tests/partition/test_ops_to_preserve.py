@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tests.support.lowering import lower
 from tests.support.models import Function
+from tests.support.programs.operator_networks import lower_and_compare
 from trt_et import TensorRTPartitioner
 from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 
@@ -71,15 +71,14 @@ def test_the_list_here_is_the_list_there():
     assert set(CALLS) == set(OPS_TO_PRESERVE)
 
 
-@pytest.mark.parametrize("builder", ["tensorrt_rtx", "reference"])
 @pytest.mark.parametrize("operator", OPS_TO_PRESERVE, ids=str)
-def test_a_preserved_operator_is_built(operator, builder):
+def test_a_preserved_operator_has_a_network_and_a_reference_engine(operator):
     function, shape = CALLS[operator]
     program = torch.export.export(Function(function), (torch.rand(shape),))
-    partitioner = TensorRTPartitioner(builder=builder)
-    kept, _ = partitioner.ops_to_not_decompose(program.run_decompositions({}))
-    lower(program, partitioner=partitioner)
-    assert len(partitioner.report.partitions) == 1
+    kept, _ = TensorRTPartitioner(builder="reference").ops_to_not_decompose(
+        program.run_decompositions({})
+    )
+    _, partitioner = lower_and_compare(program, runs=True)
     (partition,) = partitioner.report.partitions
     if operator in kept:
         name = f"{operator._schema.name}.{operator._overloadname}"

@@ -9,8 +9,7 @@ from torch.nn import functional
 
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
-from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
-from trt_et import TensorRTPartitioner
+from tests.support.programs.operator_networks import lower_and_compare
 from trt_et.conversion.operators.embedding_bag import embedding_bag
 
 MODES = {"sum": 0, "mean": 1, "max": 2}
@@ -83,20 +82,13 @@ CASES = {
 def test_the_network_equals_eager(case, dtype):
     function, *inputs = CASES[case]
     program = torch.export.export(Function(function), (WEIGHT.to(dtype), *inputs))
-    assert _verdicts(program) == ["equal"]
+    lower_and_compare(program)
 
 
-@pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("builder", ["reference", "tensorrt_rtx"])
+@pytest.mark.parametrize(("builder", "grad"), [("reference", True), ("tensorrt_rtx", False)])
 def test_a_module_of_bags_is_one_engine_for_any_number_of_rows(builder, grad):
     model = torch.nn.EmbeddingBag(9, 4, mode="mean").requires_grad_(grad)
     dynamic = ({0: Dim("rows", min=2, max=8)},)
     program = torch.export.export(model, (ROWS,), dynamic_shapes=dynamic)
     assert len(blobs(lower(program, builder=builder))) == 1
-    assert _verdicts(program) == ["equal"]
-
-
-def _verdicts(program: torch.export.ExportedProgram) -> list[str]:
-    verdicts: list[Verdict] = []
-    lower(program, partitioner=TensorRTPartitioner(builder=ComparingBuilder(verdicts)))
-    return [verdict.outcome for verdict in verdicts]
+    lower_and_compare(program)

@@ -9,6 +9,7 @@ from torch.export import Dim
 from torch.fx import GraphModule, Interpreter
 
 from tests.support.lowering import blobs, lower, module_of
+from tests.support.sampled import sampled
 from trt_et.conversion.operators.index import INDEX
 from trt_et.conversion.prepare import rewrite
 from trt_et.lowering.lower import lower_partition
@@ -74,7 +75,7 @@ def test_no_negative_index_is_left_and_the_result_is_that_of_eager(case):
     assert all(bool((index >= 0).all()) for index in interpreter.seen)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", sampled(CASES))
 def test_an_engine_is_built(case):
     function, indices = CASES[case]
     program = torch.export.export(Indexed(function), (X, *indices))

@@ -9,6 +9,7 @@ from torch import nn
 from tests.support.lowering import lower
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.kv_cache_models import recorded
+from tests.support.sampled import ALL
 from trt_et.conversion.installed import installed_variant
 
 pytestmark = pytest.mark.skipif(
@@ -16,10 +17,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def check_and_build(model: nn.Module, x: torch.Tensor) -> None:
+def check(model: nn.Module, x: torch.Tensor, *, is_built: bool) -> None:
     (request,) = recorded(model, (x,))[0]
     assert compare(request, x).outcome == "equal"
-    lower(torch.export.export(model.eval(), (x,)), builder="tensorrt_rtx")
+    if is_built or ALL:
+        lower(torch.export.export(model.eval(), (x,)), builder="tensorrt_rtx")
 
 
 class FusedProjection(nn.Module):
@@ -54,7 +56,8 @@ class FusedProjection(nn.Module):
 @pytest.mark.parametrize("split", ["split", "slice"])
 @pytest.mark.parametrize("product", ["linear", "addmm", "matmul", "mm"])
 def test_a_fused_projection_is_right_and_builds(product, split):
-    check_and_build(FusedProjection(product, split), torch.randn(1, 12, 32))
+    is_built = (product, split) in (("linear", "split"), ("mm", "slice"))
+    check(FusedProjection(product, split), torch.randn(1, 12, 32), is_built=is_built)
 
 
 class SelectedProjection(nn.Module):
@@ -82,4 +85,5 @@ class SelectedProjection(nn.Module):
 @pytest.mark.parametrize("permuted", [True, False])
 @pytest.mark.parametrize("product", ["linear", "matmul"])
 def test_a_selected_projection_is_right_and_builds(product, permuted):
-    check_and_build(SelectedProjection(product, permuted), torch.randn(1, 17, 32))
+    is_built = (product, permuted) == ("linear", True)
+    check(SelectedProjection(product, permuted), torch.randn(1, 17, 32), is_built=is_built)

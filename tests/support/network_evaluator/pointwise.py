@@ -33,32 +33,6 @@ _BINARY = {
     "GREATER": torch.gt,
     "LESS": torch.lt,
 }
-_UNARY = {
-    "EXP": torch.exp,
-    "LOG": torch.log,
-    "SQRT": torch.sqrt,
-    "RECIP": torch.reciprocal,
-    "ABS": torch.abs,
-    "NEG": torch.neg,
-    "SIN": torch.sin,
-    "COS": torch.cos,
-    "TAN": torch.tan,
-    "SINH": torch.sinh,
-    "COSH": torch.cosh,
-    "ASIN": torch.asin,
-    "ACOS": torch.acos,
-    "ATAN": torch.atan,
-    "ASINH": torch.asinh,
-    "ACOSH": torch.acosh,
-    "ATANH": torch.atanh,
-    "CEIL": torch.ceil,
-    "FLOOR": torch.floor,
-    "ERF": torch.erf,
-    "SIGN": torch.sign,
-    "ROUND": torch.round,
-    "ISINF": torch.isinf,
-    "ISNAN": torch.isnan,
-}
 _OF_NUMBERS = ("SIGN", "ABS", "NEG")
 
 
@@ -93,7 +67,7 @@ def unary(layer: Any, inputs: Inputs) -> torch.Tensor:
         x.is_floating_point() or (name in _OF_NUMBERS and x.dtype != torch.bool),
         f"{name} of {x.dtype}",
     )
-    return _UNARY[name](x)
+    return getattr(torch, "reciprocal" if name == "RECIP" else name.lower())(x)
 
 
 @layer_type("ACTIVATION")

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from tests.support.network_evaluator.comparison import PRECISION, Verdict, difference, draws
+from tests.support.network_evaluator import BadNetwork, Undefined
+from tests.support.network_evaluator.comparison import Verdict, judge, operators_of
 from tests.support.onnx.payloads import Payload, payload_of
 from trt_et.engines import BuildRequest
 from trt_et.engines.onnx import OnnxBuilder
-from trt_et.lowering.lowered_partition import unlift
 
 HAS_PARSER = importlib.util.find_spec("tensorrt_rtx") is not None
 
@@ -53,56 +53,32 @@ def _wrong_bindings(network: Any, payload: Payload) -> str:
 
 
 def compare_payload(request: BuildRequest, *examples: torch.Tensor) -> Verdict:
-    """Run a partition's ONNX model and its program on the same inputs.
-
-    Args:
-        request: The partition.
-        examples: Its own inputs, if they are known; others are drawn as well.
-    """
+    """Run a partition's ONNX model and its program on the same inputs."""
     lowered = request.lowered
-    nodes = lowered.program.graph.nodes
-    operators = sorted({str(n.target) for n in nodes if n.op == "call_function"})
-    verdict = Verdict(request.partition, operators, "equal")
-    dtypes = [v.dtype for n in nodes if isinstance(v := n.meta.get("val"), torch.Tensor)]
-    precision = max((PRECISION.get(dtype, 1e-4) for dtype in dtypes), default=1e-4)
     payload = payload_of(lowered, request)
-    if HAS_PARSER and (refusal := parser_refusal(payload)):
-        verdict.outcome, verdict.why = "bad network", refusal
-        return verdict
+    refusal = parser_refusal(payload) if HAS_PARSER else ""
+    run = payload.run
     try:
-        session = payload.session()
-        run = partial(payload.run, session=session)
+        run = partial(run, session=payload.session())
     except Exception as error:
-        if "NOT_IMPLEMENTED" not in str(error) and "bfloat16" not in str(error):
-            verdict.outcome, verdict.why = "bad network", str(error)
-            return verdict
-        run = payload.evaluate  # onnxruntime has few kernels for bfloat16.
-    program = unlift(lowered.program)
+        if "NOT_IMPLEMENTED" in str(error) or "bfloat16" in str(error):
+            run = payload.evaluate  # onnxruntime has few kernels for bfloat16.
+        else:
+            refusal = refusal or str(error)
+    if refusal:
+        return Verdict(request.partition, operators_of(request), "bad network", refusal)
     refuses = any(update.refuses_negative_indices for update in lowered.aliased_outputs)
-    number = evaluated = 0
-    for number, inputs in enumerate([*([list(examples)] if examples else []), *draws(lowered)], 1):
+
+    def checked(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         if refuses and any(bool((t < 0).any()) for t in inputs if not t.is_floating_point()):
-            continue  # Not what the program says, but the Edge dialect's index_put takes them.
-        evaluated += 1
-        with torch.no_grad():
-            expected = program(*(t.clone() for t in inputs))
+            raise Undefined  # Not what the program says, but the Edge dialect's index_put takes it.
         try:
-            found = run(inputs)
+            return run(inputs)
         except Exception as error:
-            verdict.outcome, verdict.why = "bad network", f"draw {number}: {error}"
-            return verdict
-        for index, (have, want) in enumerate(zip(found, expected, strict=True)):
-            why = difference(have, want, precision)
-            if why and not want.is_floating_point():
-                # Onnxruntime sums large int64 less exactly than ONNX says.
-                why = difference(payload.evaluate(inputs)[index], want, precision)
-            if why:
-                verdict.outcome = "different"
-                verdict.why = f"draw {number}, output {index}: {why}"
-                return verdict
-    if not evaluated:
-        verdict.outcome, verdict.why = "not evaluated", "no inputs with a defined result were found"
-    return verdict
+            raise BadNetwork(str(error)) from error
+
+    # Onnxruntime sums large int64 less exactly than ONNX says.
+    return judge(request, examples, checked, payload.evaluate)
 
 
 class ComparingOnnxBuilder(OnnxBuilder):

@@ -9,7 +9,8 @@ import torch
 
 from tests.support.lowering import blobs, lower, request
 from tests.support.models import Function
-from tests.support.network_evaluator.comparison import compare
+from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict, compare
+from trt_et import TensorRTPartitioner
 
 aten = torch.ops.aten
 G = torch.Generator().manual_seed(0)
@@ -40,6 +41,22 @@ def put(*indices):
 def assert_network_equals_eager(function, inputs) -> None:
     verdict = compare(request(Function(function), *inputs), *inputs)
     assert verdict.outcome == "equal", verdict
+
+
+def lower_and_compare(
+    program: torch.export.ExportedProgram, *, runs: bool = False
+) -> tuple[bytes, TensorRTPartitioner]:
+    """Lower a program, and hold that each partition's network computes what the partition does.
+
+    Args:
+        program: The program.
+        runs: Whether the result is to run, on a simulated GPU.
+    """
+    verdicts: list[Verdict] = []
+    partitioner = TensorRTPartitioner(builder=ComparingBuilder(verdicts, runs=runs))
+    pte = lower(program, partitioner=partitioner)
+    assert {verdict.outcome for verdict in verdicts} == {"equal"}, verdicts
+    return pte, partitioner
 
 
 def assert_one_engine(function, inputs) -> None:
