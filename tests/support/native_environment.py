@@ -54,7 +54,8 @@ def build(folder: Path, targets: list[str], *options: str) -> None:
     # Ninja lies beside the interpreter, too.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     # Built quickly rather than fast.
-    common = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", f"-DPython3_EXECUTABLE={sys.executable}"]
+    common = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_UNITY_BUILD=ON"]
+    common += [f"-DPython3_EXECUTABLE={sys.executable}"]
     for command in (
         ["-S", str(ROOT), "-B", str(folder), *common, *options],
         ["--build", str(folder), "--target", *targets],
