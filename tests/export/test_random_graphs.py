@@ -4,7 +4,7 @@ Most programs are lowered ten at a time, as submodules of one program that share
 weights, since much of the cost of lowering a program is the same however small it is. Some are
 lowered alone.
 
-CI runs 50; ``make random-programs PROGRAMS=20000 SEED=7`` runs others, and more. The
+CI runs 25; ``make random-programs PROGRAMS=20000 SEED=7`` runs others, and more. The
 seed of a shard and Hypothesis's report name the program that fails.
 """
 
@@ -28,7 +28,7 @@ from tests.support.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
 from trt_et.lowering.edge_to_aten import qualified_name
 
-PROGRAMS = int(os.environ.get("TRT_ET_RANDOM_GRAPHS", "50"))
+PROGRAMS = int(os.environ.get("TRT_ET_RANDOM_GRAPHS", "25"))
 FIRST_SEED = int(os.environ.get("TRT_ET_RANDOM_GRAPHS_SEED", "0"))
 TOGETHER = 10
 SHARD = 100
