@@ -1,7 +1,7 @@
 """Runs the Python blocks of documents, and scripts, each in a folder and a process of its own.
 
-The processes are forked from one that has imported what most of them need; they would spend their
-time on that. A file is followed by the arguments of its script, if any.
+The processes are forked from one that has lowered a program; they would spend their time on what
+that imports. A file is followed by the arguments of its script, if any.
 
 python -m tests.support.run_documents OUTPUT "FILE ARGUMENT..."...
 """
@@ -52,14 +52,15 @@ def run_notebook(notebook: Path) -> None:
 
 
 def run_blocks(document: Path) -> None:
-    """Run them as one module."""
-    # Blank lines in front of each block, so that a traceback has the document's line numbers.
+    """Run them as one module; those of a README are programs of their own."""
     text = document.read_text()
-    source = ""
+    names = {"__name__": "__main__"}
     for match in re.finditer(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
-        before = text[: match.start(1)].count("\n")
-        source += "\n" * (before - source.count("\n")) + match.group(1)
-    exec(compile(source, str(document), "exec"), {"__name__": "__main__"})
+        # Blank lines before the block, so that a traceback has the document's line numbers.
+        source = "\n" * text[: match.start(1)].count("\n") + match.group(1)
+        exec(compile(source, str(document), "exec"), names)
+        if document.name == "README.md":
+            names = {"__name__": "__main__"}
 
 
 def run_in_child(file: Path, arguments: list[str], folder: Path) -> str:
@@ -77,7 +78,7 @@ def run_in_child(file: Path, arguments: list[str], folder: Path) -> str:
 
 
 def main(output: str, *files: str) -> None:
-    import_most()
+    warm_up()
     start = Path.cwd()
     results = {}
     for index, text in enumerate(files):
@@ -86,13 +87,16 @@ def main(output: str, *files: str) -> None:
     (start / output).write_text(json.dumps(results))
 
 
-def import_most() -> None:
+def warm_up() -> None:
+    """Lower a program, which draws no random number, for what that imports and caches."""
     import executorch.runtime  # noqa: F401
+    import torch
 
-    import trt_et.partitioner  # noqa: F401
+    from tests.support.lowering import lower
     from trt_et.conversion.torch_tensorrt_import import is_importable
 
     is_importable()
+    lower(torch.export.export(torch.nn.ReLU(), (torch.ones(2),)))
 
 
 if __name__ == "__main__":
