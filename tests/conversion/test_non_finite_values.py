@@ -51,6 +51,8 @@ CASES = {
     ),
     "rows put on others": (lambda x: aten.index_put(torch.zeros(4, 5), [INDEX], x, True), ROWS),
     "bags": (lambda x: F.embedding_bag(INDEX, x, BAGS, mode="sum"), ROWS),
+    "powers that are roots": (lambda x: x**0.5, ROWS),
+    "powers that are reciprocals of roots": (lambda x: x**-0.5, ROWS),
     "means of bags": (lambda x: F.embedding_bag(INDEX, x, BAGS, mode="mean"), ROWS),
 }
 

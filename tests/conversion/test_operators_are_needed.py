@@ -272,6 +272,7 @@ EXAMPLES = {
     ("log1p", "decompose"): Example(lambda x: (x * x).log1p(), (X,), BATCH),
     ("max", "decompose"): Example(lambda x: tuple(x.max(1)), (X,)),
     ("min", "decompose"): Example(lambda x: tuple(x.min(1)), (X,)),
+    ("power", "decompose"): Example(lambda x: x**0.5, (torch.tensor([-torch.inf, 4.0]),)),
     ("remainder", "decompose"): Example(lambda x: x % 0.1, (torch.tensor([2.0, 1e6, 7.3]),)),
     ("fmod", "decompose"): Example(lambda x: x.fmod(torch.inf) + 1, (X,)),
     ("floor_division", "decompose"): Example(lambda x: x // 0.1, (torch.tensor([1.0, 7.3]),)),

@@ -36,6 +36,7 @@ from trt_et.conversion.operators import (
     min_rank,
     normalization,
     pooling,
+    power,
     quantize,
     repeat,
     reshape,
@@ -74,6 +75,7 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     log1p.LOG1P,
     max_min.MAX,
     max_min.MIN,
+    power.POWER,
     var.VAR,
     Step.DECOMPOSE,
     arange.ARANGE,  # The products that it makes may mix dtypes.
