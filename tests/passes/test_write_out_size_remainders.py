@@ -52,13 +52,24 @@ def dynamic(case):
 @pytest.mark.parametrize("case", CASES)
 def test_every_size_gives_what_python_gives(case):
     load_runtime()
-    # ExecuTorch keeps no reference to the bytes. Networks of branches are not drawn inputs for.
+    # Networks of branches are not drawn inputs for.
     program = dynamic(case)
     pte = lower(program) if case == "in branches" else lower_and_compare(program, runs=True)[0]
     method = Runtime.get().load_program(pte).load_method("forward")
     for size in (1, 2, 5, 9, 13):
         x = torch.randn(size, 3)
         torch.testing.assert_close(method.execute([x])[0], CASES[case](x))
+
+
+def test_a_remainder_that_the_cpu_computes_is_pythons():
+    load_runtime()
+    model = Function(lambda x: (x * 2, (x.shape[0] - 9) % 4))
+    sizes = (({0: Dim("n", min=1, max=20)},),)
+    # ExecuTorch keeps no reference to the bytes.
+    pte = lower(torch.export.export(model, (torch.ones(5, 3),), dynamic_shapes=sizes))
+    method = Runtime.get().load_program(pte).load_method("forward")
+    for size in (2, 5, 9, 12):
+        assert method.execute([torch.ones(size, 3)])[1] == (size - 9) % 4
 
 
 @pytest.mark.parametrize("function", [lambda x: x * (x.shape[0] % 4), lambda x: x.roll(1, 1)])

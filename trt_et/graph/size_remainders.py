@@ -41,8 +41,8 @@ def write_out_remainders(graph: Graph) -> None:
         a, b = node.args
         quotient = insert_number(node, operator.floordiv, a, b)
         multiple = insert_number(node, operator.mul, quotient, b)
-        node.replace_all_uses_with(insert_number(node, operator.sub, a, multiple))
-        graph.erase_node(node)
+        # The node stays: a program's signature has the name of an output.
+        node.target, node.args = operator.sub, (a, multiple)
 
 
 def _is_natural(argument: object) -> bool:
