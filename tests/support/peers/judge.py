@@ -17,6 +17,7 @@ from trt_et import TensorRTPartitioner
 from trt_et.blob.codec import encode_blob
 from trt_et.blob.model import REFERENCE_BUILDER, EngineInfo
 from trt_et.engines import BuildRequest, make_builder
+from trt_et.lowering.lowered_partition import DTYPE_NAMES
 
 Tensors = list[torch.Tensor]
 
@@ -31,15 +32,23 @@ class Handed(NamedTuple):
 
 
 class PeerBuilder:
-    """Evaluates a partition's network, builds a TensorRT-RTX engine, returns a reference engine."""
+    """Evaluates a partition's network, builds a TensorRT-RTX engine, returns a reference engine.
+
+    Args:
+        inputs: The test's own; partitions that take such tensors are evaluated on them as well.
+    """
 
     name = "peers"
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: Tensors) -> None:
+        self.inputs = inputs
         self.verdicts: dict[str, Verdict] = {}
 
     def build(self, request: BuildRequest) -> bytes:
-        self.verdicts[request.partition] = compare(request)
+        taken = [(DTYPE_NAMES.get(t.dtype), t.shape) for t in self.inputs]
+        expected = [(b.dtype, b.opt_shape or b.shape) for b in request.lowered.inputs]
+        examples = self.inputs if taken == expected else []
+        self.verdicts[request.partition] = compare(request, *examples)
         make_builder("tensorrt_rtx").build(request)
         try:
             return make_builder("reference").build(request)
@@ -63,7 +72,7 @@ def judge(handed: Handed) -> tuple[str, str]:
     exported = program.module()
     accepted = [c for c in handed.calls if _takes(exported, c) and _takes(module, c)]
     calls = [(call, _eager(module, call)) for call in accepted]
-    builder = PeerBuilder()
+    builder = PeerBuilder(_leaves(handed.calls[0]))
     try:
         pte = _lower(program, TensorRTPartitioner(builder=builder))
     except Exception as error:
