@@ -22,7 +22,7 @@ def main(target: Path) -> None:
 
     class State(torch.nn.Module):
         def forward(
-            self, x: torch.Tensor, cache: torch.Tensor
+            self, cache: torch.Tensor, x: torch.Tensor
         ) -> tuple[torch.Tensor, torch.Tensor]:
             before = cache.view(2, 8)
             return (before + x).view(16), before
@@ -32,7 +32,7 @@ def main(target: Path) -> None:
     x = torch.randn(2, 8)
     mlp = Mlp()
     for suffix, module, inputs, builder in (
-        ("_state", State(), (x, torch.zeros(16)), "reference"),
+        ("_state", State(), (torch.zeros(16), x), "reference"),
         ("_network", mlp, (x,), "onnx"),
         ("", mlp, (x,), "reference"),
     ):
