@@ -194,8 +194,10 @@ def vendor_stage(size: int) -> tuple[ExportedProgram, Partitioner, Any]:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             before = ["9", "engine", "0%8%9%0%GPU"]
             after = ["x", "output0", "0", metadata, "linux_x86_64", "0", "0", "0"]
-            call = torch.ops.tensorrt.no_op_placeholder_for_execute_engine
-            return call([x], *before, self._trt_engine_0, *after)[0]
+            call = torch.ops.tensorrt.no_op_placeholder_for_execute_engine.default
+            # Release 2.14 adds a field.
+            fields = [*before, self._trt_engine_0, *after, ""][: len(call._schema.arguments) - 1]
+            return call([x], *fields)[0]
 
     program = torch.export.export(Compiled().eval(), (torch.randn(4, 8),))
     return program, TensorRTPartitioner(), get_edge_compile_config()

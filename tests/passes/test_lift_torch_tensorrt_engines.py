@@ -195,6 +195,7 @@ def changed(index: int, value: Any) -> list[Any]:
     [
         (INFO[:5], "5 fields"),
         (changed(9, "1"), "depend on data"),
+        ([*INFO, "0", "0", "sum@x@kv"], r"updates inputs in place \(sum@x@kv\)"),
         (changed(4, "x"), r"1 inputs \(x\); the program has 2"),
         (changed(5, "sum"), r"1 outputs \(sum\); the program has 2"),
         (changed(3, b""), "it has no engine"),

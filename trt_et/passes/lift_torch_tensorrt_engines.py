@@ -29,6 +29,7 @@ __all__ = ["lift_torch_tensorrt_engines"]
 _CALLS: Final = ("tensorrt::execute_engine", "tensorrt::no_op_placeholder_for_execute_engine")
 # Positions in Torch-TensorRT's list of an engine's serialized fields.
 _DEVICE, _ENGINE, _INPUTS, _OUTPUTS, _HARDWARE, _METADATA, _PLATFORM, _ALLOCATOR = range(2, 10)
+_ALIASES: Final = 12  # Since 2.14.
 _DELIMITER: Final = "%"
 _TARGET: Final = "_trt_et_engine_{}"
 
@@ -114,6 +115,11 @@ def _read(name: str, fields: list[Any]) -> tuple[PrebuiltEngine, torch.Tensor]:
         raise PartitionError(
             f"node {name}: the shapes of its engine's outputs depend on data, which an ExecuTorch "
             "delegate cannot return. Lower the plain exported program instead"
+        )
+    if len(fields) > _ALIASES and str(fields[_ALIASES]):
+        raise PartitionError(
+            f"node {name}: its engine updates inputs in place ({fields[_ALIASES]}), which trt-et "
+            "does only for engines that it builds. Lower the plain exported program instead"
         )
     texts = {index: str(fields[index]) for index in range(len(fields)) if index != _ENGINE}
     device = texts[_DEVICE].split(_DELIMITER)[0]
