@@ -154,8 +154,8 @@ def test_every_page_is_in_the_navigation_of_the_site():
 
 
 @pytest.mark.skipif(
-    installed_variant() != "tensorrt_rtx" or is_installed("torch-tensorrt-rtx", "2.14"),
-    reason="the table is of torch-tensorrt-rtx 2.13",
+    installed_variant() != "tensorrt_rtx" or not is_installed("torch-tensorrt-rtx", "2.14"),
+    reason="the table is of torch-tensorrt-rtx 2.14",
 )
 def test_the_table_of_operators_is_the_one_of_the_support_check():
     done = finished(sys.executable, "-m", "tests.support.operators_page", cwd=ROOT)
