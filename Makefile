@@ -228,7 +228,7 @@ onnx: $(INSTALLED)
 	OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR) $(BIN)/python -m pytest -p tests.support.coverage.plugin -p no:cacheprovider \
 	  --numprocesses 2 --flows trt_onnx --results build/networks/onnx.json -q --no-header $(SUITE)/operators
 	$(BIN)/python -m tests.support.network_evaluator.summary build/networks/onnx.json
-	TRT_ET_ONNX=all TRT_ET_ZOO=all $(PYTEST_2) tests/onnx
+	TRT_ET_ONNX=all TRT_ET_ZOO=all $(PYTEST_2) tests/conversion/onnx
 
 peer-tests: $(INSTALLED)
 	TORCH_TENSORRT="$(TORCH_TENSORRT)" EXECUTORCH="$(EXECUTORCH)" $(BIN)/python -m tests.support.peers build/peers $(OPTIONS)

@@ -26,6 +26,7 @@ from trt_et.engines.cache import CacheChoice, choose_cache
 from trt_et.engines.partition_build import PartitionBuild, PartitionSpecs
 from trt_et.engines.prebuilt import PrebuiltBuilder
 from trt_et.engines.progress import ProgressOption, checked_progress
+from trt_et.engines.reference.support import unsupported_by_cpu_kernels
 from trt_et.engines.support_check import cached_support_check
 from trt_et.engines.workers import checked_executor
 from trt_et.errors import OptionError, PartitionError
@@ -58,7 +59,6 @@ from trt_et.passes.before_partitioning import run_passes
 from trt_et.passes.left_observers import check_converted
 from trt_et.passes.split_to_slices import warn_specialized_dims
 from trt_et.passes.training_mode import warn_training_mode
-from trt_et.reference.support import unsupported_by_cpu_kernels
 from trt_et.target_device import explicit_device, parse_device
 
 __all__ = ["Partition", "PartitionReport", "TensorRTPartitioner"]

@@ -16,7 +16,7 @@ from tests.support.builders import CheapBuilder, Two, build, built_by, export, p
 from trt_et import EngineCache, PartitionError, TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 from trt_et.engines.build import build_engines
-from trt_et.reference.builder import ReferenceBuilder
+from trt_et.engines.reference.builder import ReferenceBuilder
 
 X = torch.ones(2, 4)
 fork = multiprocessing.get_context("fork")

@@ -13,7 +13,7 @@ from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, Par
 from torch import nn
 
 from trt_et import PartitionError, TensorRTPartitioner
-from trt_et.reference.builder import ReferenceBuilder
+from trt_et.engines.reference.builder import ReferenceBuilder
 
 
 class Counting:

@@ -13,8 +13,8 @@ from tests.support.lowering import export, lower
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import Binding, EngineInfo, encode_blob
+from trt_et.engines.reference.builder import ReferenceBuilder
 from trt_et.inspection import inspect_program
-from trt_et.reference.builder import ReferenceBuilder
 
 SPLIT = {"excluded_ops": [torch.ops.aten.cumsum]}
 

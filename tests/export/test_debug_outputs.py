@@ -18,9 +18,9 @@ from torch.nn import functional
 from tests.support.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
 from trt_et.blob.codec import decode_blob
+from trt_et.engines.reference.builder import ReferenceBuilder
 from trt_et.inspection import read_program
 from trt_et.lowering.editable_program import EditableProgram
-from trt_et.reference.builder import ReferenceBuilder
 
 ON_HOST = [CompileSpec("target_device", b"cpu")]
 

@@ -153,7 +153,7 @@ WORKAROUNDS = (
         "torch 2.13",
     ),
     Workaround(
-        "trt_et.reference.builder.clean_symbols",
+        "trt_et.engines.reference.builder.clean_symbols",
         lambda program: contextlib.nullcontext(),
         data_dependent_elsewhere,
         "torch 2.13",

@@ -13,9 +13,9 @@ from tests.support.models import State, make
 from tests.support.programs.quantized_models import Mlp
 from tests.support.stock_process import check
 from trt_et.engine_info import parse_device_id
+from trt_et.engines.reference.builder import ReferenceBuilder
 from trt_et.inspection import inspect_program
 from trt_et.recipes import TensorRTRecipeProvider, TensorRTRecipeType
-from trt_et.reference.builder import ReferenceBuilder
 
 
 def exported(model, inputs, recipe) -> bytes:

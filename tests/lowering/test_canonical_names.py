@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from tests.support.lowering import blobs, lower
+from trt_et.engines.reference.builder import ReferenceBuilder
 from trt_et.inspection import inspect_program
-from trt_et.reference.builder import ReferenceBuilder
 
 
 class Block(nn.Module):

@@ -23,7 +23,6 @@ from trt_et.cli.common import (
     print_json,
 )
 from trt_et.errors import OptionError
-from trt_et.views.tables import size_text
 
 __all__ = ["bench_command", "draw_plot", "markdown", "percentile"]
 
@@ -92,6 +91,8 @@ def percentile(seconds: Sequence[float], percent: int) -> float:
 
 def _row(name: str, answer: dict[str, Any]) -> tuple[str, ...]:
     """Return the cells below the headings."""
+    from trt_et.inspection.tables import size_text
+
     seconds = answer["seconds"]
     return (
         Path(name).name,

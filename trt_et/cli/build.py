@@ -39,9 +39,9 @@ def build_command(
     """Build the engines of a program's ONNX networks, and write a program with them."""
     import trt_et.runtime
     from trt_et.errors import BlobError, OptionError
+    from trt_et.inspection.tables import size_text
     from trt_et.inspection.texts import engine_text
     from trt_et.runtime.networks import build_engine, build_program
-    from trt_et.views.tables import size_text
 
     for name, value in (("BUILD_WITH", build_with), ("ENGINE_FOLDER", folder)):
         if value:

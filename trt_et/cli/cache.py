@@ -16,7 +16,6 @@ from trt_et.cli.common import (
     print_json,
 )
 from trt_et.errors import BlobError
-from trt_et.views.tables import size_text
 
 if TYPE_CHECKING:
     from trt_et.engines.cache import CacheEntry, EngineCache
@@ -51,6 +50,8 @@ def list_command(folder: _Folder = None, as_json: Json = False) -> None:
         print_json({**facts, "engines": rows})
         return
     from rich.table import Table
+
+    from trt_et.inspection.tables import size_text
 
     table = Table("key", "size", "used", "builder", "for", "inputs and outputs", box=None)
     for row in rows:
@@ -90,6 +91,8 @@ def clear_command(
     as_json: Json = False,
 ) -> None:
     """Remove every engine from the cache; asks first."""
+    from trt_et.inspection.tables import size_text
+
     cache = _open(folder)
     with errors_on_one_line():
         entries = cache.entries()

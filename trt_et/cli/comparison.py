@@ -17,7 +17,7 @@ from trt_et.cli.inputs import check_inputs, make_inputs
 from trt_et.cli.models import EagerModel, export_module, load_model
 from trt_et.cli.program import LoadedMethod, Request
 from trt_et.errors import OptionError, RunError
-from trt_et.views.tables import Table
+from trt_et.inspection.tables import Table
 
 __all__ = ["Comparison", "compare", "compare_request"]
 

@@ -18,7 +18,6 @@ from trt_et.cli.common import (
     make_console,
     print_json,
 )
-from trt_et.views.tables import size_text
 
 if TYPE_CHECKING:
     from trt_et.inspection import DelegateInfo, MethodInfo, ProgramInfo
@@ -54,6 +53,7 @@ def inspect_command(
 ) -> None:
     """Show the contents of a .pte: methods, delegates, engines, devices, memory, copies."""
     from trt_et.inspection import inspect_file
+    from trt_et.inspection.tables import size_text
 
     with errors_on_one_line():
         program = inspect_file(file, verify=verify)
@@ -68,8 +68,8 @@ def inspect_command(
         if extract is not None:
             _extract(program, method, delegate, extract)
         if html is not None:
+            from trt_et.inspection.page import html_page
             from trt_et.inspection.picture import pictures_of
-            from trt_et.views.page import html_page
 
             html.write_text(html_page(pictures_of(program), file.name), encoding="utf-8")
             typer.echo(f"wrote {html}", err=True)

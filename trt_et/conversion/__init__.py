@@ -1,1 +1,1 @@
-"""Converts ATen programs to TensorRT networks; the only folder that imports torch_tensorrt."""
+"""Converts ATen programs to TensorRT networks, or to ONNX models; imports torch_tensorrt."""

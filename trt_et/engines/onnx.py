@@ -11,17 +11,17 @@ from torch.export import ExportedProgram
 
 from trt_et.blob.codec import decode_blob, encode_blob
 from trt_et.blob.model import EngineInfo
+from trt_et.conversion.onnx.installed import onnx_version
 from trt_et.engines.base import BuildRequest
 from trt_et.engines.fingerprint import fingerprint_of
 from trt_et.errors import BuilderError, ConversionError, OptionError
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.tracing import TRACING, clean_symbols
 from trt_et.lowering.lowered_partition import LoweredPartition, unlift
-from trt_et.onnx.installed import onnx_version
 from trt_et.options import BuildOptions
 
 if TYPE_CHECKING:
-    from trt_et.onnx.model import OnnxModel
+    from trt_et.conversion.onnx.model import OnnxModel
 
 __all__ = ["OnnxBuilder"]
 
@@ -53,7 +53,7 @@ class OnnxBuilder:
 
     def make_support_check(self, options: BuildOptions) -> SupportCheck:
         """See ``trt_et.engines.EngineBuilder``."""
-        from trt_et.onnx.support import make_support_check
+        from trt_et.conversion.onnx.support import make_support_check
 
         return make_support_check()
 
@@ -82,7 +82,7 @@ class OnnxBuilder:
 
     def named_data(self, lowered: LoweredPartition, blob: bytes) -> Mapping[str, torch.Tensor]:
         """See ``trt_et.engines.EngineBuilder``."""
-        from trt_et.onnx.model import references
+        from trt_et.conversion.onnx.model import references
 
         if (converted := _CONVERTED.pop(lowered.program, None)) is not None:
             return dict(converted)
@@ -95,7 +95,7 @@ class OnnxBuilder:
 
 
 def _convert(lowered: LoweredPartition) -> OnnxModel:
-    from trt_et.onnx.model import convert_module, weight_key
+    from trt_et.conversion.onnx.model import convert_module, weight_key
 
     with TRACING, clean_symbols(lowered.program):
         return convert_module(

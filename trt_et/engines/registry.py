@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from trt_et.conversion.installed import installed_packages, installed_variant
+from trt_et.conversion.onnx.installed import is_installed
 from trt_et.engines.base import EngineBuilder
 from trt_et.errors import BuilderUnavailable, OptionError
-from trt_et.onnx.installed import is_installed
 from trt_et.requirements import install_command
 
 __all__ = ["BUILDER_NAMES", "LIBRARIES", "EngineLibrary", "make_builder"]
@@ -67,7 +67,7 @@ LIBRARIES: Final[dict[str, EngineLibrary]] = {
         is_chosen_by_auto=False,
     ),
     "reference": EngineLibrary(
-        "trt_et.reference.builder:ReferenceBuilder",
+        "trt_et.engines.reference.builder:ReferenceBuilder",
         lambda: True,
         "",
         "runs on simulated GPUs only",

@@ -71,7 +71,7 @@ def build_rtx_engine(
 
 
 def _parsed(trt: Any, model: bytes, named_data: Mapping[str, bytes]) -> Network:  # noqa: ANN401
-    from trt_et.onnx.model import references
+    from trt_et.conversion.onnx.model import references
 
     class Logger(trt.ILogger):
         def __init__(self) -> None:

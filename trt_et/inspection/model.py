@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from trt_et.blob.model import EngineInfo
 from trt_et.blob.partition_spec import PartitionNames
+from trt_et.inspection.tables import Table, html_of, size_text
 from trt_et.inspection.texts import binding_sizes, counted, engine_text, targets_text
-from trt_et.views.tables import Table, html_of, size_text
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -6,9 +6,9 @@ from collections import Counter
 from typing import Final
 
 from trt_et.inspection.model import BINDING, DELEGATE, MethodInfo, ProgramInfo, TensorValue
+from trt_et.inspection.page import CPU, ENDS, Box, Picture, box_lines
+from trt_et.inspection.tables import Table
 from trt_et.inspection.texts import engine_text
-from trt_et.views.page import CPU, ENDS, Box, Picture, box_lines
-from trt_et.views.tables import Table
 
 __all__ = ["picture_of", "pictures_of"]
 

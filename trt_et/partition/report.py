@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
+from trt_et.inspection.page import Picture, html_page
+from trt_et.inspection.tables import Table, html_of, size_text
 from trt_et.partition.operator_support import COMPUTES_A_SIZE
-from trt_et.views.page import Picture, html_page
-from trt_et.views.tables import Table, html_of, size_text
 
 if TYPE_CHECKING:
     from rich.console import Group

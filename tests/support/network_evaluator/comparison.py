@@ -14,9 +14,9 @@ from trt_et.blob.writer import BlobWriter
 from trt_et.conversion.operators.embedding_bag import EMBEDDING_BAG
 from trt_et.engine_info import EngineInfo
 from trt_et.engines import BuildRequest
+from trt_et.engines.reference.builder import ReferenceBuilder
 from trt_et.engines.serialize import build_network
 from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition, unlift
-from trt_et.reference.builder import ReferenceBuilder
 
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from trt_et import TensorRTPartitioner
 from trt_et.engines import BuildRequest
-from trt_et.reference.builder import ReferenceBuilder
+from trt_et.engines.reference.builder import ReferenceBuilder
 
 BATCH, HEADS, LENGTH, WIDTH = 2, 3, 8, 4
 SHAPE = (BATCH, HEADS, LENGTH, WIDTH)

@@ -12,7 +12,7 @@ from tests.support.lowering import blobs, lower, lower_case
 from tests.support.simulated_gpus import load_runtime
 from tests.support.stock_process import check
 from trt_et.engine_info import MAGIC_REFERENCE, decode_blob
-from trt_et.reference import builder as reference
+from trt_et.engines.reference import builder as reference
 
 
 def test_the_engine_is_a_program_of_its_own_and_marked_as_reference():

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from trt_et.onnx.cache_update import register_cache_update
-from trt_et.onnx.grouped_weights import register_dequantize_groups
-from trt_et.onnx.quantize import dequantize_linear, quantize_linear
+from trt_et.conversion.onnx.cache_update import register_cache_update
+from trt_et.conversion.onnx.grouped_weights import register_dequantize_groups
+from trt_et.conversion.onnx.quantize import dequantize_linear, quantize_linear
 
 __all__ = ["register_own_translations"]
 

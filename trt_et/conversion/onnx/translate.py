@@ -2,7 +2,7 @@
 
 ``torch.onnx.export`` decomposes the whole program again, which takes a second for a single call.
 The support check translates each call, so this file calls the step after that one. Only it uses
-private parts of ``torch.onnx``; ``tests/onnx/test_equal.py`` fails loudly when a release
+private parts of ``torch.onnx``; ``tests/conversion/onnx/test_equal.py`` fails loudly when a release
 changes them.
 """
 
@@ -18,8 +18,8 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from trt_et.conversion.decompose import decomposed_from
+from trt_et.conversion.onnx.own_translations import register_own_translations
 from trt_et.errors import ConversionError
-from trt_et.onnx.own_translations import register_own_translations
 
 __all__ = ["OPSET", "is_translatable", "torch_decompositions", "translate"]
 

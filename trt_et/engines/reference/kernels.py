@@ -19,8 +19,8 @@ from torch.nn import functional
 
 from trt_et.conversion.operators.embedding_bag import EMBEDDING_BAG, embedding_bag
 from trt_et.conversion.operators.scatter_reduce import scatter_reduce
+from trt_et.engines.reference.quantization import QUANTIZATION_PARTS
 from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer
-from trt_et.reference.quantization import QUANTIZATION_PARTS
 
 __all__ = ["decompose_for_cpu_kernels"]
 

@@ -12,7 +12,7 @@ from torchao.quantization import IntxWeightOnlyConfig, quantize_
 from torchao.quantization.granularity import PerGroup
 from torchao.quantization.quant_primitives import MappingType
 
-from tests.onnx.test_equal import assert_equal
+from tests.conversion.onnx.test_equal import assert_equal
 from tests.support.lowering import lower
 from tests.support.onnx.payloads import Payload, of_program
 from trt_et.engines import onnx as engines

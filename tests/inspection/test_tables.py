@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from trt_et.views.tables import Table, html_of, size_text
+from trt_et.inspection.tables import Table, html_of, size_text
 
 TABLE = Table(
     "Engines", ("engine", "note", "bytes"), (("[bold]x", "", "7"), ("<b>", "", "12")), ["bytes"]

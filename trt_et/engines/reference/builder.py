@@ -23,10 +23,10 @@ from trt_et.blob.codec import encode_blob
 from trt_et.blob.model import REFERENCE_BUILDER, EngineInfo
 from trt_et.engines.base import BuildRequest
 from trt_et.engines.fingerprint import fingerprint_of, target_platform
+from trt_et.engines.reference.kernels import decompose_for_cpu_kernels
+from trt_et.engines.reference.support import cpu_kernels
 from trt_et.errors import BuilderError
 from trt_et.graph.tracing import TRACING, clean_symbols
-from trt_et.reference.kernels import decompose_for_cpu_kernels
-from trt_et.reference.support import cpu_kernels
 
 __all__ = ["ReferenceBuilder"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from trt_et.conversion.onnx.model import convert_module
 from trt_et.errors import BuilderError, ConversionError
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
 from trt_et.graph.symbolic_shapes import UnboundedDimension
 from trt_et.graph.tracing import unchanged_by_tracing
 from trt_et.lowering.lower_fragment import lower_fragment
-from trt_et.onnx.model import convert_module
 from trt_et.ops.quantize import QUANTIZED_DTYPES, moves_numbers
 
 __all__ = ["make_support_check"]

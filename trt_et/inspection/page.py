@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 
-from trt_et.views.tables import Table
+from trt_et.inspection.tables import Table
 
 __all__ = ["CPU", "ENDS", "Box", "Picture", "box_lines", "html_page"]
 
@@ -78,7 +78,7 @@ def html_page(pictures: Mapping[str, Picture], title: str) -> str:
     """
     graphs = {name: _document(picture) for name, picture in pictures.items()}
     data = json.dumps({"title": title, "graphs": graphs})
-    template = (resources.files("trt_et.views") / "page.html").read_text(encoding="utf-8")
+    template = (resources.files("trt_et.inspection") / "page.html").read_text(encoding="utf-8")
     # Within a script, "</" would end it.
     return template.replace("{{data}}", data.replace("</", "<\\/"))
 

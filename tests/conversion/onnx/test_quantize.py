@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
-from tests.onnx.test_equal import assert_equal
+from tests.conversion.onnx.test_equal import assert_equal
 from tests.passes.quantization.test_torchao import CONFIGS, made
 from tests.support.lowering import lower
 from tests.support.models import Function

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from trt_et.views.page import Box, Picture, box_lines, html_page
+from trt_et.inspection.page import Box, Picture, box_lines, html_page
 
 
 def test_the_page_needs_nothing_else_and_its_data_cannot_end_the_script():

@@ -13,14 +13,14 @@ from typing import Any, Final
 from torch.fx import GraphModule
 
 from trt_et.conversion.decompose import inline_decompositions
+from trt_et.conversion.onnx.quantize import ONNX_FP8, ONNX_QUANTIZE
+from trt_et.conversion.onnx.rewrites import REWRITES
+from trt_et.conversion.onnx.translate import torch_decompositions
 from trt_et.conversion.operator import Operator, Step
 from trt_et.conversion.operators.kv_cache import update_in_place
 from trt_et.conversion.prepare import rewrite
 from trt_et.conversion.registry import OPERATORS
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
-from trt_et.onnx.quantize import ONNX_FP8, ONNX_QUANTIZE
-from trt_et.onnx.rewrites import REWRITES
-from trt_et.onnx.translate import torch_decompositions
 
 __all__ = ["prepare_module"]
 

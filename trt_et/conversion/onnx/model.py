@@ -12,14 +12,14 @@ from crc32c import crc32c
 from torch.fx import GraphModule
 
 from trt_et.blob.model import Binding
+from trt_et.conversion.onnx.cache_update import add_cache_update_function
+from trt_et.conversion.onnx.check import check_model
+from trt_et.conversion.onnx.grouped_weights import pack_grouped_weights
+from trt_et.conversion.onnx.prepare import prepare_module
+from trt_et.conversion.onnx.translate import OPSET, translate
 from trt_et.errors import ConversionError
 from trt_et.graph.tensor_bytes import bytes_of
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
-from trt_et.onnx.cache_update import add_cache_update_function
-from trt_et.onnx.check import check_model
-from trt_et.onnx.grouped_weights import pack_grouped_weights
-from trt_et.onnx.prepare import prepare_module
-from trt_et.onnx.translate import OPSET, translate
 
 __all__ = ["OnnxModel", "convert_module", "references", "weight_key"]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from executorch.exir import EdgeCompileConfig  # noqa: F401  (registers the operators)
 
-from trt_et.reference.quantization import QUANTIZATION_PARTS
+from trt_et.engines.reference.quantization import QUANTIZATION_PARTS
 
 operators = torch.ops.quantized_decomposed
 

@@ -10,7 +10,7 @@ from tests.support.onnx.comparison import HAS_PARSER, rtx
 from tests.support.onnx.payloads import Payload, of_program
 from tests.support.programs import kv_cache_updates as updates
 from tests.support.programs.kv_cache_models import LENGTH, Cache
-from trt_et.onnx.parser_operators import TAKES
+from trt_et.conversion.onnx.parser_operators import TAKES
 
 ONE, RUN, FIRST = torch.tensor([5]), torch.arange(3) + 2, torch.tensor([0])
 WRITES = {

@@ -12,7 +12,7 @@ from tests.support.lowering import blobs, lower
 from tests.support.models import Function
 from tests.support.simulated_gpus import load_runtime
 from trt_et.conversion.operators.scatter_reduce import scatter_reduce
-from trt_et.reference import kernels
+from trt_et.engines.reference import kernels
 
 DEEP = (2, 4, 9, 8, 7)
 

@@ -8,8 +8,8 @@ from onnx import TensorProto, helper
 
 from tests.support.models import Function
 from trt_et import TensorRTPartitioner
+from trt_et.conversion.onnx.check import check_model
 from trt_et.errors import ConversionError
-from trt_et.onnx.check import check_model
 
 X = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0))
 LEFT = {

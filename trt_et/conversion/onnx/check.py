@@ -1,15 +1,15 @@
 """Checks an ONNX model: its types, and what the ONNX parser of TensorRT does not take.
 
-The rules hold without TensorRT on the machine that exports; ``tests/onnx/test_parser.py`` asks a
-real parser.
+The rules hold without TensorRT on the machine that exports;
+``tests/conversion/onnx/test_parser.py`` asks a real parser.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from trt_et.conversion.onnx.parser_operators import TAKES
 from trt_et.errors import ConversionError
-from trt_et.onnx.parser_operators import TAKES
 
 __all__ = ["check_model"]
 

@@ -1,1 +1,0 @@
-"""Shows facts: tables for a terminal or a notebook, and a page with boxes and arrows."""
