@@ -79,3 +79,15 @@ def test_what_it_cannot_build_is_one_sentence_and_no_file(
     assert done.exit_code == 2
     assert message in " ".join(done.output.split())
     assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"some text " * 30, "is no ExecuTorch program (.pte)"), (b"", "is no ExecuTorch program")],
+)
+def test_what_is_no_program_is_one_sentence(tmp_path, content, message):
+    file = tmp_path / "text.pte"
+    file.write_bytes(content)
+    done = build(file, "-o", tmp_path / "x.pte", "--compute-capability", "8.9")
+    assert done.exit_code == 1
+    assert f"trt-et: the program {message}" in " ".join(done.output.split())

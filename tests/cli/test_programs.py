@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,12 @@ def wrong():
     return 1
 def failing():
     raise KeyError("x")
+def branching():
+    class Branching(torch.nn.Module):
+        def forward(self, x):
+            return x * 2 if x.sum() > 0 else x
+    return Branching(), (torch.ones(2),)
+instance = Model()
 def crashing():
     os.kill(os.getpid(), signal.SIGSEGV)
 """
@@ -88,6 +95,8 @@ def test_a_model_is_exported_for_the_gpu_that_is_asked_for(folder):
         (["models_of_a_user:failing"], 1, "models_of_a_user:failing fails: KeyError: 'x'"),
         (["models_of_a_user:wrong"], 1, "does not return (module, example_inputs"),
         (["models_of_a_user:none"], 2, "has no callable 'none'"),
+        (["models_of_a_user:instance"], 2, "is a Model; expected a function that returns"),
+        (["models_of_a_user:model", "-o", "."], 1, ". cannot be written: it is a folder"),
         (["no_such_module:f"], 2, "No module named 'no_such_module'"),
         (["models_of_a_user"], 2, "is not MODULE:CALLABLE"),
         (["models_of_a_user:model", "--builder", "best"], 2, "builder 'best' is unknown"),
@@ -100,6 +109,12 @@ def test_what_cannot_be_exported_is_one_line(folder, arguments, code, message):
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
     assert not Path("out.pte").exists()
+
+
+def test_a_refusal_of_torch_names_the_line_of_the_model(folder):
+    result = invoke("export", "models_of_a_user:branching", "--builder", "reference", "-o", "o.pte")
+    last = result.stderr.strip().splitlines()[-1]
+    assert re.search(r"at models_of_a_user\.py:\d+: return x \* 2 if x\.sum\(\) > 0 else x$", last)
 
 
 def test_a_program_runs_with_given_inputs_of_another_size(folder):

@@ -174,3 +174,8 @@ def test_nodes_are_excluded_by_name_or_by_function():
         partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[excluded])
         lower(export("split"), partitioner=partitioner)
         assert [op for _, op, _ in partitioner.report.not_delegated] == ["aten::cumsum.default"]
+
+
+def test_a_class_is_no_function_that_chooses_nodes():
+    with pytest.raises(OptionError, match=r"holds <class .*GELU'>; expected an operator"):
+        TensorRTPartitioner(builder="reference", excluded_ops=[torch.nn.GELU])

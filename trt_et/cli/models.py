@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import secrets
 import sys
 from pathlib import Path
@@ -56,6 +57,11 @@ def load_model(name: str) -> EagerModel:
     function = getattr(_import(where), attribute, None)
     if not callable(function):
         raise OptionError(f"{where} has no callable {attribute!r}")
+    if isinstance(function, torch.nn.Module):
+        raise OptionError(
+            f"{name} is a {type(function).__name__}; expected a function that returns "
+            "(module, example_inputs[, dynamic_shapes])"
+        )
     try:
         result = function()
     except Exception as error:  # Any error of the user's own code.
@@ -112,6 +118,8 @@ def export_model(
     """
     if not output.parent.is_dir():  # Engines can take minutes to build.
         raise RunError(f"{output} cannot be written: there is no folder {output.parent}")
+    if output.is_dir():
+        raise RunError(f"{output} cannot be written: it is a folder")
     exported = _export(name, steps)
     with steps.step("lower, partition and build"):
         manager = to_edge_transform_and_lower(exported, partitioner=[partitioner])
@@ -133,6 +141,12 @@ def _write(program: Any, output: Path) -> None:  # noqa: ANN401
         unfinished.unlink(missing_ok=True)
 
 
+# Where torch.export tells which line of the model failed.
+_CALL: Final = re.compile(
+    r"The following call raised this error:\n  File \"(.+)\", line (\d+), in .+\n +(.+)"
+)
+
+
 def export_module(name: str, model: EagerModel) -> ExportedProgram:
     """Call ``torch.export``.
 
@@ -145,7 +159,10 @@ def export_module(name: str, model: EagerModel) -> ExportedProgram:
         )
     except Exception as error:  # torch.export raises many types if it cannot trace a model.
         first = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        raise RunError(f"torch.export refuses {name}: {type(error).__name__}: {first}") from error
+        source = "".join(f", at {Path(p).name}:{n}: {s}" for p, n, s in _CALL.findall(str(error)))
+        raise RunError(
+            f"torch.export refuses {name}: {type(error).__name__}: {first}{source}"
+        ) from error
 
 
 def _export(name: str, steps: Steps) -> ExportedProgram:

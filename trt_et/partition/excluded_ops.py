@@ -62,7 +62,7 @@ class ExcludedOps:
                 self._given[self._add_name(item)] = item
             elif isinstance(item, OpOverload | OpOverloadPacket):
                 self._add_name(str(item))
-            elif callable(item):
+            elif callable(item) and not isinstance(item, type):
                 self._functions.append(item)
             else:
                 raise OptionError(

@@ -26,7 +26,7 @@ from typing import Any, Final
 import trt_et.runtime
 from trt_et.errors import RunError, TrtEtError
 
-__all__ = ["explained_errors"]
+__all__ = ["explained_errors", "wrong_file"]
 
 # The start of a .pte: FlatBuffers' root and identifier, then ExecuTorch's header: its magic and
 # length, the size of the program, and the place and size of the segments behind it.
@@ -84,7 +84,7 @@ def _refused_by_executorch(message: str, traceback: TracebackType | None) -> str
             if frame.f_code.co_name == "execute" and "set_inputs" in message:
                 return _wrong_inputs(given["self"].metadata, given["inputs"])
             if frame.f_code.co_name == "load_program" and "data" in given:
-                return _wrong_file(given["data"])
+                return wrong_file(given["data"])
         traceback = traceback.tb_next
     return ""
 
@@ -121,8 +121,8 @@ def _wrong_inputs(method: Any, inputs: Sequence[Any]) -> str:  # noqa: ANN401
     return "; ".join(wrong or smaller)
 
 
-def _wrong_file(data: Any) -> str:  # noqa: ANN401
-    """Return what is wrong with the header or the length of a program."""
+def wrong_file(data: Any) -> str:  # noqa: ANN401
+    """Return what is wrong with the header or the length of a program; empty: nothing."""
     name = "the program"
     try:
         if isinstance(data, bytes | bytearray):

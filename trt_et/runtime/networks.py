@@ -12,6 +12,7 @@ from trt_et.blob.codec import decode_blob, encode_blob
 from trt_et.blob.model import BACKEND_ID, EngineInfo
 from trt_et.errors import BlobError, PluginError
 from trt_et.runtime import last_error, load_plugin
+from trt_et.runtime.explain import wrong_file
 
 if TYPE_CHECKING:
     from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
@@ -108,7 +109,7 @@ def build_program(
     try:
         file = deserialize_pte_binary(pte)
     except Exception as error:  # ExecuTorch's parser raises whatever it meets.
-        raise BlobError(f"the program cannot be read: {error}") from error
+        raise BlobError(wrong_file(pte) or f"the program cannot be read: {error}") from error
     named = file.named_data
     data = (
         {key: named.buffers[entry.buffer_index] for key, entry in named.pte_data.items()}
