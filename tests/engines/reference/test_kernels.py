@@ -181,6 +181,19 @@ def test_positions_resized_for_a_transformer_run_like_eager():
     _runs_like_eager(resized, torch.randn(1, 16, 8))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_long_rows_of_half_precision_are_normalized_like_eager(dtype):
+    rows = torch.linspace(0, 2, 8192).to(dtype).reshape(2, 4096)
+    scale, shift = torch.full((4096,), 2, dtype=dtype), torch.full((4096,), 0.5, dtype=dtype)
+    _runs_like_eager(
+        lambda x, *parameters: (
+            functional.layer_norm(x, (4096,)),
+            functional.layer_norm(x * 2, (4096,), *parameters),
+        ),
+        *(rows, scale, shift),
+    )
+
+
 def test_attention_over_the_edges_of_a_graph_runs_like_eager():
     def attend(x, edges):
         start, end = edges

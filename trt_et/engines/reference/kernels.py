@@ -2,8 +2,8 @@
 
 Three-dimensional pooling and convolution, slice by slice; sorting by ``topk``; embedding bags and
 scatters that reduce, by a matrix; negative padding; cumulative sums of a single number;
-remainders of negative integers; bicubic resizing of a permuted tensor. Only the reference builder
-needs this.
+remainders of negative integers; bicubic resizing of a permuted tensor; layer normalization in
+half precision. Only the reference builder needs this.
 """
 
 from __future__ import annotations
@@ -273,6 +273,25 @@ def _bicubic(x: Tensor, *args: Any) -> Any:  # noqa: ANN401
     return aten.upsample_bicubic2d.vec(x.contiguous(), *args)
 
 
+def _is_half(x: Tensor, *_: object) -> bool:
+    return x.dtype in (torch.float16, torch.bfloat16)
+
+
+def _native_layer_norm(
+    x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Any:  # noqa: ANN401
+    """Normalize in float32.
+
+    The kernel of ExecuTorch 1.5 adds in the tensor's dtype, in which a sum stops growing; its main
+    branch adds in float32.
+    """
+    if not _is_half(x):
+        return NotImplemented
+    scale, shift = (None if t is None else t.float() for t in (weight, bias))
+    results = aten.native_layer_norm.default(x.float(), shape, scale, shift, eps)
+    return tuple(result.to(x.dtype) for result in results)
+
+
 _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.max_pool3d.default: _max_pool3d,
     aten.adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
@@ -288,6 +307,7 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.remainder.Tensor: _remainder,
     aten.scatter_reduce.two: scatter_reduce,
     aten.upsample_bicubic2d.vec: _bicubic,
+    aten.native_layer_norm.default: _native_layer_norm,
 }
 # The kernel takes some calls of these operators.
 _ONLY_WHERE: Final[dict[object, Callable[..., bool]]] = {
@@ -297,4 +317,5 @@ _ONLY_WHERE: Final[dict[object, Callable[..., bool]]] = {
     aten.cumsum.default: _is_number,
     aten.remainder.Scalar: _is_of_integers,
     aten.remainder.Tensor: _is_of_integers,
+    aten.native_layer_norm.default: _is_half,
 }
