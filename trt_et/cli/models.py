@@ -141,7 +141,7 @@ def _write(program: Any, output: Path) -> None:  # noqa: ANN401
         unfinished.unlink(missing_ok=True)
 
 
-# Where torch.export tells which line of the model failed.
+# torch.export's message names the line of the model that failed.
 _CALL: Final = re.compile(
     r"The following call raised this error:\n  File \"(.+)\", line (\d+), in .+\n +(.+)"
 )
