@@ -52,7 +52,11 @@ from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
 from trt_et.partition.float32_plan import chosen_for_float32, with_float32_plan
 from trt_et.partition.make_partitions import make_partitions
 from trt_et.partition.narrowed_sizes import ExportedRanges
-from trt_et.partition.ops_to_preserve import ops_to_preserve
+from trt_et.partition.ops_to_preserve import (
+    ops_not_delegated,
+    ops_that_may_lack_a_size,
+    ops_to_preserve,
+)
 from trt_et.partition.report import Partition, PartitionReport
 from trt_et.partition.tags import clear_tags, tag_constants
 from trt_et.passes.before_partitioning import run_passes
@@ -328,8 +332,27 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         if self._preserved[0]() is not ep:
             with self._support_check() as check:
                 found = ops_to_preserve(ep, check, self._excluded)
-            self._preserved = (weakref.ref(ep), found)
+            self._preserved = (weakref.ref(ep), self._delegated_among(found, ep))
         return list(self._preserved[1]), None
+
+    def _delegated_among(
+        self, preserved: list[OpOverload], program: ExportedProgram
+    ) -> list[OpOverload]:
+        """Return the preserved operators without those that a partition lacks a size for."""
+        doubtful = ops_that_may_lack_a_size(program) & set(preserved)
+        refused: set[object] = set()
+
+        def choose(edge: ExportedProgram) -> None:
+            delegated = {node for _, nodes in self._make_partitions(edge) for node in nodes}
+            refused.update(ops_not_delegated(edge, delegated))
+
+        while doubtful:
+            dry_run(with_own_symbols(program), self, choose, preserved)
+            if not doubtful & refused:
+                break
+            preserved = [op for op in preserved if op not in refused]
+            doubtful -= refused
+        return preserved
 
     def __iter__(self) -> NoReturn:
         """Refuse ``partitioner=TensorRTPartitioner()``: ExecuTorch takes a list."""

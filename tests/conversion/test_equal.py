@@ -274,6 +274,11 @@ POOLING_AND_RESIZE = {
     "nearest by a factor": (lambda x: F.interpolate(x, scale_factor=1.7), (IMAGE,)),
     "nearest by a whole factor": (lambda x: F.interpolate(x, scale_factor=2), (IMAGE,)),
     "pooling without a batch": (lambda x: F.max_pool2d(x, 2), (IMAGE[0],)),
+    "pooling of a volume without a batch": (lambda x: F.max_pool3d(x, 2, 1, 1), (IMAGE,)),
+    "averages of a volume without a batch": (
+        lambda x: F.avg_pool3d(x, 2, padding=1, count_include_pad=False),
+        (IMAGE,),
+    ),
 }
 
 SCATTER_AND_INDEX = {

@@ -6,10 +6,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from executorch.runtime import Runtime
+from torch.export import Dim
 from torch.nn import functional
 
+from tests.support.lowering import lower
 from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare
+from tests.support.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
 from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 
@@ -83,3 +87,44 @@ def test_a_preserved_operator_has_a_network_and_a_reference_engine(operator):
     if operator in kept:
         name = f"{operator._schema.name}.{operator._overloadname}"
         assert name in partition.operators
+
+
+def padded(x):
+    """Return a tensor whose length, a multiple of 8 plus 1, does not tell the length of x."""
+    return functional.pad(x, (0, 9 - x.shape[2] % 8)).exp().tan().tanh()  # tan is on the CPU.
+
+
+LENGTH_ON_THE_CPU = {
+    "pad": lambda x: functional.pad(padded(x), (0, x.shape[2] % 3)) * 2,
+    "upsample": lambda x: functional.interpolate(padded(x), x.shape[2] * 2, mode="linear") * 2,
+    "upsample what was cut to that length": lambda x: (
+        functional.interpolate(padded(x)[:, :, : x.shape[2]], x.shape[2] * 2, mode="linear") * 2
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LENGTH_ON_THE_CPU)
+def test_an_operator_without_a_size_that_it_takes_does_not_end_an_export(case):
+    load_runtime()
+    function = LENGTH_ON_THE_CPU[case]
+    dynamic = (({2: Dim("length", min=4, max=30)},),)
+    program = torch.export.export(
+        Function(function), (torch.randn(2, 3, 6),), dynamic_shapes=dynamic
+    )
+    pte = lower(program, builder="reference", excluded_ops=[aten.tan])
+    method = Runtime.get().load_program(pte).load_method("forward")
+    for length in (4, 6, 8, 13, 30):
+        x = torch.randn(2, 3, length)
+        torch.testing.assert_close(method.execute([x])[0], function(x), atol=1e-4, rtol=1e-4)
+
+
+def test_an_operator_takes_a_size_of_the_partition_s_input_undecomposed():
+    def function(x):
+        return functional.interpolate(functional.avg_pool1d(x, 2), x.shape[2:], mode="linear") + x
+
+    dynamic = (({2: Dim("length", min=4, max=30)},),)
+    program = torch.export.export(
+        Function(function), (torch.randn(2, 3, 6),), dynamic_shapes=dynamic
+    )
+    (partition,) = TensorRTPartitioner(builder="reference").explain(program).partitions
+    assert "aten::upsample_linear1d.vec" in partition.operators

@@ -152,6 +152,10 @@ CASES = {
     ),
     "nothing yet": (lambda x: torch.empty_like(x).copy_(x) * 2, (X,)),
     "turned by a right angle": (rotated, (IMAGE,)),
+    "padded around, beside a mirror": (
+        lambda x: F.pad(x, (2, 1, 0, 3), "circular") + F.pad(x, (1, 2, 3, 0), "reflect"),
+        (IMAGE,),
+    ),
     "a diagonal written": (lambda x: cleared(x, 1, 1, 2), (X,)),
     "a diagonal below written": (lambda x: cleared(x, -2, 2, 0), (X,)),
     "statistics of the batch": (
@@ -199,6 +203,22 @@ def test_a_batch_may_be_dynamic(function):
         x = torch.randn(batch, *IMAGE.shape[1:])
         torch.testing.assert_close(method.execute([x])[0], function(x))
     assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
+
+
+def test_a_size_may_be_dynamic_if_it_is_padded_around():
+    load_runtime()
+
+    def function(x):
+        return F.pad(x, (2, 3), mode="circular") * 2
+
+    dynamic = (({2: Dim("length", min=3, max=9)},),)
+    program = torch.export.export(Function(function), (X,), dynamic_shapes=dynamic)
+    pte = lower(program, builder="reference")
+    assert len(blobs(pte)) == 1
+    method = Runtime.get().load_program(pte).load_method("forward")
+    for length in (3, 5, 9):
+        x = torch.randn(3, 6, length)
+        torch.testing.assert_close(method.execute([x])[0], function(x))
 
 
 def test_running_statistics_are_kept_between_calls():

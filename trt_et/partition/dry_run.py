@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import Partitioner, PartitionResult
@@ -14,7 +14,10 @@ __all__ = ["dry_run"]
 
 
 def dry_run(
-    program: ExportedProgram, partitioner: Partitioner, choose: Callable[[ExportedProgram], object]
+    program: ExportedProgram,
+    partitioner: Partitioner,
+    choose: Callable[[ExportedProgram], object],
+    preserved: Sequence[OpOverload] | None = None,
 ) -> None:
     """Lower a program with a partitioner's settings, and delegate nothing.
 
@@ -22,30 +25,43 @@ def dry_run(
         program: As ``torch.export`` returns it; it is not changed.
         partitioner: The partitioner.
         choose: Called with the Edge program in place of ``partitioner.partition``.
+        preserved: The operators that are not decomposed, of a program that the partitioner's
+            passes have changed already. None: the partitioner changes it, and chooses them.
     """
-    to_edge_transform_and_lower(program, partitioner=[_Chooser(partitioner, choose)])
+    chooser = _Chooser(partitioner, choose, preserved)
+    to_edge_transform_and_lower(program, partitioner=[chooser])
 
 
 class _Chooser(Partitioner):
     def __init__(
-        self, partitioner: Partitioner, choose: Callable[[ExportedProgram], object]
+        self,
+        partitioner: Partitioner,
+        choose: Callable[[ExportedProgram], object],
+        preserved: Sequence[OpOverload] | None,
     ) -> None:
         super().__init__()
         self._partitioner = partitioner
         self._choose = choose
+        self._preserved = preserved
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         self._choose(exported_program)
+        if self._preserved is not None:
+            self._preserved = ()  # ExecuTorch asks again, and expects to find none in the program.
         return PartitionResult(tagged_exported_program=exported_program, partition_tags={})
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
+        if self._preserved is not None:
+            return list(self._preserved), None
         kept: tuple[list[OpOverload], Callable[[Node], bool] | None]
         kept = self._partitioner.ops_to_not_decompose(ep)
         return kept
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
+        if self._preserved is not None:
+            return exported_program
         changed: ExportedProgram = self._partitioner.transform_for_pre_decomposition(
             exported_program
         )

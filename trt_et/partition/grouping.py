@@ -11,11 +11,15 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
 from trt_et.graph.constants import input_names
-from trt_et.graph.symbolic_shapes import size_symbols, tensor_symbols
 from trt_et.lowering.edge_to_aten import aten_target, qualified_name
 from trt_et.ops.quantize import is_quantization
 from trt_et.partition.convex_groups import connected, convex_groups
-from trt_et.partition.internal_sizes import inner_sizes, is_size, misplaced_sizes
+from trt_et.partition.internal_sizes import (
+    inner_sizes,
+    is_size,
+    misplaced_sizes,
+    nodes_without_sizes,
+)
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.ops_to_preserve import must_be_delegated
 from trt_et.partition.tags import is_in_a_list_of
@@ -68,16 +72,23 @@ def group_nodes(
     while True:
         groups = _groups(module.graph, support)
         # An engine reads sizes off its input tensors and gets no other sizes.
-        lost = [node for nodes in groups for node in _without_sizes(nodes)]
-        support.refuse(lost, "it needs a size that no tensor input of its partition has")
+        lost = [node for nodes in groups for node in nodes_without_sizes(nodes)]
+        apart = [n for n in lost if must_be_delegated(n) and not nodes_without_sizes([n])]
+        support.refuse(
+            (node for node in lost if node not in apart),
+            "it needs a size that no tensor input of its partition has",
+        )
+        if len(apart) == len(lost):
+            for node in apart:
+                support.set_apart(node)
         alone = [node for nodes in groups for node in _quantizing_alone(nodes, support)]
         support.refuse(alone, "no operator of an engine uses its quantized or dequantized tensor")
         known = set(alone)
         idle = [node for nodes in groups for node in _islands(nodes) if node not in known]
         support.refuse(idle, "its partition would only reshape or quantize")
-        apart = [node for nodes in groups for node in support.cut_off_from_weights(nodes)]
-        support.refuse(apart, "its weight is also used outside this engine")
-        lost += alone + idle + apart
+        cut_off = [node for nodes in groups for node in support.cut_off_from_weights(nodes)]
+        support.refuse(cut_off, "its weight is also used outside this engine")
+        lost += alone + idle + cut_off
         if module is program.graph_module:
             torn = _in_lists_of_several_groups(program, groups)
             support.refuse(
@@ -155,21 +166,6 @@ def _in_lists_of_several_groups(program: ExportedProgram, groups: list[list[Node
             if len({group_of.get(user) for user in users}) > 1:
                 torn += [user for user in users if user in group_of]
     return torn
-
-
-def _without_sizes(nodes: list[Node]) -> list[Node]:
-    """Return the nodes of a partition that take a size that no input tensor has."""
-    inside = set(nodes)
-    outside = {source for node in nodes for source in node.all_input_nodes} - inside
-    shown = frozenset().union(*(tensor_symbols(source.meta.get("val")) for source in outside))
-    return [
-        node
-        for node in nodes
-        if not all(
-            source in inside or size_symbols(source.meta.get("val")) <= shown
-            for source in node.all_input_nodes
-        )
-    ]
 
 
 def _quantizing_alone(nodes: list[Node], support: OperatorSupport) -> list[Node]:

@@ -14,7 +14,9 @@ from typing import Final
 import torch
 from torch.fx import Graph, Node
 
-__all__ = ["inner_sizes", "is_size", "misplaced_sizes"]
+from trt_et.graph.symbolic_shapes import size_symbols, tensor_symbols
+
+__all__ = ["inner_sizes", "is_size", "misplaced_sizes", "nodes_without_sizes"]
 
 _OF_TENSORS: Final = torch.ops.aten.sym_size.int
 _OF_SIZES: Final = (
@@ -63,3 +65,18 @@ def misplaced_sizes(groups: Sequence[Sequence[Node]]) -> set[Node]:
             if not (inside.issuperset(node.users) and sources.issuperset(node.all_input_nodes)):
                 misplaced.add(node)
     return misplaced
+
+
+def nodes_without_sizes(nodes: list[Node]) -> list[Node]:
+    """Return the nodes of a partition that take a size that no input tensor has."""
+    inside = set(nodes)
+    outside = {source for node in nodes for source in node.all_input_nodes} - inside
+    shown = frozenset().union(*(tensor_symbols(source.meta.get("val")) for source in outside))
+    return [
+        node
+        for node in nodes
+        if not all(
+            source in inside or size_symbols(source.meta.get("val")) <= shown
+            for source in node.all_input_nodes
+        )
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 import torch
@@ -15,9 +16,16 @@ from trt_et.graph.subgraphs import subgraphs
 from trt_et.lowering.edge_to_aten import aten_target
 from trt_et.ops.quantize import is_fake_quantize
 from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.internal_sizes import nodes_without_sizes
 from trt_et.partition.operator_support import OperatorSupport
 
-__all__ = ["OPS_TO_PRESERVE", "must_be_delegated", "ops_to_preserve"]
+__all__ = [
+    "OPS_TO_PRESERVE",
+    "must_be_delegated",
+    "ops_not_delegated",
+    "ops_that_may_lack_a_size",
+    "ops_to_preserve",
+]
 
 aten = torch.ops.aten
 
@@ -75,7 +83,35 @@ def ops_to_preserve(
             constants = {} if subgraph.path else known_constants(program, program.state_dict)
             support = OperatorSupport(subgraph, check, excluded, here, constants)
             refused |= {node.target for node in support.reasons}
+    if aten.pad.default in ops_that_may_lack_a_size(program):
+        refused.add(
+            aten.pad.default
+        )  # Pads by computed sizes are constant; ExecuTorch has a kernel.
     return [op for op in OPS_TO_PRESERVE if op in called and op not in refused]
+
+
+def ops_that_may_lack_a_size(program: ExportedProgram) -> set[object]:
+    """Return the operators with a call that takes a size which none of its own tensors has.
+
+    An engine reads sizes off its input tensors. The CPU may run an operator between the tensor
+    that has the size and the call.
+    """
+    return {
+        node.target
+        for subgraph in subgraphs(program.graph_module)
+        for node in subgraph.graph.nodes
+        if nodes_without_sizes([node])
+    }
+
+
+def ops_not_delegated(program: ExportedProgram, delegated: Container[Node]) -> set[object]:
+    """Return the preserved operators of an Edge program with a call outside of its partitions."""
+    return {
+        aten_target(node)
+        for subgraph in subgraphs(program.graph_module)
+        for node in subgraph.graph.nodes
+        if node not in delegated and must_be_delegated(node)
+    }
 
 
 def must_be_delegated(node: Node) -> bool:

@@ -61,6 +61,8 @@ def _is_beyond_core(node: Node) -> bool:
     if node.target is aten.diagonal.default:
         # A write to a diagonal becomes a scatter.
         return any(_writes(user) for user in node.users)
+    if node.target is aten.pad.default:
+        return node.args[2:3] == ("circular",)
     if node.target is aten.copy_.default:
         return False  # ExecuTorch knows the operator that it becomes.
     return _key(node.target) in _KEYS
@@ -366,6 +368,17 @@ def _new_empty(
     return torch.full(size, 0, dtype=dtype or x.dtype, device=x.device)
 
 
+def _pad(x: Tensor, pad: Sequence[int], mode: str = "constant", *_: object) -> Any:  # noqa: ANN401
+    """Concatenate: torch writes into an empty tensor, which ExecuTorch gives a fixed size."""
+    if mode != "circular" or not all(isinstance(width, int) and width >= 0 for width in pad):
+        return NotImplemented
+    for index in range(0, len(pad), 2):
+        dim = x.dim() - 1 - index // 2
+        before = x.narrow(dim, x.shape[dim] - pad[index], pad[index])
+        x = torch.cat([before, x, x.narrow(dim, 0, pad[index + 1])], dim)
+    return x
+
+
 # Random numbers; ExecuTorch has CPU kernels that draw them for a shape.
 
 
@@ -412,6 +425,7 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.bitwise_right_shift.Scalar_Tensor: _shift_number_right,
     aten.remainder.Scalar_Tensor: _remainder_of_number,
     aten.copy.default: _copy,
+    aten.pad.default: _pad,
     torch.ops.prims.div.default: _prims_div,
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.empty.memory_format: _empty,

@@ -22,7 +22,9 @@ aten = torch.ops.aten
 _RANKS: Final[dict[Any, int]] = {
     aten.scaled_dot_product_attention.default: 4,
     aten.avg_pool2d.default: 4,
+    aten.avg_pool3d.default: 5,
     aten.max_pool2d.default: 4,
+    aten.max_pool3d.default: 5,
     aten._softmax.default: 2,
     aten.softmax.int: 2,
     aten.topk.default: 2,
