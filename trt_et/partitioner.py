@@ -192,6 +192,11 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
                 f"compile_specs is {compile_specs!r}; expected a list of CompileSpec objects. "
                 f"Options have names, such as builder={compile_specs!r}"
             )
+        if isinstance(compile_specs, ExportedProgram):  # to_backend calls the class.
+            raise OptionError("to_backend got the class; pass TensorRTPartitioner(), an object")
+        if not isinstance(compile_specs, Sequence | None):
+            kind = type(compile_specs).__name__
+            raise OptionError(f"compile_specs is {kind}; expected a list of CompileSpec objects")
         self._compile_specs = list(compile_specs or ())
         self._builder = make_builder(builder)
         self._options = BuildOptions(

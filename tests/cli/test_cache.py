@@ -61,6 +61,12 @@ def test_path_follows_the_environment(tmp_path, monkeypatch):
     assert "cache size 'huge' cannot be read" in run("cache", "path", code=2)
 
 
+def test_a_file_is_no_cache(tmp_path):
+    (tmp_path / "file").touch()
+    message = run("cache", "list", "--cache", tmp_path / "file", code=2)
+    assert message.strip().endswith(f"the engine cache's folder {tmp_path / 'file'} is a file")
+
+
 def test_list_is_not_cropped_where_it_is_piped(cache):
     line = run("cache", "list", "--cache", cache.folder).splitlines()[1]
     assert "output0 float32" in line

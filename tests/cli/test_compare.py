@@ -161,6 +161,8 @@ def test_from_python_the_table_names_outputs_and_engines(folder):
     assert (folder / "errors.svg").stat().st_size > 1000
     with pytest.raises(OptionError, match="inputs is Tensor"):
         trt_et.compare("file.pte", model, inputs[0])
+    with pytest.raises(OptionError, match=r"model is str; expected a module: compare\(program, mo"):
+        trt_et.compare(model, "file.pte", inputs)
 
 
 def test_another_model_and_other_options_are_refused():

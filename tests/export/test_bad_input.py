@@ -142,6 +142,17 @@ def test_a_wrong_argument_of_executorch_is_answered_with_the_right_one(model, pa
         to_edge_transform_and_lower(program, partitioner=partitioner)
 
 
+def test_the_class_is_no_partitioner_for_to_backend():
+    edge_program = to_edge(torch.export.export(MLP, (torch.ones(2, 4),)))
+    with pytest.raises(OptionError, match=r"got the class; pass TensorRTPartitioner\(\)"):
+        edge_program.to_backend(TensorRTPartitioner)
+
+
+def test_compile_specs_that_are_no_list_are_refused():
+    with pytest.raises(OptionError, match="compile_specs is int; expected a list of CompileSpec"):
+        TensorRTPartitioner(3)
+
+
 def test_an_option_without_its_name_is_refused():
     with pytest.raises(OptionError, match=r"compile_specs is 'reference'; .*builder='reference'"):
         TensorRTPartitioner("reference")

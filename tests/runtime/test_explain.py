@@ -62,6 +62,7 @@ attempt(lambda: load(sys.argv[2]))
 attempt(lambda: load(open(sys.argv[2], "rb").read()))
 attempt(lambda: load(sys.argv[2] + ".none"))
 attempt(lambda: load(sys.argv[3]))
+attempt(lambda: Runtime.get().load_program(sys.argv[1]).load_method("main"))
 """
 
 
@@ -85,6 +86,7 @@ def test_refusals_of_executorch_name_what_was_given_and_what_is_expected(tmp_pat
     assert files[0].endswith(f"{cut} {sizes}")
     assert files[1].endswith(f"the program {sizes}")
     assert files[3].endswith(f"{text} is no ExecuTorch program (.pte)")
+    assert files[4] == "the program has no method 'main'; it has forward"
     assert "cut.pte.none cannot be read: No such file" in files[2]
 
 

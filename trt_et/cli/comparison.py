@@ -151,11 +151,14 @@ def compare(
             real.
 
     Raises:
-        OptionError: The inputs do not fit, or the program lacks the method.
+        OptionError: The inputs do not fit, the model is no module, or the program lacks the method.
         RunError: The program cannot be run, or was not exported from this model in this way.
     """
     if not isinstance(inputs, tuple | dict):
         raise OptionError(f"inputs is {type(inputs).__name__}; expected a tuple, or a dict by name")
+    if not isinstance(model, torch.nn.Module):
+        kind = type(model).__name__
+        raise OptionError(f"model is {kind}; expected a module: compare(program, model, inputs)")
     args, kwargs = (inputs, {}) if isinstance(inputs, tuple) else ((), inputs)
     eager = EagerModel(model.eval(), args, kwargs, dynamic_shapes)
     with tempfile.TemporaryDirectory(prefix="trt-et-") as folder:

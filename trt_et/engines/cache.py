@@ -92,7 +92,7 @@ class EngineCache:
     the caller's choice.
 
     Raises:
-        OptionError: ``max_bytes`` is impossible.
+        OptionError: ``max_bytes`` is impossible, or the folder is a file.
     """
 
     def __init__(
@@ -104,6 +104,8 @@ class EngineCache:
         if type(max_bytes) is not int or max_bytes < 0:
             raise OptionError(f"max_bytes is {max_bytes!r}; expected a number of bytes")
         self.folder = Path(folder).expanduser() if folder else user_cache_path("trt-et")
+        if self.folder.is_file():
+            raise OptionError(f"the engine cache's folder {self.folder} is a file")
         self.max_bytes = max_bytes
         self._is_named = bool(folder)
         self._warned = False

@@ -50,11 +50,17 @@ def explained_errors(what: str = "ExecuTorch failed") -> Iterator[None]:
         what: The start of the message.
 
     Raises:
-        RunError: Something in the block raised a ``RuntimeError``, which is its cause.
+        RunError: Something in the block raised a ``RuntimeError``, which is its cause, or the
+            program lacks a method.
     """
     before = _clear()
     try:
         yield
+    except KeyError as error:
+        if program := _lacks_method(error.__traceback__):
+            names = ", ".join(sorted(program.method_names))
+            raise RunError(f"{what}: the program has no method {error}; it has {names}") from error
+        raise
     except RuntimeError as error:
         if refused := _refused_by_executorch(str(error), error.__traceback__):
             raise RunError(f"{what}: {error}: {refused}") from error
@@ -87,6 +93,14 @@ def _refused_by_executorch(message: str, traceback: TracebackType | None) -> str
                 return wrong_file(given["data"])
         traceback = traceback.tb_next
     return ""
+
+
+def _lacks_method(traceback: TracebackType | None) -> Any:  # noqa: ANN401
+    """Return the program of ``executorch.runtime`` that has no method of a name; None if none."""
+    frame = [frame for frame, _ in walk_tb(traceback)][-1]
+    is_lookup = frame.f_code.co_name == "load_method"
+    is_lookup &= frame.f_globals.get("__name__") == "executorch.runtime"
+    return frame.f_locals["self"] if is_lookup else None
 
 
 def _needs_data(message: str, traceback: TracebackType | None) -> bool:
