@@ -26,10 +26,10 @@ from trt_et.engines.cache import CacheChoice, choose_cache
 from trt_et.engines.partition_build import PartitionBuild, PartitionSpecs
 from trt_et.engines.prebuilt import PrebuiltBuilder
 from trt_et.engines.progress import ProgressOption, checked_progress
-from trt_et.engines.reference.support import unsupported_by_cpu_kernels
 from trt_et.engines.support_check import cached_support_check
 from trt_et.engines.workers import checked_executor
 from trt_et.errors import OptionError, PartitionError
+from trt_et.graph.cpu_kernels import unsupported_by_cpu_kernels
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.own_symbols import with_own_symbols
 from trt_et.lowering.in_place_buffers import InPlaceBuffer, find_in_place_buffers

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from executorch.exir import to_edge, to_edge_transform_and_lower
-from executorch.runtime import Runtime
 from torch import nn
 from torch.export import Dim
 
 from tests.support.lowering import blobs, export_with_batch, lower
-from tests.support.simulated_gpus import load_runtime
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 from trt_et.engines.serialize import build_network
@@ -43,26 +41,6 @@ def test_a_derived_dimension_has_the_derived_range():
     (blob,) = blobs(lower(program))
     (output,) = decode_blob(blob).info.outputs
     assert (output.shape, output.min_shape, output.max_shape) == ((-1,), (3,), (30,))
-
-
-def test_windows_of_a_padded_size_have_bounds():
-    class Windows(nn.Module):
-        def forward(self, x):
-            x = nn.functional.pad(x, (0, 0, 0, (8 - x.shape[1] % 8) % 8))
-            windows = x.view(2, x.shape[1] // 8, 8, 4).transpose(1, 2)
-            return windows.reshape(-1, 8, 4).softmax(1)
-
-    load_runtime()
-    dynamic = ({1: Dim("quarter", min=1, max=8) * 4},)
-    program = torch.export.export(Windows(), (torch.randn(2, 20, 4),), dynamic_shapes=dynamic)
-    partitioner = TensorRTPartitioner(builder="reference", full_graph=True)
-    pte = lower(program, partitioner=partitioner)
-    (output,) = decode_blob(blobs(pte)[0]).info.outputs
-    assert (output.min_shape, output.max_shape) == ((2, 8, 4), (8, 8, 4))
-    method = Runtime.get().load_program(pte).load_method("forward")
-    for length in (4, 8, 20, 32):
-        x = torch.randn(2, length, 4)
-        torch.testing.assert_close(method.execute([x])[0], Windows()(x))
 
 
 class Token(nn.Module):

@@ -125,6 +125,16 @@ def test_views_beside_an_engine_are_not_in_it():
     assert (operator, "reshape" in why) == ("aten::permute_copy.default", True)
 
 
+def test_an_operator_without_a_cpu_kernel_is_worth_an_engine():
+    class Sorted(torch.nn.Module):
+        def forward(self, x):
+            return x.sort(1).values
+
+    program = torch.export.export(Sorted(), (torch.randn(3, 4),))
+    (partition,) = reference(min_block_size=3).explain(program).partitions
+    assert partition.operators[0] == "aten::sort.default"
+
+
 def test_min_block_size_drops_small_partitions():
     partitioner = reference(min_block_size=3)
     model = Function(lambda x: torch.cumsum(x * 2, 0))

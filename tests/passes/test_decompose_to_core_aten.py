@@ -41,6 +41,18 @@ def cleared(x, offset, dim1, dim2):
     return y + 1
 
 
+def shifted(x):
+    return torch.roll(x, (-2, 3), (1, 2)) * 2
+
+
+def masked(x):
+    """The mask of shifted windows in Swin Transformers."""
+    mask = x.new_zeros(x.shape[1], x.shape[2])
+    mask[:-2, :-1] = 1
+    mask[-2:, -1:] = 2
+    return x + mask
+
+
 def attended(x):
     """Channel attention of CBAM."""
     return x * (F.adaptive_avg_pool2d(x, 1) + F.adaptive_max_pool2d(x, 1)).sigmoid()
@@ -156,6 +168,8 @@ CASES = {
         lambda x: F.pad(x, (2, 1, 0, 3), "circular") + F.pad(x, (1, 2, 3, 0), "reflect"),
         (IMAGE,),
     ),
+    "shifted around": (shifted, (IMAGE,)),
+    "numbers written to slices": (masked, (X,)),
     "a diagonal written": (lambda x: cleared(x, 1, 1, 2), (X,)),
     "a diagonal below written": (lambda x: cleared(x, -2, 2, 0), (X,)),
     "statistics of the batch": (
@@ -190,7 +204,7 @@ def test_tensorrt_rtx_builds_it(case):
 
 
 @pytest.mark.parametrize(
-    "function", [attended, rendered, rotated, lambda x: torch.bucketize(x, BOUNDS) + 1]
+    "function", [attended, rendered, rotated, shifted, lambda x: torch.bucketize(x, BOUNDS) + 1]
 )
 def test_a_batch_may_be_dynamic(function):
     load_runtime()
@@ -219,6 +233,20 @@ def test_a_size_may_be_dynamic_if_it_is_padded_around():
     for length in (3, 5, 9):
         x = torch.randn(3, 6, length)
         torch.testing.assert_close(method.execute([x])[0], function(x))
+
+
+@pytest.mark.parametrize("function", [shifted, masked])
+def test_all_sizes_may_be_dynamic(function):
+    load_runtime()
+    dynamic = (({1: Dim("height", min=4, max=9), 2: Dim("width", min=4, max=8)},),)
+    program = torch.export.export(Function(function), (X,), dynamic_shapes=dynamic)
+    partitioner = TensorRTPartitioner(builder="reference", full_graph=True)
+    pte = lower(program, partitioner=partitioner)
+    method = Runtime.get().load_program(pte).load_method("forward")
+    for sizes in ((4, 4), (6, 5), (9, 8)):
+        x = torch.randn(3, *sizes)
+        torch.testing.assert_close(method.execute([x])[0], function(x))
+    assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
 
 
 def test_running_statistics_are_kept_between_calls():

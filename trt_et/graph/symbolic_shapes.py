@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final, cast
 
-import numpy as np
 import sympy
 import torch
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
-from torch.utils._sympy.functions import Mod, PythonMod
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 __all__ = [
@@ -29,14 +26,6 @@ __all__ = [
 
 _UNBOUNDED = 2**31 - 1
 _TRACED_MINIMUM = 2
-_MOST_VALUES: Final = 1 << 18  # That many are computed in milliseconds.
-_FUNCTIONS: Final = {
-    "FloorDiv": np.ma.floor_divide,
-    "Mod": np.ma.mod,
-    "PythonMod": np.ma.mod,
-    "Max": np.ma.maximum,
-    "Min": np.ma.minimum,
-}
 # torch.export's name for the source of a symbol.
 _SOURCE: Final = re.compile(r"L\['(?P<input>\w+)'\](?P<path>.*)\.size\(\)\[(?P<dim>\d+)\]")
 
@@ -77,7 +66,7 @@ def shape_range(
         known = dict(shape_env_of(size).backed_var_to_val)
         known |= {symbol: middle for symbol, (_, middle, _) in chosen.items()}
         best = int(expression.subs(known))
-    bounds = _bounds(expression, ranges)
+    bounds = bound_sympy(expression, ranges)
     if best is None:
         if free_unbacked_symbols(size):
             raise UnboundedDimension(f"its dimension {expression} depends on data")
@@ -92,49 +81,6 @@ def shape_range(
     # Bounds are those of each term alone: -n - -n // 8 * 8 would go below zero.
     low, high = max(int(bounds.lower), 0), max(int(bounds.upper), 0)
     return low, min(max(best, low), high), high
-
-
-def _bounds(expression: sympy.Expr, ranges: dict[sympy.Symbol, Any]) -> Any:  # noqa: ANN401
-    """Return the smallest and the largest value of an expression.
-
-    ``bound_sympy`` combines the bounds of each term, so that quotients and remainders of one size
-    (``n // (n // 8)``, windows of an image) have bounds that are too wide, or none. Their values
-    are computed if the sizes have few.
-    """
-    bounds = bound_sympy(expression, ranges)
-    if bounds.upper.is_Integer and not expression.has(Mod, PythonMod):
-        return bounds
-    symbols = sorted(expression.free_symbols, key=str)
-    known = [ranges[symbol] for symbol in symbols if symbol in ranges]
-    if len(known) < len(symbols) or not all(
-        r.lower.is_Integer and r.upper.is_Integer for r in known
-    ):
-        return bounds
-    sides = tuple((int(r.lower), int(r.upper)) for r in known)
-    extremes = _extremes(expression, tuple(symbols), sides)
-    return ValueRanges(*extremes) if extremes else bounds
-
-
-@cache
-def _extremes(
-    expression: sympy.Expr, symbols: tuple[sympy.Symbol, ...], sides: tuple[tuple[int, int], ...]
-) -> tuple[int, int] | None:
-    """Return the extremes of an expression's values; None if there are too many, or unknown ones.
-
-    Args:
-        expression: The expression.
-        symbols: Its symbols.
-        sides: The least and the greatest value of each symbol.
-    """
-    if math.prod(high - low + 1 for low, high in sides) > _MOST_VALUES:
-        return None
-    compute = sympy.lambdify(symbols, expression, modules=[_FUNCTIONS, "numpy"])
-    try:
-        values = compute(*np.ix_(*(np.arange(low, high + 1) for low, high in sides)))
-    except (NameError, TypeError, ValueError):  # A function of torch that is not in _FUNCTIONS.
-        return None
-    values = np.ma.asarray(values)  # A quotient by zero is masked: export excludes such sizes.
-    return (int(values.min()), int(values.max())) if values.count() else None
 
 
 def shape_env_of(size: torch.SymInt | torch.SymFloat | torch.SymBool) -> ShapeEnv:

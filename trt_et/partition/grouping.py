@@ -202,7 +202,7 @@ def _is_worth_an_engine(nodes: list[Node], support: OperatorSupport, min_block_s
     if any(must_be_delegated(node) for node in nodes):
         return True
     tensors = [node for node in nodes if not is_size(node)]
-    if len(tensors) < min_block_size:
+    if len(tensors) < min_block_size and all(map(support.has_cpu_kernel, tensors)):
         support.refuse(tensors, f"its partition is smaller than min_block_size={min_block_size}")
         return False
     return True

@@ -11,6 +11,7 @@ from executorch.exir.delegate import executorch_call_delegate
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Node
 
+from trt_et.graph.cpu_kernels import unsupported_by_cpu_kernels
 from trt_et.graph.fragment import (
     SupportCheck,
     constants_among,
@@ -105,6 +106,11 @@ class OperatorSupport:
     def is_supported(self, node: Node) -> bool:
         """Return whether an engine can hold the node."""
         return node in self._supported
+
+    def has_cpu_kernel(self, node: Node) -> bool:
+        """Return whether the stock ExecuTorch runtime can run the node, or its decomposition."""
+        plain = self._equivalent[node]
+        return is_quantization(plain.target) or unsupported_by_cpu_kernels(plain) is None
 
     def is_cast_of_weight(self, node: Node) -> bool:
         """Return whether a node casts an int8 weight to float."""

@@ -22,6 +22,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trt_et.graph.subgraphs import subgraphs
+from trt_et.graph.symbolic_shapes import shape_range
 
 __all__ = ["decompose_to_core_aten"]
 
@@ -354,6 +355,23 @@ def _copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     return source.to(x.dtype).expand(x.shape).clone()
 
 
+def _fill(x: Tensor, value: Tensor) -> Tensor:
+    return value.to(x.dtype).expand(x.shape).clone()  # TensorRT takes no source to broadcast.
+
+
+def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:  # noqa: ANN401
+    """Join both parts; torch gathers by indices."""
+    if not dims:
+        return NotImplemented
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = x.shape[dim]
+        if not isinstance(shift, int) or abs(shift) > shape_range(size)[0]:
+            return NotImplemented
+        begin = -shift if shift < 0 else size - shift
+        x = torch.cat([aten.slice.Tensor(x, dim, begin), aten.slice.Tensor(x, dim, 0, begin)], dim)
+    return x
+
+
 def _empty_like(x: Tensor, *, dtype: torch.dtype | None = None, **_: object) -> Tensor:
     return torch.full(x.shape, 0, dtype=dtype or x.dtype, device=x.device)
 
@@ -425,6 +443,8 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.bitwise_right_shift.Scalar_Tensor: _shift_number_right,
     aten.remainder.Scalar_Tensor: _remainder_of_number,
     aten.copy.default: _copy,
+    aten.fill.Tensor: _fill,
+    aten.roll.default: _roll,
     aten.pad.default: _pad,
     torch.ops.prims.div.default: _prims_div,
     aten.diagonal_scatter.default: _diagonal_scatter,

@@ -24,8 +24,8 @@ from trt_et.blob.model import REFERENCE_BUILDER, EngineInfo
 from trt_et.engines.base import BuildRequest
 from trt_et.engines.fingerprint import fingerprint_of, target_platform
 from trt_et.engines.reference.kernels import decompose_for_cpu_kernels
-from trt_et.engines.reference.support import cpu_kernels
 from trt_et.errors import BuilderError
+from trt_et.graph.cpu_kernels import cpu_kernels
 from trt_et.graph.tracing import TRACING, clean_symbols
 
 __all__ = ["ReferenceBuilder"]

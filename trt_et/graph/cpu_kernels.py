@@ -49,9 +49,11 @@ def _has_kernel(target: OpOverload) -> bool:
     for candidate in (target, _copying(target)):
         if candidate is None:
             continue
+        if f"{candidate._schema.name}.{candidate._overloadname}_out" in cpu_kernels():
+            return True
         try:
             out, _ = to_out_variant(candidate)
-        except (RuntimeError, KeyError):
+        except (AssertionError, KeyError, RuntimeError):
             continue
         name = out._schema.name + (f".{out._overloadname}" if out._overloadname else "")
         if name in cpu_kernels() or f"{out._schema.name}.out" in cpu_kernels():
