@@ -16,6 +16,7 @@ from trt_et.engine_info import EngineInfo
 from trt_et.engines import BuildRequest
 from trt_et.engines.reference.builder import ReferenceBuilder
 from trt_et.engines.serialize import build_network
+from trt_et.graph.symbolic_shapes import shape_env_of, shape_range
 from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition, unlift
 
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
@@ -98,8 +99,13 @@ def draws(lowered: LoweredPartition, seed: int = 0) -> Iterator[list[torch.Tenso
     generator = torch.Generator().manual_seed(seed)
     offsets = _bag_offsets(program)
 
+    placeholders = program.graph.find_nodes(op="placeholder")
+
     def drawn(sizes: str, floats: Any, whole: Any) -> list[torch.Tensor]:
-        tensors = [_input(binding, sizes, floats, whole, generator) for binding in lowered.inputs]
+        tensors = [
+            _input(binding, _shape(node.meta.get("val"), binding, sizes), floats, whole, generator)
+            for binding, node in zip(lowered.inputs, placeholders, strict=True)
+        ]
         for place in offsets:
             tensors[place] = tensors[place].sort().values
             tensors[place][:1] = 0
@@ -139,11 +145,38 @@ def _computes_floats(lowered: LoweredPartition) -> bool:
     return any(isinstance(v, torch.Tensor) and v.is_floating_point() for v in values)
 
 
+def _shape(value: Any, binding: Any, sizes: str) -> tuple[int, ...]:
+    """The shape of an input if all symbols have the least, the best or the greatest value.
+
+    A binding's least shape may be impossible: of ``n + n % 2``, it is less than any value.
+    """
+    if not binding.is_dynamic:
+        return tuple(binding.shape)
+    chosen = tuple(getattr(binding, sizes))
+    if not isinstance(value, torch.Tensor):
+        return chosen
+    place = ("min_shape", "opt_shape", "max_shape").index(sizes)
+
+    def size_at(size: Any) -> Any:
+        if isinstance(size, int):
+            return size
+        env = shape_env_of(size)
+        values = {}
+        for symbol in size.node.expr.free_symbols:
+            hint = env.backed_var_to_val.get(symbol)
+            known = env.create_symintnode(symbol, hint=None if hint is None else int(hint))
+            values[symbol] = shape_range(known)[place]
+        return size.node.expr.subs(values)
+
+    found = [size_at(size) for size in value.shape]
+    is_known = all(isinstance(size, int) or size.is_Integer for size in found)
+    return tuple(map(int, found)) if is_known else chosen
+
+
 def _input(
-    binding: Any, sizes: str, floats: Any, whole: Any, generator: torch.Generator
+    binding: Any, shape: tuple[int, ...], floats: Any, whole: Any, generator: torch.Generator
 ) -> torch.Tensor:
     dtype = _DTYPES[binding.dtype]
-    shape = tuple(getattr(binding, sizes) if binding.is_dynamic else binding.shape)
     if dtype.is_floating_point:
         return floats(shape, generator).to(dtype)
     if dtype == torch.bool:
