@@ -119,7 +119,6 @@ REFUSED_BY_TENSORRT = {
         lambda q: F.scaled_dot_product_attention(q, q, q), (randn(1, 2, 2, 4, 8),)
     ),
     "groups of numbers": Example(lambda x: F.group_norm(x, 2), (randn(3, 4),)),
-    "pooling of one volume": Example(lambda x: F.max_pool3d(x, 2), (randn(3, 4, 4, 4),)),
 }
 
 
