@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from torch.export import Dim
 from torch.nn import functional
@@ -116,6 +117,21 @@ def test_an_operator_without_a_size_that_it_takes_does_not_end_an_export(case):
     for length in (4, 6, 8, 13, 30):
         x = torch.randn(2, 3, length)
         torch.testing.assert_close(method.execute([x])[0], function(x), atol=1e-4, rtol=1e-4)
+
+
+def test_a_program_that_only_the_caller_s_configuration_accepts_is_lowered():
+    def function(x):  # copysign is no core operator.
+        y = functional.interpolate(padded(x), x.shape[2] * 2, mode="linear")
+        return torch.copysign(y, x[:, :, :1])
+
+    dynamic = (({2: Dim("length", min=4, max=30)},),)
+    program = torch.export.export(
+        Function(function), (torch.randn(2, 3, 6),), dynamic_shapes=dynamic
+    )
+    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[aten.tan])
+    config = EdgeCompileConfig(_core_aten_ops_exception_list=[aten.copysign.Tensor])
+    to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
+    assert partitioner.report.partitions
 
 
 def test_an_operator_takes_a_size_of_the_partition_s_input_undecomposed():

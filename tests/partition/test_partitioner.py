@@ -135,6 +135,12 @@ def test_an_operator_without_a_cpu_kernel_is_worth_an_engine():
     assert partition.operators[0] == "aten::sort.default"
 
 
+@pytest.mark.parametrize("function", [lambda x: x**2, lambda x: x.half(), lambda x: x[1:] - 1])
+def test_min_block_size_counts_if_the_cpu_has_the_kernels(function):
+    program = exported(Function(function), torch.randn(3, 4))
+    assert reference(min_block_size=4).explain(program).partitions == ()
+
+
 def test_min_block_size_drops_small_partitions():
     partitioner = reference(min_block_size=3)
     model = Function(lambda x: torch.cumsum(x * 2, 0))

@@ -249,6 +249,16 @@ def test_all_sizes_may_be_dynamic(function):
     assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
 
 
+@pytest.mark.parametrize("dynamic", [{1: Dim.DYNAMIC}, {1: Dim("height", min=1, max=9)}, {}])
+def test_a_shift_that_may_exceed_the_size_is_left_to_torch(dynamic):
+    load_runtime()
+    function = Function(lambda x: torch.roll(x, -7, 1) * 2)
+    program = torch.export.export(function, (X,), dynamic_shapes=((dynamic,),))
+    pte = lower(program)
+    method = Runtime.get().load_program(pte).load_method("forward")
+    torch.testing.assert_close(method.execute([X])[0], function(X))
+
+
 def test_running_statistics_are_kept_between_calls():
     load_runtime()
     torch.manual_seed(0)

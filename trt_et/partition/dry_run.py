@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from executorch.exir import to_edge_transform_and_lower
+from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import Partitioner, PartitionResult
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
@@ -29,7 +29,9 @@ def dry_run(
             passes have changed already. None: the partitioner changes it, and chooses them.
     """
     chooser = _Chooser(partitioner, choose, preserved)
-    to_edge_transform_and_lower(program, partitioner=[chooser])
+    # Within a lowering, the caller's configuration decides whether the program is valid.
+    config = EdgeCompileConfig(_check_ir_validity=preserved is None)
+    to_edge_transform_and_lower(program, partitioner=[chooser], compile_config=config)
 
 
 class _Chooser(Partitioner):

@@ -83,10 +83,8 @@ def ops_to_preserve(
             constants = {} if subgraph.path else known_constants(program, program.state_dict)
             support = OperatorSupport(subgraph, check, excluded, here, constants)
             refused |= {node.target for node in support.reasons}
-    if aten.pad.default in ops_that_may_lack_a_size(program):
-        refused.add(
-            aten.pad.default
-        )  # Pads by computed sizes are constant; ExecuTorch has a kernel.
+    # ExecuTorch has a kernel for pads with a number.
+    refused |= {aten.pad.default} & ops_that_may_lack_a_size(program)
     return [op for op in OPS_TO_PRESERVE if op in called and op not in refused]
 
 

@@ -22,7 +22,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trt_et.graph.subgraphs import subgraphs
-from trt_et.graph.symbolic_shapes import shape_range
+from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
 
 __all__ = ["decompose_to_core_aten"]
 
@@ -359,13 +359,20 @@ def _fill(x: Tensor, value: Tensor) -> Tensor:
     return value.to(x.dtype).expand(x.shape).clone()  # TensorRT takes no source to broadcast.
 
 
+def _least(size: int | torch.SymInt) -> int:
+    try:
+        return shape_range(size)[0]
+    except UnboundedDimension:
+        return 0
+
+
 def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:  # noqa: ANN401
     """Join both parts; torch gathers by indices."""
     if not dims:
         return NotImplemented
     for shift, dim in zip(shifts, dims, strict=True):
         size = x.shape[dim]
-        if not isinstance(shift, int) or abs(shift) > shape_range(size)[0]:
+        if not isinstance(shift, int) or abs(shift) > _least(size):
             return NotImplemented
         begin = -shift if shift < 0 else size - shift
         x = torch.cat([aten.slice.Tensor(x, dim, begin), aten.slice.Tensor(x, dim, 0, begin)], dim)
