@@ -102,11 +102,45 @@ def two_positions(m, rows, position):
     return rows + torch.arange(rows.shape[2])[:, None] * (first * second)
 
 
+def view_of_what_is_written(m, rows, position):
+    part = m.cache.narrow(2, read(position), rows.shape[2])
+    m.cache.mul_(2).add_(1)
+    return part * rows
+
+
+def slice_that_is_written_and_read(m, rows, position):
+    part = m.cache.narrow(2, read(position), rows.shape[2])
+    part.copy_(rows)
+    return part.add_(1) * 2
+
+
+def narrower_rows(m, rows, position):
+    m.cache.narrow(2, read(position), rows.shape[2]).copy_(rows[:, :1])
+    return m.cache * 2
+
+
+def position_that_is_written(m, rows, position):
+    place = position.clone()
+    start = read(place)
+    place.add_(3)
+    return rows * m.table.narrow(0, start, rows.shape[2]), place
+
+
+def number_that_is_written(m, rows, position):
+    start = read(position)
+    full = torch.full((3,), start)
+    full[1:].add_(1)
+    steps = torch.arange(start, start + rows.shape[2])
+    steps.mul_(2)
+    return full, steps, torch.arange(start, start + rows.shape[2])
+
+
 USES = {
     function.__name__: function
     for function in (
         *(narrow, slices, index_copy, slice_scatter, narrow_and_copy, one_row, causal_mask),
-        *(ring, arithmetic, two_positions),
+        *(ring, arithmetic, two_positions, view_of_what_is_written, narrower_rows),
+        *(slice_that_is_written_and_read, position_that_is_written, number_that_is_written),
     )
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule
 
 from trt_et.blob.model import Alias
@@ -13,6 +14,7 @@ from trt_et.conversion.operator import Operator, Step
 from trt_et.conversion.operators.kv_cache import has_cache_update_layer, update_in_place
 from trt_et.conversion.registry import entries
 from trt_et.conversion.torch_tensorrt_patches import weights_stay_quantized
+from trt_et.graph.insertion import compute_value
 from trt_et.lowering.edge_to_aten import describe_value
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
@@ -40,7 +42,7 @@ def prepare_module(
     Returns:
         The module, and the outputs that it writes into an input's memory.
     """
-    from torch_tensorrt.dynamo.lowering import post_lowering
+    from torch_tensorrt.dynamo.lowering.passes import ATEN_POST_LOWERING_PASSES
 
     # Converters interpret the graph; each rewrite would print its Python code for nothing.
     module.recompile = _no_code  # type: ignore[assignment,method-assign]
@@ -55,9 +57,20 @@ def prepare_module(
             rewrite(module, entry)
     for node in module.graph.nodes:
         describe_value(node)
+    # Its post_lowering() computes the values of nearly all nodes once more.
     with weights_stay_quantized():
-        prepared: GraphModule = post_lowering(module, settings)
+        prepared: GraphModule = ATEN_POST_LOWERING_PASSES(module, settings)
+    _compute_missing_values(prepared)
     return prepared, aliases
+
+
+def _compute_missing_values(module: GraphModule) -> None:
+    """Compute the values of the calls that Torch-TensorRT's passes inserted."""
+    nodes = module.graph.nodes
+    described = [node for node in nodes if isinstance(node.meta.get("val"), FakeTensor)]
+    for node in nodes:
+        if node.op == "call_function" and "val" not in node.meta:
+            compute_value(node, described[0])
 
 
 def rewrite(module: GraphModule, entry: Operator) -> None:

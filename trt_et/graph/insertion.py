@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-__all__ = ["insert_call", "insert_constant", "insert_number"]
+__all__ = ["compute_value", "insert_call", "insert_constant", "insert_number"]
 
 
 def insert_call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:  # noqa: ANN401
@@ -22,10 +22,21 @@ def insert_call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:  
     graph = before.graph
     with graph.inserting_before(before):
         node = graph.call_function(target, args, kwargs)
-    with _fake_mode(before):
-        values = torch.fx.map_arg(args, lambda argument: argument.meta["val"])
-        node.meta["val"] = target(*values, **kwargs)
+    compute_value(node, before)
     return node
+
+
+def compute_value(node: Node, beside: Node) -> None:
+    """Compute the ``val`` of a call from its arguments' values.
+
+    Args:
+        node: The call.
+        beside: A node of the graph whose value is one or several fake tensors.
+    """
+    target: Any = node.target
+    with _fake_mode(beside):
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
+        node.meta["val"] = target(*args, **kwargs)
 
 
 def insert_constant(before: Node, name: str, value: torch.Tensor) -> Node:

@@ -156,19 +156,19 @@ class _Plan:
         """Return the calls that the builder supports in float32 only."""
         if not low or any(is_prebuilt(call.target) for call in self._fragment.calls):
             return {}
+        unsupported = check(in_precision(self._fragment, self._precision, low))
+        if unsupported is None:
+            return {}
         refused = {}
         for call in low:
             if call.target is not operator.getitem:
                 alone = fragment_of_call(call, self._fragment.constants)
                 inside = [each for each in alone.calls if is_float32(each)]
-                unsupported = check(in_precision(alone, self._precision, inside))
-                if unsupported is not None:
-                    refused[call] = self._reason(unsupported.reason)
+                refusal = check(in_precision(alone, self._precision, inside))
+                if refusal is not None:
+                    refused[call] = self._reason(refusal.reason)
         if refused:
             return refused
-        unsupported = check(in_precision(self._fragment, self._precision, low))
-        if unsupported is None:
-            return {}
         named = [call for call in low if call.name == unsupported.node]
         return dict.fromkeys(named or low, self._reason(unsupported.reason))
 

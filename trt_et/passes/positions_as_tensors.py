@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import torch
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.value_ranges import bound_sympy
 
 from trt_et.graph.arguments import named_arguments
@@ -67,13 +68,20 @@ def keep_positions_in_tensors(program: ExportedProgram) -> ExportedProgram:
     """
     if not _Positions(program.graph).have_users():
         return program
-    # Without writes in place: a slice that is written to cannot become a copy.
-    functional = program.run_decompositions({})
-    module = copied_module(functional.graph_module)
+    replaced = _replaced(program)
+    if replaced is None or _Positions(replaced.graph).have_users():
+        # A slice of what is written in place cannot become a copy.
+        replaced = _replaced(program.run_decompositions({}))
+    return replaced or program
+
+
+def _replaced(program: ExportedProgram) -> ExportedProgram | None:
+    """Return the program without the positions that can be replaced; None if there are none."""
+    module = copied_module(program.graph_module)
     if not _Positions(module.graph).replace():
-        return program
+        return None
     module.recompile()
-    replaced: ExportedProgram = functional._update(module, functional.graph_signature)
+    replaced: ExportedProgram = program._update(module, program.graph_signature)
     return replaced
 
 
@@ -93,6 +101,8 @@ class _Positions:
         self._tensors: dict[Node, Node] = {}
         self._ranges: dict[tuple[Node, int | Node], Node] = {}
         self._graph = graph
+        # What may share memory with a tensor that is written in place.
+        self._written = {_root(each) for node in graph.nodes for each in _written_by(node)}
 
     def __contains__(self, value: object) -> bool:
         return value in self._items
@@ -142,11 +152,15 @@ class _Positions:
         rule = _RULES.get(user.target)
         if rule is None or not isinstance(user.meta.get("val"), torch.Tensor):
             return None
-        return rule(self, user, named_arguments(user))
+        if _root(user) in self._written:
+            rule = _WRITES.get(user.target)
+        return rule and rule(self, user, named_arguments(user))
 
     def is_position(self, value: object) -> bool:
         """Check whether a value is a number that ``tensor`` can compute."""
         if not isinstance(value, Node) or value not in self._items:
+            return False
+        if any(_root(item.args[0]) in self._written for item in self._items[value]):
             return False
         return value.target in _ITEMS or (
             value.target in _ARITHMETIC
@@ -203,18 +217,65 @@ class _Positions:
 
 def _slice(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
     """``narrow`` and slices."""
-    start, dim, size = a["start"], a["dim"], user.meta["val"].shape[a["dim"]]
-    if not positions.is_start(start) or a.get("step", 1) != 1:
-        return None
-    if "length" in a:
-        length = positions.known_length(a["length"], size)
-    else:
-        length = positions.length(start, a["end"], size)
+    dim, length = a["dim"], _slice_length(positions, user, a)
     if length is None:
         return None
     return lambda a: insert_call(
-        user, aten.index_select.default, a["self"], dim, positions.range(start, length, user)
+        user, aten.index_select.default, a["self"], dim, positions.range(a["start"], length, user)
     )
+
+
+def _slice_length(positions: _Positions, user: Node, a: dict[str, Any]) -> int | Node | None:
+    start, size = a["start"], user.meta["val"].shape[a["dim"]]
+    if not positions.is_start(start) or a.get("step", 1) != 1:
+        return None
+    if "length" in a:
+        return positions.known_length(a["length"], size)
+    return positions.length(start, a["end"], size)
+
+
+def _write_slice(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
+    """``narrow`` and slices, if their only use is a copy over them."""
+    dim, length = a["dim"], _slice_length(positions, user, a)
+    copy = _only_copy_over(user)
+    if length is None or copy is None:
+        return None
+
+    def edit(a: dict[str, Any]) -> Node:
+        index = positions.range(a["start"], length, user)
+        return _write_rows(copy, a["self"], dim, index, copy.args[1])
+
+    return edit
+
+
+def _write_select(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
+    copy = _only_copy_over(user)
+    if copy is None or not positions.is_start(a["index"]):
+        return None
+
+    def edit(a: dict[str, Any]) -> Node:
+        index = positions.range(a["index"], 1, user)
+        dim = a["dim"] % a["self"].meta["val"].dim()
+        rows = insert_call(copy, aten.unsqueeze.default, copy.args[1], dim)
+        return _write_rows(copy, a["self"], dim, index, rows)
+
+    return edit
+
+
+def _write_rows(copy: Node, tensor: Node, dim: int, index: Node, rows: Any) -> Node:  # noqa: ANN401
+    """Replace a copy over a slice by a copy of rows into the tensor."""
+    new = insert_call(copy, aten.index_copy_.default, tensor, dim, index, rows)
+    copy.graph.erase_node(copy)
+    return new
+
+
+def _only_copy_over(view: Node) -> Node | None:
+    """Return the call that copies over a slice, if it is the only use of the slice."""
+    copy = next(iter(view.users), None)
+    if copy is None or len(view.users) > 1 or copy.target is not aten.copy_.default or copy.users:
+        return None
+    source = copy.args[1]
+    return copy if copy.args[0] is view and source is not view and _alike(source, view) else None
 
 
 def _select(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
@@ -309,11 +370,7 @@ def _written(value: Node) -> Node:
     if value.target is not aten.copy.default:
         return value
     source: Any = value.args[1]
-    old, new = value.meta["val"], source.meta["val"]
-    same = old.dtype is new.dtype and old.dim() == new.dim()
-    if same and all(map(statically_known_true, map(operator.eq, old.shape, new.shape))):
-        return source  # type: ignore[no-any-return]
-    return value
+    return source if _alike(source, value) else value
 
 
 def _erase_copy(value: object) -> None:
@@ -321,6 +378,34 @@ def _erase_copy(value: object) -> None:
     while isinstance(value, Node) and not value.users and value.target in _COPIES:
         unused, value = value, value.args[0]
         unused.graph.erase_node(unused)
+
+
+def _alike(one: Any, other: Node) -> bool:  # noqa: ANN401
+    """Check whether two tensors surely have the same dtype and shape."""
+    if not _same_dtype(other, one) or one.meta["val"].dim() != other.meta["val"].dim():
+        return False
+    sizes = map(operator.eq, one.meta["val"].shape, other.meta["val"].shape)
+    return all(map(statically_known_true, sizes))
+
+
+def _root(value: Any) -> Any:  # noqa: ANN401
+    """Return the tensor that a tensor may be a view of; views have it as their first argument."""
+    while isinstance(value, Node) and value.args and isinstance(value.args[0], Node):
+        value = value.args[0]
+    return value
+
+
+def _written_by(node: Node) -> list[Any]:
+    """Return the arguments that a call may write to in place."""
+    if isinstance(node.target, HigherOrderOperator):
+        return node.all_input_nodes
+    if not isinstance(node.target, OpOverload):
+        return []
+    arguments = named_arguments(node)
+    written = (
+        a.name for a in node.target._schema.arguments if a.alias_info and a.alias_info.is_write
+    )
+    return tree_leaves([arguments[name] for name in written])
 
 
 def _same_dtype(one: Node, other: object) -> bool:
@@ -340,4 +425,10 @@ _RULES: Final[dict[Any, Callable[[_Positions, Node, dict[str, Any]], _Edit | Non
     aten.full.default: _full,
     aten.scalar_tensor.default: _full,
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
+}
+# For slices of what is written in place.
+_WRITES: Final[dict[Any, Callable[[_Positions, Node, dict[str, Any]], _Edit | None]]] = {
+    aten.narrow.default: _write_slice,
+    aten.slice.Tensor: _write_slice,
+    aten.select.int: _write_select,
 }
