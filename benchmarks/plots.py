@@ -10,7 +10,11 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 mpl.rcParams["svg.hashsalt"] = "trt-et"  # The same results give the same file.
+_TEXT: Final = "#7a828c"  # Legible on white and on the site's dark page.
+for _key in ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"):
+    mpl.rcParams[_key] = _TEXT
 from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib.ticker import NullFormatter  # noqa: E402
 
 _ROOT: Final = Path(__file__).parents[1]
 _FLOWS: Final = {
@@ -34,21 +38,19 @@ def plot_export_costs(curves: dict[str, Any]) -> Any:
         curve = curves["parameters"][key]
         seconds = curve["seconds"]["values"]
         gigabytes = [value / 1e9 for value in curve["peak_bytes"]["values"]]
-        dashes = "--" if key == "bare" else "-"
-        style = {
-            "label": label,
-            "color": color,
-            "linestyle": dashes,
-            "marker": "o",
-            "markersize": 4,
-        }
+        style = {"label": label, "color": color, "marker": "o", "markersize": 4}
+        if key == "bare":  # It is as high as ours, so it shines through from below.
+            style |= {"linewidth": 6, "markersize": 0, "zorder": 1}
         time.loglog(millions, seconds, **style)
         memory.loglog(millions, gigabytes, **style)
     time.set_ylabel("seconds")
     memory.set_ylabel("peak memory, GB")
     for axes in (time, memory):
         axes.set_xlabel("million parameters")
-        axes.grid(which="both", alpha=0.2)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(NullFormatter())
+        axes.grid(which="both", color=_TEXT, alpha=0.2)
     time.legend(frameon=False)
     return figure
 
@@ -57,7 +59,7 @@ def plot_coverage(flows: dict[str, Any]) -> Any:
     """Plot the cases of ExecuTorch's operator suite that each backend delegates and passes."""
     figure, axes = plt.subplots(figsize=(9, 2.4), layout="constrained")
     names = [key for key in _FLOWS if key in flows]
-    for key, color in (("cases", "#dde3e8"), ("passed", _BLUE), ("delegated", _GREEN)):
+    for key, color in (("cases", "#9aa5b155"), ("passed", _BLUE), ("delegated", _GREEN)):
         counts = [flows[name][key] for name in names]
         height = {"cases": 0.8, "passed": 0.8, "delegated": 0.4}[key]
         axes.barh([_FLOWS[name] for name in names], counts, height=height, color=color, label=key)
@@ -76,7 +78,7 @@ def main() -> None:
         ("export-costs", plot_export_costs(results["curves"])),
         ("coverage", plot_coverage(coverage["flows"])),
     ):
-        figure.savefig(images / f"{name}.svg", metadata={"Date": None})
+        figure.savefig(images / f"{name}.svg", metadata={"Date": None}, transparent=True)
 
 
 if __name__ == "__main__":

@@ -84,7 +84,10 @@ def _precision(name: str, value: Any) -> str | None:  # noqa: ANN401
     if value is None or (isinstance(value, str) and value in PRECISIONS):
         return value
     known = " or ".join(map(repr, PRECISIONS))
-    raise OptionError(f"{name} is {value!r}; expected None (the model's dtypes), {known}")
+    raise OptionError(
+        f"{name} is {value!r}; expected None (the model's dtypes), {known}; int8 and fp8 need a "
+        "quantizer: docs/guides/quantization.md"
+    )
 
 
 def _flag(name: str, value: Any) -> bool:  # noqa: ANN401

@@ -23,13 +23,13 @@ from trt_et.errors import DeviceIdError, OptionError
 __all__ = ["explicit_device", "parse_device", "resolve_target_device"]
 
 _FALLBACK: Final = 0
-_DEVICE: Final = re.compile(r"cuda(?::(\d{1,4}))?", re.IGNORECASE)
+_DEVICE: Final = re.compile(r"cuda|(?:cuda:)?(\d{1,4})", re.IGNORECASE)
 _SPEC_VALUE: Final = re.compile(rb"[A-Za-z_]+(:[0-9]+)?")
 _log = logging.getLogger(__name__)
 
 
 def parse_device(device: str | int | torch.device) -> int:
-    """Return the index in ``"cuda:1"``, ``"cuda"`` (0), ``torch.device("cuda:1")`` or ``1``.
+    """Return the index in ``"cuda:1"``, ``"cuda"`` (0), ``torch.device("cuda:1")``, ``1``, ``"1"``.
 
     Raises:
         OptionError: It is something else, or the index is over 127.

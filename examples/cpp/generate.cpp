@@ -27,10 +27,33 @@ using executorch::runtime::Error;
 
 namespace {
 
+constexpr char kOnHost[] = "the program was not exported with export_llm(..., io_on_gpu=True)";
+
 int fail(const char* what, Error error) {
   std::fprintf(stderr, "%s: %s %s\n", what, executorch::runtime::to_string(error),
                trt_et_last_error());
   return 1;
+}
+
+// Whether a text of so many positions fits the cache, if the program says how many it holds.
+bool fits(Module& module, int64_t positions) {
+  const auto names = module.method_names();
+  if (!names.ok() || names->count("get_max_context_len") == 0) return true;
+  const auto held = module.get("get_max_context_len");
+  if (!held.ok() || !held->isInt() || positions <= held->toInt()) return true;
+  std::fprintf(stderr,
+               "prompt and answer need %lld positions; the program's cache holds %lld: generate "
+               "fewer tokens, or export with a larger cache_length\n",
+               static_cast<long long>(positions), static_cast<long long>(held->toInt()));
+  return false;
+}
+
+// With io_on_gpu=True, no memory is planned for the inputs.
+bool takes_inputs_on_gpu(Module& module) {
+  const auto method = module.method_meta("forward");
+  if (!method.ok() || method->num_inputs() != 2) return false;
+  const auto ids = method->input_tensor_meta(0);
+  return ids.ok() && !ids->is_memory_planned();
 }
 
 TensorPtr on_gpu(std::vector<int64_t> values, std::vector<executorch::aten::SizesType> sizes) {
@@ -76,6 +99,9 @@ int main(int argc, char** argv) {
   Module module(argv[1]);
   const Error loaded = module.load_forward();
   if (loaded != Error::Ok) return fail("loading failed", loaded);
+  if (!takes_inputs_on_gpu(module)) return fail(kOnHost, Error::InvalidProgram);
+  // The last token of the answer is not read.
+  if (!fits(module, static_cast<int64_t>(tokens.size()) + count - 1)) return 1;
 
   int64_t position = 0;
   uint64_t copied = 0;
@@ -89,7 +115,7 @@ int main(int argc, char** argv) {
     copied += bytes_copied() - before;
     if (done->size() != 1 || !(*done)[0].isTensor() ||
         (*done)[0].toTensor().device_type() != DeviceType::CUDA) {
-      return fail("the program was not exported with io_on_gpu=True", Error::InvalidProgram);
+      return fail(kOnHost, Error::InvalidProgram);
     }
     position += length;
     tokens = {sample((*done)[0].toTensor())};

@@ -47,6 +47,12 @@ def test_a_plot_names_values_on_a_logarithmic_axis(tmp_path, monkeypatch):
     assert all(f">{power}</text>" in drawn for power in (10, 100, 1000))  # A logarithmic axis.
 
 
+def test_a_long_name_leaves_room_for_the_plot(tmp_path, monkeypatch):
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
+    _, drawn = draw_plot({f"{'long-' * 20}name.pte": ANSWER}, tmp_path / "plot.png")
+    assert ">…long-long-long-name.pte</text>" in drawn.read_text()
+
+
 def test_without_matplotlib_the_command_that_installs_it_is_named(monkeypatch, tmp_path):
     original = builtins.__import__
 

@@ -12,6 +12,7 @@ from typer.testing import Result
 from tests.support.cli.command_line import invoke
 from tests.support.lowering import lower
 from tests.support.onnx.comparison import HAS_PARSER
+from trt_et.errors import PluginError
 from trt_et.inspection import inspect_program
 
 pytestmark = pytest.mark.skipif(not HAS_PARSER, reason="tensorrt-rtx is not installed")
@@ -64,6 +65,7 @@ def test_all_is_the_librarys_default(program, tmp_path):
     [
         (["--compute-capability", "5.0"], "has no target 5.0; it has"),
         (["--compute-capability", "new"], "new"),
+        (["--with", "tensort"], "--with is 'tensort'; expected tensorrt or tensorrt_rtx"),
         (["--compute-capability", "8.9", "--cuda", "simulated:1"], "leave --with"),
         (["--compute-capability", "8.9", "--with", "tensorrt"], "leave --with"),
         (["--compute-capability", "8.9", "--engine-folder", "off"], "leave --with"),
@@ -90,4 +92,22 @@ def test_what_is_no_program_is_one_sentence(tmp_path, content, message):
     file.write_bytes(content)
     done = build(file, "-o", tmp_path / "x.pte", "--compute-capability", "8.9")
     assert done.exit_code == 1
-    assert f"trt-et: the program {message}" in " ".join(done.output.split())
+    assert f"trt-et: {file} {message}" in " ".join(done.output.split())
+
+
+def test_a_missing_folder_is_named_before_anything_is_built(program, tmp_path, monkeypatch):
+    monkeypatch.setattr("trt_et.runtime.networks.build_program", None)
+    done = build(program, "-o", tmp_path / "none" / "x.pte", "--compute-capability", "8.9")
+    assert done.exit_code == 1
+    assert f"there is no folder {tmp_path / 'none'}" in done.output
+
+
+def test_without_a_gpu_it_names_the_option_that_needs_none(program, tmp_path, monkeypatch):
+    def without_driver(*_: object) -> None:
+        raise PluginError("engine for onnx on cuda:0 needs an NVIDIA driver: not found")
+
+    monkeypatch.setattr("trt_et.runtime.load", lambda cuda: None)
+    monkeypatch.setattr("trt_et.runtime.networks.build_program", without_driver)
+    done = build(program, "-o", tmp_path / "x.pte")
+    assert done.exit_code == 1
+    assert "not found; run it on a machine with a GPU, or build for TensorRT-RTX" in done.output

@@ -49,6 +49,8 @@ def test_clear_empties_it(cache):
     assert "removed " in run(*arguments, input="y\n")
     assert cache.entries() == []
     assert "0 engines" in run("cache", "list", "--cache", cache.folder)
+    assert "removed 0 B" in run(*arguments)  # Without a question.
+    assert run("cache", "list", "--cache", cache.folder / "x").endswith("x, which does not exist\n")
 
 
 def test_path_follows_the_environment(tmp_path, monkeypatch):

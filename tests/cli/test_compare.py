@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
 
 import trt_et
 from tests.support.cli.sample_programs import program
@@ -62,6 +65,14 @@ def nans_second():
     return Chain(("second", float("nan"))), X
 def by_name():
     return Chain(), {"x": X[0]}
+class Difference(torch.nn.Module):
+    def forward(self, a, b):
+        return torch.relu(torch.cumsum(a - 2 * b, 0))
+
+def named():
+    return Difference(), {"b": X[0], "a": X[0] + 1}
+def in_another_order():
+    return Difference(), {"a": X[0] + 1, "b": X[0]}
 def state():
     return State(), X
 def sizes():
@@ -111,6 +122,13 @@ def test_example_inputs_may_have_names():
     assert max(errors(found).values()) < 1e-6
 
 
+def test_example_inputs_with_names_may_have_another_order_than_at_the_export():
+    write("named")
+    found = compared("in_another_order")
+    assert found["outputs"][0]["largest_relative_error"] < 1e-6
+    assert max(errors(found).values()) < 1e-6
+
+
 def test_the_engine_with_other_weights_is_wrong_and_the_one_behind_it_is_not():
     write("wrong_first")
     found = compared("chain")
@@ -139,7 +157,7 @@ def test_every_engine_agrees_where_nothing_is_wrong(name):
     assert max(found.values()) < 1e-6
 
 
-def test_from_python_the_table_names_outputs_and_engines(folder):
+def test_from_python_the_table_names_outputs_and_engines(folder, monkeypatch):
     write("wrong_first")
     import partition_models
 
@@ -157,12 +175,17 @@ def test_from_python_the_table_names_outputs_and_engines(folder):
         "tensorrt_0 (first): aten_relu_default",
         "tensorrt_1 (second): aten_relu_default_1",
     ]
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")  # Text stays text.
     comparison.plot(folder / "errors.svg")
-    assert (folder / "errors.svg").stat().st_size > 1000
+    drawn = (folder / "errors.svg").read_text()
+    assert "Largest error of each output and engine, relative" in drawn
     with pytest.raises(OptionError, match="inputs is Tensor"):
         trt_et.compare("file.pte", model, inputs[0])
     with pytest.raises(OptionError, match=r"model is str; expected a module: compare\(program, mo"):
         trt_et.compare(model, "file.pte", inputs)
+    manager = to_edge_transform_and_lower(torch.export.export(model, inputs))
+    with pytest.raises(OptionError, match=r"program is EdgeProgramManager; .*\.to_executorch\(\)"):
+        trt_et.compare(manager, model, inputs)
 
 
 def test_another_model_and_other_options_are_refused():

@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 import torch
 
+from trt_et.blob.partition_spec import PartitionNames
 from trt_et.cli.inputs import check_inputs, make_inputs
 from trt_et.errors import OptionError, RunError
-from trt_et.inspection import MethodInfo, TensorValue
+from trt_et.inspection import Call, DelegateInfo, MethodInfo, TensorValue
 
 
-def method(*values: TensorValue | None) -> MethodInfo:
+def method(*values: TensorValue | None, names: tuple[str, ...] = ()) -> MethodInfo:
+    """A method; ``names`` are those of its first inputs."""
     indices = tuple(range(len(values)))
-    return MethodInfo("forward", (), (), (), indices, (), values=values)
+    engine = DelegateInfo("", (), 0, None, 0, "", b"", partition=PartitionNames(inputs=names))
+    calls = (Call("delegate", 0, indices[: len(names)]),)
+    return MethodInfo("forward", (engine,), (), (), indices, (), calls=calls, values=values)
 
 
 def tensor(dtype: str, *sizes: int, dynamic: bool = False) -> TensorValue:
@@ -50,17 +54,47 @@ def test_arrays_and_raw_bytes_are_read_in_the_order_of_the_inputs(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("saved", "names", "expected"),
+    [
+        ({"b": 1, "a": 0}, ("a", "b"), [0, 1]),
+        ({"c": 1, "a": 0}, ("a",), [0, 1]),  # Only one array is left for the input without a name.
+        ({"arr_0": 1, "arr_1": 0}, ("a", "b"), [1, 0]),
+        ({"two": 1, "one": 0}, ("a", "b"), [1, 0]),
+    ],
+)
+def test_arrays_with_the_names_of_the_inputs_may_have_another_order(
+    tmp_path, saved, names, expected
+):
+    file = tmp_path / "in.npz"
+    np.savez(file, **{name: np.full((2, 3), one, np.float32) for name, one in saved.items()})
+    found = make_inputs(method(FLOATS, FLOATS, names=names), [str(file)], {}, 0)
+    assert [value[0, 0].item() for value in found] == expected
+    after = method(None, FLOATS, FLOATS, names=("first", *names))
+    found = make_inputs(after, ["7", str(file)], {}, 0)
+    assert [value[0, 0].item() for value in found[1:]] == expected
+
+
+def test_a_file_that_names_some_inputs_and_not_the_others_is_refused(tmp_path):
+    file = tmp_path / "in.npz"
+    np.savez(file, c=np.zeros((2, 3), np.float32), a=np.zeros((2, 3), np.float32))
+    message = r"has the arrays c, a; the inputs are input 0 \(a\), input 1 \(b\): name each"
+    with pytest.raises(OptionError, match=message):
+        make_inputs(method(FLOATS, FLOATS, names=("a", "b")), [str(file)], {}, 0)
+
+
+@pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([torch.ones(2, 3)], "got 1 inputs; the method has 2"),
-        ([torch.ones(3, 2), 7], r"input 0 has the sizes \[3, 2\]; expected \[2, 3\]"),
-        ([torch.ones(2, 3).half(), 7], "input 0 is torch.float16; expected torch.float32"),
+        ([torch.ones(2, 3)], "got 1 input; forward takes 2: x, count"),
+        ([torch.ones(3, 2), 7], r"input 0 \(x\) has the sizes \[3, 2\]; expected \[2, 3\]"),
+        ([torch.ones(2, 3).half(), 7], r"input 0 \(x\) is torch.float16; expected torch.float32"),
     ],
 )
 def test_values_that_a_method_does_not_take_are_refused(values, message):
-    check_inputs(method(FLOATS, None), [torch.ones(2, 3), 7])
+    named = method(FLOATS, None, names=("x", "count"))
+    check_inputs(named, [torch.ones(2, 3), 7])
     with pytest.raises(OptionError, match=message):
-        check_inputs(method(FLOATS, None), values)
+        check_inputs(named, values)
 
 
 def test_a_number_fills_an_input_that_is_no_tensor():
@@ -90,8 +124,9 @@ def test_what_does_not_fit_is_refused(tmp_path):
         ("short.bin", OptionError, "has 2 bytes; expected 24"),
         ("bad.npy", RunError, "cannot be read"),
         ("none.npy", RunError, "No such file"),
+        ("tensor.pt", OptionError, "read as raw bytes.* save the tensor with numpy.save"),
     ):
         with pytest.raises(error, match=match):
             make_inputs(method(FLOATS), [str(tmp_path / name)], {}, 0)
-    with pytest.raises(OptionError, match="got 1 inputs; the method has 2"):
+    with pytest.raises(OptionError, match=r"got 1 input; forward takes 2$"):
         make_inputs(method(None, None), ["1"], {}, 0)

@@ -100,7 +100,7 @@ def test_a_page_is_written(file, tmp_path):
 def test_a_page_that_cannot_be_written_is_one_line(file, tmp_path):
     out = tmp_path / "missing" / "page.html"
     message = run("inspect", file("foreign"), "--html", out, code=1)
-    assert message == f"trt-et: {out}: No such file or directory\n"
+    assert message == f"trt-et: {out} cannot be written: there is no folder {out.parent}\n"
 
 
 def test_lines_that_are_piped_are_not_wrapped(file):

@@ -32,6 +32,11 @@ def other():
     return Model(0.5), (torch.ones(2, 4),)
 def wider():
     return Model(), (torch.ones(2, 5),)
+class Scaled(torch.nn.Module):
+    def forward(self, a, b):
+        return torch.relu(a) * b
+def scaled():
+    return Scaled(), (torch.ones(2, 4), torch.ones(2, 4))
 def wrong():
     return 1
 def failing():
@@ -41,6 +46,15 @@ def branching():
         def forward(self, x):
             return x * 2 if x.sum() > 0 else x
     return Branching(), (torch.ones(2),)
+def many():
+    return 1, 2, 3, 4
+def half():
+    return torch.nn.Linear(4, 4).half(), (torch.ones(2, 4),)
+def decomposed():
+    class Decomposed(torch.nn.Module):
+        def forward(self, x):
+            return torch.linalg.svd(x).S
+    return Decomposed(), (torch.ones(4, 4),)
 instance = Model()
 def crashing():
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -77,6 +91,19 @@ def test_calibration_reads_the_inputs_of_calls_from_files(folder):
         assert message in run(*explain, source, code=code)
 
 
+def test_calibration_with_the_names_of_the_inputs_may_have_another_order(folder):
+    explain = ("export", "models_of_a_user:scaled", "--builder", "reference", "--explain")
+    explain = (*explain, "--precision", "float16", "--exclude", "aten.mul", "--calibration")
+    small, large = np.ones((2, 4), np.float32), np.full((2, 4), 1e6, np.float32)
+    np.savez("named.npz", b=large, a=small)
+    np.savez("in_order.npz", large, small)
+    reason = "values beyond 3.28e+04 in calibration"
+    assert reason not in run(*explain, "named.npz")  # Of ``a`` alone there is an engine.
+    assert reason in run(*explain, "in_order.npz")
+    np.savez("half.npz", b=large, x=small)
+    assert "half.npz has the arrays b, x; the inputs are" in run(*explain, "half.npz", code=2)
+
+
 def test_a_model_is_exported_for_the_gpu_that_is_asked_for(folder):
     arguments = ("export", "models_of_a_user:model", "--builder", "reference", "--device", "cuda:1")
     assert "tensorrt_0 " in run(*arguments, "-o", "none.pte", "--explain")
@@ -93,14 +120,24 @@ def test_a_model_is_exported_for_the_gpu_that_is_asked_for(folder):
     ("arguments", "code", "message"),
     [
         (["models_of_a_user:failing"], 1, "models_of_a_user:failing fails: KeyError: 'x'"),
-        (["models_of_a_user:wrong"], 1, "does not return (module, example_inputs"),
+        (["models_of_a_user:wrong"], 1, "returns int; expected (module, example_inputs"),
         (["models_of_a_user:none"], 2, "has no callable 'none'"),
+        (["models_of_a_user:modle"], 2, "'modle'; did you mean model"),
+        (["models_of_a_user:many"], 1, "returns 4 values; expected (module, example_inputs"),
+        (["models_of_a_user:decomposed"], 1, "Core ATen operators only, not aten._linalg_svd."),
+        (["models_of_a_user:half"], 1, "; give the inputs the model's dtype"),
         (["models_of_a_user:instance"], 2, "is a Model; expected a function that returns"),
         (["models_of_a_user:model", "-o", "."], 1, ". cannot be written: it is a folder"),
         (["no_such_module:f"], 2, "No module named 'no_such_module'"),
         (["models_of_a_user"], 2, "is not MODULE:CALLABLE"),
         (["models_of_a_user:model", "--builder", "best"], 2, "builder 'best' is unknown"),
         (["models_of_a_user:model", "--device", "gpu"], 2, "device 'gpu' is not a GPU"),
+        (["models_of_a_user:model", "--precision", "int8"], 2, "docs/guides/quantization.md"),
+        (["models_of_a_user:model", "--html", "no/x.html"], 1, "there is no folder no"),
+        (
+            ["models_of_a_user:model", "--full-graph", "--exclude", "aten.relu"],
+            *(1, "excluded by the caller at models_of_a_user.py:"),
+        ),
     ],
 )
 def test_what_cannot_be_exported_is_one_line(folder, arguments, code, message):
@@ -120,7 +157,9 @@ def test_a_refusal_of_torch_names_the_line_of_the_model(folder):
 def test_a_program_runs_with_given_inputs_of_another_size(folder):
     array = np.arange(-6, 6, dtype=np.float32).reshape(3, 4)
     np.save("in.npy", array)
-    printed = run("run", "dynamic.pte", "--input", "in.npy", "-o", "out.npz", *GPUS)
+    result = invoke("run", "dynamic.pte", "--input", "in.npy", "-o", "out.npz", *GPUS)
+    printed = result.stdout
+    assert result.stderr == "wrote out.npz\n"
     assert "output 0: float32 [3, 4], from 1 to 6" in printed
     np.testing.assert_array_equal(np.load("out.npz")["output0"], array.clip(0) + 1)
 
@@ -133,9 +172,17 @@ def test_comparison_with_the_model_agrees_and_with_another_differs(folder):
     assert "output 0 DIFFERS: largest error 0.5 (20.00% of the largest value)" in printed
 
 
+def test_a_plot_of_the_comparison_is_drawn_after_the_table_is_printed(folder):
+    arguments = ("compare", "models_of_a_user:model", "dynamic.pte", "--plot", "cmp.png", *GPUS)
+    printed = invoke(*arguments)
+    assert "output 0 agrees" in printed.stdout
+    assert printed.stderr == "wrote cmp.png\n"
+    assert Path("cmp.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_comparison_with_a_model_of_other_inputs_names_the_input_that_does_not_fit(folder):
     printed = run("compare", "models_of_a_user:wider", "dynamic.pte", *GPUS, code=1)
-    assert "the program does not take the model's example inputs: input 0 has the sizes" in printed
+    assert "does not take the model's example inputs: input 0 (inputs_0) has the sizes" in printed
     assert printed.count("\n") == 1
 
 
@@ -154,16 +201,37 @@ def test_times_and_copies_are_counted(folder):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.pte"], "none.pte cannot be read: No such file"),
+        (["--plot", "none/x.png"], "there is no folder none"),
+        (["--plot", "x.jpg"], "x.jpg cannot be drawn: expected a name that ends in .png or .svg"),
+    ],
+)
+def test_what_cannot_be_timed_or_drawn_is_refused_before_anything_is_timed(
+    folder, monkeypatch, arguments, message
+):
+    monkeypatch.setattr(subprocess, "run", None)
+    code = 2 if "x.jpg" in arguments else 1
+    assert message in run("bench", "dynamic.pte", *arguments, code=code)
+
+
+@pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["none.pte"], 1, "none.pte cannot be read: No such file"),
-        (["models_of_a_user.py"], 1, "is no ExecuTorch program"),
-        (["dynamic.pte", "--method", "backward"], 2, "has no method 'backward'; it has forward"),
-        (["dynamic.pte", "--shape", "0=axb"], 2, "is not INDEX=SIZExSIZE"),
+        (["run", "none.pte"], 1, "none.pte cannot be read: No such file"),
+        (["run", "models_of_a_user.py"], 1, "is no ExecuTorch program"),
+        (["run", "dynamic.pte", "--method", "f"], 2, "has no method 'f'; it has forward"),
+        (["run", "dynamic.pte", "--shape", "0=axb"], 2, "is not INDEX=SIZExSIZE"),
+        (["run", "dynamic.pte", "-o", "out.npy"], 2, "expected a name that ends in .npz"),
+        (["run", "dynamic.pte", "-o", "no/out.npz"], 1, "there is no folder no"),
+        (["compare", "m:f", "dynamic.pte", "--plot", "no/x.png"], 1, "there is no folder no"),
+        (["compare", "m:f", "dynamic.pte", "--plot", "x.y"], 2, "ends in .png or .svg"),
+        (["compare", "dynamic.pte", "m.py:f"], 2, "trt-et compare m.py:f dynamic.pte"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is_loaded(
     folder, monkeypatch, arguments, code, message
 ):
     monkeypatch.setattr(subprocess, "run", None)
-    assert message in run("run", *arguments, code=code)
+    assert message in run(*arguments, code=code)

@@ -95,7 +95,7 @@ def test_conflicting_specs_are_refused():
 @pytest.mark.parametrize(
     ("device", "index"),
     [
-        *(("cuda:0", 0), ("CUDA:7", 7), ("cuda", 0), (3, 3), ("cuda:127", 127)),
+        *(("cuda:0", 0), ("CUDA:7", 7), ("cuda", 0), (3, 3), ("3", 3), ("cuda:127", 127)),
         *((torch.device("cuda:3"), 3), (torch.device("cuda"), 0)),
     ],
 )
@@ -105,7 +105,7 @@ def test_devices_are_parsed(device, index):
 
 @pytest.mark.parametrize(
     "device",
-    ["cpu", "cuda:", "cuda:-1", "cuda:128", 128, -1, True, None, "1", torch.device("cpu")],
+    ["cpu", "cuda:", "cuda:-1", "cuda:128", 128, -1, True, None, "1:", torch.device("cpu")],
 )
 def test_what_is_no_gpu_is_refused(device):
     with pytest.raises(OptionError, match="not a GPU"):

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import shutil
+import subprocess
+
+import pytest
 
 from trt_et.inspection.page import Box, Picture, box_lines, html_page
+
+CHROMIUM = shutil.which("chromium") or ""
 
 
 def test_the_page_needs_nothing_else_and_its_data_cannot_end_the_script():
@@ -22,3 +29,37 @@ def test_a_box_names_the_most_frequent_operators():
         "2 x add.Tensor",
         "softmax",
     )
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
+@pytest.mark.parametrize("engines", [2, 6])
+def test_boxes_labels_and_long_arrows_keep_apart(engines, tmp_path):
+    boxes = [Box("input or output", "x"), Box("input or output", "mask")]
+    boxes += [Box("engine", f"engine {n}", ("linear",) * (n + 1)) for n in range(engines)]
+    picture = Picture(boxes=boxes)
+    for index in range(2, len(boxes)):
+        for source in {0, 1, index - 1}:
+            picture.add_arrow(source, index, "x: float32 [2, 32], 256 B", 256)
+    (tmp_path / "page.html").write_text(html_page({"forward": picture}, "model"))
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--dump-dom", f"file://{tmp_path}/page.html"]
+    dom = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rects = [
+        re.findall(r' (?:x|y|width|height)="([\d.]+)"', tag) for tag in re.findall("<rect.*?>", dom)
+    ]
+    areas = [tuple(map(float, rect)) for rect in rects]
+    assert len(areas) == len(picture.boxes) + len(picture.arrows)
+    for (x, y, width, height), (x2, y2, width2, height2) in itertools.combinations(areas, 2):
+        apart = max(x2 - x - width, x - x2 - width2, y2 - y - height, y - y2 - height2)
+        assert apart > 0
+    # Where an arrow runs straight down, it is between boxes or at its ends.
+    for path in re.findall(r'<path class="arrow".*? d="(.*?)"', dom):
+        x, y = 0.0, 0.0
+        for letter, text in re.findall(r"([MVC])([^MVC]*)", path):
+            numbers = [float(number) for number in text.split()]
+            if letter == "V":
+                for left, top, width, height in areas[: len(boxes)]:
+                    beside = not left < x < left + width
+                    assert beside or max(y, numbers[0]) <= top or min(y, numbers[0]) >= top + height
+                y = numbers[0]
+            else:
+                x, y = numbers[-2:]

@@ -197,12 +197,27 @@ def test_profiles_fit_the_builder():
         ({"dtype": torch.int8}, "dtype is torch.int8"),
         ({"eos_ids": "</s>"}, "eos_ids is '</s>'"),
         ({"eos_ids": [-1]}, "eos_ids holds -1"),
+        ({"max_seq_len": 8}, "'max_seq_len' is no option: did you mean cache_length"),
         ({"optimization_profiles": [{"x": {1: 1}}]}, "names the input 'x'"),
     ],
 )
 def test_impossible_options_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         export_llm(CountingModel(8), **{"cache_length": 8, "builder": "reference", **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "cpu"}, "device 'cpu' is not a GPU"),
+        ({"precision": "float8"}, "precision is 'float8'"),
+        ({"partitioner": None, "device": lambda layer: layer}, "'partitioner' is no option"),
+    ],
+)
+def test_options_are_checked_before_the_model_is_exported(options, message, monkeypatch):
+    monkeypatch.setattr(torch.export, "export", None)
+    with pytest.raises(OptionError, match=message):
+        export_llm(CountingModel(8), cache_length=8, builder="reference", **options)
 
 
 def _gpt2() -> torch.nn.Module:
@@ -231,6 +246,15 @@ def _mamba() -> torch.nn.Module:
     return tf.MambaForCausalLM(config)
 
 
+def _without_values() -> torch.nn.Module:
+    with torch.device("meta"):
+        return CountingModel(8)
+
+
+def _bert() -> torch.nn.Module:
+    return tf.BertModel(tf.BertConfig(**_TINY, num_attention_heads=2))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -239,13 +263,18 @@ def _mamba() -> torch.nn.Module:
         (_flex, "attn_implementation='sdpa'"),
         (_mixture, "set_experts_implementation"),
         (_mamba, "layer 0 of MambaForCausalLM keeps a LinearAttentionLayer"),
+        (_bert, r"(?s)torch\.export cannot export BertModel .*has no attribute 'logits'"),
+        (_without_values, "weight rows has no values: the model is on the device meta"),
+        (lambda: "model", "model is str; expected a module: AutoModelForCausalLM"),
+        (lambda: tf.LlamaForCausalLM, "model is the class LlamaForCausalLM; expected a module"),
         (lambda: torch.nn.Linear(4, 4), "Linear.forward takes"),
         (lambda: torch.nn.Bilinear(4, 4, 4), "torch.export cannot export Bilinear"),
     ],
 )
 def test_models_that_cannot_be_exported_are_refused(make, message):
-    with pytest.raises((UnsupportedModelError, OptionError), match=message):
+    with pytest.raises((UnsupportedModelError, OptionError), match=message) as raised:
         export_llm(make(), cache_length=8, builder="reference")
+    assert str(raised.value).count("\n") < 10
 
 
 class CacheOutside(torch.nn.Module):

@@ -78,8 +78,10 @@ def gemma3() -> tf.PreTrainedModel:
         (gemma3, {"image": IMAGE}, r"forward takes token_type_ids"),
         (lambda: make_model("llama"), {"image": IMAGE}, "has no get_image_features"),
         (llava, {"image": IMAGE, "max_prompt": 97}, "the cache holds 96 tokens"),
+        (llava, {"image": IMAGE, "device": "cpu"}, "device 'cpu' is not a GPU"),
     ],
 )
-def test_what_the_runner_cannot_run_is_refused(make, inputs, message):
+def test_what_the_runner_cannot_run_is_refused_before_an_export(make, inputs, message, monkeypatch):
+    monkeypatch.setattr(torch.export, "export", None)
     with pytest.raises((OptionError, UnsupportedModelError), match=message):
         export_multimodal(make(), **inputs, **OPTIONS)

@@ -94,8 +94,11 @@ def test_with_a_sampler_tensorrt_rtx_keeps_what_methods_pass_on_in_memory_of_the
         (whisper, {"cache_length": 99}, "cache_length is 99, but the model has 44 positions"),
         (whisper, {"dtype": torch.int8}, r"dtype is torch\.int8"),
         (whisper, {"sampler": True}, "sampler=True needs share_state=False"),
+        (whisper, {"max_length": 8}, "'max_length' is no option: did you mean cache_length"),
+        (whisper, {"device": "cpu"}, "device 'cpu' is not a GPU"),
     ],
 )
-def test_what_cannot_be_exported_is_refused(make, options, message):
+def test_what_cannot_be_exported_is_refused_before_an_export(make, options, message, monkeypatch):
+    monkeypatch.setattr(torch.export, "export", None)
     with pytest.raises((OptionError, UnsupportedModelError), match=message):
         export_speech(make(), builder="reference", **options)

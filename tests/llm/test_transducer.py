@@ -87,8 +87,10 @@ def test_tensorrt_rtx_builds_an_engine_a_method():
             "frames is 16; expected a multiple of 8 from 24 to 1600",
         ),
         (lambda: transducer("TDT"), {"frames": 9999}, "from 24 to 1600"),
+        (lambda: transducer("TDT"), {"frames": 64, "device": "cpu"}, "device 'cpu' is not a GPU"),
     ],
 )
-def test_what_cannot_be_exported_is_refused(make, options, message):
+def test_what_cannot_be_exported_is_refused_before_an_export(make, options, message, monkeypatch):
+    monkeypatch.setattr(torch.export, "export", None)
     with pytest.raises((OptionError, UnsupportedModelError), match=message):
         export_transducer(make(), builder="reference", **options)

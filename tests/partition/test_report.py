@@ -95,7 +95,7 @@ def test_calls_with_one_reason_share_a_line_that_names_the_models_source():
     report = TensorRTPartitioner(builder=Unbuilt(), excluded_ops=["aten.cumsum"]).explain(program)
     line, source = report.not_delegated_lines()
     assert line.startswith("not delegated: 50 x aten::cumsum.default: its operator is excluded")
-    assert source.startswith("    test_report.py:")
+    assert source.startswith("    at test_report.py:")
     assert source.endswith("in forward: x = torch.cumsum(x, 0)")
     assert str(report).splitlines()[0].startswith("tensorrt_0: 3 operators, ")
 

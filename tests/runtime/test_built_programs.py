@@ -114,7 +114,8 @@ def test_a_program_without_networks_is_refused(fakes, tmp_path):
     program = export(tmp_path, "mlp", Mlp(), (torch.randn(2, 8),))
     done = build(program.path, fakes / "libfake_nvinfer.so", "-o", str(tmp_path / "built.pte"))
     assert done.returncode == 1
-    assert "the program has no ONNX networks; export it with builder='onnx'" in done.stderr
+    message = "the program has no ONNX networks; export it with builder='onnx'"
+    assert f"{program.path}: {message} (on the command line: --builder onnx)" in done.stderr
 
 
 def test_onnxruntime_builds_no_engines(program, tmp_path):

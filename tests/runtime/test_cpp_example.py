@@ -11,7 +11,7 @@ import torch
 
 from tests.support.native_environment import CMAKE, OLDEST_CMAKE, ROOT, environment, run_simulated
 from tests.support.native_programs import export
-from tests.support.programs.language_models import eager_answer, make_model
+from tests.support.programs.language_models import CountingModel, eager_answer, make_model
 from trt_et.llm import export_llm, export_speech
 
 
@@ -54,6 +54,28 @@ def test_generate_says_what_eager_says_and_its_steps_copy_nothing_across_the_hos
     said, copied = run_simulated(built / "generate", tmp_path / "model.pte", 8, *prompt)
     assert [int(token) for token in said.split()] == eager_answer(model, prompt, 8)
     assert copied == "0 bytes copied by the steps"
+
+
+@pytest.mark.parametrize(
+    ("options", "count", "message"),
+    [
+        (
+            {"io_on_gpu": True},
+            32,
+            "prompt and answer need 34 positions; the program's cache holds 32",
+        ),
+        ({}, 8, "the program was not exported with export_llm(..., io_on_gpu=True)"),
+    ],
+)
+def test_generate_refuses_before_the_first_step(options, count, message, built, tmp_path):
+    program = export_llm(CountingModel(32), cache_length=32, builder="reference", **options)
+    (tmp_path / "model.pte").write_bytes(program.buffer)
+    command = [str(built / "generate"), str(tmp_path / "model.pte"), str(count), "3", "1", "4"]
+    done = subprocess.run(
+        command, env=environment(TRT_ET_CUDA="simulated:1"), capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize("sampler", [False, True])

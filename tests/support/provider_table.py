@@ -192,7 +192,7 @@ class Provider:
         engines: list[bytes] = []
 
         def take(_: object, at: int, size: int) -> int:
-            engines.append(ctypes.string_at(at, size))
+            engines.append(bytes((ctypes.c_char * size).from_address(at)))
             return 0
 
         bindings = (Binding * len(tensors))(*(tensor.binding() for tensor in tensors))

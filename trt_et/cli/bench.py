@@ -17,6 +17,7 @@ from trt_et.cli.common import (
     Method,
     Seed,
     Shapes,
+    check_plot,
     errors_on_one_line,
     make_console,
     parse_shapes,
@@ -34,6 +35,8 @@ _HEADINGS: Final = (
     *("copies/call", "waits/call"),
     *("planned", "peak memory"),
 )
+_SUFFIXES: Final = (".png", ".svg")
+_LONGEST_LABEL: Final = 24
 _Answers = Mapping[str, dict[str, Any]]  # Of ``trt_et.cli.worker.perform``, by the file.
 
 
@@ -59,16 +62,21 @@ def bench_command(
     The files run in turn, each in a new process. It times calls from Python, host inputs to host
     outputs. Only simulated GPUs count copies and waits.
     """
-    from trt_et.cli.program import Request, ask_worker
+    from trt_et.cli.program import Request, ask_worker, choose_method
 
     sizes = parse_shapes(shapes)
     with errors_on_one_line():
-        answers = {}
-        for file in files:
-            request = Request("bench", str(file), method, cuda, inputs or (), sizes, seed)
-            request = replace(request, warm_up=warm_up, repeat=repeat)
-            answers[str(file)] = ask_worker(request)
-        written = draw_plot(answers, plot) if plot else ()
+        if plot:
+            _check_plot(plot)
+        requests = [
+            Request("bench", str(file), method, cuda, inputs or (), sizes, seed) for file in files
+        ]
+        for request in requests:  # Before the first of them takes time.
+            choose_method(request, verify=False)
+        answers = {
+            request.file: ask_worker(replace(request, warm_up=warm_up, repeat=repeat))
+            for request in requests
+        }
     if as_json:
         print_json(answers)
     elif as_markdown:
@@ -80,8 +88,10 @@ def bench_command(
         for name, answer in answers.items():
             table.add_row(*_row(name, answer))
         make_console().print(table)
-    for target in written:
-        typer.echo(f"wrote {target}", err=True)
+    if plot:
+        with errors_on_one_line():
+            for target in draw_plot(answers, plot):
+                typer.echo(f"wrote {target}", err=True)
 
 
 def percentile(seconds: Sequence[float], percent: int) -> float:
@@ -122,7 +132,18 @@ def markdown(answers: _Answers) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def draw_plot(answers: _Answers, path: Path) -> tuple[Path, Path]:
+def _label(name: str) -> str:
+    name = Path(name).name
+    return name if len(name) <= _LONGEST_LABEL else f"…{name[1 - _LONGEST_LABEL :]}"
+
+
+def _check_plot(path: Path) -> None:
+    check_plot(path)
+    if path.suffix not in _SUFFIXES:
+        raise OptionError(f"{path} cannot be drawn: expected a name that ends in .png or .svg")
+
+
+def draw_plot(answers: _Answers, path: Path) -> tuple[Path, ...]:
     """Draw the distribution of each program's latencies, as PNG and as SVG.
 
     Args:
@@ -130,14 +151,14 @@ def draw_plot(answers: _Answers, path: Path) -> tuple[Path, Path]:
         path: The file; its suffix is replaced.
 
     Raises:
-        OptionError: matplotlib is not installed.
+        OptionError: matplotlib is not installed, or it is neither a .png nor a .svg.
+        RunError: Its folder does not exist.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import NullFormatter, StrMethodFormatter
-    except ImportError as error:
-        raise OptionError("plots need matplotlib: pip install matplotlib") from error
+    _check_plot(path)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
     figure = Figure(figsize=(8, 1.2 + 0.6 * len(answers)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
@@ -151,7 +172,7 @@ def draw_plot(answers: _Answers, path: Path) -> tuple[Path, Path]:
         boxprops={"facecolor": "#cfe8a0", "edgecolor": "#5a8f00"},
         medianprops={"color": "#2f4d00", "linewidth": 2},
     )
-    axes.set_yticks(range(1, len(answers) + 1), [Path(name).name for name in answers])
+    axes.set_yticks(range(1, len(answers) + 1), [_label(name) for name in answers])
     axes.invert_yaxis()
     axes.set_xscale("log")  # A program may take a hundred times as long as another one.
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
@@ -172,7 +193,7 @@ def draw_plot(answers: _Answers, path: Path) -> tuple[Path, Path]:
             va="center",
         )
     axes.set_xlabel("ms per call, logarithmic (box: p25 to p75, line: p50, whiskers: p1 to p99)")
-    written = (path.with_suffix(".png"), path.with_suffix(".svg"))
+    written = tuple(path.with_suffix(suffix) for suffix in _SUFFIXES)
     for target in written:
         figure.savefig(target, dpi=150)
     return written

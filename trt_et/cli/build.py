@@ -38,15 +38,22 @@ def build_command(
 ) -> None:
     """Build the engines of a program's ONNX networks, and write a program with them."""
     import trt_et.runtime
-    from trt_et.errors import BlobError, OptionError
+    from trt_et.cli.output import check_output, write_output
+    from trt_et.errors import BlobError, OptionError, PluginError
     from trt_et.inspection.tables import size_text
     from trt_et.inspection.texts import engine_text
+    from trt_et.runtime.explain import wrong_file
     from trt_et.runtime.networks import build_engine, build_program
 
-    for name, value in (("BUILD_WITH", build_with), ("ENGINE_FOLDER", folder)):
-        if value:
-            os.environ[f"TRT_ET_{name}"] = value
     with errors_on_one_line():
+        if build_with not in ("", "tensorrt", "tensorrt_rtx"):
+            raise OptionError(f"--with is {build_with!r}; expected tensorrt or tensorrt_rtx")
+        for name, value in (("BUILD_WITH", build_with), ("ENGINE_FOLDER", folder)):
+            if value:
+                os.environ[f"TRT_ET_{name}"] = value
+        check_output(output)
+        if problem := wrong_file(file):
+            raise BlobError(problem)
         if capabilities is None:
             trt_et.runtime.load(cuda or None)
         elif build_with == "tensorrt" or folder or cuda:
@@ -57,9 +64,16 @@ def build_command(
         build = build_engine if capabilities is None else _for_targets(capabilities)
         try:
             program, engines = build_program(file.read_bytes(), build)
-            output.write_bytes(program)
-        except OSError as error:
-            raise BlobError(f"{error.filename}: {error.strerror}") from error
+        except BlobError as error:
+            raise BlobError(f"{file}: {error}") from error
+        except PluginError as error:
+            if "needs an NVIDIA driver" not in str(error):
+                raise
+            raise PluginError(
+                f"{error}; run it on a machine with a GPU, or build for TensorRT-RTX, which needs "
+                "no GPU, with --compute-capability 8.9"
+            ) from error
+        write_output(output, lambda opened: opened.write(program))
     rows = [
         {
             "method": engine.method,

@@ -63,6 +63,7 @@ def list_command(folder: _Folder = None, as_json: Json = False) -> None:
     console.print(
         f"{len(entries)} engines, {size_text(total)} of at most "
         f"{size_text(cache.max_bytes)}, in {cache.folder}"
+        + ("" if cache.folder.is_dir() else ", which does not exist")
     )
 
 
@@ -90,13 +91,13 @@ def clear_command(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove every engine from the cache; asks first."""
+    """Remove every engine from the cache; asks first if there is one."""
     from trt_et.inspection.tables import size_text
 
     cache = _open(folder)
     with errors_on_one_line():
         entries = cache.entries()
-        if not yes:
+        if entries and not yes:
             size = size_text(sum(entry.size for entry in entries))
             question = f"Remove {len(entries)} engines ({size}) from {cache.folder}?"
             typer.confirm(question, abort=True, err=True)

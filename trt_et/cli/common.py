@@ -6,10 +6,12 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from trt_et.cli.output import check_output
 from trt_et.errors import OptionError, TrtEtError
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ __all__ = [
     "Model",
     "Seed",
     "Shapes",
+    "check_plot",
     "errors_on_one_line",
     "fail",
     "make_console",
@@ -48,7 +51,8 @@ Inputs = Annotated[
     typer.Option(
         "--input",
         "-i",
-        help="A .npy, .npz or raw file, or a number; in the order of the inputs. [default: random]",
+        help="A .npy, .npz or raw file, or a number; in the order of the inputs. Arrays of a .npz "
+        "may have the inputs' names instead. [default: random]",
     ),
 ]
 Shapes = Annotated[
@@ -95,6 +99,22 @@ def fail(message: str, code: int = FAILED) -> typer.Exit:
     return typer.Exit(code)
 
 
+def check_plot(path: Path) -> None:
+    """Check that a plot can be drawn into a file.
+
+    Raises:
+        OptionError: matplotlib is not installed, or does not know the suffix.
+        RunError: The folder of the file does not exist, or it is a folder.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    except ImportError as error:
+        raise OptionError("plots need matplotlib: pip install matplotlib") from error
+    if path.suffix.lower().removeprefix(".") not in FigureCanvasAgg.get_supported_filetypes():
+        raise OptionError(f"{path} cannot be drawn: expected a name that ends in .png or .svg")
+    check_output(path)
+
+
 @contextlib.contextmanager
 def errors_on_one_line() -> Iterator[None]:
     """Turn the errors that users can meet into one line and an exit status."""
@@ -106,4 +126,7 @@ def errors_on_one_line() -> Iterator[None]:
         raise fail(str(error)) from error
     except OSError as error:
         named = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        folder = Path(str(error.filename)).parent
+        if isinstance(error, FileNotFoundError) and error.filename and not folder.is_dir():
+            named = f"{error.filename} cannot be written: there is no folder {folder}"
         raise fail(named) from error

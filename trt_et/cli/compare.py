@@ -17,11 +17,13 @@ from trt_et.cli.common import (
     Model,
     Seed,
     Shapes,
+    check_plot,
     errors_on_one_line,
     make_console,
     parse_shapes,
     print_json,
 )
+from trt_et.errors import OptionError
 
 __all__ = ["compare_command"]
 
@@ -74,12 +76,12 @@ def compare_command(
         min_block_size=min_block_size,
     )
     with errors_on_one_line():
-        answer = ask_worker(request)
-        parts = answer.get("partitions", [])
+        if model.endswith(".pte") and ":" in str(file):
+            raise OptionError(f"{model} is no model; it comes first: trt-et compare {file} {model}")
         if plot is not None:
-            from trt_et.cli.comparison import Comparison
-
-            Comparison(answer["outputs"], parts).plot(plot)
+            check_plot(plot)
+        answer = ask_worker(request)
+    parts = answer.get("partitions", [])
     compared = [*answer["outputs"], *(facts for part in parts for facts in part["outputs"])]
     for facts in compared:
         facts["agrees"] = _agrees(facts, tolerance)
@@ -88,6 +90,12 @@ def compare_command(
         print_json({"agree": agree, "tolerance": tolerance, **answer})
     else:
         _print(answer["outputs"], parts)
+    if plot is not None:
+        from trt_et.cli.comparison import Comparison
+
+        with errors_on_one_line():
+            Comparison(answer["outputs"], parts).plot(plot)
+        typer.echo(f"wrote {plot}", err=True)
     if not agree:
         raise typer.Exit(FAILED)
 

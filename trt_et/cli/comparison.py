@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trt_et.cli.arrays import compare_arrays, to_numpy
-from trt_et.cli.inputs import check_inputs, make_inputs
+from trt_et.cli.common import check_plot
+from trt_et.cli.inputs import check_inputs, input_names, make_inputs, order_by_name
 from trt_et.cli.models import EagerModel, export_module, load_model
 from trt_et.cli.program import LoadedMethod, Request
 from trt_et.errors import OptionError, RunError
@@ -96,13 +98,13 @@ class Comparison:
             path: The file; its suffix chooses the format, such as ``.png`` or ``.svg``.
 
         Raises:
-            OptionError: matplotlib is not installed.
+            OptionError: matplotlib is not installed, or does not know the suffix.
+            RunError: The folder of the file does not exist, or it is a folder.
         """
-        try:
-            from matplotlib.backends.backend_agg import FigureCanvasAgg
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise OptionError("plots need matplotlib: pip install matplotlib") from error
+        check_plot(Path(path))
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
         errors = {
             name: facts.get("largest_relative_error", float("inf")) for name, facts in self.rows()
         }
@@ -110,13 +112,17 @@ class Comparison:
         figure = Figure(figsize=(9, 1.2 + 0.3 * len(worst)), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots()
-        # Equal tensors and tensors of another shape get a bar, too: at the ends of the axis.
-        lengths = [min(max(errors[name], 1e-9), 10.0) for name in worst]
+        finite = [error for error in errors.values() if 0 < error < math.inf] or [1e-6]
+        left, right = min(finite) / 10, max(finite) * 10
+        # Equal tensors have no bar; those with NaNs or another shape have the longest.
+        lengths = [min(max(errors[name], left), right) for name in worst]
         axes.barh(range(len(worst)), lengths, color="#76b900")
         axes.set_yticks(range(len(worst)), worst)
         axes.invert_yaxis()
         axes.set_xscale("log")
-        axes.set_xlim(left=1e-9)
+        axes.set_xlim(left, right)
+        engines = " and engine" if self.engines else ""
+        axes.set_title(f"Largest error of each output{engines}, relative")
         axes.set_xlabel("largest error / largest expected value")
         figure.savefig(path)
 
@@ -151,7 +157,8 @@ def compare(
             real.
 
     Raises:
-        OptionError: The inputs do not fit, the model is no module, or the program lacks the method.
+        OptionError: The inputs do not fit, the model is no module, the program is none or lacks the
+            method.
         RunError: The program cannot be run, or was not exported from this model in this way.
     """
     if not isinstance(inputs, tuple | dict):
@@ -159,6 +166,11 @@ def compare(
     if not isinstance(model, torch.nn.Module):
         kind = type(model).__name__
         raise OptionError(f"model is {kind}; expected a module: compare(program, model, inputs)")
+    if not isinstance(program, str | Path | bytes) and not hasattr(program, "write_to_file"):
+        raise OptionError(
+            f"program is {type(program).__name__}; expected a .pte file, its bytes or an "
+            "ExecutorchProgramManager: call .to_executorch() first"
+        )
     args, kwargs = (inputs, {}) if isinstance(inputs, tuple) else ((), inputs)
     eager = EagerModel(model.eval(), args, kwargs, dynamic_shapes)
     with tempfile.TemporaryDirectory(prefix="trt-et-") as folder:
@@ -195,6 +207,9 @@ def compare_request(request: Request) -> dict[str, Any]:
 
 def _compare(request: Request, model: EagerModel) -> Comparison:
     program = LoadedMethod(request)
+    if not model.args and (order := order_by_name(input_names(program.method), model.kwargs)):
+        # torch.export takes inputs with names in the order of the dict, here maybe another one.
+        model = model._replace(kwargs={name: model.kwargs[name] for name in order})
     inputs, spec = pytree.tree_flatten((model.args, model.kwargs))
     if request.inputs or request.shapes:
         inputs = make_inputs(program.method, request.inputs, request.shapes, request.seed)

@@ -19,7 +19,7 @@ def export_command(
         Path | None, typer.Option("--output", "-o", help="The .pte to write, unless --explain.")
     ] = None,
     builder: Annotated[
-        str, typer.Option(help="auto, tensorrt, tensorrt_rtx or reference.")
+        str, typer.Option(help="auto, tensorrt, tensorrt_rtx, onnx or reference.")
     ] = "auto",
     device: Annotated[str, typer.Option(help="The GPU of the engines, such as cuda:1.")] = "cuda:0",
     capabilities: Annotated[
@@ -74,7 +74,10 @@ def export_command(
         with steps.step("import torch and ExecuTorch"):
             from trt_et.cli.inputs import read_calibration
             from trt_et.cli.models import explain_model, export_model
+            from trt_et.cli.output import check_output
             from trt_et.partitioner import TensorRTPartitioner
+        if html is not None:
+            check_output(html)
         partitioner = TensorRTPartitioner(
             builder=builder,
             device=device,
@@ -83,7 +86,7 @@ def export_command(
             excluded_ops=excluded_ops or (),
             precision=precision,
             float32_ops=float32_ops or (),
-            calibration=read_calibration(calibration) if calibration else None,
+            calibration=read_calibration(calibration, model) if calibration else None,
             full_graph=full_graph,
             optimization_level=optimization_level,
             cache=cache,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import re
-import secrets
 import sys
+from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -15,8 +17,9 @@ import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from torch.export import ExportedProgram
 
+from trt_et.cli.output import check_output, write_output
 from trt_et.cli.steps import Steps
-from trt_et.errors import OptionError, RunError
+from trt_et.errors import OptionError, RunError, TrtEtError
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 
@@ -54,9 +57,13 @@ def load_model(name: str) -> EagerModel:
     where, colon, attribute = name.rpartition(":")
     if not colon or not where or not attribute:
         raise OptionError(f"{name!r} is not MODULE:CALLABLE, such as model.py:make")
-    function = getattr(_import(where), attribute, None)
+    module = _import(where)
+    function = getattr(module, attribute, None)
     if not callable(function):
-        raise OptionError(f"{where} has no callable {attribute!r}")
+        callables = [key for key, value in vars(module).items() if callable(value)]
+        close = get_close_matches(attribute, callables)
+        near = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise OptionError(f"{where} has no callable {attribute!r}{near}")
     if isinstance(function, torch.nn.Module):
         raise OptionError(
             f"{name} is a {type(function).__name__}; expected a function that returns "
@@ -67,15 +74,19 @@ def load_model(name: str) -> EagerModel:
     except Exception as error:  # Any error of the user's own code.
         raise RunError(f"{name} fails: {type(error).__name__}: {error}") from error
     if not isinstance(result, tuple) or len(result) not in (2, 3):
-        raise RunError(f"{name} does not return (module, example_inputs[, dynamic_shapes])")
-    module, inputs = result[:2]
-    if not isinstance(module, torch.nn.Module) or not isinstance(inputs, tuple | dict):
-        kinds = f"{type(module).__name__} and {type(inputs).__name__}"
+        kind = type(result).__name__
+        found = f"{len(result)} values" if isinstance(result, tuple) else kind
+        raise RunError(
+            f"{name} returns {found}; expected (module, example_inputs[, dynamic_shapes])"
+        )
+    model, inputs = result[:2]
+    if not isinstance(model, torch.nn.Module) or not isinstance(inputs, tuple | dict):
+        kinds = f"{type(model).__name__} and {type(inputs).__name__}"
         raise RunError(
             f"{name} returns {kinds}; expected a torch.nn.Module, and a tuple or dict of inputs"
         )
     args, kwargs = (inputs, {}) if isinstance(inputs, tuple) else ((), inputs)
-    return EagerModel(module.eval(), args, kwargs, result[2] if len(result) == 3 else None)
+    return EagerModel(model.eval(), args, kwargs, result[2] if len(result) == 3 else None)
 
 
 def _import(where: str) -> ModuleType:
@@ -103,7 +114,7 @@ def explain_model(
 ) -> dict[str, Any]:
     """Report what lowering the model would do, without building engines."""
     program = _export(name, steps)
-    with steps.step("lower and partition"):
+    with steps.step("lower and partition"), _refusals_of_lowering(name):
         return _facts(partitioner.explain(program))
 
 
@@ -113,32 +124,54 @@ def export_model(
     """Lower the model, write it, and report the result.
 
     Raises:
-        RunError: ``torch.export`` refuses the model, or the file cannot be written.
+        RunError: ``torch.export`` or ExecuTorch refuses the model, or the file cannot be written.
         TrtEtError: An engine cannot be built.
     """
-    if not output.parent.is_dir():  # Engines can take minutes to build.
-        raise RunError(f"{output} cannot be written: there is no folder {output.parent}")
-    if output.is_dir():
-        raise RunError(f"{output} cannot be written: it is a folder")
+    check_output(output)
     exported = _export(name, steps)
-    with steps.step("lower, partition and build"):
+    with steps.step("lower, partition and build"), _refusals_of_lowering(name):
         manager = to_edge_transform_and_lower(exported, partitioner=[partitioner])
     config = ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
     with steps.step("plan memory and write the file"):
-        _write(manager.to_executorch(config), output)
+        with _refusals_of_lowering(name):
+            program = manager.to_executorch(config)
+        write_output(output, program.write_to_file)
     return {**_facts(partitioner.report), "bytes": output.stat().st_size, "file": str(output)}
 
 
-def _write(program: Any, output: Path) -> None:  # noqa: ANN401
-    unfinished = output.with_name(f"{output.name}.{secrets.token_hex(4)}.part")
+# What ExecuTorch's verifiers write.
+_NOT_CORE: Final = re.compile(r"_core_aten_ops_exception_list=\[torch\.ops\.([^\]]+)\]")
+_MISMATCH: Final = re.compile(r"Operator: <EdgeOpOverload: (\S+)>.* with args: (\{.*\})")
+_DTYPE: Final = re.compile(r"'(?!__ret_)(\w+)': torch\.(\w+)")
+
+
+@contextlib.contextmanager
+def _refusals_of_lowering(name: str) -> Iterator[None]:
+    """Turn what ExecuTorch raises while it lowers the model ``name`` into one sentence."""
     try:
-        with unfinished.open("xb") as file:
-            program.write_to_file(file)
-        unfinished.replace(output)
-    except OSError as error:
-        raise RunError(f"{output} cannot be written: {error}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
+        yield
+    except (TrtEtError, OSError):
+        raise
+    except Exception as error:  # ExecuTorch raises many types, as torch.export does.
+        raise RunError(f"{name} cannot be lowered: {_refusal(error)}") from error
+
+
+def _refusal(error: Exception) -> str:
+    text = str(error).strip()
+    if operators := _NOT_CORE.findall(text):
+        return (
+            f"ExecuTorch takes Core ATen operators only, not {', '.join(operators)}; "
+            "compute it outside the model"
+        )
+    if calls := _MISMATCH.findall(text):
+        found = ", ".join(
+            f"{operator} ({', '.join(map(' '.join, _DTYPE.findall(dtypes)))})"
+            for operator, dtypes in calls
+        )
+        return (
+            f"operators have inputs of different dtypes: {found}; give the inputs the model's dtype"
+        )
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"
 
 
 # torch.export's message names the line of the model that failed.

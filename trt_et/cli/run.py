@@ -19,6 +19,8 @@ from trt_et.cli.common import (
     parse_shapes,
     print_json,
 )
+from trt_et.cli.output import check_output
+from trt_et.errors import OptionError
 
 __all__ = ["run_command"]
 
@@ -41,7 +43,13 @@ def run_command(
     sizes = parse_shapes(shapes)
     request = Request("run", str(file), method, cuda, inputs or (), sizes, seed, str(output or ""))
     with errors_on_one_line():
+        if output is not None:
+            if output.suffix != ".npz":
+                raise OptionError(f"{output} cannot be written: expected a name that ends in .npz")
+            check_output(output)
         answer = ask_worker(request)
+    if output is not None:
+        typer.echo(f"wrote {output}", err=True)
     if as_json:
         print_json(answer)
         return

@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Final
 
 import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
-from trt_et.errors import OptionError, UnsupportedModelError
+from trt_et.errors import OptionError, UnknownOption, UnsupportedModelError
 from trt_et.llm.decoder import rotary_frequencies
 
-__all__ = ["as_exported", "check_dtype", "check_lengths", "example_tokens", "export_decoder"]
+__all__ = [
+    "as_exported",
+    "check_dtype",
+    "check_lengths",
+    "example_tokens",
+    "export_decoder",
+    "first_lines",
+]
 
 _EXAMPLE_TOKENS: Final = 8
+# What transformers, optimum and ExecuTorch call cache_length.
+_OTHER_NAMES: Final = ("max_cache_len", "max_context_len", "max_length", "max_seq_len")
+# Of an error of torch.export, which can have hundreds.
+_MOST_LINES: Final = 10
+_CAUSE: Final = re.compile(r"^ *Developer debug context: .+$", re.MULTILINE)
 
 
-def check_lengths(cache_length: int, max_prompt: int | None) -> int:
+def check_lengths(cache_length: int, max_prompt: int | None, options: Collection[str] = ()) -> int:
     """Return the most tokens of one call.
 
+    Args:
+        cache_length: Positions of the KV cache.
+        max_prompt: The option.
+        options: Names of options for the partitioner.
+
     Raises:
-        OptionError: A length is impossible.
+        OptionError: A length is impossible, or has another library's name.
     """
+    for name in _OTHER_NAMES:
+        if name in options:
+            raise UnknownOption(f"{name!r} is no option: did you mean cache_length?")
     for name, value in (("cache_length", cache_length), ("max_prompt", max_prompt)):
         if value is not None and (type(value) is not int or value < 1):
             raise OptionError(f"{name} is {value!r}; expected an integer >= 1")
@@ -51,7 +73,12 @@ def example_tokens(max_prompt: int) -> int:
 
 @contextmanager
 def as_exported(model: nn.Module, dtype: torch.dtype | None) -> Iterator[None]:
-    """Convert the model, and put it in evaluation mode without gradients."""
+    """Convert the model, and put it in evaluation mode without gradients.
+
+    Raises:
+        OptionError: It is no module, or has no values.
+    """
+    _check_module(model)
     training = model.training
     if dtype is not None:
         _convert(model, dtype)
@@ -61,6 +88,20 @@ def as_exported(model: nn.Module, dtype: torch.dtype | None) -> Iterator[None]:
             yield
     finally:
         model.train(training)
+
+
+def _check_module(model: object) -> None:
+    if not isinstance(model, nn.Module):
+        kind = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise OptionError(
+            f"model is {kind}; expected a module: AutoModelForCausalLM.from_pretrained(folder)"
+        )
+    for name, tensor in chain(model.named_parameters(), model.named_buffers()):
+        if tensor.is_meta:
+            raise OptionError(
+                f"weight {name} has no values: the model is on the device meta, and an engine "
+                "needs them. Load it with from_pretrained(folder), outside of torch.device('meta')"
+            )
 
 
 def _convert(model: nn.Module, dtype: torch.dtype) -> None:
@@ -98,10 +139,24 @@ def export_decoder(
     except Exception as error:
         raise UnsupportedModelError(
             f"torch.export cannot export {name} with a static KV cache and a dynamic number of "
-            f"tokens: {error}"
+            f"tokens: {first_lines(error)}"
         ) from error
     _check_graph(program, name)
     return program
+
+
+def first_lines(error: Exception) -> str:
+    """Return the first paragraph of an error of ``torch.export``, and the cause that it names.
+
+    Dynamo's general hints, its links and the stack are left out; the error itself has them.
+    """
+    text = str(error).strip()
+    lines = [
+        line
+        for line in text.partition("\n\n")[0].splitlines()
+        if not line.lstrip().startswith("Hint:")
+    ]
+    return "\n".join([*lines[:_MOST_LINES], *_CAUSE.findall(text)[:1]])
 
 
 def _check_graph(program: ExportedProgram, name: str) -> None:

@@ -91,7 +91,7 @@ def export_llm(
         BuilderUnavailable: The builder's packages are not installed.
         PartitionError: An engine could not be built.
     """
-    max_prompt = check_lengths(cache_length, max_prompt)
+    max_prompt = check_lengths(cache_length, max_prompt, options)
     check_dtype(dtype)
     ends = eos_ids_of(model, eos_ids)
     if io_on_gpu and not cache_on_gpu:
@@ -104,6 +104,8 @@ def export_llm(
         )
     made = make_builder(builder)
     options.setdefault("optimization_profiles", default_profiles(made.name, INPUTS[0], max_prompt))
+    # Checks the options; the export of a large model takes minutes.
+    TensorRTPartitioner(builder=made, device=None if callable(device) else device, **options)
     with as_exported(model, dtype):
         decoder = make_decoder(model, cache_length, max_prompt, all_logits=all_logits)
         # The check runs on the CPU, which cannot read the memory of the GPU.

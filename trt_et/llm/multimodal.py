@@ -24,6 +24,7 @@ from trt_et.llm.decoder_program import (
     check_lengths,
     example_tokens,
     export_decoder,
+    first_lines,
 )
 from trt_et.llm.metadata import eos_ids_of, runner_metadata
 from trt_et.llm.position_check import is_position_check, mark_position_check
@@ -80,7 +81,7 @@ def export_multimodal(
         BuilderUnavailable: The builder's packages are not installed.
         PartitionError: An engine could not be built.
     """
-    max_prompt = check_lengths(cache_length, max_prompt)
+    max_prompt = check_lengths(cache_length, max_prompt, options)
     check_dtype(dtype)
     ends = eos_ids_of(model, eos_ids)
     name = type(model).__name__
@@ -94,6 +95,15 @@ def export_multimodal(
         "optimization_profiles", default_profiles(made.name, INPUTS[0], max_prompt)
     )
     options = {"builder": made, "device": device, **options}
+    excluded = [*options.pop("excluded_ops", ()), is_position_check]
+    # Checks the options before the export of a large model, which takes minutes.
+    partitioners = {
+        method: [TensorRTPartitioner(**options, excluded_ops=excluded)] for method in inputs
+    }
+    partitioners["text_decoder"] = [
+        TensorRTPartitioner(**options, excluded_ops=excluded, optimization_profiles=profiles)
+    ]
+    partitioners["token_embedding"] = []
     with as_exported(model, dtype):
         programs = {
             method: _export_encoder(model, method, example) for method, example in inputs.items()
@@ -109,14 +119,6 @@ def export_multimodal(
             decoder = CheckedDecoder(decoder, cache_length)
         programs["text_decoder"] = export_decoder(decoder, name, table(tokens), max_prompt)
         mark_position_check(programs["text_decoder"])
-        excluded = [*options.pop("excluded_ops", ()), is_position_check]
-        partitioners = {
-            method: [TensorRTPartitioner(**options, excluded_ops=excluded)] for method in inputs
-        }
-        partitioners["text_decoder"] = [
-            TensorRTPartitioner(**options, excluded_ops=excluded, optimization_profiles=profiles)
-        ]
-        partitioners["token_embedding"] = []
         results: Any = programs["text_decoder"].graph.output_node().args[0]
         vocabulary = results[-1].meta["val"].shape[-1]
         manager = to_edge_transform_and_lower(
@@ -175,5 +177,5 @@ def _export_encoder(model: nn.Module, method: str, example: torch.Tensor) -> Exp
     except Exception as error:
         raise UnsupportedModelError(
             f"torch.export cannot export {_ENCODERS[method]} of {type(model).__name__} for the "
-            f"shape {list(example.shape)}: {error}"
+            f"shape {list(example.shape)}: {first_lines(error)}"
         ) from error

@@ -76,7 +76,7 @@ def export_speech(
         )
     positions = config.max_target_positions
     cache_length = positions if cache_length is None else cache_length
-    check_lengths(cache_length, 1)
+    check_lengths(cache_length, 1, options)
     if cache_length > positions:
         raise OptionError(
             f"cache_length is {cache_length}, but the model has {positions} positions"
@@ -88,13 +88,19 @@ def export_speech(
             "share state on the host"
         )
     ends = eos_ids_of(model, eos_ids)
+    check = not options.get("full_graph")
+    options["excluded_ops"] = [*options.get("excluded_ops", ()), is_position_check]
     made = make_builder(builder)
+    # Checks the options before the export of a large model, which takes minutes.
+    partitioners = {
+        method: [TensorRTPartitioner(builder=made, device=device, **options)]
+        for method in ("encoder", "text_decoder", "sampler")[: 3 if sampler else 2]
+    }
     with as_exported(model, dtype):
         kind = next(model.parameters()).dtype
         frames = 2 * config.max_source_positions
         features = torch.zeros(1, config.num_mel_bins, frames, dtype=kind)
         number = torch.zeros(1, dtype=torch.long)
-        check = not options.get("full_graph")
         make_cross = (
             SharedBuffers if share_state else OutputOfEncoder if sampler else CrossAttention
         )
@@ -109,11 +115,6 @@ def export_speech(
             logits = torch.zeros(1, 1, config.vocab_size, dtype=kind)
             programs["sampler"] = torch.export.export(_Sampler(), (logits,))
         mark_position_check(programs["text_decoder"])
-        options["excluded_ops"] = [*options.get("excluded_ops", ()), is_position_check]
-        partitioners = {
-            method: [TensorRTPartitioner(builder=made, device=device, **options)]
-            for method in programs
-        }
         metadata = runner_metadata(cache_length, 1, ends, config.vocab_size)
         manager = to_edge_transform_and_lower(
             programs, partitioner=partitioners, constant_methods=metadata

@@ -17,7 +17,7 @@ from torch.export import Dim
 
 from trt_et.engines import EngineBuilder, make_builder
 from trt_et.errors import OptionError, UnsupportedModelError
-from trt_et.llm.decoder_program import as_exported, check_dtype
+from trt_et.llm.decoder_program import as_exported, check_dtype, first_lines
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 
@@ -100,6 +100,11 @@ def export_transducer(
         "durations": durations,
     }
     made = make_builder(builder)
+    # Checks the options before the export of a large model, which takes minutes.
+    partitioners = {
+        method: [TensorRTPartitioner(builder=made, device=device, **options)]
+        for method in ("encoder", "decoder_step", "joint")
+    }
     steps = Dim("steps", min=_FEWEST_STEPS, max=frames // factor)
     with as_exported(model, dtype), _relative_positions_by_index(model):
         kind = next(model.parameters()).dtype
@@ -119,12 +124,9 @@ def export_transducer(
                 programs[method] = torch.export.export(module, inputs, dynamic_shapes=sizes)
             except Exception as error:
                 raise UnsupportedModelError(
-                    f"torch.export cannot export {method} of {type(model).__name__}: {error}"
+                    f"torch.export cannot export {method} of {type(model).__name__}: "
+                    f"{first_lines(error)}"
                 ) from error
-        partitioners = {
-            method: [TensorRTPartitioner(builder=made, device=device, **options)]
-            for method in programs
-        }
         manager = to_edge_transform_and_lower(
             programs, partitioner=partitioners, constant_methods=metadata
         )

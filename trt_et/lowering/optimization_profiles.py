@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.utils._pytree import tree_unflatten
 
 from trt_et.errors import OptionError
 from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
@@ -82,7 +84,31 @@ def resolve_profiles(
         for node in program.graph.nodes
         if node.op == "placeholder" and node.name in program.graph_signature.user_inputs
     }
-    return tuple(OptimizationProfile(_resolve(profile, inputs)) for profile in options)
+    aliases = _names_in_forward(program)
+    return tuple(
+        OptimizationProfile(
+            _resolve({aliases.get(name, name): sizes for name, sizes in given.items()}, inputs)
+        )
+        for given in options
+    )
+
+
+def _names_in_forward(program: ExportedProgram) -> dict[str, str]:
+    """Return the placeholders of inputs by their names in ``dynamic_shapes``.
+
+    Both differ if Python has a function of that name: ``input`` is ``input_1`` in the graph.
+    """
+    names = [
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT
+    ]
+    signature = program.module_call_graph[0].signature if program.module_call_graph else None
+    if signature is None or signature.in_spec.num_leaves != len(names):
+        return {}
+    args, kwargs = tree_unflatten(names, signature.in_spec)
+    given = {**dict(zip(signature.forward_arg_names or (), args, strict=False)), **kwargs}
+    return {name: leaf for name, leaf in given.items() if isinstance(leaf, str)}
 
 
 def _resolve(profile: ProfileOption, inputs: Mapping[str, Any]) -> dict[str, tuple[int, int, int]]:

@@ -130,7 +130,7 @@ class PartitionReport:
                     f"not delegated: {len(names)} x {operator}: {reason} ({_shortened(names)})"
                 )
             if source:
-                lines.append(f"    {source}")
+                lines.append(f"    at {source}")
         if limit is not None and len(lines) > limit:
             rest = len(lines) - limit
             lines = [*lines[:limit], f"... and {rest} more lines; the partitioner's report has all"]

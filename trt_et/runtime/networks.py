@@ -135,7 +135,10 @@ def build_program(
             engines[index] = BuiltEngine(plan.name, blob, decode_blob(blob, verify=False).info)
             unused.update(keys)
     if not engines:
-        raise BlobError("the program has no ONNX networks; export it with builder='onnx'")
+        raise BlobError(
+            "the program has no ONNX networks; export it with builder='onnx' (on the command line: "
+            "--builder onnx)"
+        )
     if named:
         file.named_data = _without(named, unused - used)
     return bytes(serialize_pte_binary(file, extract_delegate_segments=True)), list(engines.values())

@@ -1,9 +1,9 @@
 """docs/coverage.json and docs/coverage.md from the results of the suite's runs.
 
-python -m tests.support.coverage.report RESULTS.json [RESULTS.json ...]
+python -m tests.support.coverage.report [RESULTS.json ...]
 
 A case that is in several files counts as in the last of them. Flows that are in none keep their
-figures.
+figures. Without a file, only the page is written anew.
 """
 
 from __future__ import annotations
@@ -74,16 +74,19 @@ def main(paths: list[str]) -> None:
     """Write both files."""
     entries = [entry for path in paths for entry in json.loads(Path(path).read_text())]
     flows = {name: summarize(found) for name, found in latest(entries).items()}
-    versions = {name: version(name) for name in ("executorch", "torch")}
     before = json.loads((DOCS / "coverage.json").read_text())
+    versions = {name: version(name) for name in ("executorch", "torch")}
+    versions = versions if paths else before["versions"]
     if before["versions"] == versions:
         flows = dict(sorted((before["flows"] | flows).items()))
     document = {"versions": versions, "flows": flows}
     (DOCS / "coverage.json").write_text(json.dumps(document, indent=2) + "\n")
-    (DOCS / "coverage.md").write_text(_markdown(versions, flows))
+    (DOCS / "coverage.md").write_text(markdown(versions, flows))
 
 
-def _markdown(versions: dict[str, str], flows: dict[str, Any]) -> str:
+def markdown(versions: dict[str, str], flows: dict[str, Any]) -> str:
+    """Return the page: TensorRT's flows first, equal parts and failures once."""
+    flows = dict(sorted(flows.items(), key=lambda item: not item[0].startswith("trt")))
     lines = [
         "# Coverage",
         "",
@@ -98,18 +101,28 @@ def _markdown(versions: dict[str, str], flows: dict[str, Any]) -> str:
         f"{len(f['failed'])} |"
         for name, f in flows.items()
     ]
+    same: dict[str, list[str]] = {}
     for name, figures in flows.items():
-        if figures.get("undelegated"):
-            lines += ["", f"## Cases that `{name}` leaves to the CPU", ""]
-            lines += [f"- {count} of {kind}" for kind, count in figures["undelegated"].items()]
         if figures.get("reasons"):
-            lines += ["", "| operator | why | times |", "|---|---|---|"]
-            lines += [f"| `{op}` | {why} | {count} |" for op, why, count in figures["reasons"]]
-        if figures["failed"]:
-            lines += ["", f"## Failures of `{name}`", ""]
+            same.setdefault("\n".join(_left(figures)), []).append(f"`{name}`")
+    for text, names in same.items():
+        leave = "leaves" if len(names) == 1 else "leave"
+        lines += ["", f"## Cases that {' and '.join(names)} {leave} to the CPU", "", text]
+    for name, figures in flows.items():
+        cases: dict[str, list[str]] = {}
         for entry in figures["failed"]:
-            lines.append(f"- `{entry['case']}`: {entry['result']}: {_reason(entry['error'])}")
+            why = f"{entry['result']}: {_reason(entry['error'])}"
+            cases.setdefault(why, []).append(f"`{entry['case']}`")
+        if cases:
+            lines += ["", f"## Failures of `{name}`", ""]
+        lines += [f"- {why}: {', '.join(found)}" for why, found in cases.items()]
     return "\n".join(lines) + "\n"
+
+
+def _left(figures: dict[str, Any]) -> list[str]:
+    lines = [f"- {count} of {kind}" for kind, count in figures["undelegated"].items()]
+    lines += ["", "| operator | why | times |", "|---|---|---|"]
+    return lines + [f"| `{op}` | {why} | {count} |" for op, why, count in figures["reasons"]]
 
 
 def _reason(error: str) -> str:

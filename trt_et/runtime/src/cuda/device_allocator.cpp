@@ -89,9 +89,10 @@ class Entry {
     int count = 0;
     Status status = cuda::usable_devices(&api_, &count);
     if (!status.ok()) {
-      return fail(Error::NotFound,
-                  "no memory on cuda:%d: %s; TRT_ET_CUDA=simulated:N runs reference engines", index,
-                  status.text.c_str());
+      return fail(
+          Error::NotFound,
+          "no memory on cuda:%d: %s; TRT_ET_CUDA=simulated:N runs engines of builder='reference'",
+          index, status.text.c_str());
     }
     device_ = index;
     if (index == -1) TRT_ET_TRY(api_->current_device(&device_));

@@ -46,9 +46,10 @@ bool TensorRTBackend::is_available() const {
            int count = 0;
            Status status = cuda::usable_devices(&api, &count);
            if (status.ok() || status.error == Error::InvalidArgument) return status;
-           return fail(status.error,
-                       "not available: %s. TRT_ET_CUDA=simulated:N runs reference engines",
-                       status.text.c_str());
+           return fail(
+               status.error,
+               "not available: %s. TRT_ET_CUDA=simulated:N runs engines of builder='reference'",
+               status.text.c_str());
          }) == Error::Ok;
 }
 

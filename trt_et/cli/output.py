@@ -1,0 +1,41 @@
+"""The files that a command writes."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from trt_et.errors import RunError
+
+__all__ = ["check_output", "write_output"]
+
+
+def check_output(output: Path) -> None:
+    """Check that a file can be written there, before work that can take minutes.
+
+    Raises:
+        RunError: Its folder does not exist, or it is a folder.
+    """
+    if not output.parent.is_dir():
+        raise RunError(f"{output} cannot be written: there is no folder {output.parent}")
+    if output.is_dir():
+        raise RunError(f"{output} cannot be written: it is a folder")
+
+
+def write_output(output: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file; it appears when it is complete, in place of an older one.
+
+    Raises:
+        RunError: It cannot be written.
+    """
+    unfinished = output.with_name(f"{output.name}.{secrets.token_hex(4)}.part")
+    try:
+        with unfinished.open("xb") as file:
+            write(file)
+        unfinished.replace(output)
+    except OSError as error:
+        raise RunError(f"{output} cannot be written: {error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
