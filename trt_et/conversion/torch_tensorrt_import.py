@@ -6,6 +6,7 @@ import contextlib
 import io
 import logging
 import threading
+import warnings
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
@@ -79,6 +80,8 @@ def torch_tensorrt() -> Any:  # noqa: ANN401
                 library_log.setLevel(logging.CRITICAL)
             import torch_tensorrt
             import torch_tensorrt.dynamo
+        # Its converters compute sizes from numbers, which it advises to fold.
+        warnings.filterwarnings("ignore", "Both operands of the binary elementwise op")
     except Exception as error:
         # A third party's import can fail in any way; the error keeps the cause.
         raise BuilderError(
