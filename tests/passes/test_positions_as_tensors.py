@@ -38,6 +38,7 @@ class Function(nn.Module):
         self.register_buffer("table", table)
         self.register_buffer("cache", torch.zeros(1, 2, LENGTH, 4))
         self.register_buffer("positions", torch.zeros(LENGTH, dtype=torch.int64))
+        self.weight = nn.Parameter(torch.tensor(2.0))
 
     def forward(self, rows: Tensor, position: Tensor) -> Any:
         return self.function(self, rows, position)
@@ -153,7 +154,8 @@ def export(function: Callable[..., Any], dynamic: bool, dtype=torch.int64) -> Ex
 
 
 def items(program: ExportedProgram) -> list[str]:
-    return [n.name for n in program.graph.nodes if "item" in str(n.target)]
+    reads = (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
+    return [n.name for n in program.graph.nodes if n.target in reads]
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -168,6 +170,45 @@ def test_no_number_is_read_and_the_values_are_eagers(name, dynamic):
         torch.testing.assert_close(ours(*inputs), eager(*inputs))
         for name, buffer in ours.named_buffers():
             torch.testing.assert_close(buffer, eager.get_buffer(name))
+
+
+def copy_of_a_product_with_a_weight(m, rows, position):
+    m.cache.narrow(2, read(position), 3).copy_(rows * m.weight)
+    return m.cache * 2
+
+
+def view_made_without_gradients(m, rows, position):
+    with torch.no_grad():
+        view = m.cache.view(2, LENGTH, 4)
+    part = view.narrow(1, read(position), 3)
+    m.cache.add_(1)
+    return part * rows
+
+
+def beside_a_branch(m, rows, position):
+    part = m.table.narrow(0, read(position), 3)
+    return part * torch.cond(position[0] > 4, lambda x: x * 2, lambda x: x + 1, (rows,))
+
+
+def source_in_the_same_tensor(m, rows, position):
+    m.cache.narrow(2, read(position), 3).copy_(m.cache[:, :, 1:4])
+    return m.cache * rows.sum()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        copy_of_a_product_with_a_weight,
+        view_made_without_gradients,
+        beside_a_branch,
+        source_in_the_same_tensor,
+    ],
+)
+def test_programs_that_were_exported_with_gradients(use):
+    inputs = (torch.randn(1, 2, 3, 4), torch.tensor([5]))
+    program = keep_positions_in_tensors(torch.export.export(Function(use), inputs))
+    assert not items(program)
+    torch.testing.assert_close(program.module()(*inputs), Function(use)(*inputs))
 
 
 def test_a_position_of_int32():

@@ -128,5 +128,5 @@ def errors_on_one_line() -> Iterator[None]:
         named = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         folder = Path(str(error.filename)).parent
         if isinstance(error, FileNotFoundError) and error.filename and not folder.is_dir():
-            named = f"{error.filename} cannot be written: there is no folder {folder}"
+            named = f"{error.filename}: there is no folder {folder}"
         raise fail(named) from error

@@ -136,6 +136,8 @@ def _forward_names(model: str) -> list[str]:
     from trt_et.cli.models import load_model
 
     module, args, kwargs, _ = load_model(model)
+    if not all(isinstance(value, torch.Tensor) for value in (*args, *kwargs.values())):
+        return []  # The inputs of the program are the tensors inside.
     return [*kwargs] or [*inspect.signature(module.forward).parameters][: len(args)]
 
 

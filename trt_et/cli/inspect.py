@@ -18,6 +18,7 @@ from trt_et.cli.common import (
     make_console,
     print_json,
 )
+from trt_et.cli.output import check_output
 
 if TYPE_CHECKING:
     from trt_et.inspection import DelegateInfo, MethodInfo, ProgramInfo
@@ -71,6 +72,7 @@ def inspect_command(
             from trt_et.inspection.page import html_page
             from trt_et.inspection.picture import pictures_of
 
+            check_output(html)
             html.write_text(html_page(pictures_of(program), file.name), encoding="utf-8")
             typer.echo(f"wrote {html}", err=True)
     if as_json:

@@ -30,11 +30,16 @@ def write_output(output: Path, write: Callable[[BinaryIO], object]) -> None:
     Raises:
         RunError: It cannot be written.
     """
-    unfinished = output.with_name(f"{output.name}.{secrets.token_hex(4)}.part")
+    target = output.resolve()  # A link stays a link.
+    unfinished = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
     try:
+        if target.exists() and not target.is_file():  # A device or a pipe cannot be replaced.
+            with target.open("wb") as file:
+                write(file)
+            return
         with unfinished.open("xb") as file:
             write(file)
-        unfinished.replace(output)
+        unfinished.replace(target)
     except OSError as error:
         raise RunError(f"{output} cannot be written: {error}") from error
     finally:

@@ -34,7 +34,8 @@ def compute_value(node: Node, beside: Node) -> None:
         beside: A node of the graph whose value is one or several fake tensors.
     """
     target: Any = node.target
-    with _fake_mode(beside):
+    # A write in place to a tensor that shares memory with a weight is refused otherwise.
+    with torch.no_grad(), _fake_mode(beside):
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
         node.meta["val"] = target(*args, **kwargs)
 

@@ -14,7 +14,7 @@ without it. Its checks are removed; ExecuTorch removes the checks of every progr
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 import torch
@@ -68,17 +68,25 @@ def keep_positions_in_tensors(program: ExportedProgram) -> ExportedProgram:
     """
     if not _Positions(program.graph).have_users():
         return program
-    replaced = _replaced(program)
+    written = {_root(each) for node in program.graph.nodes for each in _written_by(node)}
+    replaced = None if None in written else _replaced(program, {each.name for each in written})
     if replaced is None or _Positions(replaced.graph).have_users():
         # A slice of what is written in place cannot become a copy.
         replaced = _replaced(program.run_decompositions({}))
     return replaced or program
 
 
-def _replaced(program: ExportedProgram) -> ExportedProgram | None:
-    """Return the program without the positions that can be replaced; None if there are none."""
+def _replaced(
+    program: ExportedProgram, written: Collection[str] = frozenset()
+) -> ExportedProgram | None:
+    """Return the program without the positions that can be replaced; None if there are none.
+
+    Args:
+        program: Not changed.
+        written: The names of what may share memory with tensors that are written in place.
+    """
     module = copied_module(program.graph_module)
-    if not _Positions(module.graph).replace():
+    if not _Positions(module.graph, written).replace():
         return None
     module.recompile()
     replaced: ExportedProgram = program._update(module, program.graph_signature)
@@ -88,7 +96,7 @@ def _replaced(program: ExportedProgram) -> ExportedProgram | None:
 class _Positions:
     """The numbers of a graph that are computed from integers in tensors."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, written: Collection[str] = frozenset()) -> None:
         # Each number, and the calls of item() that it is computed from.
         self._items: dict[Node, frozenset[Node]] = {}
         for node in graph.nodes:
@@ -101,8 +109,7 @@ class _Positions:
         self._tensors: dict[Node, Node] = {}
         self._ranges: dict[tuple[Node, int | Node], Node] = {}
         self._graph = graph
-        # What may share memory with a tensor that is written in place.
-        self._written = {_root(each) for node in graph.nodes for each in _written_by(node)}
+        self._written = written
 
     def __contains__(self, value: object) -> bool:
         return value in self._items
@@ -152,15 +159,20 @@ class _Positions:
         rule = _RULES.get(user.target)
         if rule is None or not isinstance(user.meta.get("val"), torch.Tensor):
             return None
-        if _root(user) in self._written:
+        if self._is_written(user):
             rule = _WRITES.get(user.target)
         return rule and rule(self, user, named_arguments(user))
+
+    def _is_written(self, value: Any) -> bool:  # noqa: ANN401
+        """Check whether a tensor may share memory with one that is written in place."""
+        root = _root(value)
+        return bool(self._written) and (root is None or root.name in self._written)
 
     def is_position(self, value: object) -> bool:
         """Check whether a value is a number that ``tensor`` can compute."""
         if not isinstance(value, Node) or value not in self._items:
             return False
-        if any(_root(item.args[0]) in self._written for item in self._items[value]):
+        if any(self._is_written(item.args[0]) for item in self._items[value]):
             return False
         return value.target in _ITEMS or (
             value.target in _ARITHMETIC
@@ -275,7 +287,9 @@ def _only_copy_over(view: Node) -> Node | None:
     if copy is None or len(view.users) > 1 or copy.target is not aten.copy_.default or copy.users:
         return None
     source = copy.args[1]
-    return copy if copy.args[0] is view and source is not view and _alike(source, view) else None
+    # index_copy_ refuses a source that shares memory with the tensor; copy_ does not.
+    apart = _root(source) is not _root(view)
+    return copy if copy.args[0] is view and apart and _alike(source, view) else None
 
 
 def _select(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
@@ -389,16 +403,19 @@ def _alike(one: Any, other: Node) -> bool:  # noqa: ANN401
 
 
 def _root(value: Any) -> Any:  # noqa: ANN401
-    """Return the tensor that a tensor may be a view of; views have it as their first argument."""
-    while isinstance(value, Node) and value.args and isinstance(value.args[0], Node):
-        value = value.args[0]
-    return value
+    """Return the node that a tensor may be a view of; None if it may be a view of several.
+
+    Views have the tensor as their first argument, except for ``broadcast_tensors`` and the like.
+    """
+    while isinstance(value, Node) and value.all_input_nodes:
+        value = value.args[0] if value.args else None
+    return value if isinstance(value, Node) else None
 
 
 def _written_by(node: Node) -> list[Any]:
-    """Return the arguments that a call may write to in place."""
+    """Return the arguments that a call may write to in place; [None] if they are unknown."""
     if isinstance(node.target, HigherOrderOperator):
-        return node.all_input_nodes
+        return [None]
     if not isinstance(node.target, OpOverload):
         return []
     arguments = named_arguments(node)
