@@ -31,7 +31,7 @@ def test_a_box_names_the_most_frequent_operators():
     )
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
+@pytest.mark.skipif(not CHROMIUM, reason="needs Chromium: apt-get install chromium")
 @pytest.mark.parametrize("engines", [2, 6])
 def test_boxes_labels_and_long_arrows_keep_apart(engines, tmp_path):
     boxes = [Box("input or output", "x"), Box("input or output", "mask")]
@@ -42,7 +42,8 @@ def test_boxes_labels_and_long_arrows_keep_apart(engines, tmp_path):
             picture.add_arrow(source, index, "x: float32 [2, 32], 256 B", 256)
     (tmp_path / "page.html").write_text(html_page({"forward": picture}, "model"))
     command = [CHROMIUM, "--headless", "--no-sandbox", "--dump-dom", f"file://{tmp_path}/page.html"]
-    dom = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    dom = done.stdout
     rects = [
         re.findall(r' (?:x|y|width|height)="([\d.]+)"', tag) for tag in re.findall("<rect.*?>", dom)
     ]

@@ -142,4 +142,4 @@ def test_the_networks_of_an_operator_equal_eager(info, dtype):
             assert right, (shapes, verdict)
     assert number or NAMES is not IN_CI, "nothing of it goes into an engine any more"
     if not number:
-        pytest.skip("nothing of it goes into an engine")
+        pytest.skip("no call of its samples goes into an engine")

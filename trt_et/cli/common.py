@@ -126,7 +126,4 @@ def errors_on_one_line() -> Iterator[None]:
         raise fail(str(error)) from error
     except OSError as error:
         named = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        folder = Path(str(error.filename)).parent
-        if isinstance(error, FileNotFoundError) and error.filename and not folder.is_dir():
-            named = f"{error.filename}: there is no folder {folder}"
         raise fail(named) from error

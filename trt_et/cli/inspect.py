@@ -57,6 +57,8 @@ def inspect_command(
     from trt_et.inspection.tables import size_text
 
     with errors_on_one_line():
+        for output in filter(None, (extract, html)):
+            check_output(output)
         program = inspect_file(file, verify=verify)
         if diff is not None:
             other = inspect_file(diff, verify=verify)
@@ -72,7 +74,6 @@ def inspect_command(
             from trt_et.inspection.page import html_page
             from trt_et.inspection.picture import pictures_of
 
-            check_output(html)
             html.write_text(html_page(pictures_of(program), file.name), encoding="utf-8")
             typer.echo(f"wrote {html}", err=True)
     if as_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import ctypes
 import subprocess
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -44,10 +44,16 @@ def run(program: Path, **variables: str) -> str:
     return done.stderr
 
 
+def has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(has_driver(), reason="there is a driver: libcuda.so.1 can be loaded")
 def test_without_a_driver_the_runner_says_so(program):
-    tool = shutil.which("nvidia-smi")
-    if tool is not None and subprocess.run([tool, "-L"], capture_output=True).returncode == 0:
-        pytest.skip("there is a GPU: tests/gpu runs engines on it")
     assert "no NVIDIA driver (libcuda.so.1 not found)" in run(program)
 
 
