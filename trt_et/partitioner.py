@@ -49,7 +49,11 @@ from trt_et.partition.calibration import (
 )
 from trt_et.partition.dry_run import dry_run
 from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
-from trt_et.partition.float32_plan import chosen_for_float32, with_float32_plan
+from trt_et.partition.float32_plan import (
+    chosen_for_float32,
+    in_precision_first,
+    with_float32_plan,
+)
 from trt_et.partition.make_partitions import make_partitions
 from trt_et.partition.narrowed_sizes import ExportedRanges
 from trt_et.partition.ops_to_preserve import (
@@ -289,35 +293,33 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         self, program: ExportedProgram, *, draw: bool = False
     ) -> list[tuple[Partition, list[Node]]]:
         self._add_known_names(program)
+        precision = PRECISION_DTYPES.get(str(self._options.precision))
+        if precision is not None:
+            self._choose_float32(program, precision)
         with self._support_check() as check:
             parts, self.report = make_partitions(
                 program,
-                check,
+                in_precision_first(check, precision) if precision and not self._float32 else check,
                 self._excluded,
                 self._min_block_size,
                 self._weights,
                 getattr(self._builder, "without_int8", ()),
                 draw=draw,
             )
-            if self._options.precision is None:
+            if precision is None:
                 return parts
-            parts = self._plan_precision(program, parts, check)
+            parts = with_float32_plan(
+                program, parts, self._weights, self._float32, precision, check
+            )
         self.report = replace(self.report, partitions=tuple(part for part, _ in parts))
         return parts
 
-    def _plan_precision(
-        self,
-        program: ExportedProgram,
-        parts: list[tuple[Partition, list[Node]]],
-        check: SupportCheck,
-    ) -> list[tuple[Partition, list[Node]]]:
+    def _choose_float32(self, program: ExportedProgram, precision: torch.dtype) -> None:
         if self._calibration and not self._largest:
             raise PartitionError(
                 "calibration needs the exported program: lower it by to_edge_transform_and_lower"
             )
-        precision = PRECISION_DTYPES[str(self._options.precision)]
         self._float32 = chosen_for_float32(program, self._float32_ops, self._largest, precision)
-        return with_float32_plan(program, parts, self._weights, self._float32, precision, check)
 
     def _add_known_names(self, program: ExportedProgram) -> None:
         self._excluded.add_known_names(program)

@@ -80,6 +80,7 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     Step.DECOMPOSE,
     arange.ARANGE,  # The products that it makes may mix dtypes.
     arange.FULL,
+    attention.SHARED_HEADS,  # Before all others that look at keys and values.
     attention.ATTENTION,  # Reduces boolean masks, which TensorRT does as int32 only.
     type_promotion.TYPE_PROMOTION,
     division.DIVISION,  # Expects operands in the dtype of the result.

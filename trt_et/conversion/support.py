@@ -14,7 +14,7 @@ from trt_et.errors import BuilderError, ConversionError
 from trt_et.graph.fragment import Fragment, Unsupported
 from trt_et.graph.symbolic_shapes import UnboundedDimension
 from trt_et.graph.tracing import unchanged_by_tracing
-from trt_et.lowering.lower_fragment import lower_fragment
+from trt_et.lowering.lower_fragment import LoweredFragment, lower_fragment
 from trt_et.options import BuildOptions
 
 __all__ = ["convertible_operators", "make_support_check"]
@@ -49,15 +49,7 @@ def make_support_check(options: BuildOptions) -> Callable[[Fragment], Unsupporte
                 return Unsupported(refused, call.name)
         with without_gpu(), unchanged_by_tracing(fragment):
             try:
-                lowered = lower_fragment(fragment)
-                convert_module(
-                    lowered.module,
-                    lowered.inputs,
-                    lowered.outputs,
-                    settings,
-                    library,
-                    names=lowered.names,
-                )
+                _convert(lower_fragment(fragment), settings, library)
             except ConversionError as error:
                 if _is_of_unknown_values(error, fragment):
                     return None
@@ -67,6 +59,19 @@ def make_support_check(options: BuildOptions) -> Callable[[Fragment], Unsupporte
         return None
 
     return check
+
+
+def _convert(lowered: LoweredFragment, settings: Any, library: str) -> None:  # noqa: ANN401
+    module = lowered.module
+    try:
+        convert_module(
+            module, lowered.inputs, lowered.outputs, settings, library, names=lowered.names
+        )
+    finally:
+        # A module and its graph refer to each other: the zeros for unknown weights would stay in
+        # memory until Python collects garbage, perhaps after the engine's build.
+        for name in dict(module.named_buffers(recurse=False)):
+            delattr(module, name)
 
 
 def _is_of_unknown_values(error: ConversionError, fragment: Fragment) -> bool:

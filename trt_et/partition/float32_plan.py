@@ -12,7 +12,9 @@ from torch.fx import Node
 
 from trt_et.graph.constants import known_constants
 from trt_et.graph.fragment import (
+    Fragment,
     SupportCheck,
+    Unsupported,
     constants_among,
     fragment_of_call,
     fragment_of_group,
@@ -25,7 +27,7 @@ from trt_et.ops.prebuilt_engine import is_prebuilt
 from trt_et.partition.excluded_ops import ExcludedOps, exported_name
 from trt_et.partition.report import Partition
 
-__all__ = ["chosen_for_float32", "with_float32_plan"]
+__all__ = ["chosen_for_float32", "in_precision_first", "with_float32_plan"]
 
 
 def chosen_for_float32(
@@ -62,6 +64,37 @@ def chosen_for_float32(
             ):
                 found[subgraph.path, node.name] = f"values beyond {limit:.3g} in calibration"
     return found
+
+
+def in_precision_first(check: SupportCheck, precision: torch.dtype) -> SupportCheck:
+    """Return a check that converts groups of calls as their engine will compute, or in float32.
+
+    ``with_float32_plan`` asks about the same groups again; ``check`` remembers its answers.
+
+    Args:
+        check: Whether the builder supports calls of the equivalent ATen graph.
+        precision: What calls compute in that are not kept in float32.
+    """
+
+    def asked(fragment: Fragment) -> Unsupported | None:
+        if len(fragment.calls) > 1:
+            _, low = _divided(fragment, precision, {})
+            if low and check(in_precision(fragment, precision, low)) is None:
+                return None
+        return check(fragment)
+
+    return asked
+
+
+def _divided(
+    fragment: Fragment, precision: torch.dtype, given: Mapping[Node, str]
+) -> tuple[dict[Node, str], list[Node]]:
+    """Return the calls that keep float32, with the reasons, and the calls in the precision."""
+    reasons = float32_reasons(
+        fragment.calls, fragment.outputs, fragment.constants, precision, given
+    )
+    low = [call for call in fragment.calls if is_float32(call) and call not in reasons]
+    return reasons, [] if any(is_prebuilt(call.target) for call in fragment.calls) else low
 
 
 def with_float32_plan(
@@ -142,11 +175,7 @@ class _Plan:
             check: Whether the builder supports calls.
         """
         while True:
-            fragment = self._fragment
-            reasons = float32_reasons(
-                fragment.calls, fragment.outputs, fragment.constants, self._precision, given
-            )
-            low = [call for call in fragment.calls if is_float32(call) and call not in reasons]
+            reasons, low = _divided(self._fragment, self._precision, given)
             refused = self._refused(low, check)
             if not refused:
                 return reasons
@@ -154,7 +183,7 @@ class _Plan:
 
     def _refused(self, low: list[Node], check: SupportCheck) -> dict[Node, str]:
         """Return the calls that the builder supports in float32 only."""
-        if not low or any(is_prebuilt(call.target) for call in self._fragment.calls):
+        if not low:
             return {}
         unsupported = check(in_precision(self._fragment, self._precision, low))
         if unsupported is None:

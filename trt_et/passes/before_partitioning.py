@@ -12,6 +12,7 @@ from trt_et.options import BuildOptions
 from trt_et.partition.excluded_ops import ExcludedOps
 from trt_et.passes.cache_layout import lay_out_caches
 from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
+from trt_et.passes.grouped_query_attention import share_heads
 from trt_et.passes.lift_torch_tensorrt_engines import lift_torch_tensorrt_engines
 from trt_et.passes.llama_operators import replace_llama_operators
 from trt_et.passes.positions_as_tensors import keep_positions_in_tensors
@@ -39,6 +40,7 @@ PASSES: Final[tuple[Callable[[ExportedProgram], ExportedProgram], ...]] = (
     replace_llama_operators,  # ExecuTorch's own operators for CPUs.
     keep_positions_in_tensors,  # A number that depends on data stays on the CPU.
     lay_out_caches,  # TensorRT writes along the third of four dimensions.
+    share_heads,  # Repeated keys and values are eight operators a layer.
     decompose_to_core_aten,  # Operators that ExecuTorch has no kernel for.
     replace_split_with_slice,  # ExecuTorch cannot delegate a part of a list of results.
     write_out_size_remainders,  # ExecuTorch gives them the dividend's sign.

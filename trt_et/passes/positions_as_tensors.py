@@ -106,6 +106,7 @@ class _Positions:
                 items = [self._items.get(used, frozenset()) for used in node.all_input_nodes]
                 if any(items):
                     self._items[node] = frozenset().union(*items)
+        # By ``_value_of``: each layer of a model reads the position again.
         self._tensors: dict[Node, Node] = {}
         self._ranges: dict[tuple[Node, int | Node], Node] = {}
         self._graph = graph
@@ -203,7 +204,8 @@ class _Positions:
 
     def tensor(self, number: Node, before: Node) -> Node:
         """Return a position as a tensor of shape [], int64."""
-        if number not in self._tensors:
+        key = _value_of(number)
+        if key not in self._tensors:
             if number.target in _ITEMS:
                 value = insert_call(before, aten.reshape.default, number.args[0], [])
                 value = insert_call(before, aten._to_copy.default, value, dtype=torch.int64)
@@ -212,19 +214,32 @@ class _Positions:
                 if not isinstance(args[0], Node):  # A number and a tensor.
                     args[0] = insert_call(before, aten.full_like.default, args[1], args[0])
                 value = insert_call(before, _ARITHMETIC[number.target], *args)
-            self._tensors[number] = value
-        return self._tensors[number]
+            self._tensors[key] = value
+        return self._tensors[key]
 
     def range(self, start: Node, length: int | Node, before: Node) -> Node:
         """Return ``start``, ``start + 1``, ... as a tensor of shape [length], int64."""
-        if (start, length) not in self._ranges:
+        key = _value_of(start), length
+        if key not in self._ranges:
             device = before.meta["val"].device
             steps = insert_call(
                 before, aten.arange.default, length, dtype=torch.int64, device=device
             )
             first = self.tensor(start, before)
-            self._ranges[start, length] = insert_call(before, aten.add.Tensor, steps, first)
-        return self._ranges[start, length]
+            self._ranges[key] = insert_call(before, aten.add.Tensor, steps, first)
+        return self._ranges[key]
+
+
+def _value_of(number: Node) -> Node:
+    """Return the tensor of one element that a number is read from; else the number."""
+    node: Any = number
+    while node.target in _ITEMS or (node.target is aten.select.int and _is_one(node.args[0])):
+        node = node.args[0]
+    return node
+
+
+def _is_one(value: Node) -> bool:
+    return all(isinstance(size, int) and size == 1 for size in value.meta["val"].shape)
 
 
 def _slice(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:

@@ -26,7 +26,7 @@ from trt_et.conversion.operator import Operator
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["ATTENTION", "ATTENTION_INPUTS", "ATTENTION_RESULTS"]
+__all__ = ["ATTENTION", "ATTENTION_INPUTS", "ATTENTION_RESULTS", "SHARED_HEADS"]
 
 aten = torch.ops.aten
 
@@ -67,6 +67,40 @@ def add_attention(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN40
         if layer.attention.causal_kind == trt.CausalMaskKind.LOWER_RIGHT:
             layer.attention.causal_kind = trt.CausalMaskKind.UPPER_LEFT
     return result
+
+
+def repeat_shared_heads(node: Node) -> None:
+    """Repeat the keys and values that several heads of queries share (``enable_gqa=True``).
+
+    Torch-TensorRT passes them to TensorRT's attention or decomposes it, depending on the release.
+    """
+    named = named_arguments(node)
+    if named["enable_gqa"]:
+        heads = named["query"].meta["val"].shape[-3]
+        node.args = (
+            node.args[0],
+            *(_with_heads(heads, named[name], node) for name in ("key", "value")),
+            *node.args[3:],
+        )
+        node.kwargs = {name: value for name, value in node.kwargs.items() if name != "enable_gqa"}
+
+
+def _with_heads(heads: int, source: Node, before: Node) -> Node:
+    call = partial(insert_call, before)
+    shape = source.meta["val"].shape
+    axis = len(shape) - 3
+    if shape[axis] == heads:
+        return source
+    sizes = [
+        size if isinstance(size, int) else call(aten.sym_size.int, source, dim)
+        for dim, size in enumerate(shape)
+    ]
+    groups = [-1] * len(shape)
+    groups.insert(axis + 1, heads // shape[axis])
+    repeated = call(aten.unsqueeze.default, source, axis + 1)
+    repeated = call(aten.expand.default, repeated, groups)
+    sizes[axis] = heads
+    return call(aten.reshape.default, repeated, sizes)
 
 
 def zero_fully_masked_rows(node: Node) -> Node | None:
@@ -192,6 +226,7 @@ def _moved_from(node: Any) -> Node | None:  # noqa: ANN401
     return node if isinstance(node, Node) else None
 
 
+SHARED_HEADS: Final = Operator("shared heads", (_ATTENTION,), rewrite=repeat_shared_heads)
 ATTENTION: Final = Operator(
     "attention", (_ATTENTION,), rewrite=zero_fully_masked_rows, add_layer=add_attention
 )
