@@ -236,7 +236,7 @@ peer-tests: $(INSTALLED)
 bench-runtime: $(INSTALLED)
 	$(call build-native,bench,trt_et_bench fake_nvinfer trt_et_tensorrt_11, \
 	  -DTRT_ET_BUILD_BENCHMARKS=ON -DTRT_ET_BUILD_TESTS=ON)
-	$(BIN)/python benchmarks/runtime.py --binary build/bench/benchmarks/native/trt_et_bench \
+	$(BIN)/python -m benchmarks.runtime --binary build/bench/benchmarks/native/trt_et_bench \
 	  --fake build/bench/tests/runtime/tensorrt_fake
 
 bench-aot: $(INSTALLED)

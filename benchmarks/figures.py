@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Figure", "figure", "machine"]
+__all__ = ["Figure", "figure", "machine", "named_figure"]
 
 Figure = dict[str, Any]
 
@@ -19,6 +19,13 @@ def figure(value: float | None, goal: float, ok: bool | None, how: str, **detail
     return {"value": rounded, "goal": goal, "ok": ok, "how": how} | (
         {"details": details} if details else {}
     )
+
+
+def named_figure(
+    name: str, value: float, goal: float, how: str, *, ok: bool | None = None, **details: Any
+) -> tuple[str, Figure]:
+    """Return a goal's name and figure; by default it is ``ok`` if the value is at most the goal."""
+    return name, figure(value, goal, value <= goal if ok is None else ok, how, **details)
 
 
 def machine() -> dict[str, Any]:

@@ -63,10 +63,10 @@ def export(size: str, backend: str, engine_bytes: int, kind: str = "") -> Result
     """
     import torch
 
-    import trt_et.llm.export as llm
     from benchmarks.aot.peers import AllNoopPartitioner
     from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
     from trt_et.engines.tensorrt_rtx import TensorRTRTXBuilder
+    from trt_et.llm import export_llm, steps
 
     torch_tensorrt()
     torch.manual_seed(0)
@@ -78,7 +78,7 @@ def export(size: str, backend: str, engine_bytes: int, kind: str = "") -> Result
     model = _executorch_llama(size) if kind == "executorch" else _llama(size, tied=True)
     torch.set_default_dtype(torch.float32)
     found["weights_bytes"] = sum(p.nbytes for p in model.parameters()) // (2 if precision else 1)
-    lower, build = llm.to_edge_transform_and_lower, TensorRTRTXBuilder.build
+    lower, build = steps.to_edge_transform_and_lower, TensorRTRTXBuilder.build
     clocks: list[Clock] = []
 
     def lowered(program: Any, partitioner: Any, **options: Any) -> Any:
@@ -102,7 +102,7 @@ def export(size: str, backend: str, engine_bytes: int, kind: str = "") -> Result
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch.object(llm, "to_edge_transform_and_lower", lowered),
+        mock.patch.object(steps, "to_edge_transform_and_lower", lowered),
         mock.patch.object(TensorRTRTXBuilder, "build", built),
     ):
         path = Path(folder) / "program.pte"
@@ -111,7 +111,7 @@ def export(size: str, backend: str, engine_bytes: int, kind: str = "") -> Result
         else:
             options: dict[str, Any] = {"cache_length": CACHE, "max_prompt": PROMPT}
             options |= {"precision": precision, "builder": "tensorrt_rtx"}
-            program = llm.export_llm(model, **options)
+            program = export_llm(model, **options)
         with path.open("wb") as file:
             program.write_to_file(file)
         found |= clocks[0].read()

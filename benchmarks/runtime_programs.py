@@ -4,67 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, final
 
 import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
-from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
-from executorch.exir.backend.compile_spec_schema import CompileSpec
-from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from executorch.exir.backend.partitioner import Partitioner
 from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
-from trt_et.engine_info import EngineInfo, decode_blob, encode_blob
+from trt_et.engine_info import decode_blob
 from trt_et.inspection import inspect_program
-
-
-@final
-class NoopBackend(BackendDetails):
-    """Its delegate, in benchmarks/native, does nothing."""
-
-    @staticmethod
-    def preprocess(edge_program: Any, compile_specs: list[CompileSpec]) -> PreprocessResult:
-        return PreprocessResult(processed_bytes=b"nothing")
-
-
-class NoopPartitioner(Partitioner):
-    """One partition of everything."""
-
-    def partition(self, exported_program: Any) -> PartitionResult:
-        for node in exported_program.graph.nodes:
-            if node.op == "call_function":
-                node.meta["delegation_tag"] = "all"
-        specs = {"all": DelegationSpec("NoopBackend", [])}
-        return PartitionResult(exported_program, specs)
-
-
-class FakeTensorRT:
-    """Engines for the tests' fake of TensorRT, with weights on the GPU."""
-
-    name = "tensorrt"
-    weights = 1 << 20
-
-    def build(self, request: Any) -> bytes:
-        x, y = request.lowered.bindings
-        shape = ",".join(map(str, x.shape))
-        plan = (
-            f"fake\nweights {self.weights}\nscratch 256\ninput {x.name} float32 {shape}\n"
-            f"output {y.name} float32 {shape}\nscale {y.name} {x.name} 2\n"
-        )
-        info = EngineInfo(
-            bindings=request.lowered.bindings,
-            device_id=request.device_id,
-            builder=self.name,
-            library_version="11.7.3",
-        )
-        return encode_blob(plan.encode(), info)
-
-
-class Twice(torch.nn.Module):
-    """What such an engine computes."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * 2.0
 
 
 class Layers(torch.nn.Module):
@@ -142,8 +90,3 @@ def extract_engine(program: Path) -> Path:
     path = program.with_suffix(".engine.pte")
     path.write_bytes(decode_blob(blob).engine)
     return path
-
-
-def count_engines(program: Path) -> int:
-    """Number of engines in a program."""
-    return len(inspect_program(program.read_bytes())[0].delegates)

@@ -29,15 +29,10 @@ PAGE = ROOT / "docs" / "versions.md"
 
 @dataclass(frozen=True)
 class VersionSet:
-    """Versions that are tested together.
+    """Versions that are tested together."""
 
-    Attributes:
-        python: The interpreter; the one that runs this where there is none of that version.
-        constraints: What pip is told beside the ranges of pyproject.toml.
-    """
-
-    python: str
-    constraints: tuple[str, ...] = ()
+    python: str  # The interpreter; the one that runs this if there is none of that version.
+    constraints: tuple[str, ...] = ()  # For pip, beside the ranges of pyproject.toml.
 
 
 # What pyproject.toml allows at least; what this tree is developed with; what pip picks by itself.

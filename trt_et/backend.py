@@ -162,5 +162,5 @@ def check_no_conflict() -> None:
 def _build_by_name(compile_specs: list[CompileSpec]) -> PartitionBuild:
     """Return how to build a program that is lowered by name, without a partitioner."""
     pinned = explicit_device(compile_specs)
-    device_id = 0 if pinned is None else parse_device(pinned.decode(errors="replace"))
+    device_id = 0 if pinned is None else parse_device(pinned.decode())
     return PartitionBuild("program", make_builder("auto"), device_id, BuildOptions())

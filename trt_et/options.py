@@ -8,6 +8,7 @@ cache, and is listed in ``docs/options.md`` (``options_table``). How to add one:
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -62,39 +63,28 @@ def _capabilities(name: str, value: Any) -> tuple[str, ...]:  # noqa: ANN401
     return tuple(value or ())
 
 
-def _level(name: str, value: Any) -> int | None:  # noqa: ANN401
-    if value is None or (type(value) is int and 0 <= value <= 5):
-        return value
-    raise OptionError(f"{name} is {value!r}; expected 0..5")
+def _must_be(expected: str, accepts: Callable[[Any], bool]) -> Check:
+    """Return a check that keeps the values that ``accepts`` takes."""
+
+    def check(name: str, value: Any) -> Any:  # noqa: ANN401
+        if accepts(value):
+            return value
+        raise OptionError(f"{name} is {value!r}; expected {expected}")
+
+    return check
 
 
-def _bytes(name: str, value: Any) -> int | None:  # noqa: ANN401
-    if value is None or (type(value) is int and value >= 1):
-        return value
-    raise OptionError(f"{name} is {value!r}; expected bytes, 1 or more")
+def _number(expected: str, low: int, high: float = math.inf) -> Check:
+    """Return a check that keeps None and the integers from ``low`` to ``high``."""
+    return _must_be(expected, lambda n: n is None or (type(n) is int and low <= n <= high))
 
 
-def _core(name: str, value: Any) -> int | None:  # noqa: ANN401
-    if value is None or (type(value) is int and value >= 0):
-        return value
-    raise OptionError(f"{name} is {value!r}; expected a DLA core, such as 0")
-
-
-def _precision(name: str, value: Any) -> str | None:  # noqa: ANN401
-    if value is None or (isinstance(value, str) and value in PRECISIONS):
-        return value
-    known = " or ".join(map(repr, PRECISIONS))
-    raise OptionError(
-        f"{name} is {value!r}; expected None (the model's dtypes), {known}; int8 and fp8 need a "
-        "quantizer: docs/guides/quantization.md"
-    )
-
-
-def _flag(name: str, value: Any) -> bool:  # noqa: ANN401
-    if type(value) is not bool:
-        raise OptionError(f"{name} is {value!r}; expected True or False")
-    return value
-
+_flag: Final = _must_be("True or False", lambda value: type(value) is bool)
+_precision: Final = _must_be(
+    f"None (the model's dtypes), {' or '.join(map(repr, PRECISIONS))}; int8 and fp8 need a "
+    "quantizer: docs/guides/quantization.md",
+    lambda value: value is None or (isinstance(value, str) and value in PRECISIONS),
+)
 
 _REFUSED: Final = {
     "strip_engine_weights": "makes engines without weights, and nothing here puts them back when "
@@ -109,11 +99,8 @@ def _settings(name: str, value: Any) -> Mapping[str, Any]:  # noqa: ANN401
         raise OptionError(f"{name} is {type(value).__name__}; expected a dictionary")
     given = dict(value or {})
     for setting in given:
-        if setting in _reserved_settings():
-            raise OptionError(
-                f"setting {setting!r} is an option of the partitioner itself: "
-                f"{_reserved_settings()[setting]}"
-            )
+        if own := _reserved_settings().get(setting):
+            raise OptionError(f"setting {setting!r} is an option of the partitioner itself: {own}")
         if setting in _UNREAD:
             raise OptionError(
                 f"setting {setting!r} would change nothing: only torch_tensorrt.compile() reads "
@@ -141,7 +128,7 @@ class BuildOptions:
     )
     optimization_level: int | None = option(
         None,
-        _level,
+        _number("0..5", 0, 5),
         "TensorRT's builder optimization level, 0 to 5. None: its default.",
         setting="optimization_level",
     )
@@ -153,7 +140,7 @@ class BuildOptions:
     )
     workspace_size: int | None = option(
         None,
-        _bytes,
+        _number("bytes, 1 or more", 1),
         "Bytes of scratch memory that TensorRT may use. None: all.",
         setting="workspace_size",
     )
@@ -179,7 +166,7 @@ class BuildOptions:
     )
     dla_core: int | None = option(
         None,
-        _core,
+        _number("a DLA core, such as 0", 0),
         "Build for this DLA core of a Jetson (`tensorrt`). The load option `dla_core` chooses the "
         "core that runs the engine. None: build for the GPU.",
     )
@@ -289,13 +276,11 @@ def check_known(given: Iterable[str], known: Iterable[str]) -> None:
     Raises:
         UnknownOption: An option is unknown.
     """
+    own = {setting: f"use {name}" for setting, name in _reserved_settings().items()}
+    advice_of = own | _UNREAD | _TORCH_TENSORRT
     for name in given:
-        if name in _TORCH_TENSORRT:
-            advice = _TORCH_TENSORRT[name]
-        elif name in _UNREAD:
-            advice = _UNREAD[name]
-        elif name in (own := _reserved_settings()):
-            advice = f"use {own[name]}"
+        if name in advice_of:
+            advice = advice_of[name]
         elif close := get_close_matches(name, known, n=2):
             advice = f"did you mean {' or '.join(close)}?"
         else:

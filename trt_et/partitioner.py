@@ -64,9 +64,8 @@ from trt_et.partition.ops_to_preserve import (
 from trt_et.partition.report import Partition, PartitionReport
 from trt_et.partition.tags import clear_tags, tag_constants
 from trt_et.passes.before_partitioning import run_passes
-from trt_et.passes.left_observers import check_converted
+from trt_et.passes.check_export import check_converted, warn_training_mode
 from trt_et.passes.split_to_slices import warn_specialized_dims
-from trt_et.passes.training_mode import warn_training_mode
 from trt_et.target_device import explicit_device, parse_device
 
 __all__ = ["Partition", "PartitionReport", "TensorRTPartitioner"]

@@ -66,16 +66,16 @@ class TensorRTRecipeType(RecipeType):
 
 
 _DEFAULTS: Final[dict[Any, dict[str, Any]]] = {
-    TensorRTRecipeType.DEFAULT: {},
-    TensorRTRecipeType.FP32: {},
     TensorRTRecipeType.FP16: {"precision": "float16"},
     TensorRTRecipeType.BF16: {"precision": "bfloat16"},
     TensorRTRecipeType.TENSORRT: {"builder": "tensorrt"},
     TensorRTRecipeType.TENSORRT_RTX: {"builder": "tensorrt_rtx"},
     TensorRTRecipeType.REFERENCE: {"builder": "reference"},
 }
-
-
+_PER_CHANNEL: Final = {
+    TensorRTRecipeType.PT2E_INT8_STATIC_PER_CHANNEL: True,
+    TensorRTRecipeType.PT2E_INT8_STATIC_PER_TENSOR: False,
+}
 _GROUPS: Final = {
     TensorRTRecipeType.TORCHAO_INT4_WEIGHT_ONLY_GROUP_32: 32,
     TensorRTRecipeType.TORCHAO_INT4_WEIGHT_ONLY_GROUP_64: 64,
@@ -121,10 +121,8 @@ class TensorRTRecipeProvider(BackendRecipeProvider):
 
 def _quantization(recipe_type: TensorRTRecipeType) -> QuantizationRecipe | None:
     """Return how a recipe quantizes; calibration inputs are the example inputs."""
-    if recipe_type is TensorRTRecipeType.PT2E_INT8_STATIC_PER_CHANNEL:
-        return QuantizationRecipe(quantizers=[TensorRTQuantizer().set_global(int8())])
-    if recipe_type is TensorRTRecipeType.PT2E_INT8_STATIC_PER_TENSOR:
-        config = int8(per_channel=False)
+    if recipe_type in _PER_CHANNEL:
+        config = int8(per_channel=_PER_CHANNEL[recipe_type])
         return QuantizationRecipe(quantizers=[TensorRTQuantizer().set_global(config)])
     if recipe_type is TensorRTRecipeType.TORCHAO_INT8_WEIGHT_ONLY:
         weights = AOQuantizationConfig(Int8WeightOnlyConfig())

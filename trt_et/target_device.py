@@ -72,45 +72,35 @@ def resolve_target_device(
     Args:
         partition: The partition's name, for messages.
         info: The engine's facts in the blob.
-        blob: The blob; read again for the reason if it has no usable index.
+        blob: The blob.
         specs: The partition's list of compile specs, which is changed.
     """
     explicit = explicit_device(specs)
     if explicit is None:
-        specs.append(
-            _spec(_fallback(partition, blob) if info.device_id is None else info.device_id)
-        )
+        try:
+            index = parse_device_id(blob)
+        except DeviceIdError as error:
+            index = _FALLBACK
+            _log.warning(
+                "partition %s: %s; its tensors are planned on cuda:%d. Pin the GPU with "
+                'compile_specs=[CompileSpec("target_device", b"cuda:<index>")]',
+                partition,
+                error,
+                index,
+            )
+        specs.append(CompileSpec(TARGET_DEVICE_COMPILE_SPEC_KEY, f"cuda:{index}".encode()))
     elif info.device_id is not None and _index_of(explicit) != info.device_id:
         _log.warning(
             "partition %s: its engine is for cuda:%d but target_device pins its tensors to %s; "
             "every call will copy them between the two",
             partition,
             info.device_id,
-            explicit.decode(errors="replace"),
+            explicit.decode(),
         )
-
-
-def _fallback(partition: str, blob: bytes) -> int:
-    """Return the default index, and warn why the blob has none."""
-    try:
-        return parse_device_id(blob)
-    except DeviceIdError as error:
-        _log.warning(
-            "partition %s: %s; its tensors are planned on cuda:%d. Pin the GPU with "
-            'compile_specs=[CompileSpec("target_device", b"cuda:<index>")]',
-            partition,
-            error,
-            _FALLBACK,
-        )
-        return _FALLBACK
-
-
-def _spec(index: int) -> CompileSpec:
-    return CompileSpec(TARGET_DEVICE_COMPILE_SPEC_KEY, f"cuda:{index}".encode())
 
 
 def _index_of(value: bytes) -> int | None:
     try:
         return parse_device(value.decode())
-    except (OptionError, UnicodeDecodeError):
+    except OptionError:
         return None

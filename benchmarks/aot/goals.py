@@ -10,13 +10,11 @@ from typing import Any
 
 import psutil
 
-from benchmarks.aot import networks
 from benchmarks.aot.processes import Result, Task, compare, interleave, run
-from benchmarks.figures import Figure, figure
+from benchmarks.figures import Figure, figure, named_figure
 
 __all__ = ["WHY_MISSED", "Plan", "measure"]
 
-GIB = 1 << 30
 MIB = 1 << 20
 PAYLOAD = 1024
 _IDLE = 25  # Per cent of the processors that others may use while two are wanted.
@@ -36,19 +34,12 @@ WHY_MISSED = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure.
+    """How much to measure."""
 
-    Attributes:
-        millions: Parameters of the models, in millions.
-        engine_mebibytes: Size of the engine whose way to the file is measured.
-        partitions: Numbers of partitions: few, and many.
-        rounds: Runs of each task that is timed.
-    """
-
-    millions: float = 100
-    engine_mebibytes: int = 512
-    partitions: tuple[int, int] = (16, 64)
-    rounds: int = 3
+    millions: float = 100  # Parameters of the models.
+    engine_mebibytes: int = 512  # Size of the engine whose way to the file is measured.
+    partitions: tuple[int, int] = (16, 64)  # Few, and many.
+    rounds: int = 3  # Runs of each task that is timed.
 
 
 Found = Iterator[tuple[str, Figure]]
@@ -65,8 +56,8 @@ def measure(plan: Plan, only: Collection[str] = ()) -> Found:
         ("P9",): _workers,
         ("P10",): _imports,
         ("P22",): _inspection,
-        ("P25", "P26", "P27"): lambda plan: networks.exports(plan.millions, plan.rounds),
-        ("P28",): lambda plan: networks.builds(plan.millions, plan.rounds),
+        ("P25", "P26", "P27"): _network_exports,
+        ("P28",): _network_build,
     }
     for names, group in groups.items():
         if not only or set(only) & set(names):
@@ -95,19 +86,16 @@ def _memory_and_weights(plan: Plan) -> Found:
     export, bare = found["export"], found["bare"]
     weights = export["weights_bytes"]
     value = export["peak_bytes"] / bare["peak_bytes"]
-    yield (
+    yield named_figure(
         "P1",
-        figure(
-            value,
-            1.02,
-            value <= 1.02,
-            f"peak resident set above the imports' of building and exporting an MLP of "
-            f"{plan.millions} M fp32 parameters with TensorRT-RTX, in a process of its own / the "
-            "same of Torch-TensorRT's lowering and converters with the engine streamed to a file, "
-            "without ExecuTorch; both hold the model. in_weights: the same in units of its weights",
-            in_weights={name: round(r["peak_bytes"] / weights, 3) for name, r in found.items()},
-            **{f"{name}_peak_bytes": result["peak_bytes"] for name, result in found.items()},
-        ),
+        value,
+        1.02,
+        f"peak resident set above the imports' of building and exporting an MLP of "
+        f"{plan.millions} M fp32 parameters with TensorRT-RTX, in a process of its own / the "
+        "same of Torch-TensorRT's lowering and converters with the engine streamed to a file, "
+        "without ExecuTorch; both hold the model. in_weights: the same in units of its weights",
+        in_weights={name: round(r["peak_bytes"] / weights, 3) for name, r in found.items()},
+        **{f"{name}_peak_bytes": result["peak_bytes"] for name, result in found.items()},
     )
     twins = run(_export("twins", 0, "rtx"))
     limit = bare["engine_bytes"] / weights
@@ -116,20 +104,18 @@ def _memory_and_weights(plan: Plan) -> Found:
         "twins": twins["engine_bytes"] / twins["weights_bytes"],
     }
     value = max(stored.values()) / limit
-    yield (
+    yield named_figure(
         "P7",
-        figure(
-            value,
-            1.0,
-            round(value, 3) <= 1.0 and twins["stored_engines"] == 1,
-            "(engine bytes in the .pte / bytes of unique weights) / the bare builder's, the worse "
-            "of one engine and of 'twins', one block called twice with a CPU operator between, "
-            "which is two partitions and one engine; ok to three decimals. Weights that "
-            "partitions share which are not equal are in each one's engine",
-            per_weight=stored | {"bare": limit},
-            twins_partitions=twins["partitions"],
-            twins_stored_engines=twins["stored_engines"],
-        ),
+        value,
+        1.0,
+        "(engine bytes in the .pte / bytes of unique weights) / the bare builder's, the worse "
+        "of one engine and of 'twins', one block called twice with a CPU operator between, "
+        "which is two partitions and one engine; ok to three decimals. Weights that "
+        "partitions share which are not equal are in each one's engine",
+        ok=round(value, 3) <= 1.0 and twins["stored_engines"] == 1,
+        per_weight=stored | {"bare": limit},
+        twins_partitions=twins["partitions"],
+        twins_stored_engines=twins["stored_engines"],
     )
 
 
@@ -141,21 +127,16 @@ def _stage(plan: Plan) -> Found:
     }
     found = interleave(tasks, 1)
     value = found["trt_et"]["peak_bytes"] / found["torch_tensorrt"]["peak_bytes"]
-    yield (
+    yield named_figure(
         "P2",
-        figure(
-            value,
-            0.30,
-            value <= 0.30,
-            f"peak resident set, above that after a tiny run, of bringing an engine of "
-            f"{plan.engine_mebibytes} MiB into a .pte file (write_to_file): our partitioner with a "
-            "builder that only hands out bytes / Torch-TensorRT's partitioner and backend on its "
-            "program with that engine. Torch-TensorRT 2.13 runs here without its C++ runtime, and "
-            "with bytes(storage), 2 s/MiB, replaced by one copy",
-            peak_per_engine_byte={
-                name: round(r["peak_bytes"] / size, 3) for name, r in found.items()
-            },
-        ),
+        value,
+        0.30,
+        f"peak resident set, above that after a tiny run, of bringing an engine of "
+        f"{plan.engine_mebibytes} MiB into a .pte file (write_to_file): our partitioner with a "
+        "builder that only hands out bytes / Torch-TensorRT's partitioner and backend on its "
+        "program with that engine. Torch-TensorRT 2.13 runs here without its C++ runtime, and "
+        "with bytes(storage), 2 s/MiB, replaced by one copy",
+        peak_per_engine_byte={name: round(r["peak_bytes"] / size, 3) for name, r in found.items()},
     )
 
 
@@ -167,29 +148,23 @@ def _lowering(plan: Plan) -> Found:
     seconds = {name: {k: r[k] for k in ("seconds", "cpu_seconds")} for name, r in found.items()}
     ratios = _ratios(found["rtx"], found["bare"], found["noop"])
     what = f"ViT blocks of {size} M parameters, from the exported program to the written file"
-    yield (
+    yield named_figure(
         "P3",
-        figure(
-            ratios["seconds"],
-            1.05,
-            ratios["seconds"] <= 1.05,
-            f"{what}: time with TensorRT-RTX / (bare build as in P1 + time with a backend that "
-            "does nothing), medians of interleaved runs in one process",
-            ratio_of_processor_time=ratios["cpu_seconds"],
-            times=seconds,
-        ),
+        ratios["seconds"],
+        1.05,
+        f"{what}: time with TensorRT-RTX / (bare build as in P1 + time with a backend that "
+        "does nothing), medians of interleaved runs in one process",
+        ratio_of_processor_time=ratios["cpu_seconds"],
+        times=seconds,
     )
     ratios = _ratios(found["rtx"], found["xnnpack"])
-    yield (
+    yield named_figure(
         "P4",
-        figure(
-            ratios["seconds"],
-            0.5,
-            ratios["seconds"] <= 0.5,
-            f"{what}: time with TensorRT-RTX, engine build included / time with XnnpackPartitioner",
-            ratio_of_processor_time=ratios["cpu_seconds"],
-            without_the_build=_ratios(found["idle"], found["xnnpack"]),
-        ),
+        ratios["seconds"],
+        0.5,
+        f"{what}: time with TensorRT-RTX, engine build included / time with XnnpackPartitioner",
+        ratio_of_processor_time=ratios["cpu_seconds"],
+        without_the_build=_ratios(found["idle"], found["xnnpack"]),
     )
 
 
@@ -209,20 +184,17 @@ def _partitions(plan: Plan) -> Found:
         for key in ("seconds", "cpu_seconds")
     }
     ratios = {key: slope["idle"] / slope["noop"] for key, slope in slopes.items()}
-    yield (
+    yield named_figure(
         "P6",
-        figure(
-            ratios["seconds"],
-            1.2,
-            ratios["seconds"] <= 1.2,
-            f"export time per partition, the slope from {few} to {many} partitions, with a builder "
-            "that does nothing / the same with a backend that does nothing, of the same nodes",
-            ratio_of_processor_time=round(ratios["cpu_seconds"], 4),
-            milliseconds_per_partition={
-                key: {name: round(1000 * value, 1) for name, value in slope.items()}
-                for key, slope in slopes.items()
-            },
-        ),
+        ratios["seconds"],
+        1.2,
+        f"export time per partition, the slope from {few} to {many} partitions, with a builder "
+        "that does nothing / the same with a backend that does nothing, of the same nodes",
+        ratio_of_processor_time=round(ratios["cpu_seconds"], 4),
+        milliseconds_per_partition={
+            key: {name: round(1000 * value, 1) for name, value in slope.items()}
+            for key, slope in slopes.items()
+        },
     )
 
 
@@ -233,19 +205,16 @@ def _cached(plan: Plan) -> Found:
         noop = _export("vit", plan.millions, "noop", engine_bytes=cold["engine_bytes"])
         found = compare({"cached": warm, "noop": noop}, plan.rounds)
     ratios = _ratios(found["cached"], found["noop"])
-    yield (
+    yield named_figure(
         "P8",
-        figure(
-            ratios["seconds"],
-            1.02,
-            ratios["seconds"] <= 1.02,
-            f"time from the exported program to the file, ViT blocks of {plan.millions} M "
-            "parameters, with the engine in the cache (built by another process) / with a backend "
-            "that does nothing and stores zeros of the engine's size",
-            ratio_of_processor_time=ratios["cpu_seconds"],
-            cold_seconds=round(cold["seconds"], 3),
-            **{f"{name}_seconds": result["seconds"] for name, result in found.items()},
-        ),
+        ratios["seconds"],
+        1.02,
+        f"time from the exported program to the file, ViT blocks of {plan.millions} M "
+        "parameters, with the engine in the cache (built by another process) / with a backend "
+        "that does nothing and stores zeros of the engine's size",
+        ratio_of_processor_time=ratios["cpu_seconds"],
+        cold_seconds=round(cold["seconds"], 3),
+        **{f"{name}_seconds": result["seconds"] for name, result in found.items()},
     )
 
 
@@ -274,17 +243,15 @@ def _workers(plan: Plan) -> Found:
     value = speed_up["builds"] / speed_up["bare"]
     peak = run(("workers_memory", {"count": count, "size": size}))["peak_bytes"]
     memory = peak / (count * run(_export("vit", size / 2, "rtx"))["peak_bytes"])
-    yield (
+    yield named_figure(
         "P9",
-        figure(
-            value,
-            0.85,
-            value >= 0.85 and memory <= 1,
-            how,
-            memory=round(memory, 3),
-            speed_up={name: round(times, 3) for name, times in speed_up.items()},
-            seconds={name: round(each, 4) for name, each in seconds.items()},
-        ),
+        value,
+        0.85,
+        how,
+        ok=value >= 0.85 and memory <= 1,
+        memory=round(memory, 3),
+        speed_up={name: round(times, 3) for name, times in speed_up.items()},
+        seconds={name: round(each, 4) for name, each in seconds.items()},
     )
 
 
@@ -299,31 +266,82 @@ def _imports(plan: Plan) -> Found:
     }
     found = interleave(tasks, plan.rounds)
     ratios = _ratios(found["ours"], found["executorch"])
-    yield (
+    yield named_figure(
         "P10",
-        figure(
-            ratios["seconds"],
-            1.05,
-            ratios["seconds"] <= 1.05 and not found["ours"]["tensorrt"],
-            "time to import and make a TensorRTPartitioner, which imports executorch.exir / to "
-            "import executorch.exir, each in fresh processes; TensorRT must not be imported by it",
-            ratio_of_processor_time=ratios["cpu_seconds"],
-            tensorrt_imported=found["ours"]["tensorrt"],
-            **{f"{name}_seconds": result["seconds"] for name, result in found.items()},
-        ),
+        ratios["seconds"],
+        1.05,
+        "time to import and make a TensorRTPartitioner, which imports executorch.exir / to "
+        "import executorch.exir, each in fresh processes; TensorRT must not be imported by it",
+        ok=ratios["seconds"] <= 1.05 and not found["ours"]["tensorrt"],
+        ratio_of_processor_time=ratios["cpu_seconds"],
+        tensorrt_imported=found["ours"]["tensorrt"],
+        **{f"{name}_seconds": result["seconds"] for name, result in found.items()},
     )
 
 
 def _inspection(plan: Plan) -> Found:
     size = 100 * MIB
     found = run(("inspect", {"engine_bytes": size}))
-    yield (
+    yield named_figure(
         "P22",
-        figure(
-            found["cpu_seconds"],
-            2.0,
-            found["cpu_seconds"] <= 2.0,
-            f"processor seconds of 'trt-et inspect' on a program with an engine of {size} bytes",
-            **found,
-        ),
+        found["cpu_seconds"],
+        2.0,
+        f"processor seconds of 'trt-et inspect' on a program with an engine of {size} bytes",
+        **found,
+    )
+
+
+def _network_exports(plan: Plan) -> Found:
+    """Compare exports and files of ``builder="onnx"`` with those of TensorRT-RTX."""
+    builders = ("onnx", "rtx")
+    times = compare({name: _export("vit", plan.millions, name) for name in builders}, plan.rounds)
+    ratios = _ratios(times["onnx"], times["rtx"])
+    yield named_figure(
+        "P25",
+        ratios["seconds"],
+        1.0,
+        f"ViT blocks of {plan.millions} M parameters, from the exported program to the written "
+        "file: time with builder='onnx' / time with TensorRT-RTX, engine build included; "
+        "medians of interleaved runs in one process",
+        ratio_of_processor_time=ratios["cpu_seconds"],
+        seconds={name: result["seconds"] for name, result in times.items()},
+    )
+    found = interleave({name: _export("mlp", plan.millions, name) for name in builders}, 1)
+    onnx, rtx = found["onnx"], found["rtx"]
+    ratio = onnx["peak_bytes"] / rtx["peak_bytes"]
+    yield named_figure(
+        "P26",
+        ratio,
+        1.0,
+        f"peak resident set above the imports' of exporting an MLP of {plan.millions} M fp32 "
+        "parameters with builder='onnx' / the same with TensorRT-RTX, each in a process of its "
+        "own. in_weights: the same in units of its weights",
+        in_weights={
+            name: round(r["peak_bytes"] / r["weights_bytes"], 3) for name, r in found.items()
+        },
+    )
+    ratio = onnx["pte_bytes"] / onnx["weights_bytes"]
+    yield named_figure(
+        "P27",
+        ratio,
+        1.02,
+        "bytes of that MLP's .pte with builder='onnx' / bytes of its weights",
+        **{f"{name}_pte_bytes": result["pte_bytes"] for name, result in found.items()},
+    )
+
+
+def _network_build(plan: Plan) -> Found:
+    """Time the build of such a program's engine at its first load."""
+    found = run(("network_build", {"size": plan.millions, "rounds": plan.rounds}))
+    ratio = found["native"] / found["bindings"]
+    yield named_figure(
+        "P28",
+        ratio,
+        1.05,
+        f"ViT blocks of {plan.millions} M parameters as an ONNX network: time of the native "
+        "provider's build with TensorRT-RTX (weights verified, without a driver) / the same "
+        "build by TensorRT-RTX's Python bindings, both with weights in memory; medians, in "
+        "turn. native_kept: the build and the write into the engine folder. kept: the engine "
+        "from that folder, without loading it. read: reading that file",
+        **found,
     )

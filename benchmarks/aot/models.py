@@ -43,44 +43,27 @@ class Block(nn.Module):
 
 def vit(millions: float) -> Example:
     """Blocks of a vision transformer."""
-    return nn.Sequential(*(Block() for _ in range(max(1, round(millions / 7.1))))).eval(), (
-        torch.randn(1, 197, Block.width),
-    )
+    blocks = (Block() for _ in range(max(1, round(millions / 7.1))))
+    return nn.Sequential(*blocks).eval(), (torch.randn(1, 197, Block.width),)
 
 
-class Chain(nn.Module):
-    """Small blocks with a sine between them, which the partitioners here leave to the CPU."""
-
-    def __init__(self, count: int, width: int = 64) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(count))
+class Sine(nn.Module):
+    """The partitioners here leave it to the CPU."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for layer in self.layers:
-            x = torch.sin(torch.relu(layer(x)))
-        return x
+        return torch.sin(x)
 
 
 def chain(count: float) -> Example:
-    """A program of so many partitions."""
-    return Chain(int(count)).eval(), (torch.randn(4, 64),)
-
-
-class Pair(nn.Module):
-    """Two halves with a sine between them: two partitions of one size, and of different weights."""
-
-    def __init__(self, first: nn.Module, second: nn.Module) -> None:
-        super().__init__()
-        self.first, self.second = first, second
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.second(torch.sin(self.first(x)))
+    """A program of so many small partitions."""
+    blocks = (nn.Sequential(nn.Linear(64, 64), nn.ReLU(), Sine()) for _ in range(int(count)))
+    return nn.Sequential(*blocks).eval(), (torch.randn(4, 64),)
 
 
 def pair(millions: float) -> Example:
-    """A program of two engines, of blocks of a vision transformer."""
+    """A program of two engines of one size, of blocks of a vision transformer."""
     (first, inputs), (second, _) = vit(millions / 2), vit(millions / 2)
-    return Pair(first, second).eval(), inputs
+    return nn.Sequential(first, Sine(), second).eval(), inputs
 
 
 class Twins(nn.Module):
@@ -99,23 +82,9 @@ def twins(_: float = 0) -> Example:
     return Twins().eval(), (torch.randn(4, _WIDTH),)
 
 
-class Tiny(nn.Module):
-    """A program whose engine is whatever its builder makes of it."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(x)
-
-
 def tiny(_: float = 0) -> Example:
-    """One operator."""
-    return Tiny().eval(), (torch.randn(4, 8),)
+    """One operator: a program whose engine is whatever its builder makes of it."""
+    return nn.ReLU().eval(), (torch.randn(4, 8),)
 
 
-MODELS = {
-    "mlp": mlp,
-    "vit": vit,
-    "chain": chain,
-    "pair": pair,
-    "twins": twins,
-    "tiny": tiny,
-}
+MODELS = {model.__name__: model for model in (mlp, vit, chain, pair, twins)}

@@ -14,6 +14,7 @@ from typing import Any
 
 Result = dict[str, Any]
 Task = tuple[str, dict[str, Any]]
+COMMAND = (sys.executable, "-m", "benchmarks.aot.tasks")
 ROOT = Path(__file__).parents[2]
 # Bytecode is kept, as that of an installed package is.
 ENVIRONMENT = {
@@ -32,14 +33,7 @@ def run(task: Task) -> Result:
     name, arguments = task
     with tempfile.NamedTemporaryFile(suffix=".json") as result:
         done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "benchmarks.aot.tasks",
-                name,
-                json.dumps(arguments),
-                result.name,
-            ],
+            [*COMMAND, name, json.dumps(arguments), result.name],
             cwd=ROOT,
             env=os.environ | ENVIRONMENT,
             capture_output=True,

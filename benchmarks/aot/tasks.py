@@ -104,7 +104,6 @@ def export(
 ) -> Result:
     """A model's way to a ``.pte``; the clock runs from the exported program to the written file."""
     import torch
-    from executorch.exir import to_edge_transform_and_lower
 
     from benchmarks.aot.models import MODELS
     from benchmarks.aot.peers import make_partitioner
@@ -123,13 +122,19 @@ def export(
         program = torch.export.export(module, inputs)
         with _own_share() as own:
             clock = Clock()
-            manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
-            finished = manager.to_executorch()
-            with path.open("wb") as file:
-                finished.write_to_file(file)
+            _write(path, program, partitioner)
             result = clock.read() | own
         result |= {"peak_bytes": peak.bytes, "weights_bytes": weights}
         return result | {"pte_bytes": path.stat().st_size} | _engines(path, backend)
+
+
+def _write(path: Path, program: Any, partitioner: Any, config: Any = None) -> None:
+    from executorch.exir import to_edge_transform_and_lower
+
+    manager = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
+    finished = manager.to_executorch()
+    with path.open("wb") as file:
+        finished.write_to_file(file)
 
 
 @contextlib.contextmanager
@@ -281,7 +286,6 @@ def _export_pair(size: float, executor: Executor | None, file: IO[bytes]) -> flo
 def stage(engine_bytes: int, vendor: bool) -> Result:
     """From an engine to a ``.pte``: ours, or with Torch-TensorRT's partitioner and backend."""
     import torch
-    from executorch.exir import to_edge_transform_and_lower
 
     from benchmarks.aot.models import tiny
     from benchmarks.aot.peers import make_partitioner, quick_bytes, vendor_stage
@@ -292,12 +296,7 @@ def stage(engine_bytes: int, vendor: bool) -> Result:
         else:
             program, config = torch.export.export(*tiny()), None
             partitioner = make_partitioner("idle", size, {})
-        manager = to_edge_transform_and_lower(
-            program, partitioner=[partitioner], compile_config=config
-        )
-        finished = manager.to_executorch()
-        with path.open("wb") as file:
-            finished.write_to_file(file)
+        _write(path, program, partitioner, config)
         if path.stat().st_size < size:
             raise SystemExit("the engine is not in the program")
 
@@ -312,18 +311,13 @@ def stage(engine_bytes: int, vendor: bool) -> Result:
 def inspect(engine_bytes: int) -> Result:
     """``trt-et inspect`` of a program with an engine of that size."""
     import torch
-    from executorch.exir import to_edge_transform_and_lower
 
     from benchmarks.aot.models import tiny
     from benchmarks.aot.peers import make_partitioner
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program.pte"
-        partitioner = make_partitioner("idle", engine_bytes, {})
-        program = torch.export.export(*tiny())
-        manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
-        with path.open("wb") as file:
-            manager.to_executorch().write_to_file(file)
+        _write(path, torch.export.export(*tiny()), make_partitioner("idle", engine_bytes, {}))
         clock = Clock()
         command = [sys.executable, "-m", "trt_et.cli", "inspect", str(path)]
         subprocess.run(command, check=True, capture_output=True)

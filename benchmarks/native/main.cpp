@@ -111,21 +111,19 @@ double touch(const std::string& path) {
 
 int bench_load(const std::string& program, const std::string& engine, int rounds) {
   (void)load(program), (void)load(engine);
-  std::vector<double> ours, bare, ours_wall, bare_wall, ours_kept, bare_kept, ours_faults,
-      bare_faults, touches;
+  std::map<std::string, std::vector<double>> found;
+  const auto note = [&](const std::string& who, const Load& load) {
+    found[who + "_seconds"].push_back(load.seconds);
+    found[who + "_wall_seconds"].push_back(load.wall);
+    found[who + "_kept"].push_back(load.kept);
+    found[who + "_faults"].push_back(load.faults);
+  };
   for (int i = 0; i < rounds; ++i) {
-    const Load delegate = load(program), direct = load(engine);
-    ours.push_back(delegate.seconds), ours_kept.push_back(delegate.kept);
-    bare.push_back(direct.seconds), bare_kept.push_back(direct.kept);
-    ours_wall.push_back(delegate.wall), bare_wall.push_back(direct.wall);
-    ours_faults.push_back(delegate.faults), bare_faults.push_back(direct.faults);
-    touches.push_back(touch(program));
+    note("delegate", load(program));
+    note("bare", load(engine));
+    found["touch_seconds"].push_back(touch(program));
   }
-  print("delegate_seconds", median(ours)), print("bare_seconds", median(bare));
-  print("delegate_wall_seconds", median(ours_wall)), print("bare_wall_seconds", median(bare_wall));
-  print("delegate_kept", median(ours_kept)), print("bare_kept", median(bare_kept));
-  print("delegate_faults", median(ours_faults)), print("bare_faults", median(bare_faults));
-  print("touch_seconds", median(touches));
+  for (const auto& [name, values] : found) print(name.c_str(), median(values));
   return 0;
 }
 

@@ -42,17 +42,13 @@ CUSTOM = ("--use_custom_sdpa", "--use_custom_kv_cache")
 
 @dataclass(frozen=True)
 class Case:
-    """A model, how optimum exports it, and how its program is compared with eager.
-
-    Attributes:
-        refusal: A part of the message with which optimum or trt-et refuses it, if one does.
-    """
+    """A model, how optimum exports it, and how its program is compared with eager."""
 
     task: str
     make: Callable[[], Any]
     compare: Callable[[Any, Program], None]
     flags: tuple[str, ...] = ()
-    refusal: str = ""
+    refusal: str = ""  # A part of the message with which optimum or trt-et refuses it.
 
     @property
     def name(self) -> str:
@@ -61,6 +57,7 @@ class Case:
 
 
 TEXT = "text-generation"
+TEXT_TO_TEXT = "text2text-generation"
 MULTIMODAL = "multimodal-text-to-text"
 CASES = [
     Case(TEXT, models.llama, compare_text, LENGTH),
@@ -78,10 +75,8 @@ CASES = [
     Case(TEXT, models.llama, compare_text, (*LENGTH, "--qembedding", "8w")),
     Case(TEXT, models.llama, compare_rounded_text, (*LENGTH, "--dtype", "bfloat16")),
     # optimum's cache of T5's cross attention has another length than the encoder's output.
-    Case("text2text-generation", models.t5, compare_translation, LENGTH, "fake tensor call"),
-    Case(
-        "text2text-generation", models.bart, compare_translation, LENGTH, "Unsupported model type"
-    ),
+    Case(TEXT_TO_TEXT, models.t5, compare_translation, LENGTH, "fake tensor call"),
+    Case(TEXT_TO_TEXT, models.bart, compare_translation, LENGTH, "Unsupported model type"),
     Case("automatic-speech-recognition", models.whisper, compare_speech, LENGTH),
     Case(MULTIMODAL, models.gemma3, compare_multimodal),
     Case(MULTIMODAL, models.voxtral, compare_multimodal),

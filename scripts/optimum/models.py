@@ -18,7 +18,16 @@ _TEXT = {
     **{"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64},
     **{"num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": LENGTH},
 }
+_VISION = {
+    **{"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2},
+    **{"num_attention_heads": 4, "image_size": 16, "patch_size": 4},
+}
 _DECODER = {**_TEXT, "num_key_value_heads": 2, "head_dim": 8, "eos_token_id": VOCABULARY - 1}
+_TWO_SIDES = {
+    **{"vocab_size": VOCABULARY, "d_model": 32, "encoder_layers": 1},
+    **{"encoder_attention_heads": 4, "encoder_ffn_dim": 64},
+    **{"decoder_attention_heads": 4, "decoder_ffn_dim": 64},
+}
 _WINDOW = {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
 
 
@@ -33,42 +42,30 @@ def gemma3_text() -> Any:
 
 
 def t5() -> Any:
-    return tf.T5ForConditionalGeneration(
-        tf.T5Config(
-            **{"vocab_size": VOCABULARY, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2},
-            **{"num_heads": 4, "decoder_start_token_id": 0, "eos_token_id": VOCABULARY - 1},
-        )
+    config = tf.T5Config(
+        **{"vocab_size": VOCABULARY, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2},
+        **{"num_heads": 4, "decoder_start_token_id": 0, "eos_token_id": VOCABULARY - 1},
     )
+    return tf.T5ForConditionalGeneration(config)
 
 
 def bart() -> Any:
-    return tf.BartForConditionalGeneration(
-        tf.BartConfig(
-            **{"vocab_size": VOCABULARY, "d_model": 32, "max_position_embeddings": LENGTH},
-            **{"encoder_layers": 1, "encoder_attention_heads": 4, "encoder_ffn_dim": 64},
-            **{"decoder_layers": 1, "decoder_attention_heads": 4, "decoder_ffn_dim": 64},
-        )
-    )
+    config = tf.BartConfig(**_TWO_SIDES, max_position_embeddings=LENGTH, decoder_layers=1)
+    return tf.BartForConditionalGeneration(config)
 
 
 def whisper() -> Any:
-    return tf.WhisperForConditionalGeneration(
-        tf.WhisperConfig(
-            **{"vocab_size": VOCABULARY, "d_model": 32, "num_mel_bins": 8},
-            **{"encoder_layers": 1, "encoder_attention_heads": 4, "encoder_ffn_dim": 64},
-            **{"decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 64},
-            **{"max_source_positions": 50, "max_target_positions": LENGTH},
-            **{"decoder_start_token_id": 1, "eos_token_id": VOCABULARY - 1, "pad_token_id": 0},
-            **{"bos_token_id": 0, "suppress_tokens": None, "begin_suppress_tokens": None},
-        )
+    config = tf.WhisperConfig(
+        **{**_TWO_SIDES, "decoder_layers": 2, "num_mel_bins": 8},
+        **{"max_source_positions": 50, "max_target_positions": LENGTH},
+        **{"decoder_start_token_id": 1, "eos_token_id": VOCABULARY - 1, "pad_token_id": 0},
+        **{"bos_token_id": 0, "suppress_tokens": None, "begin_suppress_tokens": None},
     )
+    return tf.WhisperForConditionalGeneration(config)
 
 
 def gemma3() -> Any:
-    vision = {
-        **{"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1},
-        **{"num_attention_heads": 4, "image_size": 16, "patch_size": 4},
-    }
+    vision = {**_VISION, "num_hidden_layers": 1}
     # optimum exports it for texts that are shorter than the window.
     config = tf.Gemma3Config(
         text_config={**_DECODER, **_WINDOW, "sliding_window": 48, "query_pre_attn_scalar": 8},
@@ -100,20 +97,12 @@ def bert() -> Any:
 
 
 def modernbert() -> Any:
-    return tf.ModernBertForMaskedLM(
-        tf.ModernBertConfig(
-            **_TEXT, local_attention=16, pad_token_id=0, cls_token_id=1, sep_token_id=2
-        )
-    )
+    tokens = {"pad_token_id": 0, "cls_token_id": 1, "sep_token_id": 2}
+    return tf.ModernBertForMaskedLM(tf.ModernBertConfig(**_TEXT, **tokens, local_attention=16))
 
 
 def vit() -> Any:
-    return tf.ViTForImageClassification(
-        tf.ViTConfig(
-            **{"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2},
-            **{"num_attention_heads": 4, "image_size": 16, "patch_size": 4},
-        )
-    )
+    return tf.ViTForImageClassification(tf.ViTConfig(**_VISION))
 
 
 def write(make: Callable[[], Any], folder: Path) -> Any:

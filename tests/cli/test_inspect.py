@@ -11,8 +11,9 @@ import typer
 
 from tests.support.cli.command_line import invoke, run
 from tests.support.cli.sample_programs import program
-from trt_et.cli.inspect import inspect_command
-from trt_et.inspection import inspect_program
+from trt_et.cli.common import errors_on_one_line
+from trt_et.cli.inspect import differences, inspect_command, to_document
+from trt_et.inspection import inspect_program, read_program
 
 
 @pytest.fixture
@@ -91,6 +92,23 @@ def test_diff_names_what_differs(file):
     assert "methods.forward.delegates[0].engine.device_id: 1 -> 0" in printed
 
 
+def test_a_program_does_not_differ_from_itself():
+    document = to_document(read_program(program("split")))
+    assert list(differences(document, json.loads(json.dumps(document)))) != []  # Tuples, lists.
+    assert list(differences(document, to_document(read_program(program("split"))))) == []
+
+
+def test_differences_name_the_value_and_its_path():
+    first = {"engines": [{"device": 0, "shape": [1]}], "only": 1}
+    second = {"engines": [{"device": 1, "shape": [1]}, {}], "more": 2}
+    assert list(differences(first, second)) == [
+        "engines: 1 entries -> 2 entries",
+        "engines[0].device: 0 -> 1",
+        "only: only in the first",
+        "more: only in the second",
+    ]
+
+
 def test_a_page_is_written(file, tmp_path):
     out = tmp_path / "page.html"
     run("inspect", file("split"), "--html", out)
@@ -147,7 +165,8 @@ def test_a_damaged_file_ends_in_one_line_and_exit_status_1(tmp_path, kind, capsy
         path.write_bytes(mutant)
         code = 0
         try:
-            inspect_command(path, as_json=True)
+            with errors_on_one_line():
+                inspect_command(path, as_json=True)
         except typer.Exit as done:
             code = done.exit_code
         printed, line = capsys.readouterr()

@@ -29,6 +29,14 @@ def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]
     return lambda: models.export_model("m:x", partitioner, tmp_path / "out.pte")
 
 
+@pytest.fixture(params=[None, b"the program of yesterday"])
+def before(request: pytest.FixtureRequest, tmp_path: Path) -> bytes | None:
+    """The target's content before the export, if there is one."""
+    if request.param is not None:
+        (tmp_path / "out.pte").write_bytes(request.param)
+    return request.param
+
+
 def status_of(function: Callable[[], None]) -> int:
     child = fork.Process(target=function)
     child.start()
@@ -38,12 +46,7 @@ def status_of(function: Callable[[], None]) -> int:
 
 
 @pytest.mark.reliability("R13")
-@pytest.mark.parametrize("before", [None, b"the program of yesterday"])
 def test_a_full_disk_leaves_the_target_as_it_was(tmp_path, export, before, monkeypatch):
-    target = tmp_path / "out.pte"
-    if before is not None:
-        target.write_bytes(before)
-
     write = ExecutorchProgramManager.write_to_file
 
     def without_room(self: ExecutorchProgramManager, file: Any) -> None:
@@ -62,11 +65,8 @@ def test_a_full_disk_leaves_the_target_as_it_was(tmp_path, export, before, monke
 
 
 @pytest.mark.reliability("R13")
-@pytest.mark.parametrize("before", [None, b"the program of yesterday"])
 def test_a_killed_export_leaves_the_target_as_it_was(tmp_path, export, before, monkeypatch):
     target = tmp_path / "out.pte"
-    if before is not None:
-        target.write_bytes(before)
 
     def killed_in_the_middle(self: ExecutorchProgramManager, file: Any) -> None:
         file.write(bytes(self.buffer)[:1000])

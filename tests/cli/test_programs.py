@@ -201,22 +201,6 @@ def test_times_and_copies_are_counted(folder):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["none.pte"], "none.pte cannot be read: No such file"),
-        (["--plot", "none/x.png"], "there is no folder none"),
-        (["--plot", "x.jpg"], "x.jpg cannot be drawn: expected a name that ends in .png or .svg"),
-    ],
-)
-def test_what_cannot_be_timed_or_drawn_is_refused_before_anything_is_timed(
-    folder, monkeypatch, arguments, message
-):
-    monkeypatch.setattr(subprocess, "run", None)
-    code = 2 if "x.jpg" in arguments else 1
-    assert message in run("bench", "dynamic.pte", *arguments, code=code)
-
-
-@pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["run", "none.pte"], 1, "none.pte cannot be read: No such file"),
@@ -228,6 +212,12 @@ def test_what_cannot_be_timed_or_drawn_is_refused_before_anything_is_timed(
         (["compare", "m:f", "dynamic.pte", "--plot", "no/x.png"], 1, "there is no folder no"),
         (["compare", "m:f", "dynamic.pte", "--plot", "x.y"], 2, "ends in .png or .svg"),
         (["compare", "dynamic.pte", "m.py:f"], 2, "trt-et compare m.py:f dynamic.pte"),
+        (["bench", "dynamic.pte", "none.pte"], 1, "none.pte cannot be read: No such file"),
+        (["bench", "dynamic.pte", "--plot", "no/x.png"], 1, "there is no folder no"),
+        (
+            ["bench", "dynamic.pte", "--plot", "x.jpg"],
+            *(2, "x.jpg cannot be drawn: expected a name that ends in .png or .svg"),
+        ),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is_loaded(

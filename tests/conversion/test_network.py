@@ -18,7 +18,7 @@ from tests.support.models import make
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.operator_networks import Function
 from trt_et import TensorRTPartitioner
-from trt_et.conversion import decompose, support
+from trt_et.conversion import decompose, prepare, support
 from trt_et.conversion.installed import installed_variant
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines import serialize as engines
@@ -73,13 +73,8 @@ def bindings(built):
 def test_the_network_has_the_bindings_of_the_partition_in_order():
     model, inputs = make("order")
     built = engines.build_network(request(model, *inputs))
-    assert bindings(built) == [
-        ("input0", (3,), "FLOAT"),
-        ("input1", (3,), "FLOAT"),
-        ("input2", (3,), "FLOAT"),
-        ("output0", (3,), "FLOAT"),
-        ("output1", (3,), "FLOAT"),
-    ]
+    names = ("input0", "input1", "input2", "output0", "output1")
+    assert bindings(built) == [(name, (3,), "FLOAT") for name in names]
 
 
 def test_outputs_that_are_one_tensor_get_bindings_of_their_own():
@@ -89,10 +84,8 @@ def test_outputs_that_are_one_tensor_get_bindings_of_their_own():
             return y, y.reshape(2, 3), x.clone(), y + 0, torch.ones(2)
 
     built = engines.build_network(request(Twice(), torch.randn(2, 3)))
-    assert [name for name, _, _ in bindings(built)] == [
-        "input0",
-        *(f"output{i}" for i in range(5)),
-    ]
+    names = [name for name, _, _ in bindings(built)]
+    assert names == ["input0", *(f"output{i}" for i in range(5))]
     pieces = []
     engines.serialize(built, "test", lambda piece: pieces.append(piece) or len(piece))
     assert sum(map(len, pieces)) > 10_000
@@ -120,7 +113,7 @@ def test_an_unconvertible_node_has_the_name_that_the_user_knows(decomposed, monk
             return (torch.sinc(x) if decomposed else torch.linalg.inv(x)).relu()
 
     table = {torch.ops.aten.sinc.default: torch.linalg.inv} if decomposed else {}
-    monkeypatch.setattr(decompose, "decomposed_operators", lambda: table)
+    monkeypatch.setattr(prepare, "decomposed_operators", lambda: table)
     program = torch.export.export(Unconvertible(), (torch.eye(3),))
     operator = next(node for node in program.graph.nodes if node.op == "call_function")
     operator._rename("encoder_inverse")
@@ -151,16 +144,11 @@ def test_a_validator_that_stumbles_is_a_refusal(monkeypatch):
         raise IndexError("tuple index out of range")
 
     monkeypatch.setattr(DYNAMO_CONVERTERS, "get", stumble)
-    program = torch.export.export(Sinc(), (torch.eye(3),))
+    program = torch.export.export(nn.ReLU(), (torch.eye(3),))
     (call,) = (node for node in program.graph.nodes if node.op == "call_function")
     refusal = support.make_support_check(BuildOptions())(fragment_of_call(call, {}))
     assert refusal.node == call.name
     assert "do not take these arguments" in refusal.reason
-
-
-class Sinc(nn.Module):
-    def forward(self, x):
-        return x.relu()
 
 
 def read_again(cache: torch.Tensor, new: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

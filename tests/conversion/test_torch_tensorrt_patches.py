@@ -14,26 +14,31 @@ from tests.support.mended import is_installed
 from tests.support.programs.quantized_models import quantized
 from tests.support.programs.quantized_networks import Network
 from tests.support.python_process import run_forked
-from trt_et.conversion import torch_tensorrt_patches
+from trt_et.conversion import network, prepare, torch_tensorrt_patches
 from trt_et.conversion.installed import installed_variant
 
 pytestmark = pytest.mark.skipif(
     installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
 )
-PATCHES = ("_answers", "_without_folded_weights", "_with_equal_ranks", "_checked_once")
+PATCHES = {
+    "_answers": torch_tensorrt_patches,
+    "weights_stay_quantized": prepare,
+    "constants_stay_small": network,
+    "without_registry_checks": network,
+}
 
 
 @pytest.fixture
 def applied(monkeypatch) -> Counter[str]:
     """How often each patch was applied."""
     found: Counter[str] = Counter()
-    for name in PATCHES:
-        monkeypatch.setattr(torch_tensorrt_patches, name, counting(name, found))
+    for name, user in PATCHES.items():
+        monkeypatch.setattr(user, name, counting(user, name, found))
     return found
 
 
-def counting(name, found):
-    patch = getattr(torch_tensorrt_patches, name)
+def counting(user, name, found):
+    patch = getattr(user, name)
 
     def counted():
         found[name] += 1
@@ -71,7 +76,7 @@ def test_the_builds_of_all_partitions_patch_once_and_undo_it(applied):
     # Two exports; the partitioner is called three times (what is not decomposed, the partitions,
     # what is not decomposed) and the backend once.
     answers = {} if torch.cuda.is_available() else {"_answers": 2 * (3 + 1)}
-    assert applied == dict.fromkeys(PATCHES[1:], 2) | answers
+    assert applied == dict.fromkeys(PATCHES.keys() - {"_answers"}, 2) | answers
     assert patched_functions() == plain
 
 
@@ -113,7 +118,7 @@ def test_it_still_cannot_be_imported_without_answers(name, tmp_path):
 def test_quantized_weights_are_still_folded(monkeypatch):
     program, _ = quantized("mlp")
     assert Network(program).kinds["DEQUANTIZE"] == 5
-    monkeypatch.setattr(torch_tensorrt_patches, "_without_folded_weights", contextlib.nullcontext)
+    monkeypatch.setattr(prepare, "weights_stay_quantized", contextlib.nullcontext)
     assert Network(program).kinds["DEQUANTIZE"] < 5, "weights_stay_quantized() is not needed"
 
 
@@ -129,7 +134,7 @@ class Scaled(torch.nn.Module):
 def test_operands_are_still_repeated(monkeypatch):
     program = torch.export.export(Scaled(), (torch.ones(2, 3, 4),))
     assert Network(program).kinds["SLICE"] == 0
-    monkeypatch.setattr(torch_tensorrt_patches, "_with_equal_ranks", contextlib.nullcontext)
+    monkeypatch.setattr(network, "constants_stay_small", contextlib.nullcontext)
     assert Network(program).kinds["SLICE"] > 0, "constants_stay_small() is not needed"
 
 
@@ -147,7 +152,7 @@ def test_the_registry_is_still_checked_at_each_look_up(monkeypatch):
     program, _ = quantized("mlp")
     Network(program)
     ours = checks["all"]
-    monkeypatch.setattr(torch_tensorrt_patches, "_checked_once", contextlib.nullcontext)
+    monkeypatch.setattr(network, "without_registry_checks", contextlib.nullcontext)
     Network(program)
     assert checks["all"] - ours > 2 * ours, "without_registry_checks() is not needed"
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from executorch.backends.test import suite
 
+from tests.support.native_environment import ROOT, run
 from trt_et.conversion.installed import installed_variant
 
-ROOT = Path(__file__).parents[2]
 OPERATORS = ("add", "avgpool3d", "conv2d", "embedding_bag", "hardswish", "upsample_bilinear2d")
 FLOWS = ["trt_reference"] + (["trt_rtx"] if installed_variant() == "tensorrt_rtx" else [])
 
@@ -25,13 +24,8 @@ def entries(tmp_path_factory):
     command = [sys.executable, "-m", "pytest", "-p", "tests.support.coverage.plugin", "-q"]
     command += ["-p", "no:cacheprovider", "--rootdir", str(folder), "--flows", ",".join(FLOWS)]
     command += ["--results", str(folder / "results.json"), "-k", "dtype and float32"]
-    done = subprocess.run(
-        [*command, *(str(operators / f"test_{name}.py") for name in OPERATORS)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    command += [str(operators / f"test_{name}.py") for name in OPERATORS]
+    done = run(*command, folder=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=None)
     assert done.returncode == 0, done.stdout[-3000:]
     return json.loads((folder / "results.json").read_text())
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,7 +17,7 @@ from torch import nn
 
 from tests.support.builders import CheapBuilder, Two, build, built_by, export, program
 from trt_et import EngineCache, PartitionError, TensorRTPartitioner
-from trt_et.engine_info import decode_blob
+from trt_et.engine_info import decode_blob, encode_blob
 from trt_et.engines.build import build_engines
 from trt_et.engines.reference.builder import ReferenceBuilder
 
@@ -86,9 +89,6 @@ def test_weights_that_differ_in_the_middle_only_are_different_engines():
 
 
 def test_one_partition_after_the_other_is_in_memory():
-    import gc
-    import weakref
-
     alive = []
 
     class Watching(CheapBuilder):
@@ -214,10 +214,6 @@ def test_a_builder_that_inherits_its_fingerprint_has_engines_of_its_own(tmp_path
 
 
 def test_an_engine_built_on_a_gpu_that_is_not_here_is_not_kept(tmp_path):
-    from dataclasses import replace
-
-    from trt_et.engine_info import encode_blob
-
     class Elsewhere(CheapBuilder):
         def build(self, request):
             blob = decode_blob(super().build(request))

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,20 +78,11 @@ def test_whichever_file_call_fails_the_engine_is_right_and_the_next_export_works
 
 @pytest.mark.reliability("R5")
 def test_whichever_file_call_fails_answers_and_timings_are_kept_or_not(tmp_path, faults):
-    class Timings:
-        def serialize(self) -> bytes:
-            return b"timings"
-
-    class Config:
-        def create_timing_cache(self, data: bytes) -> bytes:
-            return data
-
-        def set_timing_cache(self, *_: Any) -> bool:
-            return True
-
-        def get_timing_cache(self) -> Timings:
-            return Timings()
-
+    config = SimpleNamespace(
+        create_timing_cache=lambda data: data,
+        set_timing_cache=lambda *_: True,
+        get_timing_cache=lambda: SimpleNamespace(serialize=lambda: b"timings"),
+    )
     for n in range(1, 100):
         before = faults.reached
         folder = tmp_path / str(n)
@@ -99,8 +91,8 @@ def test_whichever_file_call_fails_answers_and_timings_are_kept_or_not(tmp_path,
             answers["a"] = "a reason"
             answers.save()
             timings = TimingCache(folder, "gpu")
-            timings.load(Config())
-            timings.save(Config())
+            timings.load(config)
+            timings.save(config)
         answers["b"] = None
         answers.save()
         assert "b" in SupportCache(folder, "versions")

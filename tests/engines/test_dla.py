@@ -12,9 +12,8 @@ from tests.support.lowering import request
 from tests.support.models import make
 from trt_et import OptionError
 from trt_et.conversion.installed import installed_variant
-from trt_et.engines.dla import choose_dla
 from trt_et.engines.serialize import build_network
-from trt_et.engines.tensorrt import TensorRTBuilder
+from trt_et.engines.tensorrt import TensorRTBuilder, choose_dla
 from trt_et.options import BuildOptions
 
 pytestmark = pytest.mark.skipif(

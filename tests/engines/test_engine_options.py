@@ -37,18 +37,9 @@ def test_options_reach_the_builder():
     plain, spy = Spy(), Spy()
     program = export("mlp")
     lower(program, builder=plain)
-    lower(
-        program,
-        builder=spy,
-        workspace_size=1 << 20,
-        optimization_level=2,
-        refittable=True,
-        weight_streaming=True,
-    )
-    assert spy.flags - plain.flags == {
-        "REFIT",
-        "WEIGHT_STREAMING",
-    }
+    numbers = {"workspace_size": 1 << 20, "optimization_level": 2}
+    lower(program, builder=spy, refittable=True, weight_streaming=True, **numbers)
+    assert spy.flags - plain.flags == {"REFIT", "WEIGHT_STREAMING"}
     assert (spy.workspace, spy.level) == (1 << 20, 2)
 
 
@@ -60,6 +51,11 @@ def test_what_tensorrt_says_of_a_failed_build_is_reported():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"compute_capabilities": "8.6"}, "sequence of strings"),
+        ({"compute_capabilities": ["8"]}, "not of the form"),
+        ({"compute_capabilities": 8}, "sequence of strings"),
+        ({"optimization_level": 6}, r"expected 0\.\.5"),
+        ({"settings": ["disable_tf32"]}, "expected a dictionary"),
         ({"workspace_size": 0}, "workspace_size is 0"),
         ({"workspace_size": "1G"}, "workspace_size"),
         ({"refittable": 1}, "refittable is 1"),

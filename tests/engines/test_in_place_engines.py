@@ -13,16 +13,8 @@ from transformers.integrations.executorch import TorchExportableModuleWithStatic
 from typer.testing import CliRunner
 
 from tests.support.lowering import blobs, lower
-from tests.support.programs.kv_cache_models import (
-    SHAPE,
-    Cache,
-)
-from tests.support.programs.kv_cache_updates import (
-    ONE,
-    copy_rows,
-    recording,
-    rows,
-)
+from tests.support.programs.kv_cache_models import SHAPE, Cache
+from tests.support.programs.kv_cache_updates import ONE, copy_rows, recording, rows
 from trt_et import TensorRTPartitioner
 from trt_et.cli import app
 from trt_et.engine_info import decode_blob

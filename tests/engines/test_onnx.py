@@ -9,7 +9,7 @@ import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
 
-from tests.support.lowering import blobs, lower, request
+from tests.support.lowering import blobs, lower, lower_case, request
 from tests.support.models import Function, make
 from tests.support.onnx.payloads import of_program, payload_of
 from trt_et import OptionError, TensorRTPartitioner
@@ -30,8 +30,7 @@ def test_a_payload_computes_what_eager_does():
 
 
 def test_the_blob_names_opset_gpu_and_weights():
-    model, inputs = make("mlp")
-    pte = lower(torch.export.export(model, inputs), builder="onnx", device="cuda:3")
+    pte = lower_case("mlp", builder="onnx", device="cuda:3")
     (blob,) = blobs(pte)
     info = decode_blob(blob).info
     assert (info.builder, info.device_id, info.hardware_compatible) == ("onnx", 3, True)
@@ -68,9 +67,8 @@ def test_a_weight_that_is_transposed_is_beside_the_model():
 
 
 def test_the_options_of_an_engine_that_it_can_fulfil_are_in_the_blob():
-    model, inputs = make("mlp")
     options = {"workspace_size": 1 << 20, "optimization_level": 2, "weight_streaming": True}
-    (blob,) = blobs(lower(torch.export.export(model, inputs), builder="onnx", **options))
+    (blob,) = blobs(lower_case("mlp", builder="onnx", **options))
     network = decode_blob(blob).info.network
     assert {name: network[name] for name in options} == options
 
@@ -95,8 +93,8 @@ def test_auto_never_chooses_it():
 
 
 def test_inspecting_a_program_names_the_operators_of_its_networks():
+    (method,) = inspect_program(lower_case("mlp", builder="onnx"))
     model, inputs = make("mlp")
-    (method,) = inspect_program(lower(torch.export.export(model, inputs), builder="onnx"))
     wanted = request(model, *inputs)
     nodes = payload_of(wanted.lowered, wanted).proto.graph.node
     assert method.delegates[0].operators == tuple(node.op_type for node in nodes)
@@ -105,9 +103,8 @@ def test_inspecting_a_program_names_the_operators_of_its_networks():
 
 def test_a_cached_payload_still_refers_to_its_weights(tmp_path):
     model, inputs = make("mlp")
-    program = torch.export.export(model, inputs)
     first, second = (
-        lower(program, builder="onnx", cache=tmp_path, progress=False) for _ in range(2)
+        lower_case("mlp", builder="onnx", cache=tmp_path, progress=False) for _ in range(2)
     )
     assert first == second
     assert len(list((tmp_path / "v1" / "engines").glob("??/*"))) == 1
@@ -147,9 +144,7 @@ def test_state_that_an_engine_would_write_in_place_is_returned_whole():
 
 
 def test_a_worker_process_builds_the_same_payload():
-    model, inputs = make("mlp")
-    program = torch.export.export(model, inputs)
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as executor:
-        there = lower(program, builder="onnx", executor=executor)
-    assert there == lower(program, builder="onnx")
+        there = lower_case("mlp", builder="onnx", executor=executor)
+    assert there == lower_case("mlp", builder="onnx")

@@ -85,18 +85,3 @@ def test_every_option_is_an_argument_of_the_partitioner_with_the_same_default():
 def test_an_unknown_option_is_answered_by_the_known_one(name, message):
     with pytest.raises(OptionError, match=f"'{name}' is no option of the partitioner: .*{message}"):
         TensorRTPartitioner(builder="reference", **{name: None})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"compute_capabilities": "8.6"}, "sequence of strings"),
-        ({"compute_capabilities": ["8"]}, "not of the form"),
-        ({"compute_capabilities": 8}, "sequence of strings"),
-        ({"optimization_level": 6}, r"expected 0\.\.5"),
-        ({"settings": ["disable_tf32"]}, "expected a dictionary"),
-    ],
-)
-def test_a_wrong_value_is_refused_when_the_object_is_made(options, message):
-    with pytest.raises(OptionError, match=message):
-        BuildOptions(**options)

@@ -6,9 +6,11 @@ import io
 import sys
 
 import pytest
+import torch
+from torch import nn
 
 from tests.support.executors import Inline, export
-from tests.support.lowering import lower_case
+from tests.support.lowering import lower, lower_case
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.engines.progress import ProgressEvent
 
@@ -55,11 +57,6 @@ def test_of_processes_the_engines_are_reported():
 
 
 def test_equal_and_cached_engines_count(tmp_path):
-    import torch
-    from torch import nn
-
-    from tests.support.lowering import lower
-
     class Twice(nn.Module):
         def __init__(self):
             super().__init__()
@@ -71,12 +68,8 @@ def test_equal_and_cached_engines_count(tmp_path):
     program = torch.export.export(Twice().eval(), (torch.randn(2, 4),))
     for _ in range(2):
         events: list[ProgressEvent] = []
-        lower(
-            program,
-            excluded_ops=["aten.cumsum.default"],
-            progress=events.append,
-            cache=tmp_path,
-        )
+        excluded = ["aten.cumsum.default"]
+        lower(program, excluded_ops=excluded, progress=events.append, cache=tmp_path)
         assert [e.engines_done for e in events if e.phase == "done"] == [1, 2]
 
 

@@ -9,17 +9,8 @@ import tensorrt_rtx as trt
 import torch
 
 from tests.support.lowering import blobs, lower
-from tests.support.programs.kv_cache_models import (
-    Cache,
-    recorded,
-)
-from tests.support.programs.kv_cache_updates import (
-    LONG,
-    ONE,
-    add_to_it,
-    put,
-    rows,
-)
+from tests.support.programs.kv_cache_models import Cache, recorded
+from tests.support.programs.kv_cache_updates import LONG, ONE, add_to_it, put, rows
 from trt_et.conversion import prepare
 from trt_et.conversion.operators.kv_cache import update_in_place
 from trt_et.engine_info import Alias, decode_blob
@@ -28,16 +19,34 @@ from trt_et.engines import tensorrt_rtx
 from trt_et.errors import BuildCancelled, BuilderError, OptionError
 
 
-def built(caplog, model=None) -> tuple[bytes, str]:
-    program = torch.export.export(model or Cache(put), (ONE, rows()))
+def lowered(update=put, row=None) -> bytes:
+    program = torch.export.export(Cache(update), (ONE, rows() if row is None else row))
+    (blob,) = blobs(lower(program, builder="tensorrt_rtx"))
+    return bytes(blob)
+
+
+def built(caplog) -> tuple[bytes, str]:
     with caplog.at_level(logging.WARNING, "trt_et"):
-        (blob,) = blobs(lower(program, builder="tensorrt_rtx"))
-    return bytes(blob), caplog.text
+        return lowered(), caplog.text
+
+
+def refuse(monkeypatch, refusal) -> list[tuple[Alias, ...]]:
+    """Each build raises what ``refusal`` makes of its aliases; the aliases of all builds."""
+    serialize = tensorrt_rtx.serialize
+    tried = []
+
+    def refusing(network, *args, **kwargs):
+        tried.append(network.aliases)
+        if error := refusal(network.aliases):
+            raise error
+        return serialize(network, *args, **kwargs)
+
+    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
+    return tried
 
 
 def test_a_tensorrt_without_the_layer_builds_as_before(caplog, monkeypatch):
-    program = torch.export.export(Cache(put), (ONE, rows()))
-    lower(program, builder="tensorrt_rtx")  # Torch-TensorRT is loaded.
+    lowered()  # Torch-TensorRT is loaded.
     monkeypatch.setattr(prepare, "has_cache_update_layer", lambda: False)
     blob, said = built(caplog)
     assert (blob[:4], decode_blob(blob).info.aliases) == (b"TR01", ())
@@ -53,16 +62,7 @@ def test_a_layer_that_tensorrt_refuses_is_left_out(caplog, monkeypatch):
 
 
 def test_a_build_that_fails_with_the_layer_is_repeated_without(caplog, monkeypatch):
-    serialize = tensorrt_rtx.serialize
-    tried = []
-
-    def refusing(self, *args, **kwargs):
-        tried.append(self.aliases)
-        if self.aliases:
-            raise BuilderError("Myelin says no")
-        return serialize(self, *args, **kwargs)
-
-    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
+    tried = refuse(monkeypatch, lambda aliases: BuilderError("Myelin says no") if aliases else None)
     blob, said = built(caplog)
     assert blob[:4] == b"TR01"
     assert [len(each) for each in tried] == [1, 0]
@@ -70,42 +70,24 @@ def test_a_build_that_fails_with_the_layer_is_repeated_without(caplog, monkeypat
 
 
 def test_a_build_that_fails_either_way_says_why_once(monkeypatch):
-    def refusing(self, *args, **kwargs):
-        raise BuilderError(f"refused with {len(self.aliases)}")
-
-    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
-    program = torch.export.export(Cache(put), (ONE, rows()))
+    refuse(monkeypatch, lambda aliases: BuilderError(f"refused with {len(aliases)}"))
     with pytest.raises(BuilderError, match="refused with 0"):
-        lower(program, builder="tensorrt_rtx")
+        lowered()
 
 
 def test_a_build_that_fails_with_nothing_in_place_is_not_repeated(monkeypatch, caplog):
-    tried = []
-
-    def refusing(self, *args, **kwargs):
-        tried.append(self.aliases)
-        raise BuilderError("Myelin says no")
-
-    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
-    program = torch.export.export(Cache(add_to_it), (ONE, LONG))
+    tried = refuse(monkeypatch, lambda _: BuilderError("Myelin says no"))
     with pytest.raises(BuilderError, match="Myelin says no"):
-        lower(program, builder="tensorrt_rtx")
+        lowered(add_to_it, LONG)
     assert tried == [()]
     assert "in place" not in caplog.text
 
 
 @pytest.mark.parametrize("error", [BuildCancelled("stopped"), OptionError("no such option")])
 def test_what_a_user_did_is_not_tried_again(monkeypatch, error):
-    tried = []
-
-    def refusing(self, *args, **kwargs):
-        tried.append(self.aliases)
-        raise error
-
-    monkeypatch.setattr(tensorrt_rtx, "serialize", refusing)
-    program = torch.export.export(Cache(put), (ONE, rows()))
+    tried = refuse(monkeypatch, lambda _: error)
     with pytest.raises((BuilderError, OptionError)):
-        lower(program, builder="tensorrt_rtx")
+        lowered()
     assert len(tried) == 1
 
 

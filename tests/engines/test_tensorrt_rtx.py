@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.support.lowering import blobs, lower, lower_case
+from tests.support.lowering import blobs, lower, lower_case, request
+from tests.support.models import make
 from trt_et import BuilderUnavailable, OptionError, TensorRTPartitioner
 from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import decode_blob
+from trt_et.engines.serialize import build_network, serialize
 
 pytestmark = pytest.mark.skipif(
     installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
@@ -80,8 +82,6 @@ def test_the_other_flavour_is_unavailable_and_says_what_to_install():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_models_keep_their_dtype(dtype):
-    from tests.support.models import make
-
     model, (x,) = make("mlp")
     program = torch.export.export(model.to(dtype), (x.to(dtype),))
     (blob,) = blobs(lower(program, builder="tensorrt_rtx"))
@@ -91,10 +91,6 @@ def test_half_precision_models_keep_their_dtype(dtype):
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
 def test_what_stops_the_stream_comes_out_of_the_build(error):
-    from tests.support.lowering import request
-    from tests.support.models import make
-    from trt_et.engines.serialize import build_network, serialize
-
     model, inputs = make("order")
     calls = []
 
@@ -109,10 +105,6 @@ def test_what_stops_the_stream_comes_out_of_the_build(error):
 
 
 def test_a_tensorrt_that_cannot_stream_hands_its_engine_over_whole():
-    from tests.support.lowering import request
-    from tests.support.models import make
-    from trt_et.engines.serialize import build_network, serialize
-
     model, inputs = make("order")
     streamed, whole = [], []
     for pieces in (streamed, whole):

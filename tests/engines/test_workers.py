@@ -13,13 +13,12 @@ import sys
 import tempfile
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import psutil
 import pytest
 import torch
-from executorch.exir import to_edge_transform_and_lower
 from tblib import pickling_support
 from torch import nn
 from torch.export import Dim
@@ -27,7 +26,8 @@ from torch.export import Dim
 from tests.support.executors import Dying, Inline, Named, Recording, Slow, Unavailable, export, sent
 from tests.support.models import make
 from tests.support.programs.crashing_builders import CrashingOn, KilledOnce
-from tests.support.programs.kv_cache_models import SHAPE, Cache
+from tests.support.programs.kv_cache_models import Cache, recorded
+from tests.support.programs.kv_cache_updates import ONE, copy_rows, rows
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.engines import BuildOptions, BuildRequest, make_builder
 from trt_et.errors import BuildCrashed, BuilderError, BuilderUnavailable
@@ -206,9 +206,9 @@ class Raising(Named):
 
 def test_an_exception_that_no_pickle_takes_comes_back_as_text():
     pickling_support.install()  # Dask does; from then on, causes are pickled as well.
-    request = request_for("mlp", name="tensorrt_0")
+    request = request_for("mlp")
     with pytest.raises(BuilderError, match="TwoArguments: much bad luck") as caught:
-        sent(request, Raising("tensorrt_0"))
+        sent(request, Raising(request.partition))
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
@@ -318,55 +318,31 @@ class Dynamic(nn.Module):
         return self.linear(x).relu() * x.shape[0]
 
 
-def _dynamic():
-    torch.manual_seed(0)
-    sizes = {0: Dim("batch", min=1, max=8)}
-    return Dynamic().eval(), (torch.randn(2, 8),), (sizes,)
-
-
-def _constants():
-    torch.manual_seed(0)
-    return Constants().eval(), (torch.randn(4, 8),), None
-
-
-def _cache():
-    def write(cache, position, rows):
-        cache.index_copy_(2, position, rows)
-
-    return Cache(write), (torch.tensor([5]), torch.randn(SHAPE)[:, :, :1]), None
-
-
 CASES = {
     "mlp": lambda: (*make("mlp"), None),
     "cnn": lambda: (*make("cnn"), None),
-    "constants": _constants,
-    "dynamic": _dynamic,
-    "cache": _cache,
+    "constants": lambda: (Constants(), (torch.randn(4, 8),), None),
+    "dynamic": lambda: (
+        Dynamic(),
+        (torch.randn(2, 8),),
+        ({0: Dim("batch", min=1, max=8)},),
+    ),
+    "cache": lambda: (Cache(copy_rows), (ONE, rows()), None),
 }
 
 
-def request_for(case: str, builder: str = "reference", name: str = "", **options) -> BuildRequest:
+def request_for(case: str, **options) -> BuildRequest:
     """The request that the backend makes for a model of one partition."""
-    model, inputs, dynamic_shapes = CASES[case]()
-    program = torch.export.export(model, inputs, dynamic_shapes=dynamic_shapes)
-    found = []
-
-    class Keep:
-        def build(self, request):
-            found.append(request)
-            raise BuilderError("that was all")
-
-    Keep.name = builder
-    partitioner = TensorRTPartitioner(builder=Keep(), **options)
-    with pytest.raises(PartitionError, match="that was all"):
-        to_edge_transform_and_lower(program, partitioner=[partitioner])
-    return replace(found[0], partition=name or found[0].partition)
+    torch.manual_seed(0)
+    model, inputs, sizes = CASES[case]()
+    (request,), _ = recorded(model, inputs, dynamic_shapes=sizes, **options)
+    return request
 
 
 @pytest.mark.parametrize("builder", ["reference", "tensorrt_rtx"])
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_the_engine_is_the_one_built_in_this_process(case, builder):
-    request = request_for(case, builder)
+    request = request_for(case)
     here = make_builder(builder).build(request)
     assert sent(request, make_builder(builder)) == here
     assert (here[:4] == b"TR02") == ((case, builder) == ("cache", "tensorrt_rtx"))

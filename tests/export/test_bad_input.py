@@ -9,7 +9,8 @@ from executorch.exir.backend.backend_api import to_backend
 from torch import nn
 from torch.export import Dim
 
-from tests.support.lowering import export, lower
+from tests.support.lowering import export, lower, reference
+from tests.support.models import Function
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import Binding, EngineInfo, encode_blob
@@ -72,11 +73,8 @@ def test_one_failing_partition_of_two_is_named_and_the_program_stays_as_it_was(r
     assert [delegate.problem for delegate in method.delegates] == ["", ""]
 
 
-class NonZero(nn.Module):
-    """How many rows it returns depends on the values."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.nonzero(x * 2) + 1
+# How many rows it returns depends on the values.
+NON_ZERO = Function(lambda x: torch.nonzero(x * 2) + 1)
 
 
 def edge(model: nn.Module, *inputs: torch.Tensor, **options) -> torch.export.ExportedProgram:
@@ -86,8 +84,8 @@ def edge(model: nn.Module, *inputs: torch.Tensor, **options) -> torch.export.Exp
 
 
 def test_outputs_whose_size_depends_on_data_stay_out_with_the_reason():
-    partitioner = TensorRTPartitioner(builder="reference")
-    partitioner.partition(edge(NonZero(), torch.randn(3, 4)))
+    partitioner = reference()
+    partitioner.partition(edge(NON_ZERO, torch.randn(3, 4)))
     left = {operator: reason for _, operator, reason in partitioner.report.not_delegated}
     assert "aten::nonzero.default" in left
     assert "aten::add.Tensor" in left
@@ -97,16 +95,13 @@ def test_outputs_whose_size_depends_on_data_stay_out_with_the_reason():
 @pytest.mark.skipif(installed_variant() is None, reason="Torch-TensorRT is not installed")
 def test_forced_into_an_engine_a_size_that_depends_on_data_is_refused():
     with pytest.raises(PartitionError, match=r"(?s)nonzero.*depends on data"):
-        to_backend("TensorRTBackend", edge(NonZero(), torch.randn(3, 4)), [])
+        to_backend("TensorRTBackend", edge(NON_ZERO, torch.randn(3, 4)), [])
 
 
 @pytest.mark.skipif(installed_variant() is None, reason="Torch-TensorRT is not installed")
 def test_forced_into_an_engine_an_unbounded_dimension_is_named():
-    class Add(nn.Module):
-        def forward(self, x):
-            return x + 1
-
-    program = edge(Add(), torch.randn(4), dynamic_shapes=({0: Dim.DYNAMIC},))
+    add = Function(lambda x: x + 1)
+    program = edge(add, torch.randn(4), dynamic_shapes=(({0: Dim.DYNAMIC},),))
     with pytest.raises(PartitionError, match=r"(?s)dimension s\d+ .*no upper bound.*max=N"):
         to_backend("TensorRTBackend", program, [])
 
@@ -119,21 +114,9 @@ MLP = nn.Linear(4, 4).eval()
     [
         (None, TensorRTPartitioner, r"is TensorRTPartitioner, the class; expected a list"),
         (None, [TensorRTPartitioner], r"is \[TensorRTPartitioner\], a list of the class; expected"),
-        (
-            None,
-            TensorRTPartitioner(builder="reference"),
-            "is one TensorRTPartitioner; expected a list",
-        ),
-        (
-            "model.pt",
-            [TensorRTPartitioner(builder="reference")],
-            r"got str; expected an exported pro",
-        ),
-        (
-            MLP,
-            [TensorRTPartitioner(builder="reference")],
-            r"got Linear; expected an exported program",
-        ),
+        (None, reference(), "is one TensorRTPartitioner; expected a list"),
+        ("model.pt", [reference()], r"got str; expected an exported pro"),
+        (MLP, [reference()], r"got Linear; expected an exported program"),
     ],
 )
 def test_a_wrong_argument_of_executorch_is_answered_with_the_right_one(model, partitioner, message):
@@ -166,9 +149,7 @@ def test_an_option_without_its_name_is_refused():
     ],
 )
 def test_calibration_of_another_shape_names_both(given, message):
-    partitioner = TensorRTPartitioner(
-        builder="reference", precision="float16", calibration=[(given,)]
-    )
+    partitioner = reference(precision="float16", calibration=[(given,)])
     with pytest.raises(OptionError, match=message):
         partitioner.explain(torch.export.export(MLP, (torch.ones(2, 4),)))
 
@@ -177,6 +158,6 @@ def test_a_model_without_values_is_an_error():
     with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
         model, x = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), torch.randn(2, 4)
         program = torch.export.export(model, (x,))
-    assert TensorRTPartitioner(builder="reference").explain(program).partitions
+    assert reference().explain(program).partitions
     with pytest.raises(PartitionError, match=r"weight \S+ has no values: .*FakeTensorMode"):
         lower(program)

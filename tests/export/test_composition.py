@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from executorch.exir import to_edge_transform_and_lower
 from torch import nn
 
-from tests.support.lowering import reference
+from tests.support.lowering import finish, reference
 from tests.support.models import make
 from tests.support.stock_process import check
 from trt_et.engine_info import parse_device_id
@@ -21,22 +20,11 @@ def _no_grad():
         yield
 
 
-def lowered(program: torch.export.ExportedProgram, *partitioners) -> bytes:
-    manager = to_edge_transform_and_lower(program, partitioner=list(partitioners))
-    return bytes(manager.to_executorch().buffer)
-
-
-def backends(pte: bytes) -> list[str]:
-    return [delegate.backend_id for delegate in inspect_program(pte)[0].delegates]
-
-
 def test_ourselves_twice_on_two_gpus(tmp_path):
     model, inputs = make("mlp")
-    pte = lowered(
-        torch.export.export(model, inputs),
-        reference(device="cuda:0", excluded_ops=["aten.linear", "aten.addmm"]),
-        reference(device="cuda:1"),
-    )
+    first = reference(device="cuda:0", excluded_ops=["aten.linear", "aten.addmm"])
+    done = finish(torch.export.export(model, inputs), first, reference(device="cuda:1"))
+    pte = bytes(done.buffer)
     (method,) = inspect_program(pte)
     assert {parse_device_id(delegate.blob) for delegate in method.delegates} == {0, 1}
     check(tmp_path, pte, model, inputs)
@@ -56,7 +44,8 @@ def test_outputs_that_are_inputs_weights_or_duplicates(tmp_path):
     model = Returns().eval()
     inputs = (torch.randn(3), torch.randn(2))
     partitioner = reference()
-    pte = lowered(torch.export.export(model, inputs), partitioner)
-    assert backends(pte) == ["TensorRTBackend"]
+    pte = bytes(finish(torch.export.export(model, inputs), partitioner).buffer)
+    (delegate,) = inspect_program(pte)[0].delegates
+    assert delegate.backend_id == "TensorRTBackend"
     assert not partitioner.report.not_delegated  # Not even what uses a weight that is returned.
     check(tmp_path, pte, model, inputs)

@@ -10,13 +10,11 @@ from typing import final
 
 import torch
 from executorch.backends.aoti.aoti_partitioner import AotiPartitioner
-from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch import nn
 
-from tests.support.lowering import delegate_tensor_devices
-from trt_et import TensorRTPartitioner
+from tests.support.lowering import delegate_tensor_devices, finish, reference
 from trt_et.inspection import inspect_program
 
 
@@ -45,18 +43,16 @@ def theirs() -> AotiPartitioner:
     )
 
 
-def ours() -> TensorRTPartitioner:
-    return TensorRTPartitioner(builder="reference", device=1, excluded_ops=[torch.ops.aten.cumsum])
+def ours():
+    return reference(device=1, excluded_ops=[torch.ops.aten.cumsum])
 
 
 def lowered(*partitioners):
-    program = torch.export.export(Three().eval(), (torch.randn(2, 4),))
-    return to_edge_transform_and_lower(program, partitioner=list(partitioners))
+    return finish(torch.export.export(Three().eval(), (torch.randn(2, 4),)), *partitioners)
 
 
 def test_it_takes_what_we_leave_and_everything_stays_on_the_gpu():
-    manager = lowered(ours(), theirs())
-    program = manager.to_executorch()
+    program = lowered(ours(), theirs())
     pte = bytes(program.buffer)
     assert [delegate.backend_id for delegate in inspect_program(pte)[0].delegates] == [
         "TensorRTBackend",
@@ -74,6 +70,6 @@ def test_it_takes_what_we_leave_and_everything_stays_on_the_gpu():
 
 def test_we_claim_nothing_that_it_has_taken():
     partitioner = ours()
-    delegates = inspect_program(bytes(lowered(theirs(), partitioner).to_executorch().buffer))
-    assert {delegate.backend_id for delegate in delegates[0].delegates} == {"AotInductorInItsPlace"}
+    (method,) = inspect_program(bytes(lowered(theirs(), partitioner).buffer))
+    assert {delegate.backend_id for delegate in method.delegates} == {"AotInductorInItsPlace"}
     assert partitioner.report.partitions == ()

@@ -5,23 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from executorch.exir import to_edge_transform_and_lower
 
+from tests.support.lowering import finish, reference
 from tests.support.models import Function
-from trt_et import TensorRTPartitioner
 
 MODEL = Function(lambda x: (torch.relu(x) * 3).cumsum(0) + torch.relu(x * 2))
 
 
-def lowered(**options: Any) -> Any:
-    exported = torch.export.export(MODEL, (torch.ones(2, 4),))
-    partitioner = TensorRTPartitioner(
-        builder="reference", excluded_ops=["aten.cumsum"], progress=False, **options
-    )
-    manager = to_edge_transform_and_lower(
-        exported, partitioner=[partitioner], generate_etrecord=True
-    )
-    return manager.to_executorch()
+def lowered(model: torch.nn.Module = MODEL, **options: Any) -> Any:
+    exported = torch.export.export(model, (torch.ones(2, 4),))
+    partitioner = reference(excluded_ops=["aten.cumsum"], progress=False, **options)
+    return finish(exported, partitioner, generate_etrecord=True)
 
 
 def maps(program: Any) -> list[dict[str, tuple[int, ...]]]:
@@ -64,11 +58,6 @@ def test_an_engine_from_the_cache_and_an_equal_one_have_maps_of_their_own(tmp_pa
     assert built[0] != built[1]
 
     model = Function(lambda x: torch.relu(torch.relu(x).cumsum(0)))
-    exported = torch.export.export(model, (torch.ones(2, 4),))
-    partitioner = TensorRTPartitioner(
-        builder="reference", excluded_ops=["aten.cumsum"], progress=False
-    )
-    manager = to_edge_transform_and_lower(exported, partitioner=[partitioner])
-    first, second = maps(manager.to_executorch())
+    first, second = maps(lowered(model))
     assert first.keys() == second.keys()
     assert first["relu_0"] != second["relu_0"]

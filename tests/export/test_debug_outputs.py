@@ -15,7 +15,8 @@ from executorch.runtime import Runtime
 from torch import nn
 from torch.nn import functional
 
-from tests.support.simulated_gpus import load_runtime
+from tests.support.models import Function
+from tests.support.simulated_gpus import load_method, load_runtime
 from trt_et import TensorRTPartitioner
 from trt_et.blob.codec import decode_blob
 from trt_et.engines.reference.builder import ReferenceBuilder
@@ -142,12 +143,9 @@ def test_dynamic_sizes(tmp_path):
 
 
 def test_several_engines_and_equal_ones_have_rows_of_their_own(tmp_path):
-    class Twice(nn.Module):
-        def forward(self, x):
-            return torch.relu(torch.relu(x).cumsum(0))
-
+    model = Function(lambda x: torch.relu(torch.relu(x).cumsum(0)))
     inputs = (torch.randn(2, 4),)
-    program = lower(Twice().eval(), inputs, excluded_ops=["aten.cumsum"])
+    program = lower(model, inputs, excluded_ops=["aten.cumsum"])
     found = gaps(program, inputs, tmp_path)
     assert found.keys() == {"relu", "cumsum", "relu_1"}
     assert all(gap > 90 for gap in found.values())
@@ -178,6 +176,4 @@ def test_engines_of_other_builders_have_the_same_outputs(builder):
 
 
 def run(program: Any, inputs: Any) -> list[torch.Tensor]:
-    load_runtime()
-    method = Runtime.get().load_program(program.buffer).load_method("forward")
-    return [value.clone() for value in method.execute(list(inputs))]
+    return [value.clone() for value in load_method(program.buffer).execute(list(inputs))]

@@ -8,17 +8,12 @@ from __future__ import annotations
 import pytest
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.schema import Tensor
 
-from tests.support.lowering import (
-    delegate_tensor_devices,
-    export,
-    lower_case,
-)
-from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
+from tests.support.lowering import delegate_tensor_devices, export, finish, lower_case, reference
+from trt_et import TensorRTMemoryPlanningPass
 from trt_et.inspection import inspect_program
 
 SPLIT = {"excluded_ops": [torch.ops.aten.cumsum]}
@@ -43,12 +38,9 @@ def test_delegates_carry_device_and_index_and_other_tensors_stay_on_the_cpu():
 
 def test_a_delegate_without_a_spec_is_untouched():
     # Beside one of ours, with our memory planning: nothing of it may rub off.
-    ours = TensorRTPartitioner(
-        builder="reference", device="cuda:1", excluded_ops=["aten.linear", "aten.addmm"]
-    )
-    manager = to_edge_transform_and_lower(export("mlp"), partitioner=[ours, XnnpackPartitioner()])
-    config = ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
-    pte = bytes(manager.to_executorch(config).buffer)
+    ours = reference(device="cuda:1", excluded_ops=["aten.linear", "aten.addmm"])
+    planning = TensorRTMemoryPlanningPass()
+    pte = bytes(finish(export("mlp"), ours, XnnpackPartitioner(), planning=planning).buffer)
     backends = [delegate.backend_id for delegate in inspect_program(pte)[0].delegates]
     labels = delegate_tensor_devices(pte)
     assert {"XnnpackBackend", "TensorRTBackend"} == set(backends)
@@ -59,11 +51,8 @@ def test_a_delegate_without_a_spec_is_untouched():
 @pytest.mark.parametrize("planning", [MemoryPlanningPass, TensorRTMemoryPlanningPass])
 def test_memory_that_the_caller_gives_for_an_output_is_on_the_host(planning):
     program = torch.export.export(torch.nn.ReLU(), (torch.ones(2, 3),))
-    manager = to_edge_transform_and_lower(
-        program, partitioner=[TensorRTPartitioner(builder="reference")]
-    )
-    config = ExecutorchBackendConfig(memory_planning_pass=planning(alloc_graph_output=False))
-    graph = manager.to_executorch(config).exported_program().graph
+    done = finish(program, reference(), planning=planning(alloc_graph_output=False))
+    graph = done.exported_program().graph
     (output,) = graph.output_node().all_input_nodes
     # Once ExecuTorch's own leaves it unplanned too, what mends it here can go.
     assert (output.meta["spec"].mem_id is None) == (planning is TensorRTMemoryPlanningPass)

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 import torch
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge_transform_and_lower
 from torch import nn
 from torch.export import Dim
 
-from tests.support.lowering import blobs, lower
+from tests.support.lowering import blobs, lower, reference
 from tests.support.mended import is_installed
 from tests.support.models import Function
-from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 from trt_et.passes import before_partitioning
 
@@ -89,9 +89,11 @@ def data_dependent_elsewhere(builder: str = "reference") -> None:
 
 
 def data_dependent_twice() -> None:
+    """One program can be lowered any number of times, by any partitioner."""
     program = export(first_rows, torch.randn(8, 3), torch.tensor(3))
-    for _ in range(2):
-        lower(program)
+    partitioners = (reference(), XnnpackPartitioner(), reference())
+    first, _, again = (lower(program, partitioner=partitioner) for partitioner in partitioners)
+    assert first == again
 
 
 def weight_in_two_lists() -> None:
@@ -116,30 +118,19 @@ def two_partitioners_in_a_branch() -> None:
     def function(x):
         return torch.cond(x.sum() > 0, branch, lambda x: (x + 1, x - 1), (x,))
 
-    partitioners = [
-        TensorRTPartitioner(builder="reference", excluded_ops=[f"aten.{name}"])
-        for name in ("add", "tanh")
-    ]
+    partitioners = [reference(excluded_ops=[f"aten.{name}"]) for name in ("add", "tanh")]
     to_edge_transform_and_lower(export(function, X), partitioner=partitioners)
 
 
 @dataclass
 class Workaround:
-    """What can be left out, and what then fails.
+    """What can be left out, and what then fails."""
 
-    Attributes:
-        replaced: A function by its module and name, or a pass (``PASSES``).
-        by: What does nothing in its stead.
-        check: Fails without it.
-        needed_with: The release that it was needed for.
-        fixed_in: The release of torch that no longer needs it.
-    """
-
-    replaced: str
-    by: Callable[..., Any] | None
-    check: Callable[[], None]
+    replaced: str  # A function by its module and name, or a pass (PASSES).
+    by: Callable[..., Any] | None  # What does nothing in its stead.
+    check: Callable[[], None]  # Fails without it.
     needed_with: str = "ExecuTorch 1.5"
-    fixed_in: str | None = None
+    fixed_in: str | None = None  # The release of torch that no longer needs it.
 
 
 WORKAROUNDS = (

@@ -7,60 +7,47 @@ import copy
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
-from executorch.runtime import Runtime
 from torch import nn
 from torch.export import Dim
 
+from tests.support.lowering import reference
 from tests.support.models import Function
-from tests.support.simulated_gpus import load_runtime
-from trt_et import TensorRTPartitioner
+from tests.support.simulated_gpus import load_method
 
 _CONV = nn.Conv1d(32, 8, 3)
+_CHANNELS_LAST = nn.Conv2d(3, 6, 3).to(memory_format=torch.channels_last)
 
 # ExecuTorch narrows each range: torch compares sizes to choose a kernel of the CPU.
 CASES = {
     "elements": (_CONV, (1, 32, 50), {2: (4, 1000)}),
     "batch": (nn.Conv2d(3, 6, 1), (2, 3, 4, 4), {0: (1, 32)}),
     "transposed": (nn.ConvTranspose2d(3, 6, 1), (2, 3, 4, 4), {0: (1, 32), 2: (4, 8)}),
-    "channels last": (
-        nn.Conv2d(3, 6, 3).to(memory_format=torch.channels_last),
-        (2, 3, 9, 8),
-        {0: (1, 32), 2: (5, 40)},
-    ),
+    "channels last": (_CHANNELS_LAST, (2, 3, 9, 8), {0: (1, 32), 2: (5, 40)}),
 }
 
 
-def _is_channels_last(model: nn.Module) -> bool:
-    weights = [weight for weight in model.parameters() if weight.dim() == 4]
-    return any(w.is_contiguous(memory_format=torch.channels_last) for w in weights) and not any(
-        w.is_contiguous() for w in weights
-    )
+def random(model: nn.Module, sizes) -> torch.Tensor:
+    x = torch.rand(sizes)
+    return x.to(memory_format=torch.channels_last) if model is _CHANNELS_LAST else x
 
 
 def lower(model: nn.Module, example: tuple[int, ...], dims: dict[int, tuple[int, int]]):
     ranges = {dim: Dim(f"d{dim}", min=low, max=high) for dim, (low, high) in dims.items()}
     if isinstance(model, Function):
         ranges = (ranges,)
-    inputs = torch.rand(example)
-    if _is_channels_last(model):
-        inputs = inputs.to(memory_format=torch.channels_last)
-    program = torch.export.export(model.eval(), (inputs,), dynamic_shapes=(ranges,))
-    partitioner = TensorRTPartitioner(builder="reference")
-    return to_edge_transform_and_lower(program, partitioner=[partitioner])
+    inputs = (random(model, example),)
+    program = torch.export.export(model.eval(), inputs, dynamic_shapes=(ranges,))
+    return to_edge_transform_and_lower(program, partitioner=[reference()])
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_largest_and_the_smallest_inputs_run(name):
-    load_runtime()
     model, example, dims = CASES[name]
     # ExecuTorch copies delegates; its verifier reads the copy.
-    program = copy.deepcopy(lower(model, example, dims)).to_executorch().buffer
-    method = Runtime.get().load_program(program).load_method("forward")
+    method = load_method(copy.deepcopy(lower(model, example, dims)).to_executorch().buffer)
     for end in (1, 0):
         sizes = [dims[dim][end] if dim in dims else size for dim, size in enumerate(example)]
-        x = torch.rand(sizes)
-        if _is_channels_last(model):
-            x = x.to(memory_format=torch.channels_last)
+        x = random(model, sizes)
         torch.testing.assert_close(method.execute((x,))[0], model(x), rtol=1e-4, atol=1e-4)
 
 
@@ -74,11 +61,8 @@ def test_delegates_still_run_in_python():
 def test_a_size_that_executorch_narrows_by_itself_is_named(caplog):
     following = nn.Conv1d(8, 4, 5)
     model = Function(lambda x: following(_CONV(x).double().sin().float()))
-    plan = (
-        lower(model, (1, 32, 50), {2: (8, 1000)})
-        .to_executorch()
-        .executorch_program.execution_plan[0]
-    )
+    done = lower(model, (1, 32, 50), {2: (8, 1000)}).to_executorch()
+    (plan,) = done.executorch_program.execution_plan
     # Once this is 1000, ExecuTorch narrows nothing any more and the warning can go.
     assert plan.values[plan.inputs[0]].val.sizes == [1, 32, 640]
     assert [m for m in caplog.messages if "narrowed dimension 2 of input inputs_0" in m]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import torch
 from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
-from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir import (
+    ExecutorchBackendConfig,
+    ExecutorchProgramManager,
+    to_edge_transform_and_lower,
+)
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from executorch.exir.lowered_backend_module import LoweredBackendModule
@@ -17,10 +20,10 @@ from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 from torch import nn
 
-from tests.support.lowering import delegate_tensor_devices, planned_devices
+from tests.support.lowering import delegate_tensor_devices, planned_devices, reference
 from tests.support.models import State
 from tests.support.python_process import run_forked
-from trt_et import OptionError, TensorRTMemoryPlanningPass, TensorRTPartitioner
+from trt_et import OptionError, TensorRTMemoryPlanningPass
 from trt_et.inspection import inspect_program
 
 X = torch.arange(6.0).reshape(2, 3)
@@ -29,20 +32,14 @@ STATE_BYTES = X.numel() * 4
 # Each program is loaded once in a process of its own, so that host memory too begins at zero.
 RUN = """
 import os, sys, torch, trt_et.runtime
-from tests.support.run_stock import stats
+from tests.support.run_stock import run
 trt_et.runtime.load(cuda="simulated:2")
-from executorch.runtime import Runtime
 for name in sys.argv[1:]:
     if os.fork():
         assert os.wait()[1] == 0
         continue
-    method = Runtime.get().load_program(name + ".pte").load_method("forward")
-    found, x = [], torch.load(name + ".input")
-    for _ in range(4):
-        before = stats()
-        outputs = [tensor.clone() for tensor in method.execute([x])]
-        copied = {key: stats()[key] - before[key] for key in ("bytes_h2d", "bytes_d2h")}
-        found.append((outputs, copied))
+    found = run({"program": name + ".pte", "inputs": [torch.load("x")], "repeat": 4})
+    assert "every" in found, found
     torch.save(found, name + ".found")
     os._exit(0)
 """
@@ -60,33 +57,53 @@ class ReadTwice(nn.Module):
         return torch.relu(x) + torch.sinh(x)
 
 
-class Planned(NamedTuple):
+@dataclass
+class Program:
+    """A model's program, on which device each buffer is planned, and what its calls did.
+
+    Attributes:
+        state_inputs: Of each delegate: the compile spec that names its inputs which are state.
+    """
+
+    model: nn.Module
     pte: bytes
     homes: dict[str, tuple[str, int]]
-    # Of each delegate: the compile spec that names its inputs which are state.
     state_inputs: list[list[bytes]]
+    found: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def copied(self) -> dict[str, int]:
+        before, after = self.found["before"], self.found["after"]
+        return {key: after[key] - before[key] for key in ("bytes_h2d", "bytes_d2h")}
+
+    def agrees_with_eager(self) -> None:
+        for outputs in self.found["every"]:
+            expected = self.model(X)
+            expected = expected if isinstance(expected, tuple) else (expected,)
+            for have, want in zip(outputs, expected, strict=True):
+                torch.testing.assert_close(have, want)
 
 
-def planned(
+def finished(
     model: nn.Module,
-    planning: MemoryPlanningPass | None = None,
+    planning: Any = None,
     *,
-    emit_mutable_buffer_names: bool = False,
+    partitioner: Any = None,
+    config: Any = None,
     **options,
-) -> Planned:
-    """The program, and on which device each of the model's buffers is planned."""
-    partitioner = options.pop("partitioner", None) or [
-        TensorRTPartitioner(builder="reference", **options)
-    ]
+) -> ExecutorchProgramManager:
+    """Lower a model; ``config`` are further options of ``ExecutorchBackendConfig``."""
     program = torch.export.export(model.eval(), (X,))
-    for value in model.buffers():
-        value.zero_()  # As ExecuTorch starts.
+    partitioner = partitioner or [reference(**options)]
     manager = to_edge_transform_and_lower(program, partitioner=partitioner)
-    config = ExecutorchBackendConfig(
-        memory_planning_pass=planning or TensorRTMemoryPlanningPass(),
-        emit_mutable_buffer_names=emit_mutable_buffer_names,
+    planning = planning or TensorRTMemoryPlanningPass()
+    return manager.to_executorch(
+        ExecutorchBackendConfig(memory_planning_pass=planning, **(config or {}))
     )
-    done = manager.to_executorch(config)
+
+
+def planned(model: nn.Module, *given, **options) -> Program:
+    done = finished(model, *given, **options)
     specs = {
         node.name.removeprefix("b_"): node.meta["spec"]
         for node in done.exported_program().graph.nodes
@@ -98,39 +115,7 @@ def planned(
         for module in done.exported_program().graph_module.children()
         if isinstance(module, LoweredBackendModule)
     ]
-    return Planned(bytes(done.buffer), homes, state_inputs)
-
-
-def run(folder: Path, **programs: bytes) -> dict[str, list[tuple[list[torch.Tensor], dict]]]:
-    """What each call of each program returned, and the bytes that it copied."""
-    for name, pte in programs.items():
-        (folder / f"{name}.pte").write_bytes(pte)
-        torch.save(X, folder / f"{name}.input")
-    done = run_forked(RUN, *programs, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return {name: torch.load(folder / f"{name}.found") for name in programs}
-
-
-@dataclass
-class Program:
-    pte: bytes
-    homes: dict[str, tuple[str, int]]
-    state_inputs: list[list[bytes]]
-    model: nn.Module
-    calls: list[tuple[list[torch.Tensor], dict[str, int]]]
-
-    @property
-    def copied(self) -> dict[str, int]:
-        return self.calls[-1][1]
-
-    def agrees_with_eager(self) -> None:
-        for value in self.model.buffers():
-            value.zero_()
-        for outputs, _ in self.calls:
-            expected = self.model(X)
-            expected = expected if isinstance(expected, tuple) else (expected,)
-            for have, want in zip(outputs, expected, strict=True):
-                torch.testing.assert_close(have, want)
+    return Program(model, bytes(done.buffer), homes, state_inputs)
 
 
 class Two(State):
@@ -225,8 +210,8 @@ MODELS: dict[str, type[State]] = {
     "outputs_given": ManyOutputs,
 }
 TWO_GPUS = [
-    TensorRTPartitioner(builder="reference", excluded_ops=["aten.mul"], device=0),
-    TensorRTPartitioner(builder="reference", device=1),
+    reference(excluded_ops=["aten.mul"], device=0),
+    reference(device=1),
 ]
 OPTIONS: dict[str, dict] = {
     "moved": {"device": "cuda:1"},
@@ -242,15 +227,20 @@ OPTIONS: dict[str, dict] = {
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory) -> dict[str, Program]:
+    folder = tmp_path_factory.mktemp("state")
     with torch.no_grad():
-        models = {name: make() for name, make in MODELS.items()}
-        plans = {
-            name: planned(model, **OPTIONS.get(name, {"excluded_ops": [torch.ops.aten.cumsum]}))
-            for name, model in models.items()
+        programs = {
+            name: planned(make(), **OPTIONS.get(name, {"excluded_ops": [torch.ops.aten.cumsum]}))
+            for name, make in MODELS.items()
         }
-        ptes = {name: plan.pte for name, plan in plans.items()}
-        found = run(tmp_path_factory.mktemp("state"), **ptes)
-    return {name: Program(*plans[name], models[name], found[name]) for name in MODELS}
+    for name, program in programs.items():
+        (folder / f"{name}.pte").write_bytes(program.pte)
+    torch.save(X, folder / "x")
+    done = run_forked(RUN, *programs, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    for name, program in programs.items():
+        program.found = torch.load(folder / f"{name}.found")
+    return programs
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -313,7 +303,7 @@ def test_state_of_another_layout_than_its_new_value_stays_on_the_host():
 
 def test_state_that_the_caller_allocates_is_left_alone():
     planning = TensorRTMemoryPlanningPass(alloc_mutable_buffers=False)
-    found = planned(State(), planning, emit_mutable_buffer_names=True)
+    found = planned(State(), planning, config={"emit_mutable_buffer_names": True})
     assert found.homes == {"total": ("CPU", 0)}
 
 
@@ -341,26 +331,14 @@ def test_state_with_an_initial_value_stays_where_executorch_loads_it():
             super().__init__()
             self.total += 5
 
-    program = torch.export.export(Started().eval(), (X,))
-    manager = to_edge_transform_and_lower(
-        program, partitioner=[TensorRTPartitioner(builder="reference")]
-    )
-    config = ExecutorchBackendConfig(
-        passes=[InitializedMutableBufferPass(["total"])],
-        memory_planning_pass=TensorRTMemoryPlanningPass(),
-    )
-    graph = manager.to_executorch(config).exported_program().graph
+    config = {"passes": [InitializedMutableBufferPass(["total"])]}
+    graph = finished(Started(), config=config).exported_program().graph
     (buffer,) = (node for node in graph.nodes if node.name == "b_total")
     assert buffer.meta["spec"].device.name == "CPU"
 
 
 def test_tensors_are_planned_at_the_alignment_of_tensorrt():
-    program = torch.export.export(State().eval(), (X,))
-    manager = to_edge_transform_and_lower(
-        program, partitioner=[TensorRTPartitioner(builder="reference")]
-    )
-    config = ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
-    graph = manager.to_executorch(config).exported_program().graph
+    graph = finished(State()).exported_program().graph
     specs = [node.meta["spec"] for node in graph.nodes if hasattr(node.meta.get("spec"), "mem_id")]
     offsets = [spec.mem_offset for spec in specs if spec.mem_offset is not None]
     assert len(offsets) > 2
@@ -368,16 +346,12 @@ def test_tensors_are_planned_at_the_alignment_of_tensorrt():
 
 
 def test_an_input_on_the_device_is_refused_where_the_cpu_reads_it_too():
-    program = torch.export.export(ReadTwice(), (X,))
-    manager = to_edge_transform_and_lower(
-        program, partitioner=[TensorRTPartitioner(builder="reference", excluded_ops=["aten.sinh"])]
-    )
     planning = TensorRTMemoryPlanningPass(inputs_on_device=True)
     with pytest.raises(OptionError, match=r"input x is read on several devices: cuda:0, the CPU"):
-        manager.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning))
+        finished(ReadTwice(), planning, excluded_ops=["aten.sinh"])
     planning = TensorRTMemoryPlanningPass(inputs_on_device=["y"])
     with pytest.raises(OptionError, match=r"names 'y', but the inputs of the method are x$"):
-        manager.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning))
+        finished(ReadTwice(), planning, excluded_ops=["aten.sinh"])
 
 
 @pytest.mark.parametrize("option", ["share_mutable_buffers", "alloc_graph_input"])

@@ -17,15 +17,13 @@ from typing import Any
 
 import pytest
 import torch
-from executorch.exir import to_edge_transform_and_lower
-from executorch.runtime import Runtime
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.fx import Node
 
-from tests.support.simulated_gpus import load_runtime
-from trt_et import TensorRTPartitioner
+from tests.support.lowering import lower
+from tests.support.simulated_gpus import load_method
 from trt_et.lowering.edge_to_aten import qualified_name
 
 PROGRAMS = int(os.environ.get("TRT_ET_RANDOM_GRAPHS", "25"))
@@ -137,20 +135,15 @@ plan = st.tuples(
 
 
 def check(plans: list[Plan], min_block_size: int) -> None:
-    load_runtime()
     torch.manual_seed(0)
     model = Programs(plans).eval()
     inputs = (torch.randn(SIZE, SIZE), torch.randn(SIZE, SIZE), torch.randint(-5, 5, (SIZE, SIZE)))
     with torch.no_grad():
         expected = model(*inputs)
         program = torch.export.export(model, inputs)
-        partitioner = TensorRTPartitioner(
-            builder="reference", excluded_ops=[exclusion(plans)], min_block_size=min_block_size
-        )
-        manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
-    buffer = bytes(manager.to_executorch().buffer)
-    method = Runtime.get().load_program(buffer).load_method("forward")
-    for have, want in zip(method.execute(list(inputs)), expected, strict=True):
+        options = {"excluded_ops": [exclusion(plans)], "min_block_size": min_block_size}
+        pte = lower(program, **options)
+    for have, want in zip(load_method(pte).execute(list(inputs)), expected, strict=True):
         torch.testing.assert_close(have, want, atol=1e-4, rtol=1e-4)
 
 
@@ -168,12 +161,8 @@ def run(check: Callable[..., None], number: int, first: int, **strategies: Any) 
 @pytest.mark.parametrize("shard", range(-(-(PROGRAMS - ALONE) // SHARD)))
 def test_lowered_programs_equal_eager(shard):
     programs = min(SHARD, PROGRAMS - ALONE - shard * SHARD)
-
-    def ten(plans: list[Plan], min_block_size: int) -> None:
-        check(plans, min_block_size)
-
     run(
-        ten,
+        check,
         -(-programs // TOGETHER),
         FIRST_SEED + shard,
         plans=st.lists(plan, min_size=TOGETHER, max_size=TOGETHER),

@@ -15,9 +15,10 @@ from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.passes import MemoryPlanningPass
 from torch import nn
 
+from tests.support.lowering import reference
 from tests.support.native_environment import environment
 from tests.support.python_process import run_forked
-from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
+from trt_et import TensorRTMemoryPlanningPass
 from trt_et.errors import OptionError
 from trt_et.inspection import inspect_program
 from trt_et.runtime import runner_path
@@ -103,27 +104,22 @@ class Case:
     partitioners: dict[str, list] = field(default_factory=dict)
 
     def partitioner(self, name: str) -> list:
-        default = TensorRTPartitioner(builder="reference", excluded_ops=[torch.ops.aten.cumsum])
+        default = reference(excluded_ops=[torch.ops.aten.cumsum])
         return self.partitioners.get(name, [default])
 
 
-GPU_1 = [TensorRTPartitioner(builder="reference", device=1)]
+GPU_1 = [reference(device=1)]
+TWO = {"prompt": Method(prompt), "step": Method(step)}
 CASES = {
-    "prompt and step": Case({"prompt": Method(prompt), "step": Method(step)}, True),
-    "on another GPU": Case(
-        {"prompt": Method(prompt), "step": Method(step)}, True, {"prompt": GPU_1, "step": GPU_1}
-    ),
-    "three methods": Case(
-        {"prompt": Method(prompt), "step": Method(step), "halve": Method(halve)}, True
-    ),
+    "prompt and step": Case(TWO, True),
+    "on another GPU": Case(TWO, True, {"prompt": GPU_1, "step": GPU_1}),
+    "three methods": Case({**TWO, "halve": Method(halve)}, True),
     "two caches": Case(
         {"both": Method(both, "total", "other"), "step": Method(step, "total", "other")}, True
     ),
     "a cache of each method": Case({"step": Method(step), "other": Method(other, "other")}, True),
-    "two GPUs": Case({"prompt": Method(prompt), "step": Method(step)}, False, {"step": GPU_1}),
-    "a method without engine": Case(
-        {"prompt": Method(prompt), "step": Method(step)}, False, {"step": []}
-    ),
+    "two GPUs": Case(TWO, False, {"step": GPU_1}),
+    "a method without engine": Case(TWO, False, {"step": []}),
     "one that the CPU writes": Case({"step": Method(step), "cpu": Method(by_cpu)}, False),
 }
 
@@ -200,12 +196,8 @@ def test_state_that_all_methods_have_on_one_gpu_stays_there(found, name):
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.on_gpu])
 def test_other_state_is_shared_on_the_host(found, name):
-    specs = [
-        spec
-        for m in inspect_program(found[name][0])
-        for d in m.delegates
-        for spec in d.compile_specs
-    ]
+    delegates = [d for method in inspect_program(found[name][0]) for d in method.delegates]
+    specs = [spec for delegate in delegates for spec in delegate.compile_specs]
     assert specs
     assert not [value for key, value in specs if key == "device_state"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -53,13 +52,7 @@ def probe(setup: Setup) -> Callable[..., dict[str, float]]:
         if "TRT_ET_PROVIDER_PATH" not in environment:
             lib = Path(setup.runner).parents[1] / "lib"
             environment["TRT_ET_PROVIDER_PATH"] = str(lib)
-        done = subprocess.run(
-            [setup.probe, *map(str, arguments)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=200,
-        )
+        done = setup.run(setup.probe, *arguments, env=environment)
         assert done.returncode in (0, 2), f"exit {done.returncode}: {done.stderr[-1500:]}"
         return {name: float(value) for name, value in map(str.split, done.stdout.splitlines())}
 

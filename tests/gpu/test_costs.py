@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -69,13 +68,7 @@ def test_a_call_is_timed_beside_the_bare_api(name, setup, probe, record):
 @pytest.mark.parametrize("name", ["line", "deep"])
 def test_methods_of_one_program_share_its_engine(name, setup, record):
     pytest.importorskip("executorch.runtime")
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY, str(program(setup, name))],
-        env=setup.environment(),
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    done = setup.run(sys.executable, "-c", MEMORY, program(setup, name))
     assert done.returncode == 0, done.stderr[-1500:]
     used = json.loads(done.stdout.splitlines()[-1])
     record({"bytes_of_1_to_4_methods": used})

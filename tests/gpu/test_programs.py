@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -26,9 +25,9 @@ for program, arguments, outputs in torch.load(sys.argv[1]):
 """
 
 
-def model_of(setup, kit: str, name: str) -> Model:
-    models = read_kit(Path(getattr(setup, kit)), getattr(setup, f"{kit}_builder"))
-    return next(model for model in models if model.name == name)
+def models_of(setup, kit: str) -> dict[str, Model]:
+    found = read_kit(Path(getattr(setup, kit)), getattr(setup, f"{kit}_builder"))
+    return {model.name: model for model in found}
 
 
 def environment(setup, kit: str) -> dict[str, str]:
@@ -41,17 +40,10 @@ def environment(setup, kit: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(("kit", "name"), CASES)
 def test_a_program_equals_eager_in_executor_runner(kit, name, setup, record, tmp_path):
-    model = model_of(setup, kit, name)
+    model = models_of(setup, kit)[name]
     command = [setup.runner, "--model_path", model.program, "--num_executions", 20]
     command += ["--inputs", ",".join(map(str, model.files)), "--output_file", tmp_path / "out"]
-    done = subprocess.run(
-        list(map(str, command)),
-        env=environment(setup, kit),
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=120,
-    )
+    done = setup.run(*command, env=environment(setup, kit))
     assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-1500:]}"
     outputs = [
         read_output(tmp_path / f"out-{index}.bin", like)
@@ -67,17 +59,11 @@ def test_programs_equal_eager_in_the_stock_runtime(kit, setup, record, tmp_path)
     pytest.importorskip("executorch.runtime")
     import torch
 
-    models = read_kit(Path(getattr(setup, kit)), getattr(setup, f"{kit}_builder"))
+    models = models_of(setup, kit).values()
     jobs = [(str(m.program), m.inputs, str(tmp_path / f"{m.name}.outputs")) for m in models]
     torch.save(jobs, tmp_path / "jobs")
-    done = subprocess.run(
-        [sys.executable, "-c", FROM_PYTHON, str(tmp_path / "jobs")],
-        env=environment(setup, kit),
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=400,
-    )
+    command = [sys.executable, "-c", FROM_PYTHON, tmp_path / "jobs"]
+    done = setup.run(*command, env=environment(setup, kit), timeout=400)
     # A crash leaves no outputs of the programs after it.
     facts = {
         model.name: compare(torch.load(path), model.expected) if Path(path).is_file() else None

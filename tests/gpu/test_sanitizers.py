@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,7 @@ pytestmark = pytest.mark.skipif(
 def test_a_program_has_no_finding(name, tool, setup, record):
     program = Path(setup.engines) / f"{name}.{setup.engines_builder}.pte"
     command = ["compute-sanitizer", "--tool", tool, "--target-processes", "all"]
-    command += ["--error-exitcode", "3", setup.runner, "--model_path", str(program)]
-    done = subprocess.run(
-        [*command, "--num_executions", "20"],
-        env=setup.environment(),
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=400,
-    )
+    command += ["--error-exitcode", "3", setup.runner, "--model_path", program]
+    done = setup.run(*command, "--num_executions", "20", timeout=400)
     record({"exit": done.returncode, "tail": done.stdout[-1500:]})
     assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-500:]

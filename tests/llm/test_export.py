@@ -9,15 +9,24 @@ import torch
 import transformers as tf
 
 from tests.support.programs.language_models import VOCABULARY, CountingModel, make_model
-from tests.support.simulated_gpus import load_runtime
+from tests.support.simulated_gpus import load_method, load_program
 from trt_et import OptionError, UnsupportedModelError
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_llm
 from trt_et.llm.decoder import rotary_frequencies
-from trt_et.llm.profiles import default_profiles
+from trt_et.llm.steps import default_profiles
 from trt_et.runtime.counters import read_counters
 
 _TINY = {"vocab_size": 16, "hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 16}
+
+
+def export(model: torch.nn.Module, cache_length: int = 8, **options: Any) -> bytes:
+    options = {"builder": "reference", **options}
+    return bytes(export_llm(model, cache_length=cache_length, **options).buffer)
+
+
+def counting(length: int = 8, **options: Any) -> bytes:
+    return export(CountingModel(length), length, **options)
 
 
 def tokens(*ids: int) -> torch.Tensor:
@@ -32,13 +41,8 @@ def call(method: Any, ids: torch.Tensor, position: int) -> tuple[torch.Tensor, d
 
 
 def test_a_step_moves_the_token_its_position_and_one_row_of_logits():
-    from executorch.runtime import Runtime
-
-    load_runtime()
     model = make_model("llama")
-    pte = export_llm(model, cache_length=32, builder="reference").buffer
-    program = Runtime.get().load_program(bytes(pte))
-    method = program.load_method("forward")
+    method = load_method(export(model, 32))
     prompt = tokens(3, 1, 4, 1, 5)
     logits, counted = call(method, prompt, 0)
     assert logits.shape == (1, 1, VOCABULARY)
@@ -54,13 +58,7 @@ def test_a_step_moves_the_token_its_position_and_one_row_of_logits():
 
 
 def test_a_program_says_what_the_runners_ask_for():
-    from executorch.runtime import Runtime
-
-    load_runtime()
-    pte = export_llm(
-        CountingModel(24), cache_length=24, max_prompt=9, builder="reference", eos_ids=[5, 6]
-    ).buffer
-    program = Runtime.get().load_program(bytes(pte))
+    program = load_program(counting(24, max_prompt=9, eos_ids=[5, 6]))
     said = {
         name: list(program.load_method(name).execute([]))
         for name in program.method_names - {"forward"}
@@ -78,12 +76,7 @@ def test_a_program_says_what_the_runners_ask_for():
 
 @pytest.mark.parametrize("all_logits", [False, True])
 def test_a_model_with_a_cache_of_its_own(all_logits):
-    from executorch.runtime import Runtime
-
-    load_runtime()
-    options = {"cache_length": 8, "builder": "reference", "all_logits": all_logits}
-    program = Runtime.get().load_program(bytes(export_llm(CountingModel(8), **options).buffer))
-    method = program.load_method("forward")
+    method = load_method(counting(all_logits=all_logits))
     logits, _ = call(method, tokens(3, 5, 3), 0)
     expected = torch.zeros(3, VOCABULARY)
     expected[0, 3] = expected[1, 3] = expected[1, 5] = expected[2, 5] = 1
@@ -96,12 +89,7 @@ def test_a_model_with_a_cache_of_its_own(all_logits):
     ("ids", "position"), [((3,), 8), ((3, 4), 7), ((3,), -1), ((3, 4), -1), ((3,), 2**40)]
 )
 def test_positions_outside_of_the_cache_are_an_error_before_the_engine_runs(ids, position):
-    from executorch.runtime import Runtime
-
-    load_runtime()
-    pte = export_llm(CountingModel(8), cache_length=8, builder="reference").buffer
-    program = Runtime.get().load_program(bytes(pte))
-    method = program.load_method("forward")
+    method = load_method(counting())
     call(method, tokens(3), 7)
     before = read_counters()
     with pytest.raises(RuntimeError, match="0x12"):
@@ -112,11 +100,7 @@ def test_positions_outside_of_the_cache_are_an_error_before_the_engine_runs(ids,
 
 
 def test_no_tokens_and_other_dtypes_and_shapes_are_an_error():
-    from executorch.runtime import Runtime
-
-    load_runtime()
-    pte = export_llm(CountingModel(8), cache_length=8, builder="reference").buffer
-    method = Runtime.get().load_program(bytes(pte)).load_method("forward")
+    method = load_method(counting())
     start = torch.tensor([0])
     wrong = {
         "no tokens": (torch.zeros(1, 0, dtype=torch.int64), start),
@@ -137,29 +121,20 @@ def test_no_tokens_and_other_dtypes_and_shapes_are_an_error():
 def test_with_full_graph_no_check_of_positions_stays_on_the_cpu():
     lookups = []
     for full_graph in (False, True):
-        options = {"cache_length": 8, "builder": "reference", "full_graph": full_graph}
-        (method, *_) = inspect_program(bytes(export_llm(CountingModel(8), **options).buffer))
+        (method, *_) = inspect_program(counting(full_graph=full_graph))
         lookups.append([name for name in method.cpu_operators if "index_select" in name])
     assert [len(found) for found in lookups] == [1, 0]
 
 
 def test_a_cache_on_the_host_is_copied_there_and_back():
-    from executorch.runtime import Runtime
-
-    load_runtime()
-    options = {"cache_length": 8, "builder": "reference", "cache_on_gpu": False}
-    program = Runtime.get().load_program(bytes(export_llm(CountingModel(8), **options).buffer))
-    method = program.load_method("forward")
+    method = load_method(counting(cache_on_gpu=False))
     logits, counted = call(method, tokens(3), 0)
     assert logits[0, 0, 3] == 1
     assert counted["bytes_d2h"] == 4 * VOCABULARY * (8 + 1)
 
 
 def test_tensorrt_rtx_builds_one_engine_that_writes_its_cache_in_place():
-    pte = export_llm(
-        CountingModel(16), cache_length=16, builder="tensorrt_rtx", dtype=torch.bfloat16
-    ).buffer
-    method = inspect_program(bytes(pte))[0]
+    method = inspect_program(counting(16, builder="tensorrt_rtx", dtype=torch.bfloat16))[0]
     (engine,) = (delegate.engine for delegate in method.delegates)
     assert engine is not None
     # Torch 2.13 puts the cache last, 2.14 not.
@@ -168,10 +143,8 @@ def test_tensorrt_rtx_builds_one_engine_that_writes_its_cache_in_place():
 
 
 def test_tensorrt_rtx_writes_the_cache_of_a_sliding_window_in_place():
-    pte = export_llm(
-        make_model("mistral"), cache_length=64, max_prompt=4, builder="tensorrt_rtx"
-    ).buffer
-    (delegate,) = inspect_program(bytes(pte))[0].delegates
+    pte = export(make_model("mistral"), 64, max_prompt=4, builder="tensorrt_rtx")
+    (delegate,) = inspect_program(pte)[0].delegates
     assert delegate.engine is not None
     shapes = {binding.name: binding.shape for binding in delegate.engine.inputs}
     rows = 16 + 2 * 4 - 2
@@ -179,13 +152,13 @@ def test_tensorrt_rtx_writes_the_cache_of_a_sliding_window_in_place():
 
 
 def test_profiles_fit_the_builder():
-    assert default_profiles("tensorrt", "ids", 512) == (
-        {"ids": {1: 1}},
-        {"ids": {1: (2, 256, 512)}},
+    assert default_profiles("tensorrt", 512) == (
+        {"input_ids": {1: 1}},
+        {"input_ids": {1: (2, 256, 512)}},
     )
-    assert default_profiles("tensorrt", "ids", 2) == ({"ids": {1: 1}}, {"ids": {1: (2, 2, 2)}})
-    assert default_profiles("tensorrt_rtx", "ids", 512) == ({"ids": {1: (1, 1, 512)}},)
-    assert default_profiles("tensorrt", "ids", 1) == ()
+    assert default_profiles("tensorrt", 2) == ({"input_ids": {1: 1}}, {"input_ids": {1: (2, 2, 2)}})
+    assert default_profiles("tensorrt_rtx", 512) == ({"input_ids": {1: (1, 1, 512)}},)
+    assert default_profiles("tensorrt", 1) == ()
 
 
 @pytest.mark.parametrize(
@@ -198,17 +171,7 @@ def test_profiles_fit_the_builder():
         ({"eos_ids": "</s>"}, "eos_ids is '</s>'"),
         ({"eos_ids": [-1]}, "eos_ids holds -1"),
         ({"max_seq_len": 8}, "'max_seq_len' is no option: did you mean cache_length"),
-        ({"optimization_profiles": [{"x": {1: 1}}]}, "names the input 'x'"),
-    ],
-)
-def test_impossible_options_are_refused(options, message):
-    with pytest.raises(OptionError, match=message):
-        export_llm(CountingModel(8), **{"cache_length": 8, "builder": "reference", **options})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+        ({"io_on_gpu": True, "cache_on_gpu": False}, "needs cache_on_gpu=True"),
         ({"device": "cpu"}, "device 'cpu' is not a GPU"),
         ({"precision": "float8"}, "precision is 'float8'"),
         ({"partitioner": None, "device": lambda layer: layer}, "'partitioner' is no option"),
@@ -217,7 +180,12 @@ def test_impossible_options_are_refused(options, message):
 def test_options_are_checked_before_the_model_is_exported(options, message, monkeypatch):
     monkeypatch.setattr(torch.export, "export", None)
     with pytest.raises(OptionError, match=message):
-        export_llm(CountingModel(8), cache_length=8, builder="reference", **options)
+        export(CountingModel(8), **options)
+
+
+def test_profiles_of_an_input_that_there_is_not_are_refused():
+    with pytest.raises(OptionError, match="names the input 'x'"):
+        counting(optimization_profiles=[{"x": {1: 1}}])
 
 
 def _gpt2() -> torch.nn.Module:
@@ -273,7 +241,7 @@ def _bert() -> torch.nn.Module:
 )
 def test_models_that_cannot_be_exported_are_refused(make, message):
     with pytest.raises((UnsupportedModelError, OptionError), match=message) as raised:
-        export_llm(make(), cache_length=8, builder="reference")
+        export(make())
     assert str(raised.value).count("\n") < 10
 
 
@@ -289,13 +257,13 @@ def test_a_cache_outside_of_the_program_is_refused():
         library.define("update_and_attend(Tensor x, Tensor position) -> Tensor")
         library.impl("update_and_attend", lambda x, _: x.clone(), "CompositeExplicitAutograd")
         with pytest.raises(UnsupportedModelError, match=r"CacheOutside calls kvcache\.update_and"):
-            export_llm(CacheOutside(), cache_length=8, builder="reference")
+            export(CacheOutside())
 
 
 def test_the_model_is_left_in_the_mode_that_it_was_in():
     model = torch.nn.Linear(4, 4)
     with pytest.raises(UnsupportedModelError):
-        export_llm(model.train(), cache_length=8, builder="reference")
+        export(model.train())
     assert model.training
 
 
@@ -305,24 +273,18 @@ def test_a_conversion_leaves_the_frequencies_of_rotary_angles_in_float32(caplog)
     long |= {"rope_theta": 10000.0, "original_max_position_embeddings": 8}
     model = make_model("phi3", rope_parameters=long, original_max_position_embeddings=8)
     before = rotary_frequencies(model)
-    export_llm(model, cache_length=16, builder="reference", dtype=torch.bfloat16)
+    export(model, 16, dtype=torch.bfloat16)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     after = rotary_frequencies(model)
-    assert (
-        before.keys()
-        == after.keys()
-        == {
-            "model.rotary_emb.inv_freq",
-            "model.rotary_emb.original_inv_freq",
-        }
-    )
+    names = {"model.rotary_emb.inv_freq", "model.rotary_emb.original_inv_freq"}
+    assert before.keys() == after.keys() == names
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert "angles of far positions" not in caplog.text
 
 
 def test_rotary_angles_that_were_rounded_are_reported(caplog):
     model = make_model("llama").to(torch.bfloat16)
-    export_llm(model, cache_length=16, builder="reference")
+    export(model, 16)
     assert "model.rotary_emb.inv_freq of LlamaForCausalLM is torch.bfloat16" in caplog.text
 
 
@@ -331,23 +293,15 @@ def test_with_io_on_gpu_no_operator_of_the_program_copies():
     graph = program.exported_program().graph_module.graph
     called = [str(node.target) for node in graph.nodes if node.op == "call_function"]
     assert not [name for name in called if "copy" in name]
-    with pytest.raises(OptionError, match="needs cache_on_gpu=True"):
-        export_llm(
-            CountingModel(8),
-            cache_length=8,
-            builder="reference",
-            io_on_gpu=True,
-            cache_on_gpu=False,
-        )
 
 
 def test_torch_still_needs_strict_exports(monkeypatch):
     """When this fails, a release of torch decomposes others, and strict=True can go."""
-    export = torch.export.export
+    original = torch.export.export
 
     def export_without(*args: Any, strict: bool, **options: Any) -> Any:
-        return export(*args, strict=not strict, **options)
+        return original(*args, strict=not strict, **options)
 
     monkeypatch.setattr(torch.export, "export", export_without)
     with pytest.raises(AssertionError, match="expected compiled_fn to be GraphModule"):
-        export_llm(make_model("llama"), cache_length=16, builder="reference")
+        export(make_model("llama"), 16)

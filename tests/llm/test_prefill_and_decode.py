@@ -11,7 +11,7 @@ from tests.support.programs.language_models import (
     make_model,
     make_prompt,
 )
-from tests.support.simulated_gpus import load_runtime
+from tests.support.simulated_gpus import load_program
 from trt_et import OptionError
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_llm
@@ -20,9 +20,6 @@ NEW_TOKENS = 64
 
 
 def test_the_methods_say_what_eager_says_and_the_file_has_the_weights_once():
-    from executorch.runtime import Runtime
-
-    load_runtime()
     model = make_model("llama")
     options = {"cache_length": 128, "max_prompt": 64, "builder": "reference"}
     pte = bytes(export_llm(model, prefill_and_decode=True, **options).buffer)
@@ -30,7 +27,7 @@ def test_the_methods_say_what_eager_says_and_the_file_has_the_weights_once():
     assert found == {"prefill": 1, "decode": 1}
     weights = sum(parameter.nbytes for parameter in model.parameters())
     assert len(pte) < 1.5 * weights
-    program = Runtime.get().load_program(pte)
+    program = load_program(pte)
     prefill, decode = program.load_method("prefill"), program.load_method("decode")
     # Each prompt after the first is read over the text before.
     for length in (33, 1, 7):
@@ -57,7 +54,7 @@ def test_what_does_not_go_with_shared_memory_is_refused(options):
         export_llm(
             CountingModel(8),
             cache_length=8,
-            builder="reference",
             prefill_and_decode=True,
+            builder="reference",
             **options,
         )

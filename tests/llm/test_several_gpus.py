@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.support.programs.language_models import VOCABULARY, CountingModel, make_model
-from tests.support.simulated_gpus import load_runtime
+from tests.support.simulated_gpus import load_method
 from trt_et import OptionError
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_llm
@@ -16,9 +16,6 @@ HIDDEN = 64
 
 
 def test_layers_on_two_gpus_are_two_engines_that_say_what_eager_says():
-    from executorch.runtime import Runtime
-
-    load_runtime()
     model = make_model("llama", num_hidden_layers=3)
     pte = bytes(
         export_llm(model, cache_length=32, builder="reference", device=lambda n: n // 2).buffer
@@ -31,7 +28,7 @@ def test_layers_on_two_gpus_are_two_engines_that_say_what_eager_says():
     planned = {use.device: use.planned_bytes for use in method.devices}
     assert planned["cuda:0"] >= 2 * cache
     assert planned["cuda:1"] >= cache
-    forward = Runtime.get().load_program(pte).load_method("forward")
+    forward = load_method(pte)
     ids = [3, 1, 4, 1, 5]
     for position in (0, 5, 6):
         before = read_counters()

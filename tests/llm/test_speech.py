@@ -15,7 +15,7 @@ from tests.support.programs.speech_models import (
     sound,
     whisper,
 )
-from tests.support.simulated_gpus import load_runtime
+from tests.support.simulated_gpus import load_program
 from trt_et import OptionError, UnsupportedModelError
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_speech
@@ -24,14 +24,11 @@ from trt_et.runtime.counters import read_counters
 
 def test_transcriptions_are_those_of_eager():
     """Without shared state: tests/runtime/test_cpp_example.py."""
-    from executorch.runtime import Runtime
-
-    load_runtime()
     model = whisper()
     pte = bytes(export_speech(model, builder="reference").buffer)
     methods = {method.name: method for method in inspect_program(pte)}
     assert [len(methods[name].delegates) for name in ("encoder", "text_decoder")] == [1, 1]
-    program = Runtime.get().load_program(pte)
+    program = load_program(pte)
     assert program.load_method("get_eos_ids").execute([]) == [127]
     encoder, decoder = (program.load_method(name) for name in ("encoder", "text_decoder"))
     for seed in (1, 2):

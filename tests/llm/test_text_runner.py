@@ -38,11 +38,7 @@ def test_a_model_says_what_eager_says(name, tmp_path):
 
 def test_a_prompt_longer_than_max_prompt_is_read_in_pieces(tmp_path):
     model = make_model("llama")
-    pte = bytes(
-        export_llm(
-            model, cache_length=72, max_prompt=16, builder="reference", eos_ids=NO_END
-        ).buffer
-    )
+    pte = bytes(export_llm(model, cache_length=72, max_prompt=16, **OPTIONS).buffer)
     check(Runner(tmp_path, pte), model, (16, 17, 48))
 
 

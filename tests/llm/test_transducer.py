@@ -15,7 +15,7 @@ from tests.support.programs.speech_models import (
     transducer_tokens,
     whisper,
 )
-from tests.support.simulated_gpus import load_runtime
+from tests.support.simulated_gpus import load_program
 from trt_et import OptionError, UnsupportedModelError
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_transducer
@@ -25,15 +25,12 @@ METHODS = ("encoder", "decoder_step", "joint")
 
 @pytest.mark.parametrize("name", ["TDT", "RNNT"])
 def test_a_transducer_says_what_transformers_says(name):
-    from executorch.runtime import Runtime
-
-    load_runtime()
     model = transducer(name)
     pte = bytes(export_transducer(model, frames=FRAMES, builder="reference").buffer)
     methods = {method.name: method for method in inspect_program(pte)}
     assert [len(methods[method].delegates) for method in METHODS] == [1, 1, 1]
     assert not any(methods[method].operator_calls for method in METHODS)
-    program = Runtime.get().load_program(pte)
+    program = load_program(pte)
     said = set()
     for frames, length in ((FRAMES, FRAMES), (160, 131), (57, 57), (9, 9)):
         features = spoken(frames)
@@ -45,11 +42,8 @@ def test_a_transducer_says_what_transformers_says(name):
 
 
 def test_a_program_says_what_the_runners_ask_for():
-    from executorch.runtime import Runtime
-
-    load_runtime()
     pte = export_transducer(transducer("RNNT"), frames=64, builder="reference").buffer
-    program = Runtime.get().load_program(bytes(pte))
+    program = load_program(bytes(pte))
     said = {
         name: list(program.load_method(name).execute([]))
         for name in program.method_names - set(METHODS)

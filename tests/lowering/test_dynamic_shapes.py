@@ -30,17 +30,35 @@ def test_a_dynamic_batch_is_one_engine_with_the_exported_range(builder, name):
         assert binding.max_shape == (8, *binding.shape[1:])
 
 
-def test_a_derived_dimension_has_the_derived_range():
-    class Flat(nn.Module):
-        def forward(self, x):
-            return (x * 2).reshape(-1)
+class Of(nn.Module):
+    """A function of ``x``."""
 
-    program = torch.export.export(
-        Flat(), (torch.randn(4, 3),), dynamic_shapes=({0: Dim("n", max=10)},)
-    )
-    (blob,) = blobs(lower(program))
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def exported(function, *sizes: int, maximum: int = 10) -> torch.export.ExportedProgram:
+    dynamic = ({0: Dim("n", max=maximum)},)
+    return torch.export.export(Of(function), (torch.randn(sizes),), dynamic_shapes=dynamic)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ((3,), (12,), (30,))),
+        ({"optimization_profiles": [{"x": {0: (2, 5, 7)}}]}, ((6,), (15,), (21,))),
+    ],
+)
+def test_a_derived_dimension_has_the_derived_range(options, expected):
+    program = exported(lambda x: (x * 2).reshape(-1), 4, 3)
+    (blob,) = blobs(lower(program, **options))
     (output,) = decode_blob(blob).info.outputs
-    assert (output.shape, output.min_shape, output.max_shape) == ((-1,), (3,), (30,))
+    assert output.shape == (-1,)
+    assert (output.min_shape, output.opt_shape, output.max_shape) == expected
 
 
 class Token(nn.Module):
@@ -75,11 +93,8 @@ def test_a_whole_graph_has_its_sizes_computed_outside(with_token):
 
 
 def test_an_unbounded_dimension_is_named_and_left_to_the_cpu():
-    class Add(nn.Module):
-        def forward(self, x):
-            return x + 1
-
-    program = torch.export.export(Add(), (torch.randn(4),), dynamic_shapes=({0: Dim.DYNAMIC},))
+    dynamic = ({0: Dim.DYNAMIC},)
+    program = torch.export.export(Of(lambda x: x + 1), (torch.randn(4),), dynamic_shapes=dynamic)
     partitioner = TensorRTPartitioner(builder="reference")
     to_edge_transform_and_lower(program, partitioner=[partitioner])
     ((_, operator, reason),) = partitioner.report.not_delegated
@@ -89,13 +104,7 @@ def test_an_unbounded_dimension_is_named_and_left_to_the_cpu():
 
 
 def test_a_size_that_no_input_tensor_shows_stays_out():
-    class FromSize(nn.Module):
-        def forward(self, x):
-            return torch.cumsum(x, 0), torch.zeros(x.shape[0] * 2) + 1
-
-    program = torch.export.export(
-        FromSize(), (torch.randn(4),), dynamic_shapes=({0: Dim("n", max=10)},)
-    )
+    program = exported(lambda x: (torch.cumsum(x, 0), torch.zeros(x.shape[0] * 2) + 1), 4)
     partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[torch.ops.aten.cumsum])
     (method,) = inspect_program(lower(program, partitioner=partitioner))
     assert method.delegates == () or all(not d.problem for d in method.delegates)
@@ -108,13 +117,7 @@ def two_profiles(name: str) -> list[dict]:
 
 
 def test_profiles_are_ranges_of_every_partition():
-    class Sums(nn.Module):
-        def forward(self, x):
-            return torch.cumsum(x * 2, 1) + x
-
-    program = torch.export.export(
-        Sums(), (torch.randn(4, 3),), dynamic_shapes=({0: Dim("n", max=8)},)
-    )
+    program = exported(lambda x: torch.cumsum(x * 2, 1) + x, 4, 3, maximum=8)
     partitioner = TensorRTPartitioner(
         builder="reference",
         excluded_ops=[torch.ops.aten.cumsum],
@@ -143,19 +146,6 @@ def test_an_engine_has_every_profile_that_was_asked_for():
         {"input0": ((2, 16), (4, 16), (6, 16))},
     )
     assert config.num_optimization_profiles == 2
-
-
-def test_a_derived_size_follows_its_symbol_in_a_profile():
-    class Flat(nn.Module):
-        def forward(self, x):
-            return (x * 2).reshape(-1)
-
-    program = torch.export.export(
-        Flat(), (torch.randn(4, 3),), dynamic_shapes=({0: Dim("n", max=10)},)
-    )
-    (blob,) = blobs(lower(program, optimization_profiles=[{"x": {0: (2, 5, 7)}}]))
-    (output,) = decode_blob(blob).info.outputs
-    assert (output.min_shape, output.opt_shape, output.max_shape) == ((6,), (15,), (21,))
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,10 @@ import copy
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
-from executorch.runtime import Runtime
 from torch import nn
 
 from tests.support.programs.kv_cache_models import Cache, Recorder, recorded
-from tests.support.simulated_gpus import load_runtime
+from tests.support.simulated_gpus import load_method
 from trt_et import TensorRTPartitioner
 from trt_et.conversion.operators.kv_cache import update_in_place
 from trt_et.errors import OptionError
@@ -186,8 +185,7 @@ def test_a_buffer_that_something_else_needs_is_not_written_in_place(model):
     # What one partition reads twice is the builder's to refuse: the copy may be in it, or outside.
     if not isinstance(model, OldValueReturned):
         assert not any(request.lowered.aliased_outputs for request in requests)
-    load_runtime()
-    method = Runtime.get().load_program(pte).load_method("forward")
+    method = load_method(pte)
     for position in (5, 2):
         call = (torch.tensor([position]), torch.randn(1, 2, 1, 4))
         expected = eager(*call)

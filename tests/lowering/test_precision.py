@@ -18,9 +18,9 @@ from tests.support.models import Function, make
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.kv_cache_models import SHAPE, Cache, Recorder, recorded
 from tests.support.programs.quantized_models import quantized
+from tests.support.programs.quantized_networks import needs_rtx
 from tests.support.stock_process import run
 from trt_et import TensorRTPartitioner
-from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import decode_blob
 from trt_et.engines import BuildRequest
 from trt_et.lowering.lowered_partition import unlift
@@ -90,14 +90,14 @@ def test_the_result_is_as_near_to_float32_as_the_model_in_that_dtype(name, preci
     assert dtypes(found, ATEN.linear.default) == {dtype}
 
 
-@pytest.mark.skipif(installed_variant() != "tensorrt_rtx", reason="needs torch-tensorrt-rtx")
+@needs_rtx
 @pytest.mark.parametrize("name", ["mlp", "cnn", "vit"])
 def test_the_network_is_what_the_program_computes(name):
     model, inputs = make(name)
     assert compare(asked(model, *inputs), *inputs).outcome == "equal"
 
 
-@pytest.mark.skipif(installed_variant() != "tensorrt_rtx", reason="needs torch-tensorrt-rtx")
+@needs_rtx
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
 def test_tensorrt_rtx_keeps_half_of_the_bytes(precision):
     model = nn.Sequential(nn.Conv2d(64, 256, 3), nn.BatchNorm2d(256), nn.ReLU(), nn.Flatten())

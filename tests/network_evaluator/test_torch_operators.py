@@ -23,20 +23,11 @@ from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
 from trt_et import TensorRTPartitioner
 from trt_et.errors import TrtEtError
 
-DTYPES = (
-    *(torch.float32, torch.float16, torch.bfloat16),
-    *(torch.int64, torch.int32, torch.bool),
-)
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+DTYPES = (*FLOATS, torch.int64, torch.int32, torch.bool)
 # The outputs that have more than one right answer: the positions of equal numbers.
-POSITIONS = {
-    "argsort": 0,
-    "topk": 1,
-    "sort": 1,
-    "kthvalue": 1,
-    "median": 1,
-    "nanmedian": 1,
-    "mode": 1,
-}
+OF_POSITIONS = ("topk", "sort", "kthvalue", "median", "nanmedian", "mode")
+POSITIONS = {"argsort": 0, **dict.fromkeys(OF_POSITIONS, 1)}
 IN_CI = {
     *("add", "atan2", "clamp", "cumsum", "div", "gather", "index_put", "masked_fill", "max"),
     *("native_layer_norm", "neg", "nn.functional.avg_pool2d", "nn.functional.conv1d"),

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from executorch.runtime import Runtime
 
 from tests.support.programs.language_models import CountingModel
-from tests.support.simulated_gpus import load_runtime
+from tests.support.simulated_gpus import load_method, load_program
 from trt_et.errors import OptionError, UnsupportedModelError
 from trt_et.inspection import inspect_program
 
@@ -32,8 +31,12 @@ class Exportable:
             }
 
 
-def counting() -> Exportable:
-    return Exportable(CountingModel(8), (torch.tensor([[3, 5, 3]]), torch.tensor([0])))
+def linear() -> Exportable:
+    return Exportable(torch.nn.Linear(4, 4), (torch.ones(1, 4),))
+
+
+def exported(recipe: Any, model: Exportable, **options: Any) -> bytes:
+    return bytes(recipe(model, **options)["model"].buffer)
 
 
 def forward_of(pte: bytes) -> Any:
@@ -41,14 +44,13 @@ def forward_of(pte: bytes) -> Any:
 
 
 def test_the_recipe_exports_a_model_with_its_cache_on_the_gpu(recipe):
-    load_runtime()
     with torch.no_grad():
-        found = recipe(counting(), builder="reference", device="cuda:1")
-    pte = bytes(found["model"].buffer)
+        model = Exportable(CountingModel(8), (torch.tensor([[3, 5, 3]]), torch.tensor([0])))
+        pte = exported(recipe, model, builder="reference", device="cuda:1")
     method = forward_of(pte)
     assert [delegate.engine.device_id for delegate in method.delegates] == [1]
     assert {use.device: use.planned_bytes for use in method.devices}["cuda:1"] >= 4 * 8 * 128
-    program = Runtime.get().load_program(pte)
+    program = load_program(pte)
     assert program.load_method("get_max_seq_len").execute([]) == [8]
     (logits,) = program.load_method("forward").execute(
         [torch.tensor([[3, 5, 3]]), torch.tensor([0])]
@@ -61,8 +63,7 @@ def test_the_environment_chooses_builder_device_and_precision(recipe, monkeypatc
     monkeypatch.setenv("TRT_ET_BUILDER", "reference")
     monkeypatch.setenv("TRT_ET_DEVICE", device)
     monkeypatch.setenv("TRT_ET_PRECISION", "float16")
-    model = Exportable(torch.nn.Linear(4, 4), (torch.ones(1, 4),))
-    (delegate,) = forward_of(bytes(recipe(model)["model"].buffer)).delegates
+    (delegate,) = forward_of(exported(recipe, linear())).delegates
     assert (delegate.engine.builder, delegate.engine.device_id) == ("reference", index)
     assert delegate.engine.precision == "float16"
 
@@ -70,9 +71,8 @@ def test_the_environment_chooses_builder_device_and_precision(recipe, monkeypatc
 def test_options_override_the_environment(recipe, monkeypatch):
     monkeypatch.setenv("TRT_ET_BUILDER", "no such builder")
     monkeypatch.setenv("TRT_ET_DEVICE", "2")
-    model = Exportable(torch.nn.Linear(4, 4), (torch.ones(1, 4),))
-    found = recipe(model, builder="reference", device="cuda:1")
-    (delegate,) = forward_of(bytes(found["model"].buffer)).delegates
+    pte = exported(recipe, linear(), builder="reference", device="cuda:1")
+    (delegate,) = forward_of(pte).delegates
     assert (delegate.engine.builder, delegate.engine.device_id) == ("reference", 1)
 
 
@@ -100,13 +100,12 @@ class Texts(torch.nn.Module):
 
 @pytest.mark.parametrize(("padding", "longest"), [(None, 16), (1, 14)])
 def test_a_length_without_a_bound_gets_that_of_the_positions(recipe, padding, longest):
-    load_runtime()
     tokens = torch.arange(1, 1 + longest)[None]
     shapes = {"tokens": {1: torch.export.Dim.AUTO}}
     model = Texts(padding=padding)
-    pte = bytes(recipe(Exportable(model, (tokens,), shapes), builder="reference")["model"].buffer)
+    pte = exported(recipe, Exportable(model, (tokens,), shapes), builder="reference")
     assert len(forward_of(pte).delegates) == 1
-    method = Runtime.get().load_program(pte).load_method("forward")
+    method = load_method(pte)
     for length in (1, 5, longest):
         torch.testing.assert_close(
             method.execute([tokens[:, :length]])[0], model(tokens[:, :length])
@@ -119,8 +118,7 @@ def test_a_length_with_a_bound_keeps_it(recipe):
     tokens = torch.arange(1, 8)[None]
     shapes = {"tokens": {1: torch.export.Dim("length", max=9)}}
     model = Texts(padding=None)
-    pte = bytes(recipe(Exportable(model, (tokens,), shapes), builder="reference")["model"].buffer)
-    method = forward_of(pte)
+    method = forward_of(exported(recipe, Exportable(model, (tokens,), shapes), builder="reference"))
     assert method.values[method.input_values[0]].sizes == (1, 9)
 
 

@@ -9,10 +9,9 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.optimum.conftest import REGISTRY
-from tests.optimum.test_recipe import Exportable, forward_of
+from tests.optimum.test_recipe import exported, forward_of, linear
 from tests.support.native_environment import ROOT
 
 SOURCE = ROOT / "trt_et/optimum/register.py"
@@ -37,10 +36,9 @@ def test_the_build_installs_it_for_optimum_cli():
 def test_it_adds_the_recipe(registry, monkeypatch):
     monkeypatch.delitem(sys.modules, "trt_et.optimum", raising=False)  # It has another registry.
     runpy.run_path(str(SOURCE))
-    model = Exportable(torch.nn.Linear(4, 4), (torch.ones(1, 4),))
-    found = registry["tensorrt"](model, builder="reference")
+    pte = exported(registry["tensorrt"], linear(), builder="reference")
     monkeypatch.delitem(sys.modules, "trt_et.optimum", raising=False)
-    assert len(forward_of(bytes(found["model"].buffer)).delegates) == 1
+    assert len(forward_of(pte).delegates) == 1
 
 
 def test_it_imports_nothing_before_the_recipe_runs():

@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 import torch
-from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
-from tests.support.simulated_gpus import load_runtime
+from tests.support.lowering import finish
+from tests.support.simulated_gpus import load_method
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.inspection import inspect_program
 from trt_et.passes.cache_layout import lay_out_caches
@@ -137,21 +137,15 @@ def test_other_buffers_keep_their_shape(name):
 def lower(builder: str, name: str) -> bytes:
     dim, shape = SHAPES[name]
     model = Cache(partial(copy_rows, dim), shape)
-    manager = to_edge_transform_and_lower(
-        export(model, name, dynamic=True),
-        partitioner=[TensorRTPartitioner(builder=builder, full_graph=True)],
-    )
-    config = ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
-    return bytes(manager.to_executorch(config).buffer)
+    program = export(model, name, dynamic=True)
+    partitioner = TensorRTPartitioner(builder=builder, full_graph=True)
+    return bytes(finish(program, partitioner, planning=TensorRTMemoryPlanningPass()).buffer)
 
 
 def test_an_engine_keeps_the_rows_of_earlier_calls():
-    from executorch.runtime import Runtime
-
-    load_runtime()
     name = "batch, positions, heads, width"
     pte = lower("reference", name)
-    method = Runtime.get().load_program(pte).load_method("forward")
+    method = load_method(pte)
     model = Cache(partial(copy_rows, SHAPES[name][0]), SHAPES[name][1])
     model.cache.zero_()
     for count, position in ((4, 0), (1, 4), (3, 5)):

@@ -6,8 +6,6 @@ import copy
 
 import pytest
 import torch
-from executorch.exir import to_edge_transform_and_lower
-from executorch.runtime import Runtime
 from torch import nn
 from torch._export.verifier import SpecViolationError
 from torch.export import Dim
@@ -17,7 +15,7 @@ from torch.utils import _pytree as pytree
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare
-from tests.support.simulated_gpus import load_runtime
+from tests.support.simulated_gpus import load_method
 from trt_et import TensorRTPartitioner
 from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
 
@@ -182,12 +180,11 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_one_engine_computes_it_like_eager(case):
     function, inputs = CASES[case]
-    load_runtime()
     program = torch.export.export(Function(function).eval(), inputs)
     pte, partitioner = lower_and_compare(program, runs=True)
     assert len(blobs(pte)) == 1
     assert not partitioner.report.not_delegated
-    found = Runtime.get().load_program(pte).load_method("forward").execute(list(inputs))
+    found = load_method(pte).execute(list(inputs))
     with torch.no_grad():
         expected = pytree.tree_leaves(function(*inputs))
         torch.testing.assert_close(found, expected, equal_nan=True)
@@ -203,84 +200,58 @@ def test_tensorrt_rtx_builds_it(case):
     assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
 
 
+def padded_around(x):
+    return F.pad(x, (2, 3), mode="circular") * 2
+
+
+BATCH = {0: Dim("batch", min=1, max=8)}
+LENGTH = {2: Dim("length", min=3, max=9)}
+SIZES = {1: Dim("height", min=4, max=9), 2: Dim("width", min=4, max=8)}
+BATCHES = [(batch, *IMAGE.shape[1:]) for batch in (1, 2, 7)]
+
+
 @pytest.mark.parametrize(
-    "function", [attended, rendered, rotated, shifted, lambda x: torch.bucketize(x, BOUNDS) + 1]
+    ("function", "example", "dynamic", "shapes"),
+    [
+        *((each, IMAGE, BATCH, BATCHES) for each in (attended, rendered, rotated, shifted)),
+        (lambda x: torch.bucketize(x, BOUNDS) + 1, IMAGE, BATCH, BATCHES),
+        (padded_around, X, LENGTH, [(3, 6, 3), (3, 6, 5), (3, 6, 9)]),
+        *((each, X, SIZES, [(3, 4, 4), (3, 6, 5), (3, 9, 8)]) for each in (shifted, masked)),
+    ],
 )
-def test_a_batch_may_be_dynamic(function):
-    load_runtime()
-    dynamic = (({0: Dim("batch", min=1, max=8)},),)
-    program = torch.export.export(Function(function), (IMAGE,), dynamic_shapes=dynamic)
-    pte = lower(program, builder="reference")
+def test_sizes_may_be_dynamic(function, example, dynamic, shapes):
+    program = torch.export.export(Function(function), (example,), dynamic_shapes=((dynamic,),))
+    pte = lower(program, full_graph=dynamic is SIZES)
     assert len(blobs(pte)) == 1
-    method = Runtime.get().load_program(pte).load_method("forward")
-    for batch in (1, 2, 7):
-        x = torch.randn(batch, *IMAGE.shape[1:])
-        torch.testing.assert_close(method.execute([x])[0], function(x))
-    assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
-
-
-def test_a_size_may_be_dynamic_if_it_is_padded_around():
-    load_runtime()
-
-    def function(x):
-        return F.pad(x, (2, 3), mode="circular") * 2
-
-    dynamic = (({2: Dim("length", min=3, max=9)},),)
-    program = torch.export.export(Function(function), (X,), dynamic_shapes=dynamic)
-    pte = lower(program, builder="reference")
-    assert len(blobs(pte)) == 1
-    method = Runtime.get().load_program(pte).load_method("forward")
-    for length in (3, 5, 9):
-        x = torch.randn(3, 6, length)
-        torch.testing.assert_close(method.execute([x])[0], function(x))
-
-
-@pytest.mark.parametrize("function", [shifted, masked])
-def test_all_sizes_may_be_dynamic(function):
-    load_runtime()
-    dynamic = (({1: Dim("height", min=4, max=9), 2: Dim("width", min=4, max=8)},),)
-    program = torch.export.export(Function(function), (X,), dynamic_shapes=dynamic)
-    partitioner = TensorRTPartitioner(builder="reference", full_graph=True)
-    pte = lower(program, partitioner=partitioner)
-    method = Runtime.get().load_program(pte).load_method("forward")
-    for sizes in ((4, 4), (6, 5), (9, 8)):
-        x = torch.randn(3, *sizes)
+    method = load_method(pte)
+    for shape in shapes:
+        x = torch.randn(shape)
         torch.testing.assert_close(method.execute([x])[0], function(x))
     assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
 
 
 @pytest.mark.parametrize("dynamic", [{1: Dim.DYNAMIC}, {1: Dim("height", min=1, max=9)}, {}])
 def test_a_shift_that_may_exceed_the_size_is_left_to_torch(dynamic):
-    load_runtime()
     function = Function(lambda x: torch.roll(x, -7, 1) * 2)
     program = torch.export.export(function, (X,), dynamic_shapes=((dynamic,),))
     pte = lower(program)
-    method = Runtime.get().load_program(pte).load_method("forward")
+    method = load_method(pte)
     torch.testing.assert_close(method.execute([X])[0], function(X))
 
 
 def test_running_statistics_are_kept_between_calls():
-    load_runtime()
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)).train().requires_grad_(False)
     eager = copy.deepcopy(model)
     pte = lower(torch.export.export(model, (IMAGE,)), builder="reference")
-    method = Runtime.get().load_program(pte).load_method("forward")
+    method = load_method(pte)
     for _ in range(3):
         x = torch.randn(IMAGE.shape) + 2
         torch.testing.assert_close(method.execute([x])[0], eager(x), atol=1e-4, rtol=1e-4)
 
 
-def test_a_shift_that_torch_refuses_is_left_to_executorch():
-    inputs = torch.ones(2), torch.ones(2)  # Only the kernel refuses them.
-    program = torch.export.export(Function(torch.bitwise_left_shift), inputs)
-    with pytest.raises(SpecViolationError, match="bitwise_left_shift"):
-        lower(program, builder="reference")
-
-
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])
 def test_bits_are_shifted_on_the_cpu_as_torch_shifts_them(dtype):
-    load_runtime()
     bits = torch.iinfo(dtype).bits
 
     def shifted(x, by):
@@ -298,50 +269,49 @@ def test_bits_are_shifted_on_the_cpu_as_torch_shifts_them(dtype):
     by = torch.tensor([0, 1, bits - 2, bits - 1, bits, 2]).to(dtype)
     program = torch.export.export(Function(shifted), (extremes(dtype), by))
     pte = lower(program, builder="reference", excluded_ops=[lambda _: True])
-    found = Runtime.get().load_program(pte).load_method("forward").execute([extremes(dtype), by])
+    found = load_method(pte).execute([extremes(dtype), by])
     for one, other in zip(found, shifted(extremes(dtype), by), strict=True):
         torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("draw", [torch.rand_like, torch.randn_like, F.gumbel_softmax])
 def test_random_numbers_are_drawn_outside_of_the_engine(draw):
-    load_runtime()
     program = torch.export.export(Function(lambda x: (draw(x) * 3).sin()), (IMAGE,))
     partitioner = TensorRTPartitioner(builder="reference")
     pte = lower(program, partitioner=partitioner)
     assert len(blobs(pte)) == 1
     assert "random numbers" in str(partitioner.report.not_delegated)
-    method = Runtime.get().load_program(pte).load_method("forward")
+    method = load_method(pte)
     first = method.execute([IMAGE])[0].clone()
     assert not torch.equal(first, method.execute([IMAGE])[0])
 
 
 def test_an_excluded_part_runs_on_the_cpu():
-    load_runtime()
     program = torch.export.export(Function(attended), (IMAGE,))
     partitioner = TensorRTPartitioner(builder="reference", excluded_ops=["aten.amax"])
     pte = lower(program, partitioner=partitioner)
     assert "aten::amax.default" in str(partitioner.report.not_delegated)
-    found = Runtime.get().load_program(pte).load_method("forward").execute([IMAGE])
+    found = load_method(pte).execute([IMAGE])
     torch.testing.assert_close(found[0], attended(IMAGE))
 
 
-def test_places_of_the_largest_are_never_made_up():
-    """Which ``max_unpool2d`` asks for; ExecuTorch refuses, as with any backend."""
-    program = torch.export.export(
-        Function(lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1]), (IMAGE,)
-    )
-    with pytest.raises(Exception, match="adaptive_max_pool2d"):
-        to_edge_transform_and_lower(program, partitioner=[TensorRTPartitioner()])
-
-
-def test_running_products_along_a_dynamic_size_are_left_to_executorch():
-    dynamic = (({1: Dim("length", min=2, max=8)},),)
-    program = torch.export.export(
-        Function(lambda x: x.cumprod(1)), (IMAGE,), dynamic_shapes=dynamic
-    )
-    with pytest.raises(Exception, match="cumprod"):
-        to_edge_transform_and_lower(program, partitioner=[TensorRTPartitioner()])
+@pytest.mark.parametrize(
+    ("name", "function", "inputs", "dynamic"),
+    [
+        # Places of the largest, which max_unpool2d asks for, are never made up.
+        (
+            *("adaptive_max_pool2d", lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1]),
+            *((IMAGE,), ({},)),
+        ),
+        ("cumprod", lambda x: x.cumprod(1), (IMAGE,), ({1: Dim("length", min=2, max=8)},)),
+        # Only torch's kernel refuses these shifts.
+        ("bitwise_left_shift", torch.bitwise_left_shift, (torch.ones(2), torch.ones(2)), ({}, {})),
+    ],
+)
+def test_what_has_no_decomposition_is_left_to_executorch(name, function, inputs, dynamic):
+    program = torch.export.export(Function(function), inputs, dynamic_shapes=(dynamic,))
+    with pytest.raises(SpecViolationError, match=name):
+        lower(program)
 
 
 def test_a_program_that_executorch_knows_stays_as_it_is():

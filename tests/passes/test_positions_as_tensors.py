@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from tests.support.simulated_gpus import load_runtime
+from tests.support.lowering import finish
+from tests.support.simulated_gpus import load_method
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.inspection import inspect_program
 from trt_et.passes.positions_as_tensors import keep_positions_in_tensors
@@ -285,22 +285,16 @@ def decoder(write, m, rows, position):
 
 
 def lower(builder: str, write: Callable[..., Any]) -> bytes:
-    manager = to_edge_transform_and_lower(
-        export(partial(decoder, write), dynamic=True),
-        partitioner=[TensorRTPartitioner(builder=builder, full_graph=True)],
-    )
-    config = ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
-    return bytes(manager.to_executorch(config).buffer)
+    program = export(partial(decoder, write), dynamic=True)
+    partitioner = TensorRTPartitioner(builder=builder, full_graph=True)
+    return bytes(finish(program, partitioner, planning=TensorRTMemoryPlanningPass()).buffer)
 
 
 @pytest.mark.parametrize("write", [index_copy, slice_scatter, ring])
 def test_a_decoder_is_one_engine_and_a_position_outside_its_cache_is_an_error(write):
-    from executorch.runtime import Runtime
-
-    load_runtime()
     pte = lower("reference", write)
     assert len(inspect_program(pte)[0].delegates) == 1
-    method = Runtime.get().load_program(pte).load_method("forward")
+    method = load_method(pte)
     eager = Function(partial(decoder, write))
     for count, start in ((5, 0), (1, 5), (LENGTH - 6, 6)):
         inputs = (torch.randn(1, 2, count, 4), torch.tensor([start]))

@@ -13,7 +13,7 @@ from torch import nn
 from torch.export import Dim
 
 from tests.support.lowering import blobs, lower
-from tests.support.simulated_gpus import load_runtime
+from tests.support.simulated_gpus import load_method
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 
@@ -81,16 +81,13 @@ def exported(name: str) -> torch.export.ExportedProgram:
 
 @pytest.mark.parametrize("name", CASES)
 def test_any_batch_runs(name):
-    from executorch.runtime import Runtime
-
-    load_runtime()
     program = exported(name)
     before = str(program)
     pte = lower(program)
     assert str(program) == before
     sizes = [b.shape[:1] for blob in blobs(pte) for b in decode_blob(blob).info.inputs]
     assert set(sizes) <= {(-1,), ()}
-    method = Runtime.get().load_program(pte).load_method("forward")
+    method = load_method(pte)
     for size in (3, 1, 8, 2):
         x = torch.randn(size, 5, 8)
         with torch.no_grad():

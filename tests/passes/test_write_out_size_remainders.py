@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
-from executorch.runtime import Runtime
 from torch.export import Dim
 from torch.nn import functional as F
 
 from tests.support.lowering import blobs, lower, reference
 from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare
-from tests.support.simulated_gpus import load_runtime
+from tests.support.simulated_gpus import load_method
 from trt_et.passes.write_out_size_remainders import write_out_size_remainders
 
 
@@ -44,30 +43,25 @@ CASES = {
 }
 
 
-def dynamic(case):
+def dynamic(function):
     sizes = (({0: Dim("n", min=1, max=20)},),)
-    return torch.export.export(Function(CASES[case]), (torch.ones(5, 3),), dynamic_shapes=sizes)
+    return torch.export.export(Function(function), (torch.ones(5, 3),), dynamic_shapes=sizes)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_size_gives_what_python_gives(case):
-    load_runtime()
     # Networks of branches are not drawn inputs for.
-    program = dynamic(case)
+    program = dynamic(CASES[case])
     pte = lower(program) if case == "in branches" else lower_and_compare(program, runs=True)[0]
-    method = Runtime.get().load_program(pte).load_method("forward")
+    method = load_method(pte)
     for size in (1, 2, 5, 9, 13):
         x = torch.randn(size, 3)
         torch.testing.assert_close(method.execute([x])[0], CASES[case](x))
 
 
 def test_a_remainder_that_the_cpu_computes_is_pythons():
-    load_runtime()
-    model = Function(lambda x: (x * 2, (x.shape[0] - 9) % 4))
-    sizes = (({0: Dim("n", min=1, max=20)},),)
-    # ExecuTorch keeps no reference to the bytes.
-    pte = lower(torch.export.export(model, (torch.ones(5, 3),), dynamic_shapes=sizes))
-    method = Runtime.get().load_program(pte).load_method("forward")
+    pte = lower(dynamic(lambda x: (x * 2, (x.shape[0] - 9) % 4)))
+    method = load_method(pte)
     for size in (2, 5, 9, 12):
         assert method.execute([torch.ones(size, 3)])[1] == (size - 9) % 4
 
@@ -79,9 +73,7 @@ def test_a_program_without_negative_sizes_stays_as_it_is(function):
 
 
 def test_a_remainder_of_a_float_is_lowered_as_without_a_partitioner():
-    function = Function(lambda x: x * ((x.shape[0] * 0.5) % 0.7))
-    sizes = (({0: Dim("n", min=1, max=20)},),)
-    program = torch.export.export(function, (torch.ones(5, 3),), dynamic_shapes=sizes)
+    program = dynamic(lambda x: x * ((x.shape[0] * 0.5) % 0.7))
     config = EdgeCompileConfig(_check_ir_validity=False)
     manager = to_edge_transform_and_lower(program, None, [reference()], compile_config=config)
     assert blobs(bytes(manager.to_executorch().buffer))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 from functools import cache
 from pathlib import Path
 
 import torch
-from crc32c import crc32c
 from torch import nn
 
+from tests.support.native_blobs import HEADER, pack
 from trt_et.engine_info import EngineInfo, encode_blob
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines.build import build_engines
@@ -96,14 +95,8 @@ class Rewritten:
 
     def build(self, request: BuildRequest) -> bytes:
         blob = ReferenceBuilder().build(request)
-        size, engine_at, engine_size = struct.unpack_from("<IIQ", blob, 8)
-        document = json.loads(blob[32 : 32 + size])
+        magic, at, size, engine_at, engine_size, *_ = HEADER.unpack_from(blob)
+        document = json.loads(blob[at : at + size]) | {"device_id": self.device_id}
         if self.device_id is None:
             del document["device_id"]
-        else:
-            document["device_id"] = self.device_id
-        text = json.dumps(document).encode()
-        start = -(-(32 + len(text)) // 16) * 16
-        body = text.ljust(start - 32, b"\0") + blob[engine_at : engine_at + engine_size]
-        header = struct.pack("<4sIIIQBBHI", blob[:4], 32, len(text), start, engine_size, 1, 1, 0, 0)
-        return header[:28] + struct.pack("<I", crc32c(header + body)) + body
+        return pack(document, blob[engine_at : engine_at + engine_size], magic=magic)

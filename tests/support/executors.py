@@ -93,16 +93,11 @@ class Inline(Executor):
         return future
 
 
-class Submitted(Executor):
+class Submitted(Inline):
     """Makes each call with what a pickle of its arguments holds."""
 
     def submit(self, function, /, *args, **kwargs):
-        future: Future = Future()
-        try:
-            future.set_result(function(*pickle.loads(pickle.dumps(args))))
-        except Exception as error:
-            future.set_exception(error)
-        return future
+        return super().submit(lambda *_: function(*pickle.loads(pickle.dumps(args))), *args)
 
 
 def sent(request: BuildRequest, builder) -> bytes:

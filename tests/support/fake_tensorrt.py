@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import onnx
 import torch
 
 from tests.support.native_blobs import pack
-from trt_et.engine_info import EngineInfo, decode_blob, encode_blob
+from trt_et.engine_info import Alias, EngineInfo, decode_blob, encode_blob
 from trt_et.engines.onnx import OnnxBuilder
 
 
@@ -31,21 +32,18 @@ class FakeBuilder:
         version: str = "11.7.3",
         plan_version: tuple[int, int, int, int] | None = None,
         named_layers: bool = False,
+        weights: int = 1024,
         **info: Any,
     ) -> None:
-        self.upstream = upstream
-        self.alias = alias
-        self.streamable = streamable
-        self.version = version
-        self.plan_version = plan_version
-        self.named_layers = named_layers
-        self.info = info
+        self.upstream, self.alias, self.streamable = upstream, alias, streamable
+        self.version, self.plan_version = version, plan_version
+        self.named_layers, self.weights, self.info = named_layers, weights, info
 
     def plan(self, x: Any, y: Any) -> str:
         def shape(dims: Any) -> str:
             return ",".join(map(str, dims)) or "-"
 
-        lines = f"fake\nweights 1024\nstreamable {self.streamable}\nscratch 256\n"
+        lines = f"fake\nweights {self.weights}\nstreamable {self.streamable}\nscratch 256\n"
         lines += f"input {x.name} float32 {shape(x.shape)}\n"
         lines += f"output {y.name} float32 {shape(y.shape)}\n"
         if self.alias:
@@ -53,7 +51,7 @@ class FakeBuilder:
         if x.is_dynamic:
             lines += f"range {x.name} {shape(x.min_shape)} {shape(x.opt_shape)} "
             lines += f"{shape(x.max_shape)}\n"
-        scale, shift = ("", "")
+        scale = shift = ""
         if self.named_layers:
             scale = "[ELEMENTWISE]-[aten_ops.mul.Tensor]-[mul_0]"
             shift = "[ELEMENTWISE]-[aten_ops.add.Tensor]-[add_0_sum]+[UNARY]-[aten_ops.x]-[x_0]"
@@ -66,10 +64,7 @@ class FakeBuilder:
             plan = b"ftrt".ljust(24, b"\0") + bytes(self.plan_version).ljust(8, b"\0") + plan
         if not self.upstream:
             facts = {"builder": self.name, "library_version": self.version, **self.info}
-            info = EngineInfo(
-                bindings=request.lowered.bindings, device_id=request.device_id, **facts
-            )
-            return encode_blob(plan, info)
+            return encode_blob(plan, EngineInfo((x, y), request.device_id, **facts))
         document = {
             "io_bindings": [
                 {"name": b.name, "dtype": "", "shape": [], "is_input": b.is_input} for b in (x, y)
@@ -80,8 +75,7 @@ class FakeBuilder:
             "target_platform": "linux_x86_64",
         }
         if self.alias:
-            alias = {"output": y.name, "input": x.name, "kind": "kv_cache_update"}
-            document["aliased_io"] = [alias]
+            document["aliased_io"] = [asdict(Alias(y.name, x.name))]
         return pack(document, plan, magic=b"TR02" if self.alias else b"TR01", checksum=False)
 
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from executorch.exir import to_edge_transform_and_lower
-from executorch.exir.schema import Tensor
+from executorch.exir import (
+    ExecutorchBackendConfig,
+    ExecutorchProgramManager,
+    to_edge_transform_and_lower,
+)
+from executorch.exir._serialize._program import deserialize_pte_binary
+from executorch.exir.schema import DelegateCall, ExecutionPlan
 from torch import nn
 from torch.export import Dim
 
@@ -28,12 +33,20 @@ def export(name: str) -> torch.export.ExportedProgram:
     return torch.export.export(model, inputs)
 
 
+def finish(
+    program: Any, *partitioners: Any, planning: Any = None, **options: Any
+) -> ExecutorchProgramManager:
+    """Lower a program; ``options`` are those of ``to_edge_transform_and_lower``."""
+    manager = to_edge_transform_and_lower(program, partitioner=list(partitioners), **options)
+    config = ExecutorchBackendConfig(memory_planning_pass=planning) if planning else None
+    return manager.to_executorch(config)
+
+
 def lower(program: torch.export.ExportedProgram, **options: Any) -> bytes:
     """The .pte of a program; a partitioner's options, or ``partitioner=`` itself."""
     options.setdefault("builder", "reference")
     partitioner = options.get("partitioner") or TensorRTPartitioner(**options)
-    manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
-    return bytes(manager.to_executorch().buffer)
+    return bytes(finish(program, partitioner).buffer)
 
 
 def lower_case(name: str, **options: Any) -> bytes:
@@ -52,35 +65,29 @@ def target_devices(pte: bytes) -> list[list[bytes]]:
     ]
 
 
+def _plan(pte: bytes) -> ExecutionPlan:
+    return deserialize_pte_binary(pte).program.execution_plan[0]
+
+
 def delegate_tensor_devices(pte: bytes) -> list[set[tuple[str, int]]]:
     """The devices that ``extra_tensor_info`` gives the arguments of every delegate call."""
-    from executorch.exir._serialize._program import deserialize_pte_binary
-
-    plan = deserialize_pte_binary(pte).program.execution_plan[0]
-    found: list[set[tuple[str, int]]] = []
-    for chain in plan.chains:
-        for instruction in chain.instructions:
-            call = instruction.instr_args
-            if type(call).__name__ != "DelegateCall":
-                continue
-            devices = set()
-            for index in call.args:
-                value = plan.values[index].val
-                assert isinstance(value, Tensor)
-                info = value.extra_tensor_info
-                devices.add((info.device_type.name, info.device_index) if info else ("CPU", 0))
-            found.append(devices)
-    return found
+    plan = _plan(pte)
+    calls = [each.instr_args for chain in plan.chains for each in chain.instructions]
+    infos = [
+        [plan.values[index].val.extra_tensor_info for index in call.args]
+        for call in calls
+        if isinstance(call, DelegateCall)
+    ]
+    return [
+        {(info.device_type.name, info.device_index) if info else ("CPU", 0) for info in each}
+        for each in infos
+    ]
 
 
 def planned_devices(pte: bytes) -> set[tuple[str, int]]:
     """The devices in ``non_const_buffer_device``."""
-    from executorch.exir._serialize._program import deserialize_pte_binary
-
-    plan = deserialize_pte_binary(pte).program.execution_plan[0]
-    return {
-        (entry.device_type.name, entry.device_index) for entry in plan.non_const_buffer_device or ()
-    }
+    entries = _plan(pte).non_const_buffer_device or ()
+    return {(entry.device_type.name, entry.device_index) for entry in entries}
 
 
 def export_with_batch(name: str, maximum: int = 8) -> torch.export.ExportedProgram:
@@ -99,5 +106,4 @@ def request(model: nn.Module, *inputs: torch.Tensor) -> BuildRequest:
 
 
 def module_of(model: nn.Module, *inputs: torch.Tensor):
-    program = torch.export.export(model.eval(), inputs).run_decompositions({})
-    return unlift(lower_partition(program, "test").program)
+    return unlift(lowered(model, *inputs).program)

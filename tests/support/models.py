@@ -154,13 +154,6 @@ class State(nn.Module):
         return self.total * 2
 
 
-class Unsupported(nn.Module):
-    """Nothing in it is for TensorRT."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.relu(x) * 2
-
-
 CASES: dict[str, Callable[[], Case]] = {
     "mlp": lambda: (Mlp(), (torch.randn(4, 16),)),
     "cnn": lambda: (Cnn(), (torch.randn(2, 3, 32, 32),)),

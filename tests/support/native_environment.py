@@ -20,31 +20,35 @@ def environment(**changes: str | None) -> dict[str, str]:
     return kept | {key: value for key, value in changes.items() if value is not None}
 
 
+def run(
+    *command: object,
+    env: dict[str, str],
+    folder: Path | None = None,
+    timeout: float | None = 600,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program and keep what it prints."""
+    return subprocess.run(
+        [str(word) for word in command],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout,
+        check=False,
+    )
+
+
 def run_python(
     *arguments: str, folder: Path | None = None, **env: str | None
 ) -> subprocess.CompletedProcess[str]:
     """Run this Python in a process of its own; ``env`` as `environment` takes it."""
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment(**env),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return run(sys.executable, *arguments, folder=folder, env=environment(**env))
 
 
 def run_simulated(*command: object) -> list[str]:
     """Return the lines that a program prints on a simulated GPU."""
-    done = subprocess.run(
-        [str(argument) for argument in command],
-        env=environment(TRT_ET_CUDA="simulated:1"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run(*command, env=environment(TRT_ET_CUDA="simulated:1"), timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -60,12 +64,5 @@ def build(folder: Path, targets: list[str], *options: str) -> None:
         ["-S", str(ROOT), "-B", str(folder), *common, *options],
         ["--build", str(folder), "--target", *targets],
     ):
-        done = subprocess.run(
-            ["cmake", *command],
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        done = run("cmake", *command, env={**os.environ, "PATH": path})
         assert done.returncode == 0, done.stdout + done.stderr

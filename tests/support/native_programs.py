@@ -11,6 +11,7 @@ from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.passes import MemoryPlanningPass
 
+from tests.support.models import Function
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import EngineInfo, encode_blob
 
@@ -39,16 +40,10 @@ class Mlp(torch.nn.Module):
         return self.second(torch.relu(self.first(x)))
 
 
-class TwoEngines(torch.nn.Module):
+def two_engines() -> torch.nn.Module:
     """An operator that stays on the CPU splits the engines."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = torch.nn.Linear(8, 8)
-        self.second = torch.nn.Linear(8, 4)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.second(torch.sinh(self.first(x)))
+    layers = torch.nn.Linear(8, 8), Function(torch.sinh), torch.nn.Linear(8, 4)
+    return torch.nn.Sequential(*layers)
 
 
 class Many(torch.nn.Module):
@@ -58,15 +53,6 @@ class Many(torch.nn.Module):
         return a + b, a * 2.0, (a * b).sum()
 
 
-class ChannelsLast(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = torch.nn.Conv2d(3, 4, 3, padding=1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(self.conv(x))
-
-
 class ForeignBuilder:
     """Returns what says that it is an engine of TensorRT-RTX, or of TensorRT."""
 
@@ -74,15 +60,8 @@ class ForeignBuilder:
         self.name, self.version = name, version
 
     def build(self, request: Any) -> bytes:
-        return encode_blob(
-            b"ftrt" * 64,
-            EngineInfo(
-                bindings=request.lowered.bindings,
-                device_id=request.device_id,
-                builder=self.name,
-                library_version=self.version,
-            ),
-        )
+        facts = request.lowered.bindings, request.device_id, self.name, self.version
+        return encode_blob(b"ftrt" * 64, EngineInfo(*facts))
 
 
 def export(
@@ -132,8 +111,10 @@ def make(folder: Path) -> dict[str, Program]:
     def devices(partition: Any) -> str:
         return f"cuda:{partition.index}"
 
+    foreign = ForeignBuilder()
     split = {"excluded_ops": (torch.ops.aten.sinh,), "device": devices}
     dynamic = {"dynamic": batch, "run": (torch.randn(5, 8),)}
+    conv = (torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.ReLU())
     image = torch.randn(1, 3, 6, 6).to(memory_format=torch.channels_last)
     return {
         "mlp": export(folder, "mlp", mlp, (x,)),
@@ -142,14 +123,12 @@ def make(folder: Path) -> dict[str, Program]:
         "host": export(folder, "host", mlp, (x,), host=True),
         "planned_on_host": export(folder, "planned_on_host", mlp, (x,), host_planned=True),
         "host_on_3": export(folder, "host_on_3", mlp, (x,), host=True, device="cuda:3"),
-        "two": export(folder, "two", TwoEngines(), (x,), **split),
-        "two_host": export(folder, "two_host", TwoEngines(), (x,), host=True, **split),
+        "two": export(folder, "two", two_engines(), (x,), **split),
+        "two_host": export(folder, "two_host", two_engines(), (x,), host=True, **split),
         "many": export(folder, "many", Many(), (torch.randn(3, 4), torch.randn(3, 4))),
         "dynamic": export(folder, "dynamic", mlp, (x,), **dynamic),
         "dynamic_host": export(folder, "dynamic_host", mlp, (x,), host=True, **dynamic),
-        "channels_last": export(folder, "channels_last", ChannelsLast(), (image,)),
-        "foreign": export(folder, "foreign", mlp, (x,), builder=ForeignBuilder()),
-        "foreign_host": export(
-            folder, "foreign_host", mlp, (x,), builder=ForeignBuilder(), host=True
-        ),
+        "channels_last": export(folder, "channels_last", torch.nn.Sequential(*conv), (image,)),
+        "foreign": export(folder, "foreign", mlp, (x,), builder=foreign),
+        "foreign_host": export(folder, "foreign_host", mlp, (x,), builder=foreign, host=True),
     }

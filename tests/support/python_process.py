@@ -45,8 +45,6 @@ def run_forked(
             "output": output,
         }
         server = _server()
-        assert server.stdin is not None
-        assert server.stdout is not None
         server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()
         status = int(server.stdout.readline())
@@ -65,7 +63,7 @@ def _server() -> subprocess.Popen[str]:
         text=True,
     )
     atexit.register(server.wait)
-    atexit.register(server.stdin.close)  # type: ignore[union-attr]
+    atexit.register(server.stdin.close)
     return server
 
 

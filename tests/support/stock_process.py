@@ -24,14 +24,7 @@ torch.save(results, "results")
 def run(
     folder: Path, pte: bytes, *calls: tuple[Any, ...], cuda: str = "simulated:2"
 ) -> list[list[torch.Tensor]]:
-    """The outputs of successive calls of one loaded method, ``forward``.
-
-    Args:
-        folder: For the files in between.
-        pte: The program.
-        calls: The arguments of each call.
-        cuda: The simulated GPUs.
-    """
+    """Return the outputs of successive calls of one loaded ``forward``; files go to ``folder``."""
     (folder / "model.pte").write_bytes(pte)
     torch.save([pytree.tree_leaves(call) for call in calls], folder / "calls")
     done = run_forked(_RUN, cuda, cwd=folder)

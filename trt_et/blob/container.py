@@ -105,17 +105,8 @@ def pack_front(magic: bytes, metadata: bytes, engine_size: int) -> bytearray:
     """
     end = _HEADER.size + len(metadata)
     engine_offset = -(-end // _ALIGNMENT) * _ALIGNMENT
-    header = _HEADER.pack(
-        magic,
-        _HEADER.size,
-        len(metadata),
-        engine_offset,
-        engine_size,
-        1,
-        _CHECKSUM_CRC32C,
-        0,
-        0,
-    )
+    facts = (magic, _HEADER.size, len(metadata), engine_offset, engine_size)
+    header = _HEADER.pack(*facts, 1, _CHECKSUM_CRC32C, 0, 0)
     return bytearray(b"".join((header, metadata, bytes(engine_offset - end))))
 
 

@@ -11,6 +11,11 @@ from trt_et.errors import BlobError
 
 __all__ = ["info_from", "is_device_id", "metadata_of", "shorten"]
 
+_SHAPES: Final = ("min_shape", "opt_shape", "max_shape", "dim_order")
+_TEXTS: Final = (
+    *("builder", "library_version", "gpu_name", "target_platform", "precision", "sha256"),
+    "serialized_metadata",
+)
 _MAX_RANK: Final = 16
 _INT64_MAX: Final = 2**63 - 1
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -54,7 +59,7 @@ def _binding_document(binding: Binding) -> dict[str, Any]:
         "shape": list(binding.shape),
         "is_input": binding.is_input,
     }
-    for key in ("min_shape", "opt_shape", "max_shape", "dim_order"):
+    for key in _SHAPES:
         value = getattr(binding, key)
         if value is not None:
             document[key] = list(value)
@@ -71,20 +76,19 @@ def info_from(document: Mapping[str, Any]) -> EngineInfo:
     """
     bindings = tuple(
         _binding_from(entry, index)
-        for index, entry in enumerate(_get(document, "io_bindings", list, required=True))
+        for index, entry in enumerate(_get(document, "io_bindings", list))
     )
-    names = [binding.name for binding in bindings]
-    if len(set(names)) != len(names):
+    by_name = {binding.name: binding for binding in bindings}
+    if len(by_name) != len(bindings):
         raise BlobError("two bindings of the engine have the same name")
     aliases = tuple(
         Alias(
-            _get(entry, "output", str, required=True),
-            _get(entry, "input", str, required=True),
+            _get(entry, "output", str),
+            _get(entry, "input", str),
             _get(entry, "kind", str, default="kv_cache_update"),
         )
         for entry in _get(document, "aliased_io", list, default=[])
     )
-    by_name = {binding.name: binding for binding in bindings}
     for alias in aliases:
         source, sink = by_name.get(alias.input), by_name.get(alias.output)
         if source is None or sink is None or not source.is_input or sink.is_input:
@@ -92,69 +96,59 @@ def info_from(document: Mapping[str, Any]) -> EngineInfo:
     capabilities = _get(document, "compute_capabilities", list, default=[])
     if not all(isinstance(item, str) for item in capabilities):
         raise BlobError("compute_capabilities of an engine blob must be strings")
-    sha256 = _get(document, "sha256", str, default="")
-    if sha256 and not _SHA256.fullmatch(sha256):
-        raise BlobError(f"sha256 of an engine blob is {shorten(sha256)}: not 64 hex digits")
+    texts = {key: _get(document, key, str, default="") for key in _TEXTS}
+    if texts["sha256"] and not _SHA256.fullmatch(texts["sha256"]):
+        raise BlobError(
+            f"sha256 of an engine blob is {shorten(texts['sha256'])}: not 64 hex digits"
+        )
+    network = _get(document, "network", dict, default=None)
+    if network is not None:
+        weights = _get(network, "weights", list, where="network")
+        if not all(isinstance(key, str) for key in weights):
+            raise BlobError("network: weights of an engine blob must be strings")
     device_id = document.get("device_id")
     return EngineInfo(
         bindings=bindings,
         device_id=device_id if is_device_id(device_id) else None,
-        builder=_get(document, "builder", str, default=""),
-        library_version=_get(document, "library_version", str, default=""),
         compute_capabilities=tuple(capabilities),
-        gpu_name=_get(document, "gpu_name", str, default=""),
         hardware_compatible=_get(document, "hardware_compatible", bool, default=False),
-        target_platform=_get(document, "target_platform", str, default=""),
-        precision=_get(document, "precision", str, default=""),
-        sha256=sha256,
         aliases=aliases,
-        serialized_metadata=_get(document, "serialized_metadata", str, default=""),
-        network=_network_from(document),
+        network=network,
+        **texts,
     )
-
-
-def _network_from(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    network: Mapping[str, Any] | None = _get(document, "network", dict, default=None)
-    if network is not None:
-        weights = _get(network, "weights", list, required=True, where="network")
-        if not all(isinstance(key, str) for key in weights):
-            raise BlobError("network: weights of an engine blob must be strings")
-    return network
 
 
 def _binding_from(entry: object, index: int) -> Binding:
     where = f"binding {index}"
-    name = _get(entry, "name", str, required=True, where=where)
+    name = _get(entry, "name", str, where=where)
+    what = f"{where} ({shorten(name)})"
     if "\0" in name:
-        raise BlobError(f"{where} ({shorten(name)}) has a NUL in its name")
+        raise BlobError(f"{what} has a NUL in its name")
     dtype = _get(entry, "dtype", str, default="", where=where)
     if dtype and dtype not in DTYPES:
-        raise BlobError(f"{where} ({shorten(name)}) has the unknown dtype {shorten(dtype)}")
+        raise BlobError(f"{what} has the unknown dtype {shorten(dtype)}")
+    given = {key: _get(entry, key, list, default=None, where=where) for key in _SHAPES}
     binding = Binding(
         name=name,
         dtype=dtype,
         shape=_dims(_get(entry, "shape", list, default=[], where=where), where, minimum=-1),
-        is_input=_get(entry, "is_input", bool, required=True, where=where),
-        min_shape=_optional_dims(entry, "min_shape", where),
-        opt_shape=_optional_dims(entry, "opt_shape", where),
-        max_shape=_optional_dims(entry, "max_shape", where),
-        dim_order=_optional_dims(entry, "dim_order", where),
+        is_input=_get(entry, "is_input", bool, where=where),
         value_of=_get(entry, "value_of", str, default="", where=where),
+        **{k: v if v is None else _dims(v, where, minimum=0) for k, v in given.items()},
     )
     if binding.value_of and (binding.is_input or not dtype):
-        raise BlobError(f"{where} ({shorten(name)}) has a value_of, but is no output with a dtype")
-    _check_ranges(binding, where)
+        raise BlobError(f"{what} has a value_of, but is no output with a dtype")
+    _check_ranges(binding, what)
     return binding
 
 
-def _check_ranges(binding: Binding, where: str) -> None:
+def _check_ranges(binding: Binding, what: str) -> None:
     if binding.is_dynamic and not binding.dtype:
-        raise BlobError(f"{where} ({shorten(binding.name)}) has a dynamic shape, and no dtype")
+        raise BlobError(f"{what} has a dynamic shape, and no dtype")
     ranges = (binding.min_shape, binding.opt_shape, binding.max_shape)
     if any(ranges) != binding.is_dynamic or (binding.is_dynamic and None in ranges):
         raise BlobError(
-            f"{where} ({shorten(binding.name)}) needs min_shape, opt_shape and max_shape exactly "
-            "where its shape has a -1"
+            f"{what} needs min_shape, opt_shape and max_shape exactly where its shape has a -1"
         )
     if binding.is_dynamic:
         low, opt, high = (shape or () for shape in ranges)
@@ -162,15 +156,10 @@ def _check_ranges(binding: Binding, where: str) -> None:
             lo <= mid <= hi and size in (-1, lo) and (size == -1 or lo == hi)
             for size, lo, mid, hi in zip(binding.shape, low, opt, high, strict=True)
         ):
-            raise BlobError(f"{where} ({shorten(binding.name)}) has an impossible shape range")
+            raise BlobError(f"{what} has an impossible shape range")
     order = binding.dim_order
     if order is not None and sorted(order) != list(range(len(binding.shape))):
-        raise BlobError(f"{where} ({shorten(binding.name)}) has a dim_order of another rank")
-
-
-def _optional_dims(entry: object, key: str, where: str) -> tuple[int, ...] | None:
-    value = _get(entry, key, list, default=None, where=where)
-    return None if value is None else _dims(value, where, minimum=0)
+        raise BlobError(f"{what} has a dim_order of another rank")
 
 
 def _dims(values: Sequence[object], where: str, *, minimum: int) -> tuple[int, ...]:
@@ -193,13 +182,12 @@ def _get(
     kind: type,
     *,
     default: Any = _REQUIRED,  # noqa: ANN401
-    required: bool = False,
     where: str = "engine metadata",
 ) -> Any:  # noqa: ANN401
     if not isinstance(entry, Mapping):
         raise BlobError(f"{where} is {shorten(entry)}; expected an object")
     if key not in entry:
-        if required or default is _REQUIRED:
+        if default is _REQUIRED:
             raise BlobError(f"{where} has no {key!r}")
         return default
     value = entry[key]

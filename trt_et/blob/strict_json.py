@@ -31,11 +31,12 @@ def load_json(data: bytes) -> dict[str, Any]:
         )
         # A lone surrogate is valid to Python's parser and to no other.
         json.dumps(document, ensure_ascii=False).encode("utf-8")
+        depth = _depth(document)
     except (ValueError, RecursionError) as error:
         raise BlobError(f"engine metadata is not strict JSON: {error}") from error
     if not isinstance(document, dict):
         raise BlobError("engine metadata is not a JSON object")
-    if _depth(document) > _MAX_DEPTH:
+    if depth > _MAX_DEPTH:
         raise BlobError(f"engine metadata is nested deeper than {_MAX_DEPTH}")
     return document
 
@@ -67,14 +68,7 @@ def _finite_integer(text: str) -> int:
 
 
 def _depth(value: object) -> int:
-    deepest, level = 0, [value]
-    while level:
-        children: list[object] = []
-        for item in level:
-            if isinstance(item, dict):
-                children.extend(item.values())
-            elif isinstance(item, list):
-                children.extend(item)
-        deepest += any(isinstance(item, dict | list) for item in level)
-        level = children
-    return deepest
+    if not isinstance(value, dict | list):
+        return 0
+    items = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(_depth, items), default=0)

@@ -9,17 +9,27 @@ from __future__ import annotations
 
 import logging
 import warnings
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 import trt_et
 from trt_et.cli import bench, build, cache, compare, doctor, export, inspect, run
+from trt_et.cli.common import errors_on_one_line
 
 __all__ = ["app", "main"]
 
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
+        with errors_on_one_line():
+            return super().invoke(ctx)
+
+
 app: Final = typer.Typer(
     name="trt-et",
+    cls=_Commands,
     help="TensorRT as a normal ExecuTorch backend.",
     epilog="Exit status: 0 done, 1 failed or a damaged file, 2 wrong usage.",
     no_args_is_help=True,

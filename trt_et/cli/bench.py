@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from trt_et.cli.common import (
-    Cuda,
-    Inputs,
-    Json,
-    Method,
-    Seed,
-    Shapes,
-    check_plot,
-    errors_on_one_line,
-    make_console,
-    parse_shapes,
-    print_json,
-)
+from trt_et.cli import common
 from trt_et.errors import OptionError
 
 __all__ = ["bench_command", "draw_plot", "markdown", "percentile"]
@@ -37,13 +24,12 @@ _HEADINGS: Final = (
 )
 _SUFFIXES: Final = (".png", ".svg")
 _LONGEST_LABEL: Final = 24
-_Answers = Mapping[str, dict[str, Any]]  # Of ``trt_et.cli.worker.perform``, by the file.
 
 
 def bench_command(
     files: Annotated[list[Path], typer.Argument(help="One or several .pte.", metavar="FILE...")],
-    inputs: Inputs = None,
-    shapes: Shapes = None,
+    inputs: common.Inputs = None,
+    shapes: common.Shapes = None,
     repeat: Annotated[int, typer.Option(min=1, help="Calls that are timed.")] = 100,
     warm_up: Annotated[int, typer.Option(min=0, help="Calls before them.")] = 10,
     plot: Annotated[
@@ -52,10 +38,10 @@ def bench_command(
     as_markdown: Annotated[
         bool, typer.Option("--markdown", help="Print a Markdown table.")
     ] = False,
-    method: Method = "",
-    cuda: Cuda = "",
-    seed: Seed = 0,
-    as_json: Json = False,
+    method: common.Method = "",
+    cuda: common.Cuda = "",
+    seed: common.Seed = 0,
+    as_json: common.Json = False,
 ) -> None:
     """Time programs: latency percentiles, throughput, copies and waits per call, memory.
 
@@ -64,21 +50,19 @@ def bench_command(
     """
     from trt_et.cli.program import Request, ask_worker, choose_method
 
-    sizes = parse_shapes(shapes)
-    with errors_on_one_line():
-        if plot:
-            _check_plot(plot)
-        requests = [
-            Request("bench", str(file), method, cuda, inputs or (), sizes, seed) for file in files
-        ]
-        for request in requests:  # Before the first of them takes time.
-            choose_method(request, verify=False)
-        answers = {
-            request.file: ask_worker(replace(request, warm_up=warm_up, repeat=repeat))
-            for request in requests
-        }
+    sizes = common.parse_shapes(shapes)
+    if plot:
+        _check_plot(plot)
+    times: dict[str, Any] = {"warm_up": warm_up, "repeat": repeat}
+    requests = [
+        Request("bench", str(file), method, cuda, inputs or (), sizes, seed, **times)
+        for file in files
+    ]
+    for request in requests:  # Before the first of them takes time.
+        choose_method(request, verify=False)
+    answers = {request.file: ask_worker(request) for request in requests}
     if as_json:
-        print_json(answers)
+        common.print_json(answers)
     elif as_markdown:
         typer.echo(markdown(answers))
     else:
@@ -87,11 +71,10 @@ def bench_command(
         table = Table(*_HEADINGS, box=None)
         for name, answer in answers.items():
             table.add_row(*_row(name, answer))
-        make_console().print(table)
+        common.make_console().print(table)
     if plot:
-        with errors_on_one_line():
-            for target in draw_plot(answers, plot):
-                typer.echo(f"wrote {target}", err=True)
+        for target in draw_plot(answers, plot):
+            typer.echo(f"wrote {target}", err=True)
 
 
 def percentile(seconds: Sequence[float], percent: int) -> float:
@@ -125,7 +108,7 @@ def _milliseconds(value: float) -> str:
     return f"{value:,.0f} ms" if value >= 1000 else f"{value:.3g} ms"
 
 
-def markdown(answers: _Answers) -> str:
+def markdown(answers: Mapping[str, dict[str, Any]]) -> str:
     """Format the timings as a Markdown table."""
     rows = [_HEADINGS, ("---", *["---:"] * (len(_HEADINGS) - 1))]
     rows += [_row(name, answer) for name, answer in answers.items()]
@@ -138,16 +121,16 @@ def _label(name: str) -> str:
 
 
 def _check_plot(path: Path) -> None:
-    check_plot(path)
+    common.check_plot(path)
     if path.suffix not in _SUFFIXES:
         raise OptionError(f"{path} cannot be drawn: expected a name that ends in .png or .svg")
 
 
-def draw_plot(answers: _Answers, path: Path) -> tuple[Path, ...]:
+def draw_plot(answers: Mapping[str, dict[str, Any]], path: Path) -> tuple[Path, ...]:
     """Draw the distribution of each program's latencies, as PNG and as SVG.
 
     Args:
-        answers: The timings.
+        answers: The answers of ``trt_et.cli.worker`` by file.
         path: The file; its suffix is replaced.
 
     Raises:
@@ -155,15 +138,15 @@ def draw_plot(answers: _Answers, path: Path) -> tuple[Path, ...]:
         RunError: Its folder does not exist.
     """
     _check_plot(path)
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
-    figure = Figure(figsize=(8, 1.2 + 0.6 * len(answers)), layout="constrained")
-    FigureCanvasAgg(figure)
+    times = [[second * 1e3 for second in answer["seconds"]] for answer in answers.values()]
+    figure = Figure(figsize=(8, 1.2 + 0.6 * len(times)), layout="constrained")
     axes = figure.subplots()
     axes.boxplot(
-        [[second * 1e3 for second in answer["seconds"]] for answer in answers.values()],
+        times,
+        tick_labels=[_label(name) for name in answers],
         orientation="horizontal",
         whis=(1, 99),
         showfliers=False,
@@ -172,20 +155,18 @@ def draw_plot(answers: _Answers, path: Path) -> tuple[Path, ...]:
         boxprops={"facecolor": "#cfe8a0", "edgecolor": "#5a8f00"},
         medianprops={"color": "#2f4d00", "linewidth": 2},
     )
-    axes.set_yticks(range(1, len(answers) + 1), [_label(name) for name in answers])
     axes.invert_yaxis()
     axes.set_xscale("log")  # A program may take a hundred times as long as another one.
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(axis="x", which="both", color="#8883", linewidth=0.6)
     axes.set_axisbelow(True)
-    times = [second * 1e3 for answer in answers.values() for second in answer["seconds"]]
-    decades = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
-    axes.set_xlim(10 ** decades[0], 10 ** decades[1])
-    for row, answer in enumerate(answers.values(), start=1):
-        middle, high = (percentile(answer["seconds"], percent) * 1e3 for percent in (50, 99))
+    first = math.floor(math.log10(min(map(min, times))))
+    last = math.ceil(math.log10(max(map(max, times))))
+    axes.set_xlim(10**first, 10**last)
+    for row, each in enumerate(times, start=1):
         axes.annotate(
-            f"p50 {_milliseconds(middle)}, p99 {_milliseconds(high)}",
+            ", ".join(f"p{n} {_milliseconds(percentile(each, n))}" for n in (50, 99)),
             (1, row),
             xycoords=("axes fraction", "data"),
             xytext=(8, 0),

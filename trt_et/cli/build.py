@@ -6,15 +6,13 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from trt_et.cli.common import Cuda, Json, errors_on_one_line, make_console, print_json
+from trt_et.cli.common import Cuda, Json, make_console, print_json
 
 __all__ = ["build_command"]
-
-_ALL: Final = "all"
 
 
 def build_command(
@@ -45,35 +43,34 @@ def build_command(
     from trt_et.runtime.explain import wrong_file
     from trt_et.runtime.networks import build_engine, build_program
 
-    with errors_on_one_line():
-        if build_with not in ("", "tensorrt", "tensorrt_rtx"):
-            raise OptionError(f"--with is {build_with!r}; expected tensorrt or tensorrt_rtx")
-        for name, value in (("BUILD_WITH", build_with), ("ENGINE_FOLDER", folder)):
-            if value:
-                os.environ[f"TRT_ET_{name}"] = value
-        check_output(output)
-        if problem := wrong_file(file):
-            raise BlobError(problem)
-        if capabilities is None:
-            trt_et.runtime.load(cuda or None)
-        elif build_with == "tensorrt" or folder or cuda:
-            raise OptionError(
-                "--compute-capability builds TensorRT-RTX engines without a GPU and without a "
-                "folder; leave --with, --engine-folder and --cuda out"
-            )
-        build = build_engine if capabilities is None else _for_targets(capabilities)
-        try:
-            program, engines = build_program(file.read_bytes(), build)
-        except BlobError as error:
-            raise BlobError(f"{file}: {error}") from error
-        except PluginError as error:
-            if "needs an NVIDIA driver" not in str(error):
-                raise
-            raise PluginError(
-                f"{error}; run it on a machine with a GPU, or build for TensorRT-RTX, which needs "
-                "no GPU, with --compute-capability 8.9"
-            ) from error
-        write_output(output, lambda opened: opened.write(program))
+    if build_with not in ("", "tensorrt", "tensorrt_rtx"):
+        raise OptionError(f"--with is {build_with!r}; expected tensorrt or tensorrt_rtx")
+    for name, value in (("BUILD_WITH", build_with), ("ENGINE_FOLDER", folder)):
+        if value:
+            os.environ[f"TRT_ET_{name}"] = value
+    check_output(output)
+    if problem := wrong_file(file):
+        raise BlobError(problem)
+    if capabilities is None:
+        trt_et.runtime.load(cuda or None)
+    elif build_with == "tensorrt" or folder or cuda:
+        raise OptionError(
+            "--compute-capability builds TensorRT-RTX engines without a GPU and without a "
+            "folder; leave --with, --engine-folder and --cuda out"
+        )
+    build = build_engine if capabilities is None else _for_targets(capabilities)
+    try:
+        program, engines = build_program(file.read_bytes(), build)
+    except BlobError as error:
+        raise BlobError(f"{file}: {error}") from error
+    except PluginError as error:
+        if "needs an NVIDIA driver" not in str(error):
+            raise
+        raise PluginError(
+            f"{error}; run it on a machine with a GPU, or build for TensorRT-RTX, which needs "
+            "no GPU, with --compute-capability 8.9"
+        ) from error
+    write_output(output, lambda opened: opened.write(program))
     rows = [
         {
             "method": engine.method,
@@ -98,6 +95,6 @@ def _for_targets(capabilities: list[str]) -> Callable[[bytes, Mapping[str, bytes
     from trt_et.engines.rtx_network import build_rtx_engine
     from trt_et.options import BuildOptions
 
-    named = () if capabilities == [_ALL] else tuple(capabilities)
+    named = () if capabilities == ["all"] else tuple(capabilities)
     targets = BuildOptions(compute_capabilities=named).compute_capabilities
     return partial(build_rtx_engine, capabilities=targets)

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from trt_et.cli.common import (
-    FAILED,
-    Json,
-    errors_on_one_line,
-    make_console,
-    print_json,
-)
+from trt_et.cli.common import FAILED, Json, make_console, print_json
 from trt_et.errors import BlobError
 
 if TYPE_CHECKING:
@@ -41,8 +35,7 @@ def path_command(folder: _Folder = None, as_json: Json = False) -> None:
 def list_command(folder: _Folder = None, as_json: Json = False) -> None:
     """List the engines in the cache, the last used first."""
     cache = _open(folder)
-    with errors_on_one_line():
-        entries = cache.entries()
+    entries = cache.entries()
     rows = [_row(entry) for entry in entries]
     total = sum(entry.size for entry in entries)
     if as_json:
@@ -71,9 +64,8 @@ def list_command(folder: _Folder = None, as_json: Json = False) -> None:
 def verify_command(folder: _Folder = None, as_json: Json = False) -> None:
     """Check every engine in the cache and remove the corrupt ones; exit with 1 if there was one."""
     cache = _open(folder)
-    with errors_on_one_line():
-        bad = cache.verify()
-        intact = len(cache.entries())
+    bad = cache.verify()
+    intact = len(cache.entries())
     if as_json:
         removed = [{"key": entry.key, "problem": reason} for entry, reason in bad]
         print_json({"intact": intact, "removed": removed})
@@ -95,13 +87,12 @@ def clear_command(
     from trt_et.inspection.tables import size_text
 
     cache = _open(folder)
-    with errors_on_one_line():
-        entries = cache.entries()
-        if entries and not yes:
-            size = size_text(sum(entry.size for entry in entries))
-            question = f"Remove {len(entries)} engines ({size}) from {cache.folder}?"
-            typer.confirm(question, abort=True, err=True)
-        freed = cache.clear()
+    entries = cache.entries()
+    if entries and not yes:
+        size = size_text(sum(entry.size for entry in entries))
+        question = f"Remove {len(entries)} engines ({size}) from {cache.folder}?"
+        typer.confirm(question, abort=True, err=True)
+    freed = cache.clear()
     print_json({"removed_bytes": freed}) if as_json else typer.echo(f"removed {size_text(freed)}")
 
 
@@ -113,14 +104,13 @@ def _row(entry: CacheEntry) -> dict[str, Any]:
         info = entry.info()
     except (BlobError, OSError) as error:
         return row | {"problem": f"unreadable: {error}"}
-    from trt_et.inspection.texts import binding_text, engine_text, gpu_text
+    from trt_et.inspection.texts import binding_sizes, engine_text, gpu_text
 
-    bindings = ", ".join(binding_text(binding) for binding in info.bindings)
+    bindings = ", ".join(f"{b.name} {b.dtype}{binding_sizes(b)}" for b in info.bindings)
     return row | {"builder": engine_text(info), "targets": gpu_text(info), "bindings": bindings}
 
 
 def _open(folder: Path | None) -> EngineCache:
     from trt_et.engines.cache import EngineCache, choose_cache
 
-    with errors_on_one_line():
-        return (EngineCache(folder) if folder else choose_cache(None)) or EngineCache()
+    return (EngineCache(folder) if folder else choose_cache(None)) or EngineCache()

@@ -29,7 +29,6 @@ __all__ = [
     "Shapes",
     "check_plot",
     "errors_on_one_line",
-    "fail",
     "make_console",
     "parse_shapes",
     "print_json",
@@ -93,12 +92,6 @@ def print_json(document: Any) -> None:  # noqa: ANN401
     typer.echo(json.dumps(document, indent=2, default=str))
 
 
-def fail(message: str, code: int = FAILED) -> typer.Exit:
-    """Print one line on standard error, and return the exception to raise."""
-    typer.echo("trt-et: " + " ".join(message.split()), err=True)
-    return typer.Exit(code)
-
-
 def check_plot(path: Path) -> None:
     """Check that a plot can be drawn into a file.
 
@@ -120,10 +113,11 @@ def errors_on_one_line() -> Iterator[None]:
     """Turn the errors that users can meet into one line and an exit status."""
     try:
         yield
-    except OptionError as error:
-        raise fail(str(error), WRONG_USAGE) from error
-    except TrtEtError as error:
-        raise fail(str(error)) from error
-    except OSError as error:
-        named = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        raise fail(named) from error
+    except BrokenPipeError:  # Typer ends silently if the reader of a pipe has gone.
+        raise
+    except (TrtEtError, OSError) as error:
+        message = str(error)
+        if isinstance(error, OSError) and error.filename:
+            message = f"{error.filename}: {error.strerror}"
+        typer.echo("trt-et: " + " ".join(message.split()), err=True)
+        raise typer.Exit(WRONG_USAGE if isinstance(error, OptionError) else FAILED) from error

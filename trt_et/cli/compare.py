@@ -8,31 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from trt_et.cli.common import (
-    FAILED,
-    Cuda,
-    Inputs,
-    Json,
-    Method,
-    Model,
-    Seed,
-    Shapes,
-    check_plot,
-    errors_on_one_line,
-    make_console,
-    parse_shapes,
-    print_json,
-)
+from trt_et.cli import common
 from trt_et.errors import OptionError
 
 __all__ = ["compare_command"]
 
 
 def compare_command(
-    model: Model,
+    model: common.Model,
     file: Annotated[Path, typer.Argument(help="A .pte file.", metavar="FILE")],
-    inputs: Inputs = None,
-    shapes: Shapes = None,
+    inputs: common.Inputs = None,
+    shapes: common.Shapes = None,
     tolerance: Annotated[
         float,
         typer.Option(help="Largest error allowed, relative to an output's largest value.", min=0),
@@ -51,10 +37,10 @@ def compare_command(
         Path | None,
         typer.Option("--plot", help="Draw the errors, worst first, into a .png or .svg."),
     ] = None,
-    method: Method = "",
-    cuda: Cuda = "",
-    seed: Seed = 0,
-    as_json: Json = False,
+    method: common.Method = "",
+    cuda: common.Cuda = "",
+    seed: common.Seed = 0,
+    as_json: common.Json = False,
 ) -> None:
     """Compare a program with the eager model, output by output; exit with 1 if they differ.
 
@@ -68,36 +54,34 @@ def compare_command(
         method,
         cuda,
         inputs or (),
-        parse_shapes(shapes),
+        common.parse_shapes(shapes),
         seed,
         eager=model,
         per_partition=per_partition,
         excluded_ops=excluded_ops or (),
         min_block_size=min_block_size,
     )
-    with errors_on_one_line():
-        if model.endswith(".pte") and ":" in str(file):
-            raise OptionError(f"{model} is no model; it comes first: trt-et compare {file} {model}")
-        if plot is not None:
-            check_plot(plot)
-        answer = ask_worker(request)
+    if model.endswith(".pte") and ":" in str(file):
+        raise OptionError(f"{model} is no model; it comes first: trt-et compare {file} {model}")
+    if plot is not None:
+        common.check_plot(plot)
+    answer = ask_worker(request)
     parts = answer.get("partitions", [])
     compared = [*answer["outputs"], *(facts for part in parts for facts in part["outputs"])]
     for facts in compared:
         facts["agrees"] = _agrees(facts, tolerance)
     agree = all(facts["agrees"] for facts in compared)
     if as_json:
-        print_json({"agree": agree, "tolerance": tolerance, **answer})
+        common.print_json({"agree": agree, "tolerance": tolerance, **answer})
     else:
         _print(answer["outputs"], parts)
     if plot is not None:
         from trt_et.cli.comparison import Comparison
 
-        with errors_on_one_line():
-            Comparison(answer["outputs"], parts).plot(plot)
+        Comparison(answer["outputs"], parts).plot(plot)
         typer.echo(f"wrote {plot}", err=True)
     if not agree:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(common.FAILED)
 
 
 def _agrees(facts: dict[str, Any], tolerance: float) -> bool:
@@ -115,7 +99,7 @@ def _print(outputs: list[dict[str, Any]], parts: list[dict[str, Any]]) -> None:
         rest = f" and {len(counts) - 5} others" if len(counts) > 5 else ""
         lines.append((f"{part['partition']} on {part['device']}: {operators}{rest}", None))
         lines += [(f"  {facts['name']}", facts) for facts in part["outputs"]]
-    console = make_console()
+    console = common.make_console()
     for title, facts in lines:
         style = "red" if facts and not facts["agrees"] else None
         console.print(f"{title} {_result(facts)}" if facts else title, style=style)

@@ -6,7 +6,7 @@ import io
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,9 +17,10 @@ from trt_et.cli.arrays import compare_arrays, to_numpy
 from trt_et.cli.common import check_plot
 from trt_et.cli.inputs import check_inputs, input_names, make_inputs, order_by_name
 from trt_et.cli.models import EagerModel, export_module, load_model
+from trt_et.cli.partition_comparison import compare_partitions
 from trt_et.cli.program import LoadedMethod, Request
 from trt_et.errors import OptionError, RunError
-from trt_et.inspection.tables import Table
+from trt_et.inspection.tables import Shown, Table
 
 __all__ = ["Comparison", "compare", "compare_request"]
 
@@ -31,7 +32,7 @@ class _Writable(Protocol):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """The result of ``trt_et.compare``. ``print`` and notebooks show it as a table.
 
     Attributes:
@@ -45,7 +46,7 @@ class Comparison:
     """
 
     outputs: Sequence[Mapping[str, Any]]
-    engines: Sequence[Mapping[str, Any]] = field(default=())
+    engines: Sequence[Mapping[str, Any]] = ()
 
     def rows(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield the name and the facts of each compared tensor: outputs, then engines."""
@@ -62,34 +63,27 @@ class Comparison:
 
         # In a notebook, rich would also display the table.
         console = Console(file=io.StringIO(), width=140, force_jupyter=False)
-        console.print(self._table())
+        console.print(self)
         return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
-    def __rich__(self) -> Table:
-        return self._table()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
-
-    def _table(self) -> Table:
+    def tables(self) -> Iterator[Table]:
+        """Yield one table, with a row for each compared tensor."""
         rows = []
         for name, facts in self.rows():
             if "largest_error" not in facts:
                 shapes = f"{facts['shape']}, expected {facts['expected_shape']}"
                 rows.append((name, f"shape {shapes}", "", "", "", ""))
                 continue
-            rows.append(
-                (
-                    name,
-                    f"{facts['largest_error']:.3g}",
-                    f"{facts['largest_relative_error']:.2e}",
-                    f"{facts['mean_error']:.3g}",
-                    f"{facts['cosine']:.6f}",
-                    f"{facts['snr_db']:.1f}",
-                )
+            cells = (
+                f"{facts['largest_error']:.3g}",
+                f"{facts['largest_relative_error']:.2e}",
+                f"{facts['mean_error']:.3g}",
+                f"{facts['cosine']:.6f}",
+                f"{facts['snr_db']:.1f}",
             )
+            rows.append((name, *cells))
         numbers = ("largest error", "of the largest value", "mean error", "cosine", "SNR, dB")
-        return Table("Compared with the model", ("tensor", *numbers), tuple(rows), numbers)
+        yield Table("Compared with the model", ("tensor", *numbers), rows, numbers)
 
     def plot(self, path: str | Path) -> None:
         """Draw the relative error of each tensor as a bar, the worst first.
@@ -102,15 +96,13 @@ class Comparison:
             RunError: The folder of the file does not exist, or it is a folder.
         """
         check_plot(Path(path))
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
         errors = {
-            name: facts.get("largest_relative_error", float("inf")) for name, facts in self.rows()
+            name: facts.get("largest_relative_error", math.inf) for name, facts in self.rows()
         }
-        worst = sorted(errors, key=lambda name: errors[name], reverse=True)
+        worst = sorted(errors, key=errors.__getitem__, reverse=True)
         figure = Figure(figsize=(9, 1.2 + 0.3 * len(worst)), layout="constrained")
-        FigureCanvasAgg(figure)
         axes = figure.subplots()
         finite = [error for error in errors.values() if 0 < error < math.inf] or [1e-6]
         left, right = min(finite) / 10, max(finite) * 10
@@ -216,8 +208,6 @@ def _compare(request: Request, model: EagerModel) -> Comparison:
         _check_equal("takes", "inputs", len(inputs), spec.num_leaves)
     engines: list[dict[str, Any]] = []
     if request.per_partition:  # Before the model is called, which may change its state.
-        from trt_et.cli.partition_comparison import compare_partitions
-
         exported = export_module(request.eager, model)
         engines = compare_partitions(request, program.method, exported, inputs)
     try:

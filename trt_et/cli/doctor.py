@@ -20,7 +20,7 @@ from typing import Any, Final
 import typer
 
 import trt_et.runtime
-from trt_et.cli.common import FAILED, Json, errors_on_one_line, make_console, print_json
+from trt_et.cli.common import FAILED, Json, make_console, print_json
 from trt_et.errors import TrtEtError
 from trt_et.requirements import allowed_versions, install_command, is_allowed
 
@@ -64,8 +64,7 @@ def doctor_command(as_json: Json = False) -> None:
 
     Exits with 1 if engines of TensorRT cannot run on a GPU here.
     """
-    with errors_on_one_line():
-        findings, obstacles = diagnose()
+    findings, obstacles = diagnose()
     runs_on_gpu = not obstacles[_ON_GPU]
     if as_json:
         facts = [asdict(finding) for finding in findings]

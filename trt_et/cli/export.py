@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trt_et.cli.common import Json, Model, errors_on_one_line, make_console, print_json
+from trt_et.cli.common import Json, Model, make_console, print_json
 from trt_et.cli.steps import Steps
 
 __all__ = ["export_command"]
@@ -70,35 +70,34 @@ def export_command(
     if output is None and not explain:
         raise typer.BadParameter("name the .pte to write", param_hint="--output")
     steps = Steps(shown=not as_json)
-    with errors_on_one_line():
-        with steps.step("import torch and ExecuTorch"):
-            from trt_et.cli.inputs import read_calibration
-            from trt_et.cli.models import explain_model, export_model
-            from trt_et.cli.output import check_output
-            from trt_et.partitioner import TensorRTPartitioner
-        if html is not None:
-            check_output(html)
-        partitioner = TensorRTPartitioner(
-            builder=builder,
-            device=device,
-            compute_capabilities=capabilities,
-            min_block_size=min_block_size,
-            excluded_ops=excluded_ops or (),
-            precision=precision,
-            float32_ops=float32_ops or (),
-            calibration=read_calibration(calibration, model) if calibration else None,
-            full_graph=full_graph,
-            optimization_level=optimization_level,
-            cache=cache,
-            progress=steps.show_build,
-        )
-        if output is None or explain:
-            report = explain_model(model, partitioner, steps)
-        else:
-            report = export_model(model, partitioner, output, steps)
-        if html is not None and partitioner.report is not None:
-            html.write_text(partitioner.report.to_html(model), encoding="utf-8")
-            typer.echo(f"wrote {html}", err=True)
+    with steps.step("import torch and ExecuTorch"):
+        from trt_et.cli.inputs import read_calibration
+        from trt_et.cli.models import explain_model, export_model
+        from trt_et.cli.output import check_output
+        from trt_et.partitioner import TensorRTPartitioner
+    if html is not None:
+        check_output(html)
+    partitioner = TensorRTPartitioner(
+        builder=builder,
+        device=device,
+        compute_capabilities=capabilities,
+        min_block_size=min_block_size,
+        excluded_ops=excluded_ops or (),
+        precision=precision,
+        float32_ops=float32_ops or (),
+        calibration=read_calibration(calibration, model) if calibration else None,
+        full_graph=full_graph,
+        optimization_level=optimization_level,
+        cache=cache,
+        progress=steps.show_build,
+    )
+    if output is None or explain:
+        report = explain_model(model, partitioner, steps)
+    else:
+        report = export_model(model, partitioner, output, steps)
+    if html is not None and partitioner.report is not None:
+        html.write_text(partitioner.report.to_html(model), encoding="utf-8")
+        typer.echo(f"wrote {html}", err=True)
     if as_json:
         print_json(report)
         return

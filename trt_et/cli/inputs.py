@@ -61,7 +61,9 @@ def make_inputs(
     for source in sources:
         given += _in_order(source, _read(source), names, len(given))
     _check_count(method, given)
-    return [_convert(*parts) for parts in zip(labels, expected, given, sizes, strict=True)]
+    values = [_convert(*parts) for parts in zip(labels, expected, given, sizes, strict=True)]
+    check_inputs(method, values)
+    return values
 
 
 def input_names(method: MethodInfo) -> list[str]:
@@ -240,10 +242,6 @@ def _convert(
             return torch.empty(sizes, dtype=dtype)
         return torch.frombuffer(bytearray(given), dtype=dtype).reshape(sizes)
     tensor = torch.as_tensor(np.ascontiguousarray(given) if np.ndim(given) else given)
-    if tensor.dtype != dtype:
-        # NumPy lacks some types, and a number on the command line has none.
-        if isinstance(given, np.ndarray) and hasattr(np, value.dtype):
-            raise OptionError(f"{label} is {tensor.dtype}; expected {dtype}")
-        tensor = tensor.to(dtype)
-    _check_sizes(label, value, tensor.shape)
-    return tensor
+    # NumPy lacks some types, and a number on the command line has none.
+    has_type = isinstance(given, np.ndarray) and hasattr(np, value.dtype)
+    return tensor if has_type else tensor.to(dtype)

@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trt_et.cli.common import (
-    FAILED,
-    WRONG_USAGE,
-    Json,
-    errors_on_one_line,
-    fail,
-    make_console,
-    print_json,
-)
+from trt_et.cli.common import FAILED, Json, make_console, print_json
 from trt_et.cli.output import check_output
+from trt_et.errors import OptionError, RunError
 
 if TYPE_CHECKING:
     from trt_et.inspection import DelegateInfo, MethodInfo, ProgramInfo
@@ -56,26 +49,25 @@ def inspect_command(
     from trt_et.inspection import inspect_file
     from trt_et.inspection.tables import size_text
 
-    with errors_on_one_line():
-        for output in filter(None, (extract, html)):
-            check_output(output)
-        program = inspect_file(file, verify=verify)
-        if diff is not None:
-            other = inspect_file(diff, verify=verify)
-            lines = list(differences(to_document(program), to_document(other)))
-            if as_json:
-                print_json({"differences": lines})
-            else:
-                typer.echo("\n".join(lines) or "no difference")
-            raise typer.Exit(FAILED if lines else 0)
-        if extract is not None:
-            _extract(program, method, delegate, extract)
-        if html is not None:
-            from trt_et.inspection.page import html_page
-            from trt_et.inspection.picture import pictures_of
+    for output in filter(None, (extract, html)):
+        check_output(output)
+    program = inspect_file(file, verify=verify)
+    if diff is not None:
+        other = inspect_file(diff, verify=verify)
+        lines = list(differences(to_document(program), to_document(other)))
+        if as_json:
+            print_json({"differences": lines})
+        else:
+            typer.echo("\n".join(lines) or "no difference")
+        raise typer.Exit(FAILED if lines else 0)
+    if extract is not None:
+        _extract(program, method, delegate, extract)
+    if html is not None:
+        from trt_et.inspection.page import html_page
+        from trt_et.inspection.picture import pictures_of
 
-            html.write_text(html_page(pictures_of(program), file.name), encoding="utf-8")
-            typer.echo(f"wrote {html}", err=True)
+        html.write_text(html_page(pictures_of(program), file.name), encoding="utf-8")
+        typer.echo(f"wrote {html}", err=True)
     if as_json:
         print_json(to_document(program))
     elif extract is None and html is None:
@@ -83,7 +75,7 @@ def inspect_command(
         console.print(f"{file.name}: {size_text(program.size)}", style="bold")
         console.print(program)
     if program.problems:
-        raise fail(f"{file} is damaged: " + "; ".join(program.problems))
+        raise RunError(f"{file} is damaged: {'; '.join(program.problems)}")
 
 
 def _extract(program: ProgramInfo, name: str | None, index: int, out: Path) -> None:
@@ -92,19 +84,17 @@ def _extract(program: ProgramInfo, name: str | None, index: int, out: Path) -> N
     methods = {method.name: method for method in program.methods}
     name = name or program.methods[0].name
     if name not in methods:
-        raise fail(f"there is no method {name!r}; there are {', '.join(methods)}", WRONG_USAGE)
+        raise OptionError(f"there is no method {name!r}; there are {', '.join(methods)}")
     delegates = methods[name].delegates
     if index >= len(delegates):
-        raise fail(
-            f"method {name!r} has {len(delegates)} delegates; there is no number {index}",
-            WRONG_USAGE,
+        raise OptionError(
+            f"method {name!r} has {len(delegates)} delegates; there is no number {index}"
         )
     chosen = delegates[index]
     if chosen.engine is None or chosen.problem:
         reason = chosen.problem or f"it is a delegate of {chosen.backend_id}"
-        raise fail(f"delegate {index} of method {name!r} has no engine to extract: {reason}")
-    with out.open("wb") as opened:
-        opened.write(decode_blob(chosen.blob, verify=False).engine)
+        raise RunError(f"delegate {index} of method {name!r} has no engine to extract: {reason}")
+    out.write_bytes(decode_blob(chosen.blob, verify=False).engine)
     typer.echo(f"wrote {chosen.engine_size} bytes to {out}", err=True)
 
 

@@ -27,14 +27,7 @@ __all__ = ["EagerModel", "explain_model", "export_model", "export_module", "load
 
 
 class EagerModel(NamedTuple):
-    """A model, and how ``torch.export`` shall export it.
-
-    Attributes:
-        module: The model, in evaluation mode.
-        args: Its example inputs by position.
-        kwargs: Its example inputs by name.
-        dynamic_shapes: As ``torch.export.export`` takes them, or None.
-    """
+    """A model in evaluation mode, and the other arguments of ``torch.export.export``."""
 
     module: torch.nn.Module
     args: tuple[Any, ...]

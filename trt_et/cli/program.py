@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import trt_et.runtime
 from trt_et.errors import OptionError, RunError
 from trt_et.inspection import MethodInfo, inspect_file
 from trt_et.runtime.explain import explained_errors
@@ -30,20 +31,17 @@ class Request:
 
     Attributes:
         task: ``run``, ``compare`` or ``bench``.
-        file: The program.
         method: The method's name; empty: the first.
         cuda: ``real``, ``simulated:N``, or empty for the value of ``TRT_ET_CUDA``.
         inputs: Files (``.npy``, ``.npz``, raw bytes) or numbers, in the order of the inputs; empty:
             random ones.
         shapes: Sizes of dynamic inputs by their index.
-        seed: The seed of random inputs.
         output: The ``.npz`` to write the outputs to; empty: none.
         eager: ``MODULE:CALLABLE`` to compare with.
         per_partition: Also compare each engine.
-        excluded_ops: The option of the file's export, for ``per_partition``.
-        min_block_size: The option of the file's export, for ``per_partition``.
-        warm_up: Untimed runs before the others.
-        repeat: Runs that are timed.
+        excluded_ops: The option of the file's export, for ``per_partition``; so is
+            ``min_block_size``.
+        warm_up: Untimed runs before the ``repeat`` timed ones.
     """
 
     task: str
@@ -71,18 +69,17 @@ def ask_worker(request: Request) -> dict[str, Any]:
     """
     choose_method(request, verify=True)
     with tempfile.TemporaryDirectory(prefix="trt-et-") as folder:
-        file, log = Path(folder, "answer"), Path(folder, "log")
+        file = Path(folder, "answer")
         path = os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)])
-        with log.open("wb") as opened:
-            done = subprocess.run(
-                [sys.executable, "-m", "trt_et.cli.worker", str(file)],
-                input=json.dumps(asdict(request)).encode(),
-                stdout=opened,
-                stderr=opened,
-                env={**os.environ, "PYTHONPATH": path},
-            )
+        done = subprocess.run(
+            [sys.executable, "-m", "trt_et.cli.worker", str(file)],
+            input=json.dumps(asdict(request)).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONPATH": path},
+        )
         if not file.is_file():
-            raise RunError(f"{request.file}: {_failure(done.returncode, log)}")
+            raise RunError(f"{request.file}: {_failure(done.returncode, done.stdout)}")
         answer: dict[str, Any] = json.loads(file.read_text())
     if answer.get("wrong_usage"):
         raise OptionError(answer["error"])
@@ -91,9 +88,9 @@ def ask_worker(request: Request) -> dict[str, Any]:
     return answer
 
 
-def _failure(code: int, log: Path) -> str:
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    last = f"; its last line: {lines[-1][:200]}" if lines else ""
+def _failure(code: int, printed: bytes) -> str:
+    lines = printed.decode(errors="replace").strip().splitlines()
+    last = f"; its last line: {lines[-1].strip()[:200]}" if lines else ""
     if code < 0:
         return f"the runtime crashed with {signal.Signals(-code).name}{last}"
     return f"the runtime ended with exit status {code}{last}"
@@ -128,8 +125,6 @@ class LoadedMethod:
 
     def __init__(self, request: Request) -> None:
         self.method = choose_method(request, verify=False)
-        import trt_et.runtime
-
         trt_et.runtime.load(request.cuda or None)
         # The bindings need torch's libraries. ``executorch.runtime`` around them imports the whole
         # exporter, which takes seconds.

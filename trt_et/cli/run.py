@@ -7,18 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trt_et.cli.common import (
-    Cuda,
-    Inputs,
-    Json,
-    Method,
-    Seed,
-    Shapes,
-    errors_on_one_line,
-    make_console,
-    parse_shapes,
-    print_json,
-)
+from trt_et.cli import common
 from trt_et.cli.output import check_output
 from trt_et.errors import OptionError
 
@@ -27,33 +16,32 @@ __all__ = ["run_command"]
 
 def run_command(
     file: Annotated[Path, typer.Argument(help="A .pte file.", metavar="FILE")],
-    inputs: Inputs = None,
-    shapes: Shapes = None,
+    inputs: common.Inputs = None,
+    shapes: common.Shapes = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the outputs to this .npz.")
     ] = None,
-    method: Method = "",
-    cuda: Cuda = "",
-    seed: Seed = 0,
-    as_json: Json = False,
+    method: common.Method = "",
+    cuda: common.Cuda = "",
+    seed: common.Seed = 0,
+    as_json: common.Json = False,
 ) -> None:
     """Run a method once, in a new process, and summarize its outputs."""
     from trt_et.cli.program import Request, ask_worker
 
-    sizes = parse_shapes(shapes)
+    sizes = common.parse_shapes(shapes)
     request = Request("run", str(file), method, cuda, inputs or (), sizes, seed, str(output or ""))
-    with errors_on_one_line():
-        if output is not None:
-            if output.suffix != ".npz":
-                raise OptionError(f"{output} cannot be written: expected a name that ends in .npz")
-            check_output(output)
-        answer = ask_worker(request)
+    if output is not None:
+        if output.suffix != ".npz":
+            raise OptionError(f"{output} cannot be written: expected a name that ends in .npz")
+        check_output(output)
+    answer = ask_worker(request)
     if output is not None:
         typer.echo(f"wrote {output}", err=True)
     if as_json:
-        print_json(answer)
+        common.print_json(answer)
         return
-    console = make_console()
+    console = common.make_console()
     for index, facts in enumerate(answer["outputs"]):
         line = f"output {index}: {facts['dtype']} {facts['shape']}"
         if "mean" in facts:

@@ -9,8 +9,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from trt_et.cli.arrays import to_numpy
+from trt_et.cli.inputs import make_inputs
 from trt_et.cli.program import LoadedMethod, Request
 from trt_et.errors import OptionError, TrtEtError
+from trt_et.runtime.counters import read_counters
 
 __all__ = ["perform"]
 
@@ -21,18 +26,12 @@ def perform(request: Request) -> dict[str, Any]:
         from trt_et.cli.comparison import compare_request
 
         return compare_request(request)
-    from trt_et.cli.inputs import make_inputs
-
     program = LoadedMethod(request)
     inputs = make_inputs(program.method, request.inputs, request.shapes, request.seed)
     return (_bench if request.task == "bench" else _run)(request, program, inputs)
 
 
 def _run(request: Request, program: LoadedMethod, inputs: list[Any]) -> dict[str, Any]:
-    import numpy as np
-
-    from trt_et.cli.arrays import to_numpy
-
     arrays = [to_numpy(value) for value in program(inputs)]
     if request.output:
         named: dict[str, Any] = {f"output{i}": array for i, array in enumerate(arrays)}
@@ -40,9 +39,7 @@ def _run(request: Request, program: LoadedMethod, inputs: list[Any]) -> dict[str
     return {"outputs": [_summary(array) for array in arrays]}
 
 
-def _summary(array: Any) -> dict[str, Any]:  # noqa: ANN401
-    import numpy as np
-
+def _summary(array: np.ndarray[Any, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {"dtype": str(array.dtype), "shape": list(array.shape)}
     if array.size and array.dtype.kind in "fiub":
         numbers = array.astype(np.float64)
@@ -54,8 +51,6 @@ def _summary(array: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _bench(request: Request, program: LoadedMethod, inputs: list[Any]) -> dict[str, Any]:
-    from trt_et.runtime.counters import read_counters
-
     for _ in range(request.warm_up):
         program(inputs)
     before = read_counters()

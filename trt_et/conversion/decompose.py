@@ -40,39 +40,29 @@ def decomposed_operators() -> dict[OpOverload, Callable[..., Any]]:
     return theirs | decompositions()
 
 
-def decompose(
-    node: Node, table: Mapping[Any, Callable[..., Any]] | None = None
-) -> TracedCall | None:
-    """Return the decomposition of one call; None if it does not apply to the arguments.
-
-    Args:
-        node: The call.
-        table: Decompositions by operator; None: ``decomposed_operators()``.
-    """
+def decompose(node: Node, table: Mapping[Any, Callable[..., Any]]) -> TracedCall | None:
+    """Return the decomposition of one call; None if it does not apply to the arguments."""
     try:
-        return trace_call(node, node.target, decomposed_operators() if table is None else table)
+        return trace_call(node, node.target, table)
     except Exception as error:
         # Decompositions raise many types if they do not apply, as to a tensor without dimensions.
         _log.debug("decomposing %s failed: %s", node, error)
         return None
 
 
-def inline_decompositions(
-    module: GraphModule, table: Mapping[Any, Callable[..., Any]] | None = None
-) -> None:
+def inline_decompositions(module: GraphModule, table: Mapping[Any, Callable[..., Any]]) -> None:
     """Replace a graph's operators by their decompositions.
 
     Args:
         module: Plain ATen, with ``val`` metadata; changed in place.
-        table: Decompositions by operator; None: ``decomposed_operators()``.
+        table: Decompositions by operator.
 
     Raises:
         ConversionError: A decomposition does not apply.
     """
-    known = decomposed_operators() if table is None else table
     for node in list(module.graph.nodes):
-        if node.op == "call_function" and node.target in known:
-            traced = decompose(node, known)
+        if node.op == "call_function" and node.target in table:
+            traced = decompose(node, table)
             if traced is None:
                 raise ConversionError(
                     f"the decomposition of {node.target} does not apply to these arguments",

@@ -50,8 +50,8 @@ class IndexCheck:
             self._lowest[layer.get_output(0).name] = self._lowest[layer.get_input(0).name]
         elif kind == trt.LayerType.GATHER:
             self._check_gather(layer)
-        elif kind == trt.LayerType.SCATTER:
-            self._check_scatter(layer)
+        elif kind == trt.LayerType.SCATTER and any(self._negative(layer.get_input(1))):
+            raise ValueError("it scatters by a negative index")
         elif kind == trt.LayerType.SLICE:
             self._check_slice(layer)
 
@@ -70,10 +70,6 @@ class IndexCheck:
             dims = [layer.axis] if any(negative) else []
         if any(shape[dim] < 0 for dim in dims):
             raise ValueError("it gathers by a negative index along a dynamic dimension")
-
-    def _check_scatter(self, layer: Any) -> None:  # noqa: ANN401
-        if any(self._negative(layer.get_input(1))):
-            raise ValueError("it scatters by a negative index")
 
     def _check_slice(self, layer: Any) -> None:  # noqa: ANN401
         layer.__class__ = trt.ISliceLayer

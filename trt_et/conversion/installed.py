@@ -1,12 +1,12 @@
-"""Finds the installed Torch-TensorRT without importing it."""
+"""Finds the installed Torch-TensorRT and ONNX packages without importing them."""
 
 from __future__ import annotations
 
 import importlib.util
 from functools import cache
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, version
 
-__all__ = ["installed_packages", "installed_variant"]
+__all__ = ["installed_packages", "installed_variant", "is_onnx_installed", "onnx_version"]
 
 
 def installed_packages() -> set[str]:
@@ -24,3 +24,14 @@ def installed_variant() -> str | None:
     if importlib.util.find_spec("torch_tensorrt") is None:
         return None
     return "tensorrt_rtx" if "torch-tensorrt-rtx" in installed_packages() else "tensorrt"
+
+
+@cache
+def is_onnx_installed() -> bool:
+    """Return whether the packages of the extra ``onnx`` are installed."""
+    return all(importlib.util.find_spec(name) is not None for name in ("onnx", "onnxscript"))
+
+
+def onnx_version() -> str:
+    """Return the version of the package ``onnx``."""
+    return version("onnx")

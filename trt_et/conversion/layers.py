@@ -40,13 +40,7 @@ class Layers:
         """
         return self._convert(args, kwargs)
 
-    def tensor(
-        self,
-        value: Any,  # noqa: ANN401
-        name: str,
-        dtype: Any = None,  # noqa: ANN401
-        min_rank: int = 1,
-    ) -> Any:  # noqa: ANN401
+    def tensor(self, value: Any, name: str, dtype: Any = None, min_rank: int = 1) -> Any:  # noqa: ANN401
         """Return TensorRT's tensor of an argument, which may be a constant."""
         from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 

@@ -24,6 +24,7 @@ from trt_et.conversion.settings import make_settings
 from trt_et.conversion.torch_tensorrt_import import logged_errors, torch_tensorrt
 from trt_et.conversion.torch_tensorrt_patches import (
     constants_stay_small,
+    patched,
     without_gpu,
     without_registry_checks,
 )
@@ -140,7 +141,7 @@ def convert_module(
     from trt_et.conversion.interpreter import PartitionInterpreter
 
     interpreter: Any = None
-    with logged_errors() as logged, constants_stay_small(), without_registry_checks():
+    with logged_errors() as logged, patched(constants_stay_small, without_registry_checks):
         try:
             prepared, aliases = prepare_module(module, library, settings, aliased_outputs)
             _check_ranks(prepared, tensorrt.Dims.MAX_DIMS)
@@ -157,7 +158,8 @@ def convert_module(
             _check_bindings(interpreter, inputs, outputs)
             check_cache_updates(interpreter.ctx.net, aliases)
         except ConversionError as error:
-            raise ConversionError(error.reason, _known_name(error.node, names)) from error
+            node_name = names.get(error.node or "", error.node)
+            raise ConversionError(error.reason, node_name) from error
         except Exception as error:
             # Converters raise any exception.
             node = getattr(interpreter, "_cur_node", None)
@@ -193,10 +195,6 @@ def _vendor_reason(logged: Sequence[str], error: Exception) -> str:
             return _SOURCE_LINE.sub("", message)
     text = str(error).partition("\n\nWhile executing")[0]
     return f"{type(error).__name__}: {' '.join(text.split())[:_LONGEST_REASON]}"
-
-
-def _known_name(node: str | None, names: Mapping[str, str]) -> str | None:
-    return names.get(node, node) if node else None
 
 
 def _source_name(node: Node | None, names: Mapping[str, str]) -> str | None:

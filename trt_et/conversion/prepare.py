@@ -9,11 +9,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule
 
 from trt_et.blob.model import Alias
-from trt_et.conversion.decompose import inline_decompositions
+from trt_et.conversion.decompose import decomposed_operators, inline_decompositions
 from trt_et.conversion.operator import Operator, Step
 from trt_et.conversion.operators.kv_cache import has_cache_update_layer, update_in_place
 from trt_et.conversion.registry import entries
-from trt_et.conversion.torch_tensorrt_patches import weights_stay_quantized
+from trt_et.conversion.torch_tensorrt_patches import patched, weights_stay_quantized
 from trt_et.graph.insertion import compute_value
 from trt_et.lowering.edge_to_aten import describe_value
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
@@ -33,11 +33,7 @@ def prepare_module(
 ) -> tuple[GraphModule, tuple[Alias, ...]]:
     """Apply all rewrites to a module, ours and Torch-TensorRT's.
 
-    Args:
-        module: Plain ATen, constants as attributes; changed.
-        library: The engine library, by its builder's name.
-        settings: Torch-TensorRT's ``CompilationSettings``.
-        aliased_outputs: The outputs that may be written into an input's memory.
+    The arguments are those of ``network.convert_module``.
 
     Returns:
         The module, and the outputs that it writes into an input's memory.
@@ -49,7 +45,7 @@ def prepare_module(
     aliases: tuple[Alias, ...] = ()
     for entry in entries():
         if entry is Step.DECOMPOSE:
-            inline_decompositions(module)
+            inline_decompositions(module, decomposed_operators())
         elif entry is Step.UPDATE_IN_PLACE:
             if has_cache_update_layer():
                 aliases = update_in_place(module, aliased_outputs)
@@ -58,7 +54,7 @@ def prepare_module(
     for node in module.graph.nodes:
         describe_value(node)
     # Its post_lowering() computes the values of nearly all nodes once more.
-    with weights_stay_quantized():
+    with patched(weights_stay_quantized):
         prepared: GraphModule = ATEN_POST_LOWERING_PASSES(module, settings)
     _compute_missing_values(prepared)
     return prepared, aliases
@@ -75,14 +71,14 @@ def _compute_missing_values(module: GraphModule) -> None:
 
 def rewrite(module: GraphModule, entry: Operator) -> None:
     """Rewrite the calls of an entry's targets, if it has a rewrite; change the graph in place."""
+    if entry.rewrite is None:
+        return
     graph = module.graph
     number = len(graph.nodes)
-    for node in list(graph.nodes) if entry.rewrite else ():
-        if node.target in entry.targets and entry.rewrite is not None:
-            replacement = entry.rewrite(node)
-            if replacement is not None:
-                node.replace_all_uses_with(replacement)
-                number = 0
+    for node in list(graph.nodes):
+        if node.target in entry.targets and (replacement := entry.rewrite(node)) is not None:
+            node.replace_all_uses_with(replacement)
+            number = 0
     if len(graph.nodes) != number:
         graph.eliminate_dead_code()
     module.recompile()

@@ -8,13 +8,14 @@ operator that one of them knows is known to all. How to add an operator:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from torch.fx import Node
 
 from trt_et.conversion.operator import Operator, Step
 from trt_et.conversion.operators import (
+    activation_scales,
     adaptive_avg_pool,
     arange,
     atan2,
@@ -58,7 +59,6 @@ __all__ = ["OPERATORS", "decompositions", "entries", "own_converter", "refusal_r
 OPERATORS: Final[tuple[Operator | Step, ...]] = (
     # The forms that the decompositions would take apart.
     index_put.INDEX_PUT,  # Caches are updated by rows in their full shape.
-    log_softmax.LOG_SOFTMAX,
     embedding_bag.EMBEDDING_BAG,
     scatter_reduce.SCATTER_ADD,  # Makes index_add.
     kv_cache.KV_CACHE,
@@ -69,10 +69,12 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     diagonal.DIAGONAL,
     repeat.REPEAT,
     atan2.ATAN2,
-    division.FLOOR_DIVISION,
+    division.DIVISION,
     division.FMOD,
     division.REMAINDER,
+    division.TRUNC,
     log1p.LOG1P,
+    log_softmax.LOG_SOFTMAX,
     max_min.MAX,
     max_min.MIN,
     power.POWER,
@@ -83,7 +85,6 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     attention.SHARED_HEADS,  # Before all others that look at keys and values.
     attention.ATTENTION,  # Reduces boolean masks, which TensorRT does as int32 only.
     type_promotion.TYPE_PROMOTION,
-    division.DIVISION,  # Expects operands in the dtype of the result.
     normalization.NORMALIZATION,
     adaptive_avg_pool.ADAPTIVE_AVG_POOL,  # Makes means.
     upsample.UPSAMPLE,  # Makes gathers.
@@ -102,6 +103,7 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     quantize.QUANTIZE,
     convolution.QUANTIZED_CONVOLUTION,
     attention.ATTENTION_RESULTS,
+    activation_scales.ACTIVATION_SCALE,  # After those that look for quantize operators.
     residual_sums.RESIDUAL_SUM,  # Knows linear layers by the casts, whatever else is rewritten.
     # Without a rewrite.
     cumsum.CUMSUM,
@@ -135,11 +137,13 @@ def refusal_reason(node: Node) -> str | None:
     return None
 
 
-def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Return our decompositions, by operator."""
+def decompositions(
+    chosen: Iterable[Operator | Step] | None = None,
+) -> dict[Any, Callable[..., Any]]:
+    """Return the decompositions of some entries, by operator; None: ``entries()``."""
     return {
         target: entry.decompose
-        for entry in entries()
+        for entry in (entries() if chosen is None else chosen)
         if isinstance(entry, Operator) and entry.decompose
         for target in entry.targets
     }

@@ -2,9 +2,7 @@
 
 When it is imported, Torch-TensorRT queries the CUDA device and expects its C++ runtime. Filling a
 TensorRT network needs neither, so ``without_gpu`` and ``without_runtime`` answer for them
-on a machine without a GPU. ``weights_stay_quantized`` changes how Torch-TensorRT treats
-quantized weights, ``constants_stay_small`` how it adds constants to larger tensors, and
-``without_registry_checks`` how it looks converters up. Seen with Torch-TensorRT 2.13.
+on a machine without a GPU. The others are applied by ``patched``. Seen with Torch-TensorRT 2.13.
 
 Each patch is applied at its first use and undone when the outermost ``patched_once`` ends.
 ExecuTorch calls a backend several times for one export and does not mark the last call. So there is
@@ -33,6 +31,7 @@ from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer, named_argum
 
 __all__ = [
     "constants_stay_small",
+    "patched",
     "patched_once",
     "weights_stay_quantized",
     "without_gpu",
@@ -41,26 +40,29 @@ __all__ = [
 ]
 
 
+_Patch = Callable[[], AbstractContextManager[Any]]
+
+
 class _Applied:
-    """The patches that are applied now, and how many ``patched_once`` are open."""
+    """The patches that are applied now; the outermost context that is left undoes them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open = 0
-        self._patches: set[Callable[[], AbstractContextManager[Any]]] = set()
+        self._patches: set[_Patch] = set()
         self._undo = contextlib.ExitStack()
 
-    def enter(self) -> None:
-        with self._lock:
-            self._open += 1
-
-    def apply(self, patch: Callable[[], AbstractContextManager[Any]]) -> None:
+    def apply(self, patch: _Patch) -> None:
         with self._lock:
             if patch not in self._patches:
                 self._undo.enter_context(patch())
                 self._patches.add(patch)
 
-    def leave(self) -> None:
+    def __enter__(self) -> None:
+        with self._lock:
+            self._open += 1
+
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._open -= 1
             if not self._open:
@@ -71,25 +73,28 @@ class _Applied:
 _APPLIED: Final = _Applied()
 
 
-@contextlib.contextmanager
-def patched_once() -> Iterator[None]:
+def patched_once() -> AbstractContextManager[None]:
     """Keep patches made in this context until the outermost such context ends; then undo them.
 
     It patches nothing itself and holds no lock, because threads build engines within it.
     """
-    _APPLIED.enter()
-    try:
+    return _APPLIED
+
+
+@contextlib.contextmanager
+def patched(*patches: _Patch) -> Iterator[None]:
+    """Apply patches until the outermost ``patched_once`` ends; one thread at a time."""
+    with _APPLIED:
+        for patch in patches:
+            _APPLIED.apply(patch)
         yield
-    finally:
-        _APPLIED.leave()
 
 
 @contextlib.contextmanager
 def without_gpu() -> Iterator[None]:
     """Answer Torch-TensorRT's queries of a GPU if there is none; one thread at a time."""
-    with TRACING, patched_once():
-        if not torch.cuda.is_available():
-            _APPLIED.apply(_answers)
+    answers = () if torch.cuda.is_available() else (_answers,)
+    with TRACING, patched(*answers):
         yield
 
 
@@ -104,24 +109,19 @@ class _DeclaredDevice:
 
 @contextlib.contextmanager
 def _answers() -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        device = _DeclaredDevice()
-        answers: dict[str, Callable[..., Any]] = {
-            "get_device_capability": lambda *_: (device.major, device.minor),
-            "get_device_properties": lambda *_: device,
-            "current_device": lambda: 0,
-        }
-        for name, answer in answers.items():
-            stack.enter_context(mock.patch.object(torch.cuda, name, answer))
-        if not hasattr(torch._C, "_CudaDeviceProperties"):
-            stack.enter_context(
-                mock.patch.object(torch._C, "_CudaDeviceProperties", _DeclaredDevice, create=True)
-            )
+    device = _DeclaredDevice()
+    answers = mock.patch.multiple(
+        torch.cuda,
+        get_device_capability=lambda *_: (device.major, device.minor),
+        get_device_properties=lambda *_: device,
+        current_device=lambda: 0,
+    )
+    properties = getattr(torch._C, "_CudaDeviceProperties", _DeclaredDevice)
+    with answers, mock.patch.object(torch._C, "_CudaDeviceProperties", properties, create=True):
         yield
 
 
-@contextlib.contextmanager
-def without_runtime() -> Iterator[None]:
+def without_runtime() -> AbstractContextManager[Any]:
     """Import Torch-TensorRT in its own "no C++ runtime" configuration.
 
     ``libtorchtrt.so`` links to libtorch's CUDA part, which a CPU build of torch does not have.
@@ -132,36 +132,16 @@ def without_runtime() -> Iterator[None]:
     def isfile(path: Any) -> bool:  # noqa: ANN401
         return "libtorchtrt" not in os.path.basename(str(path)) and real(path)  # noqa: PTH119
 
-    with mock.patch.object(os.path, "isfile", isfile):
-        yield
+    return mock.patch.object(os.path, "isfile", isfile)
 
 
-@contextlib.contextmanager
-def weights_stay_quantized() -> Iterator[None]:
-    """Keep Torch-TensorRT from folding quantized weights into float ones; one thread at a time.
-
-    Weights whose zero point is not 0 are folded: TensorRT has no layer for them. Seen with 2.13.
-    """
-    with patched_once():
-        _APPLIED.apply(_without_folded_weights)
-        yield
-
-
-@contextlib.contextmanager
-def constants_stay_small() -> Iterator[None]:
-    """Keep pointwise converters from repeating an operand; one thread at a time.
+def constants_stay_small() -> AbstractContextManager[Any]:
+    """Keep pointwise converters from repeating an operand.
 
     If the operands' ranks differ, and all sizes are static, Torch-TensorRT repeats the smaller one
     to the size of the larger one. TensorRT-RTX folds that: it stores the bias of a linear layer
     once for each token. TensorRT's layers need equal ranks only. Seen with 2.13.
     """
-    with patched_once():
-        _APPLIED.apply(_with_equal_ranks)
-        yield
-
-
-@contextlib.contextmanager
-def _with_equal_ranks() -> Iterator[None]:
     from torch_tensorrt.dynamo.conversion.converter_utils import broadcast
     from torch_tensorrt.dynamo.conversion.impl.elementwise import base
 
@@ -173,33 +153,26 @@ def _with_equal_ranks() -> Iterator[None]:
             return repeat(ctx, target, ir, name, left, right)
         return broadcast(ctx, left, right, f"{name}_lhs", f"{name}_rhs")
 
-    with mock.patch.object(base, "broadcast_to_same_shape", with_equal_ranks):
-        yield
+    return mock.patch.object(base, "broadcast_to_same_shape", with_equal_ranks)
 
 
-@contextlib.contextmanager
-def without_registry_checks() -> Iterator[None]:
-    """Check Torch-TensorRT's registry of converters once; one thread at a time.
+def without_registry_checks() -> AbstractContextManager[Any]:
+    """Check Torch-TensorRT's registry of converters once.
 
     It looks at all of its entries whenever a converter is looked up, which takes a quarter of a
     conversion. Seen with 2.13.
     """
-    with patched_once():
-        _APPLIED.apply(_checked_once)
-        yield
-
-
-@contextlib.contextmanager
-def _checked_once() -> Iterator[None]:
     from torch_tensorrt.dynamo.conversion import DYNAMO_CONVERTERS
 
     DYNAMO_CONVERTERS.validate_invariants()
-    with mock.patch.object(type(DYNAMO_CONVERTERS), "validate_invariants", return_value=None):
-        yield
+    return mock.patch.object(type(DYNAMO_CONVERTERS), "validate_invariants", return_value=None)
 
 
-@contextlib.contextmanager
-def _without_folded_weights() -> Iterator[None]:
+def weights_stay_quantized() -> AbstractContextManager[Any]:
+    """Keep Torch-TensorRT from folding quantized weights into float ones.
+
+    Weights whose zero point is not 0 are folded: TensorRT has no layer for them. Seen with 2.13.
+    """
     from torch_tensorrt.dynamo.lowering.passes import constant_folding
 
     folder = constant_folding._TorchTensorRTConstantFolder
@@ -213,16 +186,13 @@ def _without_folded_weights() -> Iterator[None]:
             or _is_symmetric_dequantize(self.module, node)
         )
 
-    with mock.patch.object(folder, "is_impure", is_impure):
-        yield
+    return mock.patch.object(folder, "is_impure", is_impure)
 
 
 def _is_symmetric_dequantize(module: GraphModule, node: Node) -> bool:
-    if not is_quantize_layer(node.target):
+    if not is_quantize_layer(node.target) or "dequantize" not in str(node.target):
         return False
     arguments = named_arguments(node)
-    if "dequantize" not in str(node.target):
-        return False
     if "scale" in arguments:
         return bool(arguments["zero_point"] == 0)
     zero_points = arguments["zero_points"]

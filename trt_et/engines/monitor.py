@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import Future
 from typing import Any
 
 from trt_et.errors import BuildCancelled
@@ -12,12 +12,6 @@ from trt_et.errors import BuildCancelled
 __all__ = ["BuildMonitor", "interruptible"]
 
 Report = Callable[[str, int, int, float], None]
-
-
-@dataclass
-class _Phase:
-    steps: int
-    done: int = 0
 
 
 class BuildMonitor:
@@ -38,7 +32,7 @@ class BuildMonitor:
         self._report = report
         self._stop = stop
         self._lock = threading.RLock()
-        self._phases: dict[str, _Phase] = {}
+        self._phases: dict[str, tuple[int, int]] = {}  # Steps that are done, and all.
         self._reported = 0.0
         self._cancelled = False
         self._failure: BaseException | None = None
@@ -61,14 +55,14 @@ class BuildMonitor:
         with self._lock:
             if parent is None:
                 self._phases.clear()
-            self._phases[phase] = _Phase(max(1, steps))
+            self._phases[phase] = (0, max(1, steps))
             self._notify(phase)
 
     def step_complete(self, phase: str, step: int) -> bool:
         """Finish step number ``step`` of a phase; return whether to go on."""
         with self._lock:
             if phase in self._phases:
-                self._phases[phase].done = step + 1
+                self._phases[phase] = (step + 1, self._phases[phase][1])
                 self._notify(phase)
             return not self.cancelled
 
@@ -91,9 +85,8 @@ class BuildMonitor:
     def _notify(self, phase: str) -> None:
         if self._report is None or self._failure is not None:
             return
-        at = self._phases[phase]
         try:
-            self._report(phase, at.done, at.steps, self._share())
+            self._report(phase, *self._phases[phase], self._share())
         except BaseException as error:
             # A mistake of the listener, or Ctrl-C: raised once TensorRT has returned.
             self._failure = error
@@ -102,15 +95,15 @@ class BuildMonitor:
     def _share(self) -> float:
         """Return the share that is done; each phase is one step of the phase before it."""
         share = 0.0
-        for phase in reversed(self._phases.values()):
-            share = min(1.0, (phase.done + share) / phase.steps)
+        for done, steps in reversed(self._phases.values()):
+            share = min(1.0, (done + share) / steps)
         # A phase may end before its last step; the reported share must not fall.
         self._reported = max(self._reported, share)
         return self._reported
 
 
-def interruptible(function: Callable[[], None], cancel: Callable[[], None]) -> None:
-    """Call a function that stays in C++ for long, so that Ctrl-C can interrupt it.
+def interruptible(function: Callable[[], bool], cancel: Callable[[], None]) -> bool:
+    """Return the result of a function that stays in C++ for long; Ctrl-C can interrupt it.
 
     Python raises ``KeyboardInterrupt`` in the main thread once that thread runs Python code. So
     another thread calls the function, and the main thread waits. An interrupt calls ``cancel`` and
@@ -121,27 +114,22 @@ def interruptible(function: Callable[[], None], cancel: Callable[[], None]) -> N
         cancel: Makes the function return early.
     """
     if threading.current_thread() is not threading.main_thread():
-        function()
-        return
-    failures: list[BaseException] = []
-    done = threading.Event()
+        return function()
+    done: Future[bool] = Future()
 
     def work() -> None:
         try:
-            function()
+            done.set_result(function())
         except BaseException as error:
             # Raised in the thread that asked, below.
-            failures.append(error)
-        finally:
-            done.set()
+            done.set_exception(error)
 
     try:
         # An interrupt may come as soon as the thread runs.
         threading.Thread(target=work, name="trt-et build", daemon=True).start()
-        done.wait()
+        done.exception()
     except BaseException:
         cancel()
-        done.wait()
+        done.exception()
         raise
-    if failures:
-        raise failures[0]
+    return done.result()

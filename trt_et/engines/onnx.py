@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 
 from trt_et.blob.codec import decode_blob, encode_blob
 from trt_et.blob.model import EngineInfo
-from trt_et.conversion.onnx.installed import onnx_version
+from trt_et.conversion.installed import onnx_version
 from trt_et.engines.base import BuildRequest
 from trt_et.engines.fingerprint import fingerprint_of
 from trt_et.errors import BuilderError, ConversionError, OptionError

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from trt_et.engines.monitor import BuildMonitor
@@ -70,27 +71,14 @@ class ProgressSession:
         self._done = 0
         self._lock = threading.RLock()
         self._bars: _Bars | None = None
-        self._listener: Callable[[ProgressEvent], None] | None = None
-        if callable(option):
-            self._listener = option
-        elif option and total and sys.stderr is not None and sys.stderr.isatty():
+        self._listener = option if callable(option) else None
+        if option is True and total and sys.stderr is not None and sys.stderr.isatty():
             self._bars = _Bars(total)
             self._listener = self._bars.show
 
-    def monitor(self, partition: str, stop: Callable[[], bool] = lambda: False) -> BuildMonitor:
-        """Return the monitor for the build of one engine in this process.
-
-        Args:
-            partition: The engine's partition.
-            stop: See ``BuildMonitor``.
-        """
-        if self._listener is None:
-            return BuildMonitor(None, stop)
-
-        def report(phase: str, step: int, steps: int, fraction: float) -> None:
-            self._send(partition, phase, step, steps, fraction)
-
-        return BuildMonitor(report, stop)
+    def monitor(self, partition: str) -> BuildMonitor:
+        """Return the monitor for the build of a partition's engine in this process."""
+        return BuildMonitor(partial(self._send, partition) if self._listener else None)
 
     def engine_done(self, partition: str) -> None:
         """Count an engine that was built or found."""
@@ -100,12 +88,12 @@ class ProgressSession:
 
     def __enter__(self) -> ProgressSession:
         if self._bars is not None:
-            self._bars.start()
+            self._bars.progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._bars is not None:
-            self._bars.stop()
+            self._bars.progress.stop()
 
     def _send(self, partition: str, phase: str, step: int, steps: int, fraction: float) -> None:
         if self._listener is None:
@@ -124,7 +112,7 @@ class _Bars:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
         from rich.table import Column
 
-        self._progress = Progress(
+        self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
             TimeElapsedColumn(),
@@ -133,24 +121,18 @@ class _Bars:
             console=Console(stderr=True),
             transient=True,
         )
-        self._all = self._progress.add_task(f"engines 0/{total}", total=total, phase="")
+        self._all = self.progress.add_task(f"engines 0/{total}", total=total, phase="")
         self._engines: dict[str, Any] = {}
-
-    def start(self) -> None:
-        self._progress.start()
-
-    def stop(self) -> None:
-        self._progress.stop()
 
     def show(self, event: ProgressEvent) -> None:
         task = self._engines.get(event.partition)
         if event.phase == "done":
             if task is not None:
-                self._progress.remove_task(self._engines.pop(event.partition))
+                self.progress.remove_task(self._engines.pop(event.partition))
             text = f"engines {event.engines_done}/{event.engines_total}"
-            self._progress.update(self._all, completed=event.engines_done, description=text)
+            self.progress.update(self._all, completed=event.engines_done, description=text)
             return
         if task is None:
-            task = self._progress.add_task(event.partition, total=1.0, phase="")
+            task = self.progress.add_task(event.partition, total=1.0, phase="")
             self._engines[event.partition] = task
-        self._progress.update(task, completed=event.fraction, phase=event.phase)
+        self.progress.update(task, completed=event.fraction, phase=event.phase)

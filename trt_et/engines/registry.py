@@ -13,8 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from trt_et.conversion.installed import installed_packages, installed_variant
-from trt_et.conversion.onnx.installed import is_installed
+from trt_et.conversion.installed import (
+    installed_packages,
+    installed_variant,
+    is_onnx_installed,
+)
 from trt_et.engines.base import EngineBuilder
 from trt_et.errors import BuilderUnavailable, OptionError
 from trt_et.requirements import install_command
@@ -61,7 +64,7 @@ LIBRARIES: Final[dict[str, EngineLibrary]] = {
     ),
     "onnx": EngineLibrary(
         "trt_et.engines.onnx:OnnxBuilder",
-        is_installed,
+        is_onnx_installed,
         "onnxscript",
         "networks; TensorRT builds the engine when it is first loaded",
         is_chosen_by_auto=False,

@@ -92,15 +92,13 @@ def serialize(
     monitor.check()
     listener = _progress_monitor(network.trt, monitor)  # TensorRT does not keep it alive.
     network.config.progress_monitor = listener
-    built = False
 
-    def build() -> None:
-        nonlocal built
+    def build() -> bool:
         with device():
-            built = _build(network, write)
+            return _build(network, write)
 
     with logged_errors() as errors:
-        interruptible(build, monitor.cancel)
+        built = interruptible(build, monitor.cancel)
     monitor.check()
     if not built:
         raise BuilderError(

@@ -10,14 +10,13 @@ from trt_et.blob.model import EngineInfo
 from trt_et.blob.writer import BlobWriter
 from trt_et.conversion.network import Network
 from trt_et.engines.base import BuildRequest
-from trt_et.engines.dla import choose_dla
 from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters, target_platform
 from trt_et.engines.serialize import build_engine, serialize
 from trt_et.engines.timing_cache import TimingCache
 from trt_et.errors import BuilderUnavailable, OptionError
 from trt_et.options import BuildOptions
 
-__all__ = ["TensorRTBuilder"]
+__all__ = ["TensorRTBuilder", "choose_dla"]
 
 
 class TensorRTBuilder:
@@ -54,12 +53,11 @@ class TensorRTBuilder:
                 f"has {count} GPU(s) that torch can use; TensorRT builds an engine on the GPU that "
                 "it is for. Choose another device=, or builder='tensorrt_rtx', which needs none"
             )
-        properties = torch.cuda.get_device_properties(request.device_id)
-        own = f"{properties.major}.{properties.minor}"
-        _check_capability(request.options, own)
+        gpu = torch.cuda.get_device_properties(request.device_id)
+        _check_capability(request.options, f"{gpu.major}.{gpu.minor}")
         with torch.cuda.device(request.device_id):
             return build_engine(
-                request, self.name, lambda network: self._build(request, network, properties)
+                request, self.name, lambda network: self._build(request, network, gpu)
             )
 
     def _build(self, request: BuildRequest, network: Network, gpu: Any) -> bytes:  # noqa: ANN401
@@ -76,7 +74,9 @@ class TensorRTBuilder:
             aliases=network.aliases,
         )
         choose_dla(network, request.options, request.device_id)
-        timings = _timings(request, info)
+        capability, version = info.compute_capabilities[0], info.library_version
+        gpu_and_library = (gpu.name, capability, version, info.target_platform)
+        timings = TimingCache(request.timings, "; ".join(gpu_and_library))
         timings.load(network.config)
         with BlobWriter(info) as writer:
             serialize(
@@ -100,7 +100,38 @@ def _check_capability(options: BuildOptions, own: str) -> None:
         )
 
 
-def _timings(request: BuildRequest, info: EngineInfo) -> TimingCache:
-    """Return the timing cache of the engine's GPU and library."""
-    facts = (info.gpu_name, *info.compute_capabilities, info.library_version, info.target_platform)
-    return TimingCache(request.timings, "; ".join(facts))
+def choose_dla(network: Network, options: BuildOptions, device_id: int) -> None:
+    """Build for DLA, the accelerator of Jetson Orin, if ``options.dla_core`` is set.
+
+    Torch-TensorRT sets the core, but neither the default device nor the fallback to the GPU.
+
+    Args:
+        network: The filled network, with its builder configuration.
+        options: The engine's options.
+        device_id: Index of the GPU, which must be the current one; for messages.
+
+    Raises:
+        OptionError: TensorRT finds no such core.
+    """
+    if options.dla_core is None:
+        return
+    # Setting a core that does not exist changes nothing and raises nothing.
+    cores = getattr(network.builder, "num_DLA_cores", 0)
+    if options.dla_core >= cores:
+        version = str(network.trt.__version__)
+        without = version.startswith(("11.0.", "11.1.", "11.2.", "11.3."))
+        raise OptionError(
+            f"dla_core is {options.dla_core}, but TensorRT {version} finds {cores} DLA core(s) on "
+            f"cuda:{device_id}"
+            + (" (TensorRT 11.0 to 11.3 have no DLA)" if without else "")
+            + "; leave dla_core out to build for the GPU"
+        )
+    kinds, settings = network.trt.MemoryPoolType, network.interpreter.compilation_settings
+    set_limit = network.config.set_memory_pool_limit
+    set_limit(kinds.DLA_MANAGED_SRAM, settings.dla_sram_size)
+    set_limit(kinds.DLA_LOCAL_DRAM, settings.dla_local_dram_size)
+    set_limit(kinds.DLA_GLOBAL_DRAM, settings.dla_global_dram_size)
+    network.config.default_device_type = network.trt.DeviceType.DLA
+    network.config.DLA_core = options.dla_core
+    if options.dla_gpu_fallback:
+        network.config.set_flag(network.trt.BuilderFlag.GPU_FALLBACK)

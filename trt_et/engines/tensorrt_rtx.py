@@ -40,7 +40,7 @@ class TensorRTRTXBuilder:
         if options.compute_capabilities:
             import tensorrt_rtx
 
-            _kinds_of(tensorrt_rtx, options.compute_capabilities)
+            _check_targets(tensorrt_rtx, options.compute_capabilities)
 
     def build(self, request: BuildRequest) -> bytes:
         """See ``trt_et.engines.EngineBuilder.build``."""
@@ -71,29 +71,8 @@ class TensorRTRTXBuilder:
 
 def targets_with_fp8(trt: Any) -> tuple[str, ...]:  # noqa: ANN401
     """Return the targets of TensorRT-RTX that have 8-bit floats."""
-    kinds = dir(trt.ComputeCapability)
-    known = [(int(n[2:-1]), int(n[-1])) for n in kinds if n.startswith("SM")]
-    new_enough = sorted(target for target in known if target >= FP8_CAPABILITY)
-    return tuple(f"{major}.{minor}" for major, minor in new_enough)
-
-
-def _kinds_of(trt: Any, capabilities: tuple[str, ...]) -> list[Any]:  # noqa: ANN401
-    """Return TensorRT-RTX's constants of compute capabilities.
-
-    Raises:
-        OptionError: The installed TensorRT-RTX does not have one of them.
-    """
-    found = []
-    for capability in capabilities:
-        kind = getattr(trt.ComputeCapability, "SM" + capability.replace(".", ""), None)
-        if kind is None:
-            known = sorted(n for n in dir(trt.ComputeCapability) if n.startswith("SM"))
-            raise OptionError(
-                f"TensorRT-RTX {trt.__version__} has no target {capability}; it has "
-                + ", ".join(f"{n[2:-1]}.{n[-1]}" for n in known)
-            )
-        found.append(kind)
-    return found
+    known = sorted(tuple(map(int, target.split("."))) for target in _targets(trt))
+    return tuple(f"{major}.{minor}" for major, minor in known if (major, minor) >= FP8_CAPABILITY)
 
 
 def set_targets(trt: Any, config: Any, capabilities: tuple[str, ...]) -> None:  # noqa: ANN401
@@ -104,6 +83,23 @@ def set_targets(trt: Any, config: Any, capabilities: tuple[str, ...]) -> None:  
     """
     if not capabilities:
         return
+    _check_targets(trt, capabilities)
     config.num_compute_capabilities = len(capabilities)
-    for index, kind in enumerate(_kinds_of(trt, capabilities)):
-        config.set_compute_capability(kind, index)
+    for index, capability in enumerate(capabilities):
+        config.set_compute_capability(_targets(trt)[capability], index)
+
+
+def _check_targets(trt: Any, capabilities: tuple[str, ...]) -> None:  # noqa: ANN401
+    known = _targets(trt)
+    for capability in capabilities:
+        if capability not in known:
+            raise OptionError(
+                f"TensorRT-RTX {trt.__version__} has no target {capability}; it has "
+                + ", ".join(known)
+            )
+
+
+def _targets(trt: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return TensorRT-RTX's constants by compute capability, such as ``"8.9"``."""
+    names = sorted(name for name in dir(trt.ComputeCapability) if name.startswith("SM"))
+    return {f"{name[2:-1]}.{name[-1]}": getattr(trt.ComputeCapability, name) for name in names}

@@ -1,30 +1,28 @@
-"""Read the arguments of operator calls."""
+"""Read the arguments and the fake values of calls."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Node
+from torch.utils._pytree import tree_leaves
 
-__all__ = ["named_arguments"]
+__all__ = ["fake_mode_of", "named_arguments"]
 
 
 def named_arguments(node: Node) -> dict[str, Any]:
-    """Return the arguments of an operator call by the names in its schema, with defaults.
-
-    Args:
-        node: Calls an ``OpOverload`` (plain, without the Edge dialect's wrapper).
-    """
+    """Return the arguments of a plain operator's call by the names in its schema, with defaults."""
     target = node.target
     if not isinstance(target, OpOverload):
         raise TypeError(f"{node.name} calls {target}, which is no operator")
-    found: dict[str, Any] = {}
-    for index, argument in enumerate(target._schema.arguments):
-        if argument.name in node.kwargs:
-            found[argument.name] = node.kwargs[argument.name]
-        elif index < len(node.args) and not argument.kwarg_only:
-            found[argument.name] = node.args[index]
-        else:
-            found[argument.name] = argument.default_value
-    return found
+    defaults = {each.name: each.default_value for each in target._schema.arguments}
+    return {**defaults, **dict(zip(defaults, node.args, strict=False)), **node.kwargs}
+
+
+def fake_mode_of(nodes: Iterable[Node]) -> FakeTensorMode | None:
+    """Return the mode of the first fake tensor among the values of nodes; None without one."""
+    values = (value for node in nodes for value in tree_leaves(node.meta.get("val")))
+    return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)

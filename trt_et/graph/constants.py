@@ -10,21 +10,18 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Graph, Node
 
+from trt_et.graph.arguments import fake_mode_of
+
 __all__ = ["add_constant", "constant_names", "constant_values", "input_names", "known_constants"]
 
 
 def constant_names(program: ExportedProgram) -> frozenset[str]:
     """Return the names of the placeholders for weights and constants that are never mutated."""
-    signature = program.graph_signature
-    buffers = signature.inputs_to_buffers
-    mutated = set(signature.buffers_to_mutate.values())
-    inputs = input_names(program)
+    mutated = set(program.graph_signature.buffers_to_mutate.values())
     return frozenset(
-        node.name
-        for node in program.graph.nodes
-        if node.op == "placeholder"
-        and node.name not in inputs
-        and buffers.get(node.name) not in mutated
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind is not InputKind.USER_INPUT and spec.target not in mutated
     )
 
 
@@ -55,9 +52,7 @@ def known_constants(
 ) -> dict[str, torch.Tensor | None]:
     """Return the values of ``constant_names``, by placeholder name; None if unknown.
 
-    Args:
-        program: Its ``state_dict`` may hold fake tensors.
-        weights: The values that an earlier form of the program had, by name.
+    ``weights`` has the values that an earlier form of the program had, which may be fake now.
     """
     names = constant_names(program)
     values = {**program.constants, **weights}
@@ -91,14 +86,10 @@ def add_constant(graph: Graph, specs: list[InputSpec], target: str, value: torch
     position = next(
         (i for i, spec in enumerate(specs) if spec.kind is InputKind.USER_INPUT), len(specs)
     )
-    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    before = placeholders[position] if position < len(placeholders) else None
-    anchor = before or next(node for node in graph.nodes if node.op != "placeholder")
-    with graph.inserting_before(anchor):
+    with graph.inserting_before(list(graph.nodes)[position]):  # Placeholders come first.
         node = graph.placeholder(f"c{target}")
     node.name = f"c{target}"
-    modes = [getattr(n.meta.get("val"), "fake_mode", None) for n in graph.nodes]
-    mode = next((mode for mode in modes if mode is not None), None)
+    mode = fake_mode_of(graph.nodes)
     node.meta["val"] = value if mode is None else mode.from_tensor(value, static_shapes=True)
     spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(name=node.name), target)
     specs.insert(position, spec)

@@ -64,10 +64,6 @@ def fragment_of_call(node: Node, constants: Mapping[Node, torch.Tensor | None]) 
 
     The expansions of its arguments go along: the shape that an argument is expanded from decides
     how some calls are rewritten.
-
-    Args:
-        node: A call of a plain ATen graph.
-        constants: See ``Fragment``.
     """
     expanded = [
         source
@@ -83,12 +79,7 @@ def fragment_of_call(node: Node, constants: Mapping[Node, torch.Tensor | None]) 
 def fragment_of_group(
     calls: Iterable[Node], constants: Mapping[Node, torch.Tensor | None]
 ) -> Fragment:
-    """Return the fragment of a group of calls that returns what other nodes use.
-
-    Args:
-        calls: Calls of a plain ATen graph, in program order.
-        constants: See ``Fragment``.
-    """
+    """Return the fragment of calls in program order that returns what other nodes use."""
     group = tuple(dict.fromkeys(calls))
     inside = set(group)
     returned = (node for node in group if not node.users or not inside.issuperset(node.users))
@@ -99,10 +90,5 @@ def fragment_of_group(
 def constants_among(
     nodes: Iterable[Node], known: Mapping[str, torch.Tensor | None]
 ) -> dict[Node, torch.Tensor | None]:
-    """Return the placeholders among some nodes that are constants, with their values.
-
-    Args:
-        nodes: Nodes of a plain ATen graph.
-        known: The values of constants by the placeholder's name; None if a value is not known.
-    """
+    """Return the placeholders among some nodes that have a name of ``known``, with its value."""
     return {n: known[n.name] for n in nodes if n.op == "placeholder" and n.name in known}

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from trt_et.graph.arguments import fake_mode_of
 from trt_et.graph.tracing import unchanged_symbols
 
 __all__ = ["TracedCall", "inline", "insert_traced", "trace_call"]
@@ -54,8 +55,7 @@ def trace_call(
     if not all(isinstance(value, torch.Tensor | torch.SymInt) for value in values):
         return None
     # A constructor has no tensor arguments, but its result has the fake mode.
-    fakes = [v for v in (*values, node.meta.get("val")) if isinstance(v, FakeTensor)]
-    mode = fakes[0].fake_mode if fakes else FakeTensorMode()
+    mode = fake_mode_of((*inputs, node)) or FakeTensorMode()
 
     def call(*flat: torch.Tensor | torch.SymInt) -> Any:  # noqa: ANN401
         known = dict(zip(inputs, flat, strict=True))
@@ -70,16 +70,9 @@ def trace_call(
 def insert_traced(
     owner: GraphModule, node: Node, traced: TracedCall, constants: str = "_"
 ) -> list[Node]:
-    """Replace a call by a traced function.
+    """Replace a call of a module by a traced function; return the new calls.
 
-    Args:
-        owner: The call's module; changed in place.
-        node: The call.
-        traced: From ``trace_call``.
-        constants: Prefix of the names of the function's constants.
-
-    Returns:
-        The new calls.
+    ``constants`` is the prefix of the names that the function's constants get.
     """
     new: dict[Node, Node] = {}
     placeholders = iter(traced.inputs)
@@ -111,13 +104,7 @@ def insert_traced(
 
 
 def inline(graph_owner: GraphModule, node: Node, function: Callable[..., Any]) -> None:
-    """Replace a call by the operators that a function of its arguments calls.
-
-    Args:
-        graph_owner: The node's module; changed in place.
-        node: A call; the values of its tensors are in ``meta["val"]``.
-        function: Takes the arguments of the call, and returns the same values.
-    """
+    """Replace a call of a module by the operators that a function of its arguments calls."""
     traced = trace_call(node, function)
     if traced is None:
         raise TypeError(f"{node.name} has an argument that is neither a tensor nor a size")

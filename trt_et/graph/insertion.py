@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-__all__ = ["compute_value", "insert_call", "insert_constant", "insert_number"]
+from trt_et.graph.arguments import fake_mode_of
+
+__all__ = ["compute_value", "insert_call", "insert_constant"]
 
 
 def insert_call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:  # noqa: ANN401
-    """Insert a call before a node, and compute its ``val`` from its arguments' values.
+    """Insert a call of an operator, or of a function of numbers such as ``operator.add``.
 
-    Args:
-        before: A node whose value is one or several fake tensors.
-        target: The operator.
-        args: Its arguments.
-        kwargs: Its keyword arguments; no nodes.
+    Its ``val`` is computed from its arguments' values; a constructor gets the fake mode of the node
+    before which it is inserted.
     """
     graph = before.graph
     with graph.inserting_before(before):
@@ -27,49 +27,22 @@ def insert_call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:  
 
 
 def compute_value(node: Node, beside: Node) -> None:
-    """Compute the ``val`` of a call from its arguments' values.
-
-    Args:
-        node: The call.
-        beside: A node of the graph whose value is one or several fake tensors.
-    """
+    """Compute the ``val`` of a call; a constructor gets the fake mode of the node beside it."""
     target: Any = node.target
+    mode = fake_mode_of((beside, *node.all_input_nodes)) or contextlib.nullcontext()
     # A write in place to a tensor that shares memory with a weight is refused otherwise.
-    with torch.no_grad(), _fake_mode(beside):
+    with torch.no_grad(), mode:
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
         node.meta["val"] = target(*args, **kwargs)
 
 
 def insert_constant(before: Node, name: str, value: torch.Tensor) -> Node:
-    """Register a tensor as a buffer of the graph's module, and insert a node that reads it.
-
-    Args:
-        before: A node whose value is one or several fake tensors.
-        name: The buffer's name, which the module has not.
-        value: The tensor.
-    """
+    """Register a tensor as a new buffer of the graph's module, and insert a node that reads it."""
     module: Any = before.graph.owning_module
     module.register_buffer(name, value)
     with before.graph.inserting_before(before):
         node = before.graph.get_attr(name)
-    node.meta["val"] = _fake_mode(before).from_tensor(value)
+    mode = fake_mode_of([before])
+    assert mode is not None
+    node.meta["val"] = mode.from_tensor(value)
     return node
-
-
-def insert_number(before: Node, target: Any, *args: Any) -> Node:  # noqa: ANN401
-    """Insert a call that computes a number from numbers, some of them symbolic.
-
-    Args:
-        before: The node after the new call.
-        target: The function, such as ``operator.add``.
-        args: Its arguments.
-    """
-    with before.graph.inserting_before(before):
-        node = before.graph.call_function(target, args)
-    node.meta["val"] = target(*torch.fx.map_arg(args, lambda argument: argument.meta["val"]))
-    return node
-
-
-def _fake_mode(node: Node) -> Any:  # noqa: ANN401
-    value: Any = node.meta["val"]
-    return (value[0] if isinstance(value, tuple | list) else value).fake_mode

@@ -21,8 +21,7 @@ __all__ = ["with_own_symbols"]
 def with_own_symbols(program: ExportedProgram) -> ExportedProgram:
     """Copy a program with new symbols: assumptions about its sizes do not reach the original.
 
-    Args:
-        program: As ``torch.export`` returns it; not changed. The copy shares its weights.
+    The copy shares its weights.
     """
     if not program.range_constraints:
         return program

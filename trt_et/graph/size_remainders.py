@@ -12,7 +12,7 @@ import operator
 from torch import SymFloat, SymInt
 from torch.fx import Graph, Node
 
-from trt_et.graph.insertion import insert_number
+from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import may_be_negative
 
 __all__ = ["has_negative_remainder", "write_out_remainders"]
@@ -30,17 +30,13 @@ def has_negative_remainder(node: Node) -> bool:
 
 
 def write_out_remainders(graph: Graph) -> None:
-    """Replace ``a % b`` by ``a - a // b * b``, if either may be negative.
-
-    Args:
-        graph: Changed in place.
-    """
+    """Replace ``a % b`` by ``a - a // b * b``, if either may be negative."""
     for node in graph.find_nodes(op="call_function", target=operator.mod):
         if not has_negative_remainder(node):
             continue
         a, b = node.args
-        quotient = insert_number(node, operator.floordiv, a, b)
-        multiple = insert_number(node, operator.mul, quotient, b)
+        quotient = insert_call(node, operator.floordiv, a, b)
+        multiple = insert_call(node, operator.mul, quotient, b)
         # The node stays: a program's signature has the name of an output.
         node.target, node.args = operator.sub, (a, multiple)
 

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from executorch.exir.graph_module import get_control_flow_submodules
 from torch._ops import HigherOrderOperator
+from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 
-__all__ = ["Subgraph", "copied_module", "in_program_order", "subgraphs"]
+__all__ = [
+    "Subgraph",
+    "copied_graph",
+    "copied_module",
+    "edited",
+    "in_program_order",
+    "nodes_of",
+    "subgraphs",
+]
 
 _ROLES: Final = {
     ("cond", 1): "true",
@@ -57,6 +67,30 @@ def subgraphs(module: GraphModule) -> list[Subgraph]:
     found: dict[int, Subgraph] = {}
     _collect(Subgraph("", module), found)
     return list(found.values())
+
+
+def nodes_of(program: ExportedProgram) -> list[Node]:
+    """Return the nodes of all graphs of a program."""
+    return [node for subgraph in subgraphs(program.graph_module) for node in subgraph.graph.nodes]
+
+
+def edited(program: ExportedProgram, edit: Callable[[Graph], object]) -> ExportedProgram:
+    """Return a copy of a program after an edit of each of its graphs."""
+    module = copied_module(program.graph_module)
+    for subgraph in subgraphs(module):
+        edit(subgraph.graph)
+        subgraph.module.recompile()
+    return program._update(module, program.graph_signature)
+
+
+def copied_graph(graph: Graph) -> Graph:
+    """Copy a graph, and keep the node names that signatures use, as ``copied_module`` does."""
+    copied = Graph()
+    copies: dict[Node, Node] = {}
+    for node in graph.nodes:
+        copies[node] = copied.node_copy(node, copies.__getitem__)
+        copies[node].name = node.name
+    return copied
 
 
 def copied_module(module: GraphModule) -> GraphModule:
@@ -110,7 +144,5 @@ def _collect(subgraph: Subgraph, found: dict[int, Subgraph]) -> None:
 def _submodule(owner: GraphModule, argument: object) -> GraphModule | None:
     if not isinstance(argument, Node) or argument.op != "get_attr":
         return None
-    found: object = owner
-    for part in str(argument.target).split("."):
-        found = getattr(found, part, None)
+    found = attrgetter(str(argument.target))(owner)
     return found if isinstance(found, GraphModule) else None

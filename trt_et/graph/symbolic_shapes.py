@@ -11,6 +11,7 @@ import sympy
 import torch
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
+from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 __all__ = [
@@ -114,7 +115,7 @@ def _origin(size: torch.SymInt) -> str:
 
 def is_static(*nodes: object) -> bool:
     """Check whether all sizes of the tensors among some nodes are numbers."""
-    values = (node.meta.get("val") for node in nodes if isinstance(node, Node))
+    values = tree_leaves([node.meta.get("val") for node in nodes if isinstance(node, Node)])
     shapes = [value.shape for value in values if isinstance(value, torch.Tensor)]
     return all(isinstance(size, int) for shape in shapes for size in shape)
 

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import sympy
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 
+from trt_et.graph.arguments import fake_mode_of
 from trt_et.graph.fragment import Fragment
 
 __all__ = [
@@ -39,13 +40,13 @@ def unchanged_fake_modes(programs: Iterable[ExportedProgram]) -> Iterator[None]:
     program makes new symbols for the same sizes, and the program cannot be decomposed again
     (``PendingUnbackedSymbolNotFound``, seen with torch 2.13).
     """
-    modes = {id(mode): mode for program in programs if (mode := _fake_mode(program)) is not None}
-    epochs = {key: mode.epoch for key, mode in modes.items()}
+    modes = [fake_mode_of(program.graph.nodes) for program in programs]
+    epochs = {mode: mode.epoch for mode in modes if mode is not None}
     try:
         yield
     finally:
-        for key, mode in modes.items():
-            mode.epoch = epochs[key]
+        for mode, epoch in epochs.items():
+            mode.epoch = epoch
 
 
 @contextlib.contextmanager
@@ -55,9 +56,8 @@ def unchanged_by_tracing(fragment: Fragment) -> Iterator[None]:
     A decomposition that compares sizes would otherwise add a guard, or replace a symbol by a
     number, in the caller's program.
     """
-    nodes = (*fragment.calls, *fragment.sources)
-    mode = next((m for n in nodes if (m := _mode_of(n.meta.get("val"))) is not None), None)
-    environment = getattr(mode, "shape_env", None)
+    mode = fake_mode_of((*fragment.calls, *fragment.sources))
+    environment = mode.shape_env if mode else None
     if mode is None or environment is None:
         yield
         return
@@ -69,11 +69,6 @@ def unchanged_by_tracing(fragment: Fragment) -> Iterator[None]:
     finally:
         mode.epoch = epoch
         environment.pending_fresh_unbacked_symbols[:] = pending
-
-
-def _mode_of(value: object) -> Any:  # noqa: ANN401
-    values = value if isinstance(value, list | tuple) else [value]
-    return next((v.fake_mode for v in values if isinstance(v, FakeTensor)), None)
 
 
 @contextlib.contextmanager
@@ -116,15 +111,11 @@ def clean_symbols(program: ExportedProgram) -> Iterator[None]:
     sizes of other parts are pending. What tracing assumes of a size would hold for the caller's
     program too: ExecuTorch would plan less memory, and refuse larger inputs.
     """
-    environment = getattr(_fake_mode(program), "shape_env", None)
+    mode = fake_mode_of(program.graph.nodes)
+    environment = mode.shape_env if mode else None
     if environment is None:
         yield
         return
     environment.pending_fresh_unbacked_symbols.clear()
     with environment.suppress_guards():
         yield
-
-
-def _fake_mode(program: ExportedProgram) -> Any:  # noqa: ANN401
-    modes = (getattr(n.meta.get("val"), "fake_mode", None) for n in program.graph.nodes)
-    return next((mode for mode in modes if mode is not None), None)

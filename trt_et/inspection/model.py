@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from trt_et.blob.model import EngineInfo
 from trt_et.blob.partition_spec import PartitionNames
-from trt_et.inspection.tables import Table, html_of, size_text
+from trt_et.inspection.tables import Shown, Table, size_text
 from trt_et.inspection.texts import binding_sizes, counted, engine_text, targets_text
-
-if TYPE_CHECKING:
-    from rich.console import Group
 
 __all__ = [
     "BINDING",
@@ -28,6 +25,7 @@ __all__ = [
 ]
 
 _ENDS: Final = ("", "name", "type", "sizes", "device", "bytes")
+_DIRECTIONS: Final = {"et_copy::_h2d_copy": "h2d", "et_copy::_d2h_copy": "d2h"}
 #: Headings of ``DelegateInfo.row``.
 DELEGATE: Final = (
     *("", "partition", "backend", "built by", "targets", "GPU", "operators", "bytes"),
@@ -166,7 +164,7 @@ class CopyInfo:
 
 
 @dataclass(frozen=True)
-class MethodInfo:
+class MethodInfo(Shown):
     """One method: its delegates, the operators on the CPU, and the devices of its tensors.
 
     Attributes:
@@ -176,7 +174,6 @@ class MethodInfo:
         devices: Tensors and planned memory of each device.
         input_values: Its inputs, as indices into ``values``.
         output_values: Its outputs, as indices into ``values``.
-        copies: The copies between host and GPU in each call.
         calls: Its calls, in order.
         values: The tensors that calls refer to by index; None for other values.
     """
@@ -187,7 +184,6 @@ class MethodInfo:
     devices: tuple[DeviceUse, ...]
     input_values: tuple[int, ...] = ()
     output_values: tuple[int, ...] = ()
-    copies: tuple[CopyInfo, ...] = ()
     calls: tuple[Call, ...] = ()
     values: tuple[TensorValue | None, ...] = ()
 
@@ -201,6 +197,27 @@ class MethodInfo:
         """Return the outputs; None for one that is no tensor."""
         return tuple(self.values[index] for index in self.output_values)
 
+    @property
+    def copies(self) -> tuple[CopyInfo, ...]:
+        """Return the copies between host and GPU in each call."""
+        return tuple(copy for copy, _, _ in self._copies())
+
+    def _copies(self) -> Iterator[tuple[CopyInfo, int, int]]:
+        """Yield each copy, with the values that it reads and writes."""
+        for call in self.calls:
+            found = [(index, self.values[index]) for index in call.args]
+            tensors = [(index, tensor) for index, tensor in found if tensor is not None]
+            direction = self.copy_direction(call)
+            if direction and tensors:
+                (source, read), (target, written) = tensors[0], tensors[-1]
+                on_gpu = written if direction == "h2d" else read
+                yield CopyInfo(direction, on_gpu.device, read.nbytes), source, target
+
+    def copy_direction(self, call: Call) -> str:
+        """Return ``h2d`` or ``d2h`` for a copy between host and GPU; empty for another call."""
+        name = self.cpu_operators[call.index] if call.kind == "kernel" else ""
+        return _DIRECTIONS.get(name.partition(".")[0], "")
+
     def tables(self) -> Iterator[Table]:
         """Yield tables of its facts."""
         names = self.value_names
@@ -209,44 +226,33 @@ class MethodInfo:
             for kind, indices in (("input", self.input_values), ("output", self.output_values))
             for at, index in enumerate(indices)
         ]
-        yield Table(f"Method {self.name}", _ENDS, tuple(ends), ["bytes"]).without_empty_columns()
-        rows: tuple[tuple[str, ...], ...]
-        if self.delegates:
-            rows = tuple(delegate.row(index) for index, delegate in enumerate(self.delegates))
+        yield Table(f"Method {self.name}", _ENDS, ends, ["bytes"]).without_empty_columns()
+        delegates = list(enumerate(self.delegates))
+        rows = [delegate.row(index) for index, delegate in delegates]
+        if rows:
             table = Table("Delegates", DELEGATE, rows, ["operators", "bytes"])
             yield table.without_empty_columns()
-        rows = tuple(row for at, each in enumerate(self.delegates) for row in each.binding_rows(at))
+        rows = [row for index, delegate in delegates for row in delegate.binding_rows(index)]
         if rows:
             table = Table("Inputs and outputs of engines", ("delegate", *BINDING), rows)
             yield table.without_empty_columns()
-        calls = [
-            *((f"delegate {at}", each.operator_counts) for at, each in enumerate(self.delegates)),
-            ("on the CPU", self.operator_calls),
-        ]
-        rows = tuple(
+        calls = {f"delegate {index}": delegate.operator_counts for index, delegate in delegates}
+        rows = [
             (where, str(sum(counts.values())), counted(counts) or "nothing")
-            for where, counts in calls
+            for where, counts in {**calls, "on the CPU": self.operator_calls}.items()
             if counts or where == "on the CPU"
-        )
+        ]
         yield Table("Operators", ("", "calls", "operators"), rows, ["calls"])
-        rows = tuple((u.device, str(u.tensors), size_text(u.planned_bytes)) for u in self.devices)
+        rows = [(u.device, str(u.tensors), size_text(u.planned_bytes)) for u in self.devices]
         yield Table("Memory", ("device", "tensors", "planned"), rows, ["tensors", "planned"])
-        copied = {
-            name: [copy.nbytes for copy in self.copies if copy.direction == direction]
-            for direction, name in (("h2d", "to the GPU"), ("d2h", "to the host"))
-        }
-        rows = tuple((n, str(len(s)), size_text(sum(s))) for n, s in copied.items() if s)
+        rows = []
+        for direction, name in (("h2d", "to the GPU"), ("d2h", "to the host")):
+            sizes = [copy.nbytes for copy in self.copies if copy.direction == direction]
+            if sizes:
+                rows.append((name, str(len(sizes)), size_text(sum(sizes))))
         if rows:
             heads = ("direction", "copies", "bytes")
-            yield Table("Copies in each call", heads, rows, ["copies", "bytes"])
-
-    def __rich__(self) -> Group:
-        from rich.console import Group
-
-        return Group(*self.tables())
-
-    def _repr_html_(self) -> str:
-        return html_of(self.tables())
+            yield Table("Copies in each call", heads, rows, heads[1:])
 
     @property
     def value_names(self) -> dict[int, str]:
@@ -258,7 +264,7 @@ class MethodInfo:
                 given = [*partition.inputs, *partition.outputs]
                 if len(given) == len(call.args):
                     names |= zip(call.args, given, strict=True)
-        for source, target in self._copied:
+        for _, source, target in self._copies():
             if target in names:
                 names.setdefault(source, names[target])
             elif source in names:
@@ -266,25 +272,15 @@ class MethodInfo:
         return names
 
     @property
-    def _copied(self) -> list[tuple[int, int]]:
-        """Return the values that copies between devices read and write."""
-        pairs = []
-        for call in self.calls:
-            if call.kind == "kernel" and self.cpu_operators[call.index].startswith("et_copy::"):
-                tensors = [index for index in call.args if self.values[index] is not None]
-                if tensors:
-                    pairs.append((tensors[0], tensors[-1]))
-        return pairs
-
-    @property
     def operator_calls(self) -> dict[str, int]:
         """Count the calls of each operator on the CPU, without copies between devices."""
-        names = (self.cpu_operators[call.index] for call in self.calls if call.kind == "kernel")
-        return dict(Counter(name for name in names if not name.startswith("et_copy::")))
+        calls = [call for call in self.calls if call.kind == "kernel"]
+        others = [call.index for call in calls if not self.copy_direction(call)]
+        return dict(Counter(self.cpu_operators[index] for index in others))
 
 
 @dataclass(frozen=True)
-class ProgramInfo:
+class ProgramInfo(Shown):
     """One ``.pte``.
 
     Attributes:
@@ -310,15 +306,7 @@ class ProgramInfo:
             named = f"named data of delegates: {len(self.named_data)}"
             rows.append((named, size_text(sum(size for _, size in self.named_data))))
         if rows:
-            yield Table("Data", ("", "bytes"), tuple(rows), ["bytes"])
-
-    def __rich__(self) -> Group:
-        from rich.console import Group
-
-        return Group(*self.tables())
-
-    def _repr_html_(self) -> str:
-        return html_of(self.tables())
+            yield Table("Data", ("", "bytes"), rows, ["bytes"])
 
     @property
     def problems(self) -> tuple[str, ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 
 from trt_et.inspection.tables import Table
@@ -21,13 +21,9 @@ _MOST_LINES = 6
 
 @dataclass(frozen=True)
 class Box:
-    """A box.
+    """A box with a title and lines below.
 
-    Attributes:
-        group: What it is; each group has a colour.
-        title: Its first line.
-        lines: The lines below.
-        facts: Shown beside the graph when the box is chosen.
+    Each group has a colour. The page shows the facts beside the graph when the box is chosen.
     """
 
     group: str
@@ -41,7 +37,7 @@ class Picture:
     """A graph.
 
     Attributes:
-        facts: Shown beside the graph at first.
+        facts: The page shows them beside the graph at first.
         boxes: Its boxes; every arrow ends in a later one.
         arrows: By the indices of two boxes: the text and the bytes of each tensor between them.
     """
@@ -70,40 +66,18 @@ def _short(operator: str) -> str:
 
 
 def html_page(pictures: Mapping[str, Picture], title: str) -> str:
-    """Return the page.
-
-    Args:
-        pictures: The graphs by name, such as a method's.
-        title: The title, such as the file's name.
-    """
-    graphs = {name: _document(picture) for name, picture in pictures.items()}
+    """Return the page of the pictures, by name."""
+    graphs = {
+        name: {
+            **asdict(picture),
+            "arrows": [
+                {"ends": ends, "tensors": list(tensors.items())}
+                for ends, tensors in picture.arrows.items()
+            ],
+        }
+        for name, picture in pictures.items()
+    }
     data = json.dumps({"title": title, "graphs": graphs})
     template = (resources.files("trt_et.inspection") / "page.html").read_text(encoding="utf-8")
     # Within a script, "</" would end it.
     return template.replace("{{data}}", data.replace("</", "<\\/"))
-
-
-def _document(picture: Picture) -> dict[str, object]:
-    return {
-        "facts": _facts(picture.facts),
-        "boxes": [
-            {"group": b.group, "title": b.title, "lines": b.lines, "facts": _facts(b.facts)}
-            for b in picture.boxes
-        ],
-        "arrows": [
-            {"ends": ends, "tensors": list(tensors.items())}
-            for ends, tensors in picture.arrows.items()
-        ],
-    }
-
-
-def _facts(tables: Iterable[Table]) -> list[dict[str, object]]:
-    return [
-        {
-            "title": table.title,
-            "headings": table.headings,
-            "rows": table.rows,
-            "numbers": [heading in table.numbers for heading in table.headings],
-        }
-        for table in tables
-    ]

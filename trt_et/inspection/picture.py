@@ -14,7 +14,7 @@ __all__ = ["picture_of", "pictures_of"]
 
 # In a method with more calls, operators on the CPU that follow each other become one box.
 _MOST_BOXES: Final = 400
-_COPIES: Final = {"_h2d_copy": "copy to the GPU", "_d2h_copy": "copy to the host"}
+_COPIES: Final = {"h2d": "copy to the GPU", "d2h": "copy to the host"}
 
 
 def pictures_of(program: ProgramInfo) -> dict[str, Picture]:
@@ -36,15 +36,16 @@ def picture_of(method: MethodInfo) -> Picture:
         if call.kind == "delegate":
             run = []
             picture.boxes.append(_delegate_box(method, call.index))
+        elif direction := method.copy_direction(call):
+            run = []
+            picture.boxes.append(Box("copy between host and GPU", _COPIES[direction]))
         else:
-            name = method.cpu_operators[call.index]
-            is_copy = name.startswith("et_copy::")
-            if merge and run and not is_copy:
-                run.append(name)
-                picture.boxes[-1] = _operators_box(run)
+            if merge and run:
+                picture.boxes.pop()
             else:
-                run = [] if is_copy else [name]
-                picture.boxes.append(_copy_box(name) if is_copy else _operators_box(run))
+                run = []
+            run.append(method.cpu_operators[call.index])
+            picture.boxes.append(_operators_box(run))
         at = len(picture.boxes) - 1
         for value in dict.fromkeys(call.args):
             tensor = method.values[value]
@@ -85,15 +86,10 @@ def _delegate_box(method: MethodInfo, index: int) -> Box:
 
 def _operators_box(names: list[str]) -> Box:
     counts = Counter(names)
+    lines, facts = box_lines(counts), (_operators_table(counts),)
     if len(names) == 1:
-        return Box(CPU, box_lines(counts)[0], facts=(_operators_table(counts),))
-    facts = (_operators_table(counts),)
-    return Box(CPU, f"{len(names)} operators", box_lines(counts), facts)
-
-
-def _copy_box(name: str) -> Box:
-    title = next((text for part, text in _COPIES.items() if part in name), name)
-    return Box("copy between host and GPU", title)
+        return Box(CPU, lines[0], facts=facts)
+    return Box(CPU, f"{len(names)} operators", lines, facts)
 
 
 def _operators_table(counts: Counter[str] | dict[str, int]) -> Table:

@@ -21,7 +21,6 @@ from trt_et.blob.partition_spec import PARTITION_KEY, PartitionNames, decode_nam
 from trt_et.errors import BlobError
 from trt_et.inspection.model import (
     Call,
-    CopyInfo,
     DelegateInfo,
     DeviceUse,
     MethodInfo,
@@ -35,7 +34,6 @@ __all__ = ["inspect_file", "inspect_program", "read_program"]
 _T = TypeVar("_T")
 _Places = dict[int, list[tuple[int, int]]]
 _CHUNK: Final = 4 << 20
-_COPIES: Final = {"et_copy::_h2d_copy": "h2d", "et_copy::_d2h_copy": "d2h"}
 _TENSOR: Final = 5  # Position of Tensor in the union KernelTypes, from 1.
 _HEADER: Final = struct.Struct("<4sIQQQ")
 # fmt: off
@@ -251,10 +249,7 @@ class _Reader:
             DeviceUse(device, tensors[device], planned[device])
             for device in sorted({*tensors, *planned})
         )
-        copies = tuple(_copies(operators, calls, values))
-        return MethodInfo(
-            name, delegates, operators, devices, inputs, outputs, copies, calls, values
-        )
+        return MethodInfo(name, delegates, operators, devices, inputs, outputs, calls, values)
 
     def _delegate(self, table: _Table, places: _Places) -> DelegateInfo:
         backend, reference = table.text(0), table.table(1)
@@ -343,19 +338,6 @@ def _device(table: _Table, field: int) -> str:
     """Name the device whose type is this field, and whose index is the next one."""
     kind, index = table.number(field, "b"), table.number(field + 1, "b")
     return "cpu" if kind == 0 else f"{'cuda' if kind == 1 else f'device type {kind}'}:{index}"
-
-
-def _copies(
-    operators: Sequence[str], calls: Sequence[Call], values: Sequence[TensorValue | None]
-) -> Iterator[CopyInfo]:
-    for call in calls:
-        if call.kind != "kernel":
-            continue
-        direction = _COPIES.get(operators[call.index].partition(".")[0])
-        tensors = [value for value in (values[index] for index in call.args) if value is not None]
-        if direction and tensors:
-            on_gpu = tensors[-1] if direction == "h2d" else tensors[0]
-            yield CopyInfo(direction, on_gpu.device, tensors[0].nbytes)
 
 
 def _operators(blob: EngineBlob) -> tuple[str, ...]:

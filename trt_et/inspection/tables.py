@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table as RichTable
 
-__all__ = ["Table", "html_of", "size_text"]
+__all__ = ["Shown", "Table", "html_of", "size_text"]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts.
-
-    Attributes:
-        title: The line above it.
-        headings: The headings of its columns.
-        rows: A cell for each heading.
-        numbers: The headings of columns that are aligned at the right.
-    """
+    """A table of texts; the columns with the headings ``numbers`` are aligned at the right."""
 
     title: str
     headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: Sequence[tuple[str, ...]]
     numbers: Collection[str] = ()
 
     def without_empty_columns(self) -> Table:
         """Return the table without the columns that have no text in any row."""
-        kept = [at for at in range(len(self.headings)) if any(row[at] for row in self.rows)]
-        return Table(
-            self.title,
-            tuple(self.headings[at] for at in kept),
-            tuple(tuple(row[at] for at in kept) for row in self.rows),
-            self.numbers,
-        )
+        kept = [any(column) for column in zip(*self.rows, strict=True)]
+        rows = tuple(tuple(compress(row, kept)) for row in self.rows)
+        return replace(self, headings=tuple(compress(self.headings, kept)), rows=rows)
 
     def __rich__(self) -> RichTable:
         from rich import box
@@ -67,6 +58,22 @@ class Table:
             f"<p><b>{html.escape(self.title)}</b></p><table><thead><tr>"
             f"{cells('th', self.headings)}</tr></thead><tbody>{rows}</tbody></table>"
         )
+
+
+class Shown:
+    """Facts that a terminal (with ``rich``) and a notebook show as tables."""
+
+    def tables(self) -> Iterable[Table]:
+        """Return the tables."""
+        raise NotImplementedError
+
+    def __rich__(self) -> Group:
+        from rich.console import Group
+
+        return Group(*self.tables())
+
+    def _repr_html_(self) -> str:
+        return html_of(self.tables())
 
 
 def html_of(tables: Iterable[Table]) -> str:

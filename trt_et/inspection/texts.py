@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from trt_et.blob.model import Binding, EngineInfo
 
-__all__ = ["binding_sizes", "binding_text", "counted", "engine_text", "gpu_text", "targets_text"]
+__all__ = ["binding_sizes", "counted", "engine_text", "gpu_text", "targets_text"]
 
 
 def engine_text(info: EngineInfo) -> str:
@@ -40,11 +40,6 @@ def binding_sizes(binding: Binding) -> str:
     ranges = zip(binding.min_shape or (), binding.max_shape or (), strict=False)
     sizes = [str(low) if low == high else f"{low}..{high}" for low, high in ranges]
     return f"[{', '.join(sizes)}]" if sizes else str(list(binding.shape))
-
-
-def binding_text(binding: Binding) -> str:
-    """Format a binding's name, type and sizes."""
-    return f"{binding.name} {binding.dtype}{binding_sizes(binding)}"
 
 
 def counted(counts: Mapping[str, int]) -> str:

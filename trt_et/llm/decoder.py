@@ -13,12 +13,11 @@ from trt_et.errors import OptionError, UnsupportedModelError
 from trt_et.llm.position_check import PositionCheck
 from trt_et.llm.sliding_windows import WindowPositions, make_window_layer, window_rows
 
-__all__ = ["EMBEDDINGS", "INPUTS", "CheckedDecoder", "make_decoder", "rotary_frequencies"]
+__all__ = ["INPUTS", "CheckedDecoder", "make_decoder", "rotary_frequencies"]
 
 _log = logging.getLogger(__name__)
 
 INPUTS: Final = ("input_ids", "cache_position")
-EMBEDDINGS: Final = "inputs_embeds"
 _ATTENTION: Final = ("sdpa", "eager")
 
 
@@ -49,7 +48,7 @@ def make_decoder(
     if hasattr(config, "get_text_config"):
         _check_configuration(model, config, cache_length)
         cache, window = _static_cache(model, cache_length, max_prompt)
-        first = EMBEDDINGS if takes_embeddings else INPUTS[0]
+        first = "inputs_embeds" if takes_embeddings else INPUTS[0]
         return _TransformersDecoder(model, cache, window, first, all_logits)
     names = list(inspect.signature(model.forward).parameters)
     if len(names) < 2:
@@ -109,11 +108,9 @@ class _TransformersDecoder(nn.Module):
         self.first = first
         self.cache = cache
         self.window = window
-        takes = inspect.signature(model.forward).parameters
         # With this option, the output layer computes one row, not one per token.
-        self.options = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
-        if all_logits:
-            self.options = {}
+        keep = not all_logits and "logits_to_keep" in inspect.signature(model.forward).parameters
+        self.options = {"logits_to_keep": 1} if keep else {}
         self.all_logits = all_logits
         for index, layer in enumerate(cache.layers):
             self.register_buffer(f"key_cache_{index}", layer.keys, persistent=False)
@@ -126,10 +123,8 @@ class _TransformersDecoder(nn.Module):
         for layer in self.cache.layers:
             layer.cumulative_length = cache_position[0].clone()
             layer.row, layer.positions = row, positions
-        inputs = {self.first: input_ids, **self.options}
-        logits: torch.Tensor = self.model(
-            past_key_values=self.cache, use_cache=True, **inputs
-        ).logits
+        inputs = {self.first: input_ids, "past_key_values": self.cache, "use_cache": True}
+        logits: torch.Tensor = self.model(**inputs, **self.options).logits
         return logits if self.all_logits else logits[:, -1:]
 
 

@@ -7,29 +7,18 @@ from copy import deepcopy
 from typing import Any
 
 import torch
-from executorch.exir import (
-    ExecutorchBackendConfig,
-    ExecutorchProgramManager,
-    to_edge_transform_and_lower,
-)
+from executorch.exir import ExecutorchProgramManager
 from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 from torch import nn
 
 from trt_et.engines import EngineBuilder, make_builder
 from trt_et.errors import OptionError
-from trt_et.llm.decoder import INPUTS, CheckedDecoder, make_decoder
-from trt_et.llm.decoder_program import (
-    as_exported,
-    check_dtype,
-    check_lengths,
-    example_tokens,
-    export_decoder,
-)
+from trt_et.llm import steps
+from trt_et.llm.decoder import CheckedDecoder, make_decoder
 from trt_et.llm.layers import LayerDevices
 from trt_et.llm.metadata import eos_ids_of, runner_metadata
-from trt_et.llm.position_check import is_position_check, mark_position_check
-from trt_et.llm.profiles import default_profiles
+from trt_et.llm.position_check import is_position_check
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import DeviceChoice, TensorRTPartitioner
 
@@ -91,8 +80,7 @@ def export_llm(
         BuilderUnavailable: The builder's packages are not installed.
         PartitionError: An engine could not be built.
     """
-    max_prompt = check_lengths(cache_length, max_prompt, options)
-    check_dtype(dtype)
+    max_prompt = steps.check_lengths(cache_length, max_prompt, options)
     ends = eos_ids_of(model, eos_ids)
     if io_on_gpu and not cache_on_gpu:
         raise OptionError("io_on_gpu=True needs cache_on_gpu=True")
@@ -103,21 +91,20 @@ def export_llm(
             "host, and one engine keeps the cache"
         )
     made = make_builder(builder)
-    options.setdefault("optimization_profiles", default_profiles(made.name, INPUTS[0], max_prompt))
+    options.setdefault("optimization_profiles", steps.default_profiles(made.name, max_prompt))
     # Checks the options; the export of a large model takes minutes.
     TensorRTPartitioner(builder=made, device=None if callable(device) else device, **options)
-    with as_exported(model, dtype):
+    with steps.as_exported(model, dtype):
         decoder = make_decoder(model, cache_length, max_prompt, all_logits=all_logits)
         # The check runs on the CPU, which cannot read the memory of the GPU.
         if not io_on_gpu and not options.get("full_graph"):
             decoder = CheckedDecoder(decoder, cache_length)
-        tokens = torch.zeros(1, example_tokens(max_prompt), dtype=torch.long)
-        program = export_decoder(decoder, type(model).__name__, tokens, max_prompt)
-        mark_position_check(program)
+        name, tokens = type(model).__name__, steps.example_tokens(max_prompt)
+        program, vocabulary = steps.export_decoder(decoder, name, tokens, max_prompt)
         options["excluded_ops"] = [*options.get("excluded_ops", ()), is_position_check]
         engine_device: DeviceChoice | None
         if callable(device):
-            layers = LayerDevices(program, device, type(model).__name__)
+            layers = LayerDevices(program, device, name)
             options["excluded_ops"].append(layers.is_cut)
             engine_device = layers.device_of
         else:
@@ -129,23 +116,17 @@ def export_llm(
             method: [TensorRTPartitioner(builder=made, device=engine_device, **options)]
             for method in methods
         }
-        (logits,) = (node.meta["val"] for node in program.graph.output_node().args[0][-1:])
-        manager = to_edge_transform_and_lower(
-            programs,
-            partitioner=partitioners,
-            constant_methods=runner_metadata(cache_length, max_prompt, ends, logits.shape[-1]),
+        metadata = runner_metadata(cache_length, max_prompt, ends, vocabulary)
+        planning = (
+            TensorRTMemoryPlanningPass(
+                share_mutable_buffers=prefill_and_decode, inputs_on_device=io_on_gpu
+            )
+            if cache_on_gpu
+            else MemoryPlanningPass()
         )
-        return manager.to_executorch(_memory(cache_on_gpu, io_on_gpu, prefill_and_decode))
-
-
-def _memory(cache_on_gpu: bool, io_on_gpu: bool, shared: bool) -> ExecutorchBackendConfig:
-    """Configure the memory of inputs, outputs and the cache."""
-    if not cache_on_gpu:
-        return ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass())
-    if not io_on_gpu:
-        planning = TensorRTMemoryPlanningPass(share_mutable_buffers=shared)
-        return ExecutorchBackendConfig(memory_planning_pass=planning)
-    return ExecutorchBackendConfig(
-        memory_planning_pass=TensorRTMemoryPlanningPass(inputs_on_device=True),
-        propagate_device_config=PropagateDeviceConfig(skip_d2h_for_method_outputs=True),
-    )
+        outputs = PropagateDeviceConfig(skip_d2h_for_method_outputs=io_on_gpu)
+        return steps.lower(
+            *(programs, partitioners, metadata),
+            memory_planning_pass=planning,
+            propagate_device_config=outputs,
+        )

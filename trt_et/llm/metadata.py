@@ -11,7 +11,7 @@ __all__ = ["eos_ids_of", "runner_metadata"]
 
 
 def runner_metadata(
-    cache_length: int, max_prompt: int, eos_ids: Sequence[int], vocab_size: int | None
+    cache_length: int, max_prompt: int, eos_ids: Sequence[int], vocab_size: int
 ) -> dict[str, Any]:
     """Return the constant methods, by name.
 
@@ -19,7 +19,7 @@ def runner_metadata(
         cache_length: Positions that the KV cache holds.
         max_prompt: Most tokens of one call; the runners cut a longer prompt into pieces.
         eos_ids: Tokens that end a text. Empty: the runners ask the tokenizer.
-        vocab_size: Width of a row of logits, if known.
+        vocab_size: Width of a row of logits.
     """
     methods: dict[str, Any] = {
         "get_max_seq_len": max_prompt,
@@ -27,11 +27,10 @@ def runner_metadata(
         "use_kv_cache": True,
         "use_sdpa_with_kv_cache": False,
         "enable_dynamic_shape": max_prompt > 1,
+        "get_vocab_size": vocab_size,
     }
     if eos_ids:
         methods["get_eos_ids"] = list(eos_ids)
-    if vocab_size is not None:
-        methods["get_vocab_size"] = vocab_size
     return methods
 
 

@@ -7,29 +7,15 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
-from executorch.exir import (
-    ExecutorchBackendConfig,
-    ExecutorchProgramManager,
-    to_edge_transform_and_lower,
-)
+from executorch.exir import ExecutorchProgramManager
 from torch import nn
-from torch.export import Dim, ExportedProgram
 
 from trt_et.engines import EngineBuilder, make_builder
 from trt_et.errors import OptionError, UnsupportedModelError
-from trt_et.llm.decoder import INPUTS, CheckedDecoder, make_decoder
-from trt_et.llm.decoder_program import (
-    as_exported,
-    check_dtype,
-    check_lengths,
-    example_tokens,
-    export_decoder,
-    first_lines,
-)
+from trt_et.llm import steps
+from trt_et.llm.decoder import CheckedDecoder, make_decoder
 from trt_et.llm.metadata import eos_ids_of, runner_metadata
-from trt_et.llm.position_check import is_position_check, mark_position_check
-from trt_et.llm.profiles import default_profiles
-from trt_et.memory.planning import TensorRTMemoryPlanningPass
+from trt_et.llm.position_check import is_position_check
 from trt_et.partitioner import TensorRTPartitioner
 
 __all__ = ["export_multimodal"]
@@ -81,8 +67,7 @@ def export_multimodal(
         BuilderUnavailable: The builder's packages are not installed.
         PartitionError: An engine could not be built.
     """
-    max_prompt = check_lengths(cache_length, max_prompt, options)
-    check_dtype(dtype)
+    max_prompt = steps.check_lengths(cache_length, max_prompt, options)
     ends = eos_ids_of(model, eos_ids)
     name = type(model).__name__
     examples = {"vision_encoder": image, "audio_encoder": audio}
@@ -91,9 +76,7 @@ def export_multimodal(
         raise OptionError("image and audio are None; expected an example of at least one")
     _check_model(model, inputs)
     made = make_builder(builder)
-    profiles = options.pop(
-        "optimization_profiles", default_profiles(made.name, INPUTS[0], max_prompt)
-    )
+    profiles = options.pop("optimization_profiles", steps.default_profiles(made.name, max_prompt))
     options = {"builder": made, "device": device, **options}
     excluded = [*options.pop("excluded_ops", ()), is_position_check]
     # Checks the options before the export of a large model, which takes minutes.
@@ -104,31 +87,29 @@ def export_multimodal(
         TensorRTPartitioner(**options, excluded_ops=excluded, optimization_profiles=profiles)
     ]
     partitioners["token_embedding"] = []
-    with as_exported(model, dtype):
+    with steps.as_exported(model, dtype):
         programs = {
-            method: _export_encoder(model, method, example) for method, example in inputs.items()
+            method: steps.export_method(
+                _Encoder(model, method),
+                (example,),
+                f"{_ENCODERS[method]} of {name} for the shape {list(example.shape)}",
+                strict=False,
+            )
+            for method, example in inputs.items()
         }
         table: Any = model.get_input_embeddings()  # type: ignore[operator]
-        tokens = torch.zeros(1, example_tokens(max_prompt), dtype=torch.long)
-        lengths = {1: Dim("tokens", min=1, max=max_prompt)} if max_prompt > 1 else None
+        tokens = steps.example_tokens(max_prompt)
         programs["token_embedding"] = torch.export.export(
-            table, (tokens,), dynamic_shapes=(lengths,)
+            table, (tokens,), dynamic_shapes=(steps.token_sizes(max_prompt),)
         )
         decoder = make_decoder(model, cache_length, max_prompt, takes_embeddings=True)
         if not options.get("full_graph"):
             decoder = CheckedDecoder(decoder, cache_length)
-        programs["text_decoder"] = export_decoder(decoder, name, table(tokens), max_prompt)
-        mark_position_check(programs["text_decoder"])
-        results: Any = programs["text_decoder"].graph.output_node().args[0]
-        vocabulary = results[-1].meta["val"].shape[-1]
-        manager = to_edge_transform_and_lower(
-            programs,
-            partitioner=partitioners,
-            constant_methods=runner_metadata(cache_length, max_prompt, ends, vocabulary),
+        programs["text_decoder"], vocabulary = steps.export_decoder(
+            decoder, name, table(tokens), max_prompt
         )
-        return manager.to_executorch(
-            ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
-        )
+        metadata = runner_metadata(cache_length, max_prompt, ends, vocabulary)
+        return steps.lower(programs, partitioners, metadata)
 
 
 def _check_model(model: nn.Module, inputs: dict[str, torch.Tensor]) -> None:
@@ -169,13 +150,3 @@ class _Encoder(nn.Module):
             found = torch.cat(list(found))
         embeddings: torch.Tensor = found.reshape(1, -1, found.shape[-1])
         return embeddings
-
-
-def _export_encoder(model: nn.Module, method: str, example: torch.Tensor) -> ExportedProgram:
-    try:
-        return torch.export.export(_Encoder(model, method), (example,), strict=False)
-    except Exception as error:
-        raise UnsupportedModelError(
-            f"torch.export cannot export {_ENCODERS[method]} of {type(model).__name__} for the "
-            f"shape {list(example.shape)}: {first_lines(error)}"
-        ) from error

@@ -6,18 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from executorch.exir import (
-    ExecutorchBackendConfig,
-    ExecutorchProgramManager,
-    to_edge_transform_and_lower,
-)
+from executorch.exir import ExecutorchProgramManager
 from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 from torch import nn
 
 from trt_et.engines import EngineBuilder, make_builder
 from trt_et.errors import OptionError, UnsupportedModelError
+from trt_et.llm import steps
 from trt_et.llm.cross_attention import CrossAttention, OutputOfEncoder, SharedBuffers
-from trt_et.llm.decoder_program import as_exported, check_dtype, check_lengths
 from trt_et.llm.metadata import eos_ids_of, runner_metadata
 from trt_et.llm.position_check import PositionCheck, is_position_check, mark_position_check
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
@@ -76,12 +72,11 @@ def export_speech(
         )
     positions = config.max_target_positions
     cache_length = positions if cache_length is None else cache_length
-    check_lengths(cache_length, 1, options)
+    steps.check_lengths(cache_length, 1, options)
     if cache_length > positions:
         raise OptionError(
             f"cache_length is {cache_length}, but the model has {positions} positions"
         )
-    check_dtype(dtype)
     if sampler and share_state:
         raise OptionError(
             "sampler=True needs share_state=False: ExecuTorch plans the memory of methods that "
@@ -96,7 +91,7 @@ def export_speech(
         method: [TensorRTPartitioner(builder=made, device=device, **options)]
         for method in ("encoder", "text_decoder", "sampler")[: 3 if sampler else 2]
     }
-    with as_exported(model, dtype):
+    with steps.as_exported(model, dtype):
         kind = next(model.parameters()).dtype
         frames = 2 * config.max_source_positions
         features = torch.zeros(1, config.num_mel_bins, frames, dtype=kind)
@@ -116,26 +111,19 @@ def export_speech(
             programs["sampler"] = torch.export.export(_Sampler(), (logits,))
         mark_position_check(programs["text_decoder"])
         metadata = runner_metadata(cache_length, 1, ends, config.vocab_size)
-        manager = to_edge_transform_and_lower(
-            programs, partitioner=partitioners, constant_methods=metadata
+        if not sampler:
+            planning = TensorRTMemoryPlanningPass(share_mutable_buffers=share_state)
+            return steps.lower(programs, partitioners, metadata, memory_planning_pass=planning)
+        stays = PropagateDeviceConfig(skip_d2h_for_method_outputs=True)
+        on_gpu = {"encoder": (), "text_decoder": ("encoder_output",), "sampler": ("logits",)}
+        return steps.lower(
+            *(programs, partitioners, metadata),
+            memory_planning_pass={
+                method: TensorRTMemoryPlanningPass(inputs_on_device=names)
+                for method, names in on_gpu.items()
+            },
+            propagate_device_config={"encoder": stays, "text_decoder": stays},
         )
-        return manager.to_executorch(_memory(share_state, sampler))
-
-
-def _memory(share_state: bool, sampler: bool) -> ExecutorchBackendConfig:
-    """Configure the memory of the methods."""
-    if not sampler:
-        planning = TensorRTMemoryPlanningPass(share_mutable_buffers=share_state)
-        return ExecutorchBackendConfig(memory_planning_pass=planning)
-    stays = PropagateDeviceConfig(skip_d2h_for_method_outputs=True)
-    return ExecutorchBackendConfig(
-        memory_planning_pass={
-            "encoder": TensorRTMemoryPlanningPass(),
-            "text_decoder": TensorRTMemoryPlanningPass(inputs_on_device=("encoder_output",)),
-            "sampler": TensorRTMemoryPlanningPass(inputs_on_device=("logits",)),
-        },
-        propagate_device_config={"encoder": stays, "text_decoder": stays},
-    )
 
 
 class _Encoder(nn.Module):

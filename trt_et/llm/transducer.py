@@ -7,18 +7,13 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
-from executorch.exir import (
-    ExecutorchBackendConfig,
-    ExecutorchProgramManager,
-    to_edge_transform_and_lower,
-)
+from executorch.exir import ExecutorchProgramManager
 from torch import nn
 from torch.export import Dim
 
 from trt_et.engines import EngineBuilder, make_builder
 from trt_et.errors import OptionError, UnsupportedModelError
-from trt_et.llm.decoder_program import as_exported, check_dtype, first_lines
-from trt_et.memory.planning import TensorRTMemoryPlanningPass
+from trt_et.llm import steps
 from trt_et.partitioner import TensorRTPartitioner
 
 __all__ = ["export_transducer"]
@@ -85,8 +80,6 @@ def export_transducer(
             f"frames is {frames!r}; expected a multiple of {factor} from {fewest + factor} to "
             f"{longest}"
         )
-    check_dtype(dtype)
-    durations = list(getattr(config, "durations", _WITHOUT_DURATIONS))
     layers, width = config.num_decoder_layers, config.decoder_hidden_size
     metadata = {
         "num_rnn_layers": layers,
@@ -97,7 +90,7 @@ def export_transducer(
         "sample_rate": sample_rate,
         "window_stride": window_stride,
         "encoder_subsampling_factor": factor,
-        "durations": durations,
+        "durations": list(getattr(config, "durations", _WITHOUT_DURATIONS)),
     }
     made = make_builder(builder)
     # Checks the options before the export of a large model, which takes minutes.
@@ -105,8 +98,8 @@ def export_transducer(
         method: [TensorRTPartitioner(builder=made, device=device, **options)]
         for method in ("encoder", "decoder_step", "joint")
     }
-    steps = Dim("steps", min=_FEWEST_STEPS, max=frames // factor)
-    with as_exported(model, dtype), _relative_positions_by_index(model):
+    count = Dim("steps", min=_FEWEST_STEPS, max=frames // factor)
+    with steps.as_exported(model, dtype), _relative_positions_by_index(model):
         kind = next(model.parameters()).dtype
         features = torch.zeros(1, config.encoder_config.num_mel_bins, frames, dtype=kind)
         # Different tensors: torch.export takes one tensor given twice for one input.
@@ -117,22 +110,17 @@ def export_transducer(
             "decoder_step": (_DecoderStep(model), (torch.tensor([[0]]), hidden, cell)),
             "joint": (_Joint(model), (row, other_row)),
         }
-        programs = {}
-        for method, (module, inputs) in modules.items():
-            sizes = ({2: factor * steps}, None) if method == "encoder" else None
-            try:
-                programs[method] = torch.export.export(module, inputs, dynamic_shapes=sizes)
-            except Exception as error:
-                raise UnsupportedModelError(
-                    f"torch.export cannot export {method} of {type(model).__name__}: "
-                    f"{first_lines(error)}"
-                ) from error
-        manager = to_edge_transform_and_lower(
-            programs, partitioner=partitioners, constant_methods=metadata
-        )
-        return manager.to_executorch(
-            ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
-        )
+        sizes = {"encoder": ({2: factor * count}, None)}
+        programs = {
+            method: steps.export_method(
+                module,
+                inputs,
+                f"{method} of {type(model).__name__}",
+                dynamic_shapes=sizes.get(method),
+            )
+            for method, (module, inputs) in modules.items()
+        }
+        return steps.lower(programs, partitioners, metadata)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Any, Final
 
 import torch
+from torch import Tensor
 from torch.fx import Node
 
 from trt_et.graph.insertion import insert_call
@@ -27,12 +28,7 @@ _TRANSPOSED, _GROUPS = 6, 8  # Indices of a convolution's arguments.
 
 
 def fold_batch_norms(program: EditableProgram, kept: Collection[str]) -> None:
-    """Fold the batch norms whose parameters are float32 constants.
-
-    Args:
-        program: Changed in place.
-        kept: The names of calls to leave as they are.
-    """
+    """Fold batch norms with float32 constants as parameters, except for calls named in ``kept``."""
     for node in list(program.graph.find_nodes(op="call_function", target=_BATCH_NORM)):
         source, *parameters = node.args[:5]
         picks = [user for user in node.users if user.target is operator.getitem]
@@ -47,7 +43,7 @@ def fold_batch_norms(program: EditableProgram, kept: Collection[str]) -> None:
         shift = bias.double() - mean.double() * scale
         assert isinstance(source, Node)
         if _can_fold(program, source, node) and source.name not in kept:
-            _fold(program, source, scale, shift, node.args[2])
+            _fold(program, source, node, scale, shift)
             result = source
         else:
             result = _write_out(program, node, scale.float(), shift.float())
@@ -57,7 +53,7 @@ def fold_batch_norms(program: EditableProgram, kept: Collection[str]) -> None:
         program.graph.erase_node(node)
 
 
-def _value(program: EditableProgram, node: Any) -> torch.Tensor | None:  # noqa: ANN401
+def _value(program: EditableProgram, node: Any) -> Tensor | None:  # noqa: ANN401
     value = program.values.get(node) if isinstance(node, Node) else None
     return value if value is not None and value.dtype == torch.float32 else None
 
@@ -73,12 +69,9 @@ def _can_fold(program: EditableProgram, convolution: Node, norm: Node) -> bool:
 
 
 def _fold(
-    program: EditableProgram,
-    convolution: Node,
-    scale: torch.Tensor,
-    shift: torch.Tensor,
-    norm_bias: Node,
+    program: EditableProgram, convolution: Node, norm: Node, scale: Tensor, shift: Tensor
 ) -> None:
+    norm_bias: Any = norm.args[2]
     weight: Any = convolution.args[1]
     bias: Any = convolution.args[2]
     channels = 1 if convolution.args[_TRANSPOSED] else 0
@@ -93,9 +86,7 @@ def _fold(
     convolution.update_arg(2, bias)
 
 
-def _write_out(
-    program: EditableProgram, norm: Node, scale: torch.Tensor, shift: torch.Tensor
-) -> Node:
+def _write_out(program: EditableProgram, norm: Node, scale: Tensor, shift: Tensor) -> Node:
     source = norm.args[0]
     assert isinstance(source, Node)
     shape = [-1] + [1] * (source.meta["val"].dim() - 2)

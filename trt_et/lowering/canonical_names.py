@@ -46,10 +46,7 @@ class Canonical:
 def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[str]) -> Canonical:
     """Rename inputs ``input0``.., constants ``constant0``.., and nodes ``<operator>_<n>``.
 
-    Args:
-        graph: A partition in plain ATen; not changed.
-        signature: Its signature.
-        users: Names of the placeholders that are user inputs.
+    ``users`` has the names of the placeholders that are user inputs.
     """
     counts: Counter[str] = Counter()
     new: dict[Node, Node] = {}

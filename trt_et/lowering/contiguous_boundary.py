@@ -12,6 +12,7 @@ from torch.fx import Graph, Node
 
 from trt_et.blob.model import Binding
 from trt_et.errors import PartitionError
+from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import shape_range
 from trt_et.lowering.lowered_partition import DTYPE_NAMES, Shape
 from trt_et.lowering.optimization_profiles import OptimizationProfile
@@ -25,39 +26,33 @@ __all__ = [
     "profile_shapes",
 ]
 
+aten = torch.ops.aten
+
 _CONTIGUOUS: Final[dict[str, Any]] = {"memory_format": torch.contiguous_format}
 
 
 def contiguous_input(
-    graph: Graph,
-    node: Node,
-    name: str,
-    partition: str,
-    profiles: Sequence[OptimizationProfile],
+    node: Node, name: str, partition: str, profiles: Sequence[OptimizationProfile]
 ) -> Binding:
     """Return an input's binding; permute the input in the graph if it is not contiguous."""
     value = _boundary_tensor(node, partition, "input")
     order = _dim_order(value)
     binding = make_binding(name, value, order, profiles, is_input=True)
     if order is not None:
-        with graph.inserting_after(node):
-            inverse = [order.index(dim) for dim in range(len(order))]
-            view = graph.call_function(torch.ops.aten.permute.default, (node, inverse))
-        with graph.inserting_after(view):
-            dense = graph.call_function(torch.ops.aten.clone.default, (view,), _CONTIGUOUS)
-        view.meta = dict(node.meta)
-        dense.meta = {**node.meta, "val": value.contiguous()}
+        node.meta["val"] = value.permute(order)
+        after, inverse = node.next, [order.index(dim) for dim in range(len(order))]
+        view = insert_call(after, aten.permute.default, node, inverse)
+        dense = insert_call(after, aten.clone.default, view, **_CONTIGUOUS)
         node.replace_all_uses_with(dense, delete_user_cb=lambda user: user is not view)
-        node.meta = {**node.meta, "val": value.permute(order)}
     return binding
 
 
 def contiguous_constants(graph: Graph, users: set[str]) -> None:
     """Make a channels_last model's constants contiguous: kernels and engines need one layout."""
-    for node in graph.nodes:
+    for node in graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
-        if node.op == "placeholder" and node.name not in users and isinstance(value, torch.Tensor):
-            node.meta = {**node.meta, "val": _dense(value)}
+        if node.name not in users and isinstance(value, torch.Tensor):
+            node.meta["val"] = _dense(value)
 
 
 def contiguous_values(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,12 +61,8 @@ def contiguous_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _contiguous_value(value: Any) -> Any:  # noqa: ANN401
-    if not isinstance(value, torch.Tensor):
-        return value
-    dense = _dense(value)
-    if dense is value:
-        return value
-    if isinstance(value, torch.nn.Parameter):
+    dense = _dense(value) if isinstance(value, torch.Tensor) else value
+    if dense is not value and isinstance(value, torch.nn.Parameter):
         return torch.nn.Parameter(dense.detach(), requires_grad=value.requires_grad)
     return dense
 
@@ -91,8 +82,8 @@ def contiguous_outputs(
     graph: Graph, partition: str, profiles: Sequence[OptimizationProfile]
 ) -> tuple[Binding, ...]:
     """Return the outputs' bindings; permute outputs that are not contiguous in the graph."""
-    output = next(node for node in reversed(graph.nodes) if node.op == "output")
-    results: Sequence[object] = output.args[0]
+    output = graph.output_node()
+    results: Sequence[object] = output.args[0]  # type: ignore[assignment]
     bindings, args = [], []
     for index, result in enumerate(results):
         if not isinstance(result, Node):
@@ -104,12 +95,8 @@ def contiguous_outputs(
         order = _dim_order(value)
         bindings.append(make_binding(f"output{index}", value, order, profiles, is_input=False))
         if order is not None:
-            with graph.inserting_before(output):
-                view = graph.call_function(torch.ops.aten.permute.default, (result, list(order)))
-                dense = graph.call_function(torch.ops.aten.clone.default, (view,), _CONTIGUOUS)
-            view.meta = {**result.meta, "val": value.permute(order)}
-            dense.meta = dict(view.meta)
-            result = dense
+            view = insert_call(output, aten.permute.default, result, list(order))
+            result = insert_call(output, aten.clone.default, view, **_CONTIGUOUS)
         args.append(result)
     output.args = (tuple(args),)
     return tuple(bindings)

@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.blob.model import Binding
+from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import UnboundedDimension
 from trt_et.lowering.contiguous_boundary import make_binding
 from trt_et.lowering.editable_program import EditableProgram
@@ -40,12 +41,8 @@ def add_debug_outputs(
 
     If an operator of the model became several calls, the last of them has its result. Left out are
     operators with several results, which ``Inspector`` cannot compare, and results that depend on
-    weights alone.
-
-    Args:
-        lowered: The partition; not changed.
-        edge_program: What it was made of. Its calls have ExecuTorch's debug handles.
-        profiles: Ranges to tune an engine for.
+    weights alone. The calls of ``edge_program``, which the partition was made of, have ExecuTorch's
+    debug handles.
     """
     if any(is_prebuilt(node.target) for node in lowered.program.graph.nodes):
         return lowered
@@ -65,23 +62,15 @@ def add_debug_outputs(
 
 
 def copy_repeated_outputs(lowered: LoweredPartition) -> LoweredPartition:
-    """Give each debug output a contiguous tensor of its own.
-
-    Args:
-        lowered: A partition with debug outputs, in the dtypes that it computes in; not changed.
-    """
+    """Give each debug output a separate contiguous tensor, once dtypes are final."""
     program = EditableProgram(lowered.program, lowered.constants)
     output = program.graph.output_node()
     results: list[Any] = list(output.args[0])  # type: ignore[arg-type]
     for index, (binding, node) in enumerate(zip(lowered.outputs, results, strict=True)):
         value = node.meta["val"]
         if binding.value_of and (node in results[:index] or not value.is_contiguous()):
-            with program.graph.inserting_before(output):
-                copied = program.graph.call_function(
-                    aten.clone.default, (node,), {"memory_format": torch.contiguous_format}
-                )
-            copied.meta["val"] = value.contiguous()
-            results[index] = copied
+            layout = torch.contiguous_format
+            results[index] = insert_call(output, aten.clone.default, node, memory_format=layout)
     output.args = (tuple(results),)
     return replace(lowered, program=program.program())
 
@@ -120,15 +109,12 @@ def _computed(program: EditableProgram) -> list[Node]:
 
 def _binding(node: Node, name: str, profiles: Sequence[OptimizationProfile]) -> Binding | None:
     value = node.meta["val"]
-    if value.dtype not in DTYPE_NAMES or _is_folded(node):
+    # A convolution is one layer with its batch norm: the result is the latter's.
+    is_folded = node.target is _CONVOLUTION and any(u.target is _BATCH_NORM for u in node.users)
+    if value.dtype not in DTYPE_NAMES or is_folded:
         return None
     try:
         binding = make_binding(name, value, None, profiles, is_input=False)
     except UnboundedDimension:
         return None
     return replace(binding, value_of=_maker(node).name)
-
-
-def _is_folded(node: Node) -> bool:
-    """Return whether a convolution is one layer with its batch norm: the result is the latter's."""
-    return node.target is _CONVOLUTION and any(user.target is _BATCH_NORM for user in node.users)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
@@ -18,6 +18,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 from torch.fx.passes.shape_prop import TensorMetadata
 
+from trt_et.graph.symbolic_shapes import is_static
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE, FOREIGN_NAME
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
 
 AtenTarget = OpOverload | Callable[..., Any]
 _Call = tuple[AtenTarget, tuple[Any, ...], dict[str, Any]]
+_Rule = Callable[[Node, tuple[Any, ...], dict[str, Any]], _Call | None]
 
 aten = torch.ops.aten
 
@@ -69,19 +71,17 @@ def to_aten(source: Graph) -> AtenGraph:
     nodes: dict[Node, Node] = {}
     for node in source.nodes:
         if node.op != "call_function":
-            nodes[node] = graph.node_copy(node, lambda n: nodes[n])
+            nodes[node] = graph.node_copy(node, nodes.__getitem__)
             # Signatures know placeholders by name, and fx renames a placeholder that shadows a
             # builtin (``input``, a common name in torch.nn).
             nodes[node].name = node.name
             describe_value(nodes[node])
             continue
-        value = _first_result(node)
-        if value is not None and value in nodes:
+        if _takes_values(node):
             # to_aten() made the producer of a (values, indices) pair return the values alone.
-            nodes[node] = nodes[value]
+            nodes[node] = nodes[node.args[0]]
             continue
-        args = torch.fx.map_arg(node.args, lambda n: nodes[n])
-        kwargs = torch.fx.map_arg(node.kwargs, lambda n: nodes[n])
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), nodes.__getitem__)
         target, args, kwargs = _equivalent(node, tuple(args), dict(kwargs))
         new = graph.create_node("call_function", target, args, kwargs, node.name)
         new.meta = dict(node.meta)
@@ -109,12 +109,11 @@ def _equivalent(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _C
         return operator.mul, (*args, -1), kwargs
     if not isinstance(target, OpOverload):
         return target, args, kwargs
-    rule = _RULES.get(f"{target._schema.name}.{target._overloadname}")
-    if rule is not None:
-        call = rule(node, args, kwargs)
-        if call is not None:
-            return call
-    return _without_copy(target), args, kwargs
+    rule = _RULES.get(qualified_name(node))
+    if isinstance(rule, OpOverload):
+        return rule, args, kwargs
+    call = rule(node, args, kwargs) if rule else None
+    return call or (_without_copy(target), args, kwargs)
 
 
 def _without_copy(target: OpOverload) -> OpOverload:
@@ -146,11 +145,6 @@ def _to_dtype(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Cal
     return aten._to_copy.default, args[:1], {"dtype": dtype}
 
 
-def _reshape(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
-    # view() would insist on strides; the result of the copy variant has its own memory anyway.
-    return aten.reshape.default, args, kwargs
-
-
 def _transpose(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
     value = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
     if not isinstance(value, torch.Tensor) or value.dim() == 0:
@@ -161,7 +155,7 @@ def _transpose(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Ca
     return aten.permute.default, (args[0], order), {}
 
 
-def _logical(target: OpOverload) -> Callable[[Node, tuple[Any, ...], dict[str, Any]], _Call | None]:
+def _logical(target: OpOverload) -> _Rule:
     def rule(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
         tensors = [a.meta.get("val") for a in node.args if isinstance(a, Node)]
         is_bool = [isinstance(t, torch.Tensor) and t.dtype is torch.bool for t in tensors]
@@ -174,7 +168,7 @@ def _logical(target: OpOverload) -> Callable[[Node, tuple[Any, ...], dict[str, A
 
 def _full_like(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
     value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor) or any(not isinstance(s, int) for s in value.shape):
+    if not isinstance(value, torch.Tensor) or not is_static(node):
         return None
     return aten.full.default, (list(value.shape), args[1]), {"dtype": value.dtype}
 
@@ -192,34 +186,28 @@ def _sort(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | 
     return aten.sort.default, (args[0], dim, descending), {}
 
 
-def _fake_quantize(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
-    return FAKE_QUANTIZE, args, kwargs
-
-
 def _is_pooling_without_indices(node: Node) -> bool:
     return aten_target(node) is aten.max_pool2d_with_indices.default and all(
         user.target is operator.getitem and user.args[1] == 0 for user in node.users
     )
 
 
-def _first_result(node: Node) -> Node | None:
-    """Return the pooling of a ``getitem`` of its values, if its indices are unused."""
-    if node.target is not operator.getitem or node.args[1] != 0:
-        return None
-    producer = node.args[0]
-    return (
-        producer if isinstance(producer, Node) and _is_pooling_without_indices(producer) else None
-    )
+def _takes_values(node: Node) -> bool:
+    """Return whether a node is the ``getitem`` of the values of a pooling without indices."""
+    producer = node.args[0] if node.target is operator.getitem else None
+    return isinstance(producer, Node) and _is_pooling_without_indices(producer)
 
 
-_RULES: dict[str, Callable[[Node, tuple[Any, ...], dict[str, Any]], _Call | None]] = {
+# Another operator of the same arguments, or a rule.
+_RULES: Final[dict[str, OpOverload | _Rule]] = {
     "dim_order_ops::_clone_dim_order.default": _clone,
     "dim_order_ops::_to_dim_order_copy.default": _to_dtype,
     "aten::alias_copy.default": _clone,
     "aten::detach_copy.default": _clone,
     "aten::lift_fresh_copy.default": _clone,
-    "aten::view_copy.default": _reshape,
-    "aten::_unsafe_view.default": _reshape,
+    # view() would insist on strides; the result of the copy variant has its own memory anyway.
+    "aten::view_copy.default": aten.reshape.default,
+    "aten::_unsafe_view.default": aten.reshape.default,
     "aten::transpose_copy.int": _transpose,
     "aten::bitwise_and.Tensor": _logical(aten.logical_and.default),
     "aten::bitwise_or.Tensor": _logical(aten.logical_or.default),
@@ -228,5 +216,5 @@ _RULES: dict[str, Callable[[Node, tuple[Any, ...], dict[str, Any]], _Call | None
     "aten::full_like.default": _full_like,
     "aten::sort.default": _sort,
     "aten::max_pool2d_with_indices.default": _max_pool,
-    f"{FOREIGN_NAME}.default": _fake_quantize,
+    f"{FOREIGN_NAME}.default": FAKE_QUANTIZE,
 }

@@ -1,14 +1,13 @@
-"""A copy of a partition's program whose graph and weights can be changed."""
+"""Graphs whose calls and weights can be changed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch._export.verifier import Verifier
-from torch.export import ExportedProgram, ModuleCallEntry
+from torch.export import ExportedProgram
 from torch.export.graph_signature import (
     ExportGraphSignature,
     InputSpec,
@@ -18,41 +17,24 @@ from torch.export.graph_signature import (
 )
 from torch.fx import Graph, GraphModule, Node
 from torch.nn import Parameter
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_structure
 
-__all__ = ["EditableProgram"]
+from trt_et.graph.subgraphs import copied_graph
+
+__all__ = ["EditableGraph", "EditableProgram", "changed_program"]
 
 
-class EditableProgram:
-    """A copy of a program; its weights are not copied.
-
-    Args:
-        program: Plain ATen; not changed.
-        constants: Its constants by placeholder name.
+@dataclass
+class EditableGraph:
+    """A graph and its constants.
 
     Attributes:
-        graph: The copied graph, which the caller may change. Further outputs come last.
+        graph: Plain ATen; the caller may change it.
         values: The value of each constant, by placeholder.
     """
 
-    def __init__(self, program: ExportedProgram, constants: Mapping[str, Any]) -> None:
-        self._program = program
-        self.graph = Graph()
-        copies: dict[Node, Node] = {}
-        for node in program.graph.nodes:
-            copies[node] = self.graph.node_copy(node, copies.__getitem__)
-            copies[node].name = node.name
-        by_name = {new.name: new for new in copies.values()}
-        self.values: dict[Node, torch.Tensor] = {
-            by_name[name]: value
-            for name, value in constants.items()
-            if isinstance(value, torch.Tensor)
-        }
-        self._specs: dict[str, InputSpec] = {
-            spec.arg.name: spec for spec in program.graph_signature.input_specs
-        }
-        self._state = dict(program.state_dict)
-        self._constants = dict(program.constants)
+    graph: Graph
+    values: dict[Node, torch.Tensor]
 
     def add_constant(self, like: Node, suffix: str, value: torch.Tensor, fake: Any) -> Node:  # noqa: ANN401
         """Add a constant after another one.
@@ -63,16 +45,38 @@ class EditableProgram:
             value: The new constant.
             fake: Its fake value.
         """
-        name = f"{like.name}_{suffix}"
         with self.graph.inserting_after(like):
-            node = self.graph.placeholder(name)
+            node = self.graph.placeholder(f"{like.name}_{suffix}")
         node.meta["val"] = fake
-        self._specs[node.name] = replace(
-            self._specs[like.name], arg=TensorArgument(name=node.name), target=node.name
-        )
-        self.values[node] = value = value.detach()
-        if self._specs[like.name].target in self._state:
-            is_parameter = isinstance(self._state[str(self._specs[like.name].target)], Parameter)
+        self.values[node] = value.detach()
+        return node
+
+
+class EditableProgram(EditableGraph):
+    """A copy of a program; its constants, by placeholder name, are not copied.
+
+    Further outputs come last.
+    """
+
+    def __init__(self, program: ExportedProgram, constants: Mapping[str, Any]) -> None:
+        graph = copied_graph(program.graph)
+        values = {node: constants.get(node.name) for node in graph.find_nodes(op="placeholder")}
+        super().__init__(graph, {n: v for n, v in values.items() if isinstance(v, torch.Tensor)})
+        self._program = program
+        self._specs: dict[str, InputSpec] = {
+            spec.arg.name: spec for spec in program.graph_signature.input_specs
+        }
+        self._state = dict(program.state_dict)
+        self._constants = dict(program.constants)
+
+    def add_constant(self, like: Node, suffix: str, value: torch.Tensor, fake: Any) -> Node:  # noqa: ANN401
+        """See ``EditableGraph``."""
+        node = super().add_constant(like, suffix, value, fake)
+        value, spec = self.values[node], self._specs[like.name]
+        arg = TensorArgument(name=node.name)
+        self._specs[node.name] = replace(spec, arg=arg, target=node.name)
+        if spec.target in self._state:
+            is_parameter = isinstance(self._state[spec.target], Parameter)
             self._state[node.name] = Parameter(value, False) if is_parameter else value
         else:
             self._constants[node.name] = value
@@ -98,21 +102,39 @@ class EditableProgram:
             for spec, node in zip(specs, results, strict=True)
         ]
         targets = {spec.target for spec in inputs}
-        return ExportedProgram(
-            root=GraphModule(torch.nn.Module(), self.graph),
-            graph=self.graph,
-            graph_signature=ExportGraphSignature(inputs, outputs),
-            state_dict={name: v for name, v in self._state.items() if name in targets},
-            range_constraints=self._program.range_constraints,
-            module_call_graph=self._call_graph(len(results)),
-            example_inputs=None,
-            constants={name: v for name, v in self._constants.items() if name in targets},
-            verifiers=[Verifier],
+        return changed_program(
+            self._program,
+            self.graph,
+            ExportGraphSignature(inputs, outputs),
+            {name: value for name, value in self._state.items() if name in targets},
+            {name: value for name, value in self._constants.items() if name in targets},
         )
 
-    def _call_graph(self, outputs: int) -> list[ModuleCallEntry]:
-        (entry, *others) = self._program.module_call_graph
-        if entry.signature is None or entry.signature.out_spec.num_leaves == outputs:
-            return [entry, *others]
-        out_spec = tree_flatten((0,) * outputs)[1]
-        return [replace(entry, signature=replace(entry.signature, out_spec=out_spec)), *others]
+
+def changed_program(
+    program: ExportedProgram,
+    graph: Graph,
+    signature: ExportGraphSignature,
+    state: dict[str, Any],
+    constants: dict[str, Any],
+) -> ExportedProgram:
+    """Return a program of another graph, which takes its user inputs one by one."""
+    (entry, *others) = program.module_call_graph
+    if entry.signature is not None:
+        in_spec = tree_structure(((0,) * len(signature.user_inputs), {}))
+        out_spec = entry.signature.out_spec
+        outputs = len(signature.user_outputs)
+        if out_spec.num_leaves != outputs:
+            out_spec = tree_structure((0,) * outputs)
+        called = replace(entry.signature, in_spec=in_spec, out_spec=out_spec)
+        entry = replace(entry, signature=called)
+    return ExportedProgram(
+        root=GraphModule(torch.nn.Module(), graph),
+        graph=graph,
+        graph_signature=signature,
+        state_dict=state,
+        range_constraints=program.range_constraints,
+        module_call_graph=[entry, *others],
+        example_inputs=None,
+        constants=constants,
+    )

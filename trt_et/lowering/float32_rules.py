@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
@@ -43,10 +44,17 @@ _ROTATIONS: Final = frozenset({"sin", "cos"})
 _SUMS: Final = frozenset(
     {"sum", "cumsum", "prod", "cumprod", "var", "var_mean", "std", "linalg_vector_norm", "norm"}
 )
-_REDUCTIONS: Final = _SUMS | {"mean", "logsumexp", "adaptive_avg_pool1d"}
-_REDUCTIONS_TOO: Final = frozenset(
-    {"adaptive_avg_pool2d", "_adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool3d"}
+_REDUCTIONS: Final = (
+    _SUMS
+    | {"mean", "logsumexp", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"}
+    | {"_adaptive_avg_pool2d", "_adaptive_avg_pool3d"}
 )
+_KINDS: Final = {
+    "written out": frozenset({"pow", "mean"}),  # A normalization of powers and means.
+    "sum": _SUMS,
+    "mean": _SUMS | {"mean"},
+    "rotation": _ROTATIONS,
+}
 _POWERS: Final = frozenset(
     {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "sqrt", "rsqrt"}
     | {"reciprocal", "softplus", "log_softmax", "_log_softmax"}
@@ -159,14 +167,9 @@ class _Rules:
         self._quantized: set[Node] = set()
         self._fixed: set[Node] = set()  # What is made of constants alone.
         self.reasons: dict[Node, str] = {}
-        # Which operators take a result, directly or after pointwise operators: float32 operators
-        # other than normalizations, normalizations, sums, means, sines.
-        self._to_float32: set[Node] = set()
-        self._to_normalization: set[Node] = set()
-        self._to_written_out: set[Node] = set()  # A normalization of powers and means.
-        self._to_sum: set[Node] = set()
-        self._to_mean: set[Node] = set()
-        self._to_rotation: set[Node] = set()
+        # The kinds of operators that take a result, directly or after pointwise operators:
+        # normalizations, float32 operators other than those, and ``_KINDS`` of the latter.
+        self._takers: defaultdict[Node, set[str]] = defaultdict(set)
         for node in reversed(calls):
             self._look_ahead(node)
         # Results in float32 that would lose their meaning in less; those of a softmax do not.
@@ -176,31 +179,20 @@ class _Rules:
             self._look_back(node)
 
     def _look_ahead(self, node: Node) -> None:
+        takers = self._takers[node]
         if node in self._outputs:
-            self._to_float32.add(node)
+            takers.add("float32")
         for user in node.users:
-            if user not in self._inside or not _is_tensor(user):
+            is_tensor = isinstance(user.meta.get("val"), torch.Tensor | tuple | list)
+            if user not in self._inside or not is_tensor:
                 continue
             name = _name(user)
             if self._follows(user):
-                for found in (
-                    *(self._to_float32, self._to_normalization, self._to_written_out),
-                    *(self._to_sum, self._to_mean, self._to_rotation),
-                ):
-                    if user in found:
-                        found.add(node)
+                takers |= self._takers[user]
             elif name in _NORMALIZATIONS:
-                self._to_normalization.add(node)
+                takers.add("normalization")
             elif self._keeps(user) or name not in _PRODUCTS:
-                self._to_float32.add(node)
-                if name in ("pow", "mean"):
-                    self._to_written_out.add(node)
-                if name in _SUMS:
-                    self._to_sum.add(node)
-                if name in _SUMS or name == "mean":
-                    self._to_mean.add(node)
-                if name in _ROTATIONS:
-                    self._to_rotation.add(node)
+                takers |= {"float32", *(kind for kind, names in _KINDS.items() if name in names)}
 
     def _keeps(self, product: Node) -> bool:
         """Return whether a product keeps float32, as far as is known before its arguments are."""
@@ -208,7 +200,7 @@ class _Rules:
 
     def _is_angle(self, product: Node) -> bool:
         """Return whether a product multiplies positions and frequencies: an outer product."""
-        if product not in self._to_rotation or _name(product) not in _MATRIX_PRODUCTS:
+        if "rotation" not in self._takers[product] or _name(product) not in _MATRIX_PRODUCTS:
             return False
         first: Any = product.args[0]
         return bool(first.meta["val"].shape[-1] == 1)
@@ -271,39 +263,35 @@ class _Rules:
         if not floats:
             return _BETWEEN  # It makes floats of other numbers, or of none.
         numbers = _numbers(node, name) + [
-            self._peak_of(s) for s in floats if s in self._constants and _elements(s) == 1
+            self._peak_of(s) for s in floats if s in self._constants and s.meta["val"].numel() == 1
         ]
         seen = max([self._peaks[node], *map(self._peak_of, floats), *numbers])
         if seen > self._limits.max:
             return f"values beyond {self._precision}"
         if any(0 < number < self._limits.smallest_normal for number in numbers):
             return f"numbers too small for {self._precision}"
+        takers = self._takers[node]
         if name in _FACTORS:
             if any(source in self._grown for source in floats):
                 return "products with reductions or powers"
-            is_square = len(node.all_input_nodes) == 1 and len(_tensors(node)) == 2
-            if len(_tensors(node)) == 2 and (
-                node in self._to_sum or (is_square and node in self._to_mean)
+            is_square = len(node.all_input_nodes) == 1
+            if sum(map(is_float32, node.args)) == _OPERANDS and (
+                "sum" in takers or (is_square and "mean" in takers)
             ):
                 return "products that are summed"
-        if name in _RESIDUAL and self._is_residual(node, floats):
+        if (
+            name in _RESIDUAL
+            and takers & {"normalization", "written out"}
+            and sum(not self._is_fixed(source) for source in floats) == _OPERANDS
+        ):
             return "sums before normalizations"
-        wide = [source in self._wide or self._is_outside(source) for source in moving]
-        is_between = any(wide) and node in self._to_float32
-        if is_between or (all(wide) and node in self._to_normalization):
+        wide = [source in self._wide or source not in self._inside for source in moving]
+        if (any(wide) and "float32" in takers) or (all(wide) and "normalization" in takers):
             return _BETWEEN
         return None
 
-    def _is_residual(self, node: Node, floats: list[Node]) -> bool:
-        if node not in self._to_normalization and node not in self._to_written_out:
-            return False
-        return sum(not self._is_fixed(source) for source in floats) == _OPERANDS
-
     def _is_fixed(self, node: Node) -> bool:
         return node in self._constants or node in self._fixed
-
-    def _is_outside(self, node: Node) -> bool:
-        return node not in self._inside
 
     def _is_quantized(self, node: Node, name: str, floats: list[Node]) -> bool:
         """Return whether a result is made of quantized numbers alone."""
@@ -323,10 +311,12 @@ class _Rules:
     def _peak_of(self, node: Node) -> float:
         """Return the largest magnitude known of a node's values; 0 if nothing is known."""
         if node not in self._peaks:
-            value = self._constants.get(node)
+            value: Any = self._constants.get(node)
             is_known = isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
-            is_known = is_known and value.dtype not in (torch.bool, torch.complex64)  # type: ignore[union-attr]
-            self._peaks[node] = largest_value(value) if is_known else 0.0  # type: ignore[arg-type]
+            if not is_known or value.dtype in (torch.bool, torch.complex64):
+                self._peaks[node] = 0.0
+            else:
+                self._peaks[node] = largest_value(value)
         return self._peaks[node]
 
     def _peak(self, node: Node, name: str, floats: list[Node]) -> float:
@@ -350,27 +340,13 @@ def _why(name: str) -> str:
         (_NORMALIZATIONS | {_BATCH_NORM}, "normalizations"),
         (_SOFTMAX, "softmax"),
         (_ROTATIONS, "sines and cosines"),
-        (_REDUCTIONS | _REDUCTIONS_TOO, "reductions"),
+        (_REDUCTIONS, "reductions"),
         (_POWERS, "exponentials, logarithms and powers"),
         (_CREATORS, _BETWEEN),
     ):
         if name in names:
             return reason
     return "operators without a rule"
-
-
-def _is_tensor(node: Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor | tuple | list)
-
-
-def _elements(node: Node) -> int | torch.SymInt:
-    value: torch.Tensor = node.meta["val"]
-    return value.numel()
-
-
-def _tensors(node: Node) -> list[Node]:
-    return [a for a in node.args if is_float32(a)]  # type: ignore[misc]
 
 
 def _numbers(node: Node, name: str) -> list[float]:

@@ -11,11 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch._export.verifier import Verifier
-from torch.export import ExportedProgram, ModuleCallEntry
+from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, TensorArgument
-from torch.fx import Graph, GraphModule, Node
-from torch.utils._pytree import tree_flatten
+from torch.fx import Graph, Node
 
 from trt_et.graph.constants import input_names
 from trt_et.graph.size_remainders import write_out_remainders
@@ -28,6 +26,7 @@ from trt_et.lowering.contiguous_boundary import (
     profile_shapes,
 )
 from trt_et.lowering.edge_to_aten import to_aten
+from trt_et.lowering.editable_program import changed_program
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 from trt_et.lowering.lowered_partition import LoweredPartition
 from trt_et.lowering.optimization_profiles import OptimizationProfile
@@ -61,7 +60,7 @@ def lower_partition(
     dropped = sizes | _drop_unused_constants(graph, users)
     placeholders = [n for n in graph.nodes if n.op == "placeholder" and n.name in users]
     inputs = tuple(
-        contiguous_input(graph, node, f"input{index}", partition, profiles)
+        contiguous_input(node, f"input{index}", partition, profiles)
         for index, node in enumerate(placeholders)
     )
     writable = _bindings_of(aliased_outputs, placeholders, graph.output_node())
@@ -72,17 +71,12 @@ def lower_partition(
     state = renamed.values(edge_program.state_dict)
     constants = renamed.values(edge_program.constants)
     tensors = {k: v for k, v in (state | constants).items() if isinstance(v, torch.Tensor)}
-    module = GraphModule(torch.nn.Module(), renamed.graph)
-    program = ExportedProgram(
-        root=module,
-        graph=renamed.graph,
-        graph_signature=renamed.signature,
-        state_dict=contiguous_values(state),
-        range_constraints=edge_program.range_constraints,
-        module_call_graph=_call_graph(edge_program, len(inputs)),
-        example_inputs=None,
-        constants=contiguous_values(constants),
-        verifiers=[Verifier],
+    program = changed_program(
+        edge_program,
+        renamed.graph,
+        renamed.signature,
+        contiguous_values(state),
+        contiguous_values(constants),
     )
     shapes = {
         binding.name: node.meta["val"].shape
@@ -116,11 +110,8 @@ def _bindings_of(
 
 def _drop_unused_constants(graph: Graph, users: set[str]) -> set[str]:
     """Drop unused weights, which ExecuTorch adds to the first partition."""
-    unused = [
-        node
-        for node in graph.nodes
-        if node.op == "placeholder" and node.name not in users and not node.users
-    ]
+    placeholders = graph.find_nodes(op="placeholder")
+    unused = [node for node in placeholders if node.name not in users and not node.users]
     for node in unused:
         graph.erase_node(node)
     return {node.name for node in unused}
@@ -131,22 +122,13 @@ def _signature(
 ) -> ExportGraphSignature:
     """Return the signature without dropped inputs, with the new names of its outputs."""
     signature = edge_program.graph_signature
-    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    results: Any = graph.output_node().args[0]
     changed: ExportGraphSignature = replace(
         signature,
         input_specs=[spec for spec in signature.input_specs if spec.arg.name not in dropped],
         output_specs=[
             replace(spec, arg=TensorArgument(name=node.name))
-            for spec, node in zip(signature.output_specs, output.args[0], strict=True)
+            for spec, node in zip(signature.output_specs, results, strict=True)
         ],
     )
     return changed
-
-
-def _call_graph(edge_program: ExportedProgram, inputs: int) -> list[ModuleCallEntry]:
-    """Return a calling convention with ``inputs`` positional tensors."""
-    (entry, *others) = edge_program.module_call_graph
-    if entry.signature is None:
-        return [entry, *others]
-    in_spec = tree_flatten(((0,) * inputs, {}))[1]
-    return [replace(entry, signature=replace(entry.signature, in_spec=in_spec)), *others]

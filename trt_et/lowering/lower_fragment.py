@@ -17,6 +17,7 @@ from torch.utils._mode_utils import no_dispatch
 
 from trt_et.blob.model import Binding
 from trt_et.errors import BuilderError
+from trt_et.graph.arguments import fake_mode_of
 from trt_et.graph.fragment import Fragment
 from trt_et.graph.symbolic_shapes import tensor_symbols
 from trt_et.lowering.contiguous_boundary import make_binding
@@ -59,10 +60,9 @@ def lower_fragment(fragment: Fragment) -> LoweredFragment:
     sizes: list[Node] = []
     for source in fragment.sources:
         value = source.meta.get("val")
-        if source in fragment.constants and isinstance(value, torch.Tensor):
-            continue
         if isinstance(value, torch.Tensor):
-            tensors.append(source)
+            if source not in fragment.constants:
+                tensors.append(source)
         elif isinstance(value, int | torch.SymInt):
             sizes.append(source)
         else:
@@ -70,7 +70,8 @@ def lower_fragment(fragment: Fragment) -> LoweredFragment:
     for index, source in enumerate(tensors):
         new[source] = _placeholder(graph, f"input{index}", source.meta["val"])
     inputs = [new[source] for source in tensors]
-    inputs += _shape_input(graph, tensors, sizes, _fake_mode(fragment))
+    mode = fake_mode_of((*fragment.calls, *fragment.sources)) or FakeTensorMode()
+    inputs += _shape_input(graph, tensors, sizes, mode)
     for index, source in enumerate(sizes):
         new[source] = _placeholder(graph, f"size{index}", source.meta["val"])
     placeholders = {node.name for node in graph.nodes}
@@ -129,12 +130,6 @@ def _shape_input(
 def _symbol(environment: Any, symbol: Any) -> Any:  # noqa: ANN401
     hint = environment.backed_var_to_val.get(symbol)
     return environment.create_symintnode(symbol, hint=None if hint is None else int(hint))
-
-
-def _fake_mode(fragment: Fragment) -> FakeTensorMode:
-    values = (node.meta.get("val") for node in (*fragment.calls, *fragment.sources))
-    modes = (value.fake_mode for value in values if isinstance(value, FakeTensor))
-    return next(modes, None) or FakeTensorMode()
 
 
 def _constant_value(fragment: Fragment, source: Node) -> torch.Tensor:

@@ -72,15 +72,12 @@ class LoweredPartition:
     @property
     def constants(self) -> dict[str, torch.Tensor]:
         """Return the values of all placeholders except user inputs, by name."""
-        state: Mapping[str, Any] = self.program.state_dict
-        constants: Mapping[str, Any] = self.program.constants
-        found: dict[str, torch.Tensor] = {}
-        for spec in self.program.graph_signature.input_specs:
-            if spec.kind is InputKind.USER_INPUT or not isinstance(spec.arg, TensorArgument):
-                continue
-            target = str(spec.target)
-            found[spec.arg.name] = state[target] if target in state else constants[target]
-        return found
+        values: Mapping[str, Any] = {**self.program.constants, **self.program.state_dict}
+        return {
+            spec.arg.name: values[str(spec.target)]
+            for spec in self.program.graph_signature.input_specs
+            if spec.kind is not InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument)
+        }
 
 
 def unlift(program: ExportedProgram) -> GraphModule:
@@ -102,6 +99,6 @@ def unlift(program: ExportedProgram) -> GraphModule:
             nodes[node] = graph.get_attr(name)
             nodes[node].meta = dict(node.meta)
         else:
-            nodes[node] = graph.node_copy(node, lambda n: nodes[n])
+            nodes[node] = graph.node_copy(node, nodes.__getitem__)
     graph.lint()
     return GraphModule(root, graph)

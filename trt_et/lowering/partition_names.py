@@ -14,13 +14,7 @@ __all__ = ["add_names"]
 
 
 def add_names(name: str, program: ExportedProgram, specs: list[CompileSpec]) -> None:
-    """Append the compile spec of a partition, in place of an older one.
-
-    Args:
-        name: The partition's name.
-        program: The partition.
-        specs: Its compile specs.
-    """
+    """Append the spec of a partition to its compile specs, in place of an older one."""
     calls = [node for node in program.graph.nodes if node.op == "call_function"]
     names = PartitionNames(
         name,

@@ -11,14 +11,15 @@ import math
 import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import torch
-from torch.fx import Graph, Node, map_arg
+from torch.fx import Node, map_arg
+from torch.utils._pytree import tree_map
 
 from trt_et.graph.insertion import insert_call
 from trt_et.lowering.batch_norms import fold_batch_norms
-from trt_et.lowering.editable_program import EditableProgram
+from trt_et.lowering.editable_program import EditableGraph, EditableProgram
 from trt_et.lowering.float32_rules import attention_masks, float32_reasons, is_float32
 from trt_et.lowering.lowered_partition import LoweredPartition
 from trt_et.ops.prebuilt_engine import is_prebuilt
@@ -62,49 +63,23 @@ def compute_in(
     return replace(lowered, program=program.program())
 
 
-class _Editable(Protocol):
-    """A graph that can be changed, and its constants: see ``EditableProgram``."""
-
-    graph: Graph
-
-    @property
-    def values(self) -> Mapping[Node, torch.Tensor]: ...
-
-    def add_constant(self, like: Node, suffix: str, value: torch.Tensor, fake: Any) -> Node: ...  # noqa: ANN401
-
-
-def insert_casts(program: _Editable, dtype: torch.dtype, low: Collection[Node]) -> None:
-    """Make calls compute in a lower precision.
-
-    Args:
-        program: Changed in place; its inputs and outputs keep their dtypes.
-        dtype: The precision.
-        low: The calls that compute in it.
-    """
-    calls = [node for node in program.graph.nodes if node.op == "call_function"]
-    _Casts(program, dtype, low).insert(calls)
+def insert_casts(program: EditableGraph, dtype: torch.dtype, low: Collection[Node]) -> None:
+    """Make the calls ``low`` compute in a precision; inputs and outputs keep their dtypes."""
+    _Casts(program, dtype, low).insert()
 
 
 class _Casts:
-    """Makes calls compute in a lower precision, and inserts the casts between them and others.
+    """Inserts the casts of ``insert_casts``, each once."""
 
-    Args:
-        program: Changed in place.
-        dtype: The precision.
-        low: The calls that compute in it.
-    """
-
-    def __init__(self, program: _Editable, dtype: torch.dtype, low: Collection[Node]) -> None:
+    def __init__(self, program: EditableGraph, dtype: torch.dtype, low: Collection[Node]) -> None:
         self._program = program
         self._dtype = dtype
-        self._name = str(dtype).removeprefix("torch.")
         self._low = low
-        self._made: dict[tuple[Node, str], Node] = {}
+        self._made: dict[tuple[Node, torch.dtype, bool], Node] = {}
 
-    def insert(self, calls: Sequence[Node]) -> None:
-        """Insert the casts; ``calls`` are the program's calls, in order."""
+    def insert(self) -> None:
         floats = {node for node in self._program.graph.nodes if is_float32(node)}
-        for node in calls:
+        for node in [n for n in self._program.graph.nodes if n.op == "call_function"]:
             if node.target is not operator.getitem:
                 masks = attention_masks(node)
                 self._take(node, floats, masks if node in self._low else ())
@@ -114,56 +89,35 @@ class _Casts:
 
     def _take(self, node: Node, floats: Collection[Node], masks: Sequence[object]) -> None:
         def cast(argument: Node) -> Node:
-            if argument not in floats:
+            if argument not in floats or (argument in self._low) == (node in self._low):
                 return argument
-            if node not in self._low:
-                return self._raised(argument, node) if argument in self._low else argument
-            if argument in self._low:
-                return argument
-            return self._lowered(argument, node, saturate=argument in masks)
+            dtype = torch.float32 if argument in self._low else self._dtype
+            key = argument, dtype, argument in masks
+            if key not in self._made:
+                self._made[key] = self._cast(node, *key)
+            return self._made[key]
 
         node.args, node.kwargs = map_arg((node.args, node.kwargs), cast)
 
-    def _raised(self, argument: Node, before: Node) -> Node:
-        key = (argument, "float32")
-        if key not in self._made:
-            self._made[key] = _insert_cast(before, argument, torch.float32)
-        return self._made[key]
-
-    def _lowered(self, argument: Node, before: Node, *, saturate: bool) -> Node:
-        name = f"{self._name}_mask" if saturate else self._name
-        key = (argument, name)
-        if key in self._made:
-            return self._made[key]
+    def _cast(self, before: Node, argument: Node, dtype: torch.dtype, saturate: bool) -> Node:
         value = self._program.values.get(argument)
-        if value is not None:
-            # Masks of the smallest float32 would become minus infinity: a query whose keys are all
-            # masked would then have no key.
-            value = _clamped(value, self._dtype) if saturate else value
-            fake = argument.meta["val"].to(self._dtype)
-            made = self._program.add_constant(argument, name, value.to(self._dtype), fake)
-        else:
-            source = _insert_clamp(before, argument, self._dtype) if saturate else argument
-            made = _insert_cast(before, source, self._dtype)
-        self._made[key] = made
-        return made
+        if value is None:
+            source = _insert_clamp(before, argument, dtype) if saturate else argument
+            return insert_call(before, aten._to_copy.default, source, dtype=dtype)
+        # Masks of the smallest float32 would become minus infinity: a query whose keys are all
+        # masked would then have no key.
+        value = _clamped(value, dtype) if saturate else value
+        name = str(dtype).removeprefix("torch.") + ("_mask" if saturate else "")
+        fake = argument.meta["val"].to(dtype)
+        return self._program.add_constant(argument, name, value.to(dtype), fake)
 
     def _lower_result(self, node: Node) -> None:
-        value = node.meta["val"]
-        lowered = [
-            each.to(self._dtype) if each.dtype == torch.float32 else each
-            for each in (value if isinstance(value, tuple | list) else [value])
-        ]
-        node.meta["val"] = type(value)(lowered) if isinstance(value, tuple | list) else lowered[0]
+        node.meta["val"] = tree_map(
+            lambda each: each.to(self._dtype) if each.dtype == torch.float32 else each,
+            node.meta["val"],
+        )
         if node.target is aten._to_copy.default:  # From float32 to float32.
             node.kwargs = {**node.kwargs, "dtype": self._dtype}
-
-
-def _insert_cast(before: Node, argument: Node, dtype: torch.dtype) -> Node:
-    with before.graph.inserting_before(before):
-        node = before.graph.call_function(aten._to_copy.default, (argument,), {"dtype": dtype})
-    node.meta["val"] = argument.meta["val"].to(dtype)
-    return node
 
 
 def _clamped(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

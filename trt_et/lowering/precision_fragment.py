@@ -2,81 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
 from trt_et.graph.fragment import Fragment
+from trt_et.lowering.editable_program import EditableGraph
 from trt_et.lowering.precision import insert_casts
 
 __all__ = ["in_precision"]
 
 
 def in_precision(fragment: Fragment, precision: torch.dtype, low: Collection[Node]) -> Fragment:
-    """Return a copy of a fragment in which some calls compute in a lower precision.
+    """Return a copy of a fragment in which the calls ``low`` compute in a lower precision.
 
-    Args:
-        fragment: Not changed; its inputs and outputs keep their dtypes.
-        precision: ``torch.float16`` or ``torch.bfloat16``.
-        low: The calls that compute in it.
-
-    Returns:
-        The copy: its calls have the names of the calls that they are copies of. The values of
-        constants in the precision count as unknown.
+    Calls keep their names; inputs and outputs keep their dtypes. The values of constants in the
+    precision count as unknown.
     """
-    copied = _Copy(fragment)
-    insert_casts(copied, precision, {copied.nodes[node] for node in low})
-    return copied.fragment()
-
-
-class _Copy:
-    """A copy of a fragment's graph.
-
-    Args:
-        fragment: Not changed.
-
-    Attributes:
-        graph: Its calls, with a placeholder for each source and an output node.
-        values: Fake values of its constants.
-        nodes: Nodes of the fragment to their copies.
-    """
-
-    def __init__(self, fragment: Fragment) -> None:
-        self.graph = Graph()
-        self.nodes: dict[Node, Node] = {}
-        for source in fragment.sources:
-            new = self.graph.placeholder(source.name)
-            new.meta["val"] = source.meta["val"]
-            self.nodes[source] = new
-        for call in fragment.calls:
-            new = self.graph.node_copy(call, self.nodes.__getitem__)
-            new.name = call.name
-            self.nodes[call] = new
-        self.graph.output(tuple(self.nodes[call] for call in fragment.outputs))
-        self._known: dict[Node, torch.Tensor | None] = {
-            self.nodes[source]: fragment.constants[source]
-            for source in fragment.sources
-            if source in fragment.constants
-        }
-        self.values: Mapping[Node, torch.Tensor] = {
-            node: node.meta["val"]
-            for node in self._known
-            if isinstance(node.meta["val"], torch.Tensor)
-        }
-
-    def add_constant(self, like: Node, suffix: str, value: torch.Tensor, fake: Any) -> Node:  # noqa: ANN401
-        """Add a constant of an unknown value; see ``EditableProgram.add_constant``."""
-        with self.graph.inserting_after(like):
-            node = self.graph.placeholder(f"{like.name}_{suffix}")
-        node.meta["val"] = fake
-        self._known[node] = None
-        return node
-
-    def fragment(self) -> Fragment:
-        """Return the changed fragment."""
-        calls = tuple(node for node in self.graph.nodes if node.op == "call_function")
-        results: Any = self.graph.output_node().args[0]
-        # An output must be a call; a graph of moves may return one twice.
-        return Fragment(calls, tuple(dict.fromkeys(results)), self._known)
+    graph = Graph()
+    copies: dict[Node, Node] = {}
+    for source in fragment.sources:
+        copies[source] = graph.placeholder(source.name)
+        copies[source].meta["val"] = source.meta["val"]
+    for call in fragment.calls:
+        copies[call] = graph.node_copy(call, copies.__getitem__)
+        copies[call].name = call.name
+    graph.output(tuple(copies[call] for call in fragment.outputs))
+    constants = fragment.constants
+    known = {copies[s]: constants[s] for s in fragment.sources if s in constants}
+    fakes = {node: node.meta["val"] for node in known}
+    program = EditableGraph(
+        graph, {node: fake for node, fake in fakes.items() if isinstance(fake, torch.Tensor)}
+    )
+    insert_casts(program, precision, {copies[node] for node in low})
+    calls = tuple(node for node in graph.nodes if node.op == "call_function")
+    results: Any = graph.output_node().args[0]
+    # An output must be a call; a graph of moves may return one twice.
+    return Fragment(
+        calls, tuple(dict.fromkeys(results)), {**dict.fromkeys(program.values), **known}
+    )

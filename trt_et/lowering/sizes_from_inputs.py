@@ -19,6 +19,7 @@ from torch.fx import Graph, Node
 from torch.utils._sympy.functions import CleanDiv, FloorDiv, Mod, PythonMod
 
 from trt_et.errors import BuilderError
+from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import shown_symbol
 
 __all__ = ["replace_sizes"]
@@ -34,14 +35,9 @@ _FUNCTIONS: Final[dict[type, Callable[..., Any]]] = {
 
 
 def replace_sizes(graph: Graph, users: set[str]) -> set[str]:
-    """Remove the placeholders of a graph that are sizes.
+    """Remove the placeholders of a graph that are sizes; return their names.
 
-    Args:
-        graph: A partition in plain ATen; changed in place.
-        users: Names of the placeholders that are arguments of the delegate.
-
-    Returns:
-        The names of the placeholders that were removed.
+    ``users`` has the names of the placeholders that are arguments of the delegate.
 
     Raises:
         BuilderError: A size cannot be computed from the partition's input tensors.
@@ -51,20 +47,12 @@ def replace_sizes(graph: Graph, users: set[str]) -> set[str]:
     if not sizes:
         return set()
     sources = _dimensions([n for n in placeholders if n not in sizes])
-    last = next(n for n in reversed(graph.nodes) if n.op == "placeholder")
-    with graph.inserting_after(last):
-        # Placeholders come first; insert new nodes after the last one, in order.
-        anchor = graph.call_function(operator.add, (0, 0))
-    with graph.inserting_before(anchor):
-        for node in sizes:
-            value = node.meta["val"]
-            expression = (
-                value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(value)
-            )
-            new = _emit(graph, expression, sources, node)
-            node.replace_all_uses_with(new)
-    graph.erase_node(anchor)
+    # Placeholders come first.
+    before = next(n for n in graph.nodes if n.op != "placeholder")
     for node in sizes:
+        value = node.meta["val"]
+        expression = value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(value)
+        node.replace_all_uses_with(_emit(before, expression, sources, node))
         graph.erase_node(node)
     return {node.name for node in sizes}
 
@@ -75,7 +63,6 @@ class _Source:
 
     tensor: Node
     dim: int
-    size: torch.SymInt
     factor: int
     number: int
 
@@ -94,51 +81,43 @@ def _dimensions(tensors: list[Node]) -> dict[sympy.Symbol, _Source]:
             continue
         for dim, size in enumerate(value.shape):
             shown = shown_symbol(size)
-            if shown is None or not isinstance(size, torch.SymInt):
+            if shown is None:
                 continue
             symbol, factor, number = shown
-            source = _Source(node, dim, size, factor, number)
+            source = _Source(node, dim, factor, number)
             if symbol not in found or (source.is_plain and not found[symbol].is_plain):
                 found[symbol] = source
     return found
 
 
 def _emit(
-    graph: Graph,
-    expression: sympy.Expr,
-    sources: dict[sympy.Symbol, _Source],
-    origin: Node,
-) -> Node | int:
+    before: Node, expression: sympy.Expr, sources: dict[sympy.Symbol, _Source], origin: Node
+) -> Any:  # noqa: ANN401
     """Insert nodes that compute an expression; return a number if it is constant."""
     if expression.is_Integer:
         return int(expression)
     if expression.is_Symbol and expression in sources:
-        return _read(graph, sources[expression])
+        return _read(before, sources[expression])
     function = _FUNCTIONS.get(expression.func)
     if function is None:
         raise BuilderError(
             f"size {origin.name} = {expression} cannot be computed from the partition's inputs; "
             "leave the operator that uses it to the CPU (excluded_ops=...)"
         )
-    parts = [_emit(graph, part, sources, origin) for part in expression.args]
-    return reduce(lambda a, b: _combine(graph, function, a, b), parts)
+    parts = [_emit(before, part, sources, origin) for part in expression.args]
+    return reduce(lambda a, b: _combine(before, function, a, b), parts)
 
 
-def _read(graph: Graph, source: _Source) -> Node | int:
-    node = graph.call_function(torch.ops.aten.sym_size.int, (source.tensor, source.dim))
-    node.meta["val"] = source.size
+def _read(before: Node, source: _Source) -> Node:
+    node = insert_call(before, torch.ops.aten.sym_size.int, source.tensor, source.dim)
     if source.is_plain:
         return node
-    multiple = _combine(graph, operator.add, node, -source.number) if source.number else node
-    return _combine(graph, operator.floordiv, multiple, source.factor)
+    if source.number:
+        node = insert_call(before, operator.add, node, -source.number)
+    return insert_call(before, operator.floordiv, node, source.factor)
 
 
-def _combine(
-    graph: Graph, function: Callable[..., Any], a: Node | int, b: Node | int
-) -> Node | int:
+def _combine(before: Node, function: Callable[..., Any], a: Any, b: Any) -> Any:  # noqa: ANN401
     if isinstance(a, int) and isinstance(b, int):
-        return int(function(a, b))
-    node = graph.call_function(function, (a, b))
-    values = [part.meta["val"] if isinstance(part, Node) else part for part in (a, b)]
-    node.meta["val"] = function(*values)
-    return node
+        return function(a, b)
+    return insert_call(before, function, a, b)

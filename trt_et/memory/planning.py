@@ -11,18 +11,22 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
+import torch
 from executorch.exir.passes import MemoryPlanningPass
+from executorch.exir.tensor import TensorSpec
 from torch.export.graph_signature import ExportGraphSignature
 from torch.fx import Graph, GraphModule
 from torch.fx.passes.infra.pass_base import PassResult
 
 from trt_et.errors import OptionError
-from trt_et.memory.inputs import label_inputs
 from trt_et.memory.state import (
     State,
     delegate_calls,
     device_of,
+    erase,
+    find_buffers,
     find_states,
+    is_copy,
     lowered_module,
     move_to_device,
     plan_on_host,
@@ -99,14 +103,11 @@ class TensorRTMemoryPlanningPass(MemoryPlanningPass):
                 self._waiting.append((graph_module.graph, graph_signature))
                 return PassResult(graph_module, True)
             if self.alloc_mutable_buffers:
-                states = find_states(graph_module, graph_signature)
+                states = find_states(graph_module, graph_signature).values()
                 movable = [state for state in states if state.can_move()]
                 move_to_device(graph_module, graph_signature, movable)
             if self._inputs_on_device:
-                label_inputs(
-                    *(graph_module, graph_signature),
-                    None if self._inputs_on_device is True else self._inputs_on_device,
-                )
+                _label_inputs(graph_module, graph_signature, self._inputs_on_device)
         if not self.alloc_graph_output:
             _set_outputs_of_caller(graph_module.graph, graph_signature)
         planned: PassResult = super().run(graph_module, graph_signature)
@@ -132,6 +133,44 @@ class TensorRTMemoryPlanningPass(MemoryPlanningPass):
         self.state = type(self.state)()  # type: ignore[has-type]
 
 
+def _label_inputs(
+    module: GraphModule, signature: ExportGraphSignature, chosen: bool | Collection[str]
+) -> None:
+    """Let the caller give inputs on the GPU that reads them, and drop ExecuTorch's copies.
+
+    ``skip_h2d_for_method_inputs`` cannot: it takes a mutated buffer for an input, and refuses an
+    input with a second user, such as the one that writes a buffer back.
+    """
+    inputs = list(map(str, signature.user_inputs))
+    names = set(inputs) if isinstance(chosen, bool) else set(chosen)
+    if unknown := names.difference(inputs):
+        raise OptionError(
+            f"inputs_on_device names {min(unknown)!r}, but the inputs of the method are "
+            + ", ".join(inputs)
+        )
+    for node in module.graph.find_nodes(op="placeholder"):
+        # A user that reads only the size does not read the memory.
+        readers = [user for user in node.users if user.target is not torch.ops.aten.sym_size.int]
+        uploads = [user for user in readers if is_copy(user, "_h2d_copy")]
+        if node.name not in names or not uploads:
+            continue
+        devices = {device_of(upload) for upload in uploads}
+        if len(uploads) < len(readers) or len(devices) > 1:
+            places = [f"cuda:{index}" for _, index in sorted(devices)]
+            places += ["the CPU"] if len(uploads) < len(readers) else []
+            raise OptionError(
+                f"inputs_on_device, but input {node.name} is read on several devices: "
+                + ", ".join(places)
+            )
+        spec: TensorSpec = node.meta["spec"]
+        spec.device, spec.device_index = devices.pop()
+        for upload in uploads:
+            upload.replace_all_uses_with(node)
+            erase(upload)
+    module.graph.lint()
+    module.recompile()
+
+
 def _set_outputs_of_caller(graph: Graph, signature: ExportGraphSignature | None) -> None:
     """Leave the host's copy of an output unplanned, not the tensor on the GPU.
 
@@ -139,9 +178,8 @@ def _set_outputs_of_caller(graph: Graph, signature: ExportGraphSignature | None)
     before the copy as the one that the caller gives memory for. State that moved is an output of
     the graph, but not one of the caller's.
     """
-    buffers = signature.inputs_to_buffers if signature else {}
-    placeholders = graph.find_nodes(op="placeholder")
-    state = {id(node.meta["spec"]) for node in placeholders if node.target in buffers}
+    buffers = find_buffers(graph, signature) if signature else {}
+    state = {id(node.meta["spec"]) for node in buffers.values()}
     output = graph.output_node()
     specs = [value.meta.get("spec") for value in output.all_input_nodes]
     output.meta["spec"] = [spec for spec in specs if id(spec) not in state]
@@ -154,12 +192,8 @@ class _Method:
         # ExecuTorch has given the graph to the program's module by now.
         self.module: GraphModule = graph.owning_module  # type: ignore[assignment]
         self.signature = signature
-        names = signature.inputs_to_buffers
-        placeholders = graph.find_nodes(op="placeholder")
-        self.buffers = {names[node.target] for node in placeholders if node.target in names}
-        self.states: dict[str, State] = {
-            names[str(state.buffer.target)]: state for state in find_states(self.module, signature)
-        }
+        self.buffers = find_buffers(graph, signature)
+        self.states: dict[str, State] = find_states(self.module, signature)
 
 
 def _can_move(name: str, methods: list[_Method]) -> bool:
@@ -177,10 +211,8 @@ def _refuse_constants(methods: list[_Method]) -> None:
             if lowered is None:
                 continue
             program = lowered.original_module
-            names = program.graph_signature.inputs_to_buffers
-            placeholders = program.graph.find_nodes(op="placeholder")
-            inside = {names.get(str(node.target)) for node in placeholders if node.users}
-            if frozen := sorted(inside & changed):
+            inside = find_buffers(program.graph, program.graph_signature)
+            if frozen := sorted(name for name in inside.keys() & changed if inside[name].users):
                 raise OptionError(
                     f"buffer {frozen[0]} is changed by one method, but is a constant in delegate "
                     f"{call.args[0]} of another, which would never see the change. In that "

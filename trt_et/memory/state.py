@@ -14,7 +14,7 @@ from executorch.exir.memory import alloc
 from executorch.exir.schema import DeviceType
 from executorch.exir.tensor import TensorSpec
 from torch.export.graph_signature import ExportGraphSignature, OutputKind
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from trt_et.blob.model import BACKEND_ID
 
@@ -23,6 +23,7 @@ __all__ = [
     "delegate_calls",
     "device_of",
     "erase",
+    "find_buffers",
     "find_states",
     "is_copy",
     "lowered_module",
@@ -172,18 +173,23 @@ def delegate_calls(
             yield node, inputs, [s for s in node.meta["spec"] if isinstance(s, TensorSpec)]
 
 
-def find_states(module: GraphModule, signature: ExportGraphSignature) -> list[State]:
-    """Return the buffers that an output of a delegate is written back to."""
+def find_buffers(graph: Graph, signature: ExportGraphSignature) -> dict[str, Node]:
+    """Return the placeholders of a method's buffers, by the buffer's name."""
     names = signature.inputs_to_buffers
-    placeholders = module.graph.find_nodes(op="placeholder")
-    buffers = {names[n.target]: n for n in placeholders if n.target in names}
+    placeholders = graph.find_nodes(op="placeholder")
+    return {names[node.target]: node for node in placeholders if node.target in names}
+
+
+def find_states(module: GraphModule, signature: ExportGraphSignature) -> dict[str, State]:
+    """Return the buffers that an output of a delegate is written back to, by name."""
+    buffers = find_buffers(module.graph, signature)
     results: Any = module.graph.output_node().args[0]
-    states = [
-        _state(buffers[str(spec.target)], results[index], index)
+    states = {
+        str(spec.target): _state(buffers[str(spec.target)], results[index], index)
         for index, spec in enumerate(signature.output_specs)
         if spec.kind is OutputKind.BUFFER_MUTATION and spec.target in buffers
-    ]
-    return [state for state in states if state is not None]
+    }
+    return {name: state for name, state in states.items() if state is not None}
 
 
 def _state(buffer: Node, write_back: Any, output: int) -> State | None:  # noqa: ANN401

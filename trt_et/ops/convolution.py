@@ -9,13 +9,13 @@ engine takes the exported range, so the program of a built partition calls this 
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from executorch.exir.dialects._ops import ops
 from executorch.exir.tensor import dim_order_from_stride
 from torch import Tensor
 from torch.fx import Graph
+
+from trt_et.graph.symbolic_shapes import is_static
 
 __all__ = ["keep_ranges"]
 
@@ -51,16 +51,9 @@ for _key in ("CPU", "Meta"):
 
 
 def keep_ranges(graph: Graph) -> None:
-    """Replace convolutions of dynamic sizes, so that no later pass narrows the sizes' ranges.
-
-    Args:
-        graph: In the Edge dialect; changed.
-    """
+    """Replace an Edge graph's convolutions of dynamic sizes, so that no pass narrows the ranges."""
     for node in graph.nodes:
-        if node.target is not ops.edge.aten.convolution.default:
-            continue
-        sizes: Any = node.args[0].meta["val"].shape
-        if any(isinstance(size, torch.SymInt) for size in sizes):
+        if node.target is ops.edge.aten.convolution.default and not is_static(node.args[0]):
             order = [int(dim) for dim in dim_order_from_stride(node.meta["val"].stride())]
             node.target = ops.edge.trt_et.convolution.default
             node.args = (*node.args, order)

@@ -35,13 +35,9 @@ aten = torch.ops.aten
 
 _NAMESPACE: Final = "quantized_decomposed"
 _LAYERS: Final = frozenset(
-    f"{_NAMESPACE}::{name}"
-    for name in (
-        "quantize_per_tensor",
-        "dequantize_per_tensor",
-        "quantize_per_channel",
-        "dequantize_per_channel",
-    )
+    f"{_NAMESPACE}::{what}_per_{part}"
+    for what in ("quantize", "dequantize")
+    for part in ("tensor", "channel")
 )
 _FAKE: Final = frozenset({FOREIGN_NAME, FAKE_QUANTIZE._schema.name})
 _FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
@@ -100,11 +96,7 @@ def moves_numbers(node: Node) -> bool:
 
 
 def is_weight_cast(node: Node) -> bool:
-    """Return whether a node casts int8 numbers to floats, which TensorRT does for constants.
-
-    Args:
-        node: A node of a plain ATen graph.
-    """
+    """Return whether a node casts int8 numbers to floats, which TensorRT does for constants."""
     if node.target is not aten._to_copy.default or not isinstance(node.args[0], Node):
         return False
     before, after = (n.meta.get("val") for n in (node.args[0], node))
@@ -130,11 +122,7 @@ def scale_arguments(node: Node) -> dict[str, object]:
 
 
 def quantization_refusal(node: Node) -> str | None:
-    """Return why TensorRT has no layer for a quantize operator; None if it has one.
-
-    Args:
-        node: A node of a plain ATen graph; ``is_quantization`` is true for its target.
-    """
+    """Return why TensorRT has no layer for a node of ``is_quantization``; None if it has one."""
     if is_fake_quantize(node.target):
         return _fake_quantize_refusal(node)
     if not is_quantize_layer(node.target):

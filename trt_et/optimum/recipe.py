@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, Final
 
+import torch
 from executorch.exir import (
     ExecutorchBackendConfig,
     ExecutorchProgramManager,
     to_edge_transform_and_lower,
 )
+from torch.export import ExportedProgram
 
+from trt_et.errors import UnsupportedModelError
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.optimum.lengths import bound_lengths
-from trt_et.optimum.refusals import check_device, check_weights
 from trt_et.partitioner import TensorRTPartitioner
 
 __all__ = ["export_with_tensorrt"]
@@ -43,11 +46,11 @@ def export_with_tensorrt(
         UnsupportedModelError: Weights are on a GPU, or packed for CUDA's kernels.
     """
     partitioner = TensorRTPartitioner(**{**_options_from_environment(), **options})
-    check_device(model.model)
+    _check_device(model.model)
     programs = model.export()
     if len(programs) == 1:
         programs = {"forward": next(iter(programs.values()))}
-    check_weights(programs)
+    _check_weights(programs)
     bound_lengths(programs.values(), model.model)
     manager = to_edge_transform_and_lower(
         programs, partitioner=[partitioner], constant_methods=model.metadata
@@ -65,3 +68,26 @@ def _options_from_environment() -> dict[str, str | int]:
         for option, value in given.items()
         if value
     }
+
+
+def _check_device(model: torch.nn.Module) -> None:
+    """Check that a model is on the CPU, where builders read its weights."""
+    for name, weight in model.named_parameters():
+        if weight.device.type != "cpu":
+            raise UnsupportedModelError(
+                f"the weight {name} is on {weight.device}; expected all weights on the CPU. Leave "
+                "out --device, and --qlinear_packing_format, which needs it: TRT_ET_DEVICE or the "
+                "option device names the GPU of the engines"
+            )
+
+
+def _check_weights(programs: Mapping[str, ExportedProgram]) -> None:
+    """Check that no weights are packed for the kernels of another backend."""
+    for method, program in programs.items():
+        for node in program.graph.nodes:
+            if node.target is torch.ops.aten._weight_int4pack_mm.default:
+                flag = "--qlinear_encoder" if "encoder" in method else "--qlinear"
+                raise UnsupportedModelError(
+                    f"method {method!r}: the weights of {node.name} are packed for CUDA's kernels "
+                    f"(tile_packed_to_4d). Leave out {flag}_packing_format; {flag} 4w stays"
+                )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -21,7 +22,7 @@ from torch.export import ExportedProgram, default_decompositions
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from trt_et.graph.subgraphs import subgraphs
+from trt_et.graph.subgraphs import nodes_of
 from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
 
 __all__ = ["decompose_to_core_aten"]
@@ -30,16 +31,9 @@ aten = torch.ops.aten
 
 
 def decompose_to_core_aten(program: ExportedProgram) -> ExportedProgram:
-    """Decompose a program's operators that ExecuTorch does not know.
-
-    Args:
-        program: As ``torch.export`` returns it; not changed.
-
-    Returns:
-        A new program; the same one if it has no operator to decompose.
-    """
-    nodes = [node for subgraph in subgraphs(program.graph_module) for node in subgraph.graph.nodes]
-    if not any(_is_beyond_core(node) for node in nodes):
+    """Decompose a program's operators that ExecuTorch does not know."""
+    nodes = nodes_of(program)
+    if not any(map(_is_beyond_core, nodes)):
         return program
     composite = default_decompositions()
     table: dict[Any, Callable[..., Any]] = {
@@ -47,7 +41,7 @@ def decompose_to_core_aten(program: ExportedProgram) -> ExportedProgram:
         **get_decompositions(_KNOWN_TO_TORCH),
         **_PARTS,
     }
-    if any(_asks_for_indices(node) for node in nodes):
+    if any(map(_asks_for_indices, nodes)):
         table = {op: part for op, part in table.items() if op not in _ADAPTIVE_MAXIMA}
     known: ExportedProgram = program.run_decompositions(table)
     return known
@@ -174,18 +168,9 @@ def _times_power_of_two(x: Tensor, exponent: Tensor) -> Tensor:
     return x * torch.pow(2.0, half) * torch.pow(2.0, exponent - half)
 
 
-def _trilinear(
-    first: Tensor,
-    second: Tensor,
-    third: Tensor,
-    expand1: Sequence[int],
-    expand2: Sequence[int],
-    expand3: Sequence[int],
-    sumdim: Sequence[int],
-    unroll_dim: int = 1,
-) -> Any:  # noqa: ANN401
+def _trilinear(first: Tensor, second: Tensor, third: Tensor, *dims: Any) -> Any:  # noqa: ANN401
     """Compute ``bilinear``: ``y[b, o] = sum over i, j of x1[b, i] W[o, i, j] x2[b, j]``."""
-    if [expand1, expand2, expand3, sumdim] != [[1, 3], [0], [1, 2], [2, 3]]:
+    if dims[:4] != ([1, 3], [0], [1, 2], [2, 3]):
         return NotImplemented
     outputs, rows, columns = second.shape
     half = first @ second.permute(1, 0, 2).reshape(rows, outputs * columns)
@@ -232,11 +217,6 @@ def _prims_div(x: Tensor, y: Tensor) -> Tensor:
     return torch.div(x, y, rounding_mode=None if x.dtype.is_floating_point else "trunc")
 
 
-def _exp2(x: Tensor) -> Tensor:
-    power: Tensor = aten.pow.Scalar(2.0, x)
-    return power
-
-
 def _hypot(x: Tensor, y: Tensor) -> Tensor:
     """Compute it from the quotient: the squares may be beyond the dtype when the result is not."""
     dtype = torch.result_type(x, y)
@@ -268,14 +248,6 @@ def _shift_left(x: Tensor, by: Any) -> Any:  # noqa: ANN401
 def _doubled(x: Tensor, times: int, bits: int) -> Tensor:
     # 2 ** (bits - 1) is beyond a signed dtype.
     return x * (1 << times) if times < bits - 1 else x * (1 << (bits - 2)) * 2
-
-
-def _shift_number_left(x: int, by: Tensor) -> Any:  # noqa: ANN401
-    return _shift_left(by * 0 + x, by)
-
-
-def _shift_number_right(x: int, by: Tensor) -> Any:  # noqa: ANN401
-    return _shift_right(by * 0 + x, by)
 
 
 def _remainder_of_number(x: float, y: Tensor) -> Tensor:
@@ -379,10 +351,6 @@ def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:  #
     return x
 
 
-def _empty_like(x: Tensor, *, dtype: torch.dtype | None = None, **_: object) -> Tensor:
-    return torch.full(x.shape, 0, dtype=dtype or x.dtype, device=x.device)
-
-
 def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **_: object) -> Tensor:
     return torch.full(size, 0, dtype=dtype or torch.get_default_dtype())
 
@@ -404,23 +372,17 @@ def _pad(x: Tensor, pad: Sequence[int], mode: str = "constant", *_: object) -> A
     return x
 
 
-# Random numbers; ExecuTorch has CPU kernels that draw them for a shape.
+def _by_shape(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Make a tensor like another one by its shape."""
+
+    def like(x: Tensor, *, dtype: torch.dtype | None = None, **_: object) -> Tensor:
+        return make(x.shape, dtype=dtype or x.dtype, device=x.device)
+
+    return like
 
 
-def _rand_like(x: Tensor, *, dtype: torch.dtype | None = None, **_: object) -> Tensor:
-    return torch.rand(x.shape, dtype=dtype or x.dtype, device=x.device)
-
-
-def _randn_like(x: Tensor, *, dtype: torch.dtype | None = None, **_: object) -> Tensor:
-    return torch.randn(x.shape, dtype=dtype or x.dtype, device=x.device)
-
-
-def _fmax(x: Tensor, y: Tensor) -> Tensor:
-    return torch.where(x.isnan(), y, torch.where(y.isnan(), x, torch.maximum(x, y)))
-
-
-def _fmin(x: Tensor, y: Tensor) -> Tensor:
-    return torch.where(x.isnan(), y, torch.where(y.isnan(), x, torch.minimum(x, y)))
+def _without_nan(extreme: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda x, y: torch.where(x.isnan(), y, torch.where(y.isnan(), x, extreme(x, y)))
 
 
 _ADAPTIVE_MAXIMA: Final[tuple[OpOverload, ...]] = (
@@ -436,7 +398,7 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten._trilinear.default: _trilinear,
     aten.sort.stable: _sort,
     aten.bucketize.Tensor: _bucketize,
-    aten.exp2.default: _exp2,
+    aten.exp2.default: lambda x: aten.pow.Scalar(2.0, x),
     aten.hypot.default: _hypot,
     aten.__lshift__.Scalar: _shift_left,
     aten.__lshift__.Tensor: _shift_left,
@@ -446,8 +408,8 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.bitwise_left_shift.Tensor_Scalar: _shift_left,
     aten.bitwise_right_shift.Tensor: _shift_right,
     aten.bitwise_right_shift.Tensor_Scalar: _shift_right,
-    aten.bitwise_left_shift.Scalar_Tensor: _shift_number_left,
-    aten.bitwise_right_shift.Scalar_Tensor: _shift_number_right,
+    aten.bitwise_left_shift.Scalar_Tensor: lambda x, by: _shift_left(by * 0 + x, by),
+    aten.bitwise_right_shift.Scalar_Tensor: lambda x, by: _shift_right(by * 0 + x, by),
     aten.remainder.Scalar_Tensor: _remainder_of_number,
     aten.copy.default: _copy,
     aten.fill.Tensor: _fill,
@@ -456,12 +418,13 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     torch.ops.prims.div.default: _prims_div,
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.empty.memory_format: _empty,
-    aten.empty_like.default: _empty_like,
+    aten.empty_like.default: _by_shape(partial(torch.full, fill_value=0)),
     aten.new_empty.default: _new_empty,
-    aten.rand_like.default: _rand_like,
-    aten.randn_like.default: _randn_like,
-    aten.fmax.default: _fmax,
-    aten.fmin.default: _fmin,
+    # ExecuTorch has CPU kernels that draw random numbers for a shape.
+    aten.rand_like.default: _by_shape(torch.rand),
+    aten.randn_like.default: _by_shape(torch.randn),
+    aten.fmax.default: _without_nan(torch.maximum),
+    aten.fmin.default: _without_nan(torch.minimum),
 }
 # Operators that torch decomposes into core operators and the operators above.
 _KNOWN_TO_TORCH: Final[tuple[OpOverload, ...]] = (

@@ -17,11 +17,12 @@ from typing import Any, Final
 import torch
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, InputSpec
+from torch.export.graph_signature import ExportGraphSignature, InputKind, InputSpec
 from torch.fx import Graph, GraphModule, Node
 
 from trt_et.errors import PartitionError
 from trt_et.graph.constants import add_constant
+from trt_et.graph.subgraphs import copied_graph
 from trt_et.ops.prebuilt_engine import PREBUILT_ENGINE, PrebuiltEngine
 
 __all__ = ["lift_torch_tensorrt_engines"]
@@ -31,38 +32,28 @@ _CALLS: Final = ("tensorrt::execute_engine", "tensorrt::no_op_placeholder_for_ex
 _DEVICE, _ENGINE, _INPUTS, _OUTPUTS, _HARDWARE, _METADATA, _PLATFORM, _ALLOCATOR = range(2, 10)
 _ALIASES: Final = 12  # Since 2.14.
 _DELIMITER: Final = "%"
-_TARGET: Final = "_trt_et_engine_{}"
 
 
 def lift_torch_tensorrt_engines(program: ExportedProgram) -> ExportedProgram:
-    """Turn the engines of a program into constants; return the same program if it has none.
-
-    Args:
-        program: As ``torch.export`` or Torch-TensorRT returns it; not changed.
+    """Turn the engines of a program, which Torch-TensorRT may have returned, into constants.
 
     Raises:
         PartitionError: An engine is not supported; the message has the node.
     """
-    calls = [node.name for node in program.graph.nodes if _calls_engine(node)]
-    if not calls:
+    if not any(map(_calls_engine, program.graph.nodes)):
         return program
-    graph = Graph()
-    copied: dict[Node, Node] = {}
-    for node in program.graph.nodes:
-        copied[node] = graph.node_copy(node, lambda n: copied[n])
-        copied[node].name = node.name
+    graph = copied_graph(program.graph)
     specs = list(program.graph_signature.input_specs)
     constants = dict(program.constants)
-    for index, name in enumerate(calls):
-        node = next(n for n in graph.nodes if n.name == name)
-        fields = _serialized(program, node)
-        info, engine = _read(node.name, fields)
-        target = _TARGET.format(index)
+    for index, node in enumerate(filter(_calls_engine, list(graph.nodes))):
+        info, engine = _read(node.name, _serialized(program, node))
+        target = f"_trt_et_engine_{index}"
         constants[target] = engine
         _replace(graph, node, add_constant(graph, specs, target, engine), info)
     dropped = _drop_objects(graph, specs)
-    signature = _with_inputs(
-        program.graph_signature, [spec for spec in specs if spec.arg.name not in dropped]
+    signature = ExportGraphSignature(
+        [spec for spec in specs if spec.arg.name not in dropped],
+        list(program.graph_signature.output_specs),
     )
     kept = {spec.target for spec in signature.input_specs}
     constants = {k: v for k, v in constants.items() if k in kept or isinstance(v, torch.Tensor)}
@@ -196,7 +187,3 @@ def _drop_objects(graph: Graph, specs: list[InputSpec]) -> set[str]:
             dropped.add(node.name)
             graph.erase_node(node)
     return dropped
-
-
-def _with_inputs(signature: Any, specs: list[InputSpec]) -> Any:  # noqa: ANN401
-    return type(signature)(input_specs=specs, output_specs=list(signature.output_specs))

@@ -18,7 +18,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.graph.arguments import named_arguments
-from trt_et.graph.insertion import insert_call, insert_number
+from trt_et.graph.insertion import insert_call
 from trt_et.graph.subgraphs import copied_module
 
 __all__ = ["replace_llama_operators"]
@@ -29,25 +29,16 @@ _FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def replace_llama_operators(program: ExportedProgram) -> ExportedProgram:
-    """Replace updates of caches, and attention to them, by core operators.
-
-    Args:
-        program: As ``torch.export`` returns it; not changed.
-
-    Returns:
-        A new program; the same one if it has no such operator.
-    """
+    """Replace updates of caches, and attention to them, by core operators."""
     if not any(_name(node) in _EDITS for node in program.graph.nodes):
         return program
-    functional = program.run_decompositions({})
+    functional: ExportedProgram = program.run_decompositions({})
     module = copied_module(functional.graph_module)
     for node in list(module.graph.nodes):
         edit = _EDITS.get(_name(node))
         if edit is not None:
             edit(node)
-    module.recompile()
-    replaced: ExportedProgram = functional._update(module, functional.graph_signature)
-    return replaced
+    return functional._update(module, functional.graph_signature)
 
 
 def _name(node: Node) -> str:
@@ -71,11 +62,9 @@ def _update_cache_with_indices(node: Node) -> None:
 
 
 def _copy_rows(node: Node, positions: Callable[[Node], Node]) -> None:
-    """Replace an update by a copy of its rows to positions, if the new cache is all that is used.
+    """Replace an update's functional form by a copy, if the new cache is all that is used.
 
-    Args:
-        node: The functional form of an update.
-        positions: Inserts the positions of the rows that it gets.
+    ``positions`` inserts the positions of the rows that it gets.
     """
     if node.target is not auto_functionalized_v2 or node.kwargs.get("_cache_base_index") != 0:
         return
@@ -130,7 +119,7 @@ def _arange(before: Node, tensor: Node, dim: int) -> Node:
     value = tensor.meta["val"]
     size: Any = value.shape[dim]
     if not isinstance(size, int):
-        size = insert_number(before, aten.sym_size.int, tensor, dim)
+        size = insert_call(before, aten.sym_size.int, tensor, dim)
     return insert_call(before, aten.arange.default, size, dtype=torch.int64, device=value.device)
 
 

@@ -58,14 +58,7 @@ _Edit = Callable[[dict[str, Any]], Node]
 
 
 def keep_positions_in_tensors(program: ExportedProgram) -> ExportedProgram:
-    """Replace positions that are read from tensors by these tensors.
-
-    Args:
-        program: As ``torch.export`` returns it; not changed.
-
-    Returns:
-        A new program; the same one if no position can be replaced.
-    """
+    """Replace positions that are read from tensors by these tensors."""
     if not _Positions(program.graph).have_users():
         return program
     written = {_root(each) for node in program.graph.nodes for each in _written_by(node)}
@@ -81,16 +74,12 @@ def _replaced(
 ) -> ExportedProgram | None:
     """Return the program without the positions that can be replaced; None if there are none.
 
-    Args:
-        program: Not changed.
-        written: The names of what may share memory with tensors that are written in place.
+    ``written`` has the names of what may share memory with tensors that are written in place.
     """
     module = copied_module(program.graph_module)
     if not _Positions(module.graph, written).replace():
         return None
-    module.recompile()
-    replaced: ExportedProgram = program._update(module, program.graph_signature)
-    return replaced
+    return program._update(module, program.graph_signature)
 
 
 class _Positions:
@@ -161,7 +150,7 @@ class _Positions:
         if rule is None or not isinstance(user.meta.get("val"), torch.Tensor):
             return None
         if self._is_written(user):
-            rule = _WRITES.get(user.target)
+            rule = _overwrite if user.target in _WRITES else None
         return rule and rule(self, user, named_arguments(user))
 
     def _is_written(self, value: Any) -> bool:  # noqa: ANN401
@@ -232,68 +221,83 @@ class _Positions:
 
 def _value_of(number: Node) -> Node:
     """Return the tensor of one element that a number is read from; else the number."""
-    node: Any = number
-    while node.target in _ITEMS or (node.target is aten.select.int and _is_one(node.args[0])):
-        node = node.args[0]
-    return node
+    while number.target in _ITEMS or (
+        number.target is aten.select.int and _is_one(number.all_input_nodes[0])
+    ):
+        number = number.all_input_nodes[0]
+    return number
 
 
 def _is_one(value: Node) -> bool:
     return all(isinstance(size, int) and size == 1 for size in value.meta["val"].shape)
 
 
-def _slice(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
-    """``narrow`` and slices."""
-    dim, length = a["dim"], _slice_length(positions, user, a)
-    if length is None:
-        return None
-    return lambda a: insert_call(
-        user, aten.index_select.default, a["self"], dim, positions.range(a["start"], length, user)
-    )
+def _rows(positions: _Positions, shown: Node, a: dict[str, Any]) -> tuple[Node, int | Node] | None:
+    """Return start and number of the rows that a call reads or writes; None if unknown.
 
-
-def _slice_length(positions: _Positions, user: Node, a: dict[str, Any]) -> int | Node | None:
-    start, size = a["start"], user.meta["val"].shape[a["dim"]]
+    ``shown`` is a tensor of these rows, ``a`` has the call's arguments.
+    """
+    start: Any = a.get("index", a.get("start"))
     if not positions.is_start(start) or a.get("step", 1) != 1:
         return None
+    if "index" in a:
+        return start, 1
+    size = shown.meta["val"].shape[a["dim"]]
     if "length" in a:
-        return positions.known_length(a["length"], size)
-    return positions.length(start, a["end"], size)
+        length = positions.known_length(a["length"], size)
+    else:
+        length = positions.length(start, a["end"], size)
+    return None if length is None else (start, length)
 
 
-def _write_slice(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
-    """``narrow`` and slices, if their only use is a copy over them."""
-    dim, length = a["dim"], _slice_length(positions, user, a)
-    copy = _only_copy_over(user)
-    if length is None or copy is None:
+def _read(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
+    """``narrow``, slices and ``select``."""
+    rows = _rows(positions, user, a)
+    if rows is None:
         return None
 
     def edit(a: dict[str, Any]) -> Node:
-        index = positions.range(a["start"], length, user)
-        return _write_rows(copy, a["self"], dim, index, copy.args[1])
+        index = positions.range(*rows, user)
+        found = insert_call(user, aten.index_select.default, a["self"], a["dim"], index)
+        return insert_call(user, aten.squeeze.dim, found, a["dim"]) if "index" in a else found
 
     return edit
 
 
-def _write_select(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
-    copy = _only_copy_over(user)
-    if copy is None or not positions.is_start(a["index"]):
+def _overwrite(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
+    """``narrow``, slices and ``select``, if their only use is a copy over them."""
+    rows, copy = _rows(positions, user, a), _only_copy_over(user)
+    if rows is None or copy is None:
         return None
 
     def edit(a: dict[str, Any]) -> Node:
-        index = positions.range(a["index"], 1, user)
-        dim = a["dim"] % a["self"].meta["val"].dim()
-        rows = insert_call(copy, aten.unsqueeze.default, copy.args[1], dim)
-        return _write_rows(copy, a["self"], dim, index, rows)
+        index, source = positions.range(*rows, user), _as_rows(copy, copy.args[1], a)
+        new = insert_call(copy, aten.index_copy_.default, a["self"], a["dim"], index, source)
+        copy.graph.erase_node(copy)
+        return new
 
     return edit
 
 
-def _write_rows(copy: Node, tensor: Node, dim: int, index: Node, rows: Any) -> Node:  # noqa: ANN401
-    """Replace a copy over a slice by a copy of rows into the tensor."""
-    new = insert_call(copy, aten.index_copy_.default, tensor, dim, index, rows)
-    copy.graph.erase_node(copy)
-    return new
+def _scatter(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
+    """``slice_scatter`` and ``select_scatter``."""
+    rows = _rows(positions, a["src"], a) if _same_dtype(a["self"], a["src"]) else None
+    if rows is None:
+        return None
+
+    def edit(a: dict[str, Any]) -> Node:
+        index, source = positions.range(*rows, user), _as_rows(user, _written(a["src"]), a)
+        return insert_call(user, aten.index_copy.default, a["self"], a["dim"], index, source)
+
+    return edit
+
+
+def _as_rows(before: Node, value: Any, a: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Return what is written, with the dimension that ``select`` drops."""
+    if "index" not in a:
+        return value
+    dim = a["dim"] % a["self"].meta["val"].dim()
+    return insert_call(before, aten.unsqueeze.default, value, dim)
 
 
 def _only_copy_over(view: Node) -> Node | None:
@@ -305,44 +309,6 @@ def _only_copy_over(view: Node) -> Node | None:
     # index_copy_ refuses a source that shares memory with the tensor; copy_ does not.
     apart = _root(source) is not _root(view)
     return copy if copy.args[0] is view and apart and _alike(source, view) else None
-
-
-def _select(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
-    if not positions.is_start(a["index"]):
-        return None
-
-    def edit(a: dict[str, Any]) -> Node:
-        rows = positions.range(a["index"], 1, user)
-        row = insert_call(user, aten.index_select.default, a["self"], a["dim"], rows)
-        return insert_call(user, aten.squeeze.dim, row, a["dim"])
-
-    return edit
-
-
-def _slice_scatter(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
-    start, dim, src = a["start"], a["dim"], a["src"]
-    if not positions.is_start(start) or a["step"] != 1 or not _same_dtype(a["self"], src):
-        return None
-    length = positions.length(start, a["end"], src.meta["val"].shape[dim])
-    if length is None:
-        return None
-    return lambda a: insert_call(
-        *(user, aten.index_copy.default, a["self"], dim),
-        *(positions.range(start, length, user), _written(a["src"])),
-    )
-
-
-def _select_scatter(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
-    if not positions.is_start(a["index"]) or not _same_dtype(a["self"], a["src"]):
-        return None
-
-    def edit(a: dict[str, Any]) -> Node:
-        dim = a["dim"] % user.meta["val"].dim()
-        rows = insert_call(user, aten.unsqueeze.default, _written(a["src"]), dim)
-        index = positions.range(a["index"], 1, user)
-        return insert_call(user, aten.index_copy.default, a["self"], dim, index, rows)
-
-    return edit
 
 
 def _arange(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
@@ -445,13 +411,13 @@ def _same_dtype(one: Node, other: object) -> bool:
 
 
 _RULES: Final[dict[Any, Callable[[_Positions, Node, dict[str, Any]], _Edit | None]]] = {
-    aten.narrow.default: _slice,
-    aten.slice.Tensor: _slice,
-    aten.slice_copy.Tensor: _slice,
-    aten.select.int: _select,
-    aten.select_copy.int: _select,
-    aten.slice_scatter.default: _slice_scatter,
-    aten.select_scatter.default: _select_scatter,
+    aten.narrow.default: _read,
+    aten.slice.Tensor: _read,
+    aten.slice_copy.Tensor: _read,
+    aten.select.int: _read,
+    aten.select_copy.int: _read,
+    aten.slice_scatter.default: _scatter,
+    aten.select_scatter.default: _scatter,
     aten.arange.start: _arange,
     aten.arange.start_step: _arange,
     aten.full.default: _full,
@@ -459,8 +425,4 @@ _RULES: Final[dict[Any, Callable[[_Positions, Node, dict[str, Any]], _Edit | Non
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
 }
 # For slices of what is written in place.
-_WRITES: Final[dict[Any, Callable[[_Positions, Node, dict[str, Any]], _Edit | None]]] = {
-    aten.narrow.default: _write_slice,
-    aten.slice.Tensor: _write_slice,
-    aten.select.int: _write_select,
-}
+_WRITES: Final = (aten.narrow.default, aten.slice.Tensor, aten.select.int)

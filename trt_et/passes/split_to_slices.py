@@ -16,10 +16,11 @@ from typing import Any, Final
 import torch
 from torch._ops import OpOverload
 from torch.export import ExportedProgram, default_decompositions
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, Node
 
-from trt_et.graph.insertion import insert_number
-from trt_et.graph.subgraphs import copied_module, subgraphs
+from trt_et.graph.insertion import insert_call
+from trt_et.graph.subgraphs import edited, nodes_of
+from trt_et.graph.symbolic_shapes import is_static
 
 __all__ = ["replace_split_with_slice", "warn_specialized_dims"]
 
@@ -49,40 +50,22 @@ _RECURRENT: Final[tuple[OpOverload, ...]] = (
 
 
 def replace_split_with_slice(program: ExportedProgram) -> ExportedProgram:
-    """Replace splits whose results have a dynamic first size by slices.
-
-    Args:
-        program: As ``torch.export`` returns it; not changed.
-
-    Returns:
-        A new program, or the same one if nothing is dynamic or split.
-    """
+    """Replace splits whose results have a dynamic first size by slices."""
     if not program.range_constraints:
         return program
-    recurrent = {node.target for node in _calls(program.graph_module) if _is_recurrent(node)}
+    recurrent = {n.target for n in nodes_of(program) if n.target in _RECURRENT and not is_static(n)}
     if recurrent:
         known = default_decompositions()
         program = program.run_decompositions(
             {op: known[op] for op in _RECURRENT if op in recurrent}
         )
-    if not any(_is_dynamic_list(node) for node in _calls(program.graph_module)):
+    if not any(map(_is_dynamic_list, nodes_of(program))):
         return program
-    module = copied_module(program.graph_module)
-    for node in _calls(module):
-        if _is_dynamic_list(node):
-            _slice(node)
-            node.graph.erase_node(node)
-    for subgraph in subgraphs(module):
-        subgraph.module.recompile()
-    return program._update(module, program.graph_signature)
+    return edited(program, _slice_lists)
 
 
 def warn_specialized_dims(program: ExportedProgram) -> None:
-    """Warn if ExecuTorch has already specialized a dynamic size.
-
-    Args:
-        program: A program in the Edge dialect.
-    """
+    """Warn if ExecuTorch has already specialized a dynamic size of an Edge program."""
     lost = sorted({int(size) for size in program.range_constraints if size.is_number})
     if lost:
         _log.warning(
@@ -93,23 +76,10 @@ def warn_specialized_dims(program: ExportedProgram) -> None:
         )
 
 
-def _calls(module: GraphModule) -> list[Node]:
-    return [
-        node
-        for subgraph in subgraphs(module)
-        for node in subgraph.graph.nodes
-        if node.op == "call_function"
-    ]
-
-
-def _is_recurrent(node: Node) -> bool:
-    values = node.meta.get("val")
-    return node.target in _RECURRENT and any(
-        isinstance(size, torch.SymInt)
-        for value in (values if isinstance(values, Sequence) else [values])
-        if isinstance(value, torch.Tensor)
-        for size in value.shape
-    )
+def _slice_lists(graph: Graph) -> None:
+    for node in filter(_is_dynamic_list, list(graph.nodes)):
+        _slice(node)
+        graph.erase_node(node)
 
 
 def _is_dynamic_list(node: Node) -> bool:
@@ -154,5 +124,5 @@ def _sum(before: Node, sizes: Sequence[Any]) -> Any:  # noqa: ANN401
     total: Any = sum(size for size in sizes if isinstance(size, int))
     for size in sizes:
         if isinstance(size, Node):
-            total = insert_number(before, operator.add, total, size) if total != 0 else size
+            total = insert_call(before, operator.add, total, size) if total != 0 else size
     return total

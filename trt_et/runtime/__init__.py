@@ -79,7 +79,7 @@ def load(cuda: str | None = None) -> None:
         raise OptionError(
             f"cuda={cuda!r}; expected 'real', 'simulated:N', or 'auto:N' with N in 1..16"
         )
-    library = _load_library()
+    library = load_plugin()
     if cuda is not None and library.trt_et_choose_cuda(cuda.encode()) != 0:
         raise PluginError(last_error())
 
@@ -90,7 +90,7 @@ def is_available() -> bool:
     Never raises; ``last_error`` or ``load`` gives the reason for False.
     """
     try:
-        return bool(_load_library().trt_et_available())
+        return bool(load_plugin().trt_et_available())
     except PluginError:
         return False
 
@@ -101,7 +101,7 @@ def device_count() -> int:
     Raises:
         PluginError: The plugin cannot be loaded.
     """
-    return max(0, int(_load_library().trt_et_device_count()))
+    return max(0, int(load_plugin().trt_et_device_count()))
 
 
 def status() -> dict[str, Any]:
@@ -115,7 +115,7 @@ def status() -> dict[str, Any]:
     Raises:
         PluginError: The plugin cannot be loaded.
     """
-    library = _load_library()
+    library = load_plugin()
     facts: dict[str, Any] = json.loads(_text(library.trt_et_status))
     return {"version": library.trt_et_version().decode(), **facts}
 
@@ -164,7 +164,12 @@ def load_plugin() -> ctypes.CDLL:
     Raises:
         PluginError: As for ``load``.
     """
-    return _load_library()
+    global _library
+    with _lock:
+        if _library is None:
+            path = plugin_path()
+            _library = _open(path, _check_executorch(path))
+        return _library
 
 
 def _find(name: str, variable: str) -> Path:
@@ -178,15 +183,6 @@ def _find(name: str, variable: str) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise PluginError(f"there is no {folders[0] / name}; {_HOW_TO_BUILD}")
-
-
-def _load_library() -> ctypes.CDLL:
-    global _library
-    with _lock:
-        if _library is None:
-            path = plugin_path()
-            _library = _open(path, _check_executorch(path))
-        return _library
 
 
 def _check_executorch(path: Path) -> Path:

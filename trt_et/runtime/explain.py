@@ -83,15 +83,13 @@ def _refused_by_executorch(message: str, traceback: TracebackType | None) -> str
 
     Empty if its arguments are right, or if the error comes from somewhere else.
     """
-    while traceback is not None:
-        frame = traceback.tb_frame
+    for frame, _ in walk_tb(traceback):
         if frame.f_globals.get("__name__") == "executorch.runtime":
             given = frame.f_locals
             if frame.f_code.co_name == "execute" and "set_inputs" in message:
                 return _wrong_inputs(given["self"].metadata, given["inputs"])
             if frame.f_code.co_name == "load_program" and "data" in given:
                 return wrong_file(given["data"])
-        traceback = traceback.tb_next
     return ""
 
 

@@ -101,64 +101,36 @@ def test_engines_are_built_for_every_dtype_and_gpu(dtype):
     assert found[alias.output] == (name, SHAPE, False)
 
 
-def put_unknown_run(cache, position, new):
-    cache[:, :, torch.arange(new.shape[2]) + position] = new
+EVERY = slice(None)
 
 
-def put_negative_run(cache, position, new):
-    cache[:, :, torch.arange(-1, 2)] = new
+def put_at(index):
+    """Write to an index, which is computed from the position and the rows."""
+
+    def put(cache, position, new):
+        cache[index(position, new)] = new
+
+    return put
 
 
-def put_every_other(cache, position, new):
-    cache[:, :, torch.arange(0, 6, 2)] = new
+def copy_to(positions, dim=2):
+    """Write to positions along a dimension, which are computed from the position."""
+
+    def copy(cache, position, new):
+        cache.index_copy_(dim, positions(position), new)
+
+    return copy
 
 
-def put_listed(cache, position, new):
-    cache[:, :, torch.tensor([0, 2, 1])] = new
+def put_rows_at(positions):
+    return put_at(lambda position, new: (EVERY, EVERY, positions(position, new)))
 
 
-def put_scaled(cache, position, new):
-    cache.index_copy_(2, torch.arange(3) * 2 + position, new)
-
-
-def put_sum_of_runs(cache, position, new):
-    cache.index_copy_(2, torch.arange(3) + torch.arange(3), new)
-
-
-def put_scaled_start(cache, position, new):
-    cache.index_copy_(2, torch.add(position, torch.arange(3), alpha=2), new)
-
-
-def put_masked(cache, position, new):
-    cache[:, :, torch.arange(LENGTH) == 3] = new
+put_unknown_run = put_rows_at(lambda p, new: torch.arange(new.shape[2]) + p)
 
 
 def put_at_head(cache, position, new):
     cache[:, position * 0 + 1, position] = new[:, 0]
-
-
-def put_columns(cache, position, new):
-    cache[:, :, :, position] = new
-
-
-def put_ahead_of_heads(cache, position, new):
-    cache[:, position] = new
-
-
-def copy_heads(cache, position, new):
-    cache.index_copy_(1, torch.arange(3), new)
-
-
-def copy_batches(cache, position, new):
-    cache.index_copy_(0, torch.arange(2), new)
-
-
-def slice_columns(cache, position, new):
-    cache[:, :, :, 1:2] = new
-
-
-def slice_every_other(cache, position, new):
-    cache[:, :, 0:6:2] = new
 
 
 def slice_with_conversion(cache, position, new):
@@ -189,16 +161,19 @@ NOT_A_RUN = {
     "positions from the caller": (put, RUN, rows(3)),
     "index_copy of positions from the caller": (copy_rows, RUN, rows(3)),
     "a run that may begin below 0": (put_unknown_run, ONE, rows(3)),
-    "a run that begins below 0": (put_negative_run, ONE, rows(3)),
-    "every other position": (put_every_other, ONE, rows(3)),
-    "listed positions": (put_listed, ONE, rows(3)),
-    "a scaled run": (put_scaled, torch.tensor([1]), rows(3)),
-    "a sum of runs": (put_sum_of_runs, ONE, rows(3)),
-    "a run with a factor": (put_scaled_start, torch.tensor([1]), rows(3)),
-    "a mask": (put_masked, ONE, rows()),
+    "a run that begins below 0": (put_rows_at(lambda *_: torch.arange(-1, 2)), ONE, rows(3)),
+    "every other position": (put_rows_at(lambda *_: torch.arange(0, 6, 2)), ONE, rows(3)),
+    "listed positions": (put_rows_at(lambda *_: torch.tensor([0, 2, 1])), ONE, rows(3)),
+    "a scaled run": (copy_to(lambda p: torch.arange(3) * 2 + p), torch.tensor([1]), rows(3)),
+    "a sum of runs": (copy_to(lambda _: torch.arange(3) + torch.arange(3)), ONE, rows(3)),
+    "a run with a factor": (
+        copy_to(lambda p: torch.add(p, torch.arange(3), alpha=2)),
+        *(torch.tensor([1]), rows(3)),
+    ),
+    "a mask": (put_rows_at(lambda *_: torch.arange(LENGTH) == 3), ONE, rows()),
     "positions of one head": (put_at_head, ONE, rows()),
-    "a slice of the last dimension": (slice_columns, ONE, COLUMN),
-    "every other row of a slice": (slice_every_other, ONE, rows(3)),
+    "a slice of the last dimension": (put_at(lambda *_: (..., slice(1, 2))), ONE, COLUMN),
+    "every other row of a slice": (put_rows_at(lambda *_: slice(0, 6, 2)), ONE, rows(3)),
     "a slice of another dtype": (slice_with_conversion, ONE, rows(3)),
     "two updates": (write_twice, ONE, rows()),
     "the old value is read": (read_before, ONE, rows()),
@@ -219,16 +194,16 @@ def test_whatever_is_not_surely_a_run_of_rows_is_left_as_it_is(case):
 
 
 ANOTHER_DIMENSION = {
-    "columns": (put_columns, SHAPE, ONE - 3, COLUMN),
-    "heads": (copy_heads, SHAPE, ONE, LONG),
-    "batches": (copy_batches, SHAPE, ONE, LONG),
+    "columns": (put_at(lambda p, _: (..., p)), SHAPE, ONE - 3, COLUMN),
+    "heads": (copy_to(lambda _: torch.arange(3), 1), SHAPE, ONE, LONG),
+    "batches": (copy_to(lambda _: torch.arange(2), 0), SHAPE, ONE, LONG),
     "the last of three": (copy_rows, (HEADS, WIDTH, LENGTH), ONE * 0, torch.ones(HEADS, WIDTH, 1)),
     "the third of five": (
         *(copy_rows, (BATCH, HEADS, LENGTH, WIDTH, 2), ONE * 0),
         torch.ones(BATCH, HEADS, 1, WIDTH, 2),
     ),
     "ahead of heads": (
-        *(put_ahead_of_heads, (BATCH, LENGTH, HEADS, WIDTH), ONE),
+        *(put_at(lambda p, _: (EVERY, p)), (BATCH, LENGTH, HEADS, WIDTH), ONE),
         rows(1, torch.float32, BATCH, 1, HEADS, 4),
     ),
 }

@@ -14,6 +14,7 @@ from tests.support.simulated_gpus import load_runtime
 from trt_et.conversion.operators.scatter_reduce import scatter_reduce
 from trt_et.engines.reference import kernels
 
+quantized = torch.ops.quantized_decomposed
 DEEP = (2, 4, 9, 8, 7)
 
 
@@ -134,6 +135,36 @@ def test_a_program_that_needs_none_of_it_stays_as_it_is(x):
 @pytest.mark.parametrize("pad", [(0, 0, 1, -1), (-2, 1), (0, -3, -1, -1, 2, 0)])
 def test_negative_padding_runs_like_eager(pad):
     _runs_like_eager(lambda x: functional.pad(x * 2, pad, value=0.5), torch.randn(3, 4, 5))
+
+
+# Halves, which round to even; beyond both ends; and ordinary numbers.
+NUMBERS = torch.cat([torch.arange(-300, 300) * 0.125, torch.randn(40) * 10]).reshape(4, 160)
+
+
+@pytest.mark.parametrize(
+    "how", [(0.25, 0, -128, 127), (0.1, -3, -127, 127), (0.25, -128, -128, 127)], ids=str
+)
+def test_numbers_quantized_per_tensor_run_like_eager(how):
+    def round_trip(x):
+        q = quantized.quantize_per_tensor.default(x, *how, torch.int8)
+        return quantized.dequantize_per_tensor.default(q, *how, torch.int8) * 2
+
+    _runs_like_eager(round_trip, NUMBERS)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("zero_point", [0, 7, None])
+def test_numbers_quantized_per_channel_run_like_eager(axis, zero_point):
+    size = NUMBERS.shape[axis]
+    scales, zeros = torch.linspace(0.1, 0.5, size), torch.full((size,), zero_point or 0)
+    how = (axis, -127, 127, torch.int8)
+
+    def round_trip(x):
+        q = quantized.quantize_per_channel.default(x, scales, zeros, *how)
+        given = None if zero_point is None else zeros
+        return quantized.dequantize_per_channel.default(q, scales, given, *how) * 2
+
+    _runs_like_eager(round_trip, NUMBERS)
 
 
 @pytest.mark.parametrize("x", [torch.tensor(3.0), torch.tensor(3)])

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tests.support.native_blobs import binding, document, pack, reseal
 from trt_et.engine_info import decode_blob
 
-__all__ = ["BAD", "GOOD", "facts_of"]
+
+def bound(*bindings: Any) -> bytes:
+    """Return a blob with these bindings."""
+    return pack(document(io_bindings=[*bindings]))
 
 
-def dynamic(**changes: Any) -> dict[str, Any]:
+def with_input(shape: list[Any], name: str = "x", **more: Any) -> bytes:
+    """Return a blob with one input."""
+    return bound(binding(name, shape, **{"is_input": True, **more}))
+
+
+def dynamic(**changes: Any) -> bytes:
     ranges = {"min_shape": [1, 3], "opt_shape": [2, 3], "max_shape": [4, 3]} | changes
-    return document(io_bindings=[binding("x", [-1, 3], is_input=True, **ranges)])
+    return with_input([-1, 3], **ranges)
 
 
+X = binding("x", [2, 3], is_input=True)
 ALIAS = {"output": "y", "input": "x", "kind": "kv_cache_update"}
 LOGGED = binding("y", [2, 3], is_input=False, value_of="linear_0")
 PLAIN = {"sha256": None, "builder": None}
@@ -27,15 +37,13 @@ GOOD = {
     "reference": pack(document(builder="reference"), magic=b"TRRF"),
     "on another GPU": pack(document(device_id=127)),
     "no engine bytes": pack(document(), b""),
-    "no bindings": pack(document(io_bindings=[])),
-    "dynamic": pack(dynamic()),
-    "dim order": pack(
-        document(io_bindings=[binding("x", [1, 4, 4, 3], is_input=True, dim_order=[0, 2, 3, 1])])
-    ),
+    "no bindings": bound(),
+    "dynamic": dynamic(),
+    "dim order": with_input([1, 4, 4, 3], dim_order=[0, 2, 3, 1]),
     "aliased": pack(document(aliased_io=[ALIAS]), magic=b"TR02"),
     "empty list of aliases": pack(document(aliased_io=[])),
     "empty list of aliases in TR02": pack(document(aliased_io=[]), magic=b"TR02"),
-    "an output for debugging": pack(document(io_bindings=[LOGGED])),
+    "an output for debugging": bound(LOGGED),
     "unknown key": pack(document(extra={"device_id": 7, "io_bindings": 3})),
     "unicode": pack(document(gpu_name="Größe ✓ \U0001f600 \0")),
     "keys in strings": pack(document(gpu_name='"device_id": 5, "io_bindings": []')),
@@ -57,14 +65,12 @@ GOOD = {
     "device id of 30 digits": pack(b'{"io_bindings":[],"device_id":' + b"9" * 30 + b"}"),
     "device id is a list": pack(document(device_id=[0])),
     "as deep as may be": pack(b'{"io_bindings":[],"x":' + b"[" * 15 + b"]" * 15 + b"}"),
-    "largest dimension": pack(document(io_bindings=[binding("x", [2**63 - 1], is_input=True)])),
-    "16 dimensions": pack(document(io_bindings=[binding("x", [1] * 16, is_input=True)])),
-    "empty dimension": pack(document(io_bindings=[binding("x", [0, 3], is_input=True)])),
-    "empty name": pack(document(io_bindings=[binding("", [2], is_input=True)])),
-    "no dtype": pack(document(io_bindings=[{"name": "x", "shape": [2], "is_input": True}])),
-    "many bindings": pack(
-        document(io_bindings=[binding(str(i), [2], is_input=True) for i in range(2000)])
-    ),
+    "largest dimension": with_input([2**63 - 1]),
+    "16 dimensions": with_input([1] * 16),
+    "empty dimension": with_input([0, 3]),
+    "empty name": with_input([2], ""),
+    "no dtype": bound({"name": "x", "shape": [2], "is_input": True}),
+    "many bindings": bound(*(binding(str(i), [2], is_input=True) for i in range(2000))),
     "metadata behind a gap": pack(
         b" " * 16 + b'{"io_bindings":[]}', metadata_at=48, metadata_size=18
     ),
@@ -122,27 +128,17 @@ BAD = {
     "a dimension of 310 digits": pack(
         b'{"io_bindings":[{"name":"x","is_input":true,"shape":[' + b"9" * 310 + b"]}]}"
     ),
-    "dynamic without a dtype": pack(
-        document(
-            io_bindings=[
-                binding("x", [2, 3], is_input=True),
-                binding(
-                    "y", [-1], is_input=False, dtype="", min_shape=[1], opt_shape=[2], max_shape=[4]
-                ),
-            ]
-        )
+    "dynamic without a dtype": bound(
+        X,
+        binding("y", [-1], is_input=False, dtype="", min_shape=[1], opt_shape=[2], max_shape=[4]),
     ),
     "reference without a dtype": pack(
         document(
-            builder="reference",
-            io_bindings=[
-                binding("x", [2, 3], is_input=True),
-                {"name": "y", "shape": [], "is_input": False},
-            ],
+            builder="reference", io_bindings=[X, {"name": "y", "shape": [], "is_input": False}]
         ),
         magic=b"TRRF",
     ),
-    "NUL in a name": pack(document(io_bindings=[binding("x\0y", [2], is_input=True)])),
+    "NUL in a name": with_input([2], "x\0y"),
     "a list": pack(b"[]"),
     "byte order mark": pack(b'\xef\xbb\xbf{"io_bindings":[]}'),
     "trailing comma": pack(b'{"io_bindings":[],}'),
@@ -160,37 +156,29 @@ BAD = {
     "much too deep": pack(b'{"x":' + b"[" * 100000),
     "no io_bindings": pack(document(io_bindings=None)),
     "io_bindings is an object": pack(document(io_bindings={})),
-    "binding is a string": pack(document(io_bindings=["x"])),
-    "binding without a name": pack(document(io_bindings=[{"is_input": True}])),
-    "binding without a direction": pack(document(io_bindings=[{"name": "x"}])),
-    "direction is a number": pack(document(io_bindings=[binding("x", [], is_input=1)])),
-    "two of one name": pack(document(io_bindings=[binding("x", [], is_input=True)] * 2)),
-    "unknown dtype": pack(document(io_bindings=[binding("x", [], is_input=True, dtype="int4")])),
-    "input for debugging": pack(document(io_bindings=[LOGGED | {"is_input": True}])),
-    "output for debugging without a dtype": pack(document(io_bindings=[LOGGED | {"dtype": ""}])),
-    "value_of is a number": pack(document(io_bindings=[LOGGED | {"value_of": 1}])),
-    "dimension -2": pack(document(io_bindings=[binding("x", [-2], is_input=True)])),
-    "dimension true": pack(document(io_bindings=[binding("x", [True], is_input=True)])),
-    "dimension 2.0": pack(document(io_bindings=[binding("x", [2.0], is_input=True)])),
-    "dimension 2^63": pack(document(io_bindings=[binding("x", [2**63], is_input=True)])),
-    "17 dimensions": pack(document(io_bindings=[binding("x", [1] * 17, is_input=True)])),
-    "dynamic without ranges": pack(document(io_bindings=[binding("x", [-1], is_input=True)])),
-    "dynamic without one range": pack(dynamic(opt_shape=[])),
-    "range without -1": pack(
-        document(io_bindings=[binding("x", [2], is_input=True, min_shape=[1])])
-    ),
-    "range of another rank": pack(dynamic(max_shape=[4])),
-    "range upside down": pack(dynamic(min_shape=[3, 3])),
-    "range on a static dimension": pack(dynamic(max_shape=[4, 5])),
-    "dim order twice": pack(
-        document(io_bindings=[binding("x", [2, 3], is_input=True, dim_order=[0, 0])])
-    ),
-    "dim order outside": pack(
-        document(io_bindings=[binding("x", [2, 3], is_input=True, dim_order=[0, 2])])
-    ),
-    "dim order of another rank": pack(
-        document(io_bindings=[binding("x", [2, 3], is_input=True, dim_order=[0])])
-    ),
+    "binding is a string": bound("x"),
+    "binding without a name": bound({"is_input": True}),
+    "binding without a direction": bound({"name": "x"}),
+    "direction is a number": with_input([], is_input=1),
+    "two of one name": bound(*[binding("x", [], is_input=True)] * 2),
+    "unknown dtype": with_input([], dtype="int4"),
+    "input for debugging": bound(LOGGED | {"is_input": True}),
+    "output for debugging without a dtype": bound(LOGGED | {"dtype": ""}),
+    "value_of is a number": bound(LOGGED | {"value_of": 1}),
+    "dimension -2": with_input([-2]),
+    "dimension true": with_input([True]),
+    "dimension 2.0": with_input([2.0]),
+    "dimension 2^63": with_input([2**63]),
+    "17 dimensions": with_input([1] * 17),
+    "dynamic without ranges": with_input([-1]),
+    "dynamic without one range": dynamic(opt_shape=[]),
+    "range without -1": with_input([2], min_shape=[1]),
+    "range of another rank": dynamic(max_shape=[4]),
+    "range upside down": dynamic(min_shape=[3, 3]),
+    "range on a static dimension": dynamic(max_shape=[4, 5]),
+    "dim order twice": with_input([2, 3], dim_order=[0, 0]),
+    "dim order outside": with_input([2, 3], dim_order=[0, 2]),
+    "dim order of another rank": with_input([2, 3], dim_order=[0]),
     "alias in TR01": pack(document(aliased_io=[ALIAS])),
     "alias of nothing": pack(document(aliased_io=[ALIAS | {"input": "z"}]), magic=b"TR02"),
     "alias upside down": pack(document(aliased_io=[{"output": "x", "input": "y"}]), magic=b"TR02"),
@@ -209,40 +197,23 @@ BAD = {
 def facts_of(blob: bytes) -> dict[str, Any]:
     """What Python reads, in the form of the native tests' ``read_blob()``; without the engine."""
     read = decode_blob(blob)
-    info = read.info
-    bindings = []
-    for entry in info.bindings:
-        facts: dict[str, Any] = {
-            "name": entry.name,
-            "dtype": entry.dtype,
-            "shape": list(entry.shape),
-            "is_input": entry.is_input,
+    info = asdict(read.info)
+    del info["precision"], info["network"]  # read_blob() does not show them.
+    bindings = [
+        {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in entry.items()
+            if value is not None and (key, value) != ("value_of", "")
         }
-        for key in ("min_shape", "opt_shape", "max_shape"):
-            if entry.is_dynamic:
-                facts[key] = list(getattr(entry, key))
-        if entry.dim_order is not None:
-            facts["dim_order"] = list(entry.dim_order)
-        if entry.value_of:
-            facts["value_of"] = entry.value_of
-        bindings.append(facts)
-    return {
+        for entry in info.pop("bindings")
+    ]
+    return info | {
         "magic": read.magic.decode(),
         "has_checksum": read.has_checksum,
         "engine_size": len(read.engine),
         "io_bindings": bindings,
-        "aliased_io": [
-            {"output": a.output, "input": a.input, "kind": a.kind} for a in info.aliases
-        ],
-        "hardware_compatible": info.hardware_compatible,
-        "device_id": info.device_id,
-        "serialized_metadata": info.serialized_metadata,
-        "target_platform": info.target_platform,
-        "builder": info.builder,
-        "library_version": info.library_version,
-        "compute_capabilities": list(info.compute_capabilities),
-        "gpu_name": info.gpu_name,
-        "sha256": info.sha256,
+        "aliased_io": list(info.pop("aliases")),
+        "compute_capabilities": list(info["compute_capabilities"]),
     }
 
 

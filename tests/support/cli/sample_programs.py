@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-from executorch.exir import to_edge_transform_and_lower
 
-from tests.support.lowering import export, lower, lower_case
+from tests.support.lowering import export, finish, lower, lower_case
 from tests.support.models import Function
 
 
@@ -26,12 +25,8 @@ def program(name: str) -> bytes:
 def torch_tensorrt_serialization() -> ModuleType:
     """Torch-TensorRT's own module, without its package, whose import would register a backend."""
     found = importlib.util.find_spec("torch_tensorrt")
-    assert found is not None
-    assert found.origin is not None
     path = Path(found.origin).parent / "executorch" / "serialization.py"
     spec = importlib.util.spec_from_file_location("torch_tensorrt_serialization", path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -58,16 +53,11 @@ def _dynamic() -> bytes:
     return lower(torch.export.export(module, (torch.ones(2, 4),), dynamic_shapes=(({0: size},),)))
 
 
-def _on_cpu(*partitioners: Any) -> bytes:
-    manager = to_edge_transform_and_lower(export("mlp"), partitioner=list(partitioners))
-    return bytes(manager.to_executorch().buffer)
-
-
 _MAKERS = {
     "split": lambda: lower_case("split", excluded_ops=[torch.ops.aten.cumsum], device="cuda:1"),
     "dynamic": _dynamic,
     "rtx": lambda: lower_case("order", builder="tensorrt_rtx"),
     "foreign": lambda: lower_case("order", builder=_ForeignBuilder()),
-    "xnnpack": lambda: _on_cpu(XnnpackPartitioner()),
-    "cpu": lambda: _on_cpu(),
+    "xnnpack": lambda: bytes(finish(export("mlp"), XnnpackPartitioner()).buffer),
+    "cpu": lambda: bytes(finish(export("mlp")).buffer),
 }

@@ -6,7 +6,7 @@ later. It needs no Torch-TensorRT, which does not exist for every TensorRT and e
 
 from __future__ import annotations
 
-import subprocess
+import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,12 +15,11 @@ from pathlib import Path
 import torch
 from torch.fx import Node
 
+from tests.support.native_environment import run
 from trt_et.engine_info import EngineInfo, encode_blob
 from trt_et.engines import BuildRequest
 from trt_et.errors import BuilderError
 from trt_et.lowering.lowered_partition import LoweredPartition
-
-__all__ = ["DescribedEngines", "describe"]
 
 # Of the tests' fakes: tests/runtime/tensorrt_fake/tables.h.
 FAKE_VERSIONS = {"tensorrt": "11.7.3", "tensorrt_rtx": "1.10.3"}
@@ -28,19 +27,12 @@ FAKE_VERSIONS = {"tensorrt": "11.7.3", "tensorrt_rtx": "1.10.3"}
 
 @dataclass(frozen=True)
 class DescribedEngines:
-    """Builds the engines of partitions that are lines of float32 layers.
+    """Builds the engines of partitions that are lines of float32 layers."""
 
-    Attributes:
-        maker: The program ``make_engine``; None: engines of the tests' fake of TensorRT.
-        library: The TensorRT that it opens.
-        capability: Compute capability of the GPU at hand, such as ``"9.0"``; None: not said.
-        name: Which TensorRT it is: ``"tensorrt"`` or ``"tensorrt_rtx"``.
-    """
-
-    maker: Path | None = None
-    library: Path | None = None
-    capability: str | None = None
-    name: str = "tensorrt"
+    maker: Path | None = None  # make_engine; None: engines of the tests' fake of TensorRT.
+    library: Path | None = None  # The TensorRT that it opens.
+    capability: str | None = None  # Of the GPU at hand, such as "9.0"; None: not said.
+    name: str = "tensorrt"  # Or "tensorrt_rtx".
 
     def build(self, request: BuildRequest) -> bytes:
         """The engine's blob.
@@ -65,13 +57,8 @@ class DescribedEngines:
         with tempfile.TemporaryDirectory() as name:
             text, engine = Path(name) / "description", Path(name) / "engine"
             text.write_bytes(description)
-            done = subprocess.run(
-                [str(self.maker), str(text), str(self.library), str(engine)],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=300,
-            )
+            command = [self.maker, text, self.library, engine]
+            done = run(*command, env=dict(os.environ), timeout=300)
             if done.returncode:
                 raise BuilderError(
                     f"partition {partition}: make_engine, exit {done.returncode}: "

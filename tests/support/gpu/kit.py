@@ -9,26 +9,16 @@ from typing import Any
 
 import torch
 
-__all__ = ["Model", "compare", "read_kit", "read_output", "write_model"]
-
 
 @dataclass(frozen=True)
 class Model:
-    """One model of a kit.
-
-    Attributes:
-        name: Its name.
-        program: The ``.pte``.
-        inputs: Its inputs.
-        expected: What eager returned for them.
-        files: The inputs' files, as executor_runner takes them.
-    """
+    """One model of a kit."""
 
     name: str
     program: Path
     inputs: list[torch.Tensor]
-    expected: list[torch.Tensor]
-    files: list[Path]
+    expected: list[torch.Tensor]  # What eager returned.
+    files: list[Path]  # The inputs' files, as executor_runner takes them.
 
 
 def write_model(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["NativeModel", "native_models"]
+from tests.support.models import Function
 
 WIDTH = 64
 BATCH = 4
@@ -16,22 +16,13 @@ BATCH = 4
 
 @dataclass(frozen=True)
 class NativeModel:
-    """A model with its inputs, and how it is exported.
-
-    Attributes:
-        model: In eval mode.
-        inputs: Positional.
-        dynamic_shapes: As ``torch.export`` takes them; None: static.
-        excluded_ops: Left to the CPU, so that there are several engines.
-        timed: Whether one engine of static shapes is all there is, so that calls can be compared
-            with the bare API.
-    """
+    """A model with its inputs, and how it is exported."""
 
     model: nn.Module
     inputs: tuple[torch.Tensor, ...]
     dynamic_shapes: tuple[Any, ...] | None = None
-    excluded_ops: tuple[str, ...] = ()
-    timed: bool = False
+    excluded_ops: tuple[str, ...] = ()  # Left to the CPU, so that there are several engines.
+    timed: bool = False  # One engine of static shapes: calls are compared with the bare API.
 
 
 class Line(nn.Module):
@@ -47,23 +38,15 @@ class Line(nn.Module):
         return x * 2.0 + 1.0
 
 
+def dense() -> nn.Module:
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU())
+
+
 class Pair(nn.Module):
     """Two inputs, two outputs."""
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return (x + y) * 3.0, torch.relu(y)
-
-
-class Cut(nn.Module):
-    """An engine, a sine on the CPU, an engine."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.before = nn.Linear(WIDTH, WIDTH)
-        self.after = nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(self.after(torch.sin(torch.relu(self.before(x)))))
 
 
 def native_models() -> dict[str, NativeModel]:
@@ -78,5 +61,10 @@ def native_models() -> dict[str, NativeModel]:
         "deep": NativeModel(Line(60), (x,), timed=True),
         "pair": NativeModel(Pair(), (x, y), timed=True),
         "dynamic": NativeModel(Line(2), (x,), ({0: batch},)),
-        "cut": NativeModel(Cut(), (x,), excluded_ops=("aten.sin.default",)),
+        # An engine, a sine on the CPU, an engine.
+        "cut": NativeModel(
+            nn.Sequential(dense(), Function(torch.sin), dense()),
+            (x,),
+            excluded_ops=("aten.sin.default",),
+        ),
     }

@@ -13,36 +13,22 @@ import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["Setup", "can_run", "read_setup", "write_setup"]
-
-ROOT = Path(__file__).parents[3]
+from tests.support.native_environment import ROOT, build, run
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Paths are absolute.
+    """Paths are absolute."""
 
-    Attributes:
-        models: Kit of the tests' models.
-        models_builder: ``tensorrt_rtx``, or ``reference`` in a rehearsal.
-        engines: Kit of the native models.
-        engines_builder: ``tensorrt`` or ``tensorrt_rtx``.
-        library: The TensorRT of those engines.
-        runner: executor_runner.
-        probe: The program gpu_probe.
-        results: Folder for the answers, as JSON.
-        cuda: ``TRT_ET_CUDA`` for everything.
-    """
-
-    models: str
-    models_builder: str
-    engines: str
-    engines_builder: str
-    library: str
-    runner: str
-    probe: str
-    results: str
-    cuda: str = "real"
+    models: str  # Kit of the tests' models.
+    models_builder: str  # "tensorrt_rtx", or "reference" in a rehearsal.
+    engines: str  # Kit of the native models.
+    engines_builder: str  # "tensorrt" or "tensorrt_rtx".
+    library: str  # The TensorRT of those engines.
+    runner: str  # executor_runner.
+    probe: str  # gpu_probe.
+    results: str  # Folder for the answers, as JSON.
+    cuda: str = "real"  # TRT_ET_CUDA for everything.
 
     @property
     def is_rehearsal(self) -> bool:
@@ -53,6 +39,12 @@ class Setup:
         """Return the environment of a program under test."""
         own = {"TRT_ET_CUDA": self.cuda, "TRT_ET_TENSORRT_LIBRARY": self.library}
         return {**os.environ, **own, **changes}
+
+    def run(
+        self, *command: object, timeout: int = 200, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program under test."""
+        return run(*command, env=self.environment() if env is None else env, timeout=timeout)
 
 
 def can_run() -> bool:
@@ -71,7 +63,6 @@ def read_setup(folder: Path) -> Setup:
 
     import trt_et.runtime
     from tests.support.gpu.make_kit import make_engines, make_models
-    from tests.support.native_environment import build
 
     build(
         ROOT / "build/gpu",

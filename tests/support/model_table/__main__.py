@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from tests.support.model_table.models import KINDS, make
+from tests.support.model_table.models import KINDS
 from tests.support.model_table.report import write
 from tests.support.simulated_gpus import load_runtime
 from trt_et.inspection import inspect_program
@@ -65,7 +65,7 @@ def _run_in_child(file: Path, kind: str, name: str, builder: str) -> None:
 
 def _run(kind: str, name: str, builder: str) -> dict[str, Any]:
     load_runtime()
-    model = make(kind, name)
+    model = KINDS[kind][1](name)
     weights = {weight.data_ptr(): weight.nbytes for weight in model.module.state_dict().values()}
     pte = model.export(builder)
     methods = inspect_program(pte)

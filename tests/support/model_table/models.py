@@ -19,8 +19,6 @@ from tests.support.programs import speech_models as speech
 from tests.support.zoo import lowered
 from trt_et.llm import export_llm, export_multimodal, export_speech
 
-__all__ = ["KINDS", "Model", "make"]
-
 PROMPTS = (1, 7, 33, 100)
 _NEW_TOKENS = 64
 
@@ -32,17 +30,11 @@ Compare = Callable[[bytes, Path], str]
 
 @dataclass
 class Model:
-    """A model of the table.
+    """A model of the table."""
 
-    Attributes:
-        module: Its module, for its weights.
-        export: Exports it for a builder.
-        compare: Compares a program of reference engines with eager.
-    """
-
-    module: nn.Module
+    module: nn.Module  # For its weights.
     export: Export
-    compare: Compare
+    compare: Compare  # A program of reference engines, with eager.
 
 
 def _zoo(name: str) -> Model:
@@ -161,8 +153,3 @@ KINDS: dict[str, tuple[tuple[str, ...], Callable[[str], Model]]] = {
     "Speech, by `export_speech`": (("whisper",), _whisper),
     "Models of `tests/zoo`": (tuple(lowered.MODELS), _zoo),
 }
-
-
-def make(kind: str, name: str) -> Model:
-    """Make a model of the table."""
-    return KINDS[kind][1](name)

@@ -7,8 +7,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["write"]
-
 DOCS = Path(__file__).parents[3] / "docs"
 _PACKAGES = ("executorch", "torch", "transformers", "torch-tensorrt-rtx", "tensorrt-rtx")
 _HEAD = """# Models

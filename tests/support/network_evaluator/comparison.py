@@ -24,18 +24,11 @@ _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 @dataclass
 class Verdict:
-    """What became of one partition.
-
-    Attributes:
-        partition: Its name.
-        operators: What its program calls.
-        outcome: ``equal``, ``different``, ``bad network`` or ``not evaluated``.
-        why: What differs, in words.
-    """
+    """What became of one partition."""
 
     partition: str
     operators: list[str]
-    outcome: str
+    outcome: str  # "equal", "different", "bad network" or "not evaluated".
     why: str = ""
 
 
@@ -268,12 +261,7 @@ def compare(request: BuildRequest, *examples: torch.Tensor) -> Verdict:
 
 
 class ComparingBuilder:
-    """Remembers how each partition's network compares.
-
-    Args:
-        verdicts: Gets them.
-        runs: Whether the program is to run; otherwise no engine is built.
-    """
+    """Adds how each partition's network compares to ``verdicts``; builds engines if it ``runs``."""
 
     name = "comparing"
 
@@ -282,7 +270,6 @@ class ComparingBuilder:
         self.runs = runs
 
     def build(self, request: BuildRequest) -> bytes:
-        """Compare, and return a reference engine, or a blob that fits the partition."""
         self.verdicts.append(compare(request))
         if self.runs:
             return ReferenceBuilder().build(request)

@@ -19,7 +19,7 @@ from tests.support.network_evaluator.registry import (
 )
 from trt_et.conversion.network import Network
 
-__all__ = ["evaluate", "moving", "windows"]
+__all__ = ["evaluate", "moving", "pointwise", "windows"]
 
 
 def evaluate(network: Network, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
@@ -60,37 +60,19 @@ def _run(layer: Any, values: dict[str, torch.Tensor]) -> None:
     given = [layer.get_input(i) for i in range(layer.num_inputs)]
     taken = [None if tensor is None else values[tensor.name] for tensor in given]
     outputs = [layer.get_output(i) for i in range(layer.num_outputs)]
-    if kind == trt.LayerType.CONSTANT:
-        results: Any = _constant(layer)
-    elif kind in LAYERS:
-        cls, function = LAYERS[kind]
-        layer.__class__ = cls
-        try:
-            results = function(layer, taken)
-        except (BadNetwork, NotEvaluated) as error:
-            raise type(error)(f"{name}: {error}") from error
-        except Exception as error:
-            raise BadNetwork(f"{name}: {type(error).__name__}: {error}") from error
-    else:
+    if kind not in LAYERS:
         raise NotEvaluated(kind.name)
+    layer.__class__, function = LAYERS[kind]
+    try:
+        results = function(layer, *taken)
+    except (BadNetwork, NotEvaluated) as error:
+        raise type(error)(f"{name}: {error}") from error
+    except Exception as error:
+        raise BadNetwork(f"{name}: {type(error).__name__}: {error}") from error
     results = (results,) if isinstance(results, torch.Tensor) else results
     for tensor, result in zip(outputs, results, strict=True):
         _check(name, tensor, result)
         values[tensor.name] = result
-
-
-def _constant(layer: Any) -> torch.Tensor:
-    dtype = DTYPES.get(layer.get_output(0).dtype)
-    layer.__class__ = trt.IConstantLayer
-    shape = list(layer.shape)
-    recorded = RECORDED.get()
-    weights = layer.weights
-    if isinstance(weights, trt.Weights):
-        for name in (layer.name, f"{layer.name} CONSTANT"):
-            if name in recorded:
-                return recorded[name].reshape(shape)
-        raise NotEvaluated(f"CONSTANT of {layer.get_output(0).dtype.name}")
-    return torch.as_tensor(weights.copy()).reshape(shape).to(dtype)
 
 
 def _check(name: str, tensor: Any, result: torch.Tensor) -> None:
@@ -107,11 +89,13 @@ def _check(name: str, tensor: Any, result: torch.Tensor) -> None:
         raise BadNetwork(f"{name}: declared {shape}, computed {list(result.shape)}")
 
 
-@layer_type("ATTENTION_INPUT")
-def _attention_input(layer: Any, inputs: list[Any]) -> torch.Tensor:
-    return pointwise.attention(layer.attention, inputs)
-
-
-@layer_type("ATTENTION_OUTPUT")
-def _attention_output(layer: Any, inputs: list[Any]) -> torch.Tensor:
-    return inputs[0]
+@layer_type("CONSTANT")
+def _constant(layer: Any) -> torch.Tensor:
+    shape, recorded, weights = list(layer.shape), RECORDED.get(), layer.weights
+    if isinstance(weights, trt.Weights):
+        for name in (layer.name, f"{layer.name} CONSTANT"):
+            if name in recorded:
+                return recorded[name].reshape(shape)
+        raise NotEvaluated(layer.get_output(0).dtype.name)
+    dtype = DTYPES.get(layer.get_output(0).dtype)
+    return torch.as_tensor(weights.copy()).reshape(shape).to(dtype)

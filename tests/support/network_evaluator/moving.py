@@ -7,11 +7,11 @@ from typing import Any
 
 import tensorrt_rtx as trt
 import torch
+from torch import Tensor
 
 from tests.support.network_evaluator.registry import (
     DTYPES,
     BadNetwork,
-    Inputs,
     NotEvaluated,
     Undefined,
     layer_type,
@@ -20,25 +20,18 @@ from tests.support.network_evaluator.registry import (
 
 
 @layer_type("SHUFFLE")
-def shuffle(layer: Any, inputs: Inputs) -> torch.Tensor:
-    x, wanted = [*inputs, None][:2]
-    x = x.permute(_order(layer.first_transpose, x.dim()))
-    if wanted is not None:
-        sizes = wanted.tolist()
-    else:
-        dims = layer.reshape_dims
-        # Dims of a negative length: no reshape was asked for.
-        sizes = list(dims) if _is_given(dims) else list(x.shape)
-        if not _is_given(dims):
-            return x.permute(_order(layer.second_transpose, x.dim()))
-    if layer.zero_is_placeholder:
-        sizes = [x.shape[i] if size == 0 else size for i, size in enumerate(sizes)]
-    need(
-        sizes.count(-1) <= 1 and (-1 in sizes or math.prod(sizes) == x.numel()),
-        f"a reshape of {tuple(x.shape)} to {sizes}",
-    )
-    x = x.reshape(sizes)
-    return x.permute(_order(layer.second_transpose, x.dim()))
+def shuffle(layer: Any, x: Tensor, wanted: Tensor | None = None) -> Tensor:
+    x = x.permute(list(layer.first_transpose)[: x.dim()])
+    if wanted is not None or _is_given(layer.reshape_dims):
+        sizes = list(layer.reshape_dims) if wanted is None else wanted.tolist()
+        if layer.zero_is_placeholder:
+            sizes = [x.shape[i] if size == 0 else size for i, size in enumerate(sizes)]
+        need(
+            sizes.count(-1) <= 1 and (-1 in sizes or math.prod(sizes) == x.numel()),
+            f"a reshape of {tuple(x.shape)} to {sizes}",
+        )
+        x = x.reshape(sizes)
+    return x.permute(list(layer.second_transpose)[: x.dim()])
 
 
 def _is_given(dims: Any) -> bool:
@@ -49,26 +42,23 @@ def _is_given(dims: Any) -> bool:
         return False
 
 
-def _order(permutation: Any, rank: int) -> list[int]:
-    return list(permutation)[:rank]
-
-
 @layer_type("SLICE")
-def slice_(layer: Any, inputs: Inputs) -> torch.Tensor:
-    x, start, size, stride, fill, axes = [*inputs, *[None] * 6][:6]
+def slice_(
+    layer: Any,
+    x: Tensor,
+    start: Tensor | None = None,
+    shape: Tensor | None = None,
+    stride: Tensor | None = None,
+    fill: Tensor | None = None,
+    axes: Tensor | None = None,
+) -> Tensor:
     given = [
-        list(dims) if tensor is None else tensor.tolist()
-        for dims, tensor in (
-            (layer.start if start is None else None, start),
-            (layer.shape if size is None else None, size),
-            (layer.stride if stride is None else None, stride),
-        )
+        list(getattr(layer, name)) if tensor is None else tensor.tolist()
+        for name, tensor in (("start", start), ("shape", shape), ("stride", stride))
     ]
-    if axes is not None:
-        wanted = axes.tolist()
-    else:
-        wanted = list(layer.axes) if _is_given(layer.axes) and len(layer.axes) else None
-    wanted = range(x.dim()) if wanted is None else [axis % x.dim() for axis in wanted]
+    wanted = range(x.dim())
+    if axes is not None or (_is_given(layer.axes) and len(layer.axes)):
+        wanted = [axis % x.dim() for axis in (layer.axes if axes is None else axes.tolist())]
     need(all(len(g) == len(wanted) for g in given), f"a slice of {tuple(x.shape)} by {given}")
     mode = layer.mode.name
     inside = torch.ones([], dtype=torch.bool)
@@ -89,9 +79,9 @@ def slice_(layer: Any, inputs: Inputs) -> torch.Tensor:
             positions = torch.where(positions >= length, period - positions, positions)
         elif mode == "FILL":
             positions = positions.clamp(0, max(length - 1, 0))
-            shape = [1] * x.dim()
-            shape[axis] = count
-            inside = inside & valid.reshape(shape)
+            sizes = [1] * x.dim()
+            sizes[axis] = count
+            inside = inside & valid.reshape(sizes)
         if length == 0 and count > 0:
             need(mode == "FILL", "a slice of nothing")
             sizes = list(x.shape)
@@ -107,26 +97,23 @@ def slice_(layer: Any, inputs: Inputs) -> torch.Tensor:
 
 
 @layer_type("CONCATENATION")
-def concatenation(layer: Any, inputs: Inputs) -> torch.Tensor:
+def concatenation(layer: Any, *inputs: Tensor) -> Tensor:
     need(len({x.dtype for x in inputs}) == 1, f"a concatenation of {[x.dtype for x in inputs]}")
     need(len({x.dim() for x in inputs}) == 1, "a concatenation of different ranks")
     axis = layer.axis
-    for x in inputs:
-        rest = [size for i, size in enumerate(x.shape) if i != axis]
-        need(rest == [s for i, s in enumerate(inputs[0].shape) if i != axis], "other sizes")
+    rests = {(*x.shape[:axis], *x.shape[axis + 1 :]) for x in inputs}
+    need(len(rests) == 1, "other sizes")
     # torch skips empty tensors of one dimension; these have equal ranks.
     return torch.cat(inputs, axis)
 
 
 @layer_type("SHAPE")
-def shape(layer: Any, inputs: Inputs) -> torch.Tensor:
-    (x,) = inputs
+def shape(layer: Any, x: Tensor) -> Tensor:
     return torch.tensor(x.shape, dtype=torch.int64)
 
 
 @layer_type("UNSQUEEZE")
-def unsqueeze(layer: Any, inputs: Inputs) -> torch.Tensor:
-    x, axes = inputs
+def unsqueeze(layer: Any, x: Tensor, axes: Tensor) -> Tensor:
     axes = axes.reshape(-1)
     rank = x.dim() + axes.numel()
     for axis in sorted(axis % rank for axis in axes.tolist()):
@@ -135,8 +122,7 @@ def unsqueeze(layer: Any, inputs: Inputs) -> torch.Tensor:
 
 
 @layer_type("GATHER")
-def gather(layer: Any, inputs: Inputs) -> torch.Tensor:
-    x, indices = inputs
+def gather(layer: Any, x: Tensor, indices: Tensor) -> Tensor:
     need(indices.dtype in (torch.int32, torch.int64), f"a gather by {indices.dtype}")
     dims = list(layer.get_input(0).shape)
     mode, lead, axis = layer.mode.name, layer.num_elementwise_dims, layer.axis
@@ -171,9 +157,7 @@ def gather(layer: Any, inputs: Inputs) -> torch.Tensor:
     return out.masked_fill(outside.reshape([*outside.shape, *[1] * (out.dim() - outside.dim())]), 0)
 
 
-def _wrapped(
-    positions: torch.Tensor, size: int, declared: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _wrapped(positions: Tensor, size: int, declared: int) -> tuple[Tensor, Tensor]:
     if declared < 0 and bool((positions < 0).any()):
         raise BadNetwork("a gather by negative indices along a dynamic dimension")
     found = torch.where(positions < 0, positions + size, positions)
@@ -182,8 +166,7 @@ def _wrapped(
 
 
 @layer_type("SCATTER")
-def scatter(layer: Any, inputs: Inputs) -> torch.Tensor:
-    x, indices, updates = inputs
+def scatter(layer: Any, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     need(x.dtype == updates.dtype, f"a scatter of {updates.dtype} into {x.dtype}")
     need(indices.dtype in (torch.int32, torch.int64), f"a scatter by {indices.dtype}")
     positions = indices.long()
@@ -209,25 +192,28 @@ def scatter(layer: Any, inputs: Inputs) -> torch.Tensor:
     return x.index_put(where, updates)
 
 
-def _in_bounds(positions: torch.Tensor, size: int) -> None:
+def _in_bounds(positions: Tensor, size: int) -> None:
     if bool((positions < 0).any() | (positions >= size).any()):
         raise BadNetwork("a scatter out of bounds, or by negative indices")
 
 
-def _written_once(counts: torch.Tensor) -> None:
+def _written_once(counts: Tensor) -> None:
     if bool((counts > 1).any()):
         raise Undefined("a scatter that writes twice to the same element")
 
 
 @layer_type("NON_ZERO")
-def non_zero(layer: Any, inputs: Inputs) -> torch.Tensor:
-    (x,) = inputs
+def non_zero(layer: Any, x: Tensor) -> Tensor:
     return x.nonzero().t().to(DTYPES[layer.get_output(0).dtype])
 
 
 @layer_type("FILL")
-def fill(layer: Any, inputs: Inputs) -> torch.Tensor:
-    sizes, alpha, beta = [*inputs, *[None] * 3][:3]
+def fill(
+    layer: Any,
+    sizes: Tensor | None = None,
+    alpha: Tensor | None = None,
+    beta: Tensor | None = None,
+) -> Tensor:
     dims = list(layer.shape) if sizes is None else sizes.tolist()
     if layer.operation != trt.FillOperation.LINSPACE:
         raise NotEvaluated(f"FILL {layer.operation.name}")
@@ -245,8 +231,7 @@ def fill(layer: Any, inputs: Inputs) -> torch.Tensor:
 
 
 @layer_type("KV_CACHE_UPDATE")
-def kv_cache_update(layer: Any, inputs: Inputs) -> torch.Tensor:
-    cache, update, write = inputs
+def kv_cache_update(layer: Any, cache: Tensor, update: Tensor, write: Tensor) -> Tensor:
     out = cache.clone()
     for i, at in enumerate(write.tolist()):
         if not 0 <= at <= cache.shape[2] - update.shape[2]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import tensorrt_rtx as trt
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from tests.support.network_evaluator.registry import (
     DTYPES,
-    Inputs,
     NotEvaluated,
     Undefined,
     axes_of,
@@ -33,12 +33,12 @@ _BINARY = {
     "GREATER": torch.gt,
     "LESS": torch.lt,
 }
+_REDUCED = {"SUM": torch.sum, "MAX": torch.amax, "MIN": torch.amin, "AVG": torch.mean}
 _OF_NUMBERS = ("SIGN", "ABS", "NEG")
 
 
 @layer_type("ELEMENTWISE")
-def elementwise(layer: Any, inputs: Inputs) -> torch.Tensor:
-    a, b = inputs
+def elementwise(layer: Any, a: Tensor, b: Tensor) -> Tensor:
     name = layer.op.name
     broadcastable(a, b)
     need(a.dtype == b.dtype, f"{name} of {a.dtype} and {b.dtype}")
@@ -57,8 +57,7 @@ def elementwise(layer: Any, inputs: Inputs) -> torch.Tensor:
 
 
 @layer_type("UNARY")
-def unary(layer: Any, inputs: Inputs) -> torch.Tensor:
-    (x,) = inputs
+def unary(layer: Any, x: Tensor) -> Tensor:
     name = layer.op.name
     if name == "NOT":
         need(x.dtype == torch.bool, f"NOT of {x.dtype}")
@@ -71,8 +70,7 @@ def unary(layer: Any, inputs: Inputs) -> torch.Tensor:
 
 
 @layer_type("ACTIVATION")
-def activation(layer: Any, inputs: Inputs) -> torch.Tensor:
-    (x,) = inputs
+def activation(layer: Any, x: Tensor) -> Tensor:
     layer.__class__ = trt.IActivationLayer
     # Not ``layer.type``: the class's own attribute of that name is the kind of activation.
     name, a, b = layer.type.name, layer.alpha, layer.beta
@@ -98,47 +96,36 @@ def activation(layer: Any, inputs: Inputs) -> torch.Tensor:
 
 
 @layer_type("PARAMETRIC_RELU")
-def parametric_relu(layer: Any, inputs: Inputs) -> torch.Tensor:
-    x, slope = inputs
+def parametric_relu(layer: Any, x: Tensor, slope: Tensor) -> Tensor:
     broadcastable(x, slope)
     return torch.where(x >= 0, x, slope * x)
 
 
 @layer_type("CAST")
-def cast(layer: Any, inputs: Inputs) -> torch.Tensor:
-    (x,) = inputs
+def cast(layer: Any, x: Tensor) -> Tensor:
     return x.to(DTYPES[layer.to_type])
 
 
 @layer_type("IDENTITY")
-def identity(layer: Any, inputs: Inputs) -> torch.Tensor:
-    (x,) = inputs
+def identity(layer: Any, x: Tensor) -> Tensor:
     return x.to(DTYPES[layer.get_output(0).dtype])
 
 
 @layer_type("SELECT")
-def select(layer: Any, inputs: Inputs) -> torch.Tensor:
-    condition, a, b = inputs
+def select(layer: Any, condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     broadcastable(condition, a, b)
     need(condition.dtype == torch.bool and a.dtype == b.dtype, "SELECT's dtypes differ")
     return torch.where(condition, a, b)
 
 
 @layer_type("REDUCE")
-def reduce(layer: Any, inputs: Inputs) -> torch.Tensor:
-    (x,) = inputs
+def reduce(layer: Any, x: Tensor) -> Tensor:
     axes, keep, name = axes_of(layer.axes), layer.keep_dims, layer.op.name
     need(x.dtype != torch.bool, "a reduction of booleans")
     need(bool(axes) and axes[-1] < x.dim(), f"a reduction over {axes} of {tuple(x.shape)}")
-    if name == "SUM":
-        return x.sum(axes, keepdim=keep, dtype=x.dtype)
-    if name == "MAX":
-        return x.amax(axes, keepdim=keep)
-    if name == "MIN":
-        return x.amin(axes, keepdim=keep)
-    if name == "AVG":
-        need(x.is_floating_point(), f"an average of {x.dtype}")
-        return x.mean(axes, keepdim=keep)
+    need(x.is_floating_point() or name != "AVG", f"an average of {x.dtype}")
+    if name in _REDUCED:
+        return _REDUCED[name](x, axes, keepdim=keep).to(x.dtype)  # The sum of integers is int64.
     if name == "PROD":
         largest = x.double().abs().clamp(min=1).log().sum(axes).max() if x.numel() else 0.0
         if x.is_floating_point() and float(largest) > math.log(torch.finfo(x.dtype).max):
@@ -150,16 +137,14 @@ def reduce(layer: Any, inputs: Inputs) -> torch.Tensor:
 
 
 @layer_type("SOFTMAX")
-def softmax(layer: Any, inputs: Inputs) -> torch.Tensor:
-    (x,) = inputs
+def softmax(layer: Any, x: Tensor) -> Tensor:
     (axis,) = axes_of(layer.axes)
     need(x.is_floating_point(), f"SOFTMAX of {x.dtype}")
     return x.softmax(axis)
 
 
 @layer_type("CUMULATIVE")
-def cumulative(layer: Any, inputs: Inputs) -> torch.Tensor:
-    x, axis = inputs
+def cumulative(layer: Any, x: Tensor, axis: Tensor) -> Tensor:
     dim = int(axis)
     total = x.flip(dim) if layer.reverse else x
     summed = total.cumsum(dim, dtype=x.dtype)
@@ -169,8 +154,7 @@ def cumulative(layer: Any, inputs: Inputs) -> torch.Tensor:
 
 
 @layer_type("MATRIX_MULTIPLY")
-def matrix_multiply(layer: Any, inputs: Inputs) -> torch.Tensor:
-    a, b = inputs
+def matrix_multiply(layer: Any, a: Tensor, b: Tensor) -> Tensor:
     need(a.dtype == b.dtype and a.is_floating_point(), f"a product of {a.dtype} and {b.dtype}")
     first = layer.op0 == trt.MatrixOperation.VECTOR
     second = layer.op1 == trt.MatrixOperation.VECTOR
@@ -185,8 +169,7 @@ def matrix_multiply(layer: Any, inputs: Inputs) -> torch.Tensor:
 
 
 @layer_type("TOPK")
-def topk(layer: Any, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
-    x, k = [*inputs, None][:2]
+def topk(layer: Any, x: Tensor, k: Tensor | None = None) -> tuple[Tensor, Tensor]:
     (axis,) = axes_of(layer.axes)
     number = layer.k if k is None else int(k)
     need(number <= x.shape[axis], f"the first {number} of {x.shape[axis]}")
@@ -198,8 +181,7 @@ def topk(layer: Any, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @layer_type("NORMALIZATION")
-def normalization(layer: Any, inputs: Inputs) -> torch.Tensor:
-    x, scale, bias = inputs
+def normalization(layer: Any, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
     axes, groups = axes_of(layer.axes), layer.num_groups
     y = x.float()
     if groups != 1:
@@ -218,15 +200,14 @@ def normalization(layer: Any, inputs: Inputs) -> torch.Tensor:
 
 
 @layer_type("SCALE")
-def scale(layer: Any, inputs: Inputs) -> torch.Tensor:
-    (x,) = inputs
+def scale(layer: Any, x: Tensor) -> Tensor:
     if layer.mode == trt.ScaleMode.ELEMENTWISE:
         raise NotEvaluated("SCALE of elements")
     shape = [1] * x.dim()
     if layer.mode == trt.ScaleMode.CHANNEL:
         shape[layer.channel_axis] = x.shape[layer.channel_axis]
 
-    def weights(role: str, default: float) -> torch.Tensor:
+    def weights(role: str, default: float) -> Tensor:
         found = layer_weights(layer, getattr(layer, role.lower()), role)
         return torch.full(shape, default) if found is None else found.reshape(shape)
 
@@ -234,46 +215,47 @@ def scale(layer: Any, inputs: Inputs) -> torch.Tensor:
     return (y ** weights("POWER", 1.0)).to(x.dtype)
 
 
-def _per_axis(scale: torch.Tensor, x: torch.Tensor, axis: int) -> torch.Tensor:
-    if scale.numel() == 1:
-        return scale.reshape([1] * x.dim())
-    need(scale.dim() == 1, f"a scale of {tuple(scale.shape)}")
+def _quantized(
+    layer: Any, x: Tensor, step: Tensor, zero: Tensor | None = None
+) -> tuple[Tensor, Tensor, torch.dtype]:
+    """A layer's input and scale in float32, which broadcast, and the dtype of its output."""
+    if step.dim() > 1 and step.numel() > 1:
+        raise NotEvaluated("blocks")
+    need(zero is None or not bool(zero.to(torch.float32).any()), "a zero point that is not 0")
     shape = [1] * x.dim()
-    shape[axis] = -1
-    return scale.reshape(shape)
+    if step.numel() > 1:
+        shape[layer.axis] = -1
+    return x.float(), step.float().reshape(shape), DTYPES[layer.get_output(0).dtype]
 
 
 _RANGES = {torch.int8: (-128, 127), torch.float8_e4m3fn: (-448, 448)}
 
 
 @layer_type("QUANTIZE")
-def quantize(layer: Any, inputs: Inputs) -> torch.Tensor:
-    x, step, zero = [*inputs, None][:3]
-    if step.dim() > 1 and step.numel() > 1:
-        raise NotEvaluated("QUANTIZE by blocks")
-    need(zero is None or not bool(zero.to(torch.float32).any()), "a zero point that is not 0")
-    dtype = DTYPES[layer.get_output(0).dtype]
-    low, high = _RANGES[dtype]
-    y = x.float() / _per_axis(step.float(), x, layer.axis)
-    y = y.round() if dtype == torch.int8 else y
-    return y.clamp(low, high).to(dtype)
+def quantize(layer: Any, *inputs: Tensor) -> Tensor:
+    x, step, dtype = _quantized(layer, *inputs)
+    y = (x / step).round() if dtype == torch.int8 else x / step
+    return y.clamp(*_RANGES[dtype]).to(dtype)
 
 
 @layer_type("DEQUANTIZE")
-def dequantize(layer: Any, inputs: Inputs) -> torch.Tensor:
-    x, step, zero = [*inputs, None][:3]
-    if step.dim() > 1 and step.numel() > 1:
-        raise NotEvaluated("DEQUANTIZE by blocks")
-    need(zero is None or not bool(zero.to(torch.float32).any()), "a zero point that is not 0")
-    dtype = DTYPES[layer.get_output(0).dtype]
-    return (x.float() * _per_axis(step.float(), x, layer.axis)).to(dtype)
+def dequantize(layer: Any, *inputs: Tensor) -> Tensor:
+    x, step, dtype = _quantized(layer, *inputs)
+    return (x * step).to(dtype)
 
 
-def attention(block: Any, inputs: list[torch.Tensor]) -> torch.Tensor:
+@layer_type("ATTENTION_OUTPUT")
+def attention_output(layer: Any, x: Tensor) -> Tensor:
+    return x
+
+
+@layer_type("ATTENTION_INPUT")
+def attention(
+    layer: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *rest: Any
+) -> Tensor:
     """What an ``IAttention`` computes between its two boundary layers."""
-    query, key, value, *rest = inputs
-    mask = rest[0] if rest else None
-    if block.norm_op != trt.AttentionNormalizationOp.SOFTMAX or len(rest) > 1:
+    block = layer.attention
+    if block.norm_op != trt.AttentionNormalizationOp.SOFTMAX or rest:
         raise NotEvaluated("ATTENTION with another normalization")
     need(query.dtype == key.dtype == value.dtype, "ATTENTION's dtypes differ")
     repeat = query.shape[1] // key.shape[1]

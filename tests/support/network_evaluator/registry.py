@@ -9,8 +9,9 @@ from typing import Any
 import tensorrt_rtx as trt
 import torch
 
-Inputs = list[torch.Tensor | None]
 LAYERS: dict[Any, tuple[Any, Callable[..., Any]]] = {}
+# Such as IElementWiseLayer by "ELEMENTWISE".
+_CLASSES = {name[1:-5].upper(): cls for name, cls in vars(trt).items() if name.endswith("Layer")}
 
 DTYPES = {
     trt.DataType.FLOAT: torch.float32,
@@ -38,56 +39,17 @@ class Undefined(BadNetwork):
 
 
 def layer_type(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function ``(layer, inputs) -> tensor or tensors`` for one type of layer.
+    """Register a function ``(layer, *inputs) -> tensor or tensors`` for one type of layer.
 
     Args:
         name: A member of ``trt.LayerType``; the class of the bindings follows from it.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        found = CLASSES[name]
-        LAYERS[getattr(trt.LayerType, name)] = (getattr(trt, found), function)
+        LAYERS[getattr(trt.LayerType, name)] = (_CLASSES[name.replace("_", "")], function)
         return function
 
     return register
-
-
-CLASSES = {
-    "ACTIVATION": "IActivationLayer",
-    "CAST": "ICastLayer",
-    "CONCATENATION": "IConcatenationLayer",
-    "CONSTANT": "IConstantLayer",
-    "CONVOLUTION": "IConvolutionLayer",
-    "CUMULATIVE": "ICumulativeLayer",
-    "DECONVOLUTION": "IDeconvolutionLayer",
-    "DEQUANTIZE": "IDequantizeLayer",
-    "ELEMENTWISE": "IElementWiseLayer",
-    "FILL": "IFillLayer",
-    "GATHER": "IGatherLayer",
-    "GRID_SAMPLE": "IGridSampleLayer",
-    "IDENTITY": "IIdentityLayer",
-    "KV_CACHE_UPDATE": "IKVCacheUpdateLayer",
-    "MATRIX_MULTIPLY": "IMatrixMultiplyLayer",
-    "NON_ZERO": "INonZeroLayer",
-    "NORMALIZATION": "INormalizationLayer",
-    "PARAMETRIC_RELU": "IParametricReLULayer",
-    "POOLING": "IPoolingLayer",
-    "QUANTIZE": "IQuantizeLayer",
-    "REDUCE": "IReduceLayer",
-    "RESIZE": "IResizeLayer",
-    "SCALE": "IScaleLayer",
-    "SCATTER": "IScatterLayer",
-    "SELECT": "ISelectLayer",
-    "SHAPE": "IShapeLayer",
-    "SHUFFLE": "IShuffleLayer",
-    "SLICE": "ISliceLayer",
-    "SOFTMAX": "ISoftMaxLayer",
-    "TOPK": "ITopKLayer",
-    "UNARY": "IUnaryLayer",
-    "UNSQUEEZE": "IUnsqueezeLayer",
-    "ATTENTION_INPUT": "IAttentionInputLayer",
-    "ATTENTION_OUTPUT": "IAttentionOutputLayer",
-}
 
 
 # What Torch-TensorRT keeps of the weights that it hands to layers, by layer and role: TensorRT

@@ -7,70 +7,64 @@ from typing import Any
 
 import tensorrt_rtx as trt
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
-from tests.support.network_evaluator.registry import (
-    Inputs,
-    NotEvaluated,
-    layer_type,
-    layer_weights,
-    need,
-)
-
-
-def _kernel(layer: Any, inputs: Inputs, shape: list[int]) -> tuple[torch.Tensor, Any]:
-    _, kernel, bias = [*inputs, None, None][:3]
-    if kernel is None:
-        kernel = layer_weights(layer, layer.kernel, "KERNEL")
-        if kernel is None:
-            raise NotEvaluated("a kernel whose values cannot be read")
-        kernel = kernel.reshape(shape)
-    if bias is None:
-        bias = layer_weights(layer, layer.bias, "BIAS")
-    return kernel, None if bias is None else bias.reshape(-1)
-
-
-def _paddings(layer: Any) -> tuple[list[int], list[int]]:
-    if layer.padding_mode != trt.PaddingMode.EXPLICIT_ROUND_DOWN:
-        raise NotEvaluated(f"{layer.padding_mode.name}")
-    return list(layer.pre_padding), list(layer.post_padding)
+from tests.support.network_evaluator.registry import NotEvaluated, layer_type, layer_weights, need
 
 
 def _pairs(before: list[int], after: list[int]) -> list[int]:
     return [p for pair in zip(reversed(before), reversed(after), strict=True) for p in pair]
 
 
+def _convolved(
+    function: Any,
+    planes: list[int],
+    layer: Any,
+    x: Tensor,
+    kernel: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Apply a convolution of torch; ``planes`` are the kernel's first two sizes."""
+    if kernel is None:
+        kernel = layer_weights(layer, layer.kernel, "KERNEL")
+        if kernel is None:
+            raise NotEvaluated("a kernel whose values cannot be read")
+        kernel = kernel.reshape([*planes, *layer.kernel_size_nd])
+    if bias is None:
+        bias = layer_weights(layer, layer.bias, "BIAS")
+    bias = None if bias is None else bias.reshape(-1)
+    options = {"stride": list(layer.stride_nd), "dilation": list(layer.dilation_nd)}
+    return function(x, kernel, bias, **options, groups=layer.num_groups)
+
+
+def _padding(layer: Any) -> list[int]:
+    if layer.padding_mode != trt.PaddingMode.EXPLICIT_ROUND_DOWN:
+        raise NotEvaluated(f"{layer.padding_mode.name}")
+    return _pairs(list(layer.pre_padding), list(layer.post_padding))
+
+
 @layer_type("CONVOLUTION")
-def convolution(layer: Any, inputs: Inputs) -> torch.Tensor:
-    x = inputs[0]
-    size, groups = list(layer.kernel_size_nd), layer.num_groups
-    kernel, bias = _kernel(layer, inputs, [layer.num_output_maps, x.shape[1] // groups, *size])
-    before, after = _paddings(layer)
+def convolution(layer: Any, x: Tensor, *given: Tensor) -> Tensor:
     function = {2: F.conv2d, 3: F.conv3d}[x.dim() - 2]
-    x = F.pad(x, _pairs(before, after))
-    stride, dilation = list(layer.stride_nd), list(layer.dilation_nd)
-    return function(x, kernel, bias, stride=stride, dilation=dilation, groups=groups)
+    planes = [layer.num_output_maps, x.shape[1] // layer.num_groups]
+    return _convolved(function, planes, layer, F.pad(x, _padding(layer)), *given)
 
 
 @layer_type("DECONVOLUTION")
-def deconvolution(layer: Any, inputs: Inputs) -> torch.Tensor:
-    x = inputs[0]
-    size, groups = list(layer.kernel_size_nd), layer.num_groups
-    kernel, bias = _kernel(layer, inputs, [x.shape[1], layer.num_output_maps // groups, *size])
-    before, after = _paddings(layer)
+def deconvolution(layer: Any, x: Tensor, *given: Tensor) -> Tensor:
     function = {2: F.conv_transpose2d, 3: F.conv_transpose3d}[x.dim() - 2]
-    stride, dilation = list(layer.stride_nd), list(layer.dilation_nd)
-    out = function(x, kernel, bias, stride=stride, dilation=dilation, groups=groups)
+    planes = [x.shape[1], layer.num_output_maps // layer.num_groups]
+    out = _convolved(function, planes, layer, x, *given)
     # O = (I - 1) * S + DK - (B + A): what padding cuts off; a negative one adds the bias alone.
-    rest = [-p for p in _pairs(before, after)]
+    rest = [-p for p in _padding(layer)]
     if any(p > 0 for p in rest):
         raise NotEvaluated("DECONVOLUTION with a negative padding")
     return F.pad(out, rest)
 
 
 @layer_type("POOLING")
-def pooling(layer: Any, inputs: Inputs) -> torch.Tensor:
-    (x,) = inputs
+def pooling(layer: Any, x: Tensor) -> Tensor:
     # Not the layer's type: the class's own attribute of that name is the kind of pooling.
     kind, mode = layer.type.name, layer.padding_mode.name
     window, stride = list(layer.window_size_nd), list(layer.stride_nd)
@@ -92,7 +86,7 @@ def pooling(layer: Any, inputs: Inputs) -> torch.Tensor:
         for i in range(spatial)
     ]
 
-    def windows(t: torch.Tensor) -> torch.Tensor:
+    def windows(t: Tensor) -> Tensor:
         for i in range(spatial):
             t = t.unfold(lead + i, window[i], stride[i])
         return t.flatten(lead + spatial)
@@ -108,7 +102,7 @@ def pooling(layer: Any, inputs: Inputs) -> torch.Tensor:
     return total / windows(F.pad(counted, beyond)).sum(-1)
 
 
-def _origin(layer: Any, length: int, resized: int) -> torch.Tensor:
+def _origin(layer: Any, length: int, resized: int) -> Tensor:
     positions = torch.arange(resized, dtype=torch.float64)
     if resized == 1 and layer.selector_for_single_pixel == trt.ResizeSelector.UPPER:
         return torch.zeros(1, dtype=torch.float64)
@@ -120,7 +114,7 @@ def _origin(layer: Any, length: int, resized: int) -> torch.Tensor:
     return (positions + 0.5) * (length / resized) - 0.5
 
 
-def _matrix(layer: Any, length: int, resized: int) -> torch.Tensor:
+def _matrix(layer: Any, length: int, resized: int) -> Tensor:
     """The share of every element of a line in every element of the resized line."""
     origin = _origin(layer, length, resized)
     matrix = torch.zeros(resized, length, dtype=torch.float64)
@@ -157,8 +151,7 @@ def _matrix(layer: Any, length: int, resized: int) -> torch.Tensor:
 
 
 @layer_type("RESIZE")
-def resize(layer: Any, inputs: Inputs) -> torch.Tensor:
-    x, wanted = [*inputs, None][:2]
+def resize(layer: Any, x: Tensor, wanted: Tensor | None = None) -> Tensor:
     scales = list(layer.scales)
     if wanted is not None:
         sizes = wanted.tolist()
@@ -176,8 +169,7 @@ def resize(layer: Any, inputs: Inputs) -> torch.Tensor:
 
 
 @layer_type("GRID_SAMPLE")
-def grid_sample(layer: Any, inputs: Inputs) -> torch.Tensor:
-    x, grid = inputs
+def grid_sample(layer: Any, x: Tensor, grid: Tensor) -> Tensor:
     modes = {"NEAREST": "nearest", "LINEAR": "bilinear", "CUBIC": "bicubic"}
     outside = {"FILL": "zeros", "CLAMP": "border", "REFLECT": "reflection"}
     return F.grid_sample(

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 # Of the tensors that `scaled` and `linear` have.
 BATCH = [1, 2, 4]
+TENSORS: list[tuple[str, list[Any], bool]] = [("x", [BATCH, 8], True), ("y", [BATCH, 8], False)]
 
 
 @dataclass
@@ -31,13 +32,8 @@ class Payload:
         (folder / "model.onnx").write_bytes(self.model)
         for name, data in self.weights.items():
             (folder / name).write_bytes(data)
-        described = {
-            "model": "model.onnx",
-            "tensors": self.tensors,
-            "weights": list(self.weights),
-            **case,
-        }
-        (folder / "case.json").write_text(json.dumps(described))
+        described = {"model": "model.onnx", "tensors": self.tensors, "weights": [*self.weights]}
+        (folder / "case.json").write_text(json.dumps(described | case))
         return folder / "case.json"
 
 
@@ -69,19 +65,15 @@ def linear() -> Payload:
         helper.make_node("MatMul", ["x", "W"], ["h"], name="product"),
         helper.make_node("Relu", ["h"], ["y"], name="activation"),
     ]
-    tensors = [("x", [BATCH, 8], True), ("y", [BATCH, 8], False)]
-    return Payload(_model(nodes, [weight]), tensors, {key: data})
+    return Payload(_model(nodes, [weight]), TENSORS, {key: data})
 
 
 def scaled(factor: float = 3.0, more: str = "") -> Payload:
     """Return factor * x, with a plan for the fake TensorRT (tensorrt_fake/builder.h).
 
-    Args:
-        factor: A weight.
-        more: Further lines of the plan.
+    ``more`` are further lines of the plan.
     """
     weight, key, data = external("W", np.full(256, factor, dtype=np.float32))
     plan = "fake\ninput x float32 -1,8\noutput y float32 -1,8\nscale_by y x W\n" + more + "end\n"
     node = helper.make_node("Mul", ["x", "W"], ["y"], name="scale")
-    tensors = [("x", [BATCH, 8], True), ("y", [BATCH, 8], False)]
-    return Payload(_model([node], [weight], plan), tensors, {key: data})
+    return Payload(_model([node], [weight], plan), TENSORS, {key: data})

@@ -6,13 +6,13 @@ import copy
 from typing import Any, NamedTuple
 
 import torch
-from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
-from executorch.runtime import Runtime
+from executorch.exir import EdgeCompileConfig
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from tests.support.lowering import finish
 from tests.support.network_evaluator.comparison import PRECISION, Verdict, compare, difference
-from tests.support.simulated_gpus import load_runtime
+from tests.support.simulated_gpus import load_method
 from trt_et import TensorRTPartitioner
 from trt_et.blob.codec import encode_blob
 from trt_et.blob.model import REFERENCE_BUILDER, EngineInfo
@@ -95,10 +95,7 @@ def judge(handed: Handed) -> tuple[str, str]:
 
 def _lower(program: torch.export.ExportedProgram, *partitioner: TensorRTPartitioner) -> bytes:
     config = EdgeCompileConfig(_check_ir_validity=False)
-    manager = to_edge_transform_and_lower(
-        program, partitioner=list(partitioner), compile_config=config
-    )
-    return bytes(manager.to_executorch().buffer)
+    return bytes(finish(program, *partitioner, compile_config=config).buffer)
 
 
 def _alone(handed: Handed, calls: list[tuple[Any, Tensors]]) -> str:
@@ -127,9 +124,8 @@ def _takes(module: nn.Module, call: tuple[Any, ...]) -> bool:
 
 def _run(pte: bytes, calls: list[tuple[Any, Tensors]], random: bool) -> str:
     """How results differ from eager's, or why there are none; empty if all are right."""
-    load_runtime()
     try:
-        method = Runtime.get().load_program(pte).load_method("forward") if calls else None
+        method = load_method(pte) if calls else None
         for inputs, expected in calls:
             results = _leaves(method.execute(pytree.tree_leaves(_clones(inputs))))
             for index, (have, want) in enumerate(zip(results, expected, strict=True)):

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import torch
-from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from functorch.experimental.control_flow import map as torch_map
 from torch import nn
 from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 from torch.nn import functional
 
+from tests.support.lowering import finish
 
-class Cond(nn.Module):
+
+class WithLinear(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+
+class Cond(WithLinear):
     """Weights of one branch, of both, and of both and outside; numbers; a tensor from outside."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.linear = nn.Linear(4, 4)
         self.once = nn.Linear(4, 4)
         self.scale = nn.Parameter(torch.randn(4))
 
@@ -32,12 +38,8 @@ class Cond(nn.Module):
         return z.sigmoid() * self.scale
 
 
-class TwoConds(nn.Module):
+class TwoConds(WithLinear):
     """A weight that two conds and three engines outside of them use."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 4)
 
     def forward(self, x):
         y = torch.cond(x.sum() > 0, self.linear, torch.tanh, (self.linear(x),))
@@ -45,11 +47,7 @@ class TwoConds(nn.Module):
         return self.linear(torch.cond(y.sum() > 0, self.linear, torch.sin, (y,)))
 
 
-class Nested(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 4)
-
+class Nested(WithLinear):
     def forward(self, x, y):
         def inner(a, b):
             return torch.cond(
@@ -62,11 +60,7 @@ class Nested(nn.Module):
         return torch.cond(x.sum() > 0, inner, lambda a, b: a - b * b, (self.linear(x), y))
 
 
-class Map(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 4)
-
+class Map(WithLinear):
     def forward(self, xs, y):
         return torch_map(lambda x, y: self.linear(x + y).relu(), xs, y)
 
@@ -84,11 +78,7 @@ class CondInMap(Map):
         return torch_map(body, xs, y)
 
 
-class Scan(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 4)
-
+class Scan(WithLinear):
     def forward(self, start, xs):
         return scan(lambda c, x: ((self.linear(c) + x).tanh(), (c * x).relu()), start, xs)
 
@@ -113,11 +103,7 @@ class Layers(nn.Module):
         )
 
 
-class Sized(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 4)
-
+class Sized(WithLinear):
     def forward(self, x):
         return torch.cond(
             x.sum() > 0,
@@ -127,10 +113,9 @@ class Sized(nn.Module):
         )
 
 
-class State(nn.Module):
+class State(WithLinear):
     def __init__(self) -> None:
         super().__init__()
-        self.linear = nn.Linear(4, 4)
         self.register_buffer("total", torch.zeros(2, 4))
 
     def forward(self, x):
@@ -144,12 +129,8 @@ class State(nn.Module):
         return y + self.total
 
 
-class Sigmoid(nn.Module):
+class Sigmoid(WithLinear):
     """Something for two backends outside of the branches."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 4)
 
     def forward(self, x):
         y = torch.cond(x.sum() > 0, lambda a: a.relu() + 1, lambda a: a.tanh() * a, (x,))
@@ -212,6 +193,4 @@ def case(
 
 
 def lowered(program: torch.export.ExportedProgram, *partitioners, planning=None) -> bytes:
-    manager = to_edge_transform_and_lower(program, partitioner=list(partitioners))
-    config = ExecutorchBackendConfig(memory_planning_pass=planning) if planning else None
-    return bytes(manager.to_executorch(config).buffer)
+    return bytes(finish(program, *partitioners, planning=planning).buffer)

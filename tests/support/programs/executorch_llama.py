@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from torch import Tensor, nn
 from torch.export import Dim
 
+from tests.support.lowering import finish
 from tests.support.programs.language_models import NO_END, VOCABULARY
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.llm.metadata import runner_metadata
@@ -82,11 +82,9 @@ def lower(model: nn.Module, builder: str) -> bytes:
         )
     partitioner = TensorRTPartitioner(builder=builder, full_graph=True)
     metadata = runner_metadata(CONTEXT, MAX_PROMPT if dynamic else 1, [NO_END], VOCABULARY)
-    manager = to_edge_transform_and_lower(
-        program, partitioner=[partitioner], constant_methods=metadata
-    )
-    config = ExecutorchBackendConfig(memory_planning_pass=TensorRTMemoryPlanningPass())
-    return bytes(manager.to_executorch(config).buffer)
+    planning = TensorRTMemoryPlanningPass()
+    done = finish(program, partitioner, planning=planning, constant_methods=metadata)
+    return bytes(done.buffer)
 
 
 def eager_answer(model: nn.Module, prompt: list[int]) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from trt_et import TensorRTPartitioner
+from tests.support.lowering import lower
 from trt_et.engines import BuildRequest
 from trt_et.engines.reference.builder import ReferenceBuilder
 
@@ -52,12 +52,8 @@ def recorded(
     model: nn.Module, inputs: tuple[torch.Tensor, ...], **options: Any
 ) -> tuple[list[BuildRequest], bytes]:
     """What is asked of a builder for a model, and the program that it makes."""
-    from executorch.exir import to_edge_transform_and_lower
-
     recorder = Recorder()
     dynamic, strict = options.pop("dynamic_shapes", None), options.pop("strict", False)
     with torch.no_grad():
         program = torch.export.export(model.eval(), inputs, dynamic_shapes=dynamic, strict=strict)
-        partitioner = TensorRTPartitioner(builder=recorder, progress=False, **options)
-        manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
-        return recorder.requests, bytes(manager.to_executorch().buffer)
+        return recorder.requests, lower(program, builder=recorder, progress=False, **options)

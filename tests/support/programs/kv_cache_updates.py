@@ -61,6 +61,13 @@ def executorch_llama(cache, position, new):
     cache.index_copy_(2, torch.arange(new.shape[2]) + start, new)
 
 
+def put_slice(first=None, last=None):
+    def put(cache, position, new):
+        cache[:, :, first:last] = new
+
+    return put
+
+
 def put_constant_run(cache, position, new):
     cache[:, :, torch.arange(2, 5)] = new
 
@@ -69,16 +76,7 @@ def put_listed_run(cache, position, new):
     cache[:, :, torch.tensor([3, 4, 5])] = new
 
 
-def slice_first(cache, position, new):
-    cache[:, :, : new.shape[2]] = new
-
-
-def slice_middle(cache, position, new):
-    cache[:, :, 2:5] = new
-
-
-def slice_last(cache, position, new):
-    cache[:, :, -3:] = new
+slice_last = put_slice(-3)
 
 
 def scatter_slice(cache, position, new):
@@ -102,8 +100,8 @@ FORMS = {
     "ExecuTorch's Llama": (executorch_llama, ONE, rows(3)),
     "a constant run": (put_constant_run, ONE, rows(3)),
     "a listed run": (put_listed_run, ONE, rows(3)),
-    "the first rows": (slice_first, ONE, rows(3)),
-    "a slice": (slice_middle, ONE, rows(3)),
+    "the first rows": (put_slice(last=3), ONE, rows(3)),
+    "a slice": (put_slice(2, 5), ONE, rows(3)),
     "the last rows": (slice_last, ONE, rows(3)),
     "a slice for all batches": (slice_all_batches, ONE, rows(3)),
     "slice_scatter": (scatter_slice, ONE, rows(3)),

@@ -97,30 +97,28 @@ def make_prompt(length: int) -> tuple[str, list[int]]:
     return text, [TOKENS.index(letter) for letter in text]
 
 
-def eager_answer(model: tf.PreTrainedModel, ids: list[int], count: int) -> list[int]:
+def eager_answer(model: tf.PreTrainedModel, ids: list[int], count: int, **inputs: Any) -> list[int]:
     """What the model says greedily after these tokens."""
+    options = {"max_new_tokens": count, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
     with torch.no_grad():
-        tokens = model.generate(
-            torch.tensor([ids]),
-            max_new_tokens=count,
-            do_sample=False,
-            eos_token_id=None,
-            pad_token_id=0,
-        )
+        tokens = model.generate(input_ids=torch.tensor([ids]), **options, **inputs)
     return tokens[0, len(ids) :].tolist()
 
 
 class Runner:
     """ExecuTorch's ``TextLLMRunner``, on the simulated GPUs of this process."""
 
+    name = "TextLLMRunner"
+
     def __init__(self, folder: Path, pte: bytes) -> None:
-        from executorch.extension.llm.runner import TextLLMRunner
+        from executorch.extension.llm import runner
 
         from tests.support.simulated_gpus import load_runtime
 
         load_runtime()
         (folder / "model.pte").write_bytes(pte)
-        self._runner = TextLLMRunner(str(folder / "model.pte"), str(write_tokenizer(folder)))
+        make = getattr(runner, self.name)
+        self._runner = make(str(folder / "model.pte"), str(write_tokenizer(folder)))
 
     def answer(self, text: str, count: int) -> list[int]:
         """What the program says greedily after a text, as a new conversation."""
@@ -136,9 +134,9 @@ class Runner:
         """What the program says greedily after what it has read."""
         return self._generate("", count)
 
-    def _generate(self, text: str, count: int) -> list[int]:
+    def _generate(self, inputs: Any, count: int) -> list[int]:
         pieces: list[str] = []
-        self._runner.generate(text, self._settings(count), pieces.append)
+        self._runner.generate(inputs, self._settings(count), pieces.append)
         return [TOKENS.index(piece) for piece in pieces]
 
     @staticmethod

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers as tf
 
-from tests.support.programs.language_models import NO_END, TOKENS, VOCABULARY, write_tokenizer
-from tests.support.simulated_gpus import load_runtime
+from tests.support.programs import language_models
+from tests.support.programs.language_models import NO_END, VOCABULARY
 
 NEW_TOKENS = 24
 PLACE = VOCABULARY - 1  # The token that stands for a part of an image, or of sound.
@@ -49,32 +48,15 @@ def voxtral() -> tf.PreTrainedModel:
     return tf.VoxtralForConditionalGeneration(config).eval()
 
 
-class Runner:
+class Runner(language_models.Runner):
     """ExecuTorch's ``MultimodalRunner``, on the simulated GPUs of this process."""
 
-    def __init__(self, folder: Path, pte: bytes) -> None:
-        from executorch.extension.llm.runner import MultimodalRunner
-
-        load_runtime()
-        (folder / "model.pte").write_bytes(pte)
-        self._runner = MultimodalRunner(str(folder / "model.pte"), str(write_tokenizer(folder)))
+    name = "MultimodalRunner"
 
     def answer(self, *inputs: Any) -> list[int]:
         """What the program says greedily after these inputs, as a new conversation."""
-        from executorch.extension.llm.runner import GenerationConfig
-
-        pieces: list[str] = []
-        settings = GenerationConfig(echo=False, max_new_tokens=NEW_TOKENS, temperature=0.0)
-        self._runner.reset()
-        self._runner.generate(list(inputs), settings, pieces.append)
-        return [TOKENS.index(piece) for piece in pieces]
+        return super().answer(list(inputs), NEW_TOKENS)
 
 
 def eager_answer(model: tf.PreTrainedModel, ids: list[int], **inputs: Any) -> list[int]:
-    with torch.no_grad():
-        tokens = model.generate(
-            input_ids=torch.tensor([ids]),
-            **{"max_new_tokens": NEW_TOKENS, "do_sample": False, "eos_token_id": None},
-            **{"pad_token_id": 0, **inputs},
-        )
-    return tokens[0, len(ids) :].tolist()
+    return language_models.eager_answer(model, ids, NEW_TOKENS, **inputs)

@@ -48,9 +48,7 @@ def lower_and_compare(
 ) -> tuple[bytes, TensorRTPartitioner]:
     """Lower a program, and hold that each partition's network computes what the partition does.
 
-    Args:
-        program: The program.
-        runs: Whether the result is to run, on a simulated GPU.
+    With ``runs`` the result runs on a simulated GPU.
     """
     verdicts: list[Verdict] = []
     partitioner = TensorRTPartitioner(builder=ComparingBuilder(verdicts, runs=runs))

@@ -67,6 +67,11 @@ MODELS: dict[str, tuple[type[nn.Module], tuple[int, ...]]] = {
 }
 
 
+def _symmetric(dtype: torch.dtype, low: int, high: int) -> QuantizationSpec:
+    observer, scheme = MinMaxObserver.with_args(eps=2**-12), torch.per_tensor_symmetric
+    return QuantizationSpec(dtype, observer, quant_min=low, quant_max=high, qscheme=scheme)
+
+
 def quantize(
     model: nn.Module,
     inputs: Inputs,
@@ -88,23 +93,11 @@ def quantize(
     """
     config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
     if symmetric and not dynamic:
-        spec = QuantizationSpec(
-            torch.int8,
-            MinMaxObserver.with_args(eps=2**-12),
-            quant_min=-128,
-            quant_max=127,
-            qscheme=torch.per_tensor_symmetric,
-        )
+        spec = _symmetric(torch.int8, -128, 127)
         config = replace(config, input_activation=spec, output_activation=spec)
     if fp8:
-        floats = QuantizationSpec(
-            torch.float8_e4m3fn,
-            MinMaxObserver.with_args(eps=2**-12),
-            quant_min=-448,
-            quant_max=448,
-            qscheme=torch.per_tensor_symmetric,
-        )
-        config = replace(config, input_activation=floats, output_activation=floats, weight=floats)
+        spec = _symmetric(torch.float8_e4m3fn, -448, 448)
+        config = replace(config, input_activation=spec, output_activation=spec, weight=spec)
     exported = torch.export.export(model, inputs).module()
     prepared = prepare_pt2e(exported, XNNPACKQuantizer().set_global(config))
     for scale in (1.0, 0.5, -1.0):

@@ -6,24 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = ["LONG", "SHORT", "Amounts", "Part", "lines"]
-
 _FIGURES: Final = tuple(f"R{number}" for number in range(1, 15))
 
 
 @dataclass(frozen=True)
 class Part:
-    """One number of a figure; a figure may have several.
+    """One number of a figure; a figure may have several."""
 
-    Attributes:
-        figure: Such as ``R1``.
-        ok: If the number is as promised.
-        text: The number and its unit.
-    """
-
-    figure: str
+    figure: str  # Such as "R1".
     ok: bool
-    text: str
+    text: str  # The number and its unit.
 
 
 @dataclass(frozen=True)

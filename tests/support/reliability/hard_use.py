@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import random
-import subprocess
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.native_environment import environment
+from tests.support.native_environment import environment, run
 from tests.support.reliability.figures import Amounts, Part
-
-__all__ = ["HardUse", "export_programs", "span_of_blob"]
 
 _CRASH: Final = 100  # And above: a signal, as in flips.cpp.
 _SEED: Final = 5
@@ -25,7 +22,7 @@ def export_programs(folder: Path) -> dict[str, Path]:
     import torch
 
     from tests.support.fake_tensorrt import FakeBuilder, Line
-    from tests.support.native_programs import Mlp, TwoEngines, export
+    from tests.support.native_programs import Mlp, export, two_engines
 
     torch.manual_seed(0)
     x = (torch.randn(2, 8),)
@@ -35,7 +32,7 @@ def export_programs(folder: Path) -> dict[str, Path]:
     }
     programs = {
         "mlp": export(folder, "mlp", Mlp(), x),
-        "two": export(folder, "two", TwoEngines(), x, **split),
+        "two": export(folder, "two", two_engines(), x, **split),
         "rtx": export(folder, "rtx", Mlp(), x, builder="tensorrt_rtx"),
         "fake": export(folder, "fake", Line(), x, builder=FakeBuilder()),
     }
@@ -53,22 +50,13 @@ def span_of_blob(program: bytes) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class HardUse:
-    """The program of tests/runtime/hard_use, and one method for each figure.
-
-    Attributes:
-        binary: The program.
-        plugin: The plugin's library.
-        fakes: The folder of the fakes of TensorRT.
-        folder: For files in between.
-        programs: From :func:`export_programs`.
-        amounts: How much is done.
-    """
+    """The program of tests/runtime/hard_use, and one method for each figure."""
 
     binary: Path
-    plugin: Path
-    fakes: Path
-    folder: Path
-    programs: dict[str, Path]
+    plugin: Path  # The plugin's library.
+    fakes: Path  # The folder of the fakes of TensorRT.
+    folder: Path  # For files in between.
+    programs: dict[str, Path]  # From export_programs.
     amounts: Amounts
 
     def flips_in_blobs(self) -> list[Part]:
@@ -155,19 +143,13 @@ class HardUse:
         self, *words: object, plugin: str = "", library: str = "libfake_nvinfer.so"
     ) -> dict[str, float]:
         """Run a command and return the numbers that it printed."""
-        done = subprocess.run(
-            [str(self.binary), plugin or str(self.plugin), *map(str, words)],
-            env=environment(
-                TRT_ET_CUDA="simulated:4",
-                TRT_ET_TENSORRT_LIBRARY=str(self.fakes / library),
-                TRT_ET_RUNTIME_CACHE="off",
-                OMP_NUM_THREADS="1",
-            ),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
+        env = environment(
+            TRT_ET_CUDA="simulated:4",
+            TRT_ET_TENSORRT_LIBRARY=str(self.fakes / library),
+            TRT_ET_RUNTIME_CACHE="off",
+            OMP_NUM_THREADS="1",
         )
+        done = run(self.binary, plugin or self.plugin, *words, env=env, timeout=None)
         if done.returncode != 0:
             raise RuntimeError(f"exit status {done.returncode}: {done.stderr.strip()[-300:]}")
         return {name: float(value) for name, value in map(str.split, done.stdout.splitlines())}

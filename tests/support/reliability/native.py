@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.support.native_environment import run
 from tests.support.reliability.figures import Amounts, Part
-
-__all__ = ["NativeTests", "count_mutants", "under_asan", "under_tsan"]
 
 _BATCH: Final = 1_000_000
 _LINE: Final = re.compile(r"^(R\d+) ((\d+).*)$", re.MULTILINE)
@@ -27,29 +26,18 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True)
 class NativeTests:
-    """The native tests as one build has them.
-
-    Attributes:
-        binary: The program.
-        blob: A file that ``tests/runtime/native/make_blob.py`` wrote.
-    """
+    """The native tests as one build has them."""
 
     binary: Path
-    blob: Path
+    blob: Path  # A file that tests/runtime/native/make_blob.py wrote.
 
     def run(
         self, tests: tuple[str, ...] = (), asan: str = _OPTIONS["ASAN_OPTIONS"], **amounts: int
     ) -> tuple[dict[str, str], str]:
         """Run some of the tests, or all; what each figure is, and why the run failed if it did."""
         variables = {f"TRT_ET_{name.upper()}": str(value) for name, value in amounts.items()}
-        done = subprocess.run(
-            [str(self.binary), str(self.blob), *tests],
-            env={**os.environ, **_OPTIONS, "ASAN_OPTIONS": asan, **variables},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        env = {**os.environ, **_OPTIONS, "ASAN_OPTIONS": asan, **variables}
+        done = run(self.binary, self.blob, *tests, env=env, timeout=None)
         found = {figure: text for figure, text, _ in _LINE.findall(done.stdout)}
         return found, "" if done.returncode == 0 else _reason(done)
 
@@ -57,11 +45,9 @@ class NativeTests:
 def _reason(done: subprocess.CompletedProcess[str]) -> str:
     """The line that says most: a sanitizer's report, or else the last one."""
     told = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    for word in ("SUMMARY:", "runtime error:", "CHECK", "ERROR:"):
-        for line in told:
-            if word in line:
-                return line[:200]
-    return f"exit status {done.returncode}: {told[-1][:200] if told else 'no message'}"
+    words = ("SUMMARY:", "runtime error:", "CHECK", "ERROR:")
+    last = f"exit status {done.returncode}: {told[-1][:200] if told else 'no message'}"
+    return next((line[:200] for word in words for line in told if word in line), last)
 
 
 def _part(figure: str, found: dict[str, str], failure: str, at_least: int) -> Part:
@@ -84,12 +70,8 @@ def under_asan(tests: NativeTests, amounts: Amounts) -> list[Part]:
     found, failure = tests.run(
         edits_per_byte=amounts.edits_per_byte, executes=amounts.sanitized_executes
     )
-    wanted = {
-        "R2": 4096 * amounts.edits_per_byte,
-        "R5": 100,
-        "R9": amounts.sanitized_executes,
-        "R10": 50,
-    }
+    wanted = {"R2": 4096 * amounts.edits_per_byte, "R5": 100}
+    wanted |= {"R9": amounts.sanitized_executes, "R10": 50}
     parts = [_part(figure, found, failure, least) for figure, least in wanted.items()]
     return _failed_elsewhere("R5", parts, failure)
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
 from typing import Final
 
-from tests.support.native_environment import ROOT
+from tests.support.native_environment import ROOT, run
 from tests.support.reliability.figures import Amounts, Part
-
-__all__ = ["marked_tests"]
 
 _HELD: Final = {
     "R4": "damaged files through executor_runner and the Python runtime",
@@ -35,36 +32,21 @@ def marked_tests(folder: Path, amounts: Amounts) -> list[Part]:
     """Run them; a figure is missed where one of its tests fails, is skipped, or none is there."""
     report = folder / "python_tests.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "reliability"]
-    done = subprocess.run(
-        [*command, f"--junitxml={report}", *_files()],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "TRT_ET_CACHE_KILLS": str(amounts.cache_kills),
-            "TRT_ET_EXPORT_PROCESSES": "10",
-            "OMP_NUM_THREADS": "1",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = {**os.environ, "TRT_ET_CACHE_KILLS": str(amounts.cache_kills)}
+    env |= {"TRT_ET_EXPORT_PROCESSES": "10", "OMP_NUM_THREADS": "1"}
+    command += [f"--junitxml={report}", *_files()]
+    done = run(*command, folder=ROOT, env=env, timeout=None)
     if not report.is_file():
         return [Part(figure, False, done.stdout.strip()[-200:]) for figure in _HELD]
-    passed: dict[str, int] = dict.fromkeys(_HELD, 0)
+    passed: dict[str, list[str]] = {figure: [] for figure in _HELD}
     failed: dict[str, list[str]] = {figure: [] for figure in _HELD}
     for case in xml.parse(report).iter("testcase"):
+        wrong = any(child.tag in ("failure", "error", "skipped") for child in case)
         for figure in (p.get("value", "") for p in case.iter("property")):
-            wrong = any(child.tag in ("failure", "error", "skipped") for child in case)
-            if wrong:
-                failed[figure].append(case.get("name", ""))
-            else:
-                passed[figure] += 1
-    return [
-        Part(
-            figure,
-            passed[figure] > 0 and not failed[figure],
-            f"{passed[figure]} tests of {what}"
-            + (f"; failed: {', '.join(failed[figure][:3])}" if failed[figure] else ""),
-        )
-        for figure, what in _HELD.items()
-    ]
+            (failed if wrong else passed)[figure].append(case.get("name", ""))
+    parts = []
+    for figure, what in _HELD.items():
+        bad = f"; failed: {', '.join(failed[figure][:3])}" if failed[figure] else ""
+        text = f"{len(passed[figure])} tests of {what}{bad}"
+        parts.append(Part(figure, bool(passed[figure]) and not bad, text))
+    return parts

@@ -8,30 +8,17 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["Case"]
-
 
 @dataclass
 class Case:
-    """A model with random weights.
-
-    Attributes:
-        model: In eval mode.
-        inputs: Positional, to export with.
-        dynamic: As ``torch.export`` takes it.
-        calls: Further inputs to run with, of other sizes or with state in between; the first call
-            is always ``inputs``.
-        partitions: How many engines it takes, at most.
-        left: The operators that stay out of them, sizes apart.
-        strict: Whether the model can only be exported so.
-        atol: Absolute and relative tolerance of the comparison with eager.
-    """
+    """A model with random weights."""
 
     model: nn.Module
-    inputs: tuple[torch.Tensor, ...]
-    dynamic: Any = None
+    inputs: tuple[torch.Tensor, ...]  # To export with, and of the first call.
+    dynamic: Any = None  # As torch.export takes it.
+    # Of further calls, of other sizes or with state in between.
     calls: tuple[tuple[torch.Tensor, ...], ...] = ()
-    partitions: int = 1
-    left: tuple[str, ...] = ()
-    strict: bool = False
-    atol: float = 1e-4
+    partitions: int = 1  # How many engines it takes, at most.
+    left: tuple[str, ...] = ()  # The operators that stay out of them, sizes apart.
+    strict: bool = False  # Whether the model can only be exported so.
+    atol: float = 1e-4  # Absolute and relative tolerance of the comparison with eager.

@@ -6,44 +6,25 @@ import copy
 import os
 
 import torch
-from executorch.exir import to_edge_transform_and_lower
 from torch.utils import _pytree as pytree
 
-from tests.support.simulated_gpus import load_runtime
+from tests.support.lowering import finish
+from tests.support.simulated_gpus import load_method
 from tests.support.zoo import sequences, transformers_models, vision
 from tests.support.zoo.case import Case
 from trt_et import TensorRTPartitioner
 from trt_et.inspection import inspect_program
 
-__all__ = [
-    "ALL",
-    "MODELS",
-    "TO_BUILD",
-    "TO_RUN",
-    "check_built",
-    "check_run",
-    "largest_difference",
-    "lower",
-    "make",
-]
-
 MODELS = {**transformers_models.MODELS, **vision.MODELS, **sequences.MODELS}
 RUN_IN_CI = (
-    "bert",
-    "llama_static_cache",
-    "lstm_cell",
-    "unet",
+    *("bert", "llama_static_cache", "lstm_cell", "unet"),
     # Constants of hardsigmoid took the place of hardswish's.
     "mobilenet_v3_like",
     # Three dimensions: ExecuTorch's CPU kernels have two.
     "conv3d",
 )
 BUILT_IN_CI = (
-    "llama_static_cache",
-    "whisper_encoder",
-    "clip",
-    "lstm_cell",
-    "mixture_of_experts",
+    *("llama_static_cache", "whisper_encoder", "clip", "lstm_cell", "mixture_of_experts"),
     "conv3d",
 )
 ALL = os.environ.get("TRT_ET_ZOO") == "all"
@@ -68,8 +49,7 @@ def lower(case: Case, builder: str) -> tuple[bytes, TensorRTPartitioner]:
         program = torch.export.export(
             case.model, case.inputs, dynamic_shapes=case.dynamic, strict=case.strict
         )
-        manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
-        return bytes(manager.to_executorch().buffer), partitioner
+        return bytes(finish(program, partitioner).buffer), partitioner
 
 
 def check_built(case: Case, builder: str = "tensorrt_rtx") -> bytes:
@@ -86,7 +66,6 @@ def check_built(case: Case, builder: str = "tensorrt_rtx") -> bytes:
 
 def check_run(case: Case) -> None:
     """It runs like eager on a simulated GPU."""
-    load_runtime()
     # Exporting and calling change buffers; what was exported began where this copy does.
     eager = copy.deepcopy(case.model)
     largest_difference(case, eager, check_built(case, "reference"))
@@ -94,9 +73,7 @@ def check_run(case: Case) -> None:
 
 def largest_difference(case: Case, eager: torch.nn.Module, pte: bytes) -> float:
     """Run a program with all inputs; what it returns has to be within the model's tolerance."""
-    from executorch.runtime import Runtime
-
-    method = Runtime.get().load_program(pte).load_method("forward")
+    method = load_method(pte)
     largest = 0.0
     for call in (case.inputs, *case.calls):
         found = method.execute(pytree.tree_leaves(call))

@@ -11,8 +11,6 @@ from torch.nn import functional
 
 from tests.support.zoo.case import Case
 
-__all__ = ["MODELS"]
-
 
 class Lstm(nn.Module):
     def __init__(self, kind: type[nn.RNNBase], **options: object) -> None:
@@ -23,18 +21,6 @@ class Lstm(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         y, state = self.rnn(x)
         return self.head(y), state[0] if isinstance(state, tuple) else state
-
-
-def lstm() -> Case:
-    return Case(Lstm(nn.LSTM, bidirectional=True), (torch.randn(2, 3, 8),))
-
-
-def gru() -> Case:
-    return Case(Lstm(nn.GRU), (torch.randn(2, 5, 8),))
-
-
-def rnn() -> Case:
-    return Case(Lstm(nn.RNN), (torch.randn(2, 5, 8),))
 
 
 class LstmCell(nn.Module):
@@ -85,30 +71,21 @@ class MixtureOfExperts(nn.Module):
         return (outer * dense.unsqueeze(-1)).sum(1).reshape(x.shape)
 
 
-def mixture_of_experts() -> Case:
-    return Case(MixtureOfExperts(), (torch.randn(2, 6, 16),))
+class MaskedTransformer(nn.Transformer):
+    def __init__(self) -> None:
+        super().__init__(16, 2, 1, 1, 32, batch_first=True)
+
+    def forward(self, source, target, padding):
+        causal = self.generate_square_subsequent_mask(target.shape[1])
+        masks = {"tgt_mask": causal, "tgt_is_causal": True}
+        masks |= dict.fromkeys(("src_key_padding_mask", "memory_key_padding_mask"), padding)
+        return super().forward(source, target, **masks)
 
 
 def masked_transformer() -> Case:
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = nn.Transformer(16, 2, 1, 1, 32, batch_first=True)
-
-        def forward(self, source, target, padding):
-            causal = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
-            return self.model(
-                source,
-                target,
-                tgt_mask=causal,
-                src_key_padding_mask=padding,
-                memory_key_padding_mask=padding,
-                tgt_is_causal=True,
-            )
-
     padding = torch.zeros(2, 6, dtype=torch.bool)
     padding[0, 4:] = True
-    return Case(Model(), (torch.randn(2, 6, 16), torch.randn(2, 5, 16), padding))
+    return Case(MaskedTransformer(), (torch.randn(2, 6, 16), torch.randn(2, 5, 16), padding))
 
 
 class Rope(nn.Module):
@@ -143,10 +120,6 @@ def rope() -> Case:
     return Case(Rope(), (torch.randn(1, 6, 32),), ({1: length},), ((torch.randn(1, 11, 32),),))
 
 
-def rope_half() -> Case:
-    return Case(Rope().half(), (torch.randn(1, 6, 32).half(),), atol=2e-2)
-
-
 class Sampler(nn.Module):
     """What comes after logits: temperature, top-k, top-p by sorting, arg max."""
 
@@ -161,10 +134,6 @@ class Sampler(nn.Module):
         ordered = ordered.masked_fill(keep, float("-inf"))
         probability = ordered.softmax(-1)
         return probability, index[..., :5], probability.argmax(-1)
-
-
-def sampler() -> Case:
-    return Case(Sampler(), (torch.randn(2, 20),))
 
 
 class Recommender(nn.Module):
@@ -249,15 +218,15 @@ def gcn() -> Case:
 
 
 MODELS: dict[str, Callable[[], Case]] = {
-    "lstm": lstm,
-    "gru": gru,
-    "rnn": rnn,
+    "lstm": lambda: Case(Lstm(nn.LSTM, bidirectional=True), (torch.randn(2, 3, 8),)),
+    "gru": lambda: Case(Lstm(nn.GRU), (torch.randn(2, 5, 8),)),
+    "rnn": lambda: Case(Lstm(nn.RNN), (torch.randn(2, 5, 8),)),
     "lstm_cell": lstm_cell,
-    "mixture_of_experts": mixture_of_experts,
+    "mixture_of_experts": lambda: Case(MixtureOfExperts(), (torch.randn(2, 6, 16),)),
     "masked_transformer": masked_transformer,
     "rope": rope,
-    "rope_half": rope_half,
-    "sampler": sampler,
+    "rope_half": lambda: Case(Rope().half(), (torch.randn(1, 6, 32).half(),), atol=2e-2),
+    "sampler": lambda: Case(Sampler(), (torch.randn(2, 20),)),
     "recommender": recommender,
     "pointnet": pointnet,
     "gcn": gcn,

@@ -12,8 +12,6 @@ from torch.export import Dim
 
 from tests.support.zoo.case import Case
 
-__all__ = ["MODELS"]
-
 Maker = Callable[[], Case]
 Shapes = dict[str, tuple[int, ...]]
 
@@ -26,6 +24,7 @@ WIDE: dict[str, Any] = {
 }
 PLAIN = {**WIDE, "vocab_size": VOCABULARY, "max_position_embeddings": 64}
 TEXT = {**PLAIN, "attn_implementation": "sdpa"}
+RESNET = {"hidden_sizes": [8, 16], "depths": [1, 1], "embedding_size": 8}
 VISION = {**WIDE, "image_size": 32, "patch_size": 8}
 T5 = {"vocab_size": VOCABULARY, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_heads": 4}
 # Encoder and decoder of Bart and Whisper.
@@ -65,23 +64,21 @@ class Fields(nn.Module):
         return tuple(getattr(result, field) for field in self.fields)
 
 
-class Decoder(nn.Module):
-    """A causal language model without its cache: logits of every token."""
-
+class Wrapper(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
+
+
+class Decoder(Wrapper):
+    """A causal language model without its cache: logits of every token."""
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.model(input_ids=tokens, use_cache=False).logits
 
 
-class PastTensors(nn.Module):
+class PastTensors(Wrapper):
     """A causal language model that takes its keys and values, and returns them longer."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
 
     def forward(self, tokens: torch.Tensor, *past: torch.Tensor) -> tuple[torch.Tensor, ...]:
         cache = tf.DynamicCache()
@@ -319,10 +316,7 @@ MODELS: dict[str, Maker] = {
     "mobilenet_v2": image(
         "MobileNetV2ForImageClassification", {"image_size": 32, "depth_multiplier": 0.35}
     ),
-    "resnet_hf": image(
-        "ResNetForImageClassification",
-        {"hidden_sizes": [8, 16], "depths": [1, 1], "embedding_size": 8},
-    ),
+    "resnet_hf": image("ResNetForImageClassification", RESNET),
     # Full depth, an eighth of the width.
     "resnet50": of(
         "ResNetForImageClassification",
@@ -331,12 +325,7 @@ MODELS: dict[str, Maker] = {
         sizes={0: Dim("batch", max=4)},
         again=(3, 3, 64, 64),
     ),
-    "resnet_bf16": image(
-        "ResNetForImageClassification",
-        {"hidden_sizes": [8, 16], "depths": [1, 1], "embedding_size": 8},
-        dtype=torch.bfloat16,
-        atol=1e-1,
-    ),
+    "resnet_bf16": image("ResNetForImageClassification", RESNET, dtype=torch.bfloat16, atol=1e-1),
     "dinov2": image("Dinov2Model", VISION, *ENCODED),
     "sam_vision": image(
         "SamVisionModel",

@@ -10,8 +10,6 @@ from torch.nn import functional
 
 from tests.support.zoo.case import Case
 
-__all__ = ["MODELS"]
-
 
 class InvertedResidual(nn.Module):
     """A block with squeeze and excitation."""
@@ -20,12 +18,9 @@ class InvertedResidual(nn.Module):
         super().__init__()
         inner = width * 4
         self.before = nn.Sequential(
-            nn.Conv2d(width, inner, 1, bias=False),
-            nn.BatchNorm2d(inner),
-            act(),
+            *(nn.Conv2d(width, inner, 1, bias=False), nn.BatchNorm2d(inner), act()),
             nn.Conv2d(inner, inner, 3, 1, 1, groups=inner, bias=False),
-            nn.BatchNorm2d(inner),
-            act(),
+            *(nn.BatchNorm2d(inner), act()),
         )
         self.excite = nn.Sequential(
             *(nn.AdaptiveAvgPool2d(1), nn.Conv2d(inner, 4, 1), nn.ReLU()),
@@ -60,18 +55,13 @@ class DeepLab(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = functional.relu(self.stem(x))
         found = [branch(y) for branch in self.branches]
-        found.append(
-            functional.interpolate(
-                self.pooled(y), size=y.shape[-2:], mode="bilinear", align_corners=False
-            )
-        )
-        y = self.head(torch.cat(found, 1))
-        y = functional.interpolate(y, size=x.shape[-2:], mode="bilinear", align_corners=False)
-        return y.argmax(1)
+        y = self.head(torch.cat([*found, self.resampled(self.pooled(y), y)], 1))
+        return self.resampled(y, x).argmax(1)
 
-
-def deeplab() -> Case:
-    return Case(DeepLab(), (torch.randn(1, 3, 32, 40),))
+    @staticmethod
+    def resampled(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        size = like.shape[-2:]
+        return functional.interpolate(x, size=size, mode="bilinear", align_corners=False)
 
 
 class Fpn(nn.Module):
@@ -101,33 +91,20 @@ class Fpn(nn.Module):
         return corners.gather(1, index.unsqueeze(-1).expand(-1, -1, 4)), best, index
 
 
-def fpn() -> Case:
-    return Case(Fpn(), (torch.randn(1, 3, 32, 32),))
-
-
 def conv3d() -> Case:
     model = nn.Sequential(
-        nn.Conv3d(2, 4, 3, padding=1),
-        nn.BatchNorm3d(4),
-        nn.ReLU(),
-        nn.MaxPool3d(2),
-        nn.Conv3d(4, 4, 3, stride=2, padding=1),
-        nn.AdaptiveAvgPool3d(1),
-        nn.Flatten(),
+        *(nn.Conv3d(2, 4, 3, padding=1), nn.BatchNorm3d(4), nn.ReLU(), nn.MaxPool3d(2)),
+        *(nn.Conv3d(4, 4, 3, stride=2, padding=1), nn.AdaptiveAvgPool3d(1), nn.Flatten()),
         nn.Linear(4, 3),
     )
     return Case(model, (torch.randn(1, 2, 8, 8, 8),))
 
 
 def _double(before: int, after: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(before, after, 3, padding=1),
-        nn.BatchNorm2d(after),
-        nn.ReLU(inplace=True),
-        nn.Conv2d(after, after, 3, padding=1),
-        nn.BatchNorm2d(after),
-        nn.ReLU(inplace=True),
-    )
+    layers: list[nn.Module] = []
+    for width in (before, after):
+        layers += [nn.Conv2d(width, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU(True)]
+    return nn.Sequential(*layers)
 
 
 class UNet(nn.Module):
@@ -150,10 +127,6 @@ class UNet(nn.Module):
         d = self.smooth(self.four(torch.cat([b, c], 1)))
         d = functional.pad(d, [0, a.shape[3] - d.shape[3], 0, a.shape[2] - d.shape[2]])
         return self.head(self.five(torch.cat([a, d], 1)))
-
-
-def unet() -> Case:
-    return Case(UNet(), (torch.randn(1, 3, 38, 38),))
 
 
 class DiffusionBlock(nn.Module):
@@ -201,14 +174,10 @@ def diffusion() -> Case:
 
 def gan() -> Case:
     model = nn.Sequential(
-        nn.ConvTranspose2d(12, 16, 4, 1, 0, bias=False),
-        nn.BatchNorm2d(16),
-        nn.ReLU(True),
-        nn.ConvTranspose2d(16, 8, 4, 2, 1, bias=False),
-        nn.InstanceNorm2d(8, affine=True),
+        *(nn.ConvTranspose2d(12, 16, 4, 1, 0, bias=False), nn.BatchNorm2d(16), nn.ReLU(True)),
+        *(nn.ConvTranspose2d(16, 8, 4, 2, 1, bias=False), nn.InstanceNorm2d(8, affine=True)),
         nn.LeakyReLU(0.2, inplace=True),
-        nn.ConvTranspose2d(8, 3, 3, 2, 1, output_padding=1, groups=1),
-        nn.Tanh(),
+        *(nn.ConvTranspose2d(8, 3, 3, 2, 1, output_padding=1, groups=1), nn.Tanh()),
     )
     return Case(model, (torch.randn(2, 12, 1, 1),))
 
@@ -217,10 +186,8 @@ class SuperResolution(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(1, 8, 5, padding=2),
-            nn.PReLU(),
-            nn.Conv2d(8, 4, 3, padding=1, padding_mode="reflect"),
-            nn.PixelShuffle(2),
+            *(nn.Conv2d(1, 8, 5, padding=2), nn.PReLU()),
+            *(nn.Conv2d(8, 4, 3, padding=1, padding_mode="reflect"), nn.PixelShuffle(2)),
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -228,18 +195,14 @@ class SuperResolution(nn.Module):
         return (self.body(x) + big).clamp(0, 1)
 
 
-def super_resolution() -> Case:
-    return Case(SuperResolution(), (torch.rand(1, 1, 12, 10),))
-
-
 MODELS: dict[str, Callable[[], Case]] = {
     "mobilenet_v3_like": lambda: inverted(nn.Hardswish, nn.Hardsigmoid),
     "efficientnet_like": lambda: inverted(nn.SiLU, nn.Sigmoid),
-    "deeplab": deeplab,
-    "fpn": fpn,
+    "deeplab": lambda: Case(DeepLab(), (torch.randn(1, 3, 32, 40),)),
+    "fpn": lambda: Case(Fpn(), (torch.randn(1, 3, 32, 32),)),
     "conv3d": conv3d,
-    "unet": unet,
+    "unet": lambda: Case(UNet(), (torch.randn(1, 3, 38, 38),)),
     "diffusion": diffusion,
     "gan": gan,
-    "super_resolution": super_resolution,
+    "super_resolution": lambda: Case(SuperResolution(), (torch.rand(1, 1, 12, 10),)),
 }

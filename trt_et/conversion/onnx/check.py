@@ -18,10 +18,7 @@ _MOST_DIMENSIONS: Final = 8
 
 
 def check_model(proto: Any) -> None:  # noqa: ANN401
-    """Check a model.
-
-    Args:
-        proto: An ``onnx.ModelProto``.
+    """Check an ``onnx.ModelProto``.
 
     Raises:
         ConversionError: Its types contradict each other, or the parser does not take a node.
@@ -42,31 +39,18 @@ def check_model(proto: Any) -> None:  # noqa: ANN401
         if node.op_type in functions:  # Ours, whose operators every parser takes.
             continue
         if reason := _refusal(node, types):
-            raise ConversionError(reason, _call_of(node.name))
+            raise ConversionError(reason, node.name.removeprefix("node_"))
 
 
 def _has_bfloat16(graph: Any) -> bool:  # noqa: ANN401
     from onnx import TensorProto
 
-    bfloat16 = TensorProto.BFLOAT16
-    return (
-        any(
-            info.type.tensor_type.elem_type == bfloat16
-            for infos in (graph.input, graph.output)
-            for info in infos
-        )
-        or any(tensor.data_type == bfloat16 for tensor in graph.initializer)
-        or any(
-            attribute.name == "to" and attribute.i == bfloat16
-            for node in graph.node
-            for attribute in node.attribute
-        )
-    )
-
-
-def _call_of(name: str) -> str:
-    """Return the call that a node is named after."""
-    return name.removeprefix("node_")
+    attributes = (attribute for node in graph.node for attribute in node.attribute)
+    return TensorProto.BFLOAT16 in {
+        *(info.type.tensor_type.elem_type for info in (*graph.input, *graph.output)),
+        *(tensor.data_type for tensor in graph.initializer),
+        *(attribute.i for attribute in attributes if attribute.name == "to"),
+    }
 
 
 def _types(graph: Any) -> dict[str, tuple[str, tuple[int, ...]]]:  # noqa: ANN401
@@ -79,8 +63,7 @@ def _types(graph: Any) -> dict[str, tuple[str, tuple[int, ...]]]:  # noqa: ANN40
             name(info.type.tensor_type.elem_type),
             tuple(size.dim_value for size in info.type.tensor_type.shape.dim),
         )
-        for infos in (graph.input, graph.output, graph.value_info)
-        for info in infos
+        for info in (*graph.input, *graph.output, *graph.value_info)
     }
     constants = {
         tensor.name: (name(tensor.data_type), tuple(tensor.dims)) for tensor in graph.initializer
@@ -112,10 +95,9 @@ def _refusal(node: Any, types: dict[str, tuple[str, tuple[int, ...]]]) -> str | 
         indices = types.get(node.input[1], ("", ()))[1] if node.op_type == "ScatterElements" else ()
         if any(size and index > size for index, size in zip(indices, sizes, strict=False)):
             return "TensorRT's ONNX parser scatters at most as many numbers as there are"
-    attributes = {one.name: one for one in node.attribute}
-    if node.op_type == "Resize" and "antialias" in attributes and attributes["antialias"].i:
+    attributes = {one.name: one.s or one.i for one in node.attribute}
+    if node.op_type == "Resize" and attributes.get("antialias"):
         return "TensorRT's ONNX parser has no Resize with antialiasing"
-    reduction = attributes.get("reduction")
-    if reduction is not None and reduction.s != b"none":
+    if attributes.get("reduction", b"none") != b"none":
         return f"TensorRT's ONNX parser has no {node.op_type} with a reduction"
     return None

@@ -100,6 +100,8 @@ def _set_inputs(
     inputs: Sequence[Binding],
     constants: Mapping[str, torch.Tensor],
 ) -> None:
+    from onnx_ir.tensor_adapters import TorchTensor
+
     graph = model.graph
     names = [value.name for value in graph.inputs if value.name not in constants]
     expected = [binding.name for binding in inputs]
@@ -108,14 +110,8 @@ def _set_inputs(
     for value in list(graph.inputs):
         if value.name in constants:
             graph.inputs.remove(value)
-            value.const_value = _tensor(constants[value.name], value.name)
+            value.const_value = TorchTensor(constants[value.name], name=value.name)
             graph.register_initializer(value)
-
-
-def _tensor(tensor: torch.Tensor, name: str) -> Any:  # noqa: ANN401
-    from onnx_ir.tensor_adapters import TorchTensor
-
-    return TorchTensor(tensor, name=name)
 
 
 def _set_outputs(model: Any, outputs: Sequence[Binding]) -> None:  # noqa: ANN401
@@ -166,11 +162,7 @@ def _should_fold(node: Any) -> bool | None:  # noqa: ANN401
     return False if large else None
 
 
-def _describe(
-    model: Any,  # noqa: ANN401
-    inputs: Sequence[Binding],
-    outputs: Sequence[Binding],
-) -> None:
+def _describe(model: Any, inputs: Sequence[Binding], outputs: Sequence[Binding]) -> None:  # noqa: ANN401
     """Describe inputs and outputs as the bindings do; forget the other shapes."""
     import onnx_ir as ir
 
@@ -184,14 +176,8 @@ def _describe(
             for index, size in enumerate(binding.shape)
         ]
         value.shape = ir.Shape(sizes)
-        value.type = ir.TensorType(_ir_dtype(binding.dtype))
-
-
-def _ir_dtype(name: str) -> Any:  # noqa: ANN401
-    import onnx_ir as ir
-
-    names = {"float32": "FLOAT", "float64": "DOUBLE"}
-    return ir.DataType[names.get(name, name.upper())]
+        dtype = {"float32": "FLOAT", "float64": "DOUBLE"}.get(binding.dtype, binding.dtype.upper())
+        value.type = ir.TensorType(ir.DataType[dtype])
 
 
 def _move_weights_out(

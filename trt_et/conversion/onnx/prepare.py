@@ -19,7 +19,7 @@ from trt_et.conversion.onnx.translate import torch_decompositions
 from trt_et.conversion.operator import Operator, Step
 from trt_et.conversion.operators.kv_cache import update_in_place
 from trt_et.conversion.prepare import rewrite
-from trt_et.conversion.registry import OPERATORS
+from trt_et.conversion.registry import OPERATORS, decompositions
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
 __all__ = ["prepare_module"]
@@ -34,22 +34,11 @@ _ENTRIES: Final = (
 
 @cache
 def _decompositions() -> dict[Any, Callable[..., Any]]:
-    ours = {
-        target: entry.decompose
-        for entry in _ENTRIES
-        if isinstance(entry, Operator) and entry.decompose
-        for target in entry.targets
-    }
-    return torch_decompositions() | ours
+    return torch_decompositions() | decompositions(_ENTRIES)
 
 
 def prepare_module(module: GraphModule, aliased_outputs: Sequence[InPlaceBuffer] = ()) -> None:
-    """Apply all decompositions and rewrites to a module.
-
-    Args:
-        module: Plain ATen, constants as attributes; changed.
-        aliased_outputs: The outputs that may be written into an input's memory.
-    """
+    """Apply all decompositions and rewrites to a module; see ``model.convert_module``."""
     for entry in _ENTRIES:
         if isinstance(entry, Operator):
             rewrite(module, entry)

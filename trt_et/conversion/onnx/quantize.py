@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
+from trt_et.conversion.operators.type_promotion import cast
 from trt_et.errors import ConversionError
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant
@@ -37,13 +38,9 @@ _INT8: Final = (-128, 127)
 
 
 def quantize_linear(x: Tensor, scale: Tensor, zero: Tensor, axis: int) -> Tensor:
-    """Quantize float32 numbers; ``zero`` holds zeros of the result's dtype.
+    """Quantize float32 numbers by one scale, or by one for each index along an axis.
 
-    Args:
-        x: The numbers.
-        scale: One number, or one for each index along the axis.
-        zero: As many zeros.
-        axis: A dimension of ``x``.
+    ``zero`` holds as many zeros, of the result's dtype.
     """
     quotient = x / _along(scale, axis, x.dim())
     if zero.dtype is torch.int8:
@@ -75,8 +72,7 @@ def to_linear(node: Node) -> Node:
     zero_point = _constant(node, 0 if zero_points is None else zero_points).expand(scale.shape)
     is_shifted = bool(zero_point.any())
 
-    def constant(what: str, value: Tensor) -> Node:
-        return insert_constant(node, f"_constant_{node.name}_{what}", value.clone())
+    constant = partial(_named_constant, node)
 
     def shaped(what: str, value: Tensor) -> Node:
         return constant(what, _along(value, axis, rank))
@@ -86,8 +82,8 @@ def to_linear(node: Node) -> Node:
         result = call(dequantize_linear, x, constant("scale", scale), axis)
         if is_shifted:
             result = call(aten.sub.Tensor, result, shaped("shift", scale * zero_point))
-        return _cast(node, result, node.meta["val"].dtype)
-    x = _cast(node, x, torch.float32)
+        return cast(node, result, node.meta["val"].dtype)
+    x = cast(node, x, torch.float32)
     bounds = (given["quant_min"], given["quant_max"])
     if is_shifted:
         # Torch rounds to even before it adds the zero point, which may be odd.
@@ -110,15 +106,16 @@ def to_linear_fp8(node: Node) -> Node | None:
     largest = amax.reshape(())
     scale = (largest if largest > SMALLEST_AMAX else torch.ones(())) / FP8_LIMIT
 
-    def constant(what: str, value: Tensor) -> Node:
-        return insert_constant(node, f"_constant_{node.name}_{what}", value)
-
-    factor = constant("scale", scale)
-    zero = constant("zero", torch.zeros((), dtype=torch.float8_e4m3fn))
-    x = _cast(node, given["input"], torch.float32)
+    factor = _named_constant(node, "scale", scale)
+    zero = _named_constant(node, "zero", torch.zeros((), dtype=torch.float8_e4m3fn))
+    x = cast(node, given["input"], torch.float32)
     quantized = insert_call(node, quantize_linear, x, factor, zero, 0)
     result = insert_call(node, dequantize_linear, quantized, factor, 0)
-    return _cast(node, result, node.meta["val"].dtype)
+    return cast(node, result, node.meta["val"].dtype)
+
+
+def _named_constant(node: Node, what: str, value: Tensor) -> Node:
+    return insert_constant(node, f"_constant_{node.name}_{what}", value.clone())
 
 
 def _constant(node: Node, value: Any) -> Tensor:  # noqa: ANN401
@@ -153,12 +150,6 @@ def _folded(node: Node, value: Node) -> Node:
     for move in reversed(moves):
         tensor = move.target(tensor, *move.args[1:], **move.kwargs)  # type: ignore[operator]
     return insert_constant(node, f"_constant_{node.name}_moved", tensor.contiguous())
-
-
-def _cast(node: Node, value: Node, dtype: torch.dtype) -> Node:
-    if value.meta["val"].dtype == dtype:
-        return value
-    return insert_call(node, aten._to_copy.default, value, dtype=dtype)
 
 
 ONNX_QUANTIZE: Final = Operator("ONNX's quantize", (*_QUANTIZE, *_DEQUANTIZE), rewrite=to_linear)

@@ -9,6 +9,7 @@ import torch
 from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
+from trt_et.conversion.operators.type_promotion import cast
 from trt_et.graph.insertion import insert_call
 
 __all__ = ["REWRITES"]
@@ -22,7 +23,7 @@ def choose_in_one_dtype(node: Node) -> None:
     """Cast both choices to the result's dtype; ONNX takes no two."""
     dtype = node.meta["val"].dtype
     condition, *choices = node.args
-    node.args = (condition, *(_cast(node, choice, dtype) for choice in choices))
+    node.args = (condition, *(cast(node, choice, dtype) for choice in choices))
 
 
 def sum_in_float32(node: Node) -> Any:  # noqa: ANN401
@@ -30,12 +31,12 @@ def sum_in_float32(node: Node) -> Any:  # noqa: ANN401
     x: Any = node.args[0]
     dtype = node.meta["val"].dtype
     if x.meta["val"].dim() == 0:
-        return _cast(node, x, dtype)
+        return cast(node, x, dtype)
     wide = torch.float32 if dtype in _HALF_PRECISION else dtype
     if x.meta["val"].dtype == dtype == wide:
         return None
-    total = insert_call(node, node.target, _cast(node, x, wide), node.args[1])
-    return _cast(node, total, dtype)
+    total = insert_call(node, node.target, cast(node, x, wide), node.args[1])
+    return cast(node, total, dtype)
 
 
 def clamp_to_infinity(node: Node) -> Any:  # noqa: ANN401
@@ -68,12 +69,6 @@ def _place(find: Any) -> Any:  # noqa: ANN401
         return found.reshape([1] * x.dim() if keepdim else [])
 
     return place
-
-
-def _cast(before: Node, value: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401
-    if not isinstance(value, Node) or value.meta["val"].dtype == dtype:
-        return value
-    return insert_call(before, aten._to_copy.default, value, dtype=dtype)
 
 
 REWRITES: Final = (

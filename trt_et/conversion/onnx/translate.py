@@ -143,27 +143,22 @@ def _reason(node: Node, error: Exception) -> str:
         return error.reason
     if node.op == "call_function" and not is_translatable(node.target):
         return f"torch's ONNX exporter has no translation of {node.target}"
-    while error.__cause__ is not None and isinstance(error.__cause__, Exception):
+    while isinstance(error.__cause__, Exception):
         error = error.__cause__
     return f"{type(error).__name__}: {' '.join(str(error).split())[:_LONGEST_REASON]}"
 
 
 def _with_constants_as_inputs(module: GraphModule) -> tuple[Graph, dict[str, torch.Tensor]]:
     graph = Graph()
-    new: dict[Node, Node] = {}
     constants: dict[str, torch.Tensor] = {}
-    attributes = [node for node in module.graph.nodes if node.op == "get_attr"]
-    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
     taken: dict[str, Node] = {}
-    for node in inputs:
-        new[node] = graph.node_copy(node)
-    for node in attributes:
+    new = {node: graph.node_copy(node) for node in module.graph.find_nodes(op="placeholder")}
+    for node in module.graph.find_nodes(op="get_attr"):
         target = str(node.target)
         if target not in taken:
             taken[target] = graph.placeholder(target.removeprefix("_constant_"))
-            tensor = getattr(module, target)
             taken[target].meta = {"val": node.meta["val"]}
-            constants[taken[target].name] = tensor.detach()
+            constants[taken[target].name] = getattr(module, target).detach()
         new[node] = taken[target]
     for node in module.graph.nodes:
         if node not in new:

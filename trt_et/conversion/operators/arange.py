@@ -9,7 +9,7 @@ import torch
 from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
-from trt_et.graph.insertion import insert_call, insert_number
+from trt_et.graph.insertion import insert_call
 
 __all__ = ["ARANGE", "FULL"]
 
@@ -29,10 +29,10 @@ def count(node: Node) -> Node | None:
     if type(step) is not int or not all(_is_integer(number) for number in (start, end)):
         return None
     low, high, size = (start, end, step) if step > 0 else (end, start, -step)
-    length = insert_number(node, operator.sub, high, low)
+    length = insert_call(node, operator.sub, high, low)
     if size > 1:
-        length = insert_number(node, operator.add, length, size - 1)
-        length = insert_number(node, operator.floordiv, length, size)
+        length = insert_call(node, operator.add, length, size - 1)
+        length = insert_call(node, operator.floordiv, length, size)
     numbers = insert_call(node, aten.arange.start_step, 0, length, 1, **node.kwargs)
     if step != 1:
         numbers = insert_call(node, aten.mul.Tensor, numbers, step)

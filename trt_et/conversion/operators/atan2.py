@@ -20,12 +20,7 @@ __all__ = ["ATAN2"]
 def atan2(y: Tensor, x: Tensor) -> Any:  # noqa: ANN401
     """Return the angle, from the arc tangent of the quotient in float32.
 
-    Args:
-        y: The second coordinates.
-        x: The first ones.
-
-    Returns:
-        The angles; ``NotImplemented`` for float64, which TensorRT does not have.
+    It returns ``NotImplemented`` for float64, which TensorRT does not have.
     """
     dtype = torch.result_type(y, x)
     if dtype is torch.float64:

@@ -10,6 +10,7 @@ from torch.fx import Node
 
 from trt_et.conversion.installed import installed_variant
 from trt_et.conversion.operator import Operator
+from trt_et.conversion.operators.type_promotion import cast
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 from trt_et.ops.quantize import is_quantize_layer
@@ -74,14 +75,11 @@ def multiply_by_scale(node: Node) -> Node | None:
     if not isinstance(source, Node) or source.op == "get_attr" or not _reaches_convolution(node):
         return None
     arguments = named_arguments(node)
-    result = insert_call(node, aten._to_copy.default, arguments["input"], dtype=torch.float32)
+    x = cast(node, arguments["input"], torch.float32)
     if arguments["zero_point"] != 0:
-        result = insert_call(node, aten.sub.Tensor, result, arguments["zero_point"])
-    result = insert_call(node, aten.mul.Tensor, result, arguments["scale"])
-    dtype = node.meta["val"].dtype
-    if dtype is torch.float32:
-        return result
-    return insert_call(node, aten._to_copy.default, result, dtype=dtype)
+        x = insert_call(node, aten.sub.Tensor, x, arguments["zero_point"])
+    result = insert_call(node, aten.mul.Tensor, x, arguments["scale"])
+    return cast(node, result, node.meta["val"].dtype)
 
 
 def _reaches_convolution(node: Node) -> bool:

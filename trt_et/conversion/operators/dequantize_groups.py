@@ -38,11 +38,7 @@ def dequantize_groups(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor
 
 
 def keep_weights_int4(node: Node) -> None:
-    """Dequantize groups of 4-bit weights by one call; warn of those that stay int8.
-
-    Args:
-        node: The product of a weight and its scales.
-    """
+    """Dequantize groups of 4-bit weights by one call; warn of those that stay int8."""
     module: Any = node.graph.owning_module
     found = _match(module, node)
     if found is None:
@@ -80,7 +76,11 @@ def _match(module: GraphModule, product: Node) -> _Found | None:
             continue
         values = getattr(module, str(weight.target))
         if int(values.min()) >= _LOWEST and int(values.max()) <= _HIGHEST:
-            return (weight, zero, scale) if _is_put_together(product, weight) else None
+            put_together = all(
+                user.target in _RESHAPES and _shape(user) == _shape(weight)
+                for user in product.users
+            )
+            return (weight, zero, scale) if put_together else None
     return None
 
 
@@ -103,12 +103,6 @@ def _is_grouped(cast: Node, weight: Node, scale: Node) -> bool:
         and grouped[0] == whole[0]
         and weight.meta["val"].dtype is torch.int8
         and cast.meta["val"].dtype == scale.meta["val"].dtype
-    )
-
-
-def _is_put_together(product: Node, weight: Node) -> bool:
-    return all(
-        user.target in _RESHAPES and _shape(user) == _shape(weight) for user in product.users
     )
 
 

@@ -17,17 +17,7 @@ __all__ = ["DIAGONAL"]
 
 
 def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """Pick the diagonals from the flattened matrices.
-
-    Args:
-        x: Matrices, batched in any dimensions.
-        offset: How far the diagonal lies to the right of the main one.
-        dim1: The dimension of the rows.
-        dim2: The dimension of the columns.
-
-    Returns:
-        The diagonals, along the last dimension.
-    """
+    """Pick the diagonals from the flattened matrices, which may be batched in any dimensions."""
     matrices = x.movedim((dim1, dim2), (-2, -1))
     *others, rows, columns = matrices.shape
     step = columns + 1

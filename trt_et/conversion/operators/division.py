@@ -18,12 +18,10 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
-from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
-from trt_et.graph.insertion import insert_call
 
-__all__ = ["DIVISION", "FLOOR_DIVISION", "FMOD", "REMAINDER"]
+__all__ = ["DIVISION", "FMOD", "REMAINDER", "TRUNC"]
 
 aten = torch.ops.aten
 
@@ -34,90 +32,6 @@ _REMAINDERS: Final = (
     aten.remainder.Scalar,
     aten.remainder.Scalar_Tensor,
 )
-
-# A quotient that is rounded to half precision may be rounded up to the next integer.
-_HALF_PRECISION: Final = (torch.float16, torch.bfloat16)
-
-
-def divide_exactly(node: Node) -> Node | None:
-    """Return truncated quotients and integer remainders by divisions that TensorRT computes right.
-
-    Remainders of half precision are computed in float32. The operands must be of the result's dtype
-    (``type_promotion.py``).
-    """
-    is_integer = not node.meta["val"].dtype.is_floating_point
-    first, second = (*node.args, None, None)[:2]
-    if node.target in _DIVISIONS:
-        if node.kwargs.get("rounding_mode") != "trunc":
-            return None
-        return _truncated(node, first, second, is_integer)
-    if node.target is aten.trunc.default:
-        return None if is_integer else _cut_off(node, first)
-    if is_integer:
-        divide = _truncated if node.target in _FMODS else _rounded_down
-        return _rest(node, first, divide(node, first, second, is_integer), second)
-    return _in_float32(node) if node.meta["val"].dtype in _HALF_PRECISION else None
-
-
-def _in_float32(node: Node) -> Node:
-    dtype = node.meta["val"].dtype
-    wide = (
-        insert_call(node, aten._to_copy.default, argument, dtype=torch.float32)
-        if isinstance(argument, Node)
-        else torch.tensor(argument, dtype=dtype).item()  # Torch also rounds numbers.
-        for argument in node.args
-    )
-    result = insert_call(node, node.target, *wide)
-    return insert_call(node, aten._to_copy.default, result, dtype=dtype)
-
-
-def _call(before: Node, operator: Any, first: Any, second: Any) -> Node:  # noqa: ANN401
-    """Insert a call of a binary operator, one of whose operands may be a number."""
-    if not isinstance(first, Node):
-        value = second.meta["val"]
-        first = insert_call(before, aten.full.default, [], first, dtype=value.dtype)
-    overload = operator.Tensor if isinstance(second, Node) else operator.Scalar
-    return insert_call(before, overload, first, second)
-
-
-def _rounded_down(node: Node, first: Any, second: Any, _: bool = True) -> Node:  # noqa: ANN401
-    if isinstance(second, Node):
-        if not isinstance(first, Node):
-            dtype = second.meta["val"].dtype
-            first = insert_call(node, aten.full.default, [], first, dtype=dtype)
-        return insert_call(node, aten.div.Tensor_mode, first, second, rounding_mode="floor")
-    return insert_call(node, aten.div.Scalar_mode, first, second, rounding_mode="floor")
-
-
-def _rest(node: Node, first: Any, quotient: Node, second: Any) -> Node:  # noqa: ANN401
-    return _call(node, aten.sub, first, _call(node, aten.mul, quotient, second))
-
-
-def _truncated(node: Node, first: Any, second: Any, is_integer: bool) -> Node:  # noqa: ANN401
-    if not is_integer:
-        return _cut_off(node, _call(node, aten.div, first, second))
-    # The quotient rounded down is one too low if it is negative and leaves a rest.
-    down = _rounded_down(node, first, second)
-    rest = _rest(node, first, down, second)
-    # The rest has the divisor's sign.
-    differs = insert_call(
-        node,
-        aten.bitwise_xor.Tensor,
-        _call(node, aten.lt, first, 0),
-        insert_call(node, aten.lt.Scalar, rest, 0),
-    )
-    low = insert_call(
-        node, aten.bitwise_and.Tensor, differs, insert_call(node, aten.ne.Scalar, rest, 0)
-    )
-    one = insert_call(node, aten._to_copy.default, low, dtype=down.meta["val"].dtype)
-    return insert_call(node, aten.add.Tensor, down, one)
-
-
-def _cut_off(node: Node, number: Any) -> Node:  # noqa: ANN401
-    up, down = (insert_call(node, op.default, number) for op in (aten.ceil, aten.floor))
-    negative = insert_call(node, aten.lt.Scalar, number, 0)
-    return insert_call(node, aten.where.self, negative, up, down)
-
 
 _BITS: Final = 12
 # The exponent that all finite numbers are below.
@@ -131,23 +45,23 @@ _TINY: Final = 2.0**-60
 def fmod(x: Tensor, y: Any) -> Any:  # noqa: ANN401
     """Compute ``aten.fmod``, which has the sign of ``x``.
 
-    Args:
-        x: The dividend, a tensor.
-        y: The divisor, a tensor or a number.
-
-    Returns:
-        The remainder; ``NotImplemented`` for integers, which ``divide_exactly`` takes, and
-        for float64, which TensorRT does not have.
+    It returns ``NotImplemented`` for float64, which TensorRT does not have.
     """
     dtype = torch.result_type(x, y)
+    if not dtype.is_floating_point:
+        x, y = _integers(x, y, dtype)
+        return x - _truncated(x, y) * y
     if dtype not in _LARGEST:
         return NotImplemented
     return _fmod(*_operands(x, y, dtype), dtype).to(dtype)
 
 
-def float_remainder(x: Any, y: Any) -> Any:  # noqa: ANN401
+def remainder(x: Any, y: Any) -> Any:  # noqa: ANN401
     """Compute ``aten.remainder``, which has the sign of ``y``; as ``fmod`` does."""
     dtype = torch.result_type(x, y)
+    if not dtype.is_floating_point:
+        x, y = _integers(x, y, dtype)
+        return x - torch.div(x, y, rounding_mode="floor") * y
     if dtype not in _LARGEST:
         return NotImplemented
     x, y = _operands(x, y, dtype)
@@ -159,13 +73,17 @@ def float_remainder(x: Any, y: Any) -> Any:  # noqa: ANN401
     return torch.where(differs, rest + y, rest).to(dtype)
 
 
-def floor_division(x: Any, y: Any, *, rounding_mode: str | None = "floor") -> Any:  # noqa: ANN401
-    """Compute ``aten.floor_divide``, and ``aten.div`` rounded down, from the exact remainder.
+def divide(x: Any, y: Any, *, rounding_mode: str | None = "floor") -> Any:  # noqa: ANN401
+    """Compute ``aten.floor_divide`` and ``aten.div``: floats rounded down, any dtype truncated.
 
-    Returns:
-        The quotient; ``NotImplemented`` for other roundings and dtypes.
+    A quotient of floats is rounded down by the exact remainder. The function returns
+    ``NotImplemented`` for other roundings and dtypes.
     """
     dtype = torch.result_type(x, y)
+    if rounding_mode == "trunc":
+        if dtype.is_floating_point:
+            return truncate(torch.div(x, y))
+        return _truncated(*_integers(x, y, dtype))
     if rounding_mode != "floor" or dtype not in _LARGEST:
         return NotImplemented
     x, rounded = _operands(x, y, dtype)
@@ -184,15 +102,36 @@ def floor_division(x: Any, y: Any, *, rounding_mode: str | None = "floor") -> An
     return whole.to(dtype)
 
 
+def truncate(x: Tensor) -> Any:  # noqa: ANN401
+    """Compute ``aten.trunc`` of floats."""
+    return torch.where(x < 0, x.ceil(), x.floor()) if x.is_floating_point() else NotImplemented
+
+
+def _tensor(number: Any, dtype: torch.dtype) -> Tensor:  # noqa: ANN401
+    """Return a tensor, or a number that may depend on sizes, as a tensor of the dtype."""
+    return number.to(dtype) if isinstance(number, Tensor) else torch.full((), number, dtype=dtype)
+
+
+def _integers(x: Any, y: Any, dtype: torch.dtype) -> tuple[Tensor, Any]:  # noqa: ANN401
+    """Return both in the dtype; a divisor that is a known number stays one."""
+    return _tensor(x, dtype), y if isinstance(y, int) else _tensor(y, dtype)
+
+
+def _truncated(x: Tensor, y: Any) -> Tensor:  # noqa: ANN401
+    """Return the quotient of integers, cut off."""
+    down = torch.div(x, y, rounding_mode="floor")
+    # It is one too low if it is negative and leaves a rest, which has the divisor's sign.
+    rest = x - down * y
+    low: Tensor = ((x < 0) ^ (rest < 0)) & (rest != 0)
+    return down + low.to(dtype=down.dtype)
+
+
 def _operands(x: Any, y: Any, dtype: torch.dtype) -> tuple[Tensor, Any]:  # noqa: ANN401
     """Return both in float32, rounded to the dtype first."""
-    if not isinstance(x, Tensor):
-        x = torch.full((), x, dtype=dtype)
+    x = _tensor(x, dtype).to(torch.float32)
     if isinstance(y, int | float):
-        return x.to(dtype).to(torch.float32), torch.tensor(y, dtype=dtype).item()
-    if not isinstance(y, Tensor):  # A number that depends on sizes.
-        y = torch.full((), y, dtype=dtype)
-    return x.to(dtype).to(torch.float32), y.to(dtype).to(torch.float32)
+        return x, torch.tensor(y, dtype=dtype).item()
+    return x, _tensor(y, dtype).to(torch.float32)
 
 
 def _fmod(x: Tensor, y: Any, dtype: torch.dtype) -> Tensor:  # noqa: ANN401
@@ -249,14 +188,10 @@ def _rest_by_tensor(x: Tensor, y: Tensor, steps: int) -> Tensor:
 
 DIVISION: Final = Operator(
     "division",
-    (*_DIVISIONS, aten.trunc.default, *_FMODS, *_REMAINDERS),
-    rewrite=divide_exactly,
+    (*_DIVISIONS, aten.floor_divide.default, aten.floor_divide.Scalar),
+    decompose=divide,
     upstream="integer_division",
 )
 FMOD: Final = Operator("fmod", _FMODS, decompose=fmod)
-FLOOR_DIVISION: Final = Operator(
-    "floor_division",
-    (*_DIVISIONS, aten.floor_divide.default, aten.floor_divide.Scalar),
-    decompose=floor_division,
-)
-REMAINDER: Final = Operator("remainder", _REMAINDERS, decompose=float_remainder)
+REMAINDER: Final = Operator("remainder", _REMAINDERS, decompose=remainder)
+TRUNC: Final = Operator("trunc", (aten.trunc.default,), decompose=truncate)

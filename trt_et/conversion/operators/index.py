@@ -16,7 +16,7 @@ from torch.fx import Node
 from trt_et.conversion.operator import Operator
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["INDEX"]
+__all__ = ["INDEX", "count_from_zero"]
 
 aten = torch.ops.aten
 
@@ -25,7 +25,7 @@ _SCATTERS: Final = (aten.index_put.default, aten._unsafe_index_put.default)
 _INTEGERS: Final = (torch.int32, torch.int64)
 
 
-def count_from_zero(node: Node) -> None:
+def normalize(node: Node) -> None:
     """Add the size to negative indices that TensorRT does not count from the end."""
     source, indices = node.args[0], list(node.args[1])  # type: ignore[arg-type]
     given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
@@ -49,11 +49,16 @@ def _normalized(node: Node, source: Node, dim: int, index: Node) -> Node:
     size: Any = source.meta["val"].shape[dim]
     if not isinstance(size, int):
         size = insert_call(node, aten.sym_size.int, source, dim)
-    wrapped = insert_call(node, aten.add.Tensor, index, size)
-    negative = insert_call(node, aten.lt.Scalar, index, 0)
-    return insert_call(node, aten.where.self, negative, wrapped, index)
+    return count_from_zero(node, index, size)
+
+
+def count_from_zero(before: Node, index: Node, size: Any) -> Node:  # noqa: ANN401
+    """Insert calls that add a size to the negative ones among some indices."""
+    wrapped = insert_call(before, aten.add.Tensor, index, size)
+    negative = insert_call(before, aten.lt.Scalar, index, 0)
+    return insert_call(before, aten.where.self, negative, wrapped, index)
 
 
 INDEX: Final = Operator(
-    "index", (*_GATHERS, *_SCATTERS), rewrite=count_from_zero, upstream="negative_indices"
+    "index", (*_GATHERS, *_SCATTERS), rewrite=normalize, upstream="negative_indices"
 )

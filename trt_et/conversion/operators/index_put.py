@@ -39,29 +39,23 @@ def unsupported(node: Node) -> str | None:
 
 def simplify(node: Node) -> Node | None:
     """Select by a mask, write values in their full shape, or add entire rows by ``index_add``."""
-    if _is_masked(node):
-        return _select(node)
-    if len(node.args) > 2:
-        _broadcast_values(node)
+    if (selected := _select(node)) is not None:
+        return selected
+    _broadcast_values(node)
     return to_index_add(node)
 
 
-def _is_masked(node: Node) -> bool:
-    """Check whether a node writes one number to the elements that a mask selects."""
-    if len(node.args) != 3:
-        return False
-    source, indices, value = node.args
-    mask: Any = indices[0] if isinstance(indices, list | tuple) and len(indices) == 1 else None
-    if not all(isinstance(tensor, Node) for tensor in (source, mask, value)):
-        return False
-    where, number = mask.meta["val"], value.meta["val"]  # type: ignore[union-attr]
-    return where.dtype is torch.bool and where.dim() > 0 and all(s == 1 for s in number.shape)
-
-
-def _select(node: Node) -> Node:
+def _select(node: Node) -> Node | None:
     """Return a ``where`` for ``x[x > 1] = 1``, which Torch-TensorRT 2.13 does not convert."""
     args: Any = node.args
+    if len(args) != 3 or len(args[1]) != 1:
+        return None
     source, (mask,), value = args
+    if not all(isinstance(tensor, Node) for tensor in (source, mask, value)):
+        return None
+    where, number = mask.meta["val"], value.meta["val"]
+    if where.dtype is not torch.bool or where.dim() == 0 or any(s != 1 for s in number.shape):
+        return None
     for _ in range(source.meta["val"].dim() - mask.meta["val"].dim()):
         mask = insert_call(node, aten.unsqueeze.default, mask, -1)
     number = insert_call(node, aten.reshape.default, value, [])
@@ -109,8 +103,6 @@ def flatten(node: Node) -> Node | None:
     (``x[:, rows, columns] = values``), and takes no indices of several dimensions. With one list of
     indices, along the first dimension, it is right. The indices must not be negative.
     """
-    if len(node.args) < 3:
-        return None
     source, indices, values, *rest = node.args
     given: dict[int, Any] = {d: i for d, i in enumerate(indices) if i is not None}  # type: ignore[arg-type]
     if not is_static(source, values, *given.values()) or not isinstance(source, Node):

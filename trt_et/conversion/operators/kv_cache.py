@@ -1,9 +1,8 @@
 """Updates of KV caches that an engine can make in place.
 
 Finds, in a partition's graph, writes of consecutive rows into a cache (``slice_scatter``, and
-``index_put``, which ``index_copy`` becomes in the Edge dialect). Replaces them by
-``write_rows``, for which TensorRT has a layer, if the
-result is provably the same:
+``index_put``, which ``index_copy`` becomes in the Edge dialect). Replaces them by ``write_rows``,
+for which TensorRT has a layer, if the result is provably the same:
 
 * the cache is an input of the engine, of shape ``[batch, heads, positions, width]`` and a float
   dtype, and nothing in the partition reads its old value. ``lowering/in_place_buffers.py`` has
@@ -19,7 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial, reduce
+from typing import Any, Final, TypeGuard
 
 import torch
 from torch.fx import GraphModule, Node
@@ -28,6 +28,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from trt_et.blob.model import Alias
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
+from trt_et.conversion.operators.index import count_from_zero
 from trt_et.errors import BuilderError
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant
@@ -46,6 +47,7 @@ aten = torch.ops.aten
 _POSITIONS: Final = 2  # The dimension that TensorRT's layer writes along.
 _DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
 _INTEGERS: Final = (torch.int32, torch.int64)
+_RANGES: Final = (aten.arange.default, aten.arange.start, aten.arange.start_step)
 _SAME: Final = (
     aten.clone.default,
     aten.alias.default,
@@ -194,6 +196,10 @@ def _shape(node: Node) -> Sequence[Any]:
     return shape
 
 
+def _is_integer(value: object) -> TypeGuard[torch.Tensor]:
+    return isinstance(value, torch.Tensor) and value.dtype in _INTEGERS
+
+
 def _is_one(value: torch.Tensor) -> bool:
     """Check whether a tensor surely has one element; reading its ``numel()`` would guard."""
     return _equal(value.shape, [1] * value.dim())
@@ -208,14 +214,16 @@ def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
 def _run(module: GraphModule, index: Node, count: int | torch.SymInt) -> _Start | None:
     """Return the start of indices that are provably ``start + arange(count)``, or else None."""
     value = index.meta.get("val")
-    if (
-        not isinstance(value, torch.Tensor)
-        or value.dtype not in _INTEGERS
-        or not _equal(value.shape, [count])
-    ):
+    if not _is_integer(value) or not _equal(value.shape, [count]):
         return None
     if index.op == "get_attr":
-        return _run_of_constant(getattr(module, str(index.target)))
+        numbers = getattr(module, str(index.target)).tolist()
+        first = numbers[0] if numbers else 0
+        return _Start(first) if numbers == list(range(first, first + len(numbers))) else None
+    if index.target in _RANGES:
+        given = named_arguments(index)
+        first = given.get("start", 0)
+        return _Start(first) if type(first) is int and given.get("step", 1) == 1 else None
     if index.target in _SAME and isinstance(index.args[0], Node):
         return _run(module, index.args[0], count)
     if index.target is aten.add.Tensor and index.kwargs.get("alpha", 1) == 1:
@@ -223,33 +231,13 @@ def _run(module: GraphModule, index: Node, count: int | torch.SymInt) -> _Start 
             start = _run(module, one, count) if isinstance(one, Node) else None
             if start is not None and _add(module, start, other):
                 return start
-    return _run_of_arange(index)
-
-
-def _run_of_constant(value: torch.Tensor) -> _Start | None:
-    numbers = value.tolist()
-    first = numbers[0] if numbers else 0
-    return _Start(first) if numbers == list(range(first, first + len(numbers))) else None
-
-
-def _run_of_arange(index: Node) -> _Start | None:
-    starts: dict[object, int | None] = {
-        aten.arange.default: None,
-        aten.arange.start: 0,
-        aten.arange.start_step: 0,
-    }
-    if index.target not in starts:
-        return None
-    at = starts[index.target]
-    start = 0 if at is None else index.args[at]
-    step = index.args[2] if len(index.args) > 2 else index.kwargs.get("step", 1)
-    return _Start(start) if type(start) is int and step == 1 else None
+    return None
 
 
 def _add(module: GraphModule, start: _Start, other: object) -> bool:
     """Add a tensor of one number, as the Edge dialect has them; return False for any other."""
     value = other.meta.get("val") if isinstance(other, Node) else None
-    if not isinstance(value, torch.Tensor) or value.dtype not in _INTEGERS or not _is_one(value):
+    if not _is_integer(value) or not _is_one(value):
         return False
     tensor: Any = other
     while tensor.target in _SAME and tensor.args[0].meta["val"].dtype in _INTEGERS:
@@ -276,23 +264,19 @@ def _replace(module: GraphModule, cache: Node, value: Node, write: _Write) -> No
 
 def _start_tensor(cache: Node, value: Node, write: _Write) -> Node:
     """Return the start as a tensor of shape ``[1]``."""
-    start = None if write.start.tensors else _number(value, write.start.number)
-    for tensor in write.start.tensors:
-        one = insert_call(value, aten.reshape.default, tensor, [1])
-        start = one if start is None else insert_call(value, aten.add.Tensor, start, one)
-    assert start is not None
-    if write.start.tensors and write.start.number:
-        start = insert_call(value, aten.add.Tensor, start, write.start.number)
+    number, tensors = write.start.number, write.start.tensors
+    call = partial(insert_call, value)
+    if tensors:
+        start = reduce(
+            partial(call, aten.add.Tensor),
+            [call(aten.reshape.default, tensor, [1]) for tensor in tensors],
+        )
+        start = call(aten.add.Tensor, start, number) if number else start
+    else:
+        start = insert_constant(value, f"_start_{value.name}", torch.tensor([number]))
     if write.from_end:
-        size = cache.meta["val"].shape[_POSITIONS]
-        wrapped = insert_call(value, aten.add.Tensor, start, size)
-        negative = insert_call(value, aten.lt.Scalar, start, 0)
-        start = insert_call(value, aten.where.self, negative, wrapped, start)
+        start = count_from_zero(value, start, cache.meta["val"].shape[_POSITIONS])
     return start
-
-
-def _number(value: Node, number: int) -> Node:
-    return insert_constant(value, f"_start_{value.name}", torch.tensor([number]))
 
 
 def has_cache_update_layer() -> bool:

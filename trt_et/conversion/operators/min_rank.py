@@ -18,32 +18,23 @@ __all__ = ["MIN_RANK"]
 
 aten = torch.ops.aten
 
-# The least number of dimensions that the layer takes.
-_RANKS: Final[dict[Any, int]] = {
-    aten.scaled_dot_product_attention.default: 4,
-    aten.avg_pool2d.default: 4,
-    aten.avg_pool3d.default: 5,
-    aten.max_pool2d.default: 4,
-    aten.max_pool3d.default: 5,
-    aten._softmax.default: 2,
-    aten.softmax.int: 2,
-    aten.topk.default: 2,
-    aten.sort.default: 2,
-    aten.argmax.default: 2,
-    aten.argmin.default: 2,
-}
-# The index of the argument that is their dimension.
-_DIMS: Final[dict[Any, int]] = {
-    aten._softmax.default: 1,
-    aten.softmax.int: 1,
-    aten.topk.default: 2,
-    aten.sort.default: 1,
-    aten.argmax.default: 1,
-    aten.argmin.default: 1,
+# The least number of dimensions that the layer takes, and the index of the argument that is one.
+_RANKS: Final[dict[Any, tuple[int, int | None]]] = {
+    aten.scaled_dot_product_attention.default: (4, None),
+    aten.avg_pool2d.default: (4, None),
+    aten.avg_pool3d.default: (5, None),
+    aten.max_pool2d.default: (4, None),
+    aten.max_pool3d.default: (5, None),
+    aten._softmax.default: (2, 1),
+    aten.softmax.int: (2, 1),
+    aten.topk.default: (2, 2),
+    aten.sort.default: (2, 1),
+    aten.argmax.default: (2, 1),
+    aten.argmin.default: (2, 1),
 }
 
 # Their layers take no tensors without dimensions.
-_OF_LINES: Final = (aten.where.self, aten.atan2.default, aten.gather.default)
+_OF_LINES: Final = (aten.where.self, aten.gather.default)
 # These reduce nothing if the tensor has no dimensions.
 _REDUCTIONS: Final = (
     *(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim),
@@ -88,16 +79,16 @@ def _compute_numbers(node: Node) -> Node:
 def _widen(node: Node) -> Node | None:
     number = 4 if node.target is aten.scaled_dot_product_attention.default else 1
     ranks = [a.meta["val"].dim() for a in node.args[:number] if isinstance(a, Node)]
-    missing = _RANKS[node.target] - ranks[0]
+    rank, position = _RANKS[node.target]
+    missing = rank - ranks[0]
     if missing <= 0 or len(set(ranks[:3])) > 1 or _has_no_dimension(node):
         return None
     arguments = [
-        _with_dimensions(node, argument, missing)
+        _repeated(node, aten.unsqueeze.default, argument, missing)
         if isinstance(argument, Node) and index < number
         else argument
         for index, argument in enumerate(node.args)
     ]
-    position = _DIMS.get(node.target)
     if position is not None and position < len(arguments):
         dim: Any = arguments[position]
         if ranks[0] == 0:
@@ -105,7 +96,7 @@ def _widen(node: Node) -> Node | None:
         arguments[position] = dim + missing if dim >= 0 else dim
     if isinstance(node.meta["val"], torch.Tensor):
         result = insert_call(node, node.target, *arguments, **node.kwargs)
-        return _without_dimensions(node, result, missing)
+        return _repeated(node, aten.squeeze.dim, result, missing)
     node.args = tuple(arguments)
     old = node.meta["val"]
     node.meta["val"] = tuple(value.reshape([1] * missing + list(value.shape)) for value in old)
@@ -124,21 +115,14 @@ def _widen(node: Node) -> Node | None:
 
 def _has_no_dimension(node: Node) -> bool:
     """Check whether a node searches the flattened tensor."""
-    return node.target in (aten.argmax.default, aten.argmin.default) and node.args[1:2] in (
-        (),
-        (None,),
-    )
+    is_search = node.target in (aten.argmax.default, aten.argmin.default)
+    return is_search and (len(node.args) < 2 or node.args[1] is None)
 
 
-def _with_dimensions(before: Node, tensor: Node, number: int) -> Node:
+def _repeated(before: Node, target: Any, tensor: Node, number: int) -> Node:  # noqa: ANN401
+    """Insert calls that each add or drop the first dimension."""
     for _ in range(number):
-        tensor = insert_call(before, aten.unsqueeze.default, tensor, 0)
-    return tensor
-
-
-def _without_dimensions(before: Node, tensor: Node, number: int) -> Node:
-    for _ in range(number):
-        tensor = insert_call(before, aten.squeeze.dim, tensor, 0)
+        tensor = insert_call(before, target, tensor, 0)
     return tensor
 
 

@@ -16,6 +16,7 @@ from torch.fx import Node
 
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
+from trt_et.conversion.operators.type_promotion import cast
 from trt_et.graph.insertion import insert_call
 
 __all__ = ["LAYER_NORM", "NORMALIZATION"]
@@ -86,9 +87,7 @@ def _write_out(node: Node) -> None:
         result = call(aten.mul.Tensor, result, call(aten.reshape.default, weight, shape))
     if isinstance(bias, Node):
         result = call(aten.add.Tensor, result, call(aten.reshape.default, bias, shape))
-    if value.dtype != torch.float32:
-        result = call(aten._to_copy.default, result, dtype=value.dtype)
-    first.replace_all_uses_with(result)
+    first.replace_all_uses_with(cast(first, result, value.dtype))
 
 
 def _statistics(before: Node, source: Node, dims: list[int], eps: Any) -> tuple[Node, Node, Node]:  # noqa: ANN401
@@ -114,8 +113,7 @@ def _compute_statistics(node: Node) -> None:
     for user in others:
         _, mean, deviation = _statistics(user, source, dims, eps)
         result = mean if user.args[1] == 1 else deviation
-        dtype = user.meta["val"].dtype
-        user.replace_all_uses_with(insert_call(user, aten._to_copy.default, result, dtype=dtype))
+        user.replace_all_uses_with(cast(user, result, user.meta["val"].dtype))
 
 
 NORMALIZATION: Final = Operator(

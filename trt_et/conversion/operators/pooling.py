@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final
 
 import torch
@@ -91,7 +91,7 @@ def expand(node: Node) -> Node | None:
 
 def _windows(node: Node, given: dict[str, Any]) -> list[_Windows] | None:
     """Return the windows of each dimension; None if sizes are dynamic."""
-    rank = _MAXIMA.get(node.target) or _AVERAGES[node.target]
+    rank = (_MAXIMA | _AVERAGES)[node.target]
     sizes = given["self"].meta["val"].shape[-rank:]
     if not all(isinstance(size, int) for size in sizes):
         return None
@@ -114,32 +114,19 @@ def _around(pads: Sequence[tuple[int, int]]) -> list[int]:
 
 def _largest(node: Node, windows: Sequence[_Windows]) -> Node:
     source = node.args[0]
+    call = partial(insert_call, node)
     if all(along.gap == 1 for along in windows):
         around = _around([(0, along.overhang) for along in windows])
-        padded = insert_call(node, aten.constant_pad_nd.default, source, around, -math.inf)
-        kernel, step, pad = _layer(windows)
-        return insert_call(node, node.target, padded, kernel, step, pad)
-
-    def larger(left: Node, right: Node) -> Node:
-        return insert_call(node, aten.maximum.default, left, right)
-
+        padded = call(aten.constant_pad_nd.default, source, around, -math.inf)
+        return call(node.target, padded, *_layer(windows))
     around = _around([(along.pad, along.pad + along.overhang) for along in windows])
-    result = insert_call(node, aten.constant_pad_nd.default, source, around, -math.inf)
+    result = call(aten.constant_pad_nd.default, source, around, -math.inf)
     first = node.meta["val"].dim() - len(windows)
     for dim, along in enumerate(windows, first):
-        parts = [
-            insert_call(
-                node,
-                aten.slice.Tensor,
-                result,
-                dim,
-                start,
-                start + along.last + 1,
-                along.step,
-            )
-            for start in range(0, along.reach, along.gap)
-        ]
-        result = reduce(larger, parts)
+        starts = range(0, along.reach, along.gap)
+        ranges = [(start, start + along.last + 1, along.step) for start in starts]
+        parts = [call(aten.slice.Tensor, result, dim, *each) for each in ranges]
+        result = reduce(partial(call, aten.maximum.default), parts)
     return result
 
 
@@ -162,19 +149,16 @@ def _mean(node: Node, windows: Sequence[_Windows], divisor: int | None, *, paddi
 
 def _counts(along: _Windows, *, padding: bool) -> torch.Tensor:
     """Return how many elements of each window count."""
-    inside, outside = (1.0, float(padding))
-    line = functional.pad(torch.full((1, along.size), inside), [along.pad] * 2, value=outside)
+    line = functional.pad(torch.ones(1, along.size), [along.pad] * 2, value=float(padding))
     line = functional.pad(line, [0, along.overhang]).to(torch.float64)
     return functional.avg_pool1d(line, along.kernel, along.step)[0] * along.kernel
 
 
 def _layer(windows: Sequence[_Windows]) -> tuple[list[int], list[int], list[int]]:
     """Return the kernel size, stride and padding of a layer."""
-    return (
-        [along.kernel for along in windows],
-        [along.step for along in windows],
-        [along.pad for along in windows],
-    )
+    each = ([along.kernel, along.step, along.pad] for along in windows)
+    kernel, step, pad = map(list, zip(*each, strict=True))
+    return kernel, step, pad
 
 
 POOLING: Final = Operator("pooling", (*_MAXIMA, *_AVERAGES), rewrite=expand)

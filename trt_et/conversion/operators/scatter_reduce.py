@@ -50,18 +50,10 @@ _REDUCTIONS: Final[dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor],
 def scatter_reduce(
     x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Any:  # noqa: ANN401
-    """Decompose ``aten.scatter_reduce.two``.
+    """Decompose ``aten.scatter_reduce.two``, unless it computes means of integers.
 
-    Args:
-        x: The tensor to reduce into, of at least one dimension.
-        dim: The dimension that the index counts along.
-        index: Indices; no larger than ``src``, nor than ``x`` except along ``dim``.
-        src: The tensor to scatter.
-        reduce: ``sum``, ``mean`` (of floats), ``prod``, ``amax`` or ``amin``.
-        include_self: Whether the elements of ``x`` count.
-
-    Returns:
-        A tensor like ``x``; ``NotImplemented`` for any other tensor or reduction.
+    The result is ``NotImplemented`` for these, for a tensor without dimensions, and if the index is
+    smaller along dynamic dimensions.
     """
     is_integer = not x.dtype.is_floating_point
     if reduce not in _REDUCTIONS or x.dim() == 0 or (is_integer and reduce == "mean"):
@@ -147,18 +139,15 @@ def unsupported_sum(node: Node) -> str | None:
     if not shape:
         return "Torch-TensorRT does not convert it for a tensor without dimensions"
     number = math.prod(shape_range(size)[2] for size in (*indices, shape[dim]))
-    return (
-        f"the matrix that selects its elements would have {number} elements"
-        if number > _LARGEST
-        else None
-    )
+    if number > _LARGEST:
+        return f"the matrix that selects its elements would have {number} elements"
+    return None
 
 
 def is_accumulating(node: Node) -> bool:
     """Check whether a node is an ``index_put`` that accumulates."""
-    if node.target is not aten.index_put.default:
-        return False
-    return bool(named_arguments(node)["accumulate"])
+    is_put = node.target is aten.index_put.default
+    return is_put and bool(named_arguments(node)["accumulate"])
 
 
 def to_index_add(node: Node) -> Node | None:

@@ -23,7 +23,10 @@ aten = torch.ops.aten
 
 def add_slice(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
     """Add the layers of one ``aten.slice.Tensor``; bound its indices by the size."""
-    source, dim, start, end, step = _arguments(args)
+    given: Any = (*args, *(0, 0, None, None, 1)[len(args) :])
+    source, dim, start, end, step = given
+    dim %= len(source.shape)
+    start, end = 0 if start is None else start, sys.maxsize if end is None else end
     size = source.shape[dim]
     if size >= 0 and isinstance(start, int) and isinstance(end, int):
         first, last, _ = slice(start, end).indices(size)
@@ -67,18 +70,6 @@ def add_select(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
     position.reshape_dims = layers.trt.Dims()
     number = layers.result(position, "index")
     return layers.result(layers.net.add_gather(source, number, dim), "select")
-
-
-def _arguments(args: Any) -> tuple[Any, int, Any, Any, int]:  # noqa: ANN401
-    given = dict(enumerate(args))
-    source, start, end = given[0], given.get(2), given.get(3)
-    return (
-        source,
-        given.get(1, 0) % len(source.shape),
-        0 if start is None else start,
-        sys.maxsize if end is None else end,
-        given.get(4, 1),
-    )
 
 
 class _Numbers:

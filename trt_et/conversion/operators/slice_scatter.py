@@ -25,18 +25,8 @@ def slice_scatter(
 ) -> Any:  # noqa: ANN401
     """Join the rows before the slice, the source, and the rows after.
 
-    Torch-TensorRT 2.13 scatters element by element, along static dimensions only.
-
-    Args:
-        x: The tensor to write into, of at least one dimension.
-        src: The tensor to write.
-        dim: The dimension of the slice.
-        start: The first index, a number or a symbolic one; counted as torch counts indices.
-        end: The index after the last, in the same form.
-        step: From one written index to the next.
-
-    Returns:
-        A tensor like ``x``; ``NotImplemented`` for gaps along a dynamic dimension.
+    Torch-TensorRT 2.13 scatters element by element, along static dimensions only. ``start`` and
+    ``end`` may be symbolic. The result is ``NotImplemented`` for gaps along a dynamic dimension.
     """
     size = x.shape[dim]
     start, end = 0 if start is None else start, sys.maxsize if end is None else end
@@ -48,18 +38,14 @@ def slice_scatter(
         start, end = first, last if last < size else sys.maxsize
     if step != 1:
         return _with_gaps(x, src, dim, start, step) if static else NotImplemented
-    parts = [src.to(x.dtype).expand(_written(x, src, dim))]
+    written: list[Any] = list(x.shape)
+    written[dim] = src.shape[dim]
+    parts = [src.to(x.dtype).expand(written)]
     if not (isinstance(start, int) and start == 0):
         parts.insert(0, aten.slice.Tensor(x, dim, 0, start))
     if not (isinstance(end, int) and end == sys.maxsize):
         parts.append(aten.slice.Tensor(x, dim, end, sys.maxsize))
     return torch.cat(parts, dim) if len(parts) > 1 else parts[0].clone()
-
-
-def _written(x: Tensor, src: Tensor, dim: int) -> list[Any]:
-    shape: list[Any] = list(x.shape)
-    shape[dim] = src.shape[dim]
-    return shape
 
 
 def _with_gaps(x: Tensor, src: Tensor, dim: int, start: int, step: int) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 from torch.fx import Node
@@ -17,9 +17,10 @@ from torch.fx import Node
 from trt_et.conversion.operator import Operator
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["TYPE_PROMOTION"]
+__all__ = ["TYPE_PROMOTION", "cast"]
 
 aten = torch.ops.aten
+_Argument = TypeVar("_Argument")
 
 # These cast integers to a float, and compute a float from it.
 _OF_FLOATS: Final = (
@@ -55,10 +56,11 @@ def _dtype(argument: object) -> torch.dtype | None:
     return value.dtype if isinstance(value, torch.Tensor) else None
 
 
-def _cast(before: Node, argument: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401
+def cast(before: Node, argument: _Argument, dtype: torch.dtype) -> _Argument:
+    """Insert a cast of an argument, unless it is a number or has the dtype."""
     if _dtype(argument) in (None, dtype):
         return argument
-    return insert_call(before, aten._to_copy.default, argument, dtype=dtype)
+    return insert_call(before, aten._to_copy.default, argument, dtype=dtype)  # type: ignore[return-value]
 
 
 def _is_long(argument: object) -> bool:
@@ -68,9 +70,7 @@ def _is_long(argument: object) -> bool:
 def _widen_long_integers(node: Node, dtype: torch.dtype) -> None:
     """Turn integers beyond int32 into floats or tensors: converters cast any integer to int32.
 
-    Args:
-        node: The call.
-        dtype: The dtype that torch computes it in.
+    Torch computes the call in ``dtype``.
     """
     if not any(map(_is_long, node.args)):
         return
@@ -92,8 +92,7 @@ def _widen_long_integers(node: Node, dtype: torch.dtype) -> None:
 def _cast_result(node: Node, dtype: torch.dtype) -> Node:
     """Compute a node again in the dtype of its new arguments, and cast the result to ``dtype``."""
     result = insert_call(node, node.target, *node.args, **node.kwargs)
-    cast: Node = _cast(node, result, dtype)
-    return cast
+    return cast(node, result, dtype)
 
 
 def _is_integer(argument: object) -> bool:
@@ -103,12 +102,12 @@ def _is_integer(argument: object) -> bool:
 
 def _of_floats(node: Node) -> None:
     if _is_integer(node.args[0]):
-        node.args = (_cast(node, node.args[0], node.meta["val"].dtype), *node.args[1:])
+        node.args = (cast(node, node.args[0], node.meta["val"].dtype), *node.args[1:])
 
 
 def _test(node: Node) -> None:
     if _is_integer(node.args[0]):
-        node.args = (_cast(node, node.args[0], torch.float32),)
+        node.args = (cast(node, node.args[0], torch.float32),)
 
 
 def _rounding(node: Node) -> Any:  # noqa: ANN401
@@ -136,7 +135,7 @@ def _of_two(node: Node) -> Node | None:
         common = result if result.is_floating_point else common
     if common == torch.bool:
         common = torch.int32  # TensorRT has no arithmetic of booleans.
-    first, second = (_cast(node, argument, common) for argument in node.args[:2])
+    first, second = (cast(node, argument, common) for argument in node.args[:2])
     node.args = (first, second, *node.args[2:])
     _widen_long_integers(node, common)
     if result == torch.bool and node.target.overloadpacket in _ARITHMETIC:  # type: ignore[union-attr]
@@ -147,7 +146,7 @@ def _of_two(node: Node) -> Node | None:
 def _of_results(node: Node) -> Node | None:
     result = node.meta["val"].dtype
     dtype = torch.int32 if result == torch.bool else result  # TensorRT compares no booleans.
-    node.args = tuple(_cast(node, argument, dtype) for argument in node.args)
+    node.args = tuple(cast(node, argument, dtype) for argument in node.args)
     if result == torch.bool:
         return _cast_result(node, result)
     if node.target.overloadpacket in _CLAMPS:  # type: ignore[union-attr]
@@ -170,7 +169,7 @@ def _exact(node: Node) -> Node | None:
     dtype = _dtype(node.args[0])
     if dtype not in wider:
         return None
-    node.args = (_cast(node, node.args[0], wider[dtype]), *node.args[1:])
+    node.args = (cast(node, node.args[0], wider[dtype]), *node.args[1:])
     return _cast_result(node, node.meta["val"].dtype)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from trt_et.conversion.operators.type_promotion import cast
 from trt_et.graph.insertion import insert_call, insert_constant
 
 __all__ = ["Line", "weighted_sums"]
@@ -35,8 +36,8 @@ def weighted_sums(
     """
     result: Any = node.args[0]
     dtype, rank = result.meta["val"].dtype, result.meta["val"].dim()
-    if dtype is not torch.float32 and not is_nearest:
-        result = insert_call(node, aten._to_copy.default, result, dtype=torch.float32)
+    if not is_nearest:
+        result = cast(node, result, torch.float32)
     for index, (size, line) in enumerate(zip(sizes, lines, strict=True)):
         dim = rank - len(sizes) + index
         # Row i holds the factors of element i of a line in the elements of the new line.
@@ -55,9 +56,7 @@ def weighted_sums(
         gathered = insert_call(node, aten.index.Tensor, result, [*[None] * dim, places_node])
         weighted = insert_call(node, aten.mul.Tensor, gathered, weights_node)
         result = insert_call(node, aten.sum.dim_IntList, weighted, [dim + 1])
-    if dtype is not torch.float32 and not is_nearest:
-        result = insert_call(node, aten._to_copy.default, result, dtype=dtype)
-    return result  # type: ignore[no-any-return]
+    return cast(node, result, dtype)  # type: ignore[no-any-return]
 
 
 def _reached(line: Line, size: int) -> torch.Tensor:

@@ -16,7 +16,6 @@ from executorch.exir import (
     ExecutorchProgramManager,
     to_edge,
 )
-from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from trt_et.blob.codec import encode_blob
@@ -52,7 +51,10 @@ class ReferenceBuilder:
                     "that takes it to the CPU (excluded_ops=...)"
                 )
         with TRACING, clean_symbols(lowered.program):
-            nested = _nested_program(lowered.program)
+            program = decompose_for_cpu_kernels(lowered.program)
+            edge = to_edge(program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
+            planning = ExecutorchBackendConfig(enable_non_cpu_memory_planning=False)
+            nested = edge.to_executorch(planning)
         request.monitor.check()
         _warn_of_missing_kernels(nested, request.partition)
         info = EngineInfo(
@@ -65,12 +67,6 @@ class ReferenceBuilder:
             precision=request.options.precision or "",
         )
         return encode_blob(nested.buffer, info)
-
-
-def _nested_program(program: ExportedProgram) -> ExecutorchProgramManager:
-    program = decompose_for_cpu_kernels(program)
-    edge = to_edge(program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
-    return edge.to_executorch(ExecutorchBackendConfig(enable_non_cpu_memory_planning=False))
 
 
 def _warn_of_missing_kernels(nested: ExecutorchProgramManager, partition: str) -> None:

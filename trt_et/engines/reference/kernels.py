@@ -3,29 +3,33 @@
 Three-dimensional pooling and convolution, slice by slice; sorting by ``topk``; embedding bags and
 scatters that reduce, by a matrix; negative padding; cumulative sums of a single number;
 remainders of negative integers; bicubic resizing of a permuted tensor; layer normalization in
-half precision. Only the reference builder needs this.
+half precision; quantize operators, by torch's own functions. Only the reference builder needs this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
+from torch.ao.quantization.fx import _decomposed as pt2e
 from torch.export import ExportedProgram
 from torch.nn import functional
 
 from trt_et.conversion.operators.embedding_bag import EMBEDDING_BAG, embedding_bag
 from trt_et.conversion.operators.scatter_reduce import scatter_reduce
-from trt_et.engines.reference.quantization import QUANTIZATION_PARTS
-from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer
+from trt_et.ops.fake_quantize import FAKE_QUANTIZE, fake_quantize
 
 __all__ = ["decompose_for_cpu_kernels"]
 
 aten = torch.ops.aten
+_pt2e = torch.ops.quantized_decomposed
 
+# ``pad`` takes the last dimension first; these leave the last three of five dimensions as they are.
+_REST: Final = (0, 0, 0, 0, 0, 0)
 _Sizes = int | Sequence[int]
 
 
@@ -39,31 +43,28 @@ def decompose_for_cpu_kernels(program: ExportedProgram) -> ExportedProgram:
     return program.run_decompositions({op: _part(op) for op in used}) if used else program
 
 
-def _part(op: OpOverload) -> Callable[..., Any]:
-    return QUANTIZATION_PARTS.get(op._schema.name) or _PARTS[op]
-
-
 def _lacks_kernel(node: torch.fx.Node) -> bool:
-    if is_quantize_layer(node.target) or is_fake_quantize(node.target):
-        return True
-    if node.op != "call_function" or node.target not in _PARTS:
+    if node.target not in _PARTS:
         return False
-    applies = _ONLY_WHERE.get(node.target)
-    return applies is None or applies(*_arguments(node))
+    x: Any = node.args[0]
+    applies = _ONLY_IF.get(node.target)
+    return applies is None or applies(x.meta["val"], *node.args[1:])
 
 
-def _arguments(node: torch.fx.Node) -> tuple[Any, ...]:
-    return (node.args[0].meta["val"], *node.args[1:])  # type: ignore[union-attr]
+def _part(op: OpOverload) -> Callable[..., Any]:
+    part, applies = _PARTS[op], _ONLY_IF.get(op)
+    if applies is None:
+        return part
+    return lambda *args, **more: part(*args, **more) if applies(*args, **more) else NotImplemented
 
 
 def _is_volume(x: Tensor, *_: object) -> bool:
     return x.dim() == 5
 
 
-def _triple(value: _Sizes) -> tuple[int, int, int]:
-    numbers = [value] if isinstance(value, int) else list(value)
-    numbers = numbers * 3 if len(numbers) == 1 else numbers
-    return (numbers[0], numbers[1], numbers[2])
+def _triple(value: _Sizes) -> tuple[int, ...]:
+    numbers = (value,) if isinstance(value, int) else tuple(value)
+    return numbers * 3 if len(numbers) == 1 else numbers
 
 
 def _planes_then_depth(
@@ -87,8 +88,8 @@ def _max_pool3d(
     dilation: _Sizes = 1,
     ceil_mode: bool = False,
 ) -> Tensor:
-    kernel, pad, spread = _triple(kernel_size), _triple(padding), _triple(dilation)
-    step = _triple(stride) if stride else kernel
+    kernel, step = _triple(kernel_size), _triple(stride or kernel_size)
+    pad, spread = _triple(padding), _triple(dilation)
     return _planes_then_depth(
         x,
         lambda y, of: functional.max_pool2d(
@@ -107,10 +108,9 @@ def _avg_pool3d(
     divisor_override: int | None = None,
 ) -> Tensor:
     kernel, pad = _triple(kernel_size), _triple(padding)
-    step = _triple(stride) if stride else kernel
+    step = _triple(stride or kernel_size)
     # With divisor_override, both steps are sums.
-    divisors = (None, None) if divisor_override is None else (1, 1)
-    given = iter(divisors)
+    divisor = None if divisor_override is None else 1
     y = _planes_then_depth(
         x,
         lambda y, of: functional.avg_pool2d(
@@ -120,7 +120,7 @@ def _avg_pool3d(
             of((*pad, 0)),
             ceil_mode,
             count_include_pad,
-            next(given),
+            divisor,
         ),
     )
     return y if divisor_override is None else y / divisor_override
@@ -143,80 +143,44 @@ def _convolution(
     transposed: bool,
     output_padding: Sequence[int],
     groups: int,
-) -> Any:  # noqa: ANN401
-    if not _is_volume(x):
-        return NotImplemented
-    if transposed:
-        result = _deconvolution(
-            x, weight, stride, padding, dilation, _triple(output_padding), groups
-        )
-        return result if bias is None else result + bias.reshape(1, -1, 1, 1, 1)
-    step, pad, spread = _triple(stride), _triple(padding), _triple(dilation)
-    deep = functional.pad(x, [0, 0, 0, 0, pad[0], pad[0]])
-    taps = weight.shape[2]
-    depth = (deep.shape[2] - spread[0] * (taps - 1) - 1) // step[0] + 1
-    total: Tensor | None = None
-    for tap in range(taps):
-        start = tap * spread[0]
-        part = deep[:, :, start : start + (depth - 1) * step[0] + 1 : step[0]]
-        planes = part.permute(0, 2, 1, 3, 4).reshape(-1, x.shape[1], *x.shape[3:])
-        y = functional.conv2d(
-            planes, weight[:, :, tap], None, step[1:], pad[1:], spread[1:], groups
-        )
-        total = y if total is None else total + y
-    if total is None:
-        raise ValueError("a convolution has at least one tap")
-    result = total.reshape(x.shape[0], depth, *total.shape[1:]).permute(0, 2, 1, 3, 4)
-    return result if bias is None else result + bias.reshape(1, -1, 1, 1, 1)
-
-
-def _deconvolution(
-    x: Tensor,
-    weight: Tensor,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    output_padding: Sequence[int],
-    groups: int,
 ) -> Tensor:
     step, pad, spread = _triple(stride), _triple(padding), _triple(dilation)
-    taps, depth = weight.shape[2], x.shape[2]
-    planes = x.permute(0, 2, 1, 3, 4).reshape(-1, x.shape[1], *x.shape[3:])
-    full_depth = (depth - 1) * step[0] + spread[0] * (taps - 1) + 1
-    total: Tensor | None = None
-    for tap in range(taps):
-        y = functional.conv_transpose2d(
-            planes,
-            weight[:, :, tap],
-            None,
-            step[1:],
-            pad[1:],
-            output_padding[1:],
-            groups,
-            spread[1:],
-        )
-        y = y.reshape(x.shape[0], depth, 1, *y.shape[1:])
-        # Zeros after each slice, then zeros for the other taps around them.
-        y = functional.pad(y, [0, 0, 0, 0, 0, 0, 0, step[0] - 1]).flatten(1, 2)
-        y = y[:, : (depth - 1) * step[0] + 1]
-        start = tap * spread[0]
-        y = functional.pad(y, [0, 0, 0, 0, 0, 0, start, full_depth - y.shape[1] - start])
-        total = y if total is None else total + y
-    if total is None:
-        raise ValueError("a convolution has at least one tap")
-    total = functional.pad(total, [0, 0, 0, 0, 0, 0, 0, output_padding[0]])
-    total = total[:, pad[0] : total.shape[1] - pad[0]]
-    return total.permute(0, 2, 1, 3, 4)
+    count, depth, taps = x.shape[0], x.shape[2], weight.shape[2]
+    parts = []
+    if transposed:
+        extra = _triple(output_padding)
+        how = (step[1:], pad[1:], extra[1:], groups, spread[1:])
+        planes = x.transpose(1, 2).flatten(0, 1)
+        for tap in range(taps):
+            y = functional.conv_transpose2d(planes, weight[:, :, tap], None, *how)
+            # Zeros after each slice, then zeros for the other taps around them.
+            y = functional.pad(y.reshape(count, depth, 1, *y.shape[1:]), [*_REST, 0, step[0] - 1])
+            y = y.flatten(1, 2)[:, : (depth - 1) * step[0] + 1]
+            parts.append(functional.pad(y, [*_REST, tap * spread[0], (taps - 1 - tap) * spread[0]]))
+        y = functional.pad(reduce(torch.add, parts), [*_REST, 0, extra[0]])
+        y = y[:, pad[0] : y.shape[1] - pad[0]]
+    else:
+        deep = functional.pad(x, [0, 0, 0, 0, pad[0], pad[0]]).transpose(1, 2)
+        depth = (deep.shape[1] - spread[0] * (taps - 1) - 1) // step[0] + 1
+        for tap in range(taps):
+            start = tap * spread[0]
+            planes = deep[:, start : start + (depth - 1) * step[0] + 1 : step[0]].flatten(0, 1)
+            y = functional.conv2d(
+                planes, weight[:, :, tap], None, step[1:], pad[1:], spread[1:], groups
+            )
+            parts.append(y)
+        y = reduce(torch.add, parts)
+        y = y.reshape(count, depth, *y.shape[1:])
+    y = y.transpose(1, 2)
+    return y if bias is None else y + bias.reshape(1, -1, 1, 1, 1)
 
 
 def _crops(_: Tensor, pad: Sequence[int], *__: object) -> bool:
     return any(isinstance(size, int) and size < 0 for size in pad)
 
 
-def _pad(x: Tensor, pad: Sequence[int], value: float = 0) -> Any:  # noqa: ANN401
+def _pad(x: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
     """Pad also with negative sizes, which crop; the kernel takes only positive sizes."""
-    if not _crops(x, pad):
-        return NotImplemented
     for index in range(len(pad) // 2):
         low, high = (max(-size, 0) for size in pad[2 * index : 2 * index + 2])
         dim = x.dim() - 1 - index
@@ -228,19 +192,15 @@ def _crops_plainly(x: Tensor, pad: Sequence[int], mode: str = "constant", *__: o
     return mode == "constant" and _crops(x, pad)
 
 
-def _pad_by_mode(
-    x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
-) -> Any:  # noqa: ANN401
-    return _pad(x, pad, value or 0) if mode == "constant" else NotImplemented
+def _pad_plainly(x: Tensor, pad: Sequence[int], _: str = "", value: float | None = None) -> Tensor:
+    return _pad(x, pad, value or 0)
 
 
-def _is_number(x: Tensor, *_: object) -> bool:
+def _is_number(x: Tensor, *_: object, **__: object) -> bool:
     return x.dim() == 0
 
 
-def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:  # noqa: ANN401
-    if not _is_number(x):
-        return NotImplemented
+def _cumsum(x: Tensor, _: int, *, dtype: torch.dtype | None = None) -> Tensor:
     summed = x.dtype if x.dtype.is_floating_point else torch.int64
     return x.to(dtype or summed) + 0
 
@@ -258,11 +218,9 @@ def _is_of_integers(x: Tensor, y: object) -> bool:
     return not x.dtype.is_floating_point and isinstance(other, int | torch.SymInt)
 
 
-def _remainder(x: Tensor, y: Any) -> Any:  # noqa: ANN401
+def _remainder(x: Tensor, y: Any) -> Tensor:  # noqa: ANN401
     """Return a remainder of the divisor's sign; ExecuTorch's kernel uses the dividend's."""
     rest = torch.fmod(x, y)
-    if rest.dtype.is_floating_point:
-        return NotImplemented
     return torch.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
 
 
@@ -279,20 +237,18 @@ def _is_half(x: Tensor, *_: object) -> bool:
 
 def _native_layer_norm(
     x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Any:  # noqa: ANN401
+) -> tuple[Tensor, ...]:
     """Normalize in float32.
 
     The kernel of ExecuTorch 1.5 adds in the tensor's dtype, in which a sum stops growing; its main
     branch adds in float32.
     """
-    if not _is_half(x):
-        return NotImplemented
     scale, shift = (None if t is None else t.float() for t in (weight, bias))
     results = aten.native_layer_norm.default(x.float(), shape, scale, shift, eps)
     return tuple(result.to(x.dtype) for result in results)
 
 
-_PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
+_PARTS: Final[dict[object, Callable[..., Any]]] = {
     aten.max_pool3d.default: _max_pool3d,
     aten.adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
     aten._adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
@@ -301,16 +257,21 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.sort.default: _sort,
     **dict.fromkeys(EMBEDDING_BAG.targets, embedding_bag),
     aten.constant_pad_nd.default: _pad,
-    aten.pad.default: _pad_by_mode,
+    aten.pad.default: _pad_plainly,
     aten.cumsum.default: _cumsum,
     aten.remainder.Scalar: _remainder,
     aten.remainder.Tensor: _remainder,
     aten.scatter_reduce.two: scatter_reduce,
     aten.upsample_bicubic2d.vec: _bicubic,
     aten.native_layer_norm.default: _native_layer_norm,
+    _pt2e.quantize_per_tensor.default: pt2e.quantize_per_tensor,
+    _pt2e.quantize_per_channel.default: pt2e.quantize_per_channel,
+    _pt2e.dequantize_per_tensor.default: pt2e.dequantize_per_tensor,
+    _pt2e.dequantize_per_channel.default: pt2e.dequantize_per_channel,
+    FAKE_QUANTIZE: fake_quantize,
 }
-# The kernel takes some calls of these operators.
-_ONLY_WHERE: Final[dict[object, Callable[..., bool]]] = {
+# The kernel takes the other calls of these operators.
+_ONLY_IF: Final[dict[object, Callable[..., bool]]] = {
     aten.convolution.default: _is_volume,
     aten.constant_pad_nd.default: _crops,
     aten.pad.default: _crops_plainly,

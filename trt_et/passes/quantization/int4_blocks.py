@@ -23,8 +23,7 @@ _RESHAPES = (aten.reshape.default, aten.view.default, aten._unsafe_view.default)
 def rows_of_blocks(node: Node) -> list[Node]:
     """Return the reshapes that join the blocks of a weight to rows; empty for other calls.
 
-    Args:
-        node: A call that quantizes to 4 bits and back, one block a row.
+    The call quantizes to 4 bits and back, one block a row.
     """
     arguments = named_arguments(node)
     if (arguments["num_bits"], arguments["exponent_bits"], arguments["unsigned"]) != (4, 0, False):
@@ -61,14 +60,7 @@ def split_int4(
 
 
 def use_int4(module: GraphModule, results: list[Node], weight: Node, scale: Node) -> None:
-    """Compute the rows of a weight from its parts.
-
-    Args:
-        module: Changed in place.
-        results: The rows; erased.
-        weight: As ``split_int4`` returns it.
-        scale: As ``split_int4`` returns it.
-    """
+    """Compute the rows of a weight from the parts that ``split_int4`` returns."""
     for result in results:
         with module.graph.inserting_before(result):
             call = module.graph.call_function(_dequantize, (weight, scale))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from torch.fx import Graph, Node, map_arg
 
 from trt_et.graph.constants import add_constant, constant_values
 from trt_et.graph.inlining import inline
-from trt_et.graph.subgraphs import Subgraph, copied_module, subgraphs
+from trt_et.graph.subgraphs import Subgraph, copied_module, nodes_of, subgraphs
 from trt_et.ops.fake_quantize import FOREIGN_NAME, fake_quantize
 from trt_et.ops.quantize import FP8_CAPABILITY, constant_source, is_fp8, named_arguments
 from trt_et.options import BuildOptions
@@ -40,26 +40,21 @@ _Weights = Mapping[str, torch.Tensor]  # By placeholder name.
 _FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
 _FP8: Final = (torch.float8_e4m3fn, torch.float8_e5m2)
 _ROUNDS: Final = "PT2E rounds to whole numbers before it makes fp8 of them, TensorRT does not"
-_TARGET: Final = "_trt_et_weight_{}"
 
 
 def lower_quantize_ops(
     program: ExportedProgram, excluded: ExcludedOps, options: BuildOptions
 ) -> ExportedProgram:
-    """Lower unsupported quantize operators; return the same program if there are none.
+    """Lower unsupported quantize operators.
 
     Args:
-        program: As ``torch.export`` returns it; not changed.
+        program: See ``trt_et.passes``.
         excluded: The operators that the caller keeps on the CPU.
         options: The engines' options; older targets have no 8-bit floats.
     """
-    everywhere = [
-        node for subgraph in subgraphs(program.graph_module) for node in subgraph.graph.nodes
-    ]
-    if not any(_is_foreign(node) for node in everywhere):
+    if not any(map(_is_foreign, nodes_of(program))):
         return program
-    rewriting = _Rewriting(program, excluded, options)
-    return rewriting.result()
+    return _Rewriting(program, excluded, options).result()
 
 
 class _Rewriting:
@@ -89,14 +84,11 @@ class _Rewriting:
 
     def _outputs(self) -> list[OutputSpec]:
         """Return the signature's outputs with the names of the new nodes."""
-        results = self._module.graph.output_node().args[0]
+        results: Any = self._module.graph.output_node().args[0]
+        specs = self._program.graph_signature.output_specs
         return [
             replace(spec, arg=replace(spec.arg, name=node.name)) if isinstance(node, Node) else spec
-            for spec, node in zip(
-                self._program.graph_signature.output_specs,
-                results,  # type: ignore[arg-type]
-                strict=True,
-            )
+            for spec, node in zip(specs, results, strict=True)
         ]
 
     def _rewrite(self, subgraph: Subgraph) -> None:
@@ -133,11 +125,7 @@ class _Rewriting:
         """Return why an engine cannot contain operators that quantize and dequantize."""
         operators = {n.target for n in fakes if isinstance(n.target, OpOverload)}
         support = OperatorSupport(
-            subgraph,
-            lambda _: None,
-            self._excluded,
-            operators,
-            constants=weights,
+            subgraph, lambda _: None, self._excluded, operators, constants=weights
         )
         reasons = {node: support.reasons[node] for node in fakes if node in support.reasons}
         for node in fakes:
@@ -173,7 +161,7 @@ class _Rewriting:
         _erase(node)
 
     def _add(self, value: torch.Tensor) -> Node:
-        target = _TARGET.format(len(self._new))
+        target = f"_trt_et_weight_{len(self._new)}"
         self._new[target] = value.detach().contiguous()
         return add_constant(self._module.graph, self._specs, target, self._new[target])
 
@@ -202,7 +190,7 @@ def _dequantizes_fp8(node: Node) -> bool:
         node.op == "call_function"
         and isinstance(value, torch.Tensor)
         and value.dtype in _FLOATS
-        and any(_is_8bit_float(source) for source in node.all_input_nodes)
+        and any(getattr(n.meta.get("val"), "dtype", None) in _FP8 for n in node.all_input_nodes)
     )
 
 
@@ -216,20 +204,13 @@ def _adds_up_int8(node: Node) -> bool:
     )
 
 
-def _is_8bit_float(node: Node) -> bool:
-    return getattr(node.meta.get("val"), "dtype", None) in _FP8
-
-
 def _computable(graph: Graph, weights: _Weights) -> set[Node]:
     """Return the nodes whose values depend on weights only."""
     found: set[Node] = set()
     for node in graph.nodes:
         sources = node.all_input_nodes
-        if node.op == "placeholder":
-            is_known = node.name in weights
-        else:
-            is_known = node.op == "call_function" and bool(sources) and found.issuperset(sources)
-        if is_known:
+        is_made = node.op == "call_function" and bool(sources) and found.issuperset(sources)
+        if is_made or (node.op == "placeholder" and node.name in weights):
             found.add(node)
     return found
 
@@ -247,13 +228,11 @@ def _reach_the_weight(node: Node) -> None:
     """Let a node take its amax directly, without the ``detach`` before it."""
     amax = named_arguments(node)["amax"]
     source = constant_source(amax)
-    if source is not None and source is not amax and _same_shape(source, amax):
+    if source is None or source is amax:
+        return
+    if source.meta["val"].shape == amax.meta["val"].shape:
         node.replace_input_with(amax, source)
         _erase(amax)
-
-
-def _same_shape(first: Node, second: Node) -> bool:
-    return bool(first.meta["val"].shape == second.meta["val"].shape)
 
 
 def _erase(node: Node) -> None:
@@ -285,10 +264,9 @@ def _decomposed(name: str) -> Callable[..., Any]:
     return call
 
 
-def _rules() -> Iterator[tuple[str, Callable[..., Any]]]:
-    yield INT_MM._schema.name, _int_mm
-    for name in ("choose_qparams_affine", "quantize_affine", "dequantize_affine"):
-        yield f"torchao::{name}", _decomposed(name)
-
-
-_RULES: Final[dict[str, Callable[..., Any]]] = dict(_rules())
+_RULES: Final[dict[str, Callable[..., Any]]] = {
+    INT_MM._schema.name: _int_mm,
+    "torchao::choose_qparams_affine": _decomposed("choose_qparams_affine"),
+    "torchao::quantize_affine": _decomposed("quantize_affine"),
+    "torchao::dequantize_affine": _decomposed("dequantize_affine"),
+}

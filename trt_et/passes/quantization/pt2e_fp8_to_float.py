@@ -33,14 +33,7 @@ def quantizes_to_fp8(node: Node) -> bool:
 
 
 def compute_in_floats(module: GraphModule) -> int:
-    """Compute what such pairs of operators do with floats, with the same results.
-
-    Args:
-        module: Of an exported program; changed in place.
-
-    Returns:
-        How many there were.
-    """
+    """Compute what a module's pairs of such operators do with floats; return how many it had."""
     found = [node for node in module.graph.nodes if quantizes_to_fp8(node)]
     for node in found:
         users = list(node.users)

@@ -37,11 +37,8 @@ def widen_quantized(graph: Graph, weights: Collection[Node]) -> None:
     """Store numbers that are quantized to int8 at run time as int32.
 
     This happens only if the program just multiplies, dequantizes or rearranges them: other int8
-    arithmetic, and a result of the program, would change.
-
-    Args:
-        graph: An exported program's graph; changed in place.
-        weights: The nodes whose values depend on weights only; they do not change.
+    arithmetic, and a result of the program, would change. The nodes ``weights``, which
+    depend on weights only, stay as they are.
     """
     made = [node for node in graph.nodes if node.op != "placeholder" and node not in weights]
     if not all(_keeps_numbers(u) for node in made if _is_int8(node) for u in node.users):
@@ -105,15 +102,12 @@ def _is_only_multiplied(node: Node) -> bool:
 
 def _computed(node: Node) -> Any:  # noqa: ANN401
     args, kwargs = map_arg((node.args, dict(node.kwargs)), lambda n: n.meta["val"])
-    modes = [n.meta["val"].fake_mode for n in node.all_input_nodes if _is_fake(n)]
+    values = [source.meta.get("val") for source in node.all_input_nodes]
+    modes = [value.fake_mode for value in values if isinstance(value, FakeTensor)]
     if not modes:
         return node.meta.get("val")
     with modes[0]:
         return node.target(*args, **kwargs)  # type: ignore[operator]
-
-
-def _is_fake(node: Node) -> bool:
-    return isinstance(node.meta.get("val"), FakeTensor)
 
 
 def _dtypes(value: object) -> list[torch.dtype | None]:

@@ -1,18 +1,24 @@
-"""Warns about models that were exported without ``model.eval()``."""
+"""Checks how a model was exported."""
 
 from __future__ import annotations
 
 import logging
+import re
 from typing import Final
 
-import torch
+from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-__all__ = ["warn_training_mode"]
+from trt_et.errors import PartitionError
+from trt_et.graph.arguments import named_arguments
+
+__all__ = ["check_converted", "warn_training_mode"]
 
 _log = logging.getLogger(__name__)
 
+# The name that prepare_pt2e gives to the modules that it adds.
+_OBSERVER: Final = re.compile(r"(?:.*\.)?activation_post_process_\d+(?=\.)")
 # Operators that compute something else in training mode, and the argument that chooses it.
 _TRAINING: Final = {
     "aten::dropout": "train",
@@ -26,6 +32,22 @@ _TRAINING: Final = {
     "aten::_native_batch_norm_legit": "training",
     "aten::_native_batch_norm_legit_functional": "training",
 }
+
+
+def check_converted(program: ExportedProgram) -> None:
+    """Check that a program was not exported between ``prepare_pt2e`` and ``convert_pt2e``.
+
+    Raises:
+        PartitionError: It has observers.
+    """
+    buffers = program.graph_signature.inputs_to_buffers.values()
+    found = sorted({match[0] for buffer in buffers if (match := _OBSERVER.match(buffer))})
+    if found:
+        raise PartitionError(
+            f"the program still has {len(found)} observer(s) of prepare_pt2e, "
+            f"such as {found[0]}; expected none. Calibrate the prepared model, then export "
+            "convert_pt2e(prepared)"
+        )
 
 
 def warn_training_mode(program: ExportedProgram) -> None:
@@ -42,13 +64,7 @@ def warn_training_mode(program: ExportedProgram) -> None:
 
 
 def _is_training(node: Node) -> bool:
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, OpOverload):
         return False
     name = _TRAINING.get(node.target._schema.name)
-    if name is None:
-        return False
-    for index, argument in enumerate(node.target._schema.arguments):
-        if argument.name == name:
-            given = node.args[index] if index < len(node.args) else node.kwargs.get(name)
-            return bool(argument.default_value if given is None else given)
-    return False
+    return name is not None and bool(named_arguments(node).get(name))

@@ -1,4 +1,4 @@
-"""A forgotten model.eval() is reported."""
+"""A forgotten ``model.eval()`` or ``convert_pt2e`` is reported."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import logging
 import pytest
 import torch
 from torch import nn
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-from trt_et import OptionError, TensorRTPartitioner
-from trt_et.passes.training_mode import warn_training_mode
+from trt_et import OptionError, PartitionError, TensorRTPartitioner
+from trt_et.passes.check_export import check_converted, warn_training_mode
+from trt_et.quantizer import TensorRTQuantizer, int8
 
 
 def warnings_of(model: nn.Module, caplog) -> list[str]:
@@ -40,3 +42,16 @@ def test_the_partitioner_reports_it(caplog):
 def test_explain_names_the_program_that_it_takes():
     with pytest.raises(OptionError, match=r"got Linear; expected an exported program: explain\("):
         TensorRTPartitioner(builder="reference").explain(nn.Linear(2, 2))
+
+
+def test_a_prepared_model_is_refused_and_a_converted_one_is_not():
+    inputs = (torch.randn(2, 8),)
+    model = torch.export.export(nn.Linear(8, 8).eval(), inputs).module()
+    prepared = prepare_pt2e(model, TensorRTQuantizer().set_global(int8()))
+    prepared(*inputs)
+    program = torch.export.export(prepared, inputs)
+    with pytest.raises(
+        PartitionError, match=r"2 observer.*activation_post_process_0; .*convert_pt2e"
+    ):
+        TensorRTPartitioner(builder="reference").explain(program)
+    check_converted(torch.export.export(convert_pt2e(prepared), inputs))

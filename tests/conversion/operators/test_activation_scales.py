@@ -1,0 +1,140 @@
+"""Scales of activations become vectors, so that an engine holds the kernels of all layers once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+from torch.nn import functional as F
+
+from tests.support.lowering import blobs, lower
+from tests.support.mended import leave_out
+from tests.support.models import Function
+from tests.support.network_evaluator.comparison import compare
+from tests.support.programs.pt2e import quantize
+from tests.support.programs.quantized_models import MODELS
+from trt_et.conversion import registry
+from trt_et.conversion.decompose import decomposed_operators
+from trt_et.conversion.installed import installed_variant
+from trt_et.conversion.operators.activation_scales import ACTIVATION_SCALE
+from trt_et.engine_info import decode_blob
+from trt_et.engines import BuildOptions, BuildRequest
+from trt_et.engines.serialize import build_network
+from trt_et.lowering.lower import lower_partition
+
+pytestmark = pytest.mark.skipif(
+    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
+)
+
+LAYERS = 4
+SCALE = 0.1
+HOW = (SCALE, 0, -128, 127, torch.int8)
+
+quantized = torch.ops.quantized_decomposed
+
+
+@pytest.fixture
+def without_the_rewrite(monkeypatch) -> Iterator[None]:
+    monkeypatch.setattr(registry, "OPERATORS", registry.OPERATORS)
+    leave_out([ACTIVATION_SCALE.name])
+    yield
+    monkeypatch.undo()
+    decomposed_operators.cache_clear()
+
+
+def kernels(dtype: torch.dtype) -> Counter[bytes]:
+    """The kernel sources of an engine of equal layers with different scales, by name."""
+    torch.manual_seed(0)
+    layers = [layer for _ in range(LAYERS) for layer in (nn.Linear(32, 32), nn.GELU())]
+    program = quantize(nn.Sequential(*layers).to(dtype), (torch.randn(4, 32, dtype=dtype),))
+    (blob,) = blobs(lower(program, builder="tensorrt_rtx"))
+    return Counter(re.findall(rb"__global__ void (\w+)", decode_blob(blob).engine))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_an_engine_holds_the_kernel_of_equal_layers_once(dtype):
+    assert set(kernels(dtype).values()) == {1}
+
+
+@pytest.mark.usefixtures("without_the_rewrite")
+def test_otherwise_tensorrt_rtx_holds_it_for_each_layer():
+    assert max(kernels(torch.float32).values()) == LAYERS - 1
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_numbers_are_the_same(name):
+    torch.manual_seed(0)
+    model, shape = MODELS[name]
+    inputs = (torch.randn(shape),)
+    program = quantize(model(), inputs).run_decompositions({})
+    asked = BuildRequest("test", lower_partition(program, "test"), 0, BuildOptions())
+    assert compare(asked, *inputs).outcome == "equal"
+
+
+def int8(x: torch.Tensor) -> torch.Tensor:
+    steps = quantized.quantize_per_tensor.default(x, *HOW)
+    return quantized.dequantize_per_tensor.default(steps, *HOW)
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return int8(x * 2)
+
+
+def pooled(x: torch.Tensor) -> torch.Tensor:
+    """The first quantize layer has a vector; TensorRT pools the int8 numbers that it makes."""
+    return int8(F.max_pool2d(doubled(x), 2))
+
+
+def attended(x: torch.Tensor) -> torch.Tensor:
+    """The kernel of an attention writes int8 numbers itself."""
+    return int8((x @ x.transpose(1, 2)).transpose(1, 2).reshape(2, 9))
+
+
+def constants(
+    function: Callable[..., Any], shape: tuple[int, ...], sizes: dict[int, Any]
+) -> tuple[list[float], list[tuple[int, ...]]]:
+    """The scales of the quantize layers that a function becomes, and the shapes of vectors."""
+    program = torch.export.export(
+        Function(function), (torch.randn(shape),), dynamic_shapes=((sizes,),)
+    )
+    lowered = lower_partition(program.run_decompositions({}), "test")
+    built = build_network(BuildRequest("test", lowered, 0, BuildOptions()), "tensorrt_rtx")
+    layers = [built.network.get_layer(index) for index in range(built.network.num_layers)]
+    found = {}
+    for layer in layers:
+        if layer.type == built.trt.LayerType.CONSTANT:
+            layer.__class__ = built.trt.IConstantLayer
+            found[layer.get_output(0).name] = layer.weights
+    kinds = built.trt.LayerType
+    scales = [
+        found[layer.get_input(1).name].item() for layer in layers if layer.type == kinds.QUANTIZE
+    ]
+    vectors = [tuple(layer.shape) for layer in layers if layer.type == kinds.CONSTANT]
+    return scales, [shape for shape in vectors if max(shape, default=1) > 1]
+
+
+BATCH, WIDTH = Dim("batch", min=2, max=8), Dim("width", min=2, max=8)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "sizes", "scales", "vectors"),
+    [
+        (doubled, (2, 3, 4), {}, [1.0], [(1, 1, 4)]),
+        (doubled, (2, 3, 1), {}, [1.0], [(1, 3, 1)]),
+        (doubled, (2, 3, 4), {0: BATCH, 2: WIDTH}, [1.0], [(1, 3, 1)]),
+        (doubled, (2, 4), {0: BATCH, 1: WIDTH}, [SCALE], []),
+        (doubled, (1, 1), {}, [SCALE], []),
+        (pooled, (2, 3, 4, 4), {}, [1.0, SCALE], [(1, 1, 1, 4)]),
+        (attended, (2, 3, 4), {}, [SCALE], []),
+    ],
+)
+def test_the_vector_is_along_the_last_axis_of_a_known_size(function, shape, sizes, scales, vectors):
+    found, shapes = constants(function, shape, sizes)
+    assert found == pytest.approx(scales)
+    assert shapes == vectors
