@@ -61,10 +61,9 @@ def test_a_long_phase_is_not_cut_off(terminal, steps):
         assert "0 of 2 engines" in words(shown)
     else:
         bars = _Bars(2)
-        bars.start()
-        bars.show(event)
-        bars._progress.refresh()
-        bars.stop()
+        with bars.progress:
+            bars.show(event)
+            bars.progress.refresh()
     assert "…" not in words(shown)
     assert "to its end" in words(shown).replace("\n", " ")
 
