@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from executorch.runtime import Runtime
 from torch.export import Dim
 from torch.nn import functional as F
 
@@ -12,7 +11,7 @@ from tests.support.lowering import blobs, lower
 from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare, randn
 from tests.support.sampled import sampled
-from tests.support.simulated_gpus import load_runtime
+from tests.support.simulated_gpus import load_method
 
 aten = torch.ops.aten
 
@@ -126,8 +125,7 @@ def test_scattering_to_some_of_dynamic_rows_keeps_them_dynamic():
 
     dynamic = (({0: Dim("rows", min=2, max=8)},),)
     program = torch.export.export(Function(added), (randn(3, 5),), dynamic_shapes=dynamic)
-    load_runtime()
-    method = Runtime.get().load_program(lower(program)).load_method("forward")
+    method = load_method(lower(program))
     for rows in (3, 8):
         x = randn(rows, 5)
         torch.testing.assert_close(method.execute([x])[0], added(x))
