@@ -50,7 +50,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, A
 
 @pytest.fixture(scope="session")
 def runner() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run executor_runner; a crash (a negative exit status) is a failure of any test.
+    """Run executor_runner with variables; a crash (a negative status) is a failure of any test.
 
     ``TRT_ET_TEST_RUNNER`` names another command for it: ``make test-aarch64`` runs it in emulation.
     """
@@ -59,17 +59,22 @@ def runner() -> Callable[..., subprocess.CompletedProcess[str]]:
     named = os.environ.get("TRT_ET_TEST_RUNNER")
     command = shlex.split(named) if named else [str(trt_et.runtime.runner_path())]
 
-    def run(*arguments: object, cuda: str | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: object,
+        cuda: str | None = None,
+        statuses: tuple[int, ...] = (0, 1),
+        **env: str | None,
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [*command, *map(str, arguments)],
-            env=environment(TRT_ET_CUDA=cuda),
+            env=environment(TRT_ET_CUDA=cuda, **env),
             capture_output=True,
             text=True,
             errors="replace",
             timeout=600,
             check=False,
         )
-        assert done.returncode in (0, 1), (done.returncode, done.stderr)
+        assert done.returncode in statuses, (done.returncode, done.stderr)
         return done
 
     return run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +13,8 @@ import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge_transform_and_lower
 
-import trt_et.runtime
 from tests.support.fake_tensorrt import FakeNetworkBuilder, Scale
-from tests.support.native_environment import environment
+from tests.support.native_environment import run_python
 from tests.support.native_programs import Mlp, Program, export
 from trt_et import TensorRTPartitioner
 from trt_et.inspection import inspect_file
@@ -34,46 +32,46 @@ def program(tmp_path_factory) -> Program:
     return export(folder, "scale", Scale(), (torch.randn(2, 512),), builder=builder)
 
 
-def build(program: Path, library: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "trt_et.cli", "build", str(program), *flags],
-        env=environment(TRT_ET_CUDA="simulated:1", TRT_ET_TENSORRT_LIBRARY=str(library)),
-        capture_output=True,
-        text=True,
-        timeout=300,
+def build(program: Path, library: Path | None, *flags: str) -> subprocess.CompletedProcess[str]:
+    named = None if library is None else str(library)
+    return run_python(
+        *("-m", "trt_et.cli", "build", str(program), *flags),
+        TRT_ET_CUDA="simulated:1",
+        TRT_ET_TENSORRT_LIBRARY=named,
     )
 
 
-def run(path: Path, library: Path, program: Program, *flags: object):
+@pytest.fixture
+def run(runner):
     """Run a file with the inputs of a program; no engine may be built."""
-    return subprocess.run(
-        [
-            *(str(trt_et.runtime.runner_path()), "--model_path", str(path), "--build", "0"),
-            *("--inputs", str(program.input_files()[0]), *map(str, flags)),
-        ],
-        env=environment(TRT_ET_CUDA="simulated:1", TRT_ET_TENSORRT_LIBRARY=str(library)),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+
+    def start(path: Path, library: Path, program: Program, *flags: object):
+        inputs = program.input_files()[0]
+        return runner(
+            *("--model_path", path, "--build", "0", "--inputs", inputs, *flags),
+            cuda="simulated:1",
+            TRT_ET_TENSORRT_LIBRARY=str(library),
+        )
+
+    return start
 
 
-def write_engines(program: Path, library: Path, output: Path, *flags: str, **env: str):
+@pytest.fixture
+def write_engines(runner):
     """Write the program without Python."""
-    return subprocess.run(
-        [
-            *(str(trt_et.runtime.runner_path()), "--model_path", str(program)),
-            *("--write_engines", str(output), *flags),
-        ],
-        env=environment(TRT_ET_CUDA="simulated:1", TRT_ET_TENSORRT_LIBRARY=str(library), **env),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+
+    def start(program: Path, library: Path, output: Path, *flags: str):
+        return runner(
+            *("--model_path", program, "--write_engines", output, *flags),
+            cuda="simulated:1",
+            TRT_ET_TENSORRT_LIBRARY=str(library),
+        )
+
+    return start
 
 
 @pytest.mark.parametrize("builder", FAKES)
-def test_the_program_has_engines_and_no_weights(program, fakes, tmp_path, builder):
+def test_the_program_has_engines_and_no_weights(run, program, fakes, tmp_path, builder):
     library, version = fakes / FAKES[builder][0], FAKES[builder][1]
     output = tmp_path / "built.pte"
     done = build(program.path, library, "-o", str(output), "--engine-folder", "off", "--json")
@@ -95,7 +93,7 @@ def test_the_program_has_engines_and_no_weights(program, fakes, tmp_path, builde
     np.testing.assert_allclose(found, program.outputs[0].detach().numpy().flatten(), rtol=1e-6)
 
 
-def test_an_engine_that_cannot_be_built_is_one_line(fakes, tmp_path):
+def test_an_engine_that_cannot_be_built_is_one_line(write_engines, fakes, tmp_path):
     builder = FakeNetworkBuilder("refuse /gelu Gelu not today\n")
     program = export(tmp_path, "bad", Scale(), (torch.randn(2, 512),), builder=builder)
     output = tmp_path / "built.pte"
@@ -119,13 +117,7 @@ def test_a_program_without_networks_is_refused(fakes, tmp_path):
 
 
 def test_onnxruntime_builds_no_engines(program, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "trt_et.cli", "build", str(program.path), "-o", tmp_path / "x.pte"],
-        env=environment(TRT_ET_CUDA="simulated:1"),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = build(program.path, None, "-o", str(tmp_path / "x.pte"))
     assert done.returncode == 1
     assert "builds no engine of what builder 'onnx' made" in done.stderr
 
@@ -142,7 +134,7 @@ class Mixed(torch.nn.Module):
         return self.last(self.first(x) @ self.table)
 
 
-def test_other_weights_methods_and_delegates_stay(fakes, tmp_path):
+def test_other_weights_methods_and_delegates_stay(run, write_engines, fakes, tmp_path):
     """`other` shares the first network's weight; the CPU's product is XNNPACK's."""
     x = torch.randn(2, 512)
     mixed = Mixed().eval()
@@ -172,7 +164,7 @@ def test_other_weights_methods_and_delegates_stay(fakes, tmp_path):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_the_runner_writes_the_blobs_of_the_command_line(fakes, program, tmp_path):
+def test_the_runner_writes_the_blobs_of_the_command_line(write_engines, fakes, program, tmp_path):
     library = fakes / FAKES["tensorrt"][0]
     folder, ours, theirs = tmp_path / "engines", tmp_path / "ours.pte", tmp_path / "theirs.pte"
     done = write_engines(program.path, library, ours, "--engine_folder", str(folder))
@@ -187,7 +179,9 @@ def test_the_runner_writes_the_blobs_of_the_command_line(fakes, program, tmp_pat
     assert blobs[0] == blobs[1]
 
 
-def test_a_copied_engine_folder_serves_a_device_that_must_not_build(fakes, program, tmp_path):
+def test_a_copied_engine_folder_serves_a_device_that_must_not_build(
+    run, write_engines, fakes, program, tmp_path
+):
     library = fakes / FAKES["tensorrt"][0]
     folder, shipped = tmp_path / "engines", tmp_path / "shipped"
     refused = run(program.path, library, program, "--engine_folder", shipped)
@@ -199,7 +193,7 @@ def test_a_copied_engine_folder_serves_a_device_that_must_not_build(fakes, progr
 
 
 @pytest.mark.parametrize("cut", [10, 30, 100, 700, 2000])
-def test_what_is_no_program_is_refused(fakes, program, tmp_path, cut):
+def test_what_is_no_program_is_refused(write_engines, fakes, program, tmp_path, cut):
     damaged = tmp_path / "damaged.pte"
     damaged.write_bytes(program.path.read_bytes()[:cut])
     done = write_engines(damaged, fakes / FAKES["tensorrt"][0], tmp_path / "out.pte")
@@ -208,7 +202,7 @@ def test_what_is_no_program_is_refused(fakes, program, tmp_path, cut):
     assert not list(tmp_path.glob("out.pte*"))
 
 
-def test_a_file_that_cannot_be_written_is_one_line(fakes, program, tmp_path):
+def test_a_file_that_cannot_be_written_is_one_line(write_engines, fakes, program, tmp_path):
     done = write_engines(
         program.path, fakes / FAKES["tensorrt"][0], tmp_path / "nowhere" / "out.pte"
     )

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import random
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.native_environment import environment
 from tests.support.reliability.hard_use import span_of_blob
-from trt_et.runtime import runner_path
 
 SEED = 7
 
@@ -46,17 +43,9 @@ def cases(programs: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.mark.reliability("R4")
-def test_executor_runner_refuses_them(cases: dict[str, Path]) -> None:
+def test_executor_runner_refuses_them(cases: dict[str, Path], runner: Callable[..., Any]) -> None:
     for name, path in cases.items():
-        done = subprocess.run(
-            [str(runner_path()), "--model_path", str(path)],
-            env=environment(TRT_ET_CUDA="simulated:1"),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=False,
-        )
+        done = runner("--model_path", path, cuda="simulated:1")
         assert done.returncode == 1, (name, done.returncode, done.stderr)
         assert done.stderr, name
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,7 @@ import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
 
-import trt_et.runtime
 from tests.support.lowering import blobs
-from tests.support.native_environment import environment
 from trt_et import EngineFile, OptionError, TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 
@@ -46,23 +43,16 @@ class Around(torch.nn.Module):
         return torch.sinh(twice) - total
 
 
-def test_the_program_runs_the_engine(tmp_path, fakes):
+def test_the_program_runs_the_engine(runner, tmp_path, fake_tensorrt):
     (tmp_path / "model.pte").write_bytes(lowered_without_others(tmp_path))
     x, y = np.linspace(-1, 1, 8, dtype=np.float32), np.linspace(0, 3, 8, dtype=np.float32)
     x.tofile(tmp_path / "x"), y.tofile(tmp_path / "y")
-    done = subprocess.run(
-        [
-            str(trt_et.runtime.runner_path()),
-            f"--model_path={tmp_path}/model.pte",
-            f"--inputs={tmp_path}/x,{tmp_path}/y",
-            f"--output_file={tmp_path}/out",
-        ],
-        env=environment(
-            TRT_ET_CUDA="simulated:1", TRT_ET_TENSORRT_LIBRARY=str(fakes / "libfake_nvinfer.so")
-        ),
-        capture_output=True,
-        text=True,
-        timeout=120,
+    done = runner(
+        f"--model_path={tmp_path}/model.pte",
+        f"--inputs={tmp_path}/x,{tmp_path}/y",
+        f"--output_file={tmp_path}/out",
+        cuda="simulated:1",
+        **fake_tensorrt,
     )
     assert done.returncode == 0, done.stderr
     found = np.fromfile(tmp_path / "out-0.bin", dtype=np.float32)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
-import trt_et.runtime
 from tests.support.fake_tensorrt import FakeBuilder, Line
-from tests.support.native_environment import environment
 from tests.support.native_programs import export
 
 
 @pytest.fixture(scope="module")
-def libraries(fakes: Path, fake_cuda: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def libraries(fakes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with TensorRT 10 and 11."""
     folder = tmp_path_factory.mktemp("libraries")
     for major, name in ((10, "libfake_nvinfer_10.so"), (11, "libfake_nvinfer.so")):
@@ -35,20 +32,15 @@ def libraries(fakes: Path, fake_cuda: Path, tmp_path_factory: pytest.TempPathFac
     ],
 )
 def test_an_engine_of_torch_tensorrt_finds_its_tensorrt(
-    libraries, fake_cuda, tmp_path, plan_version, problem
+    libraries, fake_cuda, runner, tmp_path, plan_version, problem
 ):
     builder = FakeBuilder(upstream=True, plan_version=plan_version)
     program = export(tmp_path, "line", Line(), (torch.ones(3, 8),), builder=builder)
-    done = subprocess.run(
-        [str(trt_et.runtime.runner_path()), "--model_path", str(program.path)],
-        env=environment(
-            LD_LIBRARY_PATH=f"{libraries}:{fake_cuda}",
-            TRT_ET_CUDART_LIBRARY=str(fake_cuda / "libcuda.so.1"),
-            TRT_ET_LOG="debug",
-        ),
-        capture_output=True,
-        text=True,
-        timeout=120,
+    done = runner(
+        *("--model_path", program.path),
+        LD_LIBRARY_PATH=f"{libraries}:{fake_cuda}",
+        TRT_ET_CUDART_LIBRARY=str(fake_cuda / "libcuda.so.1"),
+        TRT_ET_LOG="debug",
     )
     assert problem in done.stderr
     assert ("loaded a TensorRT engine" in done.stderr) == (not problem), done.stderr

@@ -20,6 +20,18 @@ from trt_et import TensorRTPartitioner
 Runner = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.fixture
+def run(programs: dict[str, Any], runner: Runner) -> Runner:
+    """Run one of the programs."""
+
+    def start(
+        name: str, *flags: object, cuda: str | None = "simulated"
+    ) -> subprocess.CompletedProcess[str]:
+        return runner("--model_path", programs[name].path, *flags, cuda=cuda)
+
+    return start
+
+
 def files(program: Any) -> str:
     return ",".join(map(str, program.input_files()))
 
@@ -28,18 +40,11 @@ def files(program: Any) -> str:
     "name", ["mlp", "mlp_on_1", "host", "planned_on_host", "two", "two_host", "many"]
 )
 def test_outputs_agree_with_eager(
-    programs: dict[str, Any], runner: Runner, tmp_path: Path, name: str
+    programs: dict[str, Any], run: Runner, tmp_path: Path, name: str
 ) -> None:
     program = programs[name]
-    done = runner(
-        f"--model_path={program.path}",
-        "--inputs",
-        files(program),
-        "-output_file",
-        tmp_path / "out",
-        "--num_executions=3",
-        cuda="simulated:2",
-    )
+    flags = ["--inputs", files(program), "-output_file", tmp_path / "out", "--num_executions=3"]
+    done = run(name, *flags, cuda="simulated:2")
     assert done.returncode == 0, done.stderr
     for index, expected in enumerate(program.outputs):
         found = np.fromfile(tmp_path / f"out-{index}.bin", dtype=np.float32)
@@ -47,27 +52,22 @@ def test_outputs_agree_with_eager(
     assert f"Output {len(program.outputs) - 1}:" in done.stdout
 
 
-def test_inputs_are_ones_and_as_large_as_allowed(programs: dict[str, Any], runner: Runner) -> None:
-    done = runner(
-        "--model_path", programs["dynamic"].path, "--print_output=summary", cuda="simulated"
-    )
+def test_inputs_are_ones_and_as_large_as_allowed(run: Runner) -> None:
+    done = run("dynamic", "--print_output=summary")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Output 0: Float [8, 4], 128 bytes\n"
-    done = runner("--model_path", programs["mlp"].path, "--print_output=none", cuda="simulated")
+    done = run("mlp", "--print_output=none")
     assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_a_program_for_a_gpu_that_is_not_there_moves_with_its_memory(
-    programs: dict[str, Any], runner: Runner, tmp_path: Path
+    programs: dict[str, Any], run: Runner, tmp_path: Path
 ) -> None:
     program = programs["mlp_on_3"]
-    files = ",".join(map(str, program.input_files()))
-    arguments = ["--model_path", program.path, "--inputs", files, "--output_file", tmp_path / "out"]
-    done = runner(*arguments, cuda="simulated:2")
+    flags = ["--inputs", files(program), "--output_file", tmp_path / "out"]
+    done = run("mlp_on_3", *flags, cuda="simulated:2")
     assert "TRT_ET_DEVICE=0 moves memory and engines" in done.stderr
-    done = runner(*arguments, "--device=1", cuda="simulated:2")
-    assert done.returncode == 0, done.stderr
-    found = np.fromfile(tmp_path / "out-0.bin", dtype=np.float32)
+    found = outputs_of(run("mlp_on_3", *flags, "--device=1", cuda="simulated:2"), tmp_path / "out")
     expected = program.outputs[0].numpy().flatten()
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
@@ -78,28 +78,26 @@ def outputs_of(done: subprocess.CompletedProcess[str], path: Path) -> np.ndarray
 
 
 @pytest.mark.parametrize("name", ["mlp", "channels_last"])
-def test_npy_inputs(programs: dict[str, Any], runner: Runner, tmp_path: Path, name: str) -> None:
+def test_npy_inputs(programs: dict[str, Any], run: Runner, tmp_path: Path, name: str) -> None:
     """Their values are in the order of the dimensions, however the input lies in memory."""
     program = programs[name]
-    files = []
+    arrays = []
     for index, tensor in enumerate(program.inputs):
-        files.append(tmp_path / f"{index}.npy")
-        np.save(files[-1], tensor.numpy().copy(order="C"))
-    arguments = ["--model_path", program.path, "--output_file", tmp_path / "out"]
-    done = runner(*arguments, "--inputs", ",".join(map(str, files)), cuda="simulated:2")
-    found = outputs_of(done, tmp_path / "out")
+        arrays.append(tmp_path / f"{index}.npy")
+        np.save(arrays[-1], tensor.numpy().copy(order="C"))
+    flags = ["--inputs", ",".join(map(str, arrays)), "--output_file", tmp_path / "out"]
+    found = outputs_of(run(name, *flags, cuda="simulated:2"), tmp_path / "out")
     expected = program.outputs[0].numpy()
     if name == "channels_last":
         expected = expected.transpose(0, 2, 3, 1)
     np.testing.assert_allclose(found, expected.flatten(), rtol=1e-4, atol=1e-5)
 
 
-def test_wrong_npy_inputs(programs: dict[str, Any], runner: Runner, tmp_path: Path) -> None:
+def test_wrong_npy_inputs(run: Runner, tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
 
     def refused(message: str, *more: str) -> None:
-        arguments = ["--model_path", programs["mlp"].path, "--inputs", path, *more]
-        done = runner(*arguments, cuda="simulated")
+        done = run("mlp", "--inputs", path, *more)
         assert done.returncode == 1
         assert message in done.stderr
 
@@ -124,27 +122,24 @@ def test_wrong_npy_inputs(programs: dict[str, Any], runner: Runner, tmp_path: Pa
         refused("is no .npy file of one array")
 
 
-def test_sizes_of_dynamic_inputs(programs: dict[str, Any], runner: Runner, tmp_path: Path) -> None:
-    arguments = ["--model_path", programs["dynamic"].path, "--print_output=summary"]
-    done = runner(*arguments, "--input_sizes=3x8", cuda="simulated")
-    assert (done.returncode, done.stdout) == (0, "Output 0: Float [3, 4], 48 bytes\n")
-    done = runner(*arguments, "--input_sizes=", cuda="simulated")
-    assert done.stdout == "Output 0: Float [8, 4], 128 bytes\n"
+def test_sizes_of_dynamic_inputs(run: Runner, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones((5, 8), np.float32))
-    done = runner(*arguments, "--inputs", tmp_path / "x.npy", cuda="simulated")
-    assert done.stdout == "Output 0: Float [5, 4], 80 bytes\n"
     (tmp_path / "x.bin").write_bytes(bytes(2 * 8 * 4))
-    raw = ["--inputs", tmp_path / "x.bin", "--input_sizes=2x8"]
-    done = runner(*arguments, *raw, cuda="simulated")
-    assert done.stdout == "Output 0: Float [2, 4], 32 bytes\n"
+    for flags, batch in (
+        (["--input_sizes=3x8"], 3),
+        (["--input_sizes="], 8),
+        (["--inputs", tmp_path / "x.npy"], 5),
+        (["--inputs", tmp_path / "x.bin", "--input_sizes=2x8"], 2),
+    ):
+        done = run("dynamic", "--print_output=summary", *flags)
+        expected = f"Output 0: Float [{batch}, 4], {batch * 16} bytes\n"
+        assert (done.returncode, done.stdout) == (0, expected), done.stderr
 
 
-def test_random_inputs(programs: dict[str, Any], runner: Runner, tmp_path: Path) -> None:
+def test_random_inputs(run: Runner, tmp_path: Path) -> None:
     def found(seed: int) -> np.ndarray:
         path = tmp_path / "out"
-        arguments = ["--model_path", programs["mlp"].path, "--output_file", path]
-        done = runner(*arguments, f"--random_inputs={seed}", cuda="simulated")
-        return outputs_of(done, path)
+        return outputs_of(run("mlp", "--output_file", path, f"--random_inputs={seed}"), path)
 
     first = found(1)
     np.testing.assert_array_equal(first, found(1))
@@ -152,10 +147,9 @@ def test_random_inputs(programs: dict[str, Any], runner: Runner, tmp_path: Path)
     assert not np.array_equal(first[:4], first[4:])  # The two rows are not the same ones.
 
 
-def test_timings(programs: dict[str, Any], runner: Runner) -> None:
+def test_timings(run: Runner) -> None:
     def lines(*more: object) -> list[str]:
-        model = programs["mlp"].path
-        done = runner("--model_path", model, "--print_output=none", *more, cuda="simulated")
+        done = run("mlp", "--print_output=none", *more)
         assert done.returncode == 0, done.stderr
         return list(done.stdout.splitlines())
 
@@ -176,9 +170,8 @@ def test_timings(programs: dict[str, Any], runner: Runner) -> None:
     assert warm[2].startswith("Next 7 runs: ")
 
 
-def test_cuda_flag_goes_before_the_environment(programs: dict[str, Any], runner: Runner) -> None:
-    model = programs["mlp_on_1"].path
-    done = runner("--model_path", model, "--cuda=simulated:2", cuda="simulated:1")
+def test_cuda_flag_goes_before_the_environment(run: Runner) -> None:
+    done = run("mlp_on_1", "--cuda=simulated:2", cuda="simulated:1")
     assert done.returncode == 0, done.stderr
 
 
@@ -234,9 +227,8 @@ def test_weights_outside_of_the_program(runner: Runner, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_memory(programs: dict[str, Any], runner: Runner) -> None:
-    arguments = ["--model_path", programs["mlp_on_1"].path, "--print_output=none"]
-    done = runner(*arguments, "--print_memory", cuda="simulated:2")
+def test_memory(run: Runner) -> None:
+    done = run("mlp_on_1", "--print_output=none", "--print_memory", cuda="simulated:2")
     assert done.returncode == 0, done.stderr
     host, gpu, engines = done.stdout.splitlines()
     assert re.fullmatch(r"Planned memory on the host: \d+ bytes", host)
@@ -290,22 +282,16 @@ def test_help(runner: Runner) -> None:
         (["--output_file=/nowhere/out"], "/nowhere/out-0.bin: No such file"),
     ],
 )
-def test_wrong_usage(
-    programs: dict[str, Any], runner: Runner, arguments: list[str], message: str
-) -> None:
-    done = runner("--model_path", programs["mlp"].path, *arguments, cuda="simulated")
+def test_wrong_usage(run: Runner, arguments: list[str], message: str) -> None:
+    done = run("mlp", *arguments)
     assert done.returncode == 1
     assert message in done.stderr
 
 
 @pytest.mark.parametrize("size", [0, 63, 65])
-def test_input_file_of_another_size(
-    programs: dict[str, Any], runner: Runner, tmp_path: Path, size: int
-) -> None:
+def test_input_file_of_another_size(run: Runner, tmp_path: Path, size: int) -> None:
     (tmp_path / "x.bin").write_bytes(bytes(size))
-    done = runner(
-        "--model_path", programs["mlp"].path, "--inputs", tmp_path / "x.bin", cuda="simulated"
-    )
+    done = run("mlp", "--inputs", tmp_path / "x.bin")
     assert done.returncode == 1
     assert f"input 0 is Float [2, 8]: expected 64 bytes, {tmp_path}/x.bin has {size}" in done.stderr
 
@@ -323,9 +309,7 @@ def test_input_file_of_another_size(
         ("mlp", "simulated:99999999999", "TRT_ET_CUDA is 'simulated:99999999999'"),
     ],
 )
-def test_no_gpu_for_the_engine(
-    programs: dict[str, Any], runner: Runner, name: str, cuda: str | None, message: str
-) -> None:
-    done = runner("--model_path", programs[name].path, cuda=cuda)
+def test_no_gpu_for_the_engine(run: Runner, name: str, cuda: str | None, message: str) -> None:
+    done = run(name, cuda=cuda)
     assert done.returncode == 1
     assert message in done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 
-import trt_et.runtime
 from tests.support.fake_tensorrt import FakeBuilder, Line
 from tests.support.native_environment import environment
 from tests.support.native_programs import export
@@ -30,27 +28,20 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture
-def run(program: Any, fakes: Path, tmp_path: Path) -> Any:
+def run(program: Any, fakes: Path, runner: Any, tmp_path: Path) -> Any:
     """Runs the program twice in a new process; its stderr."""
 
     def run(*flags: str, **variables: str) -> str:
-        command = [str(trt_et.runtime.runner_path()), "--model_path", str(program.path)]
-        done = subprocess.run(
-            [*command, "--num_executions=2", *flags],
-            env=environment(
-                TRT_ET_CUDA="simulated:1",
-                TRT_ET_LOG="debug",
-                TRT_ET_TENSORRT_LIBRARY=str(fakes / "libfake_tensorrt_rtx.so"),
-                HOME=str(tmp_path / "home"),
-                XDG_CACHE_HOME=variables.pop("XDG_CACHE_HOME", ""),
-                **variables,
-            ),
-            capture_output=True,
-            text=True,
-            timeout=120,
+        done = runner(
+            *("--model_path", program.path, "--num_executions=2", *flags),
+            cuda="simulated:1",
+            TRT_ET_LOG="debug",
+            TRT_ET_TENSORRT_LIBRARY=str(fakes / "libfake_tensorrt_rtx.so"),
+            HOME=str(tmp_path / "home"),
+            **{"XDG_CACHE_HOME": "", **variables},
         )
         assert done.returncode == 0, done.stderr
-        return done.stderr
+        return str(done.stderr)
 
     return run
 
@@ -207,14 +198,12 @@ def test_a_c_call_writes_kernels_and_keeps_those_of_another_process(server, run,
     assert sizes(tmp_path / "home") == {2, 3}
 
 
-def test_a_relative_folder_is_refused(program, fakes):
-    done = subprocess.run(
-        [str(trt_et.runtime.runner_path()), "--model_path", str(program.path)],
-        env=environment(TRT_ET_CUDA="simulated:1", TRT_ET_RUNTIME_CACHE="cache")
-        | {"TRT_ET_TENSORRT_LIBRARY": os.fspath(fakes / "libfake_tensorrt_rtx.so")},
-        capture_output=True,
-        text=True,
-        timeout=120,
+def test_a_relative_folder_is_refused(program, fakes, runner):
+    done = runner(
+        *("--model_path", program.path),
+        cuda="simulated:1",
+        TRT_ET_RUNTIME_CACHE="cache",
+        TRT_ET_TENSORRT_LIBRARY=str(fakes / "libfake_tensorrt_rtx.so"),
     )
     assert done.returncode == 1
     assert "expected an absolute path of a folder, or off" in done.stderr

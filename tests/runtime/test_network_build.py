@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,31 +26,54 @@ FAKES = {
 Build = Callable[..., dict[str, Any]]
 
 
-def command(which: str, case: Path) -> list[str]:
-    library = trt_et.runtime.plugin_path().with_name(f"libtrt_et_tensorrt_{which}.so")
-    described = json.loads(case.read_text()) | {"library": str(library)}
-    case.write_text(json.dumps(described))
-    return [sys.executable, "-m", "tests.support.provider_table", str(case)]
+@pytest.fixture
+def start(fakes: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Begin to build a payload in a process with one of the fakes."""
+
+    def begin(case: Path, which: str = "11", env: dict[str, str] | None = None):
+        library = trt_et.runtime.plugin_path().with_name(f"libtrt_et_tensorrt_{which}.so")
+        case.write_text(json.dumps(json.loads(case.read_text()) | {"library": str(library)}))
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.support.provider_table", str(case)],
+            cwd=ROOT,
+            env=environment(
+                **{"TRT_ET_TENSORRT_LIBRARY": str(fakes / FAKES[which]), **(env or {})}
+            ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return begin
+
+
+def result_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+    with process:
+        try:
+            out, errors = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == 0, errors
+    return json.loads(out)
 
 
 @pytest.fixture
-def build(fakes: Path, tmp_path: Path) -> Build:
-    """Build a payload in a process with one of the fakes."""
-
+def build(start, tmp_path: Path) -> Build:
     def run(payload: Payload, which: str = "11", env: dict[str, str] | None = None, **case: Any):
-        library = {"TRT_ET_TENSORRT_LIBRARY": str(fakes / FAKES[which])}
-        done = subprocess.run(
-            command(which, payload.write(tmp_path / "payload", **case)),
-            cwd=ROOT,
-            env=environment(**{**library, **(env or {})}),
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return result_of(start(payload.write(tmp_path / "payload", **case), which, env))
 
     return run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "new" / "engines"
+
+
+@pytest.fixture
+def keep(build, folder: Path) -> Build:
+    """Build with that folder of engines."""
+    return functools.partial(build, engine_folder=str(folder))
 
 
 @pytest.mark.parametrize("which", FAKES)
@@ -117,9 +142,8 @@ def test_progress_is_reported_and_may_end_the_build(build):
         ),
     ],
 )
-def test_a_refusal_is_one_sentence_and_leaves_nothing(build, tmp_path, more, reason):
-    folder = tmp_path / "engines"
-    assert build(scaled(more=more), engine_folder=str(folder))["error"] == reason
+def test_a_refusal_is_one_sentence_and_leaves_nothing(keep, folder, more, reason):
+    assert keep(scaled(more=more))["error"] == reason
     assert not list(folder.iterdir())
 
 
@@ -147,9 +171,8 @@ def _with(**changes: Any) -> Payload:
         ),
     ],
 )
-def test_a_damaged_payload_is_refused(build, tmp_path, payload, reason):
-    folder = tmp_path / "engines"
-    result = build(payload, engine_folder=str(folder))
+def test_a_damaged_payload_is_refused(keep, folder, payload, reason):
+    result = keep(payload)
     assert result["error"].startswith("0x23: ")
     assert reason in result["error"]
     assert not list(folder.iterdir())
@@ -186,9 +209,8 @@ def _built(result: dict[str, Any]) -> bool:
 class TestEngineFolder:
     """Built engines are kept, and found by everything that they depend on."""
 
-    def test_an_engine_is_built_once(self, build, tmp_path):
-        folder = tmp_path / "new" / "engines"
-        first, second = (build(scaled(), engine_folder=str(folder)) for _ in range(2))
+    def test_an_engine_is_built_once(self, keep, folder):
+        first, second = (keep(scaled()) for _ in range(2))
         assert _built(first)
         start, end = _engine_lines(first)
         assert start.startswith("TensorRT 11.7.3 builds an engine of a network of 0.0 MB for no")
@@ -208,56 +230,44 @@ class TestEngineFolder:
             {"env": {"TRT_ET_FAKE_VERSION": "11.2.0"}},
         ],
     )
-    def test_another_network_option_or_tensorrt_is_built_anew(self, build, tmp_path, change):
-        folder = str(tmp_path / "engines")
-        assert _built(build(scaled(), engine_folder=folder))
-        assert _built(build(**{"payload": scaled(), **change}, engine_folder=folder))
-        assert not _built(build(scaled(), engine_folder=folder))
+    def test_another_network_option_or_tensorrt_is_built_anew(self, keep, change):
+        assert _built(keep(scaled()))
+        assert _built(keep(**{"payload": scaled(), **change}))
+        assert not _built(keep(scaled()))
 
-    def test_build_0_takes_stored_engines_only(self, build, tmp_path):
-        folder = str(tmp_path / "engines")
-        refused = build(scaled(), engine_folder=folder, build=False)
+    def test_build_0_takes_stored_engines_only(self, keep, folder):
+        refused = keep(scaled(), build=False)
         assert refused["error"].startswith(f"0x20: build=0, and {folder} has no engine")
-        assert not Path(folder).exists()
-        build(scaled(), engine_folder=folder)
-        assert "engine" in build(scaled(), engine_folder=folder, build=False)
+        assert not folder.exists()
+        keep(scaled())
+        assert "engine" in keep(scaled(), build=False)
 
     @pytest.mark.parametrize("at", [0, 9, 20, 70, -1])
-    def test_a_damaged_engine_is_built_again(self, build, tmp_path, at):
-        folder = tmp_path / "engines"
-        whole = build(scaled(), engine_folder=str(folder))
+    def test_a_damaged_engine_is_built_again(self, keep, folder, at):
+        whole = keep(scaled())
         (file,) = folder.iterdir()
         data = bytearray(file.read_bytes())
         data[at] ^= 1
         file.write_bytes(data)
-        again = build(scaled(), engine_folder=str(folder))
+        again = keep(scaled())
         assert _built(again)
         assert any("is damaged, and will be built again" in line for line in _engine_lines(again))
         assert again["engine"] == whole["engine"]
-        assert not _built(build(scaled(), engine_folder=str(folder)))
+        assert not _built(keep(scaled()))
 
-    def test_a_cut_engine_is_built_again(self, build, tmp_path):
-        folder = tmp_path / "engines"
-        build(scaled(), engine_folder=str(folder))
+    def test_a_cut_engine_is_built_again(self, keep, folder):
+        keep(scaled())
         (file,) = folder.iterdir()
         file.write_bytes(file.read_bytes()[:40])
-        assert _built(build(scaled(), engine_folder=str(folder)))
+        assert _built(keep(scaled()))
 
-    def test_a_killed_build_leaves_what_the_next_one_removes(self, build, fakes, tmp_path):
+    def test_a_killed_build_leaves_what_the_next_one_removes(self, start, keep, folder, tmp_path):
         """Also what was built for another network, and by a parser that reads files."""
-        folder = tmp_path / "engines"
         slow = scaled(more="steps 1 60000\n").write(tmp_path / "slow", engine_folder=str(folder))
-        process = subprocess.Popen(
-            command("10", slow),
-            cwd=ROOT,
-            env=environment(
-                TRT_ET_TENSORRT_LIBRARY=str(fakes / FAKES["10"]), TRT_ET_FAKE_VERSION="10.3.0"
-            ),
-            stdout=subprocess.DEVNULL,
-        )
+        process = start(slow, "10", {"TRT_ET_FAKE_VERSION": "10.3.0"})
         try:
             _wait_for(lambda: list(folder.glob("*.part-*/trt_et_onnx_*")))
-            assert _built(build(scaled(9.0), engine_folder=str(folder)))
+            assert _built(keep(scaled(9.0)))
             assert list(folder.glob("*.part-*"))  # Its builder lives.
         finally:
             process.kill()
@@ -267,56 +277,46 @@ class TestEngineFolder:
             "lock",
             "engi",
         }
-        build(scaled(2.0), engine_folder=str(folder))
+        keep(scaled(2.0))
         assert {path.suffix for path in folder.iterdir()} == {".engine"}
 
-    def test_two_processes_build_once(self, build, fakes, tmp_path):
-        folder = tmp_path / "engines"
+    def test_two_processes_build_once(self, start, folder, tmp_path):
         payload = scaled(more="steps 1 2000\n")
         processes = [
-            subprocess.Popen(
-                command("11", payload.write(tmp_path / str(index), engine_folder=str(folder))),
-                cwd=ROOT,
-                env=environment(TRT_ET_TENSORRT_LIBRARY=str(fakes / FAKES["11"])),
-                stdout=subprocess.PIPE,
-                text=True,
-            )
+            start(payload.write(tmp_path / str(index), engine_folder=str(folder)))
             for index in range(3)
         ]
-        results = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+        results = [result_of(process) for process in processes]
         assert sum(map(_built, results)) == 1
         assert len({result["engine"] for result in results}) == 1
         waits = "waits for another process that builds the same engine"
         assert sum(waits in _engine_lines(result) for result in results) == 2
         assert [path.suffix for path in folder.iterdir()] == [".engine"]
 
-    def test_the_engine_that_was_not_used_for_the_longest_time_goes_first(self, build, tmp_path):
-        folder = tmp_path / "engines"
+    def test_the_engine_that_was_not_used_for_the_longest_time_goes_first(self, keep, folder):
         for factor in (1.0, 2.0, 3.0):
-            build(scaled(factor), engine_folder=str(folder))
+            keep(scaled(factor))
         files = sorted(folder.iterdir())
         size = max(file.stat().st_size for file in files)
         for file in files:
             os.utime(file, (1, 1))
-        assert not _built(build(scaled(2.0), engine_folder=str(folder)))  # Used just now.
-        assert _built(build(scaled(4.0), engine_folder=str(folder), limit=2 * size))
+        assert not _built(keep(scaled(2.0)))  # Used just now.
+        assert _built(keep(scaled(4.0), limit=2 * size))
         assert len(list(folder.iterdir())) == 2
-        assert not _built(build(scaled(2.0), engine_folder=str(folder)))
-        assert not _built(build(scaled(4.0), engine_folder=str(folder)))
+        assert not _built(keep(scaled(2.0)))
+        assert not _built(keep(scaled(4.0)))
 
-    def test_a_full_disk_costs_the_file_and_not_the_engine(self, build, tmp_path):
-        folder = tmp_path / "engines"
-        result = build(scaled(), engine_folder=str(folder), largest_file=100)
+    def test_a_full_disk_costs_the_file_and_not_the_engine(self, keep, folder):
+        result = keep(scaled(), largest_file=100)
         assert "scale y x 3.0" in result["engine"]
         kept = [line for line in _engine_lines(result) if "is not kept in" in line]
         assert len(kept) == 1
         assert kept[0].endswith("File too large")
         assert not list(folder.iterdir())
 
-    def test_a_full_disk_ends_a_build_that_needs_files(self, build, tmp_path):
-        folder = tmp_path / "engines"
+    def test_a_full_disk_ends_a_build_that_needs_files(self, keep, folder):
         env = {"TRT_ET_FAKE_VERSION": "10.3.0"}
-        result = build(scaled(), "10", env, engine_folder=str(folder), largest_file=100)
+        result = keep(scaled(), "10", env, largest_file=100)
         assert result["error"].startswith("0x22: no room for a weight of 1024 bytes in ")
         assert not list(folder.iterdir())
 
@@ -341,8 +341,6 @@ class TestEngineFolder:
 
 
 def _wait_for(condition: Callable[[], Any]) -> None:
-    import time
-
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline

@@ -33,31 +33,22 @@ def program(tmp_path_factory) -> Program:
     return export(folder, "scale", Scale(), (torch.randn(2, 512),), builder=builder, dynamic=batch)
 
 
-def command(program: Program, folder: Path, *flags: str) -> list[str]:
+def flags(program: Program, folder: Path) -> list[object]:
     inputs = ",".join(map(str, program.input_files()))
     return [
-        *(str(trt_et.runtime.runner_path()), "--model_path", str(program.path)),
-        *("--engine_folder", str(folder), "--inputs", inputs),
-        *("--input_sizes", "2x512", *flags),
+        *("--model_path", program.path, "--engine_folder", folder),
+        *("--inputs", inputs, "--input_sizes", "2x512"),
     ]
 
 
 @pytest.fixture
-def run(program, fakes, tmp_path) -> Run:
-    def start(*flags: str, fake: str = "TensorRT 11", **variables: str):
-        return subprocess.run(
-            command(program, tmp_path / "engines", *flags),
-            env=environment(
-                **{
-                    "TRT_ET_CUDA": "simulated:1",
-                    "TRT_ET_TENSORRT_LIBRARY": str(fakes / FAKES[fake]),
-                    "TRT_ET_RUNTIME_CACHE": "off",
-                    **variables,
-                }
-            ),
-            capture_output=True,
-            text=True,
-            timeout=120,
+def run(program, fakes, runner, tmp_path) -> Run:
+    def start(*more: str, fake: str = "TensorRT 11"):
+        return runner(
+            *(*flags(program, tmp_path / "engines"), *more),
+            cuda="simulated:1",
+            TRT_ET_TENSORRT_LIBRARY=str(fakes / FAKES[fake]),
+            TRT_ET_RUNTIME_CACHE="off",
         )
 
     return start
@@ -90,7 +81,7 @@ def test_the_line_at_the_start_is_there_while_the_engine_is_built(fakes, tmp_pat
     slow = FakeNetworkBuilder("steps 1 60000\n")
     program = export(tmp_path, "slow", Scale(), (torch.randn(2, 512),), builder=slow)
     process = subprocess.Popen(
-        command(program, tmp_path / "engines"),
+        list(map(str, [trt_et.runtime.runner_path(), *flags(program, tmp_path / "engines")])),
         env=environment(
             TRT_ET_CUDA="simulated:1",
             TRT_ET_TENSORRT_LIBRARY=str(fakes / "libfake_nvinfer.so"),
@@ -115,7 +106,7 @@ def test_build_with_names_the_library(run):
     assert run("--build_with", "tensorrt_rtx", fake="TensorRT-RTX").returncode == 0
 
 
-def test_methods_share_one_engine_that_is_built_once(fakes, tmp_path):
+def test_methods_share_one_engine_that_is_built_once(fake_tensorrt, runner, tmp_path):
     """Without a folder, too: the second method takes the engine that is loaded."""
     from executorch.exir import to_edge_transform_and_lower
 
@@ -131,37 +122,24 @@ def test_methods_share_one_engine_that_is_built_once(fakes, tmp_path):
     )
     path = tmp_path / "two.pte"
     path.write_bytes(manager.to_executorch().buffer)
-    done = subprocess.run(
-        [
-            *(str(trt_et.runtime.runner_path()), "--model_path", str(path)),
-            *("--engine_folder", "off", "--method_name", "forward,again"),
-        ],
-        env=environment(
-            TRT_ET_CUDA="simulated:1",
-            TRT_ET_TENSORRT_LIBRARY=str(fakes / "libfake_nvinfer.so"),
-        ),
-        capture_output=True,
-        text=True,
-        timeout=120,
+    done = runner(
+        *("--model_path", path, "--engine_folder", "off", "--method_name", "forward,again"),
+        cuda="simulated:1",
+        **fake_tensorrt,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("built an engine of") == 1
 
 
 @pytest.mark.skipif(find_spec("tensorrt_rtx_libs") is None, reason="no TensorRT-RTX: pip install")
-def test_the_real_tensorrt_rtx_builds_at_load_up_to_the_driver(tmp_path, fake_cuda):
+def test_the_real_tensorrt_rtx_builds_at_load_up_to_the_driver(runner, tmp_path, fake_cuda):
     """A program of builder="onnx", on a fake driver: only the run needs a GPU."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()).eval()
     program = export(tmp_path, "mlp", model, (torch.randn(2, 64),), builder="onnx")
-    done = subprocess.run(
-        command(program, tmp_path / "engines", "--build_with", "tensorrt_rtx"),
-        env=environment(
-            LD_LIBRARY_PATH=str(fake_cuda),
-            TRT_ET_CUDART_LIBRARY=str(fake_cuda / "libcuda.so.1"),
-        ),
-        capture_output=True,
-        text=True,
-        timeout=300,
+    done = runner(
+        *(*flags(program, tmp_path / "engines"), "--build_with", "tensorrt_rtx"),
+        LD_LIBRARY_PATH=str(fake_cuda),
+        TRT_ET_CUDART_LIBRARY=str(fake_cuda / "libcuda.so.1"),
     )
     assert done.returncode == 1  # Refused; a crash would be negative.
     assert "TensorRT-RTX 1." in done.stderr

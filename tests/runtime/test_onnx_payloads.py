@@ -16,9 +16,7 @@ from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir._serialize._program import deserialize_pte_binary
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-import trt_et.runtime
 from tests.support.models import make
-from tests.support.native_environment import environment
 from tests.support.native_programs import Program, export
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.engine_info import decode_blob, encode_blob
@@ -287,22 +285,14 @@ def test_a_library_that_does_not_load_is_named(
 
 
 def test_without_onnxruntime_the_command_that_installs_it_is_named(
-    networks: Mapping[str, Program], tmp_path: Path
+    networks: Mapping[str, Program], runner: Runner, tmp_path: Path
 ) -> None:
     """The package is looked for beside ExecuTorch's, which is copied to another place."""
     import executorch
 
     (package,) = executorch.__path__
     shutil.copytree(Path(package) / "lib", tmp_path / "executorch/lib")
-    done = subprocess.run(
-        [trt_et.runtime.runner_path(), "--model_path", networks["mlp"].path],
-        env=environment(
-            TRT_ET_CUDA="simulated:1", LD_LIBRARY_PATH=str(tmp_path / "executorch/lib")
-        ),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    library = str(tmp_path / "executorch/lib")
+    done = runner("--model_path", networks["mlp"].path, cuda="simulated:1", LD_LIBRARY_PATH=library)
     assert done.returncode == 1
     assert "through onnxruntime, which is not here: pip install onnxruntime" in done.stderr

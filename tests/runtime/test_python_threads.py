@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -29,16 +29,9 @@ def test_threads_that_share_the_runtime_come_to_an_end(
 
 @pytest.mark.parametrize(("level", "lines"), [(None, 0), ("debug", 1)])
 def test_a_load_and_a_run_log_nothing_by_default(
-    programs: dict[str, Any], level: str | None, lines: int
+    programs: dict[str, Any], runner: Callable[..., Any], level: str | None, lines: int
 ) -> None:
-    done = subprocess.run(
-        [str(trt_et.runtime.runner_path()), "--model_path", str(programs["mlp"].path)],
-        env=environment(TRT_ET_CUDA="simulated", TRT_ET_LOG=level),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = runner("--model_path", programs["mlp"].path, cuda="simulated", TRT_ET_LOG=level)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("loaded a reference engine") == lines
     assert ("TensorRTBackend" in done.stderr) == bool(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,23 @@ import torch
 from tests.support.native_environment import environment
 from tests.support.native_programs import ForeignBuilder, Mlp, export
 
+Run = Callable[..., str]
 
-def run(program: Any, fake_cuda: Path, *, runtime: bool = True, **more: str) -> str:
-    import trt_et.runtime
 
-    variables = {"LD_LIBRARY_PATH": str(fake_cuda), **more}
-    if runtime:
-        variables["TRT_ET_CUDART_LIBRARY"] = str(fake_cuda / "libcuda.so.1")
-    done = subprocess.run(
-        [str(trt_et.runtime.runner_path()), "--model_path", str(program.path)],
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 1
-    return done.stderr
+@pytest.fixture
+def run(runner: Callable[..., Any], fake_cuda: Path) -> Run:
+    """What the runner says when it refuses a program."""
+
+    def start(program: Any, **more: str | None) -> str:
+        driver = {
+            "LD_LIBRARY_PATH": str(fake_cuda),
+            "TRT_ET_CUDART_LIBRARY": str(fake_cuda / "libcuda.so.1"),
+        }
+        done = runner("--model_path", program.path, **(driver | more))
+        assert done.returncode == 1
+        return str(done.stderr)
+
+    return start
 
 
 @pytest.mark.parametrize(
@@ -44,26 +45,24 @@ def run(program: Any, fake_cuda: Path, *, runtime: bool = True, **more: str) -> 
     ],
 )
 def test_real_gpus_refuse_what_they_cannot_run(
-    programs: dict[str, Any], fake_cuda: Path, name: str, reason: str
+    run: Run, programs: dict[str, Any], name: str, reason: str
 ) -> None:
-    assert reason in run(programs[name], fake_cuda, TRT_ET_TENSORRT_LIBRARY="/nowhere.so")
+    assert reason in run(programs[name], TRT_ET_TENSORRT_LIBRARY="/nowhere.so")
 
 
-def test_driver_without_gpu(programs: dict[str, Any], fake_cuda: Path) -> None:
+def test_driver_without_gpu(run: Run, programs: dict[str, Any]) -> None:
     reason = "cuInit failed with error 100 (no GPU)"
-    assert reason in run(programs["foreign"], fake_cuda, FAKE_CUDA_NO_GPU="1")
+    assert reason in run(programs["foreign"], FAKE_CUDA_NO_GPU="1")
 
 
-def test_cuda_runtime_that_does_not_load(programs: dict[str, Any], fake_cuda: Path) -> None:
-    found = run(programs["foreign"], fake_cuda, runtime=False, TRT_ET_CUDART_LIBRARY="/nowhere.so")
+def test_cuda_runtime_that_does_not_load(run: Run, programs: dict[str, Any]) -> None:
+    found = run(programs["foreign"], TRT_ET_CUDART_LIBRARY="/nowhere.so")
     assert "TRT_ET_CUDART_LIBRARY names a library that does not load: /nowhere.so" in found
 
 
-def test_a_cuda_runtime_without_a_needed_function(
-    programs: dict[str, Any], fake_cuda: Path
-) -> None:
+def test_a_cuda_runtime_without_a_needed_function(run: Run, programs: dict[str, Any]) -> None:
     variables = {"TRT_ET_CUDART_LIBRARY": "libm.so.6"}
-    found = run(programs["foreign"], fake_cuda, runtime=False, **variables)
+    found = run(programs["foreign"], **variables)
     assert "the CUDA runtime or driver has no cudaGetDeviceCount, which CUDA 12 and 13" in found
 
 
@@ -76,23 +75,30 @@ def test_a_cuda_runtime_without_a_needed_function(
     ],
 )
 def test_the_cuda_runtime_is_one_that_the_driver_supports(
-    programs: dict[str, Any], fake_cuda: Path, driver: str, runtimes: list[int], reason: str
+    run: Run,
+    programs: dict[str, Any],
+    fake_cuda: Path,
+    driver: str,
+    runtimes: list[int],
+    reason: str,
 ) -> None:
     path = ":".join([str(fake_cuda), *(str(fake_cuda / str(major)) for major in runtimes)])
     variables = {"LD_LIBRARY_PATH": path, "FAKE_DRIVER_VERSION": driver}
-    assert reason in run(programs["mlp"], fake_cuda, runtime=False, **variables)
+    variables |= {"TRT_ET_CUDART_LIBRARY": None}  # It is searched.
+    assert reason in run(programs["mlp"], **variables)
 
 
 def test_a_named_cuda_runtime_that_the_driver_does_not_support(
-    programs: dict[str, Any], fake_cuda: Path
+    run: Run, programs: dict[str, Any], fake_cuda: Path
 ) -> None:
     named = str(fake_cuda / "13" / "libcudart.so.13")
     variables = {"TRT_ET_CUDART_LIBRARY": named, "FAKE_DRIVER_VERSION": "12040"}
-    found = run(programs["mlp"], fake_cuda, runtime=False, **variables)
+    found = run(programs["mlp"], **variables)
     assert "TRT_ET_CUDART_LIBRARY is CUDA 13.0, and the driver supports CUDA up to 12.4" in found
 
 
 def test_a_tensorrt_that_is_there_and_does_not_load_is_named(
+    run: Run,
     fake_cuda: Path,
     tmp_path: Path,
 ) -> None:
@@ -101,7 +107,7 @@ def test_a_tensorrt_that_is_there_and_does_not_load_is_named(
     variables = {"LD_LIBRARY_PATH": f"{fake_cuda}:{tmp_path}"}
     builder = ForeignBuilder("tensorrt", "11.7.3")
     program = export(tmp_path, "enterprise", Mlp(), (torch.ones(2, 8),), builder=builder)
-    found = run(program, fake_cuda, **variables)
+    found = run(program, **variables)
     assert f"TensorRT 11 does not load: {broken}: file too short" in found
 
 

@@ -199,8 +199,9 @@ def test_without_the_gpu_there_is_a_clear_error(
     assert facts["devices"] == 0
 
 
-def python(code: str, tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return run_python("-c", code, folder=tmp_path, **env)
+def last_line(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()[-1]
 
 
 @pytest.mark.reliability("R14")
@@ -219,9 +220,7 @@ assert b'"backend": false' in text.value and b"another backend" in text.value, t
 assert r.status()["backend"] and not r.is_available()
 print("fine")
 """
-    done = python(code, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "fine" in done.stdout
+    assert last_line(run_python("-c", code, folder=tmp_path)) == "fine"
 
 
 def test_packages_are_found_after_the_runtime_was_imported(tmp_path: Path) -> None:
@@ -237,9 +236,7 @@ trt_et.runtime.load(cuda="simulated:1")
 method = Runtime.get().load_program({str(path)!r}).load_method("forward")
 print(method.execute([torch.ones(1, 4)])[0].tolist())
 """
-    done = python(code, tmp_path)
-    assert done.returncode == 0, done.stderr
-    found = torch.tensor(ast.literal_eval(done.stdout.splitlines()[-1]))
+    found = torch.tensor(ast.literal_eval(last_line(run_python("-c", code, folder=tmp_path))))
     torch.testing.assert_close(found, model(x))
 
 
@@ -278,9 +275,7 @@ refused(PluginError, "already 'simulated:2'", "real")
 assert r.device_count() == 2 and r.is_available()
 print("fine")
 """
-    done = python(code, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "fine" in done.stdout
+    assert last_line(run_python("-c", code, folder=tmp_path)) == "fine"
 
 
 @pytest.mark.reliability("R5")
@@ -313,6 +308,4 @@ print("fine")
         job(programs[name]) | {"expected": programs[name].outputs} for name in ("two", "two_host")
     ]
     torch.save(jobs, tmp_path / "jobs")
-    done = run_forked(code, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "fine" in done.stdout
+    assert last_line(run_forked(code, cwd=tmp_path)) == "fine"

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from tests.support.fake_tensorrt import FakeBuilder, Line
-from tests.support.native_environment import environment
 
 Stock = Callable[..., dict[str, Any]]
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
@@ -112,31 +112,26 @@ def test_nothing_is_left_behind(results: dict[str, Any]) -> None:
     assert results["end"]["mallocs"] == results["end"]["frees"]
 
 
-def run(
-    program: Any, tmp_path: Path, *flags: object, **env: str
-) -> subprocess.CompletedProcess[str]:
-    import trt_et.runtime
+@pytest.fixture
+def run(runner: Run, tmp_path: Path) -> Run:
+    def start(program: Any, *flags: object, **env: str) -> subprocess.CompletedProcess[str]:
+        inputs = ",".join(map(str, program.input_files()))
+        return runner(
+            *("--model_path", program.path, "--inputs", inputs),
+            *("--output_file", tmp_path / "out", "--num_executions=5", *flags),
+            cuda="simulated:4",
+            TRT_ET_LOG="debug",
+            **env,
+        )
 
-    inputs = ",".join(map(str, program.input_files()))
-    command = [trt_et.runtime.runner_path(), "--model_path", program.path, "--inputs", inputs]
-    command += ["--output_file", tmp_path / "out", "--num_executions=5", *flags]
-    done = subprocess.run(
-        [*map(str, command)],
-        env=environment(TRT_ET_CUDA="simulated:4", TRT_ET_LOG="debug", **env),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode in (0, 1), (done.returncode, done.stderr)
-    return done
+    return start
 
 
 @pytest.mark.parametrize("name", ["planned", "on_2", "host_on_2", "upstream", "aliased_host"])
 def test_blobs_run_in_executor_runner(
-    lines: dict[str, Any], fake_tensorrt: dict[str, str], tmp_path: Path, name: str
+    run: Run, lines: dict[str, Any], fake_tensorrt: dict[str, str], tmp_path: Path, name: str
 ) -> None:
-    done = run(lines[name], tmp_path, **fake_tensorrt)
+    done = run(lines[name], **fake_tensorrt)
     assert done.returncode == 0, done.stderr
     assert "loaded a TensorRT engine" in done.stderr
     found = np.fromfile(tmp_path / "out-0.bin", dtype=np.float32)
@@ -144,34 +139,32 @@ def test_blobs_run_in_executor_runner(
 
 
 def test_options_come_from_the_environment(
-    lines: dict[str, Any], fake_tensorrt: dict[str, str], tmp_path: Path
+    run: Run, lines: dict[str, Any], fake_tensorrt: dict[str, str]
 ) -> None:
-    moved = run(lines["planned"], tmp_path, TRT_ET_DEVICE="cuda:3", **fake_tensorrt)
+    moved = run(lines["planned"], TRT_ET_DEVICE="cuda:3", **fake_tensorrt)
     assert moved.returncode == 0, moved.stderr
     assert "loaded a TensorRT engine" in moved.stderr
     assert "on cuda:3" in moved.stderr
-    refused = run(lines["planned"], tmp_path, TRT_ET_DEVICE="gpu", **fake_tensorrt)
+    refused = run(lines["planned"], TRT_ET_DEVICE="gpu", **fake_tensorrt)
     assert "option device (TRT_ET_DEVICE) is 'gpu'" in refused.stderr
-    budget = run(
-        lines["streaming"], tmp_path, TRT_ET_WEIGHT_STREAMING_BUDGET="9999", **fake_tensorrt
-    )
+    budget = run(lines["streaming"], TRT_ET_WEIGHT_STREAMING_BUDGET="9999", **fake_tensorrt)
     assert "refuses weight_streaming_budget 9999" in budget.stderr
 
 
-def test_on_simulated_gpus_real_tensorrt_is_refused(lines: dict[str, Any], tmp_path: Path) -> None:
-    none = run(lines["planned"], tmp_path)
+def test_on_simulated_gpus_real_tensorrt_is_refused(run: Run, lines: dict[str, Any]) -> None:
+    none = run(lines["planned"])
     assert "real tensorrt engine cannot run on simulated GPUs" in none.stderr
 
 
 def test_options_come_from_flags(
-    lines: dict[str, Any], fake_tensorrt: dict[str, str], tmp_path: Path
+    run: Run, lines: dict[str, Any], fake_tensorrt: dict[str, str]
 ) -> None:
     # Before the environment.
-    moved = run(lines["planned"], tmp_path, "--device=cuda:3", TRT_ET_DEVICE="0", **fake_tensorrt)
+    moved = run(lines["planned"], "--device=cuda:3", TRT_ET_DEVICE="0", **fake_tensorrt)
     assert moved.returncode == 0, moved.stderr
     assert "on cuda:3" in moved.stderr
     flags = ["--cuda_graphs=off", "--shared_device_memory", "1", "--weight_streaming_budget=auto"]
-    plain = run(lines["planned"], tmp_path, *flags, **fake_tensorrt)
+    plain = run(lines["planned"], *flags, **fake_tensorrt)
     assert plain.returncode == 0, plain.stderr
     refused = {
         "--device=gpu": "option device (TRT_ET_DEVICE) is 'gpu'",
@@ -184,7 +177,7 @@ def test_options_come_from_flags(
         "--profile_layers": "--profile_layers needs --etdump_path",
     }
     for flag, text in refused.items():
-        done = run(lines["planned"], tmp_path, flag, **fake_tensorrt)
+        done = run(lines["planned"], flag, **fake_tensorrt)
         assert (done.returncode, text in done.stderr) == (1, True), (flag, done.stderr)
 
 
@@ -199,6 +192,7 @@ def test_options_come_from_flags(
     ],
 )
 def test_only_engines_that_stream_their_weights_do_without_graphs(
+    run: Run,
     lines: dict[str, Any],
     fake_tensorrt: dict[str, str],
     tmp_path: Path,
@@ -209,7 +203,7 @@ def test_only_engines_that_stream_their_weights_do_without_graphs(
     trace = tmp_path / "trace.etdump"
     flags = ["--etdump_path", trace]
     flags += [] if budget is None else [f"--weight_streaming_budget={budget}"]
-    done = run(lines[name], tmp_path, *flags, **fake_tensorrt)
+    done = run(lines[name], *flags, **fake_tensorrt)
     assert done.returncode == 0, done.stderr
     assert (b"launch graph" in trace.read_bytes()) == captured
     assert ("its weights are streamed, which no graph can hold" in done.stderr) == (not captured)
@@ -223,6 +217,7 @@ def test_only_engines_that_stream_their_weights_do_without_graphs(
     ],
 )
 def test_times_of_layers_are_in_the_trace(
+    run: Run,
     lines: dict[str, Any],
     fake_tensorrt: dict[str, str],
     tmp_path: Path,
@@ -234,7 +229,7 @@ def test_times_of_layers_are_in_the_trace(
     trace = tmp_path / "trace.etdump"
     flags = ["--etdump_path", trace, *([flag] if flag else [])]
     more = {variable: "1"} if variable else {}
-    done = run(lines["host"], tmp_path, *flags, **more, **fake_tensorrt)
+    done = run(lines["host"], *flags, **more, **fake_tensorrt)
     assert done.returncode == 0, done.stderr
     _, execute = Inspector(etdump_path=str(trace)).event_blocks
     events = {event.name: event for event in execute.events if event.is_delegated_op}
@@ -245,7 +240,7 @@ def test_times_of_layers_are_in_the_trace(
 
 
 def test_layers_are_tied_to_the_operators_of_the_model(
-    fake_tensorrt: dict[str, str], tmp_path: Path
+    run: Run, fake_tensorrt: dict[str, str], tmp_path: Path
 ) -> None:
     from executorch.devtools import Inspector
 
@@ -256,7 +251,7 @@ def test_layers_are_tied_to_the_operators_of_the_model(
     x = (torch.randn(3, 8),)
     program = export(tmp_path, "named", Line(), x, builder=builder, etrecord=record)
     trace = tmp_path / "trace.etdump"
-    done = run(program, tmp_path, "--etdump_path", trace, "--profile_layers", **fake_tensorrt)
+    done = run(program, "--etdump_path", trace, "--profile_layers", **fake_tensorrt)
     assert done.returncode == 0, done.stderr
     _, execute = Inspector(etdump_path=str(trace), etrecord=str(record)).event_blocks
     events = {event.name: event for event in execute.events if event.is_delegated_op}
@@ -268,14 +263,14 @@ def test_layers_are_tied_to_the_operators_of_the_model(
     assert names == b"[ELEMENTWISE]-[aten_ops.add.Tensor]-[add_0_sum]+[UNARY]-[aten_ops.x]-[x_0]"
 
 
-def test_a_reference_engine_is_one_layer_in_the_trace(tmp_path: Path) -> None:
+def test_a_reference_engine_is_one_layer_in_the_trace(run: Run, tmp_path: Path) -> None:
     from executorch.devtools import Inspector
 
     from tests.support.native_programs import export
 
     program = export(tmp_path, "reference", Line(), (torch.randn(3, 8),))
     trace = tmp_path / "trace.etdump"
-    done = run(program, tmp_path, "--etdump_path", trace, "--profile_layers")
+    done = run(program, "--etdump_path", trace, "--profile_layers")
     assert done.returncode == 0, done.stderr
     _, execute = Inspector(etdump_path=str(trace)).event_blocks
     events = {event.name: event for event in execute.events if event.is_delegated_op}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
+from collections.abc import Callable
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +13,6 @@ import torch
 from executorch.exir import to_edge_transform_and_lower
 
 import trt_et.runtime
-from tests.support.native_environment import ROOT, environment
 from trt_et import TensorRTPartitioner
 
 pytestmark = pytest.mark.skipif(
@@ -32,16 +31,14 @@ def program(tmp_path_factory) -> Path:
     return path
 
 
-def run(program: Path, **variables: str) -> str:
-    done = subprocess.run(
-        [str(trt_et.runtime.runner_path()), "--model_path", str(program)],
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 1, done.stderr  # Refused; a crash would be negative.
-    return done.stderr
+@pytest.fixture
+def refusal(runner, program) -> Callable[..., str]:
+    def run(**variables: str) -> str:
+        done = runner("--model_path", program, **variables)
+        assert done.returncode == 1, done.stderr
+        return str(done.stderr)
+
+    return run
 
 
 def has_driver() -> bool:
@@ -53,19 +50,15 @@ def has_driver() -> bool:
 
 
 @pytest.mark.skipif(has_driver(), reason="there is a driver: libcuda.so.1 can be loaded")
-def test_without_a_driver_the_runner_says_so(program):
-    assert "no NVIDIA driver (libcuda.so.1 not found)" in run(program)
+def test_without_a_driver_the_runner_says_so(refusal):
+    assert "no NVIDIA driver (libcuda.so.1 not found)" in refusal()
 
 
-def test_on_a_fake_driver_the_real_library_starts_and_its_refusal_is_reported(program, tmp_path):
+def test_on_a_fake_driver_the_real_library_starts_and_its_refusal_is_reported(refusal, fake_cuda):
     """Version, factory, logger, runtime and deserialization are the real ones."""
-    driver = tmp_path / "libcuda.so.1"
-    source = ROOT / "tests/support/fake_cuda.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", driver, source], check=True, timeout=120)
-    found = run(
-        program,
-        LD_LIBRARY_PATH=str(tmp_path),
-        TRT_ET_CUDART_LIBRARY=str(driver),
+    found = refusal(
+        LD_LIBRARY_PATH=str(fake_cuda),
+        TRT_ET_CUDART_LIBRARY=str(fake_cuda / "libcuda.so.1"),
         TRT_ET_LOG="debug",
     )
     assert "TensorRT: Loaded engine size" in found  # An INFO line of its logger.

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import trt_et.runtime
 from tests.support.fake_tensorrt import FakeBuilder, Line
-from tests.support.native_environment import environment
 from tests.support.native_programs import export
 
 # A library of TensorRT as far as a provider asks before it trusts it.
@@ -41,19 +39,20 @@ def programs(tmp_path_factory):
     }
 
 
-def run(program, library: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(trt_et.runtime.runner_path()), "--model_path", str(program.path), *flags],
-        env=environment(
+@pytest.fixture
+def run(runner):
+    def start(program, library: Path, *flags: object, cuda: str = "simulated:1", **variables: str):
+        return runner(
+            *("--model_path", program.path, *flags),
+            cuda=cuda,
+            statuses=(0, 1, STARTED),
             TRT_ET_LOG="debug",
             TRT_ET_TENSORRT_LIBRARY=str(library),
             TRT_ET_RUNTIME_CACHE="off",
-            **{"TRT_ET_CUDA": "simulated:1", **variables},
-        ),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+            **variables,
+        )
+
+    return start
 
 
 def library_of(folder: Path, version: int) -> Path:
@@ -74,7 +73,7 @@ def library_of(folder: Path, version: int) -> Path:
     ],
 )
 def test_an_unknown_interface_is_refused_unless_it_is_asked_for(
-    programs, tmp_path, which, number, reason
+    run, programs, tmp_path, which, number, reason
 ):
     library = library_of(tmp_path, number)
     done = run(programs[which], library)
@@ -87,12 +86,12 @@ def test_an_unknown_interface_is_refused_unless_it_is_asked_for(
 @pytest.mark.parametrize(
     ("which", "number"), [("rtx", 10500), ("rtx", 11200), ("11", 110900), ("10", 100000)]
 )
-def test_newer_minors_of_a_known_major_are_started(programs, tmp_path, which, number):
+def test_newer_minors_of_a_known_major_are_started(run, programs, tmp_path, which, number):
     assert run(programs[which], library_of(tmp_path, number)).returncode == STARTED
 
 
 @pytest.mark.parametrize("version", ["10.0.1", "10.9.0", "10.14.1", "10.16.1"])
-def test_nothing_beyond_an_older_librarys_tables_is_called(programs, fakes, version):
+def test_nothing_beyond_an_older_librarys_tables_is_called(run, programs, fakes, version):
     """The fake ends the process at a slot that its version does not have."""
     library = fakes / "libfake_nvinfer_10.so"
     flags = (
@@ -103,7 +102,7 @@ def test_nothing_beyond_an_older_librarys_tables_is_called(programs, fakes, vers
 
 
 @pytest.mark.parametrize("flag", ["--shared_device_memory=1", "--weight_streaming_budget=auto"])
-def test_what_an_older_library_lacks_is_refused(programs, fakes, flag):
+def test_what_an_older_library_lacks_is_refused(run, programs, fakes, flag):
     library = fakes / "libfake_nvinfer_10.so"
     done = run(programs["10"], library, flag, TRT_ET_FAKE_VERSION="10.0.1")
     assert done.returncode == 1, done.stderr
@@ -111,7 +110,7 @@ def test_what_an_older_library_lacks_is_refused(programs, fakes, flag):
 
 
 @pytest.mark.parametrize("name", ["rtx", "rtx dynamic"])
-def test_graphs_are_of_engines_whose_kernels_stay(programs, fakes, tmp_path, name):
+def test_graphs_are_of_engines_whose_kernels_stay(run, programs, fakes, tmp_path, name):
     """TensorRT-RTX runs fallback kernels of a new dynamic shape until it has compiled others."""
     trace = tmp_path / "trace.etdump"
     flags = ["--num_executions", "6", "--etdump_path", str(trace)]
@@ -131,13 +130,13 @@ def test_graphs_are_of_engines_whose_kernels_stay(programs, fakes, tmp_path, nam
         ("rtx", "libfake_tensorrt_rtx.so"),
     ],
 )
-def test_engines_run_on_a_driver(programs, fakes, fake_cuda, tmp_path, name, library):
+def test_engines_run_on_a_driver(run, programs, fakes, fake_cuda, tmp_path, name, library):
     """As on a machine with a GPU, down to the interfaces of CUDA and TensorRT, which are fakes."""
     program = programs[name]
     inputs = ",".join(map(str, program.input_files()))
     done = run(
         *(program, fakes / library, "--inputs", inputs, "--output_file", str(tmp_path / "out")),
-        TRT_ET_CUDA="real",
+        cuda="real",
         LD_LIBRARY_PATH=str(fake_cuda),
         TRT_ET_CUDART_LIBRARY=str(fake_cuda / "libcuda.so.1"),
     )

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "check.h"
-#include "reference/reference_provider.h"
+#include "host_engine.h"
 #include "tests.h"
 
 // A program's static objects free engines after the main thread's own objects are gone.
@@ -38,33 +38,29 @@ struct Test {
 
 // In this order.
 constexpr Test kTests[] = {
-    {"crc32c", false, false, [](const std::string&) { test_crc32c(); }},
-    {"blob_fuzz", false, false, [](const std::string&) { test_blob_fuzz(); }},
-    {"blob_edits", false, false, [](const std::string&) { test_blob_edits(); }},
-    {"network_blob", false, false, [](const std::string&) { test_network_blob(); }},
-    {"program_file", false, false,
-     [](const std::string& file) { test_program_file((file + "_program").c_str()); }},
-    {"real_cuda", false, false, [](const std::string&) { test_real_cuda(); }},
+    {"crc32c", false, false, test_crc32c},
+    {"blob_fuzz", false, false, test_blob_fuzz},
+    {"blob_edits", false, false, test_blob_edits},
+    {"network_blob", false, false, test_network_blob},
+    {"program_file", false, false, test_program_file},
+    {"real_cuda", false, false, test_real_cuda},
     // Starts this program again, where it is the only test.
-    {"fresh_process", false, false,
-     [](const std::string& file) { test_fresh_process(file.c_str()); }},
+    {"fresh_process", false, false, test_fresh_process},
     // Likewise.
-    {"cuda_rules", false, false, [](const std::string& file) { test_cuda_rules(file.c_str()); }},
-    {"simulator", true, true, [](const std::string&) { test_simulator(); }},
-    {"tensorrt_provider", true, true, [](const std::string&) { test_tensorrt_provider(); }},
-    {"streams", true, false, [](const std::string&) { test_streams(); }},
-    {"networks", true, false, [](const std::string&) { test_networks(); }},
-    {"bad_calls", true, false, [](const std::string&) { test_bad_calls(); }},
-    {"many_faults", true, false, [](const std::string&) { test_many_faults(); }},
-    {"long_runs", true, false, [](const std::string&) { test_long_runs(); }},
-    {"onnx_provider", true, false,
-     [](const std::string& file) { test_onnx_provider((file + "_network").c_str()); }},
-    {"many_threads", true, false, [](const std::string&) { test_many_threads(); }},
-    {"delegate", true, false, [](const std::string& file) { test_delegate(file.c_str()); }},
-    {"reference_state", true, false,
-     [](const std::string& file) { test_reference_state((file + "_state").c_str()); }},
+    {"cuda_rules", false, false, test_cuda_rules},
+    {"simulator", true, true, test_simulator},
+    {"tensorrt_provider", true, true, test_tensorrt_provider},
+    {"streams", true, false, test_streams},
+    {"networks", true, false, test_networks},
+    {"bad_calls", true, false, test_bad_calls},
+    {"many_faults", true, false, test_many_faults},
+    {"long_runs", true, false, test_long_runs},
+    {"onnx_provider", true, false, test_onnx_provider},
+    {"many_threads", true, false, test_many_threads},
+    {"delegate", true, false, test_delegate},
+    {"reference_state", true, false, test_reference_state},
     // Once that backend is registered, it is for the whole process.
-    {"beside_cuda_backend", true, false, [](const std::string&) { test_beside_cuda_backend(); }},
+    {"beside_cuda_backend", true, false, test_beside_cuda_backend},
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 // A table of calls that a delegate must refuse, each with its reason; after each, the same engine
 // runs as before.
-#include <cstring>
 #include <functional>
 
 #include "backend_calls.h"
@@ -16,20 +15,15 @@ namespace {
 // one of two inputs, one in the order of channels last, and memory on the host and on two GPUs.
 struct Parts {
   Parts() {
-    const std::string range = ",\"min_shape\":[1,8],\"opt_shape\":[2,8],\"max_shape\":[4,8]";
     CHECK(fixed.init(scale_blob()) == Error::Ok);
-    CHECK(dynamic.init(make_blob(
-              binding("x", "-1,8", true, range) + "," + binding("y", "-1,8", false, range),
-              "fake\ninput x float32 -1,8\noutput y float32 -1,8\nprofile\nrange x 1,8 1,8 1,8\n"
-              "profile\nrange x 3,8 3,8 4,8\nscale y x 2\n")) == Error::Ok);
+    CHECK(dynamic.init(unary_blob(
+              "-1,8", "profile\nrange x 1,8 1,8 1,8\nprofile\nrange x 3,8 3,8 4,8\nscale y x 2\n",
+              range("1,8", "2,8", "4,8"))) == Error::Ok);
     CHECK(two.init(make_blob(binding("x", "2,8", true) + "," + binding("z", "4", true) + "," +
                                  binding("y", "2,8", false),
                              "fake\ninput x float32 2,8\ninput z float32 4\noutput y float32 2,8\n"
                              "scale y x 2\n")) == Error::Ok);
-    CHECK(turned.init(make_blob(
-              binding("x", "1,4,4,3", true, ",\"dim_order\":[0,2,3,1]") + "," +
-                  binding("y", "1,4,4,3", false, ",\"dim_order\":[0,2,3,1]"),
-              "fake\ninput x float32 1,4,4,3\noutput y float32 1,4,4,3\nscale y x 2\n")) ==
+    CHECK(turned.init(unary_blob("1,4,4,3", "scale y x 2\n", ",\"dim_order\":[0,2,3,1]")) ==
           Error::Ok);
     freed = std::make_unique<Device>(16, 0, 1.0F);
     stale = freed->data;
@@ -63,19 +57,27 @@ struct Case {
   Call call;
 };
 
-// A call of the engine of [2, 8] with this input, or this output.
-Call input(std::vector<int32_t> shape, ScalarType dtype = ScalarType::Float) {
+// A call of the engine of [2, 8] with memory from these, and with another input or output.
+Call memory(std::function<void*(Parts&)> from, std::function<void*(Parts&)> to,
+            std::vector<int32_t> in = {2, 8}, ScalarType in_dtype = ScalarType::Float,
+            std::vector<int32_t> out = {2, 8}, ScalarType out_dtype = ScalarType::Float) {
   return [=](Parts& parts) {
-    OwnedTensor x(shape, parts.host.data(), dtype), y({2, 8}, parts.out.data());
+    OwnedTensor x(in, from(parts), in_dtype), y(out, to(parts), out_dtype);
     return parts.fixed.execute({&x.value, &y.value});
   };
 }
 
+void* on_host(Parts& parts) { return parts.host.data(); }
+void* to_host(Parts& parts) { return parts.out.data(); }
+void* nowhere(Parts&) { return nullptr; }
+void* freed(Parts& parts) { return parts.stale; }
+
+Call input(std::vector<int32_t> shape, ScalarType dtype = ScalarType::Float) {
+  return memory(on_host, to_host, shape, dtype);
+}
+
 Call output(std::vector<int32_t> shape, ScalarType dtype = ScalarType::Float) {
-  return [=](Parts& parts) {
-    OwnedTensor x({2, 8}, parts.host.data()), y(shape, parts.out.data(), dtype);
-    return parts.fixed.execute({&x.value, &y.value});
-  };
+  return memory(on_host, to_host, {2, 8}, ScalarType::Float, shape, dtype);
 }
 
 Call dynamic_input(std::vector<int32_t> shape) {
@@ -84,17 +86,6 @@ Call dynamic_input(std::vector<int32_t> shape) {
     return parts.dynamic.execute({&x.value, &y.value});
   };
 }
-
-Call memory(std::function<void*(Parts&)> from, std::function<void*(Parts&)> to) {
-  return [=](Parts& parts) {
-    OwnedTensor x({2, 8}, from(parts)), y({2, 8}, to(parts));
-    return parts.fixed.execute({&x.value, &y.value});
-  };
-}
-
-void* on_host(Parts& parts) { return parts.host.data(); }
-void* nowhere(Parts&) { return nullptr; }
-void* freed(Parts& parts) { return parts.stale; }
 
 // A list of values of which some are no tensors: "t" is the input, "y" the output, "i" an integer,
 // "b" a boolean, "d" a double, "n" no value at all, "e" an empty one.
@@ -148,15 +139,7 @@ Call spec(const char* key, const char* text) {
 }
 
 Call option(const char* key, const char* text) {
-  return [=](Parts&) {
-    executorch::runtime::BackendOptionContext context;
-    executorch::runtime::BackendOption wanted{};
-    std::strncpy(wanted.key, key, sizeof wanted.key - 1);
-    std::array<char, executorch::runtime::kMaxOptionValueLength> value{};
-    std::strncpy(value.data(), text, value.size() - 1);
-    wanted.value = value;
-    return backend().set_option(context, {&wanted, 1});
-  };
+  return [=](Parts&) { return set_option(key, text); };
 }
 
 Bytes edited(size_t at, uint8_t change) {
@@ -285,7 +268,7 @@ size_t check(Parts& parts, const std::vector<Case>& cases) {
 
 }  // namespace
 
-void test_bad_calls() {
+void test_bad_calls(const std::string&) {
   size_t count = 0;
   {
     Parts parts;

@@ -1,7 +1,6 @@
 // The plugin on a fake driver that keeps CUDA's rules (tests/support/fake_cuda.c). Each part is a
 // process of its own: what CUDA makes for a process stays, and its end is one of the parts.
 #include <dlfcn.h>
-#include <spawn.h>
 #include <sys/wait.h>
 
 #include <cstdlib>
@@ -283,33 +282,22 @@ constexpr Part kParts[] = {
     {"fork", test_a_forked_process_says_so},
 };
 
-void run_in_process_of_its_own(const Part& part, const char* blob_file) {
-  char program[] = "/proc/self/exe", test[] = "cuda_rules";
-  std::string file(blob_file);
-  char* const arguments[] = {program, file.data(), test, nullptr};
-  pid_t child = 0;
-  int status = -1;
-  CHECK(setenv(kPart, part.name, 1) == 0);
-  CHECK(posix_spawn(&child, program, nullptr, nullptr, arguments, environ) == 0);
-  CHECK(unsetenv(kPart) == 0);
-  CHECK(waitpid(child, &status, 0) == child);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) std::printf("part %s failed\n", part.name);
-  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
 }  // namespace
 
-void test_cuda_rules(const char* blob_file) {
+void test_cuda_rules(const std::string& blob_file) {
   const char* wanted = std::getenv(kPart);
-  if (wanted == nullptr) {
-    for (const Part& part : kParts) run_in_process_of_its_own(part, blob_file);
-    return;
+  if (wanted != nullptr) {
+    use_fake_tensorrt();
+    CHECK(setenv("TRT_ET_CUDART_LIBRARY", TRT_ET_FAKE_CUDA, 1) == 0);
+    (void)driver();
   }
-  CHECK(setenv("TRT_ET_PROVIDER_PATH", TRT_ET_FAKE_FOLDER, 1) == 0);
-  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
-  CHECK(setenv("TRT_ET_CUDART_LIBRARY", TRT_ET_FAKE_CUDA, 1) == 0);
-  (void)driver();
   for (const Part& part : kParts) {
-    if (std::strcmp(part.name, wanted) == 0) part.run();
+    if (wanted == nullptr) {
+      const bool fine = succeeds_alone("cuda_rules", blob_file, kPart, part.name);
+      if (!fine) std::printf("part %s failed\n", part.name);
+      CHECK(fine);
+    } else if (std::strcmp(part.name, wanted) == 0) {
+      part.run();
+    }
   }
 }

@@ -1,7 +1,5 @@
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -29,12 +27,12 @@ std::unique_ptr<Delegate> load(const Bytes& blob) {
 // Memory on the device: bound in place, nothing waits until the copy to the host.
 void test_device_memory(const Bytes& blob) {
   const auto delegate = load(blob);
-  CudaAllocator& allocator = cuda_allocator();
+  executorch::runtime::DeviceAllocator& allocator = cuda_allocator();
   std::vector<float> in(16, 1.0F), expected(8), out(8, 0.0F);
   OwnedTensor x({2, 8}, in.data()), y({2, 4}, expected.data());
   CHECK_OK(call(*delegate, {&x.value, &y.value}));
   for (const int device : {0, 1}) {
-    const auto index = static_cast<CudaAllocator::DeviceIndex>(device);
+    const auto index = static_cast<int8_t>(device);
     auto from = allocator.allocate(64, index, 16), to = allocator.allocate(32, index, 16);
     CHECK(from.ok() && to.ok());
     OwnedTensor device_x({2, 8}, *from), device_y({2, 4}, *to);
@@ -118,9 +116,8 @@ void test_engine_bytes(const Bytes& blob) {
 
 }  // namespace
 
-void test_delegate(const char* blob_file) {
-  std::ifstream file(blob_file, std::ios::binary);
-  const Bytes blob((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+void test_delegate(const std::string& blob_file) {
+  const Bytes blob = read_bytes(blob_file);
   CHECK(!blob.empty());
   test_device_memory(blob);
   test_engine_bytes(blob);

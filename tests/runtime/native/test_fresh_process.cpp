@@ -2,8 +2,6 @@
 // before ours, and a line that is logged once in a process.
 #include <executorch/runtime/core/device_allocator.h>
 #include <executorch/runtime/platform/platform.h>
-#include <spawn.h>
-#include <sys/wait.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -51,11 +49,6 @@ class StockCudaAllocator final : public executorch::runtime::DeviceAllocator {
   DeviceType device_type() const override { return DeviceType::CUDA; }
 
  private:
-  static cuda::Api& api() {
-    cuda::Api* found = nullptr;
-    CHECK_OK(cuda::access(&found));
-    return *found;
-  }
   std::list<Bytes> read_;
 };
 
@@ -96,10 +89,8 @@ struct Planned8 {
 
 // The stock allocator does not know of trt_et_use_stream: its copies and the runs are ordered.
 void test_runs_on_a_given_stream_and_stock_copies_keep_their_order() {
-  cuda::Api* api = nullptr;
   cuda::Stream stream = nullptr;
-  CHECK_OK(cuda::access(&api));
-  CHECK_OK(api->create_stream(cuda::StreamKind::non_blocking, &stream));
+  CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &stream));
   CHECK(trt_et_use_stream(0, stream) == 0);
   {
     BackendDelegate delegate;
@@ -114,7 +105,7 @@ void test_runs_on_a_given_stream_and_stock_copies_keep_their_order() {
     }
   }
   CHECK(trt_et_use_stream(0, nullptr) == 0);
-  CHECK_OK(api->destroy_stream(stream));
+  CHECK_OK(api().destroy_stream(stream));
 }
 
 void test_state_in_stock_memory_begins_at_zero() {
@@ -172,25 +163,14 @@ void test_memory_planned_before_a_move_is_copied_where_it_is() {
   cuda_allocator().deallocate(memory.get(), 0);
 }
 
-void start_afresh(const char* blob_file) {
-  char program[] = "/proc/self/exe", test[] = "fresh_process";
-  std::string file(blob_file);
-  char* const arguments[] = {program, file.data(), test, nullptr};
-  pid_t child = 0;
-  int status = -1;
-  CHECK(setenv(kFresh, "1", 1) == 0);
-  CHECK(posix_spawn(&child, program, nullptr, nullptr, arguments, environ) == 0);
-  CHECK(unsetenv(kFresh) == 0);
-  CHECK(waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
 }  // namespace
 
-void test_fresh_process(const char* blob_file) {
-  if (std::getenv(kFresh) == nullptr) return start_afresh(blob_file);
-  CHECK(setenv("TRT_ET_PROVIDER_PATH", TRT_ET_FAKE_FOLDER, 1) == 0);
-  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
+void test_fresh_process(const std::string& blob_file) {
+  if (std::getenv(kFresh) == nullptr) {
+    CHECK(succeeds_alone("fresh_process", blob_file, kFresh, "1"));
+    return;
+  }
+  use_fake_tensorrt();
   CHECK_OK(cuda::choose("simulated:2"));
   CHECK(!cuda_allocator_is_registered());
   test_runs_on_a_given_stream_and_stock_copies_keep_their_order();

@@ -1,11 +1,11 @@
 // The thread that writes TensorRT-RTX's kernels, beside threads that run, load and free engines: on
 // the fake TensorRT-RTX, in a build with the thread sanitizer too.
-#include <dirent.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
 
@@ -18,22 +18,16 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(60);
 
-std::vector<std::string> files(const std::string& folder) {
-  std::vector<std::string> found;
-  DIR* const opened = opendir(folder.c_str());
-  CHECK(opened != nullptr);
-  while (const dirent* entry = readdir(opened)) {
-    if (entry->d_name[0] != '.') found.push_back(folder + "/" + entry->d_name);
-  }
-  closedir(opened);
-  return found;
+size_t count_files(const std::string& folder) {
+  const std::filesystem::directory_iterator files(folder);
+  return static_cast<size_t>(std::count_if(begin(files), end(files), [](const auto& file) {
+    return file.path().filename().string()[0] != '.';
+  }));
 }
 
 Bytes rtx_blob(int factor) {
-  return make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false),
-                   "fake\nweights 64\ninput x float32 2,8\noutput y float32 2,8\nscale y x " +
-                       std::to_string(factor) + "\n",
-                   "", true, true);
+  const std::string lines = "weights 64\nscale y x " + std::to_string(factor) + "\n";
+  return unary_blob("2,8", lines, "", "", true);
 }
 
 void run(Delegate& delegate, float factor) {
@@ -56,7 +50,7 @@ void test_kernel_saver() {
     const auto kept = load(rtx_blob(2), options);
     run(*kept, 2);
     const auto end = std::chrono::steady_clock::now() + kPatience;
-    while (files(name).empty()) {
+    while (count_files(name) == 0) {
       CHECK(std::chrono::steady_clock::now() < end);
       run(*kept, 2);
     }
@@ -78,8 +72,6 @@ void test_kernel_saver() {
     saves.join();
   }
   CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
-  const std::vector<std::string> left = files(name);
-  CHECK(left.size() == 4);
-  for (const std::string& file : left) CHECK(unlink(file.c_str()) == 0);
-  CHECK(rmdir(name) == 0);
+  CHECK(count_files(name) == 4);
+  CHECK(std::filesystem::remove_all(name) == 4 + 1);
 }

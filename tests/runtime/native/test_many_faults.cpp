@@ -72,8 +72,7 @@ uint64_t fail_calls(const Bytes& blob, uint64_t again) {
 // How many allocations it takes to read a blob's metadata. The library that reads JSON allocates in
 // its destructors, so that the process ends where those fail.
 uint64_t allocations_of_metadata() {
-  const Bytes blob = make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false), "plan",
-                               ",\"builder\":\"nobody\"", false);
+  const Bytes blob = make_blob(io("2,8"), "plan", ",\"builder\":\"nobody\"", false);
   BackendDelegate delegate;
   const HeapCount heap;
   CHECK(delegate.init(blob) != Error::Ok);
@@ -132,7 +131,7 @@ uint64_t lose_gpu(const Bytes& blob) {
 
 }  // namespace
 
-void test_many_faults() {
+void test_many_faults(const std::string&) {
   const Bytes blob = scale_blob();
   CHECK(everything(blob));
   uint64_t calls = 0, allocations = 0;

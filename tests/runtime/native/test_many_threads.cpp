@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstring>
 #include <thread>
 
 #include "amounts.h"
@@ -12,27 +11,16 @@
 #include "tests.h"
 
 using namespace trt_et;
-using executorch::runtime::BackendOption;
 
 namespace {
 
 constexpr uint64_t kThreads = 8;
 
 Bytes blob_that_scales_by(int factor) {
-  return make_blob(binding("x", "8", true) + "," + binding("y", "8", false),
-                   "fake\nscratch 64\ninput x float32 8\noutput y float32 8\nscale y x " +
-                       std::to_string(factor) + "\n");
+  return unary_blob("8", "scratch 64\nscale y x " + std::to_string(factor) + "\n");
 }
 
-void set(const char* key, const char* value) {
-  executorch::runtime::BackendOptionContext context;
-  BackendOption option{};
-  std::strncpy(option.key, key, sizeof option.key - 1);
-  std::array<char, executorch::runtime::kMaxOptionValueLength> text{};
-  std::strncpy(text.data(), value, text.size() - 1);
-  option.value = text;
-  CHECK(backend().set_option(context, {&option, 1}) == Error::Ok);
-}
+void set(const char* key, const char* value) { CHECK(set_option(key, value) == Error::Ok); }
 
 void change_options(uint64_t number) {
   set("cuda_graphs", number % 2 == 0 ? "on" : "off");
@@ -62,7 +50,7 @@ void work(uint64_t number, const BackendDelegate& shared, const std::array<Bytes
 
 }  // namespace
 
-void test_many_threads() {
+void test_many_threads(const std::string&) {
   const uint64_t executes = amount("TRT_ET_THREAD_EXECUTES", 300);
   const uint64_t loads = std::max<uint64_t>(amount("TRT_ET_THREAD_LOADS", 40) / kThreads, 1);
   const std::array<Bytes, 3> blobs = {blob_that_scales_by(2), blob_that_scales_by(3),

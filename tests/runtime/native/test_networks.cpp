@@ -72,8 +72,7 @@ std::string model(const std::string& location, const std::string& more = "") {
 }
 
 Bytes network(const std::string& bytes, const std::string& weight = kWeight) {
-  return make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false), bytes, "", true,
-                   false, "{\"weights\":[\"" + weight + "\"]}");
+  return make_blob(io("2,8"), bytes, "", true, false, "{\"weights\":[\"" + weight + "\"]}");
 }
 
 LoadOptions kept_in(const std::string& folder) {
@@ -199,7 +198,7 @@ void test_progress() {
 
 }  // namespace
 
-void test_networks() {
+void test_networks(const std::string&) {
   std::string folder = (fs::temp_directory_path() / "trt-et-networks-XXXXXX").string();
   CHECK(mkdtemp(folder.data()) != nullptr);
   test_refusals(folder);

@@ -1,13 +1,11 @@
 // onnxruntime on simulated GPUs: threads with a context each run one engine at the same time.
-#include <fstream>
-#include <iterator>
 #include <thread>
 
 #include "blob/blob.h"
 #include "cuda/cuda_api.h"
 #include "cuda/streams.h"
 #include "engine/engine.h"
-#include "onnx/onnx_provider.h"
+#include "host_engine.h"
 #include "provider_support.h"
 #include "tests.h"
 
@@ -19,15 +17,13 @@ constexpr size_t kOnnxInputs = 16, kOnnxOutputs = 8;  // [2, 8] to [2, 4]
 
 // The outputs for inputs of `value`, by a context of its own, on this thread's stream.
 std::vector<float> run_onnx(const Engine& engine, float value) {
-  cuda::Api* api = nullptr;
-  CHECK_OK(cuda::access(&api));
-  cuda::DeviceGuard guard(*api);
+  cuda::DeviceGuard guard(api());
   CHECK_OK(guard.enter(0));
   Device x(kOnnxInputs, 0, value), y(kOnnxOutputs, 0, 0.0F);
   std::unique_ptr<Context> context;
   CHECK_OK(Context::create(engine, 0, &context));
   WorkStream work;  // this thread's, behind the copies to x
-  CHECK_OK(thread_stream(*api, 0, &work));
+  CHECK_OK(thread_stream(api(), 0, &work));
   const cuda::Stream stream = work.handle;
   const int64_t dims[] = {2, 8};
   CHECK_OK(context->set_input_shape(0, dims, 2));
@@ -36,7 +32,7 @@ std::vector<float> run_onnx(const Engine& engine, float value) {
   CHECK_OK(context->set_address(1, y.data, kOnnxOutputs * sizeof(float)));
   for (int i = 0; i < 20; ++i) {
     CHECK_OK(context->enqueue(stream));
-    CHECK_OK(api->synchronize_stream(stream));
+    CHECK_OK(api().synchronize_stream(stream));
   }
   std::vector<float> outputs;
   for (size_t i = 0; i < kOnnxOutputs; ++i) outputs.push_back(y.read(i));
@@ -45,9 +41,8 @@ std::vector<float> run_onnx(const Engine& engine, float value) {
 
 }  // namespace
 
-void test_onnx_provider(const char* blob_file) {
-  std::ifstream file(blob_file, std::ios::binary);
-  const Bytes bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+void test_onnx_provider(const std::string& blob_file) {
+  const Bytes bytes = read_bytes(blob_file + "_network");
   Blob blob;
   CHECK_OK(parse_blob(bytes.data(), bytes.size(), &blob));
   std::vector<trt_et_binding> bindings;

@@ -6,25 +6,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <random>
 #include <vector>
 
-#include "check.h"
+#include "provider_support.h"
 #include "tests.h"
 #include "trt_et/runtime.h"
 
 using namespace trt_et;
 
 namespace {
-
-using ProgramBytes = std::vector<uint8_t>;
-
-ProgramBytes read_program(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return ProgramBytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-}
 
 std::string new_folder() {
   char name[] = "/tmp/trt_et_program_XXXXXX";
@@ -38,7 +29,7 @@ Status copy_program(const ProgramFile& file, const std::string& path) {
   });
 }
 
-void check_copied(const ProgramBytes& program, const std::string& folder) {
+void check_copied(const Bytes& program, const std::string& folder) {
   ProgramFile file;
   CHECK_OK(file.open(program.data(), program.size()));
   CHECK(file.delegates().size() == 1);
@@ -48,30 +39,29 @@ void check_copied(const ProgramBytes& program, const std::string& folder) {
         std::string(delegate.bytes, delegate.bytes + 4) == "TRRF");
   const std::string path = folder + "/copy.pte";
   CHECK_OK(copy_program(file, path));
-  CHECK(read_program(path) == program);
+  CHECK(read_bytes(path) == program);
   CHECK(std::remove(path.c_str()) == 0);
 }
 
 // A segment that fails leaves no file.
-void check_failed_write(const ProgramBytes& program, const std::string& folder) {
+void check_failed_write(const Bytes& program, const std::string& folder) {
   ProgramFile file;
   CHECK_OK(file.open(program.data(), program.size()));
   const Status status = file.write(folder + "/none.pte", [](size_t, const ProgramFile::Append&) {
     return Status{Error::Internal, "no segment"};
   });
   CHECK_FAILS(status, "no segment");
-  CHECK(read_program(folder + "/none.pte").empty() &&
-        read_program(folder + "/none.pte.part").empty());
+  CHECK(read_bytes(folder + "/none.pte").empty() && read_bytes(folder + "/none.pte.part").empty());
 }
 
-void check_damaged_programs(const ProgramBytes& program) {
+void check_damaged_programs(const Bytes& program) {
   std::mt19937 random(0);
   // The flatbuffer, and the header in it.
   uint64_t size = 0;
   std::memcpy(&size, program.data() + 16, sizeof size);
   int taken = 0;
   for (int i = 0; i < 30000; ++i) {
-    ProgramBytes damaged = program;
+    Bytes damaged = program;
     if (i % 8 == 0) damaged.resize(random() % damaged.size());
     for (int n = i % 3; n >= 0 && !damaged.empty(); --n) {
       damaged[random() % std::min<size_t>(size, damaged.size())] = static_cast<uint8_t>(random());
@@ -90,8 +80,8 @@ void check_damaged_programs(const ProgramBytes& program) {
 
 }  // namespace
 
-void test_program_file(const char* path) {
-  const ProgramBytes program = read_program(path);
+void test_program_file(const std::string& blob_file) {
+  const Bytes program = read_bytes(blob_file + "_program");
   CHECK(!program.empty());
   const std::string folder = new_folder();
   check_copied(program, folder);

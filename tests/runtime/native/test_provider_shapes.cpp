@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/compatibility.h"
@@ -17,10 +18,8 @@ const std::string kProfiles =
     "profile\nrange x 1,4 1,4 2,4\nprofile\nrange x 4,4 8,4 16,4\nshift y x 1\n";
 
 void test_profiles(bool ours) {
-  const std::string range = ",\"min_shape\":[1,4],\"opt_shape\":[8,4],\"max_shape\":[16,4]";
   const Bytes blob =
-      ours ? make_blob(binding("x", "-1,4", true, range) + "," + binding("y", "-1,4", false, range),
-                       kProfiles)
+      ours ? make_blob(io("-1,4", range("1,4", "8,4", "16,4")), kProfiles)
            : make_blob(foreign("x", true) + "," + foreign("y", false), kProfiles, "", false);
   const auto delegate = load(blob);
   std::vector<float> in(80, 1.0F), out(80, 0.0F);
@@ -44,11 +43,9 @@ void test_profiles(bool ours) {
 // A prompt and a step, as TensorRT users write them: the step has a profile of its own although the
 // prompt's takes it, too.
 void test_overlapping_profiles() {
-  const std::string range = ",\"min_shape\":[1],\"opt_shape\":[8],\"max_shape\":[16]";
   const Bytes blob =
-      make_blob(binding("x", "-1", true, range) + "," + binding("y", "-1", false, range),
-                "fake\ninput x float32 -1\noutput y float32 -1\nprofile\nrange x 1 8 16\n"
-                "profile\nrange x 1 1 1\nscale y x 2\n");
+      unary_blob("-1", "profile\nrange x 1 8 16\nprofile\nrange x 1 1 1\nscale y x 2\n",
+                 range("1", "8", "16"));
   std::vector<float> in(16, 1.0F), out(16);
   const auto calls_of = [&](Delegate& delegate, int32_t length) {
     OwnedTensor x({length}, in.data()), y({16}, out.data());
@@ -106,11 +103,9 @@ void test_aliases() {
 
 // One run for each of the smallest, the typical and the largest shapes; memory is as without it.
 void test_warm_up_at_load() {
-  const std::string range = ",\"min_shape\":[1],\"opt_shape\":[8],\"max_shape\":[16]";
   const Bytes blob =
-      make_blob(binding("x", "-1", true, range) + "," + binding("y", "-1", false, range),
-                "fake\ninput x float32 -1\noutput y float32 -1\nprofile\nrange x 1 1 1\n"
-                "profile\nrange x 2 8 16\nscale y x 2\n");
+      unary_blob("-1", "profile\nrange x 1 1 1\nprofile\nrange x 2 8 16\nscale y x 2\n",
+                 range("1", "8", "16"));
   LoadOptions options;
   const Counts first = stats();
   const auto cold = load(blob, options);
@@ -155,19 +150,16 @@ void test_shapes_of_all_kinds() {
   OwnedTensor x({}, &in), y({}, &out);
   CHECK_OK(call(*scalar, {&x.value, &y.value}));
   CHECK(out == 8.0F && y.value.toTensor().dim() == 0);
-  const auto zero_d = load(make_blob(binding("x", "", true) + "," + binding("y", "", false),
-                                     "fake\ninput x float32 -\noutput y float32 -\nshift y x 1\n"));
+  const auto zero_d =
+      load(make_blob(io(""), "fake\ninput x float32 -\noutput y float32 -\nshift y x 1\n"));
   CHECK_OK(call(*zero_d, {&x.value, &y.value}));
   CHECK(out == 5.0F);
-  const auto empty = load(make_blob(binding("x", "0,3", true) + "," + binding("y", "0,3", false),
-                                    "fake\ninput x float32 0,3\noutput y float32 0,3\nrelu y x\n"));
+  const auto empty = load(unary_blob("0,3", "relu y x\n"));
   OwnedTensor nothing({0, 3}, nullptr), no_result({0, 3}, nullptr);
   CHECK_OK(call(*empty, {&nothing.value, &no_result.value}));
   // The shape is known after the run.
-  const std::string range = ",\"min_shape\":[1],\"opt_shape\":[4],\"max_shape\":[6]";
-  const auto late = load(make_blob(
-      binding("x", "-1", true, range) + "," + binding("y", "-1", false, range),
-      "fake\ninput x float32 -1\noutput y float32 -1\nlate y\nrange x 1 4 6\nscale y x 3\n"));
+  const auto late =
+      load(unary_blob("-1", "late y\nrange x 1 4 6\nscale y x 3\n", range("1", "4", "6")));
   std::vector<float> from(6, 2.0F), to(6, 0.0F);
   for (const int32_t size : {6, 3, 3, 5}) {
     OwnedTensor a({size}, from.data()), b({6}, to.data());
@@ -179,44 +171,33 @@ void test_shapes_of_all_kinds() {
 
 void test_refusals() {
   std::unique_ptr<Delegate> none;
-  const std::string io = binding("x", "2,8", true) + "," + binding("y", "2,8", false);
-  CHECK_FAILS(try_load(make_blob(io, "not an engine"), &none), "TensorRT 11.7.3 refuses");
-  CHECK_FAILS(
-      try_load(make_blob(foreign("x", true) + "," + foreign("z", false), kDoublingPlan, "", false),
-               &none),
-      "engine has no output 'z'");
-  CHECK_FAILS(try_load(make_blob(foreign("x", true), kDoublingPlan, "", false), &none),
-              "engine has 2 inputs and outputs, its blob names 1");
-  CHECK_FAILS(try_load(make_blob(binding("x", "2,9", true) + "," + binding("y", "2,8", false),
-                                 kDoublingPlan),
-                       &none),
-              "disagree on 'x', which is [2, 8]");
-  CHECK_FAILS(try_load(make_blob(foreign("x", true) + "," + foreign("y", false),
-                                 "fake\ninput x fp8 2\noutput y float32 2\nrelu y x\n", "", false),
-                       &none),
-              "a dtype that ExecuTorch does not have");
-  CHECK_FAILS(
-      try_load(make_blob(io, kDoublingPlan,
-                         ",\"compute_capabilities\":[\"9.0\"],\"gpu_name\":\"NVIDIA H200\""),
-               &none),
-      "for compute capability 9.0 (NVIDIA H200), but cuda:0 is 0.0 (simulated GPU)");
+  const std::string x = foreign("x", true), y = foreign("y", false);
+  const std::pair<Bytes, const char*> refused[] = {
+      {make_blob(io("2,8"), "not an engine"), "TensorRT 11.7.3 refuses"},
+      {make_blob(x + "," + foreign("z", false), kDoublingPlan, "", false),
+       "engine has no output 'z'"},
+      {make_blob(x, kDoublingPlan, "", false), "engine has 2 inputs and outputs, its blob names 1"},
+      {make_blob(binding("x", "2,9", true) + "," + binding("y", "2,8", false), kDoublingPlan),
+       "disagree on 'x', which is [2, 8]"},
+      {make_blob(x + "," + y, "fake\ninput x fp8 2\noutput y float32 2\nrelu y x\n", "", false),
+       "a dtype that ExecuTorch does not have"},
+      {make_blob(io("2,8"), kDoublingPlan,
+                 ",\"compute_capabilities\":[\"9.0\"],\"gpu_name\":\"NVIDIA H200\""),
+       "for compute capability 9.0 (NVIDIA H200), but cuda:0 is 0.0 (simulated GPU)"}};
+  for (const auto& [blob, reason] : refused) CHECK_FAILS(try_load(blob, &none), reason);
   // An RTX engine that names its targets runs on those only; the name of its GPU says nothing.
-  cuda::Api* api = nullptr;
-  CHECK_OK(cuda::access(&api));
   Blob rtx;
   rtx.metadata.builder = "tensorrt_rtx";
   rtx.metadata.hardware_compatible = true;
-  CHECK_OK(check_compatibility(*api, rtx, 0));
+  CHECK_OK(check_compatibility(api(), rtx, 0));
   rtx.metadata.compute_capabilities = {"8.6", "9.0"};
-  CHECK_FAILS(check_compatibility(*api, rtx, 0),
+  CHECK_FAILS(check_compatibility(api(), rtx, 0),
               "for compute capability 8.6, 9.0 (any GPU), but cuda:0 is 0.0");
   rtx.metadata.compute_capabilities = {"8.6", "0.0"};
-  CHECK_OK(check_compatibility(*api, rtx, 0));
+  CHECK_OK(check_compatibility(api(), rtx, 0));
   LoadOptions options;
   options.weight_streaming_budget = 5000;
-  CHECK_FAILS(try_load(make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false),
-                                 kDoublingPlan + "streamable 4096\n"),
-                       &none, options),
+  CHECK_FAILS(try_load(make_blob(io("2,8"), kDoublingPlan + "streamable 4096\n"), &none, options),
               "refuses weight_streaming_budget 5000");
   options.weight_streaming_budget = -1;
   CHECK_OK(try_load(doubling_blob(), &none, options));

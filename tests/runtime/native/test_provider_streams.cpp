@@ -25,9 +25,6 @@ void test_shared_device_memory() {
   LoadOptions options;
   options.shared_device_memory = true;
   options.method = &method;
-  const std::string large =
-      "fake\nscratch 2048\ninput x float32 2,8\noutput y float32 2,8\nshift y x 1\n";
-  const std::string io = binding("x", "2,8", true) + "," + binding("y", "2,8", false);
   const uint64_t bytes = stats().live_bytes[0];
   {
     const auto first = load(doubling_blob(), options);
@@ -35,7 +32,8 @@ void test_shared_device_memory() {
     OwnedTensor x({2, 8}, in.data), y({2, 8}, middle.data), z({2, 8}, out.data);
     for (int i = 0; i < 4; ++i) CHECK_OK(call(*first, {&x.value, &y.value}));
     const uint64_t before = stats().live_bytes[0];
-    const auto second = load(make_blob(io, large), options);  // The memory moves.
+    // The memory moves.
+    const auto second = load(unary_blob("2,8", "scratch 2048\nshift y x 1\n"), options);
     CHECK(stats().live_bytes[0] - before == 2048 - 512 + 1);
     for (int i = 0; i < 5; ++i) {
       CHECK_OK(call(*first, {&x.value, &y.value}));
@@ -54,40 +52,37 @@ void test_shared_device_memory() {
 }
 
 void test_one_stream_of_the_caller() {
-  const auto delegate = load(doubling_blob());
-  Device in(16, 0, 3.0F), out(16, 0, 0.0F);
-  OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
-  cuda::Api* api = nullptr;
-  CHECK_OK(cuda::access(&api));
-  CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  Scaling scaling;
+  Device &in = scaling.in, &out = scaling.out;
+  CHECK_OK(scaling.run());
   cuda::Stream stream = nullptr;
-  CHECK_OK(api->create_stream(cuda::StreamKind::non_blocking, &stream));
+  CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &stream));
   CHECK(trt_et_use_stream(0, stream) == 0);
   CHECK(trt_et_use_stream(2, stream) == -1);
-  CHECK_OK(call(*delegate, {&x.value, &y.value}));
-  CHECK_OK(api->synchronize_stream(stream));
+  CHECK_OK(scaling.run());
+  CHECK_OK(api().synchronize_stream(stream));
   CHECK(reinterpret_cast<float*>(out.data)[3] == 6.0F);
   CHECK(trt_et_use_stream(0, nullptr) == 0);
-  CHECK_OK(call(*delegate, {&x.value, &y.value}));
-  CHECK_OK(api->synchronize_stream(stream));
+  CHECK_OK(scaling.run());
+  CHECK_OK(api().synchronize_stream(stream));
   CHECK(out.read(3) == 6.0F);
   // ExecuTorch's guard, for streams of this GPU only.
   executorch::extension::cuda::t_caller_stream = stream;
   in.values.assign(16, 4.0F);
   in.write();
-  CHECK_OK(call(*delegate, {&x.value, &y.value}));
-  CHECK_OK(api->synchronize_stream(stream));
+  CHECK_OK(scaling.run());
+  CHECK_OK(api().synchronize_stream(stream));
   CHECK(reinterpret_cast<float*>(out.data)[3] == 8.0F);
   CHECK_OK(cuda::simulated_api()->set_device(1));
   cuda::Stream foreign = nullptr;
-  CHECK_OK(api->create_stream(cuda::StreamKind::non_blocking, &foreign));
+  CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &foreign));
   CHECK_OK(cuda::simulated_api()->set_device(0));
   executorch::extension::cuda::t_caller_stream = foreign;
-  CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  CHECK_OK(scaling.run());
   executorch::extension::cuda::t_caller_stream = std::nullopt;
   CHECK(out.read(3) == 8.0F);
-  CHECK_OK(api->destroy_stream(foreign));
-  CHECK_OK(api->destroy_stream(stream));
+  CHECK_OK(api().destroy_stream(foreign));
+  CHECK_OK(api().destroy_stream(stream));
 }
 
 }  // namespace

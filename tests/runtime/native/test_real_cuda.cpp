@@ -120,7 +120,7 @@ void test_captures_are_of_one_thread(const RecordedCuda& cuda) {
 
 }  // namespace
 
-void test_real_cuda() {
+void test_real_cuda(const std::string&) {
   const RecordedCuda cuda;
   test_kinds_of_streams(cuda);
   test_copies_are_queued(cuda);

@@ -256,26 +256,22 @@ void test_threads(Api& api) {
 
 }  // namespace
 
-void test_simulator() {
+void test_simulator(const std::string&) {
   CHECK_FAILS(cuda::choose("simulated:17"), "simulated:17");
   CHECK_OK(cuda::choose("simulated:2"));
   CHECK_FAILS(cuda::choose("real"), "already 'simulated:2'");
-  Api* api = nullptr;
-  CHECK_OK(cuda::access(&api));
-  test_work_is_deferred(*api);
-  test_wrong_pointers(*api);
-  test_events_and_failures(*api);
-  test_default_streams(*api);
-  test_captures(*api);
-  test_pinned_memory(*api);
-  test_threads(*api);
+  void (*const tests[])(Api&) = {
+      test_work_is_deferred, test_wrong_pointers, test_events_and_failures,
+      test_default_streams,  test_captures,       test_pinned_memory,
+      test_threads};
+  for (const auto test : tests) test(api());
   int device = -1;
   CHECK_OK(cuda::simulated_api()->set_device(1));
   {
-    cuda::DeviceGuard guard(*api);
+    cuda::DeviceGuard guard(api());
     CHECK_OK(guard.enter(0));
   }
-  CHECK_OK(api->current_device(&device));
+  CHECK_OK(api().current_device(&device));
   CHECK(device == 1);
   CHECK_OK(cuda::simulated_api()->set_device(0));
   CHECK(counter("live_bytes") == 0 && counter("mallocs") == counter("frees"));

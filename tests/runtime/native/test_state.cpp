@@ -1,7 +1,5 @@
 // State that stays on the GPU: a buffer and its new value are the same planned memory.
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <thread>
 
 #include "cuda/device_allocator.h"
@@ -92,11 +90,14 @@ void test_moving_state() {
 
 // Where the blob says that the engine works in place there is nothing to copy.
 void test_declared_alias() {
-  const auto delegate = load(
-      make_blob(foreign("new", true) + "," + foreign("cache", true) + "," + foreign("next", false),
-                "fake\ninput new float32 8\ninput cache float32 8\noutput next float32 8\n"
-                "alias next cache\nsum next cache new\n",
-                ",\"aliased_io\":[{\"output\":\"next\",\"input\":\"cache\"}]", false));
+  const auto blob = [](const std::string& input) {
+    return make_blob(
+        foreign("new", true) + "," + foreign("cache", true) + "," + foreign("next", false),
+        "fake\ninput new float32 8\ninput cache float32 8\noutput next float32 8\n"
+        "alias next cache\nsum next cache new\n",
+        ",\"aliased_io\":[{\"output\":\"next\",\"input\":\"" + input + "\"}]", false);
+  };
+  const auto delegate = load(blob("cache"));
   Device one(8, 0, 1.0F), cache(8, 0, 0.0F);
   OwnedTensor a({8}, one.data), b({8}, cache.data);
   const Counts before = stats();
@@ -104,14 +105,8 @@ void test_declared_alias() {
   CHECK(stats().copies_d2d == before.copies_d2d && stats().mallocs == before.mallocs);
   CHECK(cache.read(5) == 5.0F);
   std::unique_ptr<Delegate> none;
-  CHECK_FAILS(
-      try_load(make_blob(foreign("new", true) + "," + foreign("cache", true) + "," +
-                             foreign("next", false),
-                         "fake\ninput new float32 8\ninput cache float32 8\n"
-                         "output next float32 8\nalias next cache\nsum next cache new\n",
-                         ",\"aliased_io\":[{\"output\":\"next\",\"input\":\"new\"}]", false),
-               &none),
-      "engine writes output 'next' into input 'cache', its blob says 'new'");
+  CHECK_FAILS(try_load(blob("new"), &none),
+              "engine writes output 'next' into input 'cache', its blob says 'new'");
 }
 
 // State that the program names begins at zero, once, in memory that nobody has cleared; also when
@@ -187,9 +182,8 @@ void test_state() {
 }
 
 // A reference engine: (cache[16], x[2, 8]) to (cache as [2, 8], cache + x as [16]).
-void test_reference_state(const char* blob_file) {
-  std::ifstream file(blob_file, std::ios::binary);
-  const Bytes blob((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+void test_reference_state(const std::string& blob_file) {
+  const Bytes blob = read_bytes(blob_file + "_state");
   CHECK(!blob.empty());
   FreeableBuffer buffer(blob.data(), blob.size(), nullptr);
   std::unique_ptr<Delegate> delegate;

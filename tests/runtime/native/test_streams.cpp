@@ -5,9 +5,9 @@
 #include <optional>
 #include <thread>
 
+#include "backend_calls.h"
 #include "cuda/device_allocator.h"
 #include "delegate/graph_replay.h"
-#include "provider_support.h"
 #include "simulated_api.h"
 #include "tests.h"
 
@@ -21,12 +21,6 @@ extern thread_local std::optional<void*> t_caller_stream;
 using executorch::extension::cuda::t_caller_stream;
 
 namespace {
-
-cuda::Api& api() {
-  cuda::Api* found = nullptr;
-  CHECK_OK(cuda::access(&found));
-  return *found;
-}
 
 // Copies as ExecuTorch's own CUDA allocator does: cudaMemcpy on the legacy stream, which has read
 // pageable memory when it returns, but may not have written the device's; or asynchronously on the
@@ -53,12 +47,6 @@ class StockAllocator {
   std::list<std::vector<float>> read_;
 };
 
-// y = 2 * x
-Bytes scale_blob() {
-  return make_blob(binding("x", "8", true) + "," + binding("y", "8", false),
-                   "fake\nscratch 64\ninput x float32 8\noutput y float32 8\nscale y x 2\n");
-}
-
 // Adds `new` to `state`, in place.
 Bytes sum_blob() {
   return make_blob(binding("new", "8", true) + "," + binding("state", "8", true) + "," +
@@ -71,7 +59,7 @@ struct Scale {
   explicit Scale(bool graphs = true) {
     LoadOptions options;
     options.cuda_graphs = graphs;
-    delegate = load(scale_blob(), options);
+    delegate = load(scale_blob("8"), options);
   }
   void run() { CHECK_OK(call(*delegate, {&x.value, &y.value})); }
 
@@ -245,9 +233,7 @@ void test_alternating_memory() {
 }
 
 Bytes dynamic_blob() {
-  const std::string range = ",\"min_shape\":[1],\"opt_shape\":[8],\"max_shape\":[64]";
-  return make_blob(binding("x", "-1", true, range) + "," + binding("y", "-1", false, range),
-                   "fake\ninput x float32 -1\noutput y float32 -1\nrange x 1 8 64\nscale y x 2\n");
+  return unary_blob("-1", "range x 1 8 64\nscale y x 2\n", range("1", "8", "64"));
 }
 
 // Calls of these lengths, `repeats` times each; returns what the whole took.
@@ -298,7 +284,7 @@ void test_pinned_staging() {
   LoadOptions options;
   options.pinned_staging = 1024;
   std::thread([&] {
-    const auto delegate = load(scale_blob(), options);
+    const auto delegate = load(scale_blob("8"), options);
     std::vector<float> host(8), out(8);
     Device in(8, 0, 0.0F), result(8, 0, 0.0F);
     OwnedTensor x({8}, host.data()), y({8}, out.data()), on_device({8}, result.data);
@@ -335,7 +321,7 @@ void test_pinned_staging() {
 
 }  // namespace
 
-void test_streams() {
+void test_streams(const std::string&) {
   test_stock_allocator(true);
   test_stock_allocator(false);
   Stream stream = nullptr;
@@ -400,7 +386,7 @@ void test_shared_program(bool given) {
 
 }  // namespace
 
-void test_beside_cuda_backend() {
+void test_beside_cuda_backend(const std::string&) {
   static CudaBackend backend;
   CHECK(executorch::runtime::register_backend({"CudaBackend", &backend}) == Error::Ok);
   test_shared_program(false);

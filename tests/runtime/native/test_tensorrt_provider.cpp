@@ -1,13 +1,12 @@
 // The delegate with the real provider, compiled against the fake TensorRT, on simulated GPUs.
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "backend_calls.h"
 #include "heap_count.h"
-#include "provider_support.h"
 #include "simulated_api.h"
 #include "tests.h"
 #include "trt_et/options.h"
@@ -75,14 +74,12 @@ void test_host_io() {
 void test_graphs_off() {
   LoadOptions options;
   options.cuda_graphs = false;
-  const auto delegate = load(doubling_blob(), options);
-  Device in(16, 0, 3.0F), out(16, 0, 0.0F);
-  OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
-  CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  Scaling scaling(options);
+  CHECK_OK(scaling.run());
   const uint64_t calls = counter("fake_calls"), captures = counter("captures");
-  for (int i = 0; i < 5; ++i) CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  for (int i = 0; i < 5; ++i) CHECK_OK(scaling.run());
   CHECK(counter("fake_calls") == calls + 5 && counter("captures") == captures);
-  CHECK(out.read(0) == 6.0F);
+  CHECK(scaling.out.read(0) == 6.0F);
 }
 
 // An engine whose runs TensorRT-RTX does not let be captured is never asked to be.
@@ -90,17 +87,13 @@ void test_uncapturable() {
   CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_RTX_LIBRARY, 1) == 0);
   LoadOptions options;
   options.runtime_cache = "off";
-  const auto delegate = load(make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false),
-                                       kDoublingPlan + "plain\n", "", true, true),
-                             options);
+  Scaling scaling(options, unary_blob("2,8", "scale y x 2\nplain\n", "", "", true));
   CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
-  Device in(16, 0, 3.0F), out(16, 0, 0.0F);
-  OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
   const uint64_t captures = counter("captures"), calls = counter("fake_calls");
-  for (int i = 0; i < 6; ++i) CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  for (int i = 0; i < 6; ++i) CHECK_OK(scaling.run());
   CHECK(counter("captures") == captures && counter("live_graphs") == 0);
   CHECK(counter("fake_calls") >= calls + 6);
-  CHECK(out.read(0) == 6.0F);
+  CHECK(scaling.out.read(0) == 6.0F);
 }
 
 // ExecuTorch plans at multiples of 16, TensorRT wants 256. The copies are part of the graph.
@@ -131,21 +124,17 @@ void test_misaligned(bool graphs) {
 void test_other_gpu() {
   LoadOptions options;
   options.device = 1;
-  const auto delegate = load(doubling_blob(), options);
-  Device in(16, 0, 3.0F), out(16, 0, 0.0F);
-  OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
+  Scaling scaling(options);
   const Counts before = stats();
-  for (int i = 0; i < 4; ++i) CHECK_OK(call(*delegate, {&x.value, &y.value}));
+  for (int i = 0; i < 4; ++i) CHECK_OK(scaling.run());
   CHECK(stats().copies_peer - before.copies_peer == 8);
   CHECK(stats().synchronizations == before.synchronizations);
-  CHECK(out.read(9) == 6.0F);
+  CHECK(scaling.out.read(9) == 6.0F);
   options.device = 2;
   std::unique_ptr<Delegate> none;
   CHECK_FAILS(try_load(doubling_blob(), &none, options), "cuda:2 but this machine has 2 GPU(s)");
   int device = -1;
-  cuda::Api* api = nullptr;
-  CHECK_OK(cuda::access(&api));
-  CHECK_OK(api->current_device(&device));
+  CHECK_OK(api().current_device(&device));
   CHECK(device == 0);
 }
 
@@ -170,8 +159,7 @@ void test_sharing() {
 }
 
 Bytes plan_with(const std::string& line) {
-  return make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false),
-                   kDoublingPlan + line + "\n");
+  return make_blob(io("2,8"), kDoublingPlan + line + "\n");
 }
 
 Status refusal(const Bytes& blob, const LoadOptions& options = {}) {
@@ -231,11 +219,8 @@ void test_dla() {
 
 // A second context comes for a second shape, unless the option, the GPU or its memory forbid that.
 void test_contexts() {
-  const std::string range = ",\"min_shape\":[1],\"opt_shape\":[8],\"max_shape\":[16]";
-  const Bytes blob =
-      make_blob(binding("x", "-1", true, range) + "," + binding("y", "-1", false, range),
-                "fake\nweights 64\nscratch 4096\ninput x float32 -1\noutput y float32 -1\n"
-                "range x 1 8 16\nscale y x 2\n");
+  const Bytes blob = unary_blob("-1", "weights 64\nscratch 4096\nrange x 1 8 16\nscale y x 2\n",
+                                range("1", "8", "16"));
   const auto scratch_of = [&](const LoadOptions& options, int shapes) {
     Device in(16, 0, 3.0F), out(16, 0, 0.0F);
     const uint64_t before = stats().live_bytes[0];
@@ -330,10 +315,7 @@ void test_typed_options() {
         "warm_up_at_load", "profile_layers", "shared_device_memory",
         "use_shared_activation_scratch", "use_shared_engines", "weight_streaming_budget",
         "pinned_staging", "runtime_cache"}) {
-    executorch::runtime::BackendOption option{};
-    std::strncpy(option.key, name, sizeof option.key - 1);
-    option.value = std::array<char, executorch::runtime::kMaxOptionValueLength>{};
-    CHECK(executorch::runtime::set_option(TRT_ET_BACKEND_NAME, {&option, 1}) == Error::Ok);
+    CHECK(set_option(name, "") == Error::Ok);
   }
 }
 
@@ -363,22 +345,27 @@ void test_their_options() {
   }
 }
 
+// Doubles memory that the host reaches, and waits once; returns the bytes that the call copied.
+uint64_t bytes_copied(Delegate& delegate, void* from, void* to, float value) {
+  OwnedTensor x({2, 8}, from), y({2, 8}, to);
+  std::fill_n(static_cast<float*>(from), 16, value);
+  std::fill_n(static_cast<float*>(to), 16, 0.0F);
+  const Counts before = stats();
+  CHECK_OK(call(delegate, {&x.value, &y.value}));
+  CHECK(static_cast<float*>(to)[15] == 2.0F * value);
+  const Counts after = stats();
+  CHECK(after.synchronizations - before.synchronizations == 1);
+  CHECK(after.copies_d2d == before.copies_d2d);
+  return after.bytes_h2d - before.bytes_h2d + after.bytes_d2h - before.bytes_d2h;
+}
+
 // Managed memory is used in place, and the host reads it as soon as the call returns.
 void test_managed_memory() {
   void *in = nullptr, *out = nullptr;
   CHECK_OK(cuda::simulated_api()->allocate_managed(64, &in));
   CHECK_OK(cuda::simulated_api()->allocate_managed(64, &out));
   const auto delegate = load(doubling_blob());
-  OwnedTensor x({2, 8}, in), y({2, 8}, out);
-  for (int i = 1; i <= 5; ++i) {
-    std::fill_n(static_cast<float*>(in), 16, static_cast<float>(i));
-    const Counts before = stats();
-    CHECK_OK(call(*delegate, {&x.value, &y.value}));
-    CHECK(static_cast<float*>(out)[15] == 2.0F * static_cast<float>(i));
-    const Counts after = stats();
-    CHECK(after.synchronizations - before.synchronizations == 1);
-    CHECK(after.copies_h2d == before.copies_h2d && after.copies_d2d == before.copies_d2d);
-  }
+  for (int i = 1; i <= 5; ++i) CHECK(bytes_copied(*delegate, in, out, static_cast<float>(i)) == 0);
   for (void* memory : {in, out}) CHECK_OK(cuda::simulated_api()->release(memory));
 }
 
@@ -387,18 +374,8 @@ void test_pinned_memory() {
   void *in = nullptr, *out = nullptr;
   CHECK_OK(cuda::simulated_api()->allocate_pinned(1024, &in));
   CHECK_OK(cuda::simulated_api()->allocate_pinned(64, &out));
-  // Returns the bytes that a call copied.
   const auto run = [&](Delegate& delegate, size_t offset, float value) {
-    auto* const input = static_cast<float*>(in) + offset / sizeof(float);
-    OwnedTensor x({2, 8}, input), y({2, 8}, out);
-    std::fill_n(input, 16, value);
-    const Counts before = stats();
-    CHECK_OK(call(delegate, {&x.value, &y.value}));
-    CHECK(static_cast<float*>(out)[15] == 2.0F * value);
-    const Counts after = stats();
-    CHECK(after.synchronizations - before.synchronizations == 1);
-    CHECK(after.copies_d2d == before.copies_d2d);
-    return after.bytes_h2d - before.bytes_h2d + after.bytes_d2h - before.bytes_d2h;
+    return bytes_copied(delegate, static_cast<char*>(in) + offset, out, value);
   };
   const auto discrete = load(doubling_blob());
   for (int i = 1; i <= 5; ++i) CHECK(run(*discrete, 0, static_cast<float>(i)) == 2 * 64);
@@ -424,18 +401,9 @@ void test_pageable_memory() {
         static_cast<float*>(std::aligned_alloc(256, bytes)), &std::free);
   };
   const auto in = allocate(kBuffers * 256), out = allocate(kBuffers * 256);
-  // Calls with the tensors at these offsets, in floats; returns the bytes that the call copied.
+  // Calls with the tensors at these offsets, in floats.
   const auto run = [&](Delegate& delegate, size_t from, size_t to, float value) {
-    OwnedTensor x({2, 8}, in.get() + from), y({2, 8}, out.get() + to);
-    std::fill_n(in.get() + from, 16, value);
-    std::fill_n(out.get() + to, 16, 0.0F);
-    const Counts before = stats();
-    CHECK_OK(call(delegate, {&x.value, &y.value}));
-    CHECK(out.get()[to + 15] == 2.0F * value);
-    const Counts after = stats();
-    CHECK(after.synchronizations - before.synchronizations == 1);
-    CHECK(after.copies_d2d == before.copies_d2d);
-    return after.bytes_h2d - before.bytes_h2d + after.bytes_d2h - before.bytes_d2h;
+    return bytes_copied(delegate, in.get() + from, out.get() + to, value);
   };
   // Orin shares its memory, but not the host's page tables.
   cuda::simulated_api()->set_integrated(true);
@@ -477,11 +445,11 @@ void test_two_outputs() {
 
 }  // namespace
 
-void test_tensorrt_provider() {
+void test_tensorrt_provider(const std::string&) {
   CHECK(setenv("TRT_ET_PROVIDER_PATH", TRT_ET_FAKE_FOLDER, 1) == 0);
   std::unique_ptr<Delegate> none;
   CHECK_FAILS(try_load(doubling_blob(), &none), "cannot run on simulated GPUs");
-  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
+  use_fake_tensorrt();
   test_steady_state();
   test_host_io();
   test_graphs_off();

@@ -1,16 +1,12 @@
 # ExecuTorch's executor_runner, with the TensorRT backend linked in.
 add_executable(
   executor_runner
-  "${CMAKE_CURRENT_LIST_DIR}/etdump.cpp"
-  "${CMAKE_CURRENT_LIST_DIR}/fill.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/flags.cpp"
-  "${CMAKE_CURRENT_LIST_DIR}/backend_options.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/main.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/memory.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/npy.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/outputs.cpp"
-  "${CMAKE_CURRENT_LIST_DIR}/inputs.cpp"
-  "${CMAKE_CURRENT_LIST_DIR}/timings.cpp")
+  "${CMAKE_CURRENT_LIST_DIR}/inputs.cpp")
 target_link_libraries(
   executor_runner
   PRIVATE trt_et::backend executorch::runtime executorch::kernels_optimized

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 namespace trt_et::runner {
 namespace {
@@ -52,68 +53,6 @@ constexpr const char* kUsage =
     "  --profile_layers        trace the time of every layer; needs --etdump_path\n"
     "  --help                  show this\n"
     "Simulated GPUs, on host memory, run reference engines.\n";
-
-enum Option {
-  kModelPath = 1,
-  kDataPath,
-  kWriteEngines,
-  kInputs,
-  kInputSizes,
-  kRandomInputs,
-  kOutputFile,
-  kMethodName,
-  kNumExecutions,
-  kWarmUp,
-  kPrintOutput,
-  kPrintTimings,
-  kPrintMemory,
-  kEtdumpPath,
-  kCuda,
-  kProfileLayers,
-  kLoadOption,
-  kHelp
-};
-
-constexpr option kOptions[] = {
-    {"model_path", required_argument, nullptr, kModelPath},
-    {"data_path", required_argument, nullptr, kDataPath},
-    {"write_engines", required_argument, nullptr, kWriteEngines},
-    {"inputs", required_argument, nullptr, kInputs},
-    {"input_sizes", required_argument, nullptr, kInputSizes},
-    {"random_inputs", required_argument, nullptr, kRandomInputs},
-    {"output_file", required_argument, nullptr, kOutputFile},
-    {"method_name", required_argument, nullptr, kMethodName},
-    {"num_executions", required_argument, nullptr, kNumExecutions},
-    {"warm_up", required_argument, nullptr, kWarmUp},
-    {"print_output", required_argument, nullptr, kPrintOutput},
-    {"print_timings", no_argument, nullptr, kPrintTimings},
-    {"print_memory", no_argument, nullptr, kPrintMemory},
-    {"etdump_path", required_argument, nullptr, kEtdumpPath},
-    {"cuda", required_argument, nullptr, kCuda},
-    {"profile_layers", no_argument, nullptr, kProfileLayers},
-    // Of the backend, which says what it takes.
-    {"device", required_argument, nullptr, kLoadOption},
-    {"cuda_graphs", required_argument, nullptr, kLoadOption},
-    {"shared_device_memory", required_argument, nullptr, kLoadOption},
-    {"use_shared_activation_scratch", required_argument, nullptr, kLoadOption},
-    {"use_shared_engines", required_argument, nullptr, kLoadOption},
-    {"execution_contexts", required_argument, nullptr, kLoadOption},
-    {"optimization_profile", required_argument, nullptr, kLoadOption},
-    {"blocking_waits", required_argument, nullptr, kLoadOption},
-    {"warm_up_at_load", required_argument, nullptr, kLoadOption},
-    {"weight_streaming_budget", required_argument, nullptr, kLoadOption},
-    {"pinned_staging", required_argument, nullptr, kLoadOption},
-    {"runtime_cache", required_argument, nullptr, kLoadOption},
-    {"plugin_libraries", required_argument, nullptr, kLoadOption},
-    {"dla_core", required_argument, nullptr, kLoadOption},
-    {"engine_host_code", required_argument, nullptr, kLoadOption},
-    {"build_with", required_argument, nullptr, kLoadOption},
-    {"build", required_argument, nullptr, kLoadOption},
-    {"engine_folder", required_argument, nullptr, kLoadOption},
-    {"engine_folder_limit", required_argument, nullptr, kLoadOption},
-    {"help", no_argument, nullptr, kHelp},
-    {nullptr, 0, nullptr, 0},
-};
 
 std::vector<std::string> split(const char* list) {
   std::vector<std::string> parts(1);
@@ -173,61 +112,105 @@ bool parse_print(const char* text, PrintOutput* mode) {
   return false;
 }
 
-bool take(int code, const char* name, Flags* flags) {
-  switch (code) {
-    case kModelPath:
-      flags->model_path = optarg;
-      return true;
-    case kDataPath:
-      flags->data_path = optarg;
-      return true;
-    case kWriteEngines:
-      flags->engines_file = optarg;
-      return true;
-    case kInputs:
-      if (*optarg != '\0') flags->inputs = split(optarg);
-      return true;
-    case kOutputFile:
-      flags->output_file = optarg;
-      return true;
-    case kMethodName:
-      if (*optarg != '\0') flags->method_names = split(optarg);
-      return true;
-    case kNumExecutions:
-      return parse_number(name, optarg, 1, &flags->num_executions);
-    case kWarmUp:
-      return parse_number(name, optarg, 0, &flags->warm_up);
-    case kInputSizes:
-      return parse_sizes(optarg, &flags->input_sizes);
-    case kRandomInputs: {
-      uint32_t seed = 0;
-      if (!parse_number(name, optarg, 0, &seed)) return false;
-      flags->random_seed = seed;
-      return true;
-    }
-    case kPrintOutput:
-      return parse_print(optarg, &flags->print_output);
-    case kPrintTimings:
-      flags->print_timings = true;
-      return true;
-    case kPrintMemory:
-      flags->print_memory = true;
-      return true;
-    case kEtdumpPath:
-      flags->etdump_path = optarg;
-      return true;
-    case kCuda:
-      flags->cuda = optarg;
-      return true;
-    case kProfileLayers:
-      flags->options.emplace_back("profile_layers", "1");
-      return true;
-    case kLoadOption:
-      flags->options.emplace_back(name, optarg);
-      return true;
-    default:
-      return false;  // getopt has said what it is.
+// A flag, and what it does with its text.
+struct Flag {
+  const char* name;
+  bool (*take)(const char* name, const char* text, Flags* flags);
+  bool has_text = true;
+};
+
+template <std::string Flags::* member>
+bool take_text(const char*, const char* text, Flags* flags) {
+  flags->*member = text;
+  return true;
+}
+
+template <std::vector<std::string> Flags::* member>
+bool take_list(const char*, const char* text, Flags* flags) {
+  if (*text != '\0') flags->*member = split(text);
+  return true;
+}
+
+template <uint32_t Flags::* member, uint32_t least>
+bool take_number(const char* name, const char* text, Flags* flags) {
+  return parse_number(name, text, least, &(flags->*member));
+}
+
+template <bool Flags::* member>
+bool take_switch(const char*, const char*, Flags* flags) {
+  return flags->*member = true;
+}
+
+bool take_sizes(const char*, const char* text, Flags* flags) {
+  return parse_sizes(text, &flags->input_sizes);
+}
+
+bool take_seed(const char* name, const char* text, Flags* flags) {
+  uint32_t seed = 0;
+  if (!parse_number(name, text, 0, &seed)) return false;
+  flags->random_seed = seed;
+  return true;
+}
+
+bool take_print(const char*, const char* text, Flags* flags) {
+  return parse_print(text, &flags->print_output);
+}
+
+bool take_option(const char* name, const char* text, Flags* flags) {
+  flags->options.emplace_back(name, text == nullptr ? "1" : text);
+  return true;
+}
+
+constexpr Flag kFlags[] = {
+    {"model_path", take_text<&Flags::model_path>},
+    {"data_path", take_text<&Flags::data_path>},
+    {"write_engines", take_text<&Flags::engines_file>},
+    {"inputs", take_list<&Flags::inputs>},
+    {"input_sizes", take_sizes},
+    {"random_inputs", take_seed},
+    {"output_file", take_text<&Flags::output_file>},
+    {"method_name", take_list<&Flags::method_names>},
+    {"num_executions", take_number<&Flags::num_executions, 1>},
+    {"warm_up", take_number<&Flags::warm_up, 0>},
+    {"print_output", take_print},
+    {"print_timings", take_switch<&Flags::print_timings>, false},
+    {"print_memory", take_switch<&Flags::print_memory>, false},
+    {"etdump_path", take_text<&Flags::etdump_path>},
+    {"cuda", take_text<&Flags::cuda>},
+    {"profile_layers", take_option, false},
+    // Of the backend, which says what it takes.
+    {"device", take_option},
+    {"cuda_graphs", take_option},
+    {"shared_device_memory", take_option},
+    {"use_shared_activation_scratch", take_option},
+    {"use_shared_engines", take_option},
+    {"execution_contexts", take_option},
+    {"optimization_profile", take_option},
+    {"blocking_waits", take_option},
+    {"warm_up_at_load", take_option},
+    {"weight_streaming_budget", take_option},
+    {"pinned_staging", take_option},
+    {"runtime_cache", take_option},
+    {"plugin_libraries", take_option},
+    {"dla_core", take_option},
+    {"engine_host_code", take_option},
+    {"build_with", take_option},
+    {"build", take_option},
+    {"engine_folder", take_option},
+    {"engine_folder_limit", take_option},
+    {"help", nullptr, false},
+};
+
+// For getopt_long_only(), which gives a flag's place in the list, from 1 on, or '?'.
+static_assert(std::size(kFlags) < '?');
+std::vector<option> all_flags() {
+  std::vector<option> all;
+  for (const Flag& flag : kFlags) {
+    const int place = static_cast<int>(all.size()) + 1;
+    all.push_back({flag.name, flag.has_text ? required_argument : no_argument, nullptr, place});
   }
+  all.push_back({});
+  return all;
 }
 
 }  // namespace
@@ -237,13 +220,14 @@ Parsed parse_flags(int argc, char** argv, Flags* flags) {
     std::fputs(kUsage, stderr);
     return Parsed::wrong;
   }
-  int index = 0;
-  for (int code; (code = getopt_long_only(argc, argv, "", kOptions, &index)) != -1;) {
-    if (code == kHelp) {
+  const std::vector<option> known = all_flags();
+  for (int code; (code = getopt_long_only(argc, argv, "", known.data(), nullptr)) != -1;) {
+    const bool is_known = code != '?';  // Else getopt has said what it is.
+    if (is_known && kFlags[code - 1].take == nullptr) {
       std::fputs(kUsage, stdout);
       return Parsed::done;
     }
-    if (!take(code, kOptions[index].name, flags)) {
+    if (!is_known || !kFlags[code - 1].take(kFlags[code - 1].name, optarg, flags)) {
       std::fputs("try executor_runner --help\n", stderr);
       return Parsed::wrong;
     }

@@ -1,14 +1,14 @@
 #include "inputs.h"
 
-#include <executorch/runtime/core/exec_aten/util/scalar_type_util.h>
+#include <executorch/runtime/core/exec_aten/util/dim_order_util.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <random>
+#include <type_traits>
 
-#include "fill.h"
+#include "dtypes.h"
 #include "npy.h"
 
 namespace trt_et::runner {
@@ -17,7 +17,6 @@ namespace {
 using executorch::runtime::EValue;
 using executorch::runtime::Method;
 using executorch::runtime::Tag;
-using executorch::runtime::etensor::ScalarType;
 using executorch::runtime::etensor::Tensor;
 using executorch::runtime::etensor::TensorImpl;
 
@@ -62,14 +61,10 @@ void copy_in_order(const NpyArray& array, const std::vector<int32_t>& strides,
   }
 }
 
-struct CloseFile {
-  void operator()(FILE* file) const { std::fclose(file); }
-};
-
 // Fills `bytes` exactly; a file of another size is an error that says what was expected.
 bool read_file(const std::string& path, size_t index, const std::string& what,
                std::vector<uint8_t>& bytes) {
-  const std::unique_ptr<FILE, CloseFile> file(std::fopen(path.c_str(), "rb"));
+  const File file(std::fopen(path.c_str(), "rb"));
   if (file == nullptr) {
     std::fprintf(stderr, "executor_runner: input file %s: %s\n", path.c_str(),
                  std::strerror(errno));
@@ -88,6 +83,34 @@ bool read_file(const std::string& path, size_t index, const std::string& what,
   std::fprintf(stderr, "executor_runner: input %zu is %s: expected %zu bytes, %s has %ld\n", index,
                what.c_str(), expected, path.c_str(), std::ftell(file.get()));
   return false;
+}
+
+// Every element from `real` or `integer`.
+template <typename Real, typename Integer>
+bool fill(std::vector<uint8_t>& bytes, ScalarType dtype, Real&& real, Integer&& integer) {
+  return visit_dtype(dtype, [&](auto value) {
+    using T = decltype(value);
+    for (size_t i = 0; i + sizeof(T) <= bytes.size(); i += sizeof(T)) {
+      if constexpr (std::is_integral_v<T>) {
+        value = static_cast<T>(integer());
+      } else {
+        value = static_cast<T>(real());
+      }
+      std::memcpy(bytes.data() + i, &value, sizeof(T));
+    }
+  });
+}
+
+bool fill_with_ones(std::vector<uint8_t>& bytes, ScalarType dtype) {
+  return fill(bytes, dtype, [] { return 1.0F; }, [] { return uint8_t{1}; });
+}
+
+// Floating-point numbers in [0, 1), and integers that are 0 or 1: indices stay valid.
+bool fill_with_random(std::vector<uint8_t>& bytes, ScalarType dtype, std::mt19937_64& generator) {
+  // Not a distribution of the standard library: those differ between implementations.
+  const auto real = [&] { return static_cast<float>(generator() >> 40) / (1 << 24); };
+  const auto integer = [&] { return static_cast<uint8_t>(generator() >> 63); };
+  return fill(bytes, dtype, real, integer);
 }
 
 // The inputs as the method holds them. The call is marked deprecated, but nothing else tells the
@@ -135,14 +158,10 @@ bool Inputs::resize(size_t index, const std::vector<int32_t>& sizes, Input* inpu
   }
   input->sizes = sizes;
   input->strides.resize(sizes.size());
-  int32_t stride = 1;
+  executorch::runtime::dim_order_to_stride_nocheck(sizes.data(), input->dim_order.data(),
+                                                   sizes.size(), input->strides.data());
   size_t bytes = executorch::runtime::elementSize(input->dtype);
-  for (size_t i = input->dim_order.size(); i-- > 0;) {
-    const size_t dim = input->dim_order[i];
-    input->strides[dim] = stride;
-    stride *= sizes[dim] == 0 ? 1 : sizes[dim];
-    bytes *= static_cast<size_t>(sizes[dim]);
-  }
+  for (const int32_t size : sizes) bytes *= static_cast<size_t>(size);
   input->bytes.resize(bytes);
   return true;
 }

@@ -1,19 +1,22 @@
 // Runs methods of a .pte: ExecuTorch's executor_runner, with the TensorRT backend linked in.
+#include <executorch/devtools/etdump/etdump_flatcc.h>
 #include <executorch/extension/data_loader/mmap_data_loader.h>
 #include <executorch/extension/flat_tensor/flat_tensor_data_map.h>
+#include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/executor/program.h>
 #include <executorch/runtime/platform/runtime.h>
 #include <trt_et/runtime.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "backend_options.h"
-#include "etdump.h"
 #include "flags.h"
 #include "inputs.h"
 #include "memory.h"
@@ -25,6 +28,7 @@ namespace {
 
 using executorch::extension::FlatTensorDataMap;
 using executorch::extension::MmapDataLoader;
+using executorch::runtime::BackendOption;
 using executorch::runtime::Error;
 using executorch::runtime::Method;
 using executorch::runtime::Program;
@@ -35,6 +39,54 @@ int fail(const char* what, Error error) {
   if (*reason != '\0') std::fprintf(stderr, "executor_runner: TensorRTBackend: %s\n", reason);
   return 1;
 }
+
+// Sets the flags that are options of the backend for this process. False after a message on stderr.
+bool set_backend_options(const std::vector<std::pair<std::string, std::string>>& options) {
+  for (const auto& [name, text] : options) {
+    BackendOption option{};
+    std::array<char, executorch::runtime::kMaxOptionValueLength> value{};
+    if (text.size() >= value.size()) {
+      std::fprintf(stderr, "executor_runner: --%s has %zu characters, at most %zu are taken\n",
+                   name.c_str(), text.size(), value.size() - 1);
+      return false;
+    }
+    std::memcpy(value.data(), text.data(), text.size());
+    std::memcpy(option.key, name.c_str(), name.size() + 1);
+    option.value = value;
+    if (executorch::runtime::set_option(TRT_ET_BACKEND_NAME, {&option, 1}) != Error::Ok) {
+      std::fprintf(stderr, "executor_runner: --%s is refused: %s\n", name.c_str(),
+                   trt_et_last_error());
+      return false;
+    }
+  }
+  return true;
+}
+
+// ExecuTorch's event trace of a run, as a file for executorch.devtools.Inspector.
+struct Etdump {
+  // An empty path: no trace is taken.
+  explicit Etdump(const std::string& file) : path(file) {
+    if (!path.empty()) generator.emplace();
+  }
+
+  // Null if no trace is taken.
+  executorch::runtime::EventTracer* tracer() { return generator ? &*generator : nullptr; }
+
+  // True if there is nothing to write; false after a message on stderr.
+  bool write() {
+    if (!generator) return true;
+    const auto trace = generator->get_etdump_data();
+    const std::unique_ptr<void, decltype(&std::free)> owned(trace.buf, &std::free);
+    if (trace.buf == nullptr || trace.size == 0) {
+      std::fprintf(stderr, "executor_runner: there is no event trace to write\n");
+      return false;
+    }
+    return write_file("etdump", path, trace.buf, trace.size);
+  }
+
+  const std::string path;
+  std::optional<executorch::etdump::ETDumpGen> generator;
+};
 
 // A method that is loaded, and what is its own.
 struct Loaded {

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 
 namespace trt_et::runner {
 namespace {
@@ -12,10 +11,6 @@ namespace {
 constexpr char kMagic[] = "\x93NUMPY";
 constexpr size_t kMagicSize = sizeof kMagic - 1;
 constexpr size_t kMaxHeader = size_t{1} << 16;
-
-struct CloseFile {
-  void operator()(FILE* file) const { std::fclose(file); }
-};
 
 bool read_exactly(FILE* file, void* to, size_t size) {
   return size == 0 || std::fread(to, 1, size, file) == size;
@@ -64,7 +59,7 @@ bool parse_shape(const std::string& text, std::vector<int32_t>* shape) {
 }  // namespace
 
 bool read_npy(const std::string& path, size_t limit, NpyArray* array, std::string* problem) {
-  const std::unique_ptr<FILE, CloseFile> file(std::fopen(path.c_str(), "rb"));
+  const File file(std::fopen(path.c_str(), "rb"));
   if (file == nullptr) return *problem = std::strerror(errno), false;
   std::string header, order, shape;
   if (!read_header(file.get(), &header) || !find(header, "'descr': '", '\'', &array->descr) ||

@@ -1,12 +1,14 @@
 #include "outputs.h"
 
 #include <executorch/runtime/core/device_allocator.h>
-#include <executorch/runtime/core/exec_aten/util/scalar_type_util.h>
 
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <type_traits>
+
+#include "dtypes.h"
 
 namespace trt_et::runner {
 namespace {
@@ -14,9 +16,6 @@ namespace {
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
 using executorch::runtime::Method;
-using executorch::runtime::etensor::BFloat16;
-using executorch::runtime::etensor::Half;
-using executorch::runtime::etensor::ScalarType;
 using executorch::runtime::etensor::Tensor;
 
 // The tensor's bytes on the host, copied from its device where it is on one.
@@ -40,30 +39,17 @@ bool host_bytes(const Tensor& tensor, const MethodMemory& memory, size_t index,
 }
 
 double element(const std::vector<uint8_t>& bytes, ScalarType dtype, size_t index) {
+  double element = 0;
   const auto read = [&](auto value) {
     std::memcpy(&value, bytes.data() + index * sizeof value, sizeof value);
-    return value;
+    if constexpr (std::is_arithmetic_v<decltype(value)>) {
+      element = static_cast<double>(value);
+    } else {
+      element = static_cast<float>(value);
+    }
   };
-  switch (dtype) {
-    case ScalarType::Float:
-      return read(float{});
-    case ScalarType::Double:
-      return read(double{});
-    case ScalarType::Half:
-      return static_cast<float>(read(Half{}));
-    case ScalarType::BFloat16:
-      return static_cast<float>(read(BFloat16{}));
-    case ScalarType::Long:
-      return static_cast<double>(read(int64_t{}));
-    case ScalarType::Int:
-      return read(int32_t{});
-    case ScalarType::Short:
-      return read(int16_t{});
-    case ScalarType::Char:
-      return read(int8_t{});
-    default:
-      return read(uint8_t{});
-  }
+  if (!visit_dtype(dtype, read)) read(uint8_t{});
+  return element;
 }
 
 void print_tensor(const Tensor& tensor, const std::vector<uint8_t>& bytes, size_t index,

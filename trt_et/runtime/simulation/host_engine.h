@@ -47,6 +47,11 @@ class HostEngine {
   const int device_;
 };
 
+// The provider of reference engines, which are nested ExecuTorch programs, and that of ONNX
+// payloads, which onnxruntime runs.
+const trt_et_engine_provider& reference_provider();
+const trt_et_engine_provider& onnx_provider();
+
 // A provider's table, without its name, probe and load.
 trt_et_engine_provider host_provider();
 
@@ -64,6 +69,25 @@ int host_call(F&& function) noexcept {
     remember_host_error("no host memory");
     return static_cast<int>(Error::MemoryAllocationFailed);
   }
+}
+
+// The table for engines of a class that has probe() and load(), and a kind for messages.
+template <typename Engine>
+trt_et_engine_provider host_provider_of(const char* name) {
+  trt_et_engine_provider made = host_provider();
+  made.name = name;
+  made.probe = [](const trt_et_engine_request* request) {
+    return host_call([&] { return Engine::probe(*request); });
+  };
+  made.load = [](const trt_et_engine_request* request, void** engine) {
+    return host_call([&]() -> Status {
+      auto loaded = std::make_unique<Engine>(Engine::kKind, request->device);
+      TRT_ET_TRY(loaded->load(*request));
+      *engine = static_cast<HostEngine*>(loaded.release());
+      return {};
+    });
+  };
+  return made;
 }
 
 }  // namespace trt_et

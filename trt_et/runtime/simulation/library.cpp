@@ -7,8 +7,7 @@
 #include <string>
 
 #include "cuda/simulation_library.h"
-#include "onnx/onnx_provider.h"
-#include "reference/reference_provider.h"
+#include "host_engine.h"
 #include "simulated_api.h"
 #include "trt_et/simulation.h"
 

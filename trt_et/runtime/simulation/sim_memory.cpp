@@ -36,7 +36,7 @@ Status SimMemory::allocate(int device, size_t size, void** pointer, bool managed
   return {};
 }
 
-Status SimMemory::release(void* pointer, int* device) {
+Status SimMemory::release(void* pointer) {
   const std::unique_lock<StripedLock> lock(lock_);
   const auto found = live_.find(address(pointer));
   if (found == live_.end()) {
@@ -46,7 +46,6 @@ Status SimMemory::release(void* pointer, int* device) {
                       : "free of %p, which was not allocated on a simulated GPU",
                 pointer);
   }
-  *device = found->second.device;
   live_bytes_of(found->second.device) -= found->second.size;
   std::memset(pointer, kPoison, found->second.size);
   quarantine(found);

@@ -22,7 +22,7 @@ class SimMemory {
   // `device` may be kPinned: host memory that all devices reach.
   static constexpr int kPinned = -1;
   Status allocate(int device, size_t size, void** pointer, bool managed = false);
-  Status release(void* pointer, int* device);
+  Status release(void* pointer);
 
   // Device or pinned memory, or host memory when no allocation holds the pointer. An error for
   // freed memory.

@@ -60,13 +60,14 @@ Status SimStreams::find(Stream stream, int current_device, SimStreamPtr* out) {
   return {};
 }
 
-void SimStreams::remove(Stream stream) {
+Status SimStreams::remove(Stream stream) {
   const std::unique_lock<StripedLock> lock(lock_);
   const auto found = by_handle_.find(stream);
-  if (found == by_handle_.end()) return;
+  if (found == by_handle_.end()) return {Error::InvalidArgument, "not a stream of a simulated GPU"};
   removed_.push_back(std::move(found->second));
   by_handle_.erase(found);
   free_handles_.push_back(stream);
+  return {};
 }
 
 size_t SimStreams::live() {

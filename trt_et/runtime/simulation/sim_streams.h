@@ -25,7 +25,7 @@ class SimStreams {
   // kLegacyStream, null and kPerThreadStream mean those of `current_device`.
   Status find(Stream stream, int current_device, SimStreamPtr* out);
   // What is queued on it is run all the same, but nothing waits for that.
-  void remove(Stream stream);
+  Status remove(Stream stream);
   size_t live();
 
   // Appends what the default streams imply: work of the legacy stream comes behind all work of the

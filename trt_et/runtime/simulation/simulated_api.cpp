@@ -1,4 +1,3 @@
-// What is not about streams: devices, memory, copies, counters and failures.
 #include "simulated_api.h"
 
 #include <charconv>
@@ -25,171 +24,286 @@ SimulatedApi::SimulatedApi(int devices) : devices_(devices), streams_(devices) {
   if (value != nullptr) fail_after(std::strtoull(value, nullptr, 10));
 }
 
-Status SimulatedApi::device_count(int* count) {
+template <typename F>
+Status SimulatedApi::call(const char* what, F&& work) {
   const Inside inside;
-  TRT_ET_TRY(enter("device_count"));
-  *count = devices_;
-  return {};
+  TRT_ET_TRY(enter(what));
+  return work();
+}
+
+template <typename F>
+Status SimulatedApi::call(const char* what, Stream stream, F&& work) {
+  return call(what, [&]() -> Status {
+    SimStreamPtr queue;
+    TRT_ET_TRY(streams_.find(stream, t_device, &queue));
+    return work(queue);
+  });
+}
+
+template <typename F>
+Status SimulatedApi::call_anyway(const char* what, F&& work) {
+  const Inside inside;
+  Status failure = enter(what);
+  Status status = work();
+  return status.ok() ? failure : status;
+}
+
+Status SimulatedApi::device_count(int* count) {
+  return call("device_count", [&] { return *count = devices_, Status{}; });
 }
 
 Status SimulatedApi::device_info(int device, DeviceInfo* info) {
-  const Inside inside;
-  TRT_ET_TRY(enter("device_info"));
-  TRT_ET_TRY(check_device(device));
-  *info = DeviceInfo{"simulated GPU", 0, 0, integrated_, pageable_access_};
-  return {};
+  return call("device_info", [&]() -> Status {
+    TRT_ET_TRY(check_device(device));
+    *info = DeviceInfo{"simulated GPU", 0, 0, integrated_, pageable_access_};
+    return {};
+  });
 }
 
 Status SimulatedApi::current_device(int* device) {
-  const Inside inside;
-  TRT_ET_TRY(enter("current_device"));
-  *device = t_device;
-  return {};
+  return call("current_device", [&] { return *device = t_device, Status{}; });
 }
 
 Status SimulatedApi::set_device(int device) {
-  const Inside inside;
-  TRT_ET_TRY(enter("set_device"));
-  TRT_ET_TRY(check_device(device));
-  t_device = device;
-  return {};
+  return call("set_device", [&]() -> Status {
+    TRT_ET_TRY(check_device(device));
+    t_device = device;
+    return {};
+  });
 }
 
 Status SimulatedApi::enter_device(int device, Entered* entered) {
-  const Inside inside;
-  TRT_ET_TRY(enter("enter_device"));
-  TRT_ET_TRY(check_device(device));
-  *entered = {t_device != device, t_device};
-  t_device = device;
-  return {};
+  return call("enter_device", [&]() -> Status {
+    TRT_ET_TRY(check_device(device));
+    *entered = {t_device != device, t_device};
+    t_device = device;
+    return {};
+  });
 }
 
 Status SimulatedApi::leave_device(const Entered& entered) {
-  const Inside inside;
-  // Made to fail, it goes back all the same.
-  Status failure = enter("leave_device");
-  t_device = entered.previous;
-  return failure;
+  return call_anyway("leave_device", [&] { return t_device = entered.previous, Status{}; });
 }
 
 Status SimulatedApi::free_memory(size_t* bytes) {
-  const Inside inside;
-  TRT_ET_TRY(enter("free_memory"));
-  *bytes = free_bytes_;
-  return {};
+  return call("free_memory", [&] { return *bytes = free_bytes_, Status{}; });
 }
 
 Status SimulatedApi::allocate(size_t size, void** pointer) {
-  const Inside inside;
-  TRT_ET_TRY(enter("allocate"));
+  return call("allocate", [&] { return allocate_on(t_device, size, pointer, false); });
+}
+
+Status SimulatedApi::allocate_managed(size_t size, void** pointer) {
+  return call("allocate_managed", [&] { return allocate_on(t_device, size, pointer, true); });
+}
+
+Status SimulatedApi::allocate_pinned(size_t size, void** pointer) {
+  return call("allocate_pinned",
+              [&] { return allocate_on(SimMemory::kPinned, size, pointer, false); });
+}
+
+Status SimulatedApi::allocate_on(int device, size_t size, void** pointer, bool managed) {
   TRT_ET_TRY(streams_.check_unsafe("allocation"));
-  TRT_ET_TRY(memory_.allocate(t_device, size, pointer));
-  counters_.add(kMallocs);
+  TRT_ET_TRY(memory_.allocate(device, size, pointer, managed));
+  if (device != SimMemory::kPinned) counters_.add(kMallocs);
   return {};
 }
 
 Status SimulatedApi::release(void* pointer) {
-  const Inside inside;
-  // Made to fail, it frees all the same, as CUDA's calls that release do.
-  Status failure = enter("release");
-  if (pointer == nullptr) return failure;
-  TRT_ET_TRY(streams_.check_unsafe("freeing memory"));
-  PointerInfo info;
-  if (memory_.find(pointer, &info).ok() && info.device >= 0) streams_.run_all(info.device);
-  int device = 0;
-  TRT_ET_TRY(memory_.release(pointer, &device));
-  counters_.add(kFrees);
-  return failure;
-}
-
-Status SimulatedApi::allocate_managed(size_t size, void** pointer) {
-  const Inside inside;
-  TRT_ET_TRY(enter("allocate_managed"));
-  TRT_ET_TRY(streams_.check_unsafe("allocation"));
-  TRT_ET_TRY(memory_.allocate(t_device, size, pointer, true));
-  counters_.add(kMallocs);
-  return {};
-}
-
-Status SimulatedApi::allocate_pinned(size_t size, void** pointer) {
-  const Inside inside;
-  TRT_ET_TRY(enter("allocate_pinned"));
-  TRT_ET_TRY(streams_.check_unsafe("allocation"));
-  return memory_.allocate(SimMemory::kPinned, size, pointer);
+  return call_anyway("release", [&]() -> Status {
+    if (pointer == nullptr) return {};
+    TRT_ET_TRY(streams_.check_unsafe("freeing memory"));
+    PointerInfo info;
+    if (memory_.find(pointer, &info).ok() && info.device >= 0) streams_.run_all(info.device);
+    TRT_ET_TRY(memory_.release(pointer));
+    counters_.add(kFrees);
+    return {};
+  });
 }
 
 Status SimulatedApi::release_pinned(void* pointer) {
-  const Inside inside;
-  Status failure = enter("release_pinned");
-  TRT_ET_TRY(streams_.check_unsafe("freeing memory"));
-  for (int device = 0; device < devices_; ++device) streams_.run_all(device);
-  int device = 0;
-  TRT_ET_TRY(memory_.release(pointer, &device));
-  return failure;
+  return call_anyway("release_pinned", [&]() -> Status {
+    TRT_ET_TRY(streams_.check_unsafe("freeing memory"));
+    for (int device = 0; device < devices_; ++device) streams_.run_all(device);
+    return memory_.release(pointer);
+  });
 }
 
 Status SimulatedApi::pointer_info(const void* pointer, PointerInfo* info) {
-  const Inside inside;
-  TRT_ET_TRY(enter("pointer_info"));
-  return memory_.find(pointer, info);
+  return call("pointer_info", [&] { return memory_.find(pointer, info); });
 }
 
 Status SimulatedApi::copy(void* to, const void* from, size_t size, CopyKind kind, Stream stream) {
-  const Inside inside;
-  TRT_ET_TRY(enter("copy"));
-  SimStreamPtr queue;
-  TRT_ET_TRY(streams_.find(stream, t_device, &queue));
-  const int device = queue->device();
-  const bool from_host = kind == CopyKind::host_to_device;
-  const bool to_host = kind == CopyKind::device_to_host;
-  bool pageable = false;
-  TRT_ET_TRY(from_host ? check_host(from, &pageable) : memory_.check(from, size, device, "source"));
-  TRT_ET_TRY(to_host ? check_host(to, &pageable) : memory_.check(to, size, device, "destination"));
-  if (pageable && queue->breaks_capture()) {
-    return {Error::InvalidState, "copy of pageable memory while its stream is captured"};
-  }
-  count_copy(static_cast<size_t>(kind), size);
-  // Pageable memory is read as late as CUDA may, too.
-  return streams_.enqueue(*queue, [this, to, from, size, device, from_host, to_host, pageable] {
-    if (!from_host) TRT_ET_TRY(memory_.check(from, size, device, "source"));
-    if (!to_host) TRT_ET_TRY(memory_.check(to, size, device, "destination"));
-    if ((from_host || to_host) && !pageable) {
-      TRT_ET_TRY(memory_.check(from_host ? from : to, size, SimMemory::kPinned, "pinned memory"));
+  return call("copy", stream, [&](const SimStreamPtr& queue) -> Status {
+    const int device = queue->device();
+    const bool from_host = kind == CopyKind::host_to_device;
+    const bool to_host = kind == CopyKind::device_to_host;
+    bool pageable = false;
+    TRT_ET_TRY(from_host ? check_host(from, &pageable)
+                         : memory_.check(from, size, device, "source"));
+    TRT_ET_TRY(to_host ? check_host(to, &pageable)
+                       : memory_.check(to, size, device, "destination"));
+    if (pageable && queue->breaks_capture()) {
+      return {Error::InvalidState, "copy of pageable memory while its stream is captured"};
     }
-    std::memmove(to, from, size);
-    return Status{};
+    count_copy(static_cast<size_t>(kind), size);
+    // Pageable memory is read as late as CUDA may, too.
+    return streams_.enqueue(*queue, [this, to, from, size, device, from_host, to_host, pageable] {
+      if (!from_host) TRT_ET_TRY(memory_.check(from, size, device, "source"));
+      if (!to_host) TRT_ET_TRY(memory_.check(to, size, device, "destination"));
+      if ((from_host || to_host) && !pageable) {
+        TRT_ET_TRY(memory_.check(from_host ? from : to, size, SimMemory::kPinned, "pinned memory"));
+      }
+      std::memmove(to, from, size);
+      return Status{};
+    });
   });
 }
 
 Status SimulatedApi::zero(void* to, size_t size, Stream stream) {
-  const Inside inside;
-  TRT_ET_TRY(enter("zero"));
-  SimStreamPtr queue;
-  TRT_ET_TRY(streams_.find(stream, t_device, &queue));
-  const int device = queue->device();
-  TRT_ET_TRY(memory_.check(to, size, device, "destination"));
-  return streams_.enqueue(*queue, [this, to, size, device] {
+  return call("zero", stream, [&](const SimStreamPtr& queue) -> Status {
+    const int device = queue->device();
     TRT_ET_TRY(memory_.check(to, size, device, "destination"));
-    std::memset(to, 0, size);
-    return Status{};
+    return streams_.enqueue(*queue, [this, to, size, device] {
+      TRT_ET_TRY(memory_.check(to, size, device, "destination"));
+      std::memset(to, 0, size);
+      return Status{};
+    });
   });
 }
 
 Status SimulatedApi::copy_peer(void* to, int to_device, const void* from, int from_device,
                                size_t size, Stream stream) {
-  const Inside inside;
-  TRT_ET_TRY(enter("copy_peer"));
-  SimStreamPtr queue;
-  TRT_ET_TRY(streams_.find(stream, t_device, &queue));
-  TRT_ET_TRY(memory_.check(from, size, from_device, "source"));
-  TRT_ET_TRY(memory_.check(to, size, to_device, "destination"));
-  count_copy(kPeer, size);
-  return streams_.enqueue(*queue, [this, to, to_device, from, from_device, size] {
-    TRT_ET_TRY(memory_.check(from, size, from_device, "source"));
-    TRT_ET_TRY(memory_.check(to, size, to_device, "destination"));
-    std::memmove(to, from, size);
-    return Status{};
+  return call("copy_peer", stream, [&](const SimStreamPtr& queue) -> Status {
+    const auto check = [this, to, to_device, from, from_device, size] {
+      TRT_ET_TRY(memory_.check(from, size, from_device, "source"));
+      return memory_.check(to, size, to_device, "destination");
+    };
+    TRT_ET_TRY(check());
+    count_copy(kPeer, size);
+    return streams_.enqueue(*queue, [check, to, from, size] {
+      TRT_ET_TRY(check());
+      std::memmove(to, from, size);
+      return Status{};
+    });
   });
+}
+
+Status SimulatedApi::create_stream(StreamKind kind, Stream* stream) {
+  return call("create_stream", [&] { return *stream = streams_.add(t_device, kind), Status{}; });
+}
+
+Status SimulatedApi::destroy_stream(Stream stream) {
+  return call_anyway("destroy_stream", [&] { return streams_.remove(stream); });
+}
+
+// CUDA reports failed work here, not work left undone.
+Status SimulatedApi::synchronize_stream(Stream stream) {
+  return call_anyway("synchronize_stream", [&]() -> Status {
+    SimStreamPtr queue;
+    TRT_ET_TRY(streams_.find(stream, t_device, &queue));
+    if (queue->breaks_capture()) {
+      return {Error::InvalidState, "wait for a stream while it is captured"};
+    }
+    counters_.add(kSynchronizations);
+    TRT_ET_TRY(streams_.join(*queue));
+    return queue->synchronize();
+  });
+}
+
+Status SimulatedApi::stream_device(Stream stream, int* device) {
+  return call("stream_device", stream,
+              [&](const SimStreamPtr& queue) { return *device = queue->device(), Status{}; });
+}
+
+Status SimulatedApi::is_captured(Stream stream, bool* captured) {
+  return call("is_captured", stream,
+              [&](const SimStreamPtr& queue) { return *captured = queue->captured(), Status{}; });
+}
+
+Status SimulatedApi::create_event(Event* event, bool) {
+  return call("create_event", [&] { return *event = handles_.add_event(t_device), Status{}; });
+}
+
+Status SimulatedApi::destroy_event(Event event) {
+  return call_anyway("destroy_event", [&] { return handles_.remove_event(event); });
+}
+
+Status SimulatedApi::record_event(Event event, Stream stream) {
+  return call("record_event", stream, [&](const SimStreamPtr& queue) -> Status {
+    TRT_ET_TRY(streams_.join(*queue));
+    return handles_.record(event, *queue);
+  });
+}
+
+Status SimulatedApi::wait_event(Stream stream, Event event) {
+  return call("wait_event", stream, [&](const SimStreamPtr& queue) -> Status {
+    SimMark mark;
+    TRT_ET_TRY(handles_.find_mark(event, &mark));
+    if (mark.stream == nullptr) return {};
+    if (mark.captured != queue->captured()) {
+      (void)queue->breaks_capture();
+      return {Error::InvalidState, "a stream waits for work on the other side of a capture"};
+    }
+    if (mark.stream == queue) return {};
+    return streams_.enqueue(*queue, [mark] { return mark.stream->run_until(mark.position); });
+  });
+}
+
+Status SimulatedApi::synchronize_event(Event event) {
+  return call_anyway("synchronize_event", [&]() -> Status {
+    SimMark mark;
+    TRT_ET_TRY(handles_.find_mark(event, &mark));
+    counters_.add(kSynchronizations);
+    if (mark.captured) return {Error::InvalidState, "wait for an event of a captured stream"};
+    return mark.stream == nullptr ? Status{} : mark.stream->run_until(mark.position);
+  });
+}
+
+Status SimulatedApi::launch(Stream stream, std::function<Status()> function) {
+  return call("launch", stream, [&](const SimStreamPtr& queue) {
+    if (queue->device() != t_device) {
+      return fail(Error::InvalidArgument, "launch on a stream of cuda:%d while cuda:%d is current",
+                  queue->device(), t_device);
+    }
+    counters_.add(kLaunches);
+    return streams_.enqueue(*queue, std::move(function));
+  });
+}
+
+Status SimulatedApi::begin_capture(Stream stream, CaptureMode mode) {
+  return call("begin_capture", stream,
+              [&](const SimStreamPtr& queue) { return streams_.begin_capture(queue, mode); });
+}
+
+// Made to fail, it ends the capture all the same, and gives no graph.
+Status SimulatedApi::end_capture(Stream stream, Graph* graph) {
+  const Inside inside;
+  Status failure = enter("end_capture");
+  SimStreamPtr queue;
+  std::shared_ptr<SimWork> work;
+  TRT_ET_TRY(streams_.find(stream, t_device, &queue));
+  TRT_ET_TRY(streams_.end_capture(*queue, &work));
+  if (!failure.ok()) return failure;
+  counters_.add(kCaptures);
+  *graph = handles_.add_graph(std::move(work), queue->device());
+  return {};
+}
+
+Status SimulatedApi::launch_graph(Graph graph, Stream stream) {
+  return call("launch_graph", stream, [&](const SimStreamPtr& queue) -> Status {
+    std::shared_ptr<SimWork> work;
+    TRT_ET_TRY(handles_.find_graph(graph, queue->device(), &work));
+    counters_.add(kGraphLaunches);
+    return streams_.enqueue(*queue, [work] {
+      for (const auto& item : *work) TRT_ET_TRY(item());
+      return Status{};
+    });
+  });
+}
+
+Status SimulatedApi::destroy_graph(Graph graph) {
+  return call_anyway("destroy_graph", [&] { return handles_.remove_graph(graph); });
 }
 
 Status SimulatedApi::call_of_fake(const char* what) {
@@ -259,7 +373,7 @@ bool SimulatedApi::live_bytes(std::string_view name, uint64_t* value) {
   int device = -1;
   const auto [end, error] = std::from_chars(which.data() + 1, which.data() + which.size(), device);
   const bool complete = error == std::errc() && end == which.data() + which.size();
-  if (which[0] != ':' || !complete || !check_device(device).ok()) return false;
+  if (which[0] != ':' || !complete || device < 0 || device >= devices_) return false;
   *value = memory_.live_bytes(device);
   return true;
 }

@@ -105,7 +105,17 @@ class SimulatedApi final : public Api {
   void fail_again(uint64_t n) { fail_again_ = n; }
 
  private:
+  // One call, which may be made to fail.
+  template <typename F>
+  Status call(const char* what, F&& work);
+  // The same with the stream of a handle.
+  template <typename F>
+  Status call(const char* what, Stream stream, F&& work);
+  // A call that releases or waits: made to fail, it works all the same, as CUDA's do.
+  template <typename F>
+  Status call_anyway(const char* what, F&& work);
   Status enter(const char* what);
+  Status allocate_on(int device, size_t size, void** pointer, bool managed);
   Status count_down(const char* what, const char* whose);
   Status check_device(int device) const;
   Status check_host(const void* pointer, bool* pageable);

@@ -26,7 +26,7 @@ void check_refused(const std::string& network, const char* reason) {
 
 }  // namespace
 
-void test_network_blob() {
+void test_network_blob(const std::string&) {
   Metadata metadata;
   const std::string full =
       "{\"profiles\":[{\"x\":[[1,8],[1,8],[1,8]]},{}],\"strongly_typed\":true,"

@@ -3,6 +3,9 @@
 
 #include <executorch/runtime/core/memory_allocator.h>
 
+#include <array>
+#include <cstring>
+
 #include "plugin/backend.h"
 #include "provider_support.h"
 
@@ -15,9 +18,17 @@ using executorch::runtime::DelegateHandle;
 
 // Engines of the fake TensorRT: y = 2 * x.
 inline Bytes scale_blob(const std::string& shape = "2,8") {
-  return make_blob(binding("x", shape, true) + "," + binding("y", shape, false),
-                   "fake\nweights 256\nscratch 64\ninput x float32 " + shape +
-                       "\noutput y float32 " + shape + "\nscale y x 2\n");
+  return unary_blob(shape, "weights 256\nscratch 64\nscale y x 2\n");
+}
+
+inline Error set_option(const char* key, const char* text) {
+  executorch::runtime::BackendOptionContext context;
+  executorch::runtime::BackendOption option{};
+  std::strncpy(option.key, key, sizeof option.key - 1);
+  std::array<char, executorch::runtime::kMaxOptionValueLength> value{};
+  std::strncpy(value.data(), text, value.size() - 1);
+  option.value = value;
+  return backend().set_option(context, {&option, 1});
 }
 
 class BackendDelegate {

@@ -23,6 +23,23 @@ void seal(Bytes& blob) {
   put(blob, 28, crc32c(0, blob.data(), blob.size()), 4);
 }
 
+Bytes pack(const char* magic, const std::string& metadata, const std::string& engine,
+           bool checksum) {
+  const size_t engine_at = (32 + metadata.size() + 15) / 16 * 16;
+  Bytes blob(engine_at + engine.size());
+  std::memcpy(blob.data(), magic, 4);
+  put(blob, 4, 32, 4);
+  put(blob, 8, metadata.size(), 4);
+  put(blob, 12, engine_at, 4);
+  put(blob, 16, engine.size(), 8);
+  blob[24] = 1;
+  blob[25] = checksum ? 1 : 0;
+  std::memcpy(blob.data() + 32, metadata.data(), metadata.size());
+  std::memcpy(blob.data() + engine_at, engine.data(), engine.size());
+  if (checksum) seal(blob);
+  return blob;
+}
+
 bool parse_exactly(const Bytes& bytes) {
   // Memory of exactly the blob's size, so that a sanitizer sees every read behind it.
   const std::unique_ptr<uint8_t[]> data(new uint8_t[bytes.size()]);

@@ -1,6 +1,11 @@
 #include "provider_support.h"
 
-#include <cstring>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
 
 #include "blob/crc32c.h"
 #include "cuda/device_allocator.h"
@@ -9,14 +14,6 @@ namespace trt_et {
 
 using executorch::runtime::FreeableBuffer;
 using executorch::runtime::Span;
-
-namespace {
-
-void put(Bytes& out, size_t at, uint64_t value, size_t size) {
-  for (size_t i = 0; i < size; ++i) out[at + i] = static_cast<uint8_t>(value >> (8 * i));
-}
-
-}  // namespace
 
 Bytes make_blob(const std::string& bindings, const std::string& plan, const std::string& more,
                 bool ours, bool rtx, const std::string& network) {
@@ -33,28 +30,29 @@ Bytes make_blob(const std::string& bindings, const std::string& plan, const std:
     if (!network.empty()) json += ",\"network\":" + network;
   }
   json += "}";
-  const size_t engine_at = (32 + json.size() + 15) / 16 * 16;
-  Bytes blob(engine_at + plan.size());
   const bool aliased = more.find("aliased_io") != std::string::npos;
-  std::memcpy(blob.data(), aliased ? "TR02" : "TR01", 4);
-  put(blob, 4, 32, 4);
-  put(blob, 8, json.size(), 4);
-  put(blob, 12, engine_at, 4);
-  put(blob, 16, plan.size(), 8);
-  blob[24] = 1;
-  blob[25] = ours ? 1 : 0;
-  std::memcpy(blob.data() + 32, json.data(), json.size());
-  std::memcpy(blob.data() + engine_at, plan.data(), plan.size());
-  if (ours) put(blob, 28, crc32c(0, blob.data(), blob.size()), 4);
-  return blob;
+  return pack(aliased ? "TR02" : "TR01", json, plan, ours);
+}
+
+Bytes unary_blob(const std::string& shape, const std::string& lines, const std::string& range,
+                 const std::string& more, bool rtx) {
+  const std::string plan =
+      "fake\ninput x float32 " + shape + "\noutput y float32 " + shape + "\n" + lines;
+  return make_blob(io(shape, range), plan, more, true, rtx);
+}
+
+std::string io(const std::string& shape, const std::string& more) {
+  return binding("x", shape, true, more) + "," + binding("y", shape, false, more);
+}
+
+std::string range(const std::string& low, const std::string& best, const std::string& high) {
+  return ",\"min_shape\":[" + low + "],\"opt_shape\":[" + best + "],\"max_shape\":[" + high + "]";
 }
 
 const std::string kDoublingPlan =
     "fake\nweights 4096\nscratch 512\ninput x float32 2,8\noutput y float32 2,8\nscale y x 2\n";
 
-Bytes doubling_blob() {
-  return make_blob(binding("x", "2,8", true) + "," + binding("y", "2,8", false), kDoublingPlan);
-}
+Bytes doubling_blob() { return make_blob(io("2,8"), kDoublingPlan); }
 
 std::string binding(const char* name, const std::string& shape, bool is_input,
                     const std::string& more) {
@@ -81,8 +79,39 @@ std::unique_ptr<Delegate> load(const Bytes& blob, const LoadOptions& options) {
   return delegate;
 }
 
+Scaling::Scaling(const LoadOptions& options, const Bytes& blob) : delegate(load(blob, options)) {}
+
 Status call(Delegate& delegate, std::vector<EValue*> values) {
   return delegate.execute(Span<EValue*>(values.data(), values.size()));
+}
+
+cuda::Api& api() {
+  cuda::Api* found = nullptr;
+  CHECK_OK(cuda::access(&found));
+  return *found;
+}
+
+void use_fake_tensorrt() {
+  CHECK(setenv("TRT_ET_PROVIDER_PATH", TRT_ET_FAKE_FOLDER, 1) == 0);
+  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
+}
+
+Bytes read_bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return Bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+}
+
+bool succeeds_alone(const char* test, const std::string& blob_file, const char* variable,
+                    const char* value) {
+  std::string program = "/proc/self/exe", file = blob_file, name = test;
+  char* const arguments[] = {program.data(), file.data(), name.data(), nullptr};
+  pid_t child = 0;
+  int status = -1;
+  CHECK(setenv(variable, value, 1) == 0);
+  CHECK(posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environ) == 0);
+  CHECK(unsetenv(variable) == 0);
+  CHECK(waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 uint64_t counter(const char* name) {

@@ -1,26 +1,28 @@
 #pragma once
 
-void test_bad_calls();
-void test_blob_edits();
-void test_blob_fuzz();
-void test_crc32c();
-void test_cuda_rules(const char* blob_file);
+#include <string>
+
+void test_bad_calls(const std::string& blob_file);
+void test_blob_edits(const std::string& blob_file);
+void test_blob_fuzz(const std::string& blob_file);
+void test_crc32c(const std::string& blob_file);
+void test_cuda_rules(const std::string& blob_file);
 void test_provider_shapes();
 void test_provider_streams_and_scratch();
 void test_kernel_saver();
-void test_long_runs();
-void test_network_blob();
-void test_program_file(const char* path);
-void test_networks();
-void test_onnx_provider(const char* blob_file);
-void test_many_faults();
-void test_many_threads();
-void test_real_cuda();
-void test_simulator();
+void test_long_runs(const std::string& blob_file);
+void test_network_blob(const std::string& blob_file);
+void test_program_file(const std::string& blob_file);
+void test_networks(const std::string& blob_file);
+void test_onnx_provider(const std::string& blob_file);
+void test_many_faults(const std::string& blob_file);
+void test_many_threads(const std::string& blob_file);
+void test_real_cuda(const std::string& blob_file);
+void test_simulator(const std::string& blob_file);
 void test_state();
-void test_streams();
-void test_tensorrt_provider();
-void test_delegate(const char* blob_file);
-void test_reference_state(const char* blob_file);
-void test_fresh_process(const char* blob_file);
-void test_beside_cuda_backend();
+void test_streams(const std::string& blob_file);
+void test_tensorrt_provider(const std::string& blob_file);
+void test_delegate(const std::string& blob_file);
+void test_reference_state(const std::string& blob_file);
+void test_fresh_process(const std::string& blob_file);
+void test_beside_cuda_backend(const std::string& blob_file);

@@ -74,18 +74,17 @@ Status fill(Library* library) {
   std::memcpy(&library->function, pointers + sizeof(void*) * (position), sizeof(void*));
 #include "functions.def"
 #undef TRT_ET_ORT
-  constexpr Error kError = Error::Internal;
-  TRT_ET_TRY(library->check(library->CreateEnv(kFatal, "trt_et", &library->environment), kError,
+  TRT_ET_TRY(library->check(library->CreateEnv(kFatal, "trt_et", &library->environment),
                             "does not start"));
-  TRT_ET_TRY(library->check(library->GetAllocatorWithDefaultOptions(&library->allocator), kError,
+  TRT_ET_TRY(library->check(library->GetAllocatorWithDefaultOptions(&library->allocator),
                             "has no allocator"));
   return library->check(library->CreateCpuMemoryInfo(kArena, kDefaultMemory, &library->host_memory),
-                        kError, "has no host memory");
+                        "has no host memory");
 }
 
 }  // namespace
 
-Status Library::check(OrtStatus* returned, Error error, const char* what) const {
+Status Library::check(OrtStatus* returned, const char* what, Error error) const {
   if (returned == nullptr) return {};
   const Owned<OrtStatus> owned(returned, ReleaseStatus);
   return fail(error, "onnxruntime %s: %.150s", what, GetErrorMessage(returned));

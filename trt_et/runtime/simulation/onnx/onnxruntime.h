@@ -31,7 +31,7 @@ struct Library {
   OrtMemoryInfo* host_memory = nullptr;
 
   // Takes the status that a function returned.
-  Status check(OrtStatus* returned, Error error, const char* what) const;
+  Status check(OrtStatus* returned, const char* what, Error error = Error::Internal) const;
 };
 
 // Opens the library that TRT_ET_ONNXRUNTIME_LIBRARY names, or that is installed beside ExecuTorch's

@@ -72,42 +72,16 @@ Status load_json(const char* text, size_t size, Json* document) {
 }
 
 bool json_integer(const Json& value, int64_t* out) {
-  // Non-negative numbers are kept as unsigned ones; floats and booleans are other types.
-  if (const auto* natural = value.get_ptr<const Json::number_unsigned_t*>()) {
-    if (*natural > static_cast<uint64_t>(INT64_MAX)) return false;
-    *out = static_cast<int64_t>(*natural);
-    return true;
-  }
-  if (const auto* number = value.get_ptr<const Json::number_integer_t*>()) {
-    *out = *number;
-    return true;
-  }
-  return false;
+  // Floats and booleans are other types.
+  if (!value.is_number_integer()) return false;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX}) return false;
+  *out = value.get<int64_t>();
+  return true;
 }
 
 JsonReader::JsonReader(const Json& object, std::string where)
     : object_(object), where_(std::move(where)) {
   if (!object_.is_object()) refuse("is not an object");
-}
-
-void JsonReader::text(const char* key, std::string* out, bool required) {
-  const Json* value = find(key, required);
-  if (value == nullptr) return;
-  if (const auto* string = value->get_ptr<const std::string*>()) {
-    *out = *string;
-  } else {
-    refuse(std::string(key) + " is not a string");
-  }
-}
-
-void JsonReader::boolean(const char* key, bool* out, bool required) {
-  const Json* value = find(key, required);
-  if (value == nullptr) return;
-  if (const auto* boolean = value->get_ptr<const bool*>()) {
-    *out = *boolean;
-  } else {
-    refuse(std::string(key) + " is not a boolean");
-  }
 }
 
 const Json* JsonReader::list(const char* key, bool required) {

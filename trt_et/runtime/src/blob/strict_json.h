@@ -25,8 +25,12 @@ class JsonReader {
   JsonReader(const Json& object, std::string where);
 
   // Each leaves `out` alone where the key is absent.
-  void text(const char* key, std::string* out, bool required = false);
-  void boolean(const char* key, bool* out, bool required = false);
+  void text(const char* key, std::string* out, bool required = false) {
+    read(key, out, required, " is not a string");
+  }
+  void boolean(const char* key, bool* out, bool required = false) {
+    read(key, out, required, " is not a boolean");
+  }
 
   // Null where the key is absent.
   const Json* list(const char* key, bool required = false);
@@ -39,6 +43,13 @@ class JsonReader {
 
  private:
   const Json* find(const char* key, bool required);
+  template <typename T>
+  void read(const char* key, T* out, bool required, const char* problem) {
+    const Json* value = find(key, required);
+    const T* found = value == nullptr ? nullptr : value->get_ptr<const T*>();
+    if (found != nullptr) *out = *found;
+    if (value != nullptr && found == nullptr) refuse(key + std::string(problem));
+  }
 
   const Json& object_;
   const std::string where_;

@@ -2,28 +2,20 @@
 
 #include <dlfcn.h>
 #include <executorch/runtime/platform/runtime.h>
-#include <limits.h>
-#include <unistd.h>
 
 #include <filesystem>
 
 namespace trt_et {
-namespace {
-
-std::string program_path() {
-  char path[PATH_MAX];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
-  return length < 0 ? "" : std::string(path, static_cast<size_t>(length));
-}
-
-}  // namespace
 
 std::string folder_of(const void* symbol, int levels) {
   Dl_info info;
   if (dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return "";
   std::string path = info.dli_fname;
   // The program itself, which was found in PATH.
-  if (path.find('/') == std::string::npos) path = program_path();
+  std::error_code unknown;
+  if (path.find('/') == std::string::npos) {
+    path = std::filesystem::read_symlink("/proc/self/exe", unknown).string();
+  }
   // Libraries that were found by $ORIGIN have ".." in their paths.
   path = std::filesystem::path(path).lexically_normal().string();
   for (int level = 0; level < levels; ++level) {

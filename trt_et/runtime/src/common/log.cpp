@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "status.h"
+
 namespace trt_et {
 namespace {
 
@@ -29,6 +31,9 @@ thread_local std::vector<Line>* t_lines = nullptr;
 
 std::atomic<void (*)(int, const char*)> g_function{nullptr};
 
+// A plain array: errors are reported until the very end of the process.
+thread_local char t_last_error[kMaxErrorText + 1] = "";
+
 // A program may be linked to Python and not use it.
 bool has_python() {
   const auto is_initialized = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
@@ -40,15 +45,10 @@ bool shows_debug() {
   return level != nullptr && std::strcmp(level, "debug") == 0;
 }
 
-// "error" is 0 in the C interface.
-int level_of(LogLevel level) {
-  return level == LogLevel::error ? 0 : level == LogLevel::info ? 1 : 2;
-}
-
 void write_line(LogLevel level, const char* text) {
   const bool is_error = level == LogLevel::error;
   if (const auto function = g_function.load()) {
-    function(level_of(level), text);
+    function(static_cast<int>(level), text);
   } else if (has_python()) {
     char line[300];
     const int length = std::snprintf(line, sizeof line, "%c %s\n", is_error ? 'E' : 'I', text);
@@ -107,5 +107,19 @@ LogScope::LogScope() { ++t_depth; }
 LogScope::~LogScope() {
   if (--t_depth == 0) write_kept();
 }
+
+Error report(const Status& status) {
+  if (status.ok()) return Error::Ok;
+  log(LogLevel::error, "TensorRTBackend: %s", status.text.c_str());
+  remember_error(status.text.c_str());
+  return status.error;
+}
+
+void remember_error(const char* text) {
+  std::snprintf(t_last_error, sizeof t_last_error, "%s", text);
+}
+
+const char* last_error_text() { return t_last_error; }
+void clear_last_error() { t_last_error[0] = '\0'; }
 
 }  // namespace trt_et

@@ -4,7 +4,7 @@
 namespace trt_et {
 
 // What a load or a run does when all is well is debug, and is shown with TRT_ET_LOG=debug only.
-enum class LogLevel { debug, info, error };
+enum class LogLevel { error, info, debug };  // the numbers of trt_et_log_function
 
 // Writes one line to ExecuTorch's log. In a process with Python it goes to the standard error
 // stream directly: ExecuTorch's bindings write the log to Python's sys.stderr, which lets another

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "common/immortal.h"
 #include "common/log.h"
 #include "simulation_library.h"
 
@@ -28,7 +29,6 @@ struct Mode {
   }
 };
 
-// Never destroyed: delegates and allocators outlive static destructors of this library.
 struct Choice {
   std::mutex mutex;
   bool requested = false;
@@ -41,11 +41,6 @@ struct Choice {
 // The implementation, once it is chosen and works: every run asks for it.
 std::atomic<Api*> g_ready{nullptr};
 std::atomic<bool> g_forked{false};  // from a process that uses GPUs
-
-Choice& choice() {
-  static auto* instance = new Choice;
-  return *instance;
-}
 
 // The number in "", ":1" to ":16"; 0 for anything else.
 int parse_devices(const char* text) {
@@ -128,7 +123,7 @@ void make_choice(Choice& chosen) {
 Status choose(const char* mode) {
   Mode wanted;
   TRT_ET_TRY(parse_mode(mode == nullptr ? "" : mode, &wanted));
-  Choice& chosen = choice();
+  auto& chosen = immortal<Choice>();
   const std::lock_guard<std::mutex> lock(chosen.mutex);
   // A choice that gave no GPU holds nothing that another one could break.
   if (chosen.made && !chosen.status.ok()) chosen.made = chosen.requested = false;
@@ -152,7 +147,7 @@ Status access(Api** api) {
     return fail(Error::InvalidState,
                 "CUDA was in use when this process was forked: start it anew (spawn) instead");
   }
-  Choice& chosen = choice();
+  auto& chosen = immortal<Choice>();
   const std::lock_guard<std::mutex> lock(chosen.mutex);
   if (!chosen.made) make_choice(chosen);
   *api = chosen.api;
@@ -161,7 +156,7 @@ Status access(Api** api) {
 }
 
 std::string chosen_mode() {
-  Choice& chosen = choice();
+  auto& chosen = immortal<Choice>();
   const std::lock_guard<std::mutex> lock(chosen.mutex);
   return chosen.made || chosen.requested ? chosen.mode.text() : std::string();
 }

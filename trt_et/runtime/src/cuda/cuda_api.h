@@ -45,6 +45,9 @@ struct DeviceInfo {
   bool integrated = false;  // shares its memory with the host, as a Jetson does
   // Reads and writes pageable memory through the host's page tables, as Thor does.
   bool pageable_access = false;
+
+  // "9.0"
+  std::string capability() const { return std::to_string(major) + "." + std::to_string(minor); }
 };
 
 // What leave_device() needs to restore a thread.

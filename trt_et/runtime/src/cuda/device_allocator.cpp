@@ -2,14 +2,14 @@
 
 #include <atomic>
 #include <cstring>
-#include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <utility>
 
-#include "common/log.h"
+#include "common/entry.h"
+#include "common/immortal.h"
 #include "common/striped_lock.h"
 #include "cuda_api.h"
 #include "streams.h"
@@ -18,6 +18,8 @@ namespace trt_et {
 namespace {
 
 using executorch::runtime::Result;
+using executorch::runtime::etensor::DeviceIndex;
+using executorch::runtime::etensor::DeviceType;
 
 constexpr size_t kMaxAlignment = 256;  // What cudaMalloc promises.
 
@@ -59,10 +61,7 @@ class Planned {
   std::map<uintptr_t, Block> by_address_;
 };
 
-Planned& planned() {
-  static auto* instance = new Planned;
-  return *instance;
-}
+Planned& planned() { return immortal<Planned>(); }
 
 // Finds the CUDA table, and makes the device that ExecuTorch names, or that the user moves its
 // programs to, current.
@@ -236,56 +235,43 @@ Status copy_to_host(void* to, const void* from, size_t nbytes, int index) {
   return {};
 }
 
-// ExecuTorch calls in without exception handlers.
-template <typename F>
-Error run(F&& function) noexcept {
-  const LogScope scope;
-  try {
-    return report(function());
-  } catch (const std::exception& error) {
-    remember_error(error.what());
-    return Error::MemoryAllocationFailed;
+class CudaAllocator final : public executorch::runtime::DeviceAllocator {
+ public:
+  Result<void*> allocate(size_t nbytes, DeviceIndex index, size_t alignment) override {
+    clear_last_error();
+    void* pointer = nullptr;
+    const Error error = enter([&] { return allocate_on(nbytes, index, alignment, &pointer); });
+    if (error != Error::Ok) return error;
+    return pointer;
   }
-}
+
+  void deallocate(void* ptr, DeviceIndex) override {
+    (void)enter([&] { return trt_et::deallocate(ptr); });
+  }
+
+  Error copy_host_to_device(void* dst, const void* src, size_t nbytes, DeviceIndex index) override {
+    clear_last_error();
+    return enter([&] { return copy_to_device(dst, src, nbytes, index); });
+  }
+
+  Error copy_device_to_host(void* dst, const void* src, size_t nbytes, DeviceIndex index) override {
+    clear_last_error();
+    return enter([&] { return copy_to_host(dst, src, nbytes, index); });
+  }
+
+  DeviceType device_type() const override { return DeviceType::CUDA; }
+};
 
 }  // namespace
-
-Result<void*> CudaAllocator::allocate(size_t nbytes, DeviceIndex index, size_t alignment) {
-  clear_last_error();
-  void* pointer = nullptr;
-  const Error error = run([&] { return allocate_on(nbytes, index, alignment, &pointer); });
-  if (error != Error::Ok) return error;
-  return pointer;
-}
-
-void CudaAllocator::deallocate(void* ptr, DeviceIndex) {
-  (void)run([&] { return trt_et::deallocate(ptr); });
-}
-
-Error CudaAllocator::copy_host_to_device(void* dst, const void* src, size_t nbytes,
-                                         DeviceIndex index) {
-  clear_last_error();
-  return run([&] { return copy_to_device(dst, src, nbytes, index); });
-}
-
-Error CudaAllocator::copy_device_to_host(void* dst, const void* src, size_t nbytes,
-                                         DeviceIndex index) {
-  clear_last_error();
-  return run([&] { return copy_to_host(dst, src, nbytes, index); });
-}
 
 int planned_device(const void* pointer, size_t size) { return planned().device_of(pointer, size); }
 
 bool cuda_allocator_is_registered() {
-  using executorch::runtime::etensor::DeviceType;
   return executorch::runtime::get_device_allocator(DeviceType::CUDA) == &cuda_allocator();
 }
 
 void set_device_redirection(DeviceRedirection redirection) { g_redirection = redirection; }
 
-CudaAllocator& cuda_allocator() {
-  static auto* instance = new CudaAllocator;
-  return *instance;
-}
+executorch::runtime::DeviceAllocator& cuda_allocator() { return immortal<CudaAllocator>(); }
 
 }  // namespace trt_et

@@ -41,90 +41,81 @@ struct PointerAttributes {
 
 using Context = void*;
 
+// What is called of the runtime and of the driver, and of the runtime's graphs.
+#define TRT_ET_FUNCTIONS(RUNTIME, DRIVER, GRAPHS)                            \
+  RUNTIME(cudaGetDeviceCount, int*)                                          \
+  RUNTIME(cudaGetDevice, int*)                                               \
+  RUNTIME(cudaDeviceGetAttribute, int*, int, int)                            \
+  RUNTIME(cudaMemGetInfo, size_t*, size_t*)                                  \
+  RUNTIME(cudaMalloc, void**, size_t)                                        \
+  RUNTIME(cudaFree, void*)                                                   \
+  RUNTIME(cudaHostAlloc, void**, size_t, unsigned)                           \
+  RUNTIME(cudaFreeHost, void*)                                               \
+  RUNTIME(cudaPointerGetAttributes, PointerAttributes*, const void*)         \
+  RUNTIME(cudaMemcpyAsync, void*, const void*, size_t, int, Stream)          \
+  RUNTIME(cudaMemsetAsync, void*, int, size_t, Stream)                       \
+  RUNTIME(cudaMemcpyPeerAsync, void*, int, const void*, int, size_t, Stream) \
+  RUNTIME(cudaStreamCreateWithFlags, Stream*, unsigned)                      \
+  RUNTIME(cudaStreamDestroy, Stream)                                         \
+  RUNTIME(cudaStreamSynchronize, Stream)                                     \
+  RUNTIME(cudaStreamWaitEvent, Stream, Event, unsigned)                      \
+  RUNTIME(cudaEventCreateWithFlags, Event*, unsigned)                        \
+  RUNTIME(cudaEventDestroy, Event)                                           \
+  RUNTIME(cudaEventRecord, Event, Stream)                                    \
+  RUNTIME(cudaEventSynchronize, Event)                                       \
+  RUNTIME(cudaGetLastError)                                                  \
+  RUNTIME(cudaStreamIsCapturing, Stream, int*)                               \
+  DRIVER(cuDeviceGet, int*, int)                                             \
+  DRIVER(cuDeviceGetName, char*, int, int)                                   \
+  DRIVER(cuDevicePrimaryCtxGetState, int, unsigned*, int*)                   \
+  DRIVER(cuDevicePrimaryCtxRetain, Context*, int)                            \
+  DRIVER(cuCtxGetCurrent, Context*)                                          \
+  DRIVER(cuCtxPushCurrent_v2, Context)                                       \
+  DRIVER(cuCtxPopCurrent_v2, Context*)                                       \
+  DRIVER(cuCtxGetDevice, int*)                                               \
+  DRIVER(cuStreamGetCtx, Stream, Context*)                                   \
+  GRAPHS(cudaStreamBeginCapture, Stream, int)                                \
+  GRAPHS(cudaStreamEndCapture, Stream, void**)                               \
+  GRAPHS(cudaGraphInstantiateWithFlags, Graph*, void*, unsigned long long)   \
+  GRAPHS(cudaGraphDestroy, void*)                                            \
+  GRAPHS(cudaGraphLaunch, Graph, Stream)                                     \
+  GRAPHS(cudaGraphExecDestroy, Graph)
+
 struct Functions {
-  int (*cudaGetDeviceCount)(int*);
-  int (*cudaGetDevice)(int*);
-  int (*cudaDeviceGetAttribute)(int*, int, int);
-  int (*cudaMemGetInfo)(size_t*, size_t*);
-  int (*cudaMalloc)(void**, size_t);
-  int (*cudaFree)(void*);
-  int (*cudaHostAlloc)(void**, size_t, unsigned);
-  int (*cudaFreeHost)(void*);
-  int (*cudaPointerGetAttributes)(PointerAttributes*, const void*);
-  int (*cudaMemcpyAsync)(void*, const void*, size_t, int, Stream);
-  int (*cudaMemsetAsync)(void*, int, size_t, Stream);
-  int (*cudaMemcpyPeerAsync)(void*, int, const void*, int, size_t, Stream);
-  int (*cudaStreamCreateWithFlags)(Stream*, unsigned);
-  int (*cudaStreamDestroy)(Stream);
-  int (*cudaStreamSynchronize)(Stream);
-  int (*cudaStreamWaitEvent)(Stream, Event, unsigned);
-  int (*cudaEventCreateWithFlags)(Event*, unsigned);
-  int (*cudaEventDestroy)(Event);
-  int (*cudaEventRecord)(Event, Stream);
-  int (*cudaEventSynchronize)(Event);
-  int (*cudaGetLastError)();
   const char* (*cudaGetErrorString)(int);
-  int (*cudaStreamIsCapturing)(Stream, int*);
-  // Null if this CUDA has no graphs.
-  int (*cudaStreamBeginCapture)(Stream, int);
-  int (*cudaStreamEndCapture)(Stream, void**);
-  int (*cudaGraphInstantiateWithFlags)(Graph*, void*, unsigned long long);
-  int (*cudaGraphDestroy)(void*);
-  int (*cudaGraphLaunch)(Graph, Stream);
-  int (*cudaGraphExecDestroy)(Graph);
-  int (*cuDeviceGet)(int*, int);
-  int (*cuDeviceGetName)(char*, int, int);
-  int (*cuDevicePrimaryCtxGetState)(int, unsigned*, int*);
-  int (*cuDevicePrimaryCtxRetain)(Context*, int);
-  int (*cuCtxGetCurrent)(Context*);
-  int (*cuCtxPushCurrent_v2)(Context);
-  int (*cuCtxPopCurrent_v2)(Context*);
-  int (*cuCtxGetDevice)(int*);
-  int (*cuStreamGetCtx)(Stream, Context*);
   bool has_graphs;
+#define TRT_ET_FUNCTION(name, ...) int (*name)(__VA_ARGS__);
+  TRT_ET_FUNCTIONS(TRT_ET_FUNCTION, TRT_ET_FUNCTION, TRT_ET_FUNCTION)
+#undef TRT_ET_FUNCTION
 };
 
+// Looks for one function; `missing` names the first that is not there.
 template <typename F>
-bool find(void* library, const char* name, F* function, const char** missing) {
+void find(void* library, const char* name, F* function, const char** missing) {
   *function = reinterpret_cast<F>(dlsym(library, name));
-  if (*function == nullptr) *missing = name;
-  return *function != nullptr;
+  if (*function == nullptr && *missing == nullptr) *missing = name;
 }
-
-#define TRT_ET_FIND(library, function) find(library, #function, &f.function, &missing)
 
 Status find_functions(void* driver, void* runtime, Functions& f) {
-  const char* missing = nullptr;
-  const bool found =
-      TRT_ET_FIND(runtime, cudaGetDeviceCount) && TRT_ET_FIND(runtime, cudaGetDevice) &&
-      TRT_ET_FIND(runtime, cudaDeviceGetAttribute) && TRT_ET_FIND(runtime, cudaMemGetInfo) &&
-      TRT_ET_FIND(runtime, cudaMalloc) && TRT_ET_FIND(runtime, cudaFree) &&
-      TRT_ET_FIND(runtime, cudaHostAlloc) && TRT_ET_FIND(runtime, cudaFreeHost) &&
-      TRT_ET_FIND(runtime, cudaPointerGetAttributes) && TRT_ET_FIND(runtime, cudaMemcpyAsync) &&
-      TRT_ET_FIND(runtime, cudaMemsetAsync) && TRT_ET_FIND(runtime, cudaMemcpyPeerAsync) &&
-      TRT_ET_FIND(runtime, cudaStreamCreateWithFlags) && TRT_ET_FIND(runtime, cudaStreamDestroy) &&
-      TRT_ET_FIND(runtime, cudaStreamSynchronize) && TRT_ET_FIND(runtime, cudaStreamWaitEvent) &&
-      TRT_ET_FIND(runtime, cudaEventCreateWithFlags) && TRT_ET_FIND(runtime, cudaEventDestroy) &&
-      TRT_ET_FIND(runtime, cudaEventRecord) && TRT_ET_FIND(runtime, cudaEventSynchronize) &&
-      TRT_ET_FIND(runtime, cudaGetLastError) && TRT_ET_FIND(runtime, cudaGetErrorString) &&
-      TRT_ET_FIND(runtime, cudaStreamIsCapturing) && TRT_ET_FIND(driver, cuDeviceGet) &&
-      TRT_ET_FIND(driver, cuDeviceGetName) && TRT_ET_FIND(driver, cuDevicePrimaryCtxGetState) &&
-      TRT_ET_FIND(driver, cuDevicePrimaryCtxRetain) && TRT_ET_FIND(driver, cuCtxGetCurrent) &&
-      TRT_ET_FIND(driver, cuCtxPushCurrent_v2) && TRT_ET_FIND(driver, cuCtxPopCurrent_v2) &&
-      TRT_ET_FIND(driver, cuCtxGetDevice) && TRT_ET_FIND(driver, cuStreamGetCtx);
-  if (!found) {
-    return {Error::NotFound, std::string("the CUDA runtime or driver has no ") + missing +
-                                 ", which CUDA 12 and 13 have"};
-  }
-  f.has_graphs = TRT_ET_FIND(runtime, cudaStreamBeginCapture) &&
-                 TRT_ET_FIND(runtime, cudaStreamEndCapture) &&
-                 TRT_ET_FIND(runtime, cudaGraphInstantiateWithFlags) &&
-                 TRT_ET_FIND(runtime, cudaGraphDestroy) && TRT_ET_FIND(runtime, cudaGraphLaunch) &&
-                 TRT_ET_FIND(runtime, cudaGraphExecDestroy);
-  return {};
+  const char *missing = nullptr, *missing_graphs = nullptr;
+#define TRT_ET_RUNTIME(name, ...) find(runtime, #name, &f.name, &missing);
+#define TRT_ET_DRIVER(name, ...) find(driver, #name, &f.name, &missing);
+#define TRT_ET_GRAPHS(name, ...) find(runtime, #name, &f.name, &missing_graphs);
+  TRT_ET_FUNCTIONS(TRT_ET_RUNTIME, TRT_ET_DRIVER, TRT_ET_GRAPHS)
+  TRT_ET_RUNTIME(cudaGetErrorString)
+#undef TRT_ET_RUNTIME
+#undef TRT_ET_DRIVER
+#undef TRT_ET_GRAPHS
+  f.has_graphs = missing_graphs == nullptr;
+  if (missing == nullptr) return {};
+  return {Error::NotFound, std::string("the CUDA runtime or driver has no ") + missing +
+                               ", which CUDA 12 and 13 have"};
 }
 
-#undef TRT_ET_FIND
+#undef TRT_ET_FUNCTIONS
+
+// Calls a function of the runtime that is named in errors.
+#define TRT_ET_CALL(function, ...) check(f_.function(__VA_ARGS__), #function)
 
 class RealApi final : public Api {
  public:
@@ -132,9 +123,7 @@ class RealApi final : public Api {
 
   bool simulated() const override { return false; }
 
-  Status device_count(int* count) override {
-    return check(f_.cudaGetDeviceCount(count), "cudaGetDeviceCount");
-  }
+  Status device_count(int* count) override { return TRT_ET_CALL(cudaGetDeviceCount, count); }
 
   Status device_info(int device, DeviceInfo* info) override {
     int handle = 0;
@@ -143,18 +132,15 @@ class RealApi final : public Api {
     TRT_ET_TRY(attribute(kAttributeMinor, device, &info->minor));
     if (f_.cuDeviceGet(&handle, device) == 0) (void)f_.cuDeviceGetName(name, sizeof name, handle);
     info->name = name;
-    int integrated = 0;
+    int integrated = 0, host_page_tables = 0;
     TRT_ET_TRY(attribute(kAttributeIntegrated, device, &integrated));
-    info->integrated = integrated != 0;
-    int host_page_tables = 0;
     TRT_ET_TRY(attribute(kAttributeUsesHostPageTables, device, &host_page_tables));
+    info->integrated = integrated != 0;
     info->pageable_access = host_page_tables != 0;
     return {};
   }
 
-  Status current_device(int* device) override {
-    return check(f_.cudaGetDevice(device), "cudaGetDevice");
-  }
+  Status current_device(int* device) override { return TRT_ET_CALL(cudaGetDevice, device); }
 
   // Not cudaSetDevice(): going back with that would make a context on the GPU that was current, of
   // hundreds of MB, even if the caller uses none.
@@ -174,28 +160,25 @@ class RealApi final : public Api {
 
   Status free_memory(size_t* bytes) override {
     size_t total = 0;
-    return check(f_.cudaMemGetInfo(bytes, &total), "cudaMemGetInfo");
+    return TRT_ET_CALL(cudaMemGetInfo, bytes, &total);
   }
 
   Status allocate(size_t size, void** pointer) override {
     return check_memory(f_.cudaMalloc(pointer, size), "cudaMalloc", "GPU memory", size);
   }
 
-  Status release(void* pointer) override { return check(f_.cudaFree(pointer), "cudaFree"); }
+  Status release(void* pointer) override { return TRT_ET_CALL(cudaFree, pointer); }
 
   Status allocate_pinned(size_t size, void** pointer) override {
     return check_memory(f_.cudaHostAlloc(pointer, size, kHostPortable), "cudaHostAlloc",
                         "pinned host memory", size);
   }
 
-  Status release_pinned(void* pointer) override {
-    return check(f_.cudaFreeHost(pointer), "cudaFreeHost");
-  }
+  Status release_pinned(void* pointer) override { return TRT_ET_CALL(cudaFreeHost, pointer); }
 
   Status pointer_info(const void* pointer, PointerInfo* info) override {
     PointerAttributes attributes{};
-    TRT_ET_TRY(
-        check(f_.cudaPointerGetAttributes(&attributes, pointer), "cudaPointerGetAttributes"));
+    TRT_ET_TRY(TRT_ET_CALL(cudaPointerGetAttributes, &attributes, pointer));
     constexpr MemoryKind kKinds[] = {MemoryKind::host, MemoryKind::pinned, MemoryKind::device,
                                      MemoryKind::managed};
     if (attributes.type < 0 || attributes.type > 3) {
@@ -207,20 +190,18 @@ class RealApi final : public Api {
     return {};
   }
 
-  Status copy(void* to, const void* from, size_t size, CopyKind kind, Stream stream) override {
+  Status copy(void* to, const void* from, size_t size, CopyKind, Stream stream) override {
     constexpr int kDefault = 4;  // CUDA finds the direction from the pointers itself.
-    (void)kind;
-    return check(f_.cudaMemcpyAsync(to, from, size, kDefault, stream), "cudaMemcpyAsync");
+    return TRT_ET_CALL(cudaMemcpyAsync, to, from, size, kDefault, stream);
   }
 
   Status zero(void* to, size_t size, Stream stream) override {
-    return check(f_.cudaMemsetAsync(to, 0, size, stream), "cudaMemsetAsync");
+    return TRT_ET_CALL(cudaMemsetAsync, to, 0, size, stream);
   }
 
   Status copy_peer(void* to, int to_device, const void* from, int from_device, size_t size,
                    Stream stream) override {
-    return check(f_.cudaMemcpyPeerAsync(to, to_device, from, from_device, size, stream),
-                 "cudaMemcpyPeerAsync");
+    return TRT_ET_CALL(cudaMemcpyPeerAsync, to, to_device, from, from_device, size, stream);
   }
 
   Status create_stream(StreamKind kind, Stream* stream) override {
@@ -228,12 +209,10 @@ class RealApi final : public Api {
     return check(f_.cudaStreamCreateWithFlags(stream, flags), "cudaStreamCreate");
   }
 
-  Status destroy_stream(Stream stream) override {
-    return check(f_.cudaStreamDestroy(stream), "cudaStreamDestroy");
-  }
+  Status destroy_stream(Stream stream) override { return TRT_ET_CALL(cudaStreamDestroy, stream); }
 
   Status synchronize_stream(Stream stream) override {
-    return check(f_.cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    return TRT_ET_CALL(cudaStreamSynchronize, stream);
   }
 
   // By the driver: cudaStreamGetDevice() comes with CUDA 12.8.
@@ -263,7 +242,7 @@ class RealApi final : public Api {
 
   Status is_captured(Stream stream, bool* captured) override {
     int state = kCaptureNone;
-    TRT_ET_TRY(check(f_.cudaStreamIsCapturing(stream, &state), "cudaStreamIsCapturing"));
+    TRT_ET_TRY(TRT_ET_CALL(cudaStreamIsCapturing, stream, &state));
     *captured = state != kCaptureNone;
     return {};
   }
@@ -273,31 +252,28 @@ class RealApi final : public Api {
     return check(f_.cudaEventCreateWithFlags(event, flags), "cudaEventCreate");
   }
 
-  Status destroy_event(Event event) override {
-    return check(f_.cudaEventDestroy(event), "cudaEventDestroy");
-  }
+  Status destroy_event(Event event) override { return TRT_ET_CALL(cudaEventDestroy, event); }
 
   Status record_event(Event event, Stream stream) override {
-    return check(f_.cudaEventRecord(event, stream), "cudaEventRecord");
+    return TRT_ET_CALL(cudaEventRecord, event, stream);
   }
 
   Status wait_event(Stream stream, Event event) override {
-    return check(f_.cudaStreamWaitEvent(stream, event, 0), "cudaStreamWaitEvent");
+    return TRT_ET_CALL(cudaStreamWaitEvent, stream, event, 0);
   }
 
   Status synchronize_event(Event event) override {
-    return check(f_.cudaEventSynchronize(event), "cudaEventSynchronize");
+    return TRT_ET_CALL(cudaEventSynchronize, event);
   }
 
   Status begin_capture(Stream stream, CaptureMode mode) override {
     if (!f_.has_graphs) return {Error::NotSupported, "this CUDA runtime has no graphs"};
-    return check(f_.cudaStreamBeginCapture(stream, static_cast<int>(mode)),
-                 "cudaStreamBeginCapture");
+    return TRT_ET_CALL(cudaStreamBeginCapture, stream, static_cast<int>(mode));
   }
 
   Status end_capture(Stream stream, Graph* graph) override {
     void* captured = nullptr;
-    TRT_ET_TRY(check(f_.cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture"));
+    TRT_ET_TRY(TRT_ET_CALL(cudaStreamEndCapture, stream, &captured));
     if (captured == nullptr) return {Error::Internal, "CUDA captured no graph"};
     Status status =
         check(f_.cudaGraphInstantiateWithFlags(graph, captured, 0), "cudaGraphInstantiate");
@@ -306,18 +282,16 @@ class RealApi final : public Api {
   }
 
   Status launch_graph(Graph graph, Stream stream) override {
-    return check(f_.cudaGraphLaunch(graph, stream), "cudaGraphLaunch");
+    return TRT_ET_CALL(cudaGraphLaunch, graph, stream);
   }
 
-  Status destroy_graph(Graph graph) override {
-    return check(f_.cudaGraphExecDestroy(graph), "cudaGraphExecDestroy");
-  }
+  Status destroy_graph(Graph graph) override { return TRT_ET_CALL(cudaGraphExecDestroy, graph); }
 
  private:
   static size_t index(int device) { return static_cast<size_t>(device); }
 
   Status attribute(int which, int device, int* value) {
-    return check(f_.cudaDeviceGetAttribute(value, which, device), "cudaDeviceGetAttribute");
+    return TRT_ET_CALL(cudaDeviceGetAttribute, value, which, device);
   }
 
   // Retained once for the life of the process.

@@ -27,6 +27,25 @@ void mix(uint64_t& key, uint64_t value) {
   key ^= key >> 29;
 }
 
+// Of inputs, to warm up with.
+enum class Size { smallest, typical, largest };
+
+bool set_shapes(const Blob& blob, Size size, std::vector<Argument>& arguments) {
+  for (Argument& argument : arguments) {
+    const TensorSpec& expected = argument.expected;
+    if (!expected.is_input) continue;
+    if (expected.any_shape) return false;
+    const Dims& typical = blob.metadata.bindings[argument.binding].opt_shape;
+    if (size == Size::typical && expected.dynamic && typical.empty()) return false;
+    const Dims& dims = size == Size::smallest || !expected.dynamic ? expected.min_shape
+                       : size == Size::typical                     ? typical
+                                                                   : expected.max_shape;
+    argument.call.shape.rank = static_cast<int32_t>(dims.size());
+    std::copy(dims.begin(), dims.end(), argument.call.shape.dims);
+  }
+  return true;
+}
+
 }  // namespace
 
 void ContextSlot::forget() {
@@ -319,6 +338,50 @@ uint64_t Contexts::key_of_shapes() const {
     }
   }
   return key;
+}
+
+void Contexts::warm_up(const Blob& blob) {
+  const bool dynamic = std::any_of(arguments_.begin(), arguments_.end(), [](const Argument& one) {
+    return one.expected.is_input && one.expected.dynamic;
+  });
+  for (const Size size : {Size::typical, Size::smallest, Size::largest}) {
+    if (!set_shapes(blob, size, arguments_)) continue;
+    const Status status = run_on_zeros();
+    if (!status.ok()) {
+      log(LogLevel::info, "TensorRTBackend: warm_up_at_load: %s", status.text.c_str());
+    }
+    for (Argument& argument : arguments_) argument.call = {};
+    forget();
+    if (!dynamic) break;
+  }
+}
+
+Status Contexts::run_on_zeros() {
+  WorkStream stream;
+  TRT_ET_TRY(thread_stream(api_, device_, &stream));
+  TRT_ET_TRY(choose(stream.handle, false));
+  std::vector<DeviceBuffer> buffers(arguments_.size());
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    Argument& argument = arguments_[i];
+    const MemoryShape& shape = argument.call.shape;
+    size_t bytes = 0;
+    if (argument.alias_of >= 0) {
+      argument.call.memory = arguments_[static_cast<size_t>(argument.alias_of)].call.memory;
+      continue;
+    }
+    if (!dense_bytes(argument.expected.dtype, shape.dims, static_cast<size_t>(shape.rank),
+                     &bytes)) {
+      return fail(Error::InvalidProgram, "'%.60s' is larger than any memory",
+                  argument.expected.name.c_str());
+    }
+    TRT_ET_TRY(buffers[i].reserve(api_, device_, bytes));
+    TRT_ET_TRY(api_.zero(buffers[i].data(), buffers[i].size(), stream.handle));
+    argument.call.memory = {buffers[i].data(), buffers[i].size()};
+  }
+  Status status = set_addresses();
+  if (status.ok()) status = run(stream);
+  Status drained = api_.synchronize_stream(stream.handle);
+  return status.ok() ? std::move(drained) : std::move(status);
 }
 
 }  // namespace trt_et

@@ -103,6 +103,11 @@ class Contexts {
   // Queues one run, through the graph once runs repeat themselves.
   Status run(const WorkStream& stream);
   void forget();
+  // The load option warm_up_at_load: runs the engine with its smallest, its typical and its largest
+  // shapes, so that the first calls find its kernels compiled and loaded. The inputs are zeros in
+  // memory that is freed afterwards: neither a tensor nor state is read or written. A run that
+  // fails is logged; the first call with these shapes reports the error to its caller.
+  void warm_up(const Blob& blob);
   // Whether a run may be part of the caller's graph.
   bool can_be_captured() const { return scratch_ == nullptr && !profiles_layers_; }
   // Frees them; nothing may be running.
@@ -119,6 +124,7 @@ class Contexts {
   void change(ContextSlot& slot);
   Status enqueue(cuda::Stream stream);
   Status profile_layers();
+  Status run_on_zeros();
   uint64_t key_of_shapes() const;
 
   cuda::Api& api_;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "common/immortal.h"
 #include "common/log.h"
 #include "engine_source.h"
 #include "event_tracing.h"
-#include "warm_up.h"
 
 namespace trt_et {
 
@@ -22,15 +22,10 @@ struct Loaded {
   std::vector<Delegate*> delegates;
 };
 
-Loaded& loaded() {
-  static auto* instance = new Loaded;
-  return *instance;
-}
-
 }  // namespace
 
 std::string Delegate::describe_all() {
-  Loaded& all = loaded();
+  auto& all = immortal<Loaded>();
   const std::lock_guard<std::mutex> lock(all.mutex);
   std::string text;
   for (Delegate* delegate : all.delegates)
@@ -74,7 +69,7 @@ Status Delegate::create(FreeableBuffer* processed, const NamedDataMap* named_dat
       source.provider().name, created->engine_->bytes(), source.device(),
       blob.is_reference() ? " (simulated, CPU arithmetic)" : "");
   {
-    Loaded& all = loaded();
+    auto& all = immortal<Loaded>();
     const std::lock_guard<std::mutex> lock(all.mutex);
     all.delegates.push_back(created.get());
   }
@@ -88,14 +83,14 @@ Status Delegate::load(const Blob& blob, const LoadOptions& options) {
   TRT_ET_TRY(debug_outputs_.create(arguments_.all()));
   TRT_ET_TRY(contexts_.create(*engine_, options));
   TRT_ET_TRY(stream_.create(options.blocking_waits));
-  if (options.warm_up_at_load) warm_up(api_, device_, blob, arguments_.all(), contexts_);
+  if (options.warm_up_at_load) contexts_.warm_up(blob);
   return {};
 }
 
 // Its members need the device, and queued runs use the contexts and the staging memory.
 Delegate::~Delegate() {
   {
-    Loaded& all = loaded();
+    auto& all = immortal<Loaded>();
     const std::lock_guard<std::mutex> lock(all.mutex);
     auto& delegates = all.delegates;
     delegates.erase(std::remove(delegates.begin(), delegates.end(), this), delegates.end());

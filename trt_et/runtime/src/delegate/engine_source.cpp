@@ -1,7 +1,10 @@
 #include "engine_source.h"
 
+#include <charconv>
+#include <exception>
+
+#include "blob/crc32c.h"
 #include "common/log.h"
-#include "engine/build_progress.h"
 #include "engine/compatibility.h"
 
 namespace trt_et {
@@ -19,6 +22,25 @@ Status choose_device(const Blob& blob, const LoadOptions& options, int* device) 
   return {};
 }
 
+// A name may end with "_" and the CRC-32C of the bytes (8 hex digits).
+bool has_checksum(const std::string& name, uint32_t* checksum) {
+  constexpr size_t kDigits = 8;
+  if (name.size() <= kDigits || name[name.size() - kDigits - 1] != '_') return false;
+  const char* const begin = name.data() + name.size() - kDigits;
+  const char* const end = name.data() + name.size();
+  const auto [read, error] = std::from_chars(begin, end, *checksum, 16);
+  return error == std::errc() && read == end;
+}
+
+Status check_weight(const trt_et_weight& weight) {
+  uint32_t checksum = 0;
+  if (!has_checksum(weight.name, &checksum) || crc32c(0, weight.bytes, weight.size) == checksum) {
+    return {};
+  }
+  return fail(Error::InvalidProgram, "weight %.100s of %zu bytes is damaged", weight.name,
+              weight.size);
+}
+
 }  // namespace
 
 Status EngineSource::open(const void* bytes, size_t size,
@@ -27,12 +49,47 @@ Status EngineSource::open(const void* bytes, size_t size,
   TRT_ET_TRY(parse_blob(bytes, size, &blob_));
   TRT_ET_TRY(choose_device(blob_, options, &device_));
   request_ = make_request(blob_, device_, options, &bindings_, &opt_dims_);
-  weights_ = std::make_unique<NamedWeights>(named_data, blob_.metadata.weights);
-  weights_->add_to(&request_);
-  request_.report_build = build_progress();
+  named_data_ = named_data;
+  for (const std::string& key : blob_.metadata.weights)
+    weights_.push_back({key.c_str(), nullptr, 0});
+  request_.weights = weights_.data();
+  request_.weight_count = weights_.size();
+  request_.reader = this;
+  request_.read_weights = [](const trt_et_engine_request* asked) -> const char* {
+    auto& source = *static_cast<EngineSource*>(asked->reader);
+    try {
+      const Status status = source.read_weights();
+      if (status.ok()) return nullptr;
+      source.problem_ = status.text;
+      return source.problem_.c_str();
+    } catch (const std::exception&) {
+      return "no host memory for the weights";
+    }
+  };
   share_ = options.shared_engines;
   TRT_ET_TRY(find_provider(blob_, request_, options.build_with, &provider_));
   return cuda::access(&api_);
+}
+
+Status EngineSource::read_weights() {
+  buffers_.reserve(weights_.size());
+  for (size_t i = buffers_.size(); i < weights_.size(); ++i) {
+    trt_et_weight& weight = weights_[i];
+    if (named_data_ == nullptr) {
+      return fail(Error::InvalidProgram, "the program has no named data, and the network needs %s",
+                  weight.name);
+    }
+    auto data = named_data_->get_data(weight.name);
+    if (!data.ok()) {
+      return fail(data.error(), "the program has no usable named data %.100s (error 0x%x)",
+                  weight.name, static_cast<unsigned>(data.error()));
+    }
+    weight.bytes = data->data();
+    weight.size = data->size();
+    TRT_ET_TRY(check_weight(weight));
+    buffers_.push_back(std::move(data.get()));
+  }
+  return {};
 }
 
 Status EngineSource::fit() {

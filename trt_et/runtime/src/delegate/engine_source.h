@@ -1,6 +1,7 @@
 // What a delegate's bytes ask for: the engine or network in them, its GPU, and its provider.
 #pragma once
 
+#include <executorch/runtime/core/freeable_buffer.h>
 #include <executorch/runtime/core/named_data_map.h>
 
 #include <functional>
@@ -9,11 +10,10 @@
 
 #include "cuda/cuda_api.h"
 #include "engine/engine.h"
-#include "named_weights.h"
 
 namespace trt_et {
 
-// Must outlive neither the bytes nor the options.
+// Used by one thread. Must outlive neither the bytes nor the options.
 class EngineSource {
  public:
   EngineSource() = default;
@@ -37,6 +37,8 @@ class EngineSource {
   const trt_et_engine_provider& provider() const { return *provider_; }
 
  private:
+  Status read_weights();
+
   Blob blob_;
   int device_ = 0;
   bool share_ = true;
@@ -44,7 +46,11 @@ class EngineSource {
   cuda::DeviceInfo gpu_;
   std::vector<trt_et_binding> bindings_;
   OptDims opt_dims_;
-  std::unique_ptr<NamedWeights> weights_;
+  // Of networks: named data of the program, read and checked only if an engine is to be built.
+  const executorch::runtime::NamedDataMap* named_data_ = nullptr;
+  std::vector<trt_et_weight> weights_;
+  std::vector<executorch::runtime::FreeableBuffer> buffers_;
+  std::string problem_;
   trt_et_engine_request request_{};
   const trt_et_engine_provider* provider_ = nullptr;
 };

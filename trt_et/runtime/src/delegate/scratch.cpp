@@ -1,36 +1,14 @@
 #include "scratch.h"
 
-#include <map>
 #include <utility>
 
+#include "common/immortal.h"
+#include "shared_objects.h"
+
 namespace trt_et {
-namespace {
-
-struct Owners {
-  std::mutex mutex;
-  std::map<std::pair<const void*, int>, std::weak_ptr<Scratch>> by_owner;
-};
-
-Owners& owners() {
-  static auto* instance = new Owners;
-  return *instance;
-}
-
-}  // namespace
-
 std::shared_ptr<Scratch> Scratch::of(const void* owner, cuda::Api& api, int device) {
-  Owners& known = owners();
-  const std::lock_guard<std::mutex> lock(known.mutex);
-  for (auto it = known.by_owner.begin(); it != known.by_owner.end();) {
-    it = it->second.expired() ? known.by_owner.erase(it) : std::next(it);
-  }
-  std::weak_ptr<Scratch>& slot = known.by_owner[{owner, device}];
-  std::shared_ptr<Scratch> scratch = slot.lock();
-  if (scratch == nullptr) {
-    scratch = std::make_shared<Scratch>(api, device);
-    slot = scratch;
-  }
-  return scratch;
+  using ByOwner = SharedObjects<std::pair<const void*, int>, Scratch>;
+  return immortal<ByOwner>().find({owner, device}, std::make_shared<Scratch>(api, device));
 }
 
 Scratch::~Scratch() {

@@ -44,7 +44,7 @@ Status check_compatibility(cuda::Api& api, const Blob& blob, int device) {
   }
   cuda::DeviceInfo found;
   TRT_ET_TRY(api.device_info(device, &found));
-  const std::string capability = std::to_string(found.major) + "." + std::to_string(found.minor);
+  const std::string capability = found.capability();
   const bool listed = std::find(targets.begin(), targets.end(), capability) != targets.end();
   const bool rtx = metadata.builder == "tensorrt_rtx";
   // Simulated GPUs have the capability 0.0: a fake TensorRT's engine names it, or nothing.

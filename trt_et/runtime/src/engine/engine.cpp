@@ -9,12 +9,14 @@
 #include <tuple>
 
 #include "common/dtype.h"
+#include "common/immortal.h"
 #include "cuda/cuda_api.h"
 
 namespace trt_et {
 namespace {
 
 std::atomic<uint64_t> g_live{0}, g_loads{0};
+std::atomic<trt_et_build_progress> g_build_progress{nullptr};
 
 trt_et_binding provider_binding(const Binding& binding) {
   trt_et_binding out{};
@@ -80,11 +82,6 @@ struct Shared {
   }
 };
 
-Shared& shared() {
-  static auto* instance = new Shared;
-  return *instance;
-}
-
 }  // namespace
 
 Status check(const trt_et_engine_provider& provider, int code, const char* what) {
@@ -113,6 +110,8 @@ Status build_engine(const trt_et_engine_provider& provider, const trt_et_engine_
   const int code = provider.build(&request, call, &taker);
   return taker.status.ok() ? check(provider, code, "build") : taker.status;
 }
+
+void set_build_progress(trt_et_build_progress progress) { g_build_progress = progress; }
 
 uint64_t live_engines() { return g_live; }
 uint64_t engine_loads() { return g_loads; }
@@ -150,6 +149,7 @@ trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptio
   request.engine_folder = options.engine_folder.c_str();
   request.build = options.build ? 1 : 0;
   request.engine_folder_limit = options.engine_folder_limit;
+  request.report_build = g_build_progress;
   return request;
 }
 
@@ -168,12 +168,12 @@ Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob,
     TRT_ET_TRY(check(provider, provider.load(&request, &owner->engine_), "load"));
     ++g_live;
     ++g_loads;
-    shared().note_library_of(provider);
+    immortal<Shared>().note_library_of(provider);
     *created = owner;
     return {};
   };
   if (!share || blob.metadata.sha256.empty()) return create(engine);
-  const auto slot = shared().slot(key_of(provider, blob, request));
+  const auto slot = immortal<Shared>().slot(key_of(provider, blob, request));
   const std::lock_guard<std::mutex> lock(slot->loading);
   *engine = slot->engine.lock();
   if (*engine != nullptr) return {};
@@ -185,7 +185,7 @@ Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob,
 std::shared_ptr<Engine> Engine::find(const trt_et_engine_provider& provider, const Blob& blob,
                                      const trt_et_engine_request& request) {
   if (blob.metadata.sha256.empty()) return nullptr;
-  const auto slot = shared().slot(key_of(provider, blob, request));
+  const auto slot = immortal<Shared>().slot(key_of(provider, blob, request));
   const std::lock_guard<std::mutex> lock(slot->loading);
   return slot->engine.lock();
 }

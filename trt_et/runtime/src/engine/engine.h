@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "options.h"
 #include "trt_et/engine_provider.h"
+#include "trt_et/runtime.h"
 
 namespace trt_et {
 
@@ -34,6 +35,9 @@ Status build_engine(const trt_et_engine_provider& provider, const trt_et_engine_
 
 // See trt_et_add_provider.
 Status add_provider(const trt_et_engine_provider* provider);
+
+// See trt_et_set_build_progress: of requests that are made from now on.
+void set_build_progress(trt_et_build_progress progress);
 
 using OptDims = std::vector<std::array<int64_t, TRT_ET_MAX_RANK>>;
 

@@ -10,6 +10,8 @@
 #include <mutex>
 #include <type_traits>
 
+#include "common/immortal.h"
+
 namespace trt_et {
 namespace {
 
@@ -44,11 +46,6 @@ struct Settings {
   std::map<std::string, std::string> values;
 };
 
-Settings& settings() {
-  static auto* instance = new Settings;
-  return *instance;
-}
-
 std::string text_of(const OptionValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "1" : "0";
   if (const auto* number = std::get_if<int>(&value)) return std::to_string(*number);
@@ -60,7 +57,7 @@ std::string text_of(const OptionValue& value) {
 // What the user says of one option for the whole process; empty: nothing.
 std::string find_for_process(const Option& option) {
   {
-    Settings& all = settings();
+    auto& all = immortal<Settings>();
     const std::lock_guard<std::mutex> lock(all.mutex);
     const auto found = all.values.find(option.name);
     if (found != all.values.end() && !found->second.empty()) return found->second;
@@ -256,7 +253,7 @@ Status set_options(Span<const BackendOption> backend_options) {
     const std::string text = text_of(given.value);
     LoadOptions checked;
     TRT_ET_TRY(known->read(*known, text, &checked));
-    Settings& all = settings();
+    auto& all = immortal<Settings>();
     const std::lock_guard<std::mutex> lock(all.mutex);
     all.values[known->name] = text;
   }

@@ -36,7 +36,7 @@ struct LoadOptions {
   int optimization_profile = -1;
   // "blocking_waits": true to let threads that wait for the GPU sleep.
   bool blocking_waits = false;
-  // "warm_up_at_load": true to run the engine at load; see delegate/warm_up.h.
+  // "warm_up_at_load": true to run the engine at load; see delegate/contexts.h.
   bool warm_up_at_load = false;
   // "pinned_staging": bytes of pinned memory, for each thread and GPU, that copies from and to the
   // host go through; for all methods of the process, and the largest number counts. 0: none.

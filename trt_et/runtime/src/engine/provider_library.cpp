@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "common/immortal.h"
 #include "common/installed.h"
 #include "common/log.h"
 #include "cuda/cuda_api.h"
@@ -75,11 +76,6 @@ struct Opened {
   std::map<std::string, const trt_et_engine_provider*> providers;
 };
 
-Opened& opened() {
-  static auto* instance = new Opened;
-  return *instance;
-}
-
 }  // namespace
 
 std::string plan_version(const void* engine, size_t size) {
@@ -119,7 +115,7 @@ std::vector<std::string> building_libraries(const std::string& build_with) {
 }
 
 Status open_provider_library(const std::string& name, const trt_et_engine_provider** provider) {
-  Opened& all = opened();
+  auto& all = immortal<Opened>();
   const std::lock_guard<std::mutex> lock(all.mutex);
   const auto found = all.providers.find(name);
   if (found != all.providers.end()) {
@@ -133,7 +129,7 @@ Status open_provider_library(const std::string& name, const trt_et_engine_provid
 }
 
 void save_kernels() {
-  Opened& all = opened();
+  auto& all = immortal<Opened>();
   const std::lock_guard<std::mutex> lock(all.mutex);
   for (const auto& [name, provider] : all.providers) {
     if (provider->save_kernels != nullptr) (void)provider->save_kernels();

@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "common/immortal.h"
 #include "cuda/cuda_api.h"
 #include "cuda/simulation_library.h"
 #include "engine.h"
@@ -32,11 +33,6 @@ struct Added {
   std::mutex mutex;
   std::vector<const trt_et_engine_provider*> providers;
 };
-
-Added& added() {
-  static auto* instance = new Added;
-  return *instance;
-}
 
 Status find_reference(const trt_et_engine_provider** provider) {
   const cuda::Simulation* simulation = cuda::simulation();
@@ -101,7 +97,7 @@ Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine
   status = blob.is_network() ? reason : status;
   std::vector<const trt_et_engine_provider*> candidates;
   {
-    Added& all = added();
+    auto& all = immortal<Added>();
     const std::lock_guard<std::mutex> lock(all.mutex);
     candidates = all.providers;
   }
@@ -138,7 +134,7 @@ Status add_provider(const trt_et_engine_provider* provider) {
                 provider == nullptr ? 0 : provider->abi,
                 provider == nullptr ? 0 : provider->struct_size, TRT_ET_PROVIDER_ABI);
   }
-  Added& all = added();
+  auto& all = immortal<Added>();
   const std::lock_guard<std::mutex> lock(all.mutex);
   if (std::find(all.providers.begin(), all.providers.end(), table) == all.providers.end()) {
     all.providers.push_back(table);

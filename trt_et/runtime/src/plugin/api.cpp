@@ -1,16 +1,14 @@
 // The C interface; see include/trt_et/runtime.h.
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <string_view>
 
 #include "backend.h"
-#include "common/log.h"
+#include "common/entry.h"
 #include "cuda/device_allocator.h"
 #include "cuda/simulation_library.h"
 #include "cuda/streams.h"
 #include "delegate/delegate.h"
-#include "engine/build_progress.h"
 #include "engine/engine.h"
 #include "engine/provider_library.h"
 #include "plugin.h"
@@ -25,31 +23,32 @@
 namespace trt_et {
 namespace {
 
-size_t copy_out(const std::string& text, char* out, size_t capacity) {
-  if (out != nullptr && capacity > 0) std::snprintf(out, capacity, "%s", text.c_str());
-  return text.size();
-}
-
-template <typename R, typename F>
-R run(R failed, F&& function) noexcept {
-  const LogScope scope;
-  try {
-    return function();
-  } catch (const std::exception& error) {
-    remember_error(error.what());
-    return failed;
-  }
+// Returns the length of the text.
+template <typename F>
+size_t write_text(char* out, size_t capacity, F&& make_text) noexcept {
+  size_t length = 0;
+  (void)enter([&] {
+    const std::string text = make_text();
+    if (out != nullptr && capacity > 0) std::snprintf(out, capacity, "%s", text.c_str());
+    length = text.size();
+    return Status{};
+  });
+  return length;
 }
 
 // Returns 0, or -1 after a failure, which is reported.
 template <typename F>
-int with_api(F&& function) noexcept {
+int call(F&& function) noexcept {
   clear_last_error();
-  return run<int>(-1, [&] {
+  return enter(function) == Error::Ok ? 0 : -1;
+}
+
+template <typename F>
+int with_api(F&& function) noexcept {
+  return call([&] {
     cuda::Api* api = nullptr;
     Status status = cuda::access(&api);
-    if (status.ok()) status = function(*api);
-    return report(status) == Error::Ok ? 0 : -1;
+    return status.ok() ? function(*api) : status;
   });
 }
 
@@ -65,58 +64,53 @@ const char* trt_et_version(void) {
 }
 
 size_t trt_et_status(char* out, size_t capacity) {
-  return run<size_t>(0, [&] {
+  return write_text(out, capacity, [] {
     const Registration& done = registration();
     const auto word = [](bool value) { return value ? "true" : "false"; };
-    const std::string text = std::string("{\"backend\": ") + word(done.backend) +
-                             ", \"allocator\": " + word(cuda_allocator_is_registered()) +
-                             ", \"cuda\": \"" + cuda::chosen_mode() + "\", \"problem\": \"" +
-                             done.problem + "\"}";
-    return copy_out(text, out, capacity);
+    return std::string("{\"backend\": ") + word(done.backend) +
+           ", \"allocator\": " + word(cuda_allocator_is_registered()) + ", \"cuda\": \"" +
+           cuda::chosen_mode() + "\", \"problem\": \"" + done.problem + "\"}";
   });
 }
 
 int trt_et_register_allocator(void) {
-  return run<int>(0, [] { return register_allocator() ? 1 : 0; });
+  bool ours = false;
+  (void)enter([&] { return ours = register_allocator(), Status{}; });
+  return ours ? 1 : 0;
 }
 
 int trt_et_available(void) { return backend().is_available() ? 1 : 0; }
 
 int trt_et_device_count(void) {
-  clear_last_error();
-  return run<int>(-1, [] {
+  int count = 0;
+  const int failed = call([&] {
     cuda::Api* api = nullptr;
-    int count = 0;
-    return report(cuda::usable_devices(&api, &count)) == Error::Ok ? count : -1;
+    return cuda::usable_devices(&api, &count);
   });
+  return failed != 0 ? -1 : count;
 }
 
 const char* trt_et_last_error(void) { return last_error_text(); }
 
 int trt_et_choose_cuda(const char* mode) {
-  clear_last_error();
-  return run<int>(-1, [&] { return report(cuda::choose(mode)) == Error::Ok ? 0 : -1; });
+  return call([&] { return cuda::choose(mode); });
 }
 
 int trt_et_counter(const char* name, uint64_t* value) {
-  clear_last_error();
-  return run<int>(-1, [&] {
-    if (name != nullptr && value != nullptr) {
-      if (std::string_view(name) == "engines") return *value = live_engines(), 0;
-      if (std::string_view(name) == "engine_loads") return *value = engine_loads(), 0;
-      const cuda::Simulation* simulation = cuda::simulation();
-      if (simulation != nullptr && simulation->counter(name, value)) return 0;
-    }
-    const Status unknown =
-        fail(Error::NotFound, "there is no such counter; most are of simulated GPUs");
-    remember_error(unknown.text.c_str());
-    return -1;
-  });
+  clear_last_error();  // Nothing here allocates or throws.
+  if (name != nullptr && value != nullptr) {
+    if (std::string_view(name) == "engines") return *value = live_engines(), 0;
+    if (std::string_view(name) == "engine_loads") return *value = engine_loads(), 0;
+    const cuda::Simulation* simulation = cuda::simulation();
+    if (simulation != nullptr && simulation->counter(name, value)) return 0;
+  }
+  remember_error("there is no such counter; most are of simulated GPUs");
+  return -1;
 }
 
 size_t trt_et_describe_engines(char* out, size_t capacity) {
   clear_last_error();
-  return run<size_t>(0, [&] { return copy_out(Delegate::describe_all(), out, capacity); });
+  return write_text(out, capacity, Delegate::describe_all);
 }
 
 int trt_et_use_stream(int device, void* stream) {
@@ -131,8 +125,7 @@ int trt_et_get_stream(int device, void** stream) {
 }
 
 int trt_et_save_kernels(void) {
-  clear_last_error();
-  return run<int>(-1, [] { return save_kernels(), 0; });
+  return call([] { return save_kernels(), Status{}; });
 }
 
 int trt_et_wait(int device) {
@@ -164,8 +157,7 @@ void trt_et_set_caller_stream_source(trt_et_caller_stream_source source) {
 }
 
 int trt_et_add_provider(const trt_et_engine_provider* provider) {
-  clear_last_error();
-  return run<int>(-1, [&] { return report(add_provider(provider)) == Error::Ok ? 0 : -1; });
+  return call([&] { return add_provider(provider); });
 }
 
 }  // extern "C"

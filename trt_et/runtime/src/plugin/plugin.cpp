@@ -9,7 +9,6 @@
 #include "common/log.h"
 #include "cuda/device_allocator.h"
 #include "engine/options.h"
-#include "registration_order.h"
 #include "trt_et/runtime.h"
 
 namespace trt_et {

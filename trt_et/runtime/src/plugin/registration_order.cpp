@@ -1,11 +1,11 @@
-#include "registration_order.h"
-
 #include <link.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+
+#include "plugin.h"
 
 // CudaAllocator::instance() of ExecuTorch's CUDA backend; null unless this program or library
 // contains that backend. Such a reference is in no table of the dynamic loader.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 
 namespace trt_et::tensorrt {
@@ -36,30 +37,42 @@ bool is_others(const fs::path& folder) {
   return status.st_uid != geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
 }
 
-bool write_all(int file, const void* bytes, size_t size) {
-  const auto* data = static_cast<const char*>(bytes);
-  for (size_t done = 0; done < size;) {
-    const ssize_t written = write(file, data + done, size - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    done += static_cast<size_t>(written);
+namespace {
+
+// Writes the parts one after another and closes the file; errno tells why not.
+bool write_and_close(int file, Parts parts) {
+  int problem = 0;
+  for (std::string_view part : parts) {
+    while (problem == 0 && !part.empty()) {
+      const ssize_t written = write(file, part.data(), part.size());
+      if (written > 0) {
+        part.remove_prefix(static_cast<size_t>(written));
+      } else if (written == 0 || errno != EINTR) {
+        problem = written == 0 ? EIO : errno;
+      }
+    }
   }
-  return true;
+  if (close(file) != 0 && problem == 0) problem = errno;
+  errno = problem;
+  return problem == 0;
 }
 
-bool write_file(const std::string& path, const void* bytes, size_t size) {
+}  // namespace
+
+bool write_file(const std::string& path, Parts parts) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0) return false;
-  const bool written = write_all(file, bytes, size);
-  const int problem = errno;
-  const bool closed = close(file) == 0;
-  if (!written) errno = problem;
-  return written && closed;
+  return file >= 0 && write_and_close(file, parts);
 }
 
-int make_temporary_file(const std::string& prefix, std::string* path) {
-  *path = prefix + "XXXXXX";
-  return mkostemp(path->data(), O_CLOEXEC);
+bool write_atomically(const std::string& path, const std::string& prefix, Parts parts) {
+  std::string part = prefix + "XXXXXX";
+  const int file = mkostemp(part.data(), O_CLOEXEC);
+  if (file < 0) return false;
+  if (write_and_close(file, parts) && std::rename(part.c_str(), path.c_str()) == 0) return true;
+  const int problem = errno;
+  (void)unlink(part.c_str());
+  errno = problem;
+  return false;
 }
 
 bool make_temporary_folder(const std::string& prefix, std::string* path) {

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 
 namespace trt_et::tensorrt {
 
@@ -16,11 +18,12 @@ bool make_private(const std::filesystem::path& folder);
 // Whether another user owns the folder, or may write to it.
 bool is_others(const std::filesystem::path& folder);
 
-bool write_all(int file, const void* bytes, size_t size);
-bool write_file(const std::string& path, const void* bytes, size_t size);
-
-// A file or a folder whose name nobody can guess: `prefix` and six characters.
-int make_temporary_file(const std::string& prefix, std::string* path);
+// What a file holds. Both functions return false if it cannot be written; errno tells why.
+using Parts = std::initializer_list<std::string_view>;
+bool write_file(const std::string& path, Parts parts);
+// A reader finds the old file or the new one, never a part of one. The name of the part is `prefix`
+// and six characters that nobody can guess.
+bool write_atomically(const std::string& path, const std::string& prefix, Parts parts);
 bool make_temporary_folder(const std::string& prefix, std::string* path);
 
 // A file that one thread of all processes has locked; it goes with the lock.

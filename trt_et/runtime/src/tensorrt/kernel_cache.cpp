@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cctype>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -36,18 +35,6 @@ bool read_all(const std::string& path, std::string* bytes) {
   all << in.rdbuf();  // Which sets the failed bit where the file cannot be read.
   *bytes = all.str();
   return !all.fail();
-}
-
-// A reader finds the old file or the new one, never a part. Nobody can guess the name of the part.
-bool write_atomically(const std::string& path, const std::string& bytes) {
-  std::string part;
-  const int file = make_temporary_file(path + ".", &part);
-  if (file < 0) return false;
-  const bool written = write_all(file, bytes.data(), bytes.size());
-  const bool closed = close(file) == 0;
-  if (written && closed && std::rename(part.c_str(), path.c_str()) == 0) return true;
-  (void)unlink(part.c_str());
-  return false;
 }
 
 // Keeps other processes from writing files of the folder; without a lock where there is none.
@@ -150,7 +137,7 @@ void KernelCache::save() noexcept {
     bool written = make_private(folder);
     if (written) {
       const FolderLock alone(folder);
-      written = write_atomically(path_, merged_with_file(own));
+      written = write_atomically(path_, path_ + ".", {merged_with_file(own)});
     }
     if (!written) warn("kernel cache cannot be written: " + path_);
   } catch (...) {  // No memory, or no file system to speak of: kernels are compiled again.

@@ -9,6 +9,8 @@
 #include <set>
 #include <tuple>
 
+#include "common/immortal.h"
+
 namespace trt_et::tensorrt {
 namespace {
 
@@ -128,12 +130,6 @@ struct State {
   std::set<std::string> plugin_libraries;  // that are loaded
 };
 
-// Never destroyed: TensorRT may log until the very end of the process.
-State& state() {
-  static auto* instance = new State;
-  return *instance;
-}
-
 // Loads one library and registers its plugins: those that register themselves, those of
 // libnvinfer_plugin, and those of the interface of TensorRT 8.6 and later.
 Status load_plugins(const std::string& path, const Library& library, State* all) {
@@ -247,15 +243,15 @@ std::vector<std::string> library_folders(const Library& library) {
 }
 
 Status load_plugin_libraries(const trt_et_engine_request& request, const Library& library) {
-  State& all = state();
+  auto& all = immortal<State>();
   const std::lock_guard<std::mutex> lock(all.mutex);
   return load_plugin_libraries(request.plugin_libraries, library, &all);
 }
 
-Logger& logger() { return state().logger; }
+Logger& logger() { return immortal<State>().logger; }
 
 Status open_library(const Library** library) {
-  State& all = state();
+  auto& all = immortal<State>();
   const std::lock_guard<std::mutex> lock(all.mutex);
   if (!all.opened) {
     all.result = find_library(&all.library);
@@ -268,7 +264,7 @@ Status open_library(const Library** library) {
 Status runtime_of(const trt_et_engine_request& request, std::shared_ptr<Runtime>* runtime) {
   const Library* library = nullptr;
   TRT_ET_TRY(open_library(&library));
-  State& all = state();
+  auto& all = immortal<State>();
   const std::lock_guard<std::mutex> lock(all.mutex);
   TRT_ET_TRY(load_plugin_libraries(request.plugin_libraries, *library, &all));
   auto& known = all.runtimes[{request.device, request.dla_core, request.engine_host_code != 0}];

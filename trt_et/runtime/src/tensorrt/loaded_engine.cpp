@@ -9,10 +9,6 @@ using nvinfer1::Dims;
 using nvinfer1::OptProfileSelector;
 using nvinfer1::TensorIOMode;
 
-bool is_dynamic(const Dims& dims) {
-  return std::any_of(dims.d, dims.d + std::max(dims.nbDims, 0), [](auto size) { return size < 0; });
-}
-
 int32_t scalar_type_of(nvinfer1::DataType type) {
   for (const DtypeName& known : kDtypes) {
     if (known.type == type) return known.scalar_type;
@@ -44,6 +40,10 @@ Status refused(const trt_et_engine_request& request, const Library& library) {
 }
 
 }  // namespace
+
+bool has_unknown_size(const Dims& dims) {
+  return std::any_of(dims.d, dims.d + std::max(dims.nbDims, 0), [](auto size) { return size < 0; });
+}
 
 std::string shape_text(const Dims& dims) {
   std::string text = "[";
@@ -130,7 +130,7 @@ Status LoadedEngine::read_tensor(const trt_et_binding& binding, EngineTensor* te
   }
   tensor->scalar_type = scalar_type_of(engine_->getTensorDataType(name));
   tensor->dims = engine_->getTensorShape(name);
-  tensor->dynamic = is_dynamic(tensor->dims);
+  tensor->dynamic = has_unknown_size(tensor->dims);
   if (tensor->scalar_type < 0 || tensor->dims.nbDims < 0) {
     return fail(Error::NotSupported, "'%.80s' has a dtype that ExecuTorch does not have", name);
   }
@@ -181,14 +181,17 @@ Status LoadedEngine::describe(size_t index, trt_et_binding* out) const {
   return {};
 }
 
+bool LoadedEngine::is_dynamic() const {
+  return std::any_of(tensors_.begin(), tensors_.end(),
+                     [](const EngineTensor& tensor) { return tensor.dynamic; });
+}
+
 Status LoadedEngine::create_context(uint32_t flags,
                                     std::unique_ptr<nvinfer1::IExecutionContext>* context) {
-  const bool dynamic = std::any_of(tensors_.begin(), tensors_.end(),
-                                   [](const EngineTensor& tensor) { return tensor.dynamic; });
   const std::lock_guard<std::mutex> lock(mutex_);
   Logger::forget();
   context->reset(kernels_.create_context(*engine_, (flags & TRT_ET_CONTEXT_USER_MEMORY) != 0,
-                                         dynamic && (flags & TRT_ET_CONTEXT_GRAPHS) != 0));
+                                         is_dynamic() && (flags & TRT_ET_CONTEXT_GRAPHS) != 0));
   if (*context != nullptr) return {};
   return fail(Error::MemoryAllocationFailed, "TensorRT gives no execution context: %.150s",
               Logger::reason().c_str());

@@ -28,6 +28,7 @@ class LoadedEngine {
   Status describe(size_t index, trt_et_binding* out) const;
   int profile_count() const { return engine_->getNbOptimizationProfiles(); }
   nvinfer1::Dims profile_shape(const EngineTensor& tensor, int profile, bool largest) const;
+  bool is_dynamic() const;
   // Whether weights come from host memory in each run.
   bool streams() const { return streams_; }
   // Bytes that a context of user memory needs; -1 where this TensorRT does not say.
@@ -54,6 +55,8 @@ class LoadedEngine {
   bool streams_ = false;
   std::vector<EngineTensor> tensors_;
 };
+
+bool has_unknown_size(const nvinfer1::Dims& dims);
 
 // "[2, 3]", for messages.
 std::string shape_text(const nvinfer1::Dims& dims);

@@ -124,6 +124,6 @@ constexpr trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
 extern "C" __attribute__((visibility("default"))) const trt_et_engine_provider*
 trt_et_open_provider(const trt_et_host* host) {
   if (host == nullptr || host->abi != TRT_ET_PROVIDER_ABI) return nullptr;
-  trt_et::tensorrt::set_host(host);
+  trt_et::tensorrt::g_host = host;
   return &trt_et::tensorrt::kProvider;
 }

@@ -1,6 +1,7 @@
 // What a provider library has for itself: its last error, as the table wants it, and its host.
 #pragma once
 
+#include <cstdio>
 #include <exception>
 #include <new>
 #include <string>
@@ -15,7 +16,10 @@ namespace trt_et::tensorrt {
 class ThreadText {
  public:
   ThreadText& operator=(const std::string& text) { return *this = text.c_str(); }
-  ThreadText& operator=(const char* text);
+  ThreadText& operator=(const char* text) {
+    std::snprintf(text_, sizeof text_, "%s", text);
+    return *this;
+  }
   const char* c_str() const { return text_; }
   bool empty() const { return text_[0] == '\0'; }
   void clear() { text_[0] = '\0'; }
@@ -24,12 +28,15 @@ class ThreadText {
   char text_[512];
 };
 
-// The text of the last failure of this thread.
-ThreadText& last_error();
+// The text of the last failure of this thread. Each provider has one: symbols are hidden.
+inline ThreadText& last_error() {
+  static thread_local ThreadText text;
+  return text;
+}
 
 // The plugin's side; set before anything else happens.
-const trt_et_host& host();
-void set_host(const trt_et_host* host);
+inline const trt_et_host* g_host = nullptr;
+inline const trt_et_host& host() { return *g_host; }
 
 // Nothing may throw through the table.
 template <typename F>

@@ -117,9 +117,7 @@ Status RunContext::find_data_dependent_outputs() {
   for (size_t i = 0; i < shapes_.size(); ++i) {
     const EngineTensor& tensor = engine_.tensors()[i];
     if (tensor.is_input) continue;
-    const Dims shape = context_->getTensorShape(tensor.name.c_str());
-    const bool depends_on_data = std::any_of(shape.d, shape.d + std::max(shape.nbDims, 0),
-                                             [](auto size) { return size < 0; });
+    const bool depends_on_data = has_unknown_size(context_->getTensorShape(tensor.name.c_str()));
     data_dependent_[i]->notified = false;
     if (depends_on_data == data_dependent_[i]->attached) continue;
     data_dependent_[i]->attached = depends_on_data;
@@ -181,10 +179,7 @@ Status RunContext::enqueue(void* stream) {
 }
 
 Status RunContext::check_capture(void* stream) {
-  const auto& tensors = engine_.tensors();
-  const bool dynamic = std::any_of(tensors.begin(), tensors.end(),
-                                   [](const EngineTensor& tensor) { return tensor.dynamic; });
-  if (kRtx && dynamic) {
+  if (kRtx && engine_.is_dynamic()) {
     // Of a shape that it has not met, TensorRT-RTX runs fallback kernels until others are compiled
     // beside the runs. Its own graphs know when.
     return fail(Error::NotSupported, "TensorRT-RTX records graphs of dynamic shapes itself");

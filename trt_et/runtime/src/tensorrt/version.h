@@ -96,74 +96,39 @@ inline constexpr DtypeName kDtypes[] = {
 #endif
 };
 
+// memory_size: bytes that a context of user memory needs; -1 where this TensorRT does not say.
+// automatic_budget, set_weight_budget (false: refused), streamable_weights: only where it streams
+// weights. aliased_input: the input whose memory an output must share; null: none.
+#if TRT_ET_MODERN
 inline nvinfer1::IExecutionContext* create_context(nvinfer1::ICudaEngine& engine,
                                                    bool user_memory) {
-#if TRT_ET_MODERN
   using Strategy = nvinfer1::ExecutionContextAllocationStrategy;
   return engine.createExecutionContext(user_memory ? Strategy::kUSER_MANAGED : Strategy::kSTATIC);
-#else
-  return user_memory ? engine.createExecutionContextWithoutDeviceMemory()
-                     : engine.createExecutionContext();
-#endif
 }
 
-// Bytes that a context of user memory needs; -1 where this TensorRT does not say.
 inline int64_t memory_size(const nvinfer1::ICudaEngine& engine, const Version& version) {
-#if TRT_ET_MODERN
   return has<slots::CudaEngine_getDeviceMemorySizeV2>(version) ? engine.getDeviceMemorySizeV2()
                                                                : -1;
-#else
-  (void)version;
-  return static_cast<int64_t>(engine.getDeviceMemorySize());
-#endif
 }
 
 inline void set_memory(nvinfer1::IExecutionContext& context, void* memory, size_t bytes) {
-#if TRT_ET_MODERN
   context.setDeviceMemoryV2(memory, static_cast<int64_t>(bytes));
-#else
-  (void)bytes;
-  context.setDeviceMemory(memory);
-#endif
 }
 
 inline bool streams_weights(const Version& version) {
-#if TRT_ET_MODERN
   return has<slots::CudaEngine_setWeightStreamingBudgetV2>(version);
-#else
-  (void)version;
-  return false;
-#endif
 }
 
-// Only where it streams weights.
 inline int64_t automatic_budget(const nvinfer1::ICudaEngine& engine) {
-#if TRT_ET_MODERN
   return engine.getWeightStreamingAutomaticBudget();
-#else
-  (void)engine;
-  return 0;
-#endif
 }
 
-// False when it refuses. Only where it streams weights.
 inline bool set_weight_budget(nvinfer1::ICudaEngine& engine, int64_t budget) {
-#if TRT_ET_MODERN
   return engine.setWeightStreamingBudgetV2(budget);
-#else
-  (void)engine;
-  (void)budget;
-  return false;
-#endif
 }
 
 inline int64_t streamable_weights(const nvinfer1::ICudaEngine& engine) {
-#if TRT_ET_MODERN
   return engine.getStreamableWeightsSize();
-#else
-  (void)engine;
-  return 0;
-#endif
 }
 
 // Of headers that are older than the method.
@@ -178,16 +143,34 @@ const char* aliased_input_of(const Engine&, const char*, long) {
   return nullptr;
 }
 
-// Name of the input whose memory an output must share; null: none.
 inline const char* aliased_input(const nvinfer1::ICudaEngine& engine, const char* output,
                                  const Version& version) {
-#if TRT_ET_MODERN
-  if (!has<slots::CudaEngine_getAliasedInputTensor>(version)) return nullptr;
-#else
-  (void)version;
-#endif
-  return aliased_input_of(engine, output, 0);
+  return has<slots::CudaEngine_getAliasedInputTensor>(version) ? aliased_input_of(engine, output, 0)
+                                                               : nullptr;
 }
+#else
+inline nvinfer1::IExecutionContext* create_context(nvinfer1::ICudaEngine& engine,
+                                                   bool user_memory) {
+  return user_memory ? engine.createExecutionContextWithoutDeviceMemory()
+                     : engine.createExecutionContext();
+}
+
+inline int64_t memory_size(const nvinfer1::ICudaEngine& engine, const Version&) {
+  return static_cast<int64_t>(engine.getDeviceMemorySize());
+}
+
+inline void set_memory(nvinfer1::IExecutionContext& context, void* memory, size_t) {
+  context.setDeviceMemory(memory);
+}
+
+inline bool streams_weights(const Version&) { return false; }
+inline int64_t automatic_budget(const nvinfer1::ICudaEngine&) { return 0; }
+inline bool set_weight_budget(nvinfer1::ICudaEngine&, int64_t) { return false; }
+inline int64_t streamable_weights(const nvinfer1::ICudaEngine&) { return 0; }
+inline const char* aliased_input(const nvinfer1::ICudaEngine&, const char*, const Version&) {
+  return nullptr;
+}
+#endif
 
 // Without TensorRT-RTX's question, the capture itself tells.
 inline bool is_stream_capturable(nvinfer1::IExecutionContext& context, cudaStream_t stream) {

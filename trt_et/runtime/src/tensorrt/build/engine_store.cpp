@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -72,10 +71,6 @@ std::string key_of(const trt_et_engine_request& request, const Library& library)
   return sha256(text.data(), text.size());
 }
 
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 std::vector<fs::path> entries(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code failed;
@@ -140,7 +135,7 @@ void EngineStore::remove_leftovers() {
   for (const fs::path& file : entries(folder_)) {
     const std::string name = file.filename();
     const bool is_part = name.size() > kDigits && name.compare(kDigits, 6, kPart) == 0;
-    if (!is_part && !ends_with(name, kLock)) continue;
+    if (!is_part && file.extension() != kLock) continue;
     const std::string key = name.substr(0, kDigits);
     FileLock other;
     if (key != key_ && !other.take(folder_ / (key + kLock), false)) continue;
@@ -152,21 +147,13 @@ void EngineStore::remove_leftovers() {
 bool EngineStore::keep(const void* engine, size_t size, uint64_t limit) {
   if (!lock_.is_held()) return false;
   const Header header = header_of(engine, size);
-  std::string part;
-  const int file = make_temporary_file(path(kPart), &part);
-  bool written =
-      file >= 0 && write_all(file, &header, sizeof header) && write_all(file, engine, size);
-  int problem = errno;
-  if (file >= 0) {
-    const bool closed = close(file) == 0;
-    if (written) problem = errno;
-    written = written && closed && std::rename(part.c_str(), path(kEngine).c_str()) == 0;
-  }
-  if (written) {
+  const std::string_view front(reinterpret_cast<const char*>(&header), sizeof header);
+  const std::string_view rest(static_cast<const char*>(engine), size);
+  if (write_atomically(path(kEngine), path(kPart), {front, rest})) {
     make_room(limit);
     return true;
   }
-  if (file >= 0) (void)unlink(part.c_str());
+  const int problem = errno;
   warn("the engine of " + std::to_string(size) + " bytes is not kept in " + folder_.string() +
        ": " + std::strerror(problem));
   return false;
@@ -182,7 +169,7 @@ void EngineStore::make_room(uint64_t limit) const {
   uint64_t all = 0;
   for (const fs::path& file : entries(folder_)) {
     std::error_code gone;
-    if (!ends_with(file.filename(), kEngine)) continue;
+    if (file.extension() != kEngine) continue;
     const uint64_t size = fs::file_size(file, gone);
     if (gone) continue;
     all += size;

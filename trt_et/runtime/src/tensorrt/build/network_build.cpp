@@ -1,10 +1,17 @@
 #include "network_build.h"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "build_progress.h"
-#include "network_options.h"
-#include "weights.h"
+#include "files.h"
+#include "onnx_model.h"
 
 namespace trt_et::tensorrt {
 namespace {
@@ -20,6 +27,37 @@ struct Build {
   std::unique_ptr<nvinfer::IBuilderConfig> config;
   std::unique_ptr<nvinfer::OnnxParser> parser;
 };
+
+// How an engine is built: the blob's metadata "network", which the plugin has checked.
+struct NetworkOptions {
+  // min, opt and max of the inputs of one optimization profile.
+  using Ranges = std::map<std::string, std::array<std::vector<int64_t>, 3>>;
+  std::vector<Ranges> profiles;
+  std::optional<int64_t> workspace_size;
+  std::optional<int32_t> optimization_level;
+  bool weight_streaming = false;
+};
+
+// What has no meaning here is logged and left out.
+NetworkOptions read_network_options(const trt_et_engine_request& request) {
+  NetworkOptions options;
+  if (*request.network == '\0') return options;
+  const auto network = nlohmann::json::parse(request.network);
+  for (const auto& [name, value] : network.items()) {
+    if (name == "profiles") {
+      value.get_to(options.profiles);
+    } else if (name == "workspace_size") {
+      options.workspace_size = value.get<int64_t>();
+    } else if (name == "optimization_level") {
+      options.optimization_level = value.get<int32_t>();
+    } else if (name == "weight_streaming") {
+      options.weight_streaming = value.get<bool>();
+    } else if (name != "weights" && name != "strongly_typed") {
+      host().log(TRT_ET_LOG_INFO, ("network: ignores " + name.substr(0, 60)).c_str());
+    }
+  }
+  return options;
+}
 
 std::string name_of(const Library& library) {
   return std::string(kRtx ? "TensorRT-RTX " : "TensorRT ") + library.version.text();
@@ -58,6 +96,75 @@ Status refused(const nvinfer::OnnxParser& parser, const Library& library) {
   return fail(Error::DelegateInvalidCompatibility, "%s does not take node '%.60s' (%.24s): %.90s",
               name_of(library).c_str(), text(error.nodeName()), text(error.nodeOperator()),
               text(error.desc()));
+}
+
+// The bytes of one initializer.
+struct WeightBytes {
+  std::string initializer;
+  const char* key;
+  const void* bytes;
+  size_t size;
+};
+
+// Weights as files beside a model that is not there, for a parser that only reads files. They go
+// with this object.
+class WeightFiles {
+ public:
+  WeightFiles() = default;
+  WeightFiles(const WeightFiles&) = delete;
+  WeightFiles& operator=(const WeightFiles&) = delete;
+  ~WeightFiles();
+
+  Status write(const std::string& folder, const std::vector<WeightBytes>& weights);
+  std::string model_path() const { return folder_ + "/model.onnx"; }
+
+ private:
+  std::string folder_;  // of ours
+};
+
+// Every initializer with external data, with the weight that its location names.
+Status find_weights(const trt_et_engine_request& request, std::vector<WeightBytes>* found) {
+  std::vector<ExternalInitializer> initializers;
+  if (!find_external_initializers(request.bytes, request.size, &initializers)) {
+    return fail(Error::InvalidProgram, "the network of %zu bytes is no ONNX model", request.size);
+  }
+  const trt_et_weight* const begin = request.weights;
+  const trt_et_weight* const end = begin + request.weight_count;
+  for (const ExternalInitializer& one : initializers) {
+    const auto* weight = std::find_if(
+        begin, end, [&](const trt_et_weight& known) { return one.location == known.name; });
+    if (weight == end) {
+      return fail(Error::InvalidProgram, "initializer '%.60s' is in '%.80s', which its blob lacks",
+                  one.name.c_str(), one.location.c_str());
+    }
+    found->push_back({one.name, weight->name, weight->bytes, weight->size});
+  }
+  return {};
+}
+
+Status WeightFiles::write(const std::string& folder, const std::vector<WeightBytes>& weights) {
+  if (folder.empty() || !make_temporary_folder(folder, &folder_)) {
+    return fail(Error::AccessFailed,
+                "this TensorRT reads weights from files only, and there is no folder for them "
+                "(engine_folder): %.80s",
+                folder.empty() ? "none is set" : std::strerror(errno));
+  }
+  for (const WeightBytes& weight : weights) {
+    const std::string path = folder_ + "/" + weight.key;
+    std::error_code unknown;
+    if (std::filesystem::exists(path, unknown)) continue;  // Of two initializers.
+    if (!write_file(path, {{static_cast<const char*>(weight.bytes), weight.size}})) {
+      return fail(Error::AccessFailed, "no room for a weight of %zu bytes in %.90s: %.60s",
+                  weight.size, folder.c_str(), std::strerror(errno));
+    }
+  }
+  return {};
+}
+
+WeightFiles::~WeightFiles() {
+  if (folder_.empty()) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
 }
 
 Status parse(const trt_et_engine_request& request, const Library& library,
@@ -125,8 +232,7 @@ Dims dims_of(const int64_t* sizes, size_t rank) {
 }
 
 // Of all dynamic inputs: what the profile names, and the binding's range of the others.
-Status add_profile(const trt_et_engine_request& request,
-                   const std::map<std::string, std::array<NetworkOptions::Shape, 3>>& ranges,
+Status add_profile(const trt_et_engine_request& request, const NetworkOptions::Ranges& ranges,
                    Build* build) {
   nvinfer::IOptimizationProfile* profile = build->builder->createOptimizationProfile();
   if (profile == nullptr) return fail(Error::Internal, "TensorRT makes no optimization profile");

@@ -39,20 +39,14 @@ Status find_parser(const Library& library, ParserLibrary* parser) {
 }  // namespace
 
 Status open_parser(const Library& library, const ParserLibrary** parser) {
-  struct State {
-    std::mutex mutex;
-    bool opened = false;
-    Status result;
+  struct Opened {
+    explicit Opened(const Library& library) : result(find_parser(library, &parser)) {}
     ParserLibrary parser;
+    const Status result;
   };
-  static auto* state = new State;
-  const std::lock_guard<std::mutex> lock(state->mutex);
-  if (!state->opened) {
-    state->result = find_parser(library, &state->parser);
-    state->opened = true;
-  }
-  *parser = &state->parser;
-  return state->result;
+  static const auto* opened = new Opened(library);
+  *parser = &opened->parser;
+  return opened->result;
 }
 
 }  // namespace trt_et::tensorrt

@@ -7,114 +7,78 @@ namespace trt_et::nvinfer {
 
 class ITensor : public Object {
  public:
-  const char* getName() const noexcept { return slots::Tensor_getName::call(implementation_); }
-  Dims getDimensions() const noexcept { return slots::Tensor_getDimensions::call(implementation_); }
-  DataType getType() const noexcept { return slots::Tensor_getType::call(implementation_); }
+  TRT_ET_METHOD(Tensor, getName)
+  TRT_ET_METHOD(Tensor, getDimensions)
+  TRT_ET_METHOD(Tensor, getType)
 };
 
 class INetworkDefinition : public Object {
  public:
-  int32_t getNbInputs() const noexcept {
-    return slots::NetworkDefinition_getNbInputs::call(implementation_);
-  }
-  ITensor* getInput(int32_t index) const noexcept {
-    return slots::NetworkDefinition_getInput::call(implementation_, index);
-  }
-  int32_t getNbOutputs() const noexcept {
-    return slots::NetworkDefinition_getNbOutputs::call(implementation_);
-  }
-  ITensor* getOutput(int32_t index) const noexcept {
-    return slots::NetworkDefinition_getOutput::call(implementation_, index);
-  }
+  TRT_ET_METHOD(NetworkDefinition, getNbInputs)
+  TRT_ET_METHOD(NetworkDefinition, getInput)
+  TRT_ET_METHOD(NetworkDefinition, getNbOutputs)
+  TRT_ET_METHOD(NetworkDefinition, getOutput)
 };
 
 class IOptimizationProfile : public Object {
  public:
-  bool setDimensions(const char* input, OptProfileSelector which, const Dims& dims) noexcept {
-    return slots::OptimizationProfile_setDimensions::call(implementation_, input, which, dims);
-  }
+  TRT_ET_METHOD(OptimizationProfile, setDimensions)
 };
 
 class IBuilderConfig : public Object {
  public:
-  void setFlag(BuilderFlag flag) noexcept {
-    slots::BuilderConfig_setFlag::call(implementation_, flag);
-  }
-  int32_t addOptimizationProfile(const IOptimizationProfile* profile) noexcept {
-    return slots::BuilderConfig_addOptimizationProfile::call(implementation_, profile);
-  }
-  void setMemoryPoolLimit(MemoryPoolType pool, size_t bytes) noexcept {
-    slots::BuilderConfig_setMemoryPoolLimit::call(implementation_, pool, bytes);
-  }
-  void setBuilderOptimizationLevel(int32_t level) noexcept {
-    slots::BuilderConfig_setBuilderOptimizationLevel::call(implementation_, level);
-  }
-  void setProgressMonitor(IProgressMonitor* monitor) noexcept {
-    slots::BuilderConfig_setProgressMonitor::call(implementation_, monitor);
-  }
+  TRT_ET_METHOD(BuilderConfig, setFlag)
+  TRT_ET_METHOD(BuilderConfig, addOptimizationProfile)
+  TRT_ET_METHOD(BuilderConfig, setMemoryPoolLimit)
+  TRT_ET_METHOD(BuilderConfig, setBuilderOptimizationLevel)
+  TRT_ET_METHOD(BuilderConfig, setProgressMonitor)
 };
 
 class IBuilder : public Object {
  public:
-  IBuilderConfig* createBuilderConfig() noexcept {
-    return slots::Builder_createBuilderConfig::call(implementation_);
-  }
-  INetworkDefinition* createNetworkV2(uint32_t flags) noexcept {
-    return slots::Builder_createNetworkV2::call(implementation_, flags);
-  }
-  // The builder's.
-  IOptimizationProfile* createOptimizationProfile() noexcept {
-    return slots::Builder_createOptimizationProfile::call(implementation_);
-  }
-  IHostMemory* buildSerializedNetwork(INetworkDefinition& network,
-                                      IBuilderConfig& config) noexcept {
-    return slots::Builder_buildSerializedNetwork::call(implementation_, network, config);
-  }
+  TRT_ET_METHOD(Builder, createBuilderConfig)
+  TRT_ET_METHOD(Builder, createNetworkV2)
+  TRT_ET_METHOD(Builder, createOptimizationProfile)  // The builder owns it.
+  TRT_ET_METHOD(Builder, buildSerializedNetwork)
+};
+
+// What begins with its table itself, and has no other half of ours.
+class Bare {
+ public:
+  explicit Bare(const void* object) : implementation_(const_cast<void*>(object)) {}
+
+ protected:
+  void* implementation_;
 };
 
 // One error of the parser, which owns it.
-class ParserError {
+class ParserError : public Bare {
  public:
-  explicit ParserError(const void* error) : error_(const_cast<void*>(error)) {}
-  const char* desc() const noexcept { return slots::ParserError_desc::call(error_); }
-  const char* nodeName() const noexcept { return slots::ParserError_nodeName::call(error_); }
-  const char* nodeOperator() const noexcept {
-    return slots::ParserError_nodeOperator::call(error_);
-  }
-
- private:
-  void* error_;
+  using Bare::Bare;
+  TRT_ET_METHOD(ParserError, desc)
+  TRT_ET_METHOD(ParserError, nodeName)
+  TRT_ET_METHOD(ParserError, nodeOperator)
 };
 
-// Owns a parser, whose table is the object's own.
-class OnnxParser {
+// Owns a parser.
+class OnnxParser : public Bare {
  public:
-  explicit OnnxParser(void* parser) : parser_(parser) {}
+  using Bare::Bare;
   OnnxParser(const OnnxParser&) = delete;
   OnnxParser& operator=(const OnnxParser&) = delete;
   ~OnnxParser() {
     using Destroy = Slot<slots::OnnxParser_getUsedVCPluginLibraries::kNumber - 1, 0, void()>;
-    Destroy::call(parser_);
+    Destroy::call(implementation_);
   }
 
-  bool parse(const void* model, size_t size, const char* path) noexcept {
-    return slots::OnnxParser_parse::call(parser_, model, size, path);
-  }
-  bool loadModelProto(const void* model, size_t size, const char* path) noexcept {
-    return slots::OnnxParser_loadModelProto::call(parser_, model, size, path);
-  }
-  // The bytes must outlive the parser.
-  bool loadInitializer(const char* name, const void* bytes, size_t size) noexcept {
-    return slots::OnnxParser_loadInitializer::call(parser_, name, bytes, size);
-  }
-  bool parseModelProto() noexcept { return slots::OnnxParser_parseModelProto::call(parser_); }
-  int32_t getNbErrors() const noexcept { return slots::OnnxParser_getNbErrors::call(parser_); }
+  TRT_ET_METHOD(OnnxParser, parse)
+  TRT_ET_METHOD(OnnxParser, loadModelProto)
+  TRT_ET_METHOD(OnnxParser, loadInitializer)  // Its bytes must outlive the parser.
+  TRT_ET_METHOD(OnnxParser, parseModelProto)
+  TRT_ET_METHOD(OnnxParser, getNbErrors)
   ParserError getError(int32_t index) const noexcept {
-    return ParserError(slots::OnnxParser_getError::call(parser_, index));
+    return ParserError(slots::OnnxParser_getError::call(implementation_, index));
   }
-
- private:
-  void* parser_;
 };
 
 }  // namespace trt_et::nvinfer
