@@ -385,7 +385,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         check_converted(exported_program)
         self._ranges.remember(exported_program)
         self._add_known_names(exported_program)
-        program = run_passes(exported_program, self._excluded, self._options)
+        program = run_passes(exported_program, self._excluded, self._float32_ops, self._options)
         if self._calibration is not None:
             self._largest.update(largest_values(program, self._calibration))
         elif self._options.precision == "float16":

@@ -199,6 +199,16 @@ def test_a_builder_that_cannot_say_what_it_is_builds_every_time(tmp_path):
     assert EngineCache(tmp_path).entries() == []
 
 
+def test_an_engine_that_a_callers_builder_damaged_is_refused():
+    class Damaging(CheapBuilder):
+        def build(self, request):
+            blob = super().build(request)
+            return blob[:-1] + bytes([blob[-1] ^ 1])
+
+    with pytest.raises(PartitionError, match="corrupt: checksum"):
+        build(Damaging())
+
+
 def test_a_builder_that_inherits_its_fingerprint_has_engines_of_its_own(tmp_path):
     class Larger(CheapBuilder):
         def build(self, request):

@@ -28,13 +28,20 @@ def show_terminal(monkeypatch) -> Terminal:
     return terminal
 
 
+class Events(list[ProgressEvent]):
+    """A function that is false until it is called."""
+
+    def __call__(self, event: ProgressEvent) -> None:
+        self.append(event)
+
+
 def test_a_function_gets_the_steps_of_a_real_build():
-    events: list[ProgressEvent] = []
+    events = Events()
     lower_case(
         "split",
         builder="tensorrt_rtx",
         excluded_ops=["aten.cumsum.default"],
-        progress=events.append,
+        progress=events,
     )
     assert {event.partition for event in events} == {"tensorrt_0", "tensorrt_1"}
     assert {event.engines_total for event in events} == {2}

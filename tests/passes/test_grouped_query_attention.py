@@ -12,6 +12,7 @@ from tests.support.lowering import lower
 from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare
 from tests.support.stock_process import check
+from trt_et import TensorRTPartitioner
 from trt_et.passes.grouped_query_attention import share_heads
 
 HEADS, KEY_HEADS, WIDTH = 6, 2, 8
@@ -78,22 +79,60 @@ def test_heads_in_another_order_stay_repeated(repeat, repeat_values):
     assert share_heads(program) is program
 
 
+def tiled(x: Tensor) -> Tensor:
+    """The batch of an expansion becomes heads: 0, 1, 0, 1, ..."""
+    return x.unsqueeze(2).expand(3, KEY_HEADS, 1, 5, WIDTH).reshape(1, HEADS, 5, WIDTH)
+
+
+@pytest.mark.parametrize(
+    ("repeat", "heads"), [(by_interleaving, 1), (by_interleaving, HEADS // 2), (tiled, HEADS)]
+)
+def test_only_heads_that_are_repeated_for_the_queries_are_shared(repeat, heads):
+    keys = torch.randn(1, KEY_HEADS if repeat is tiled else HEADS // KEY_HEADS, 5, WIDTH)
+    given = torch.randn(1, 1 if heads == 1 else heads, 3, WIDTH), keys, keys + 1
+    if heads == HEADS // 2:
+        given = torch.randn(1, 1, 3, WIDTH), keys[:, :1], keys[:, :1] + 1
+    program = torch.export.export(attention(repeat), given)
+    assert share_heads(program) is program
+
+
 class WritesBetween(nn.Module):
     """Repeats its cache, and writes to it before the attention."""
 
-    def __init__(self) -> None:
+    def __init__(self, repeat, merge) -> None:
         super().__init__()
+        self.repeat, self.merge = repeat, merge
         self.register_buffer("cache", torch.ones(2, KEY_HEADS, 5, WIDTH))
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        repeated = by_interleaving(self.cache)
+        repeated = self.repeat(self.cache)
         self.cache.copy_(k)
-        return scaled_dot_product_attention(q, repeated, by_interleaving(v))
+        return scaled_dot_product_attention(q, self.merge(repeated), by_interleaving(v))
 
 
-def test_a_cache_that_is_written_after_its_copy_stays_repeated():
-    program = torch.export.export(WritesBetween(), inputs())
+@pytest.mark.parametrize(
+    ("repeat", "merge"),
+    [
+        (by_interleaving, lambda x: x),
+        (
+            lambda x: x[:, :, None].expand(2, KEY_HEADS, 3, 5, WIDTH).clone(),
+            lambda x: x.view(2, HEADS, 5, WIDTH),
+        ),
+    ],
+)
+def test_a_cache_that_is_written_after_its_copy_stays_repeated(repeat, merge):
+    program = torch.export.export(WritesBetween(repeat, merge), inputs())
     assert share_heads(program) is program
+
+
+@pytest.mark.parametrize("option", ["excluded_ops", "float32_ops"])
+def test_operators_that_the_caller_names_stay(option):
+    options = {"precision": "float16"} if option == "float32_ops" else {}
+    partitioner = TensorRTPartitioner(
+        builder="reference", **options, **{option: [torch.ops.aten.repeat_interleave.self_int]}
+    )
+    program = torch.export.export(attention(by_interleaving), inputs())
+    assert shares_heads(partitioner.transform_for_pre_decomposition(program)) == [False]
 
 
 @pytest.mark.parametrize("repeat", [by_interleaving, by_expanding])

@@ -70,7 +70,7 @@ def _convert(lowered: LoweredFragment, settings: Any, library: str) -> None:  # 
     finally:
         # A module and its graph refer to each other: the zeros for unknown weights would stay in
         # memory until Python collects garbage, perhaps after the engine's build.
-        for name in dict(module.named_buffers(recurse=False)):
+        for name in dict(module.named_buffers(recurse=False, remove_duplicate=False)):
             delattr(module, name)
 
 

@@ -53,6 +53,9 @@ class EngineBuilder(Protocol):
     A builder may have ``named_data(lowered: LoweredPartition, blob: bytes)``, which returns the
     tensors that its blob refers to, by key. They are stored beside the blobs, each once.
 
+    A builder may have ``verified = True``: the backend then does not compute the checksum of a blob
+    again that this process has just built.
+
     A builder may have ``without_int8``, the operators that its library has no int8 kernels for. The
     partitioner warns of the quantized calls of these.
     """

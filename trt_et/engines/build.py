@@ -240,9 +240,9 @@ class _Session:
     def _finish(self, pending: _Pending, blob: bytes) -> None:
         wanted, job = pending.wanted, pending.job
         try:
-            # The checksum of a blob that this process wrote is surely right.
             sent = wanted.how.executor is not None
-            info = _checked_info(blob, job.request.lowered, verify=sent)
+            verify = sent or not getattr(job.builder, "verified", False)
+            info = _checked_info(blob, job.request.lowered, verify=verify)
             cache = wanted.how.cache
             # A worker on another machine may have another GPU than the one in the key.
             fits = not info.gpu_name or info.gpu_name in builder_fingerprint(job.builder)

@@ -78,7 +78,7 @@ class ProgressSession:
 
     def monitor(self, partition: str) -> BuildMonitor:
         """Return the monitor for the build of a partition's engine in this process."""
-        return BuildMonitor(partial(self._send, partition) if self._listener else None)
+        return BuildMonitor(None if self._listener is None else partial(self._send, partition))
 
     def engine_done(self, partition: str) -> None:
         """Count an engine that was built or found."""

@@ -23,6 +23,7 @@ class TensorRTBuilder:
     """Builds TensorRT engines; TensorRT tunes an engine on the GPU that will run it."""
 
     name = "tensorrt"
+    verified = True
 
     def fingerprint(self) -> str:
         """See ``trt_et.engines.EngineBuilder``; empty on a machine without a GPU.

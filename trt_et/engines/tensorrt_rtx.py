@@ -27,6 +27,7 @@ class TensorRTRTXBuilder:
     """
 
     name = "tensorrt_rtx"
+    verified = True
     without_int8 = frozenset({torch.ops.aten.convolution.default})
 
     def fingerprint(self) -> str:

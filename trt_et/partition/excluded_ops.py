@@ -70,6 +70,9 @@ class ExcludedOps:
                     "or of a node, or a function from a node to a bool"
                 )
 
+    def __bool__(self) -> bool:
+        return bool(self._operators or self._nodes or self._functions)
+
     def reason(self, node: Node, subgraph: Subgraph) -> str | None:
         """Return the reason if the caller excludes a node, else None.
 

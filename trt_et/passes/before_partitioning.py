@@ -50,18 +50,24 @@ PASSES: Final[tuple[Callable[[ExportedProgram], ExportedProgram], ...]] = (
 
 
 def run_passes(
-    program: ExportedProgram, excluded: ExcludedOps, options: BuildOptions
+    program: ExportedProgram,
+    excluded: ExcludedOps,
+    float32_ops: ExcludedOps,
+    options: BuildOptions,
 ) -> ExportedProgram:
     """Run all passes on a program.
 
     Args:
         program: As ``torch.export`` returns it; not changed.
         excluded: The operators that the caller leaves to the CPU.
+        float32_ops: The operators that the caller keeps in float32.
         options: Of the engines; quantize operators that they cannot hold are computed in floats.
 
     Raises:
         PartitionError: An engine in the program cannot be lifted.
     """
     for each in PASSES:
-        program = each(program)
+        # The caller may name operators that share_heads removes.
+        if each is not share_heads or not (excluded or float32_ops):
+            program = each(program)
     return lower_quantize_ops(program, excluded, options)

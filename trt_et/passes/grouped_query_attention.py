@@ -6,6 +6,7 @@ operators a layer, which all passes of ExecuTorch visit. ``enable_gqa=True`` rep
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
@@ -27,67 +28,77 @@ _RANK: Final = 4
 
 
 def share_heads(program: ExportedProgram) -> ExportedProgram:
-    """Replace repeated keys and values of attentions by ``enable_gqa=True``.
+    """Replace repeated keys and values of attentions by ``enable_gqa=True``."""
+    if not any(map(_shared, program.graph.find_nodes(op="call_function", target=_ATTENTION))):
+        return program
+    module = copied_module(program.graph_module)
+    for attention in module.graph.find_nodes(op="call_function", target=_ATTENTION):
+        if shared := _shared(attention):
+            attention.args = (attention.args[0], *shared, *attention.args[3:])
+            attention.kwargs = {**attention.kwargs, "enable_gqa": True}
+    module.graph.eliminate_dead_code()
+    return program._update(module, program.graph_signature)
 
-    Args:
-        program: As ``torch.export`` returns it; not changed.
+
+def _shared(attention: Node) -> list[Node]:
+    """Return keys and values with fewer heads that give the same result; none if there are none."""
+    named = named_arguments(attention)
+    repeated = [_repeated(named[name]) for name in ("key", "value")]
+    if named["enable_gqa"] or len(attention.args) < _RANK - 1 or None in repeated:
+        return []
+    sources, copies = zip(*filter(None, repeated), strict=True)
+    shapes = [node.meta["val"].shape for node in sources]
+    heads = [named[name].meta["val"].shape[-_RANK + 1] for name in ("query", "key", "value")]
+    # A write in place between the copy of a cache and the attention would be seen by it.
+    if (
+        named["query"].meta["val"].dim() != _RANK
+        or len(set(heads)) > 1
+        or shapes[0][1] != shapes[1][1]
+        or any(_is_written_between(copy, attention) for copy in copies)
+    ):
+        return []
+    return list(sources)
+
+
+def _repeated(value: Node) -> tuple[Node, Node] | None:
+    """Return the tensor whose heads, dimension 1 of 4, a node repeats, each next to itself.
 
     Returns:
-        A new program; the same one if no attention takes repeated keys and values.
+        The tensor, and the node that copies it; None if the node does not repeat heads.
     """
-    module = copied_module(program.graph_module)
-    changed = [
-        _share_heads(node)
-        for node in module.graph.find_nodes(op="call_function", target=_ATTENTION)
-    ]
-    if not any(changed):
-        return program
-    module.graph.eliminate_dead_code()
-    module.recompile()
-    shared: ExportedProgram = program._update(module, program.graph_signature)
-    return shared
-
-
-def _share_heads(attention: Node) -> bool:
-    named = named_arguments(attention)
-    repeated = named["key"], named["value"]
-    sources = [_source(each) for each in repeated]
-    if named["enable_gqa"] or not all(sources):
-        return False
-    queries, keys, values = (each.meta["val"] for each in (named["query"], *sources))
-    if keys.shape[1] != values.shape[1] or queries.dim() != _RANK:
-        return False
-    # A write in place between the copy of a cache and the attention would be seen by it.
-    if any(_is_written_between(each, attention) for each in repeated):
-        return False
-    attention.args = (attention.args[0], *sources, *attention.args[3:])
-    attention.kwargs = {**attention.kwargs, "enable_gqa": True}
-    return True
-
-
-def _source(value: Node) -> Node | None:
-    """Return the tensor whose heads, dimension 1 of 4, a node repeats, each next to itself."""
-    source: Any = None
     if value.target is aten.repeat_interleave.self_int:
         named = named_arguments(value)
-        source = named["self"] if named["dim"] in (1, 1 - _RANK) else None
-    elif value.target in _RESHAPES:
-        expand: Any = value.args[0]
-        if expand.target is aten.clone.default:
-            expand = expand.args[0]
-        unsqueeze: Any = expand.args[0] if expand.target is aten.expand.default else None
-        if isinstance(unsqueeze, Node) and unsqueeze.target is aten.unsqueeze.default:
-            source = unsqueeze.args[0] if unsqueeze.args[1] in (2, 1 - _RANK) else None
-    return source if isinstance(source, Node) and _differ_in_heads(source, value) else None
+        source: Any = named["self"]
+        is_repeated = named["dim"] in (1, 1 - _RANK) and isinstance(named["repeats"], int)
+        return (source, value) if is_repeated and source.meta["val"].dim() == _RANK else None
+    if value.target not in _RESHAPES:
+        return None
+    expand: Any = value.args[0]
+    copied = expand if expand.target is aten.clone.default else value
+    expand = expand.args[0] if copied is expand else expand
+    if expand.target is not aten.expand.default:
+        return None
+    unsqueeze: Any = expand.args[0]
+    if unsqueeze.target is not aten.unsqueeze.default:
+        return None
+    source = unsqueeze.args[0]
+    shape, wide = source.meta["val"].shape, expand.meta["val"].shape
+    repeats = wide[2] if len(wide) == _RANK + 1 else None
+    expected = (*shape[:2], repeats, *shape[2:])
+    if unsqueeze.args[1] not in (2, 1 - _RANK) or not _are_equal(wide, expected):
+        return None
+    merged = (shape[0], shape[1] * wide[2], *shape[2:])
+    return (source, copied) if _are_equal(value.meta["val"].shape, merged) else None
 
 
-def _differ_in_heads(source: Node, repeated: Node) -> bool:
-    """Check that two tensors have the sizes of heads and of these heads repeated."""
-    one, other = source.meta["val"].shape, repeated.meta["val"].shape
+def _are_equal(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Check that two shapes surely are the same, with static heads."""
     return (
-        len(one) == len(other) == _RANK
-        and all(isinstance(sizes[1], int) for sizes in (one, other))
-        and all(statically_known_true(one[dim] == other[dim]) for dim in (0, 2, 3))
+        len(sizes) == len(others)
+        and isinstance(sizes[1], int)
+        and all(
+            statically_known_true(one == other) for one, other in zip(sizes, others, strict=True)
+        )
     )
 
 

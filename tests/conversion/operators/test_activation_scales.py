@@ -119,6 +119,18 @@ def constants(
     return scales, [shape for shape in vectors if max(shape, default=1) > 1]
 
 
+def attended_by_sdpa(x: torch.Tensor) -> torch.Tensor:
+    return int8(F.scaled_dot_product_attention(x, x, x).transpose(1, 2).reshape(2, 12))
+
+
+def tiny(x: torch.Tensor) -> torch.Tensor:
+    """The reciprocal of the scale is beyond float32."""
+    how = (1e-39, 0, -128, 127, torch.int8)
+    return quantized.dequantize_per_tensor.default(
+        quantized.quantize_per_tensor.default(x * 2, *how), *how
+    )
+
+
 BATCH, WIDTH = Dim("batch", min=2, max=8), Dim("width", min=2, max=8)
 
 
@@ -132,9 +144,22 @@ BATCH, WIDTH = Dim("batch", min=2, max=8), Dim("width", min=2, max=8)
         (doubled, (1, 1), {}, [SCALE], []),
         (pooled, (2, 3, 4, 4), {}, [1.0, SCALE], [(1, 1, 1, 4)]),
         (attended, (2, 3, 4), {}, [SCALE], []),
+        (attended_by_sdpa, (2, 1, 3, 4), {}, [SCALE], []),
+        (tiny, (2, 3, 4), {}, [1e-39], []),
     ],
 )
 def test_the_vector_is_along_the_last_axis_of_a_known_size(function, shape, sizes, scales, vectors):
     found, shapes = constants(function, shape, sizes)
     assert found == pytest.approx(scales)
     assert shapes == vectors
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_scales_are_float32_whatever_the_default_dtype_is(dtype, monkeypatch):
+    asked = torch.export.export(Function(doubled), (torch.randn(2, 3, 4),)).run_decompositions({})
+    request = BuildRequest("test", lower_partition(asked, "test"), 0, BuildOptions())
+    torch.set_default_dtype(dtype)
+    try:
+        assert compare(request).outcome == "equal"
+    finally:
+        torch.set_default_dtype(torch.float32)

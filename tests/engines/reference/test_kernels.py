@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from executorch.runtime import Runtime
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
-from tests.support.simulated_gpus import load_runtime
+from tests.support.simulated_gpus import load_method
 from trt_et.conversion.operators.scatter_reduce import scatter_reduce
 from trt_et.engines.reference import kernels
 
@@ -152,6 +151,19 @@ def test_numbers_quantized_per_tensor_run_like_eager(how):
     _runs_like_eager(round_trip, NUMBERS)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_numbers_dequantized_to_half_precision_equal_eagers(dtype):
+    how = (0.0503, 3, -128, 127, torch.int8)
+
+    def round_trip(x):
+        q = quantized.quantize_per_tensor.default(x, *how)
+        return quantized.dequantize_per_tensor.default(q, *how, out_dtype=dtype).float() * 2
+
+    program = torch.export.export(Function(round_trip), (NUMBERS,))
+    (found,) = load_method(lower(program)).execute([NUMBERS])
+    torch.testing.assert_close(found, round_trip(NUMBERS), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("zero_point", [0, 7, None])
 def test_numbers_quantized_per_channel_run_like_eager(axis, zero_point):
@@ -196,8 +208,7 @@ def test_paddings_and_remainders_by_sizes_run_like_eager(function):
     model = Function(function)
     sizes = (({1: torch.export.Dim("n", min=4, max=16)},),)
     pte = lower(torch.export.export(model, (torch.randn(2, 6),), dynamic_shapes=sizes))
-    load_runtime()
-    method = Runtime.get().load_program(pte).load_method("forward")
+    method = load_method(pte)
     for size in (4, 7, 16):
         x = torch.randn(2, size)
         torch.testing.assert_close(method.execute([x])[0], model(x))
@@ -243,8 +254,7 @@ def _runs_like_eager(function, *inputs):
         def forward(self, *inputs):
             return function(*inputs)
 
-    load_runtime()
     pte = lower(torch.export.export(Model(), inputs), builder="reference")
     assert len(blobs(pte)) == 1
-    found = Runtime.get().load_program(pte).load_method("forward").execute(list(inputs))
+    found = load_method(pte).execute(list(inputs))
     torch.testing.assert_close(found, pytree.tree_leaves(function(*inputs)))

@@ -24,6 +24,8 @@ aten = torch.ops.aten
 _operators = torch.ops.quantized_decomposed
 _QUANTIZE: Final = _operators.quantize_per_tensor.default
 _DEQUANTIZE: Final = _operators.dequantize_per_tensor.default
+_SMALLEST: Final = torch.finfo(torch.float32).smallest_normal
+_ATTENTION: Final = aten.scaled_dot_product_attention.default
 _PRODUCTS: Final = (aten.matmul.default, aten.bmm.default)
 _MOVES: Final = (
     *(aten.permute.default, aten.transpose.int, aten.clone.default),
@@ -34,14 +36,18 @@ _MOVES: Final = (
 def scale_by_vector(node: Node) -> Node | None:
     """Return a call that quantizes with the scale 1, after a product with a vector."""
     source, scale, *how = named_arguments(node).values()
-    if _is_constant(source) or _keeps_scale(source, scale) or _is_of_attention(source):
+    if not _SMALLEST <= scale <= 1 / _SMALLEST or _is_constant(source):
+        return None
+    if _keeps_scale(source, scale) or _is_of_attention(source):
         return None
     shape = source.meta["val"].shape
     axes = [axis for axis, size in enumerate(shape) if isinstance(size, int) and size > 1]
     if not axes:
         return None
     sizes = [size if axis == axes[-1] else 1 for axis, size in enumerate(shape)]
-    vector = insert_constant(node, f"_reciprocal_{node.name}", torch.full(sizes, 1 / scale))
+    vector = insert_constant(
+        node, f"_reciprocal_{node.name}", torch.full(sizes, 1 / scale, dtype=torch.float32)
+    )
     if source.meta["val"].dtype is not torch.float32:
         source = insert_call(node, aten._to_copy.default, source, dtype=torch.float32)
     return insert_call(
@@ -66,12 +72,14 @@ def _keeps_scale(source: Node, scale: float) -> bool:
 
 
 def _is_of_attention(source: Node) -> bool:
-    """Return whether a tensor is a moved product of two activations.
+    """Return whether a tensor is a moved attention, or a moved product of two activations.
 
     The kernel of an attention writes int8 itself if nothing is between the two.
     """
     while source.target in _MOVES:
         source = source.all_input_nodes[0]
+    if source.target is _ATTENTION:
+        return True
     return source.target in _PRODUCTS and not any(map(_is_constant, source.all_input_nodes))
 
 

@@ -76,14 +76,12 @@ def repeat_shared_heads(node: Node) -> None:
     shown that yet; TensorRT 10 has no attention layer.
     """
     named = named_arguments(node)
-    if named["enable_gqa"]:
-        heads = named["query"].meta["val"].shape[-3]
-        node.args = (
-            node.args[0],
-            *(_with_heads(heads, named[name], node) for name in ("key", "value")),
-            *node.args[3:],
-        )
-        node.kwargs = {name: value for name, value in node.kwargs.items() if name != "enable_gqa"}
+    if not named["enable_gqa"]:
+        return
+    heads = named["query"].meta["val"].shape[-3]
+    for place, name in ((1, "key"), (2, "value")):
+        node.update_arg(place, _with_heads(heads, named[name], node))
+    node.kwargs = {name: value for name, value in node.kwargs.items() if name != "enable_gqa"}
 
 
 def _with_heads(heads: int, source: Node, before: Node) -> Node:

@@ -145,7 +145,7 @@ class _Parts:
                     f"the {what} of {node.name} is an input of the engine; TensorRT needs a "
                     "constant. Exclude the node (excluded_ops=...)"
                 )
-        self._scale = torch.as_tensor(scale).to(torch.float32)
+        self._scale = torch.as_tensor(scale, dtype=torch.float32)
         self._zero_point = torch.as_tensor(0 if zero_point is None else zero_point)
         self._zero_point = self._zero_point.to(torch.float32).expand(self._scale.shape)
         rank = node.meta["val"].dim()

@@ -248,6 +248,11 @@ def _native_layer_norm(
     return tuple(result.to(x.dtype) for result in results)
 
 
+def _dequantize(*args: Any, out_dtype: torch.dtype | None = None) -> Tensor:
+    # With out_dtype, torch's function computes in half precision, unlike eager's.
+    return pt2e.dequantize_per_tensor(*args).to(out_dtype or torch.float32)
+
+
 _PARTS: Final[dict[object, Callable[..., Any]]] = {
     aten.max_pool3d.default: _max_pool3d,
     aten.adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
@@ -266,7 +271,7 @@ _PARTS: Final[dict[object, Callable[..., Any]]] = {
     aten.native_layer_norm.default: _native_layer_norm,
     _pt2e.quantize_per_tensor.default: pt2e.quantize_per_tensor,
     _pt2e.quantize_per_channel.default: pt2e.quantize_per_channel,
-    _pt2e.dequantize_per_tensor.default: pt2e.dequantize_per_tensor,
+    _pt2e.dequantize_per_tensor.default: _dequantize,
     _pt2e.dequantize_per_channel.default: pt2e.dequantize_per_channel,
     FAKE_QUANTIZE: fake_quantize,
 }
