@@ -248,9 +248,19 @@ def _native_layer_norm(
     return tuple(result.to(x.dtype) for result in results)
 
 
-def _dequantize(*args: Any, out_dtype: torch.dtype | None = None) -> Tensor:
+def _dequantize(
+    x: Tensor,
+    scale: float,
+    zero_point: int,
+    low: int,
+    high: int,
+    dtype: torch.dtype,
+    *,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
     # With out_dtype, torch's function computes in half precision, unlike eager's.
-    return pt2e.dequantize_per_tensor(*args).to(out_dtype or torch.float32)
+    value = pt2e.dequantize_per_tensor(x, scale, zero_point, low, high, dtype)
+    return value.to(out_dtype or torch.float32)
 
 
 _PARTS: Final[dict[object, Callable[..., Any]]] = {
