@@ -31,6 +31,11 @@ BATCH_NORM = ATEN._native_batch_norm_legit_no_training.default
 HALF, FLOAT = torch.float16, torch.float32
 
 
+@pytest.fixture(autouse=True)
+def same_numbers_each_time() -> None:
+    torch.manual_seed(0)
+
+
 def asked(model: nn.Module, *inputs: torch.Tensor, **options: Any) -> BuildRequest:
     """What a builder is asked for; the model becomes one engine."""
     options.setdefault("precision", "float16")
