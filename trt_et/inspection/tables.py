@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -60,12 +61,12 @@ class Table:
         )
 
 
-class Shown:
+class Shown(ABC):
     """Facts that a terminal (with ``rich``) and a notebook show as tables."""
 
+    @abstractmethod
     def tables(self) -> Iterable[Table]:
         """Return the tables."""
-        raise NotImplementedError
 
     def __rich__(self) -> Group:
         from rich.console import Group
