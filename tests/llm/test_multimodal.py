@@ -16,6 +16,7 @@ from tests.support.programs.multimodal_models import (
     Runner,
     eager_answer,
     llava,
+    smolvlm,
     voxtral,
 )
 from trt_et import OptionError, UnsupportedModelError
@@ -30,10 +31,11 @@ def check(pte: bytes, encoder: str) -> None:
     assert methods["token_embedding"].cpu_operators == ("aten::embedding.out",)
 
 
-def test_an_image_between_two_texts(tmp_path):
+@pytest.mark.parametrize("make", [llava, smolvlm])
+def test_an_image_between_two_texts(make, tmp_path):
     from executorch.extension.llm.runner import make_image_input, make_text_input
 
-    model = llava()
+    model = make()
     pte = bytes(export_multimodal(model, image=IMAGE, **OPTIONS).buffer)
     check(pte, "vision_encoder")
     runner = Runner(tmp_path, pte)
@@ -44,7 +46,8 @@ def test_an_image_between_two_texts(tmp_path):
             make_text_input(text[:1]), make_image_input(image), make_text_input(text)
         )
         prompt = [ids[0], *[PLACE] * 16, *ids]
-        assert found == eager_answer(model, prompt, pixel_values=image[None])
+        pixels = image[None] if make is llava else image[None, None]
+        assert found == eager_answer(model, prompt, pixel_values=pixels)
 
 
 def test_sound_before_a_text(tmp_path):

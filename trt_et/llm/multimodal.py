@@ -26,6 +26,9 @@ _ENCODERS: Final = {"vision_encoder": "get_image_features", "audio_encoder": "ge
 _ENCODER_DTYPES: Final = (torch.float32, torch.bfloat16)
 # Models with these inputs have attention, or positions, that depend on where the images are.
 _PLACES: Final = ("token_type_ids", "mm_token_type_ids")
+# The get_image_features of these models takes a list of images and leaves out those that are
+# padding: their number depends on values, which torch.export cannot do.
+_IMAGE_LISTS: Final = ("idefics3", "smolvlm")
 
 
 def export_multimodal(
@@ -138,12 +141,17 @@ class _Encoder(nn.Module):
 
     def __init__(self, model: nn.Module, method: str) -> None:
         super().__init__()
-        self.model = model
+        self.model: Any = model
         self.method = _ENCODERS[method]
 
     def forward(self, example: torch.Tensor) -> torch.Tensor:
-        dtype = next(self.model.parameters()).dtype
-        found: Any = getattr(self.model, self.method)(example.to(dtype))
+        example = example.to(next(self.model.parameters()).dtype)
+        config = getattr(self.model, "config", None)
+        if getattr(config, "model_type", None) in _IMAGE_LISTS:
+            parts = self.model.model
+            found = parts.connector(parts.vision_model(example).last_hidden_state)
+        else:
+            found = getattr(self.model, self.method)(example)
         if not isinstance(found, torch.Tensor | list | tuple):
             found = found.pooler_output
         if not isinstance(found, torch.Tensor):

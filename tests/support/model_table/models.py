@@ -86,8 +86,8 @@ def _executorch(name: str) -> Model:
 def _multimodal(name: str) -> Model:
     from executorch.extension.llm.runner import make_audio_input, make_image_input, make_text_input
 
-    images = name == "llava"
-    module = multimodal_models.llava() if images else multimodal_models.voxtral()
+    images = name != "voxtral"
+    module = getattr(multimodal_models, name)()
     example = multimodal_models.IMAGE if images else multimodal_models.SOUND
     given = {"image" if images else "audio": example}
 
@@ -99,7 +99,8 @@ def _multimodal(name: str) -> Model:
         runner = multimodal_models.Runner(folder, pte)
         read: Any = torch.rand(example.shape, generator=torch.Generator().manual_seed(1))
         if images:
-            first, inputs, count = make_image_input(read[0]), {"pixel_values": read}, 16
+            pixels = read if name == "llava" else read[None]
+            first, inputs, count = make_image_input(read[0]), {"pixel_values": pixels}, 16
         else:
             first, inputs = make_audio_input(read), {"input_features": read}
             count = module.get_audio_features(read).pooler_output.shape[0]
@@ -147,7 +148,7 @@ KINDS: dict[str, tuple[tuple[str, ...], Callable[[str], Model]]] = {
         _executorch,
     ),
     "Images, sound and text, by `export_multimodal`, in `MultimodalRunner`": (
-        ("llava", "voxtral"),
+        ("llava", "smolvlm", "voxtral"),
         _multimodal,
     ),
     "Speech, by `export_speech`": (("whisper",), _whisper),

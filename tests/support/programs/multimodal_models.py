@@ -34,6 +34,17 @@ def llava() -> tf.PreTrainedModel:
     return tf.LlavaForConditionalGeneration(config).eval()
 
 
+def smolvlm() -> tf.PreTrainedModel:
+    torch.manual_seed(0)
+    vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2}
+    vision |= {"num_attention_heads": 3, "image_size": 16, "patch_size": 2}
+    config = tf.SmolVLMConfig(
+        **{"text_config": {"model_type": "llama", **TEXT}, "vision_config": vision},
+        **{"image_token_id": PLACE, "scale_factor": 2},
+    )
+    return tf.SmolVLMForConditionalGeneration(config).eval()
+
+
 def voxtral() -> tf.PreTrainedModel:
     torch.manual_seed(0)
     audio = {
