@@ -6,10 +6,12 @@ are zeros, which take no memory until something reads them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
@@ -139,6 +141,9 @@ def _constant_value(fragment: Fragment, source: Node) -> torch.Tensor:
     value: torch.Tensor = source.meta["val"]
     shape = [int(size) for size in value.shape]
     with no_dispatch():
-        if value.dtype.is_floating_point and value.numel() <= _SMALL:
-            return torch.ones(shape, dtype=value.dtype)
-        return torch.zeros(shape, dtype=value.dtype)
+        if value.numel() <= _SMALL:
+            make = torch.ones if value.dtype.is_floating_point else torch.zeros
+            return make(shape, dtype=value.dtype)
+        # NumPy leaves zeros to the system, which maps them when they are read; torch.zeros writes.
+        zeros = np.zeros(math.prod(shape) * value.dtype.itemsize, np.uint8)
+        return torch.from_numpy(zeros).view(value.dtype).view(shape)
