@@ -236,6 +236,32 @@ def test_long_rows_of_half_precision_are_normalized_like_eager(dtype):
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda x: x @ x.T,
+        lambda x: functional.linear(x, x, x[:, 0]),
+        lambda x: functional.scaled_dot_product_attention(*[x.view(1, 4, 64, 64)] * 3),
+        lambda x: functional.conv2d(x.view(1, 64, 16, 16), x.view(16, 64, 4, 4)),
+        lambda x: functional.conv3d(x.view(1, 4, 16, 16, 16), x[:, :512].view(4, 4, 8, 4, 4)),
+        lambda x: functional.avg_pool2d(x.view(1, 4, 64, 64), 64),
+        lambda x: functional.instance_norm(x.view(1, 4, 64, 64)),
+        lambda x: x.var(-1),
+        lambda x: x.cumsum(-1),
+        lambda x: x.cumsum(-1, dtype=torch.float32),
+        lambda x: x.new_zeros(4, 2).scatter_add(1, torch.zeros(4, 4096, dtype=torch.int64), x),
+    ],
+)
+def test_sums_of_many_numbers_in_half_precision_do_not_stop_growing(add, dtype):
+    rows = torch.rand(4, 4096, generator=torch.Generator().manual_seed(0)) + 0.5
+    pte = lower(torch.export.export(Function(add), (rows.to(dtype),)), builder="reference")
+    assert len(blobs(pte)) == 1
+    (found,), expected = load_method(pte).execute([rows.to(dtype)]), add(rows.to(dtype).float())
+    error = (found.float() - expected).abs().max() / expected.abs().max()
+    assert error <= 2 * torch.finfo(dtype).eps
+
+
 def test_attention_over_the_edges_of_a_graph_runs_like_eager():
     def attend(x, edges):
         start, end = edges

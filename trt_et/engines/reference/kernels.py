@@ -2,8 +2,9 @@
 
 Three-dimensional pooling and convolution, slice by slice; sorting by ``topk``; embedding bags and
 scatters that reduce, by a matrix; negative padding; cumulative sums of a single number;
-remainders of negative integers; bicubic resizing of a permuted tensor; layer normalization in
-half precision; quantize operators, by torch's own functions. Only the reference builder needs this.
+remainders of negative integers; bicubic resizing of a permuted tensor; sums in half precision, of
+products, windows and normalizations; quantize operators, by torch's own functions. Only the
+reference builder needs this.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch._ops import OpOverload
 from torch.ao.quantization.fx import _decomposed as pt2e
 from torch.export import ExportedProgram
 from torch.nn import functional
+from torch.utils._pytree import tree_map_only
 
 from trt_et.conversion.operators.embedding_bag import EMBEDDING_BAG, embedding_bag
 from trt_et.conversion.operators.scatter_reduce import scatter_reduce
@@ -200,7 +202,13 @@ def _is_number(x: Tensor, *_: object, **__: object) -> bool:
     return x.dim() == 0
 
 
-def _cumsum(x: Tensor, _: int, *, dtype: torch.dtype | None = None) -> Tensor:
+def _is_number_or_half(x: Tensor, *_: object, **__: object) -> bool:
+    return _is_number(x) or _is_half(x)
+
+
+def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    if not _is_number(x):
+        return torch.cumsum(x.float(), dim).to(dtype or x.dtype)
     summed = x.dtype if x.dtype.is_floating_point else torch.int64
     return x.to(dtype or summed) + 0
 
@@ -231,21 +239,32 @@ def _bicubic(x: Tensor, *args: Any) -> Any:  # noqa: ANN401
     return aten.upsample_bicubic2d.vec(x.contiguous(), *args)
 
 
-def _is_half(x: Tensor, *_: object) -> bool:
+def _is_half(x: Tensor, *_: object, **__: object) -> bool:
     return x.dtype in (torch.float16, torch.bfloat16)
 
 
-def _native_layer_norm(
-    x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
-) -> tuple[Tensor, ...]:
-    """Normalize in float32.
+def _in_float32(op: OpOverload) -> Callable[..., Any]:
+    """Return a function that computes in float32 and rounds the results, as TensorRT does.
 
-    The kernel of ExecuTorch 1.5 adds in the tensor's dtype, in which a sum stops growing; its main
-    branch adds in float32.
+    ExecuTorch's kernels add in the tensors' dtype, in which a sum stops growing.
     """
-    scale, shift = (None if t is None else t.float() for t in (weight, bias))
-    results = aten.native_layer_norm.default(x.float(), shape, scale, shift, eps)
-    return tuple(result.to(x.dtype) for result in results)
+
+    def part(*args: Any, **more: Any) -> Any:  # noqa: ANN401
+        wide = tree_map_only(Tensor, lambda x: x.float() if _is_half(x) else x, (args, more))
+        return tree_map_only(
+            Tensor, lambda result: result.to(args[0].dtype), op(*wide[0], **wide[1])
+        )
+
+    return part
+
+
+def _is_half_or_volume(x: Tensor, *_: object, **__: object) -> bool:
+    return _is_half(x) or _is_volume(x)
+
+
+def _half_or_volume(x: Tensor, *args: Any) -> Any:  # noqa: ANN401
+    convolve = _in_float32(aten.convolution.default) if _is_half(x) else _convolution
+    return convolve(x, *args)
 
 
 def _dequantize(
@@ -263,12 +282,19 @@ def _dequantize(
     return value.to(out_dtype or torch.float32)
 
 
+_IN_FLOAT32: Final = (
+    *(aten.linear.default, aten.matmul.default, aten.mm.default, aten.bmm.default),
+    *(aten.addmm.default, aten.baddbmm.default, aten.scaled_dot_product_attention.default),
+    *(aten.native_layer_norm.default, aten._native_batch_norm_legit.no_stats),
+    *(aten.var.correction, aten.var_mean.correction, aten.scatter_add.default),
+    *(aten.avg_pool1d.default, aten.avg_pool2d.default),
+)
 _PARTS: Final[dict[object, Callable[..., Any]]] = {
     aten.max_pool3d.default: _max_pool3d,
     aten.adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
     aten._adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
     aten.avg_pool3d.default: _avg_pool3d,
-    aten.convolution.default: _convolution,
+    aten.convolution.default: _half_or_volume,
     aten.sort.default: _sort,
     **dict.fromkeys(EMBEDDING_BAG.targets, embedding_bag),
     aten.constant_pad_nd.default: _pad,
@@ -278,7 +304,7 @@ _PARTS: Final[dict[object, Callable[..., Any]]] = {
     aten.remainder.Tensor: _remainder,
     aten.scatter_reduce.two: scatter_reduce,
     aten.upsample_bicubic2d.vec: _bicubic,
-    aten.native_layer_norm.default: _native_layer_norm,
+    **{op: _in_float32(op) for op in _IN_FLOAT32},
     _pt2e.quantize_per_tensor.default: pt2e.quantize_per_tensor,
     _pt2e.quantize_per_channel.default: pt2e.quantize_per_channel,
     _pt2e.dequantize_per_tensor.default: _dequantize,
@@ -287,11 +313,11 @@ _PARTS: Final[dict[object, Callable[..., Any]]] = {
 }
 # The kernel takes the other calls of these operators.
 _ONLY_IF: Final[dict[object, Callable[..., bool]]] = {
-    aten.convolution.default: _is_volume,
+    aten.convolution.default: _is_half_or_volume,
     aten.constant_pad_nd.default: _crops,
     aten.pad.default: _crops_plainly,
-    aten.cumsum.default: _is_number,
+    aten.cumsum.default: _is_number_or_half,
     aten.remainder.Scalar: _is_of_integers,
     aten.remainder.Tensor: _is_of_integers,
-    aten.native_layer_norm.default: _is_half,
+    **dict.fromkeys(_IN_FLOAT32, _is_half),
 }
