@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import torch
 from torch.fx import Node, map_arg
 from torch.utils._pytree import tree_map
-from torch.utils.weak import WeakIdKeyDictionary
 
 from trt_et.graph.insertion import insert_call
 from trt_et.lowering.batch_norms import fold_batch_norms
@@ -31,13 +30,6 @@ aten = torch.ops.aten
 
 PRECISION_DTYPES: Final = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 """The values of the option ``precision``."""
-
-
-# Fake tensors in lower precisions, by those in float32: checks and the engine's graph share them,
-# and torch takes 0.5 ms for each.
-_LOWERED: Final[MutableMapping[torch.Tensor, dict[torch.dtype, torch.Tensor]]] = (
-    WeakIdKeyDictionary()
-)
 
 
 def compute_in(
@@ -120,17 +112,12 @@ class _Casts:
         return self._program.add_constant(argument, name, value.to(dtype), fake)
 
     def _lower_result(self, node: Node) -> None:
-        node.meta["val"] = tree_map(self._lowered, node.meta["val"])
+        node.meta["val"] = tree_map(
+            lambda each: each.to(self._dtype) if each.dtype == torch.float32 else each,
+            node.meta["val"],
+        )
         if node.target is aten._to_copy.default:  # From float32 to float32.
             node.kwargs = {**node.kwargs, "dtype": self._dtype}
-
-    def _lowered(self, value: torch.Tensor) -> torch.Tensor:
-        if value.dtype != torch.float32:
-            return value
-        known = _LOWERED.setdefault(value, {})
-        if self._dtype not in known:
-            known[self._dtype] = value.to(self._dtype)
-        return known[self._dtype]
 
 
 def _clamped(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
