@@ -417,3 +417,11 @@ def test_the_program_itself_is_not_changed():
     for name, value in program.state_dict.items():
         assert value.dtype == before[name].dtype
         assert torch.equal(value, before[name])
+
+
+def test_a_weight_that_changed_in_place_after_an_export_is_looked_at_again():
+    model = nn.Linear(8, 4, bias=False)
+    inputs = torch.ones(1, 8)
+    assert dtypes(asked(model, inputs), ATEN.linear.default) == {HALF}
+    model.weight.data.fill_(1e5)  # Beyond float16; the tensor's version stays.
+    assert dtypes(asked(model, inputs), ATEN.linear.default) == {FLOAT}

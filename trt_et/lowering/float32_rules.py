@@ -16,14 +16,13 @@ from __future__ import annotations
 import math
 import operator
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node
-from torch.utils.weak import WeakIdKeyDictionary
 
 from trt_et.lowering.edge_to_aten import aten_target
 
@@ -94,9 +93,6 @@ _MASK: Final = 3  # The index of an attention's mask among its arguments.
 
 _BETWEEN: Final = "between float32 tensors"
 
-# Largest values of weights that are in memory, by the storage; the inner key tells views apart.
-_LARGEST: Final[MutableMapping[torch.UntypedStorage, dict[Any, float]]] = WeakIdKeyDictionary()
-
 
 def float32_reasons(
     calls: Iterable[Node],
@@ -133,17 +129,6 @@ def largest_value(tensor: torch.Tensor) -> float:
         return max(abs(low), abs(high))
     finite = tensor[torch.isfinite(tensor)]
     return float(finite.abs().max()) if finite.numel() else 0.0
-
-
-def _largest_of_weight(weight: torch.Tensor) -> float:
-    """Return ``largest_value``; two checks and the engine's graph ask for that of each weight."""
-    if weight.is_inference():  # It has no version.
-        return largest_value(weight)
-    known = _LARGEST.setdefault(weight.untyped_storage(), {})
-    key = weight.dtype, weight.storage_offset(), weight.shape, weight.stride(), weight._version
-    if key not in known:
-        known[key] = largest_value(weight)
-    return known[key]
 
 
 def attention_masks(node: Node) -> tuple[object, ...]:
@@ -331,7 +316,7 @@ class _Rules:
             if not is_known or value.dtype in (torch.bool, torch.complex64):
                 self._peaks[node] = 0.0
             else:
-                self._peaks[node] = _largest_of_weight(value)
+                self._peaks[node] = largest_value(value)
         return self._peaks[node]
 
     def _peak(self, node: Node, name: str, floats: list[Node]) -> float:

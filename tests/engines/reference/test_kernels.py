@@ -262,6 +262,12 @@ def test_sums_of_many_numbers_in_half_precision_do_not_stop_growing(add, dtype):
     assert error <= 2 * torch.finfo(dtype).eps
 
 
+def test_a_cumulative_sum_with_an_integer_dtype_rounds_before_it_adds():
+    _runs_like_eager(
+        lambda x: torch.cumsum(x, -1, dtype=torch.int64), torch.full((2, 8), 1.75).half()
+    )
+
+
 def test_attention_over_the_edges_of_a_graph_runs_like_eager():
     def attend(x, edges):
         start, end = edges

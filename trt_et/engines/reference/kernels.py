@@ -33,6 +33,7 @@ _pt2e = torch.ops.quantized_decomposed
 # ``pad`` takes the last dimension first; these leave the last three of five dimensions as they are.
 _REST: Final = (0, 0, 0, 0, 0, 0)
 _Sizes = int | Sequence[int]
+_HALF: Final = (torch.float16, torch.bfloat16)
 
 
 def decompose_for_cpu_kernels(program: ExportedProgram) -> ExportedProgram:
@@ -208,7 +209,9 @@ def _is_number_or_half(x: Tensor, *_: object, **__: object) -> bool:
 
 def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     if not _is_number(x):
-        return torch.cumsum(x.float(), dim).to(dtype or x.dtype)
+        result = dtype or x.dtype
+        wide = torch.float32 if result in _HALF else result
+        return torch.cumsum(x.to(wide), dim).to(result)
     summed = x.dtype if x.dtype.is_floating_point else torch.int64
     return x.to(dtype or summed) + 0
 
@@ -240,7 +243,7 @@ def _bicubic(x: Tensor, *args: Any) -> Any:  # noqa: ANN401
 
 
 def _is_half(x: Tensor, *_: object, **__: object) -> bool:
-    return x.dtype in (torch.float16, torch.bfloat16)
+    return x.dtype in _HALF
 
 
 def _in_float32(op: OpOverload) -> Callable[..., Any]:
