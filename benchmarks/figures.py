@@ -8,8 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Figure", "figure", "machine", "named_figure"]
-
 Figure = dict[str, Any]
 
 

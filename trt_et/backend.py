@@ -21,8 +21,6 @@ from trt_et.lowering.partition_names import add_names
 from trt_et.ops.convolution import keep_ranges
 from trt_et.target_device import explicit_device, parse_device, resolve_target_device
 
-__all__ = ["TensorRTBackend", "check_no_conflict"]
-
 _ALIGNMENT: Final = 16  # Of named data, in bytes.
 
 

@@ -17,8 +17,6 @@ from typing import Any, Final
 
 from trt_et.errors import OptionError, UnknownOption
 
-__all__ = ["PRECISIONS", "BuildOptions", "check_known", "option", "options_table"]
-
 PRECISIONS: Final = ("float16", "bfloat16")
 """The values of ``BuildOptions.precision``, besides None."""
 

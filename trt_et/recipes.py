@@ -37,8 +37,6 @@ from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 from trt_et.quantizer import TensorRTQuantizer, int8
 
-__all__ = ["TensorRTRecipeProvider", "TensorRTRecipeType"]
-
 _log = logging.getLogger(__name__)
 
 

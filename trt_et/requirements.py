@@ -8,8 +8,6 @@ from __future__ import annotations
 from functools import cache
 from importlib import metadata
 
-__all__ = ["allowed_versions", "install_command", "is_allowed"]
-
 
 def allowed_versions(package: str) -> str:
     """Return the required range of a package, such as ``>=2.13,<2.15``."""

@@ -20,8 +20,6 @@ from trt_et.blob.codec import parse_device_id
 from trt_et.blob.model import MAX_DEVICE_ID, EngineInfo
 from trt_et.errors import DeviceIdError, OptionError
 
-__all__ = ["explicit_device", "parse_device", "resolve_target_device"]
-
 _FALLBACK: Final = 0
 _DEVICE: Final = re.compile(r"cuda|(?:cuda:)?(\d{1,4})", re.IGNORECASE)
 _SPEC_VALUE: Final = re.compile(rb"[A-Za-z_]+(:[0-9]+)?")

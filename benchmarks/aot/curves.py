@@ -9,8 +9,6 @@ from typing import Any
 
 from benchmarks.aot.processes import Result, compare, run
 
-__all__ = ["by_cache", "by_parameters", "by_partitions", "by_workers", "fit"]
-
 _TIMES = ("seconds", "cpu_seconds")
 
 

@@ -13,8 +13,6 @@ import psutil
 from benchmarks.aot.processes import Result, Task, compare, interleave, run
 from benchmarks.figures import Figure, figure, named_figure
 
-__all__ = ["WHY_MISSED", "Plan", "measure"]
-
 MIB = 1 << 20
 PAYLOAD = 1024
 _IDLE = 25  # Per cent of the processors that others may use while two are wanted.

@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-__all__ = ["network_build"]
-
 
 def network_build(size: float, rounds: int) -> dict[str, Any]:
     """Build one engine both ways, in turn, and load a kept one; medians after one small round.

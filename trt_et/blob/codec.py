@@ -26,8 +26,6 @@ from trt_et.blob.model import MAX_DEVICE_ID, EngineInfo
 from trt_et.blob.strict_json import load_json
 from trt_et.errors import BlobError, DeviceIdError
 
-__all__ = ["EngineBlob", "decode_blob", "encode_blob", "encode_front", "parse_device_id"]
-
 
 @dataclass(frozen=True)
 class EngineBlob:

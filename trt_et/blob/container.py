@@ -11,17 +11,6 @@ from crc32c import crc32c
 
 from trt_et.errors import BlobError
 
-__all__ = [
-    "CHECKSUM_SLICE",
-    "MAGIC",
-    "MAGIC_ALIASED_IO",
-    "MAGIC_REFERENCE",
-    "Container",
-    "check_checksum",
-    "open_container",
-    "pack_front",
-]
-
 MAGIC: Final = b"TR01"
 MAGIC_ALIASED_IO: Final = b"TR02"
 MAGIC_REFERENCE: Final = b"TRRF"

@@ -9,8 +9,6 @@ from typing import Any, Final
 from trt_et.blob.model import DTYPES, MAX_DEVICE_ID, Alias, Binding, EngineInfo
 from trt_et.errors import BlobError
 
-__all__ = ["info_from", "is_device_id", "metadata_of", "shorten"]
-
 _SHAPES: Final = ("min_shape", "opt_shape", "max_shape", "dim_order")
 _TEXTS: Final = (
     *("builder", "library_version", "gpu_name", "target_platform", "precision", "sha256"),

@@ -6,16 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = [
-    "BACKEND_ID",
-    "DTYPES",
-    "MAX_DEVICE_ID",
-    "REFERENCE_BUILDER",
-    "Alias",
-    "Binding",
-    "EngineInfo",
-]
-
 BACKEND_ID: Final = "TensorRTBackend"  # The delegate's name in a .pte.
 REFERENCE_BUILDER: Final = "reference"
 MAX_DEVICE_ID: Final = 127  # ExecuTorch keeps a device index in an int8.

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-__all__ = ["PARTITION_KEY", "PartitionNames", "decode_names"]
-
 PARTITION_KEY: Final = "partition"
 
 

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from trt_et.errors import BlobError
 
-__all__ = ["load_json"]
-
 _MAX_DEPTH: Final = 16
 
 

@@ -20,8 +20,6 @@ from trt_et.blob.container import CHECKSUM_SLICE
 from trt_et.blob.model import EngineInfo
 from trt_et.errors import BuilderError
 
-__all__ = ["BlobWriter"]
-
 _IN_MEMORY: Final = 16 << 20  # Smaller blobs never see the disk.
 _CHUNK: Final = 4 << 20
 

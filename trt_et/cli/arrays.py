@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["compare_arrays", "to_numpy"]
-
 
 def to_numpy(value: Any) -> np.ndarray[Any, Any]:  # noqa: ANN401
     """Convert a tensor or number to an array; types that NumPy lacks become float32."""

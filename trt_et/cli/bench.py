@@ -12,8 +12,6 @@ import typer
 from trt_et.cli import common
 from trt_et.errors import OptionError
 
-__all__ = ["bench_command", "draw_plot", "markdown", "percentile"]
-
 _HEADINGS: Final = (
     "file",
     *("p50 ms", "p90 ms", "p99 ms"),

@@ -12,8 +12,6 @@ import typer
 
 from trt_et.cli.common import Cuda, Json, make_console, print_json
 
-__all__ = ["build_command"]
-
 
 def build_command(
     file: Annotated[Path, typer.Argument(help="A .pte file with ONNX networks.", metavar="FILE")],

@@ -17,23 +17,6 @@ from trt_et.errors import OptionError, TrtEtError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "FAILED",
-    "WRONG_USAGE",
-    "Cuda",
-    "Inputs",
-    "Json",
-    "Method",
-    "Model",
-    "Seed",
-    "Shapes",
-    "check_plot",
-    "errors_on_one_line",
-    "make_console",
-    "parse_shapes",
-    "print_json",
-]
-
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
 

@@ -11,8 +11,6 @@ import typer
 from trt_et.cli import common
 from trt_et.errors import OptionError
 
-__all__ = ["compare_command"]
-
 
 def compare_command(
     model: common.Model,

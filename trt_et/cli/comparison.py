@@ -22,8 +22,6 @@ from trt_et.cli.program import LoadedMethod, Request
 from trt_et.errors import OptionError, RunError
 from trt_et.inspection.tables import Shown, Table
 
-__all__ = ["Comparison", "compare", "compare_request"]
-
 
 class _Writable(Protocol):
     """A program in memory, such as ``ExecutorchProgramManager``."""

@@ -24,8 +24,6 @@ from trt_et.cli.common import FAILED, Json, make_console, print_json
 from trt_et.errors import TrtEtError
 from trt_et.requirements import allowed_versions, install_command, is_allowed
 
-__all__ = ["Finding", "diagnose", "doctor_command"]
-
 _TENSORRT_LIBRARIES: Final = re.compile(r"lib(nvinfer|nvinfer_lean|tensorrt_rtx)\.so\.(\d+)")
 _PROVIDERS: Final = re.compile(r"libtrt_et_tensorrt_(\d+|rtx)\.so")
 _PIP_FOLDERS: Final = ("tensorrt_libs", "tensorrt_lean_libs", "tensorrt_rtx_libs")

@@ -10,8 +10,6 @@ import typer
 from trt_et.cli.common import Json, Model, make_console, print_json
 from trt_et.cli.steps import Steps
 
-__all__ = ["export_command"]
-
 
 def export_command(
     model: Model,

@@ -15,8 +15,6 @@ import torch
 from trt_et.errors import OptionError, RunError
 from trt_et.inspection import MethodInfo, TensorValue
 
-__all__ = ["check_inputs", "input_names", "make_inputs", "order_by_name", "read_calibration"]
-
 _ARRAYS: Final = (".npy", ".npz")
 _UNNAMED: Final = re.compile(r"arr_\d+")  # As ``numpy.savez`` calls arrays without a name.
 _AT_MOST: Final = 1 << 34  # Bytes of one input: a damaged file can ask for any size.

@@ -16,8 +16,6 @@ from trt_et.errors import OptionError, RunError
 if TYPE_CHECKING:
     from trt_et.inspection import DelegateInfo, MethodInfo, ProgramInfo
 
-__all__ = ["differences", "inspect_command", "to_document"]
-
 
 def inspect_command(
     file: Annotated[Path, typer.Argument(help="A .pte file.", metavar="FILE")],

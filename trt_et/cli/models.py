@@ -23,8 +23,6 @@ from trt_et.errors import OptionError, RunError, TrtEtError
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 
-__all__ = ["EagerModel", "explain_model", "export_model", "export_module", "load_model"]
-
 
 class EagerModel(NamedTuple):
     """A model in evaluation mode, and the other arguments of ``torch.export.export``."""

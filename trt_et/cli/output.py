@@ -9,8 +9,6 @@ from typing import BinaryIO
 
 from trt_et.errors import RunError
 
-__all__ = ["check_output", "write_output"]
-
 
 def check_output(output: Path) -> None:
     """Check that a file can be written there, before work that can take minutes.

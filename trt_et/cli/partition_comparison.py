@@ -29,8 +29,6 @@ from trt_et.inspection import DelegateInfo, MethodInfo
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 
-__all__ = ["compare_partitions"]
-
 _ADVICE = "was it exported from this model, with the same --exclude and --min-block-size?"
 
 

@@ -22,8 +22,6 @@ from trt_et.errors import OptionError, RunError
 from trt_et.inspection import MethodInfo, inspect_file
 from trt_et.runtime.explain import explained_errors
 
-__all__ = ["LoadedMethod", "Request", "ask_worker", "choose_method"]
-
 
 @dataclass(frozen=True)
 class Request:

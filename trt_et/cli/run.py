@@ -11,8 +11,6 @@ from trt_et.cli import common
 from trt_et.cli.output import check_output
 from trt_et.errors import OptionError
 
-__all__ = ["run_command"]
-
 
 def run_command(
     file: Annotated[Path, typer.Argument(help="A .pte file.", metavar="FILE")],

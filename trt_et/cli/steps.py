@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trt_et.engines.progress import ProgressEvent
 
-__all__ = ["Steps"]
-
 
 class Steps:
     """Shows the current step with a running clock, and a line for each finished one.

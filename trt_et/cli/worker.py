@@ -17,8 +17,6 @@ from trt_et.cli.program import LoadedMethod, Request
 from trt_et.errors import OptionError, TrtEtError
 from trt_et.runtime.counters import read_counters
 
-__all__ = ["perform"]
-
 
 def perform(request: Request) -> dict[str, Any]:
     """Do a task in this process, and return its answer."""

@@ -17,8 +17,6 @@ from trt_et.conversion.torch_tensorrt_patches import without_gpu
 from trt_et.errors import ConversionError
 from trt_et.graph.inlining import TracedCall, insert_traced, trace_call
 
-__all__ = ["decompose", "decomposed_from", "decomposed_operators", "inline_decompositions"]
-
 _DECOMPOSED_FROM = "trt_et_decomposed_from"
 _log = logging.getLogger(__name__)
 

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 import tensorrt as trt
 
-__all__ = ["IndexCheck"]
-
 _MOVES: Final = (trt.LayerType.CAST, trt.LayerType.IDENTITY, trt.LayerType.SHUFFLE)
 _INTEGERS: Final = (trt.int32, trt.int64)
 

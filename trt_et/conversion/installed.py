@@ -6,8 +6,6 @@ import importlib.util
 from functools import cache
 from importlib.metadata import packages_distributions, version
 
-__all__ = ["installed_packages", "installed_variant", "is_onnx_installed", "onnx_version"]
-
 
 def installed_packages() -> set[str]:
     """Return the packages that install the module ``torch_tensorrt``; at most one should."""

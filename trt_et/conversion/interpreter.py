@@ -24,8 +24,6 @@ from trt_et.errors import ConversionError
 
 _log = logging.getLogger(__name__)
 
-__all__ = ["DATA_DEPENDENT", "PartitionInterpreter"]
-
 DATA_DEPENDENT: Final = (
     "its output shape depends on data, which an ExecuTorch delegate cannot return"
 )

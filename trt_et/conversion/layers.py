@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-__all__ = ["Layers"]
-
 
 class Layers:
     """The network of one call, with Torch-TensorRT's helpers.

@@ -34,8 +34,6 @@ from trt_et.lowering.in_place_buffers import InPlaceBuffer
 from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition, ProfileShapes, unlift
 from trt_et.options import BuildOptions
 
-__all__ = ["Network", "convert_module", "convert_partition"]
-
 # TensorRT's messages end with the line of its sources that logged them.
 _SOURCE_LINE: Final = re.compile(r"\.?\s+In \w+ at \S+:\d+\)?$")
 _LONGEST_REASON: Final = 300

@@ -13,8 +13,6 @@ from torch.fx import Node
 
 from trt_et.conversion.installed import installed_variant
 
-__all__ = ["NEEDED_WITH", "Operator", "Step"]
-
 NEEDED_WITH: Final = "Torch-TensorRT 2.13"
 """The release that needs an entry, unless the entry names another."""
 

@@ -18,8 +18,6 @@ from trt_et.graph.insertion import compute_value
 from trt_et.lowering.edge_to_aten import describe_value
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
-__all__ = ["prepare_module", "rewrite"]
-
 
 def _no_code() -> None:
     """Stand in for ``GraphModule.recompile``."""

@@ -54,8 +54,6 @@ from trt_et.conversion.operators import (
     where,
 )
 
-__all__ = ["OPERATORS", "decompositions", "entries", "own_converter", "refusal_reason"]
-
 OPERATORS: Final[tuple[Operator | Step, ...]] = (
     # The forms that the decompositions would take apart.
     index_put.INDEX_PUT,  # Caches are updated by rows in their full shape.

@@ -9,8 +9,6 @@ from typing import Any
 from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
 from trt_et.errors import OptionError
 
-__all__ = ["converter_registry", "make_settings"]
-
 
 def converter_registry(settings: Any) -> Any:  # noqa: ANN401
     """Set the process-wide converter registry to ``settings``, which leak otherwise; return it."""

@@ -17,8 +17,6 @@ from trt_et.graph.tracing import unchanged_by_tracing
 from trt_et.lowering.lower_fragment import LoweredFragment, lower_fragment
 from trt_et.options import BuildOptions
 
-__all__ = ["convertible_operators", "make_support_check"]
-
 # Torch's messages about an index outside of its table: of embeddings, and of gathers and scatters.
 _OUTSIDE: Final = ("index out of range in self", "is out of bounds for dimension")
 

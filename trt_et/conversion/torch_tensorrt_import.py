@@ -16,8 +16,6 @@ import torch
 from trt_et.conversion.torch_tensorrt_patches import without_gpu, without_runtime
 from trt_et.errors import BuilderError
 
-__all__ = ["is_importable", "logged_errors", "tensorrt_log", "torch_tensorrt"]
-
 _log = logging.getLogger(__name__)
 _COLLECTING: Final = threading.Lock()
 _collectors: set[logging.Handler] = set()

@@ -26,19 +26,9 @@ import torch
 from torch.fx import GraphModule, Node
 
 from trt_et.conversion.operators.dequantize_groups import dequantize_groups
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.tracing import TRACING
-from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer, named_arguments
-
-__all__ = [
-    "constants_stay_small",
-    "patched",
-    "patched_once",
-    "weights_stay_quantized",
-    "without_gpu",
-    "without_registry_checks",
-    "without_runtime",
-]
-
+from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer
 
 _Patch = Callable[[], AbstractContextManager[Any]]
 

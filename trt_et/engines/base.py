@@ -12,8 +12,6 @@ from trt_et.options import BuildOptions
 if TYPE_CHECKING:
     from trt_et.lowering.lowered_partition import LoweredPartition
 
-__all__ = ["BuildRequest", "EngineBuilder"]
-
 
 @dataclass(frozen=True)
 class BuildRequest:

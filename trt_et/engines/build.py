@@ -39,8 +39,6 @@ from trt_et.lowering.lower import lower_partition
 from trt_et.lowering.lowered_partition import LoweredPartition
 from trt_et.lowering.precision import compute_in
 
-__all__ = ["Engine", "build_engines"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -31,17 +31,6 @@ from trt_et.blob.model import EngineInfo
 from trt_et.engines.checked_file import make_private, others_may_write, replace_file
 from trt_et.errors import BlobError, OptionError
 
-__all__ = [
-    "CACHE_VARIABLE",
-    "DEFAULT_MAX_BYTES",
-    "SIZE_VARIABLE",
-    "CacheChoice",
-    "CacheEntry",
-    "EngineCache",
-    "choose_cache",
-    "parse_size",
-]
-
 CACHE_VARIABLE: Final = "TRT_ET_CACHE"
 SIZE_VARIABLE: Final = "TRT_ET_CACHE_SIZE"
 DEFAULT_MAX_BYTES: Final = 20 << 30

@@ -12,15 +12,6 @@ from pathlib import Path
 from crc32c import crc32c
 from filelock import FileLock
 
-__all__ = [
-    "locked",
-    "make_private",
-    "others_may_write",
-    "read_checked",
-    "replace_file",
-    "write_checked",
-]
-
 _WRITABLE_BY_OTHERS = 0o022
 _log = logging.getLogger(__name__)
 

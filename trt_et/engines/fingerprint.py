@@ -10,8 +10,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-__all__ = ["code_digest", "fingerprint_of", "has_foreign_converters", "target_platform"]
-
 _TENSORRT: Final = (
     "torch-tensorrt",
     "torch-tensorrt-rtx",

@@ -19,15 +19,6 @@ from trt_et.engines.base import BuildRequest, EngineBuilder
 from trt_et.graph.tensor_bytes import bytes_of
 from trt_et.lowering.canonical_text import NotSerializable, SymbolNames, partition_text, value_text
 
-__all__ = [
-    "WeightDigests",
-    "builder_fingerprint",
-    "engine_key",
-    "memory_of",
-    "request_digest",
-    "sample_digest",
-]
-
 _VERSION: Final = "trt-et engine key 1"
 _CHUNK: Final = 4 << 20
 _LARGE: Final = 64 << 20

@@ -9,8 +9,6 @@ from typing import Any
 
 from trt_et.errors import BuildCancelled
 
-__all__ = ["BuildMonitor", "interruptible"]
-
 Report = Callable[[str, int, int, float], None]
 
 

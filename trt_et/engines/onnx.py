@@ -23,8 +23,6 @@ from trt_et.options import BuildOptions
 if TYPE_CHECKING:
     from trt_et.conversion.onnx.model import OnnxModel
 
-__all__ = ["OnnxBuilder"]
-
 # The weights of partitions that this process has converted, until ``named_data`` takes them.
 _CONVERTED: Final[WeakKeyDictionary[ExportedProgram, Mapping[str, torch.Tensor]]] = (
     WeakKeyDictionary()

@@ -27,8 +27,6 @@ from trt_et.lowering.in_place_buffers import InPlaceBuffer
 from trt_et.lowering.optimization_profiles import OptimizationProfile
 from trt_et.options import BuildOptions
 
-__all__ = ["PartitionBuild", "PartitionSpecs", "build_of"]
-
 
 @dataclass(frozen=True)
 class PartitionBuild:

@@ -15,8 +15,6 @@ from trt_et.engines.base import BuildRequest
 from trt_et.errors import BuilderError
 from trt_et.ops.prebuilt_engine import PrebuiltEngine, is_prebuilt
 
-__all__ = ["PrebuiltBuilder"]
-
 
 class PrebuiltBuilder:
     """Makes a blob of an engine that the program contains, with the engine's names and GPU."""

@@ -12,8 +12,6 @@ from typing import Any
 from trt_et.engines.monitor import BuildMonitor
 from trt_et.errors import OptionError
 
-__all__ = ["ProgressEvent", "ProgressOption", "ProgressSession", "checked_progress"]
-
 
 @dataclass(frozen=True)
 class ProgressEvent:

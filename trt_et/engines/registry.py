@@ -22,8 +22,6 @@ from trt_et.engines.base import EngineBuilder
 from trt_et.errors import BuilderUnavailable, OptionError
 from trt_et.requirements import install_command
 
-__all__ = ["BUILDER_NAMES", "LIBRARIES", "EngineLibrary", "make_builder"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -20,8 +20,6 @@ from trt_et.engines.tensorrt_rtx import set_targets, targets_with_fp8
 from trt_et.errors import BlobError, BuilderError, BuilderUnavailable
 from trt_et.requirements import install_command
 
-__all__ = ["build_rtx_engine"]
-
 _BUILDER: Final = "tensorrt_rtx"
 
 

@@ -14,8 +14,6 @@ from trt_et.engines.base import BuildRequest
 from trt_et.engines.monitor import BuildMonitor, interruptible
 from trt_et.errors import BuildCancelled, BuilderError, BuilderUnavailable, OptionError
 
-__all__ = ["build_engine", "build_network", "serialize"]
-
 _log = logging.getLogger(__name__)
 
 

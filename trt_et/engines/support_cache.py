@@ -17,8 +17,6 @@ from trt_et.engines.checked_file import locked, read_checked, write_checked
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
 from trt_et.lowering.canonical_text import NotSerializable, fragment_text
 
-__all__ = ["CachedSupportCheck", "SupportCache", "fragment_signature"]
-
 _LIMIT: Final = 100_000  # Answers in a file; about 5 MB. A larger file is started again.
 _log = logging.getLogger(__name__)
 

@@ -29,8 +29,6 @@ from trt_et.lowering.canonical_text import NotSerializable, SymbolNames, value_t
 from trt_et.options import BuildOptions
 from trt_et.requirements import install_command
 
-__all__ = ["cached_support_check", "make_support_check"]
-
 _log = logging.getLogger(__name__)
 
 # The answers of this process, by fingerprint.

@@ -16,8 +16,6 @@ from trt_et.engines.timing_cache import TimingCache
 from trt_et.errors import BuilderUnavailable, OptionError
 from trt_et.options import BuildOptions
 
-__all__ = ["TensorRTBuilder", "choose_dla"]
-
 
 class TensorRTBuilder:
     """Builds TensorRT engines; TensorRT tunes an engine on the GPU that will run it."""

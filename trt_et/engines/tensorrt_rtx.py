@@ -16,8 +16,6 @@ from trt_et.errors import OptionError
 from trt_et.ops.quantize import FP8_CAPABILITY, is_fp8
 from trt_et.options import BuildOptions
 
-__all__ = ["TensorRTRTXBuilder", "set_targets", "targets_with_fp8"]
-
 
 class TensorRTRTXBuilder:
     """Builds TensorRT-RTX engines.

@@ -15,8 +15,6 @@ from typing import Any
 
 from trt_et.engines.checked_file import locked, read_checked, write_checked
 
-__all__ = ["TimingCache"]
-
 _log = logging.getLogger(__name__)
 
 

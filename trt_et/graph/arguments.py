@@ -10,8 +10,6 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Node
 from torch.utils._pytree import tree_leaves
 
-__all__ = ["fake_mode_of", "named_arguments"]
-
 
 def named_arguments(node: Node) -> dict[str, Any]:
     """Return the arguments of a plain operator's call by the names in its schema, with defaults."""

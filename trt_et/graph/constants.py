@@ -12,8 +12,6 @@ from torch.fx import Graph, Node
 
 from trt_et.graph.arguments import fake_mode_of
 
-__all__ = ["add_constant", "constant_names", "constant_values", "input_names", "known_constants"]
-
 
 def constant_names(program: ExportedProgram) -> frozenset[str]:
     """Return the names of the placeholders for weights and constants that are never mutated."""

@@ -13,8 +13,6 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-__all__ = ["cpu_kernels", "unsupported_by_cpu_kernels"]
-
 _NO_KERNEL: Final = "ExecuTorch has no CPU kernel for it"
 
 

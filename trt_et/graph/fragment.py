@@ -9,15 +9,6 @@ from dataclasses import dataclass, field
 import torch
 from torch.fx import Node
 
-__all__ = [
-    "Fragment",
-    "SupportCheck",
-    "Unsupported",
-    "constants_among",
-    "fragment_of_call",
-    "fragment_of_group",
-]
-
 
 @dataclass(frozen=True)
 class Unsupported:

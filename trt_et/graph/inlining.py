@@ -15,8 +15,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from trt_et.graph.arguments import fake_mode_of
 from trt_et.graph.tracing import unchanged_symbols
 
-__all__ = ["TracedCall", "inline", "insert_traced", "trace_call"]
-
 
 @dataclass(frozen=True)
 class TracedCall:

@@ -10,8 +10,6 @@ from torch.fx import Node
 
 from trt_et.graph.arguments import fake_mode_of
 
-__all__ = ["compute_value", "insert_call", "insert_constant"]
-
 
 def insert_call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:  # noqa: ANN401
     """Insert a call of an operator, or of a function of numbers such as ``operator.add``.

@@ -10,8 +10,6 @@ from typing import Final
 import torch
 from torch.fx import Node
 
-__all__ = ["module_of", "source_of"]
-
 _FRAME: Final = re.compile(
     r'File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>.+)\n\s*(?P<code>.*)'
 )

@@ -15,8 +15,6 @@ from torch.utils._pytree import tree_map
 from trt_et.graph.subgraphs import copied_module, subgraphs
 from trt_et.graph.symbolic_shapes import shape_env_of
 
-__all__ = ["with_own_symbols"]
-
 
 def with_own_symbols(program: ExportedProgram) -> ExportedProgram:
     """Copy a program with new symbols: assumptions about its sizes do not reach the original.

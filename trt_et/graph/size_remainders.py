@@ -15,8 +15,6 @@ from torch.fx import Graph, Node
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import may_be_negative
 
-__all__ = ["has_negative_remainder", "write_out_remainders"]
-
 
 def has_negative_remainder(node: Node) -> bool:
     """Return whether a node computes the remainder of sizes of which one may be negative.

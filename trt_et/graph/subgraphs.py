@@ -13,16 +13,6 @@ from torch._ops import HigherOrderOperator
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 
-__all__ = [
-    "Subgraph",
-    "copied_graph",
-    "copied_module",
-    "edited",
-    "in_program_order",
-    "nodes_of",
-    "subgraphs",
-]
-
 _ROLES: Final = {
     ("cond", 1): "true",
     ("cond", 2): "false",

@@ -14,17 +14,6 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbol
 from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-__all__ = [
-    "UnboundedDimension",
-    "is_static",
-    "may_be_negative",
-    "shape_env_of",
-    "shape_range",
-    "shown_symbol",
-    "size_symbols",
-    "tensor_symbols",
-]
-
 _UNBOUNDED = 2**31 - 1
 _TRACED_MINIMUM = 2
 # torch.export's name for the source of a symbol.

@@ -6,8 +6,6 @@ import ctypes
 
 import torch
 
-__all__ = ["bytes_of"]
-
 
 def bytes_of(dense: torch.Tensor) -> memoryview:
     """Return the memory of a contiguous tensor, not copied; the tensor must stay alive.

@@ -20,14 +20,6 @@ from torch.export import ExportedProgram
 from trt_et.graph.arguments import fake_mode_of
 from trt_et.graph.fragment import Fragment
 
-__all__ = [
-    "TRACING",
-    "clean_symbols",
-    "unchanged_by_tracing",
-    "unchanged_fake_modes",
-    "unchanged_symbols",
-]
-
 TRACING: Final = threading.RLock()
 
 

@@ -12,18 +12,6 @@ from trt_et.blob.partition_spec import PartitionNames
 from trt_et.inspection.tables import Shown, Table, size_text
 from trt_et.inspection.texts import binding_sizes, counted, engine_text, targets_text
 
-__all__ = [
-    "BINDING",
-    "DELEGATE",
-    "Call",
-    "CopyInfo",
-    "DelegateInfo",
-    "DeviceUse",
-    "MethodInfo",
-    "ProgramInfo",
-    "TensorValue",
-]
-
 _ENDS: Final = ("", "name", "type", "sizes", "device", "bytes")
 _DIRECTIONS: Final = {"et_copy::_h2d_copy": "h2d", "et_copy::_d2h_copy": "d2h"}
 #: Headings of ``DelegateInfo.row``.

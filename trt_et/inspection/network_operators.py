@@ -7,8 +7,6 @@ from typing import Final
 
 from trt_et.errors import BlobError
 
-__all__ = ["network_operators"]
-
 _GRAPH: Final = 7  # Fields of onnx.proto.
 _NODE: Final = 1
 _OPERATOR: Final = 4

@@ -9,8 +9,6 @@ from importlib import resources
 
 from trt_et.inspection.tables import Table
 
-__all__ = ["CPU", "ENDS", "Box", "Picture", "box_lines", "html_page"]
-
 #: The group of operators that stay on the CPU.
 CPU = "operator on the CPU"
 #: The group of inputs and outputs of the whole graph.

@@ -10,8 +10,6 @@ from trt_et.inspection.page import CPU, ENDS, Box, Picture, box_lines
 from trt_et.inspection.tables import Table
 from trt_et.inspection.texts import engine_text
 
-__all__ = ["picture_of", "pictures_of"]
-
 # In a method with more calls, operators on the CPU that follow each other become one box.
 _MOST_BOXES: Final = 400
 _COPIES: Final = {"h2d": "copy to the GPU", "d2h": "copy to the host"}

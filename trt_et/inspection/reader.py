@@ -29,8 +29,6 @@ from trt_et.inspection.model import (
 )
 from trt_et.inspection.network_operators import network_operators
 
-__all__ = ["inspect_file", "inspect_program", "read_program"]
-
 _T = TypeVar("_T")
 _Places = dict[int, list[tuple[int, int]]]
 _CHUNK: Final = 4 << 20

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table as RichTable
 
-__all__ = ["Shown", "Table", "html_of", "size_text"]
-
 
 @dataclass(frozen=True)
 class Table:

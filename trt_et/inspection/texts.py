@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from trt_et.blob.model import Binding, EngineInfo
 
-__all__ = ["binding_sizes", "counted", "engine_text", "gpu_text", "targets_text"]
-
 
 def engine_text(info: EngineInfo) -> str:
     """Name the library that built an engine."""

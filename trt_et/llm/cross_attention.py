@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["CrossAttention", "OutputOfEncoder", "SharedBuffers"]
-
 
 class CrossAttention(nn.Module):
     """Both methods have one: the encoder's makes its output, the decoder's reads it.

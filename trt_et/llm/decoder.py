@@ -13,8 +13,6 @@ from trt_et.errors import OptionError, UnsupportedModelError
 from trt_et.llm.position_check import PositionCheck
 from trt_et.llm.sliding_windows import WindowPositions, make_window_layer, window_rows
 
-__all__ = ["INPUTS", "CheckedDecoder", "make_decoder", "rotary_frequencies"]
-
 _log = logging.getLogger(__name__)
 
 INPUTS: Final = ("input_ids", "cache_position")

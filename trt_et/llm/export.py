@@ -22,8 +22,6 @@ from trt_et.llm.position_check import is_position_check
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import DeviceChoice, TensorRTPartitioner
 
-__all__ = ["export_llm"]
-
 
 def export_llm(
     model: nn.Module,

@@ -16,8 +16,6 @@ from trt_et.graph.modules import module_of
 from trt_et.partitioner import Partition
 from trt_et.target_device import parse_device
 
-__all__ = ["LayerDevices"]
-
 _LAYER: Final = re.compile(r"\.(\d+)(?:\.|$)")
 _CUT: Final = "trt_et_last_of_engine"
 _WRITES_CACHE: Final = frozenset({"aten.index_copy_.default", "aten.index_copy.default"})

@@ -7,8 +7,6 @@ from typing import Any
 
 from trt_et.errors import OptionError
 
-__all__ = ["eos_ids_of", "runner_metadata"]
-
 
 def runner_metadata(
     cache_length: int, max_prompt: int, eos_ids: Sequence[int], vocab_size: int

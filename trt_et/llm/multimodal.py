@@ -18,8 +18,6 @@ from trt_et.llm.metadata import eos_ids_of, runner_metadata
 from trt_et.llm.position_check import is_position_check
 from trt_et.partitioner import TensorRTPartitioner
 
-__all__ = ["export_multimodal"]
-
 # The methods of ExecuTorch's runner, and the method of a transformers model for each.
 _ENCODERS: Final = {"vision_encoder": "get_image_features", "audio_encoder": "get_audio_features"}
 # ExecuTorch's runner makes images and sound of these types only.

@@ -14,8 +14,6 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-__all__ = ["PositionCheck", "is_position_check", "mark_position_check"]
-
 _MARK: Final = "trt_et_position_check"
 _TABLE: Final = "known_positions"
 

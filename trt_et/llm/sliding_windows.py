@@ -13,8 +13,6 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-__all__ = ["WindowPositions", "make_window_layer", "window_rows"]
-
 _LATER: Final = 2**30  # No token reaches this position, so the causal mask hides it.
 
 

@@ -19,8 +19,6 @@ from trt_et.llm.position_check import PositionCheck, is_position_check, mark_pos
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 
-__all__ = ["export_speech"]
-
 
 def export_speech(
     model: nn.Module,

@@ -24,17 +24,6 @@ from trt_et.lowering.optimization_profiles import ProfileOption
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 
-__all__ = [
-    "as_exported",
-    "check_lengths",
-    "default_profiles",
-    "example_tokens",
-    "export_decoder",
-    "export_method",
-    "lower",
-    "token_sizes",
-]
-
 _EXAMPLE_TOKENS: Final = 8
 # What transformers, optimum and ExecuTorch call cache_length.
 _OTHER_NAMES: Final = ("max_cache_len", "max_context_len", "max_length", "max_seq_len")

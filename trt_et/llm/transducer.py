@@ -16,8 +16,6 @@ from trt_et.errors import OptionError, UnsupportedModelError
 from trt_et.llm import steps
 from trt_et.partitioner import TensorRTPartitioner
 
-__all__ = ["export_transducer"]
-
 # What a model of transformers needs: the modules of its three methods, and their projections.
 _PARTS: Final = ("encoder", "encoder_projector", "decoder", "joint", "get_audio_features")
 # torch.export wants more than one step, and an example of another number than the smallest.

@@ -18,8 +18,6 @@ from torch.fx import Node
 from trt_et.graph.insertion import insert_call
 from trt_et.lowering.editable_program import EditableProgram
 
-__all__ = ["fold_batch_norms"]
-
 aten = torch.ops.aten
 
 _BATCH_NORM: Final = aten._native_batch_norm_legit_no_training.default

@@ -18,8 +18,6 @@ from torch._ops import OpOverload
 from torch.export.graph_signature import ExportGraphSignature, InputSpec, OutputSpec
 from torch.fx import Graph, Node, map_arg
 
-__all__ = ["Canonical", "canonical"]
-
 
 @dataclass(frozen=True)
 class Canonical:

@@ -22,15 +22,6 @@ from torch.fx import Node, map_arg
 from trt_et.graph.fragment import Fragment
 from trt_et.lowering.lowered_partition import LoweredPartition
 
-__all__ = [
-    "NotSerializable",
-    "SymbolNames",
-    "fragment_text",
-    "partition_text",
-    "target_text",
-    "value_text",
-]
-
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
 _LISTED: Final = 64
 _TORCH: Final = (torch.dtype, torch.device, torch.layout, torch.memory_format)

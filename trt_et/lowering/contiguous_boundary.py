@@ -17,15 +17,6 @@ from trt_et.graph.symbolic_shapes import shape_range
 from trt_et.lowering.lowered_partition import DTYPE_NAMES, Shape
 from trt_et.lowering.optimization_profiles import OptimizationProfile
 
-__all__ = [
-    "contiguous_constants",
-    "contiguous_input",
-    "contiguous_outputs",
-    "contiguous_values",
-    "make_binding",
-    "profile_shapes",
-]
-
 aten = torch.ops.aten
 
 _CONTIGUOUS: Final[dict[str, Any]] = {"memory_format": torch.contiguous_format}

@@ -8,8 +8,6 @@ from typing import Final
 from executorch.exir.backend.utils import DelegateMappingBuilder
 from torch.export import ExportedProgram
 
-__all__ = ["debug_handles"]
-
 # With profile_layers, a reference engine is one layer. Other events of the whole engine have no
 # handles: Inspector.calculate_numeric_gap would look for the engine's outputs in them, and not in
 # DELEGATE_CALL, to which ExecuTorch gives all handles.

@@ -24,8 +24,6 @@ from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition
 from trt_et.lowering.optimization_profiles import OptimizationProfile
 from trt_et.ops.prebuilt_engine import is_prebuilt
 
-__all__ = ["add_debug_outputs", "copy_repeated_outputs"]
-
 aten = torch.ops.aten
 
 _CONVOLUTION: Final = aten.convolution.default

@@ -21,15 +21,6 @@ from torch.fx.passes.shape_prop import TensorMetadata
 from trt_et.graph.symbolic_shapes import is_static
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE, FOREIGN_NAME
 
-__all__ = [
-    "AtenGraph",
-    "AtenTarget",
-    "aten_target",
-    "describe_value",
-    "qualified_name",
-    "to_aten",
-]
-
 AtenTarget = OpOverload | Callable[..., Any]
 _Call = tuple[AtenTarget, tuple[Any, ...], dict[str, Any]]
 _Rule = Callable[[Node, tuple[Any, ...], dict[str, Any]], _Call | None]

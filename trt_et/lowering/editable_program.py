@@ -21,8 +21,6 @@ from torch.utils._pytree import tree_structure
 
 from trt_et.graph.subgraphs import copied_graph
 
-__all__ = ["EditableGraph", "EditableProgram", "changed_program"]
-
 
 @dataclass
 class EditableGraph:

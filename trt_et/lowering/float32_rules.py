@@ -26,8 +26,6 @@ from torch.fx import Node
 
 from trt_et.lowering.edge_to_aten import aten_target
 
-__all__ = ["attention_masks", "float32_reasons", "is_float32", "largest_value"]
-
 _ATTENTION: Final = "scaled_dot_product_attention"
 
 _PRODUCTS: Final = frozenset(

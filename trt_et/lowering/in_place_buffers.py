@@ -16,8 +16,6 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx import Node
 
-__all__ = ["InPlaceBuffer", "find_in_place_buffers"]
-
 
 @dataclass(frozen=True)
 class InPlaceBuffer:

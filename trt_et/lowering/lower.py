@@ -32,8 +32,6 @@ from trt_et.lowering.lowered_partition import LoweredPartition
 from trt_et.lowering.optimization_profiles import OptimizationProfile
 from trt_et.lowering.sizes_from_inputs import replace_sizes
 
-__all__ = ["lower_partition"]
-
 
 def lower_partition(
     edge_program: ExportedProgram,

@@ -25,8 +25,6 @@ from trt_et.graph.symbolic_shapes import tensor_symbols
 from trt_et.lowering.contiguous_boundary import make_binding
 from trt_et.lowering.sizes_from_inputs import replace_sizes
 
-__all__ = ["LoweredFragment", "lower_fragment"]
-
 # Converters refuse scales of zero; a float weight of up to this many elements is made of ones.
 _SMALL: Final = 1 << 20
 

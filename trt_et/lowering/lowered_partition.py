@@ -15,8 +15,6 @@ from trt_et.blob.model import Binding
 from trt_et.errors import BuilderError
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
-__all__ = ["DTYPE_NAMES", "LoweredPartition", "ProfileShapes", "Shape", "unlift"]
-
 DTYPE_NAMES: Final[dict[torch.dtype, str]] = {
     torch.float32: "float32",
     torch.float16: "float16",

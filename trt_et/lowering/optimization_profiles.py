@@ -18,14 +18,6 @@ from torch.utils._pytree import tree_unflatten
 from trt_et.errors import OptionError
 from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
 
-__all__ = [
-    "DimensionRange",
-    "OptimizationProfile",
-    "ProfileOption",
-    "check_profiles",
-    "resolve_profiles",
-]
-
 DimensionRange = int | tuple[int, int, int]
 ProfileOption = Mapping[str, Mapping[int, DimensionRange]]
 """Input name -> dimension -> its size, or its smallest, best tuned and largest size."""

@@ -10,8 +10,6 @@ from torch.export import ExportedProgram
 from trt_et.blob.partition_spec import PARTITION_KEY, PartitionNames
 from trt_et.lowering.edge_to_aten import qualified_name
 
-__all__ = ["add_names"]
-
 
 def add_names(name: str, program: ExportedProgram, specs: list[CompileSpec]) -> None:
     """Append the spec of a partition to its compile specs, in place of an older one."""

@@ -24,8 +24,6 @@ from trt_et.lowering.float32_rules import attention_masks, float32_reasons, is_f
 from trt_et.lowering.lowered_partition import LoweredPartition
 from trt_et.ops.prebuilt_engine import is_prebuilt
 
-__all__ = ["PRECISION_DTYPES", "compute_in", "insert_casts"]
-
 aten = torch.ops.aten
 
 PRECISION_DTYPES: Final = {"float16": torch.float16, "bfloat16": torch.bfloat16}

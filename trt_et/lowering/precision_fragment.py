@@ -12,8 +12,6 @@ from trt_et.graph.fragment import Fragment
 from trt_et.lowering.editable_program import EditableGraph
 from trt_et.lowering.precision import insert_casts
 
-__all__ = ["in_precision"]
-
 
 def in_precision(fragment: Fragment, precision: torch.dtype, low: Collection[Node]) -> Fragment:
     """Return a copy of a fragment in which the calls ``low`` compute in a lower precision.

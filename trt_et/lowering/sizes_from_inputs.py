@@ -22,8 +22,6 @@ from trt_et.errors import BuilderError
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import shown_symbol
 
-__all__ = ["replace_sizes"]
-
 _FUNCTIONS: Final[dict[type, Callable[..., Any]]] = {
     sympy.Add: operator.add,
     sympy.Mul: operator.mul,

@@ -32,8 +32,6 @@ from trt_et.memory.state import (
     plan_on_host,
 )
 
-__all__ = ["TensorRTMemoryPlanningPass"]
-
 # TensorRT needs addresses that are multiples of this; the delegate copies a tensor at any other.
 _ALIGNMENT: Final = 256
 

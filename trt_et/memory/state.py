@@ -18,19 +18,6 @@ from torch.fx import Graph, GraphModule, Node
 
 from trt_et.blob.model import BACKEND_ID
 
-__all__ = [
-    "State",
-    "delegate_calls",
-    "device_of",
-    "erase",
-    "find_buffers",
-    "find_states",
-    "is_copy",
-    "lowered_module",
-    "move_to_device",
-    "plan_on_host",
-]
-
 # This compile spec lists the inputs that are state, such as "0,3". The delegate clears them before
 # its first run.
 _STATE_INPUTS: Final = "state_inputs"

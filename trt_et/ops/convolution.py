@@ -17,8 +17,6 @@ from torch.fx import Graph
 
 from trt_et.graph.symbolic_shapes import is_static
 
-__all__ = ["keep_ranges"]
-
 
 def _convolution(
     input: Tensor,

@@ -12,8 +12,6 @@ import torch
 from trt_et.errors import OptionError
 from trt_et.ops.prebuilt_engine import PREBUILT_ENGINE, PrebuiltEngine
 
-__all__ = ["EngineFile"]
-
 # An engine begins with a tag and the number of its layout, 0; its version follows.
 _BUILDERS: Final = {b"ftrt": "tensorrt", b"vtrt": "tensorrt_rtx"}
 _VERSION: Final = slice(24, 28)

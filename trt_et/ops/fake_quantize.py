@@ -13,16 +13,6 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-__all__ = [
-    "FAKE_QUANTIZE",
-    "FOREIGN_NAME",
-    "FP8_LIMIT",
-    "SMALLEST_AMAX",
-    "fake_quantize",
-    "limits",
-    "round_to_fp8",
-]
-
 FOREIGN_NAME: Final = "tensorrt::quantize_op"
 """Its name in modelopt."""
 

@@ -9,8 +9,6 @@ from typing import Final
 import torch
 from torch._ops import OpOverload
 
-__all__ = ["PREBUILT_ENGINE", "PREBUILT_NAME", "PrebuiltEngine", "is_prebuilt"]
-
 
 def _results(
     inputs: list[torch.Tensor], engine: torch.Tensor, info: str, outputs: str

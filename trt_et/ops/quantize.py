@@ -16,21 +16,6 @@ from torch.fx import Node
 from trt_et.graph.arguments import named_arguments
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE, FOREIGN_NAME
 
-__all__ = [
-    "FP8_CAPABILITY",
-    "QUANTIZED_DTYPES",
-    "constant_source",
-    "is_fake_quantize",
-    "is_fp8",
-    "is_quantization",
-    "is_quantize_layer",
-    "is_weight_cast",
-    "moves_numbers",
-    "named_arguments",
-    "quantization_refusal",
-    "scale_arguments",
-]
-
 aten = torch.ops.aten
 
 _NAMESPACE: Final = "quantized_decomposed"

@@ -17,8 +17,6 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from trt_et.graph.symbolic_shapes import shape_env_of
 
-__all__ = ["bound_lengths"]
-
 
 def bound_lengths(programs: Iterable[ExportedProgram], model: torch.nn.Module) -> None:
     """Bound dynamic sizes by the longest text of a model, if they have no upper bound.

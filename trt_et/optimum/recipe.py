@@ -19,8 +19,6 @@ from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.optimum.lengths import bound_lengths
 from trt_et.partitioner import TensorRTPartitioner
 
-__all__ = ["export_with_tensorrt"]
-
 _VARIABLES: Final = {
     "builder": "TRT_ET_BUILDER",
     "device": "TRT_ET_DEVICE",

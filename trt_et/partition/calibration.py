@@ -16,8 +16,6 @@ from torch.utils import _pytree as pytree
 from trt_et.errors import OptionError, PartitionError
 from trt_et.lowering.float32_rules import largest_value
 
-__all__ = ["checked_calibration", "largest_example_values", "largest_values"]
-
 _log = logging.getLogger(__name__)
 
 

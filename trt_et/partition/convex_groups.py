@@ -26,8 +26,6 @@ from torch.fx import Graph, Node
 
 from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
 
-__all__ = ["connected", "convex_groups"]
-
 
 def convex_groups(graph: Graph, is_supported: Callable[[Node], bool]) -> list[list[Node]]:
     """Group supported nodes so that fusing every group to one node makes no cycle.

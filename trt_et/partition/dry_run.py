@@ -10,8 +10,6 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-__all__ = ["dry_run"]
-
 
 def dry_run(
     program: ExportedProgram,

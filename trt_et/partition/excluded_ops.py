@@ -21,8 +21,6 @@ from trt_et.errors import OptionError
 from trt_et.graph.subgraphs import Subgraph, subgraphs
 from trt_et.lowering.edge_to_aten import aten_target
 
-__all__ = ["ExcludedOp", "ExcludedOps", "exported_name"]
-
 ExcludedOp = str | OpOverload | OpOverloadPacket | Callable[[Node], bool]
 
 _SHOWN: Final = 5

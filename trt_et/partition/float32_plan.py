@@ -27,8 +27,6 @@ from trt_et.ops.prebuilt_engine import is_prebuilt
 from trt_et.partition.excluded_ops import ExcludedOps, exported_name
 from trt_et.partition.report import Partition
 
-__all__ = ["chosen_for_float32", "in_precision_first", "with_float32_plan"]
-
 
 def chosen_for_float32(
     program: ExportedProgram,

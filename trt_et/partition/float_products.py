@@ -13,8 +13,6 @@ from torch.fx import Node
 
 from trt_et.lowering.edge_to_aten import aten_target, qualified_name
 
-__all__ = ["warn_float_products"]
-
 _log = logging.getLogger(__name__)
 
 aten = torch.ops.aten

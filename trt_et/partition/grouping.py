@@ -24,8 +24,6 @@ from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.ops_to_preserve import must_be_delegated
 from trt_et.partition.tags import is_in_a_list_of
 
-__all__ = ["group_nodes"]
-
 _COMBINATION: Final = 2
 _log = logging.getLogger(__name__)
 

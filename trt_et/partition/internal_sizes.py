@@ -16,8 +16,6 @@ from torch.fx import Graph, Node
 
 from trt_et.graph.symbolic_shapes import size_symbols, tensor_symbols
 
-__all__ = ["inner_sizes", "is_size", "misplaced_sizes", "nodes_without_sizes"]
-
 _OF_TENSORS: Final = torch.ops.aten.sym_size.int
 _OF_SIZES: Final = (
     operator.add,

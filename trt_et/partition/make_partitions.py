@@ -23,8 +23,6 @@ from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.picture import draw_partitions
 from trt_et.partition.report import Partition, PartitionReport
 
-__all__ = ["make_partitions"]
-
 
 def make_partitions(
     program: ExportedProgram,

@@ -16,8 +16,6 @@ from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.report import BoundaryTensor, Partition, PartitionReport
 
-__all__ = ["describe_partition", "make_report"]
-
 _log = logging.getLogger("trt_et.partitioner")
 
 

@@ -9,8 +9,6 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.export import ExportedProgram
 
-__all__ = ["ExportedRanges"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -39,11 +39,6 @@ from trt_et.partition.unsupported_values import (
     unsupported_values,
 )
 
-__all__ = [
-    "COMPUTES_A_SIZE",
-    "OperatorSupport",
-]
-
 COMPUTES_A_SIZE: Final = "it computes a size, not a tensor"
 
 _SIZES: Final = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)

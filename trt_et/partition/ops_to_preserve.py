@@ -19,14 +19,6 @@ from trt_et.partition.excluded_ops import ExcludedOps
 from trt_et.partition.internal_sizes import nodes_without_sizes
 from trt_et.partition.operator_support import OperatorSupport
 
-__all__ = [
-    "OPS_TO_PRESERVE",
-    "must_be_delegated",
-    "ops_not_delegated",
-    "ops_that_may_lack_a_size",
-    "ops_to_preserve",
-]
-
 aten = torch.ops.aten
 
 # TensorRT has a layer for each; the Edge dialect would decompose them. matmul and the pooling

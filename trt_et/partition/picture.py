@@ -19,8 +19,6 @@ from trt_et.inspection.tables import Table, size_text
 from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.partition.report import Partition
 
-__all__ = ["draw_partitions"]
-
 
 def draw_partitions(
     program: ExportedProgram,

@@ -16,8 +16,6 @@ from trt_et.partition.operator_support import COMPUTES_A_SIZE
 if TYPE_CHECKING:
     from rich.console import Group
 
-__all__ = ["BoundaryTensor", "Partition", "PartitionReport"]
-
 _NAMES_IN_A_LINE: Final = 3
 
 

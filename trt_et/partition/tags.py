@@ -9,8 +9,6 @@ from torch.fx import Node
 from trt_et.graph.constants import input_names
 from trt_et.graph.subgraphs import subgraphs
 
-__all__ = ["clear_tags", "is_in_a_list_of", "tag_constants"]
-
 
 def clear_tags(program: ExportedProgram) -> None:
     """Remove the tags that an earlier partitioner left in branches.

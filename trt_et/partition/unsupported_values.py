@@ -14,8 +14,6 @@ from torch.fx import Node
 from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
 from trt_et.ops.quantize import QUANTIZED_DTYPES
 
-__all__ = ["DTYPES", "QUANTIZATION_DTYPES", "draws_random_numbers", "unsupported_values"]
-
 DTYPES: Final = frozenset(
     {
         torch.float32,

@@ -20,8 +20,6 @@ from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops
 from trt_et.passes.split_to_slices import replace_split_with_slice
 from trt_et.passes.write_out_size_remainders import write_out_size_remainders
 
-__all__ = ["run_passes"]
-
 
 def _with_own_dictionaries(program: ExportedProgram) -> ExportedProgram:
     """Return the program with copied dictionaries of its weights and constants.

@@ -18,8 +18,6 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.subgraphs import copied_module
 
-__all__ = ["lay_out_caches"]
-
 aten = torch.ops.aten
 
 _POSITIONS: Final = 2  # The dimension of four that TensorRT writes along.

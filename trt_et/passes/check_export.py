@@ -13,8 +13,6 @@ from torch.fx import Node
 from trt_et.errors import PartitionError
 from trt_et.graph.arguments import named_arguments
 
-__all__ = ["check_converted", "warn_training_mode"]
-
 _log = logging.getLogger(__name__)
 
 # The name that prepare_pt2e gives to the modules that it adds.

@@ -25,8 +25,6 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from trt_et.graph.subgraphs import nodes_of
 from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
 
-__all__ = ["decompose_to_core_aten"]
-
 aten = torch.ops.aten
 
 

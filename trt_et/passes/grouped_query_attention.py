@@ -18,8 +18,6 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.subgraphs import copied_module
 
-__all__ = ["share_heads"]
-
 aten = torch.ops.aten
 
 _ATTENTION: Final = aten.scaled_dot_product_attention.default

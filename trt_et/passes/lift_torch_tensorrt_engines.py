@@ -25,8 +25,6 @@ from trt_et.graph.constants import add_constant
 from trt_et.graph.subgraphs import copied_graph
 from trt_et.ops.prebuilt_engine import PREBUILT_ENGINE, PrebuiltEngine
 
-__all__ = ["lift_torch_tensorrt_engines"]
-
 _CALLS: Final = ("tensorrt::execute_engine", "tensorrt::no_op_placeholder_for_execute_engine")
 # Positions in Torch-TensorRT's list of an engine's serialized fields.
 _DEVICE, _ENGINE, _INPUTS, _OUTPUTS, _HARDWARE, _METADATA, _PLATFORM, _ALLOCATOR = range(2, 10)

@@ -21,8 +21,6 @@ from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.subgraphs import copied_module
 
-__all__ = ["replace_llama_operators"]
-
 aten = torch.ops.aten
 
 _FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)

@@ -29,8 +29,6 @@ from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.subgraphs import copied_module
 
-__all__ = ["keep_positions_in_tensors"]
-
 aten = torch.ops.aten
 
 _ITEMS: Final = (aten.item.default, aten._local_scalar_dense.default)

@@ -22,8 +22,6 @@ from trt_et.graph.insertion import insert_call
 from trt_et.graph.subgraphs import edited, nodes_of
 from trt_et.graph.symbolic_shapes import is_static
 
-__all__ = ["replace_split_with_slice", "warn_specialized_dims"]
-
 _log = logging.getLogger(__name__)
 
 aten = torch.ops.aten

@@ -12,8 +12,6 @@ from trt_et.graph.size_remainders import has_negative_remainder, write_out_remai
 from trt_et.graph.subgraphs import edited, nodes_of
 from trt_et.graph.symbolic_shapes import is_static
 
-__all__ = ["write_out_size_remainders"]
-
 aten = torch.ops.aten
 
 

@@ -8,10 +8,8 @@ from typing import Any, Final
 import torch
 from torch.fx import GraphModule, Node
 
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
-from trt_et.ops.quantize import named_arguments
-
-__all__ = ["write_out_attention"]
 
 aten = torch.ops.aten
 

@@ -23,8 +23,6 @@ from trt_et.quantizer.observers import (
     SymmetricHistogramObserver,
 )
 
-__all__ = ["Calibration", "check_config", "fp8", "int8", "int8_weight_only"]
-
 Calibration = Literal["minmax", "histogram", "entropy"]
 """How activations get their ranges."""
 

@@ -9,8 +9,6 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node, map_arg
 from torchao.quantization.pt2e.utils import getattr_from_fqn
 
-__all__ = ["Constants", "constant_value"]
-
 
 class Constants:
     """The constants of a module as ``ExportedProgram.module()`` returns it.

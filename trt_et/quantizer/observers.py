@@ -19,16 +19,6 @@ from torchao.quantization.pt2e.utils import create_getattr_from_value
 from trt_et.errors import OptionError
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE
 
-__all__ = [
-    "CalibratedMinMaxObserver",
-    "CalibratedMovingAverageMinMaxObserver",
-    "CalibratedMovingAveragePerChannelMinMaxObserver",
-    "CalibratedPerChannelMinMaxObserver",
-    "EntropyObserver",
-    "Fp8Observer",
-    "SymmetricHistogramObserver",
-]
-
 _log = logging.getLogger(__name__)
 
 _BINS: Final = 2048

@@ -27,8 +27,6 @@ from trt_et.quantizer.constants import Constants
 from trt_et.quantizer.observers import CalibratedMinMaxObserver
 from trt_et.quantizer.outlier_channels import ScaledMinMaxObserver
 
-__all__ = ["ATTENTION", "QUANTIZED_OPS", "annotate_product", "annotate_shared"]
-
 aten = torch.ops.aten
 
 ATTENTION: Final = aten.scaled_dot_product_attention.default

@@ -11,8 +11,6 @@ from torchao.quantization.pt2e.utils import create_getattr_from_value, getattr_f
 from trt_et.quantizer.constants import constant_value
 from trt_et.quantizer.observers import CalibratedMinMaxObserver
 
-__all__ = ["ScaledMinMaxObserver"]
-
 aten = torch.ops.aten
 _pt2e = torch.ops.quantized_decomposed
 

@@ -17,8 +17,6 @@ from trt_et.quantizer.constants import Constants, constant_value
 from trt_et.quantizer.operators import ATTENTION, annotate_product, annotate_shared
 from trt_et.quantizer.rules import Rules
 
-__all__ = ["TensorRTQuantizer"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -14,8 +14,6 @@ from torchao.quantization.pt2e.quantizer import QuantizationConfig
 from trt_et.errors import OptionError
 from trt_et.quantizer.operators import QUANTIZED_OPS
 
-__all__ = ["Rules"]
-
 Config: TypeAlias = QuantizationConfig | None
 
 _SHOWN: Final = 5

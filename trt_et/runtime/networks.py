@@ -17,8 +17,6 @@ from trt_et.runtime.explain import wrong_file
 if TYPE_CHECKING:
     from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
 
-__all__ = ["BuiltEngine", "build_engine", "build_program"]
-
 _NETWORK: Final = "onnx"
 _Data = Callable[[str], bytes]
 _Find = ctypes.CFUNCTYPE(

@@ -15,8 +15,9 @@ import torch.ao.quantization.fx._decomposed  # Registers the operators.
 from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant
-from trt_et.ops.quantize import constant_source, named_arguments
+from trt_et.ops.quantize import constant_source
 
 __all__ = ["ACTIVATION_SCALE"]
 

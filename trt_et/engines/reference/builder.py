@@ -27,8 +27,6 @@ from trt_et.errors import BuilderError
 from trt_et.graph.cpu_kernels import cpu_kernels
 from trt_et.graph.tracing import TRACING, clean_symbols
 
-__all__ = ["ReferenceBuilder"]
-
 _log = logging.getLogger(__name__)
 
 

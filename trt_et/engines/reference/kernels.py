@@ -25,8 +25,6 @@ from trt_et.conversion.operators.embedding_bag import EMBEDDING_BAG, embedding_b
 from trt_et.conversion.operators.scatter_reduce import scatter_reduce
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE, fake_quantize
 
-__all__ = ["decompose_for_cpu_kernels"]
-
 aten = torch.ops.aten
 _pt2e = torch.ops.quantized_decomposed
 

@@ -10,11 +10,9 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.inlining import inline
 from trt_et.ops.fake_quantize import SMALLEST_AMAX, limits
-from trt_et.ops.quantize import named_arguments
-
-__all__ = ["rows_of_blocks", "split_int4", "use_int4"]
 
 aten = torch.ops.aten
 _RESHAPES = (aten.reshape.default, aten.view.default, aten._unsafe_view.default)

@@ -19,19 +19,18 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputSpec
 from torch.fx import Graph, Node, map_arg
 
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.constants import add_constant, constant_values
 from trt_et.graph.inlining import inline
 from trt_et.graph.subgraphs import Subgraph, copied_module, nodes_of, subgraphs
 from trt_et.ops.fake_quantize import FOREIGN_NAME, fake_quantize
-from trt_et.ops.quantize import FP8_CAPABILITY, constant_source, is_fp8, named_arguments
+from trt_et.ops.quantize import FP8_CAPABILITY, constant_source, is_fp8
 from trt_et.options import BuildOptions
 from trt_et.partition.excluded_ops import ExcludedOps
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.passes.quantization.int4_blocks import rows_of_blocks, split_int4, use_int4
 from trt_et.passes.quantization.pt2e_fp8_to_float import compute_in_floats, quantizes_to_fp8
 from trt_et.passes.quantization.widen_dynamic_int8 import INT_MM, widen_quantized
-
-__all__ = ["lower_quantize_ops"]
 
 aten = torch.ops.aten
 _log = logging.getLogger(__name__)

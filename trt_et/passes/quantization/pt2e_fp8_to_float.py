@@ -13,11 +13,9 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.inlining import inline
 from trt_et.ops.fake_quantize import round_to_fp8
-from trt_et.ops.quantize import named_arguments
-
-__all__ = ["compute_in_floats", "quantizes_to_fp8"]
 
 _QUANTIZE: Final = "quantized_decomposed::quantize_per_tensor"
 _DEQUANTIZE: Final = "quantized_decomposed::dequantize_per_tensor"

@@ -14,9 +14,8 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, Node, map_arg
 
-from trt_et.ops.quantize import moves_numbers, named_arguments
-
-__all__ = ["INT_MM", "widen_quantized"]
+from trt_et.graph.arguments import named_arguments
+from trt_et.ops.quantize import moves_numbers
 
 INT_MM: Final = torch.ops.aten._int_mm.default
 """Multiplies matrices of int8 numbers."""
