@@ -3,8 +3,7 @@
 python -m tests.support.model_table FOLDER [NAME ...]
 
 Results are files in FOLDER; a model that has its result there does not run again. The table is
-``docs/models.md`` and ``docs/models.json``. Processes are forked from one that has imported what
-all of them need.
+``docs/models.md``. Processes are forked from one that has imported what all of them need.
 """
 
 from __future__ import annotations

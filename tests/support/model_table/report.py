@@ -1,8 +1,7 @@
-"""Turns the results of the models into docs/models.json and docs/models.md."""
+"""Turns the results of the models into docs/models.md."""
 
 from __future__ import annotations
 
-import json
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,8 @@ _COLUMNS = ("model", "engines", "on the CPU", "equal to eager", "file / weights"
 
 
 def write(results: list[dict[str, Any]], known: int) -> int:
-    """Write the files of models that have run, and return how many results are not right."""
+    """Write the page of models that have run, and return how many results are not right."""
     versions = {name: version(name) for name in _PACKAGES}
-    document = {"versions": versions, "models": results}
-    (DOCS / "models.json").write_text(json.dumps(document, indent=1) + "\n")
     (DOCS / "models.md").write_text(page(results, known, versions))
     return sum("problem" in result[name] for result in results for name in _builders(result))
 

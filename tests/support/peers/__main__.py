@@ -1,4 +1,4 @@
-"""Runs peers' tests in processes of 200 cases each, and writes docs/peer-tests.*.
+"""Runs peers' tests in processes of 200 cases each, and writes docs/peer-tests.md.
 
 TORCH_TENSORRT=CHECKOUT [EXECUTORCH=CHECKOUT] python -m tests.support.peers [RESULTS]
 

@@ -1,4 +1,4 @@
-"""Turns results into docs/peer-tests.json and docs/peer-tests.md."""
+"""Turns results into docs/peer-tests.md."""
 
 from __future__ import annotations
 
@@ -51,11 +51,6 @@ def main(paths: list[Path], write: bool = True) -> int:
     page = markdown(cases, versions, collected)
     sys.stdout.write(page)
     if write:
-        document = {"versions": versions, "not_right": list(filter(is_wrong, cases))}
-        counts = {
-            p.stem: Counter(e["outcome"] for e in cases if e["peer"] == p.stem) for p in paths
-        }
-        (DOCS / "peer-tests.json").write_text(json.dumps(document | counts, indent=1) + "\n")
         (DOCS / "peer-tests.md").write_text(page)
     return sum(is_wrong(entry) and not cause(entry) for entry in cases)
 
