@@ -74,9 +74,7 @@ class ExcludedOps:
     def reason(self, node: Node, subgraph: Subgraph) -> str | None:
         """Return the reason if the caller excludes a node, else None.
 
-        Args:
-            node: A call of an operator, of an exported program or of an Edge program.
-            subgraph: Its graph.
+        The node is a call of an operator, of an exported program or of an Edge program.
         """
         if not self._operators.isdisjoint(_operator_names(node)):
             return "its operator is excluded by the caller"

@@ -36,12 +36,7 @@ def is_size(node: Node) -> bool:
 
 
 def inner_sizes(graph: Graph, is_supported: Callable[[Node], bool]) -> set[Node]:
-    """Return the sizes that only supported nodes use, directly or through other such sizes.
-
-    Args:
-        graph: In topological order; not changed.
-        is_supported: Whether an engine can hold a node.
-    """
+    """Return the sizes that only supported nodes use, directly or through other such sizes."""
     found: set[Node] = set()
     for node in reversed(graph.nodes):
         if is_size(node) and all(is_supported(user) or user in found for user in node.users):

@@ -31,8 +31,7 @@ class ExportedRanges:
     def warn_narrowed(self, program: ExportedProgram) -> None:
         """Warn if memory is going to be planned for less than a size's exported maximum.
 
-        Args:
-            program: In the Edge dialect, of an exported program that was remembered; not changed.
+        The program is in the Edge dialect, of an exported program that was remembered.
         """
         for name, dim, size in _sizes(program):
             environment, symbol = size.node.shape_env, size.node.expr

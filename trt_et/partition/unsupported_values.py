@@ -30,12 +30,7 @@ QUANTIZATION_DTYPES: Final = QUANTIZED_DTYPES | {torch.float64}
 
 
 def unsupported_values(node: Node, dtypes: frozenset[torch.dtype] = DTYPES) -> str | None:
-    """Return the reason if no engine can take or return a node's values, else None.
-
-    Args:
-        node: Any operator call.
-        dtypes: The dtypes that its tensors may have.
-    """
+    """Return the reason if no engine can take or return a node's values, else None."""
     values = [_used_results(node)]
     for argument in node.all_input_nodes:
         if argument.op == "get_attr" and not isinstance(argument.meta.get("val"), torch.Tensor):

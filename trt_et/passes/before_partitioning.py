@@ -53,13 +53,9 @@ def run_passes(
     float32_ops: ExcludedOps,
     options: BuildOptions,
 ) -> ExportedProgram:
-    """Run all passes on a program.
+    """Run all passes on a program as ``torch.export`` returns it, which is not changed.
 
-    Args:
-        program: As ``torch.export`` returns it; not changed.
-        excluded: The operators that the caller leaves to the CPU.
-        float32_ops: The operators that the caller keeps in float32.
-        options: Of the engines; quantize operators that they cannot hold are computed in floats.
+    Quantize operators that engines with these options cannot hold are computed in floats.
 
     Raises:
         PartitionError: An engine in the program cannot be lifted.

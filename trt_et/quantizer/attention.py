@@ -17,15 +17,7 @@ _META: Final = ("nn_module_stack", "stack_trace", "source_fn_stack")
 
 
 def write_out_attention(model: GraphModule, node: Node) -> list[Node]:
-    """Replace a call of ``scaled_dot_product_attention`` by products and a softmax.
-
-    Args:
-        model: The node's module; changed in place.
-        node: The call.
-
-    Returns:
-        The two products.
-    """
+    """Replace a call of ``scaled_dot_product_attention``; return the two products made of it."""
     given = named_arguments(node)
     new: list[Node] = []
 

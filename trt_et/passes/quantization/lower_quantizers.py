@@ -44,13 +44,7 @@ _ROUNDS: Final = "PT2E rounds to whole numbers before it makes fp8 of them, Tens
 def lower_quantize_ops(
     program: ExportedProgram, excluded: ExcludedOps, options: BuildOptions
 ) -> ExportedProgram:
-    """Lower unsupported quantize operators.
-
-    Args:
-        program: See ``trt_et.passes``.
-        excluded: The operators that the caller keeps on the CPU.
-        options: The engines' options; older targets have no 8-bit floats.
-    """
+    """Lower unsupported quantize operators; older targets have no 8-bit floats."""
     if not any(map(_is_foreign, nodes_of(program))):
         return program
     return _Rewriting(program, excluded, options).result()
