@@ -10,33 +10,24 @@ from torch.fx import GraphModule, Node, map_arg
 from torchao.quantization.pt2e.utils import getattr_from_fqn
 
 
-class Constants:
-    """The constants of a module as ``ExportedProgram.module()`` returns it.
+def constants_of(model: GraphModule) -> set[Node]:
+    """Return the constants of a module as ``ExportedProgram.module()`` returns it.
 
     A buffer that the program writes to, such as a KV cache, is none.
-
-    Args:
-        model: The module.
     """
-
-    def __init__(self, model: GraphModule) -> None:
-        self._model = model
-        self._nodes: set[Node] = set()
-        for node in model.graph.nodes:
-            if self._is_constant(node):
-                self._nodes.add(node)
-
-    def __contains__(self, node: Node) -> bool:
-        return node in self._nodes
-
-    def _is_constant(self, node: Node) -> bool:
+    constants: set[Node] = set()
+    for node in model.graph.nodes:
         if any(map(_writes, node.users)):
-            return False
+            continue
         if node.op == "get_attr":
-            return isinstance(getattr_from_fqn(self._model, str(node.target)), torch.Tensor)
-        sources = node.all_input_nodes
-        is_operator = node.op == "call_function" and isinstance(node.target, OpOverload)
-        return is_operator and bool(sources) and self._nodes.issuperset(sources)
+            is_constant = isinstance(getattr_from_fqn(model, str(node.target)), torch.Tensor)
+        else:
+            sources = node.all_input_nodes
+            is_operator = node.op == "call_function" and isinstance(node.target, OpOverload)
+            is_constant = is_operator and bool(sources) and constants.issuperset(sources)
+        if is_constant:
+            constants.add(node)
+    return constants
 
 
 def constant_value(model: GraphModule, node: Node) -> Any:  # noqa: ANN401

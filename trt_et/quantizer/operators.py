@@ -6,7 +6,7 @@ a residual after a product stays in its kernel. Weights have a scale for each ou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any, Final
 
@@ -23,7 +23,6 @@ from torchao.quantization.pt2e.quantizer import (
 )
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
-from trt_et.quantizer.constants import Constants
 from trt_et.quantizer.observers import CalibratedMinMaxObserver
 from trt_et.quantizer.outlier_channels import ScaledMinMaxObserver
 
@@ -79,13 +78,10 @@ QUANTIZED_OPS: Final[tuple[OpOverload, ...]] = (
 """The operators that a configuration can be set for."""
 
 
-def annotate_product(node: Node, config: QuantizationConfig, constants: Constants) -> None:
+def annotate_product(node: Node, config: QuantizationConfig, constants: Set[Node]) -> None:
     """Annotate a product, a lookup in an embedding, or the sum of a convolution and a residual.
 
-    Args:
-        node: A call of an operator; nothing happens if it is none of these.
-        config: What its inputs are quantized to.
-        constants: The constants of its graph.
+    Nothing happens if the node is none of these. The constants are those of its graph.
     """
     if Q_ANNOTATION_KEY in node.meta:
         return
@@ -104,9 +100,7 @@ def annotate_product(node: Node, config: QuantizationConfig, constants: Constant
 def annotate_shared(node: Node, config: QuantizationConfig) -> None:
     """Annotate a concatenation or pooling before an annotated operator: all share one scale.
 
-    Args:
-        node: A call of an operator, its users already annotated.
-        config: What its inputs are quantized to.
+    Its users are annotated before.
     """
     spec = config.input_activation
     sources = [source for source in node.all_input_nodes if _is_float(source)]
@@ -125,7 +119,7 @@ def annotate_shared(node: Node, config: QuantizationConfig) -> None:
     annotate_output_qspec(node, shared)
 
 
-def _annotate_operands(node: Node, config: QuantizationConfig, constants: Constants) -> None:
+def _annotate_operands(node: Node, config: QuantizationConfig, constants: Set[Node]) -> None:
     operands = _PRODUCTS[node.target]  # type: ignore[index]
     found = []
     for index, axis in operands:

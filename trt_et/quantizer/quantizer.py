@@ -11,11 +11,12 @@ from torch.fx import GraphModule
 from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase
 from torchao.quantization.pt2e.quantizer import QuantizationConfig, Quantizer
 
+from trt_et.errors import OptionError
 from trt_et.quantizer.attention import write_out_attention
 from trt_et.quantizer.configs import check_config
-from trt_et.quantizer.constants import Constants, constant_value
-from trt_et.quantizer.operators import ATTENTION, annotate_product, annotate_shared
-from trt_et.quantizer.rules import Rules
+from trt_et.quantizer.constants import constant_value, constants_of
+from trt_et.quantizer.operators import ATTENTION, QUANTIZED_OPS, annotate_product, annotate_shared
+from trt_et.quantizer.rules import OPERATORS, Rules
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +54,9 @@ class TensorRTQuantizer(Quantizer):
                 ``prepare_pt2e`` raises it if the program has no such module.
         """
         check_config(config)
-        self._rules.set_name(name, config)
+        if not isinstance(name, str) or not name:
+            raise OptionError(f"the module name is {name!r}; expected a name such as 'layers.0.fc'")
+        self._rules.names[name] = config
         return self
 
     def set_module_type(
@@ -66,7 +69,12 @@ class TensorRTQuantizer(Quantizer):
                 ``prepare_pt2e`` raises it if the program has no such module.
         """
         check_config(config)
-        self._rules.set_type(module_type, config)
+        if not isinstance(module_type, type) or not issubclass(module_type, nn.Module):
+            raise OptionError(
+                f"the module type is {module_type!r}; expected a class of modules such as "
+                "torch.nn.Linear"
+            )
+        self._rules.types[f"{module_type.__module__}.{module_type.__qualname__}"] = config
         return self
 
     def set_op(
@@ -79,13 +87,20 @@ class TensorRTQuantizer(Quantizer):
                 quantize the operator. ``prepare_pt2e`` raises it if the program does not call it.
         """
         check_config(config)
-        self._rules.set_op(op, config)
+        name = str(op).replace("::", ".").removeprefix("torch.ops.")
+        is_operator = isinstance(op, OpOverload | OpOverloadPacket | str)
+        if not is_operator or name not in OPERATORS:
+            known = sorted({str(op).rpartition(".")[0] for op in QUANTIZED_OPS})
+            raise OptionError(
+                f"the operator {op!r} is not quantized; expected one of {', '.join(known)}"
+            )
+        self._rules.ops[name] = config
         return self
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Check the names that were set, and write out and annotate attention."""
         self._rules.check(model)
-        constants = Constants(model)
+        constants = constants_of(model)
         for node in list(model.graph.nodes):
             config = self._rules.config_of(node) if node.target is ATTENTION else None
             if config is not None and config.input_activation is not None:
@@ -96,7 +111,7 @@ class TensorRTQuantizer(Quantizer):
 
     def annotate(self, model: GraphModule) -> GraphModule:
         """Annotate all operators that a configuration is set for."""
-        constants = Constants(model)
+        constants = constants_of(model)
         chosen = {node: self._rules.config_of(node) for node in model.graph.nodes}
         if not any(chosen.values()):
             _log.warning(
@@ -118,7 +133,7 @@ class TensorRTQuantizer(Quantizer):
         self, model: GraphModule, edge_or_node_to_obs_or_fq: dict[Any, Any]
     ) -> None:
         """Show weights to their observers, so that weights alone need no calibration."""
-        constants = Constants(model)
+        constants = constants_of(model)
         for edge, observer in edge_or_node_to_obs_or_fq.items():
             source = edge[0] if isinstance(edge, tuple) else edge
             if source in constants and not isinstance(observer, FakeQuantizeBase | None):

@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Final, TypeAlias
 
-from torch import nn
-from torch._ops import OpOverload, OpOverloadPacket
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import QuantizationConfig
 
@@ -17,7 +15,7 @@ from trt_et.quantizer.operators import QUANTIZED_OPS
 Config: TypeAlias = QuantizationConfig | None
 
 _SHOWN: Final = 5
-_OPERATORS: Final = {
+OPERATORS: Final = {
     name: op
     for op in QUANTIZED_OPS
     for name in (str(op), str(op).rpartition(".")[0])  # aten.linear.default, aten.linear
@@ -29,78 +27,33 @@ class Rules:
 
     def __init__(self) -> None:
         self.everywhere: Config = None
-        self._names: dict[str, Config] = {}
-        self._types: dict[str, Config] = {}
-        self._ops: dict[str, Config] = {}
-
-    def set_name(self, name: str, config: Config) -> None:
-        """Set the configuration of a module and of the modules in it.
-
-        Raises:
-            OptionError: The name is no string, or empty.
-        """
-        if not isinstance(name, str) or not name:
-            raise OptionError(f"the module name is {name!r}; expected a name such as 'layers.0.fc'")
-        self._names[name] = config
-
-    def set_type(self, module_type: type[nn.Module], config: Config) -> None:
-        """Set the configuration of all modules of a type and of the modules in them.
-
-        Raises:
-            OptionError: It is no type of modules.
-        """
-        if not isinstance(module_type, type) or not issubclass(module_type, nn.Module):
-            raise OptionError(
-                f"the module type is {module_type!r}; expected a class of modules such as "
-                "torch.nn.Linear"
-            )
-        self._types[f"{module_type.__module__}.{module_type.__qualname__}"] = config
-
-    def set_op(self, op: OpOverload | OpOverloadPacket | str, config: Config) -> None:
-        """Set the configuration of an operator.
-
-        Raises:
-            OptionError: The quantizer does not quantize the operator.
-        """
-        name = str(op).replace("::", ".").removeprefix("torch.ops.")
-        is_operator = isinstance(op, OpOverload | OpOverloadPacket | str)
-        if not is_operator or name not in _OPERATORS:
-            known = sorted({str(op).rpartition(".")[0] for op in QUANTIZED_OPS})
-            raise OptionError(
-                f"the operator {op!r} is not quantized; expected one of {', '.join(known)}"
-            )
-        self._ops[name] = config
+        self.names: dict[str, Config] = {}
+        self.types: dict[str, Config] = {}
+        self.ops: dict[str, Config] = {}
 
     def config_of(self, node: Node) -> Config:
-        """Return the configuration of a node: the innermost module's, else the operator's.
-
-        Args:
-            node: A node of an exported module.
-        """
+        """Return the configuration of a node: the innermost module's, else the operator's."""
         modules = list(_modules(node))
         for name in _outwards(_inner_owner(node, modules)):
-            if name in self._names:
-                return self._names[name]
+            if name in self.names:
+                return self.names[name]
         for name, _ in modules:
-            if name in self._names:
-                return self._names[name]
+            if name in self.names:
+                return self.names[name]
         for _, type_name in modules:
-            if type_name in self._types:
-                return self._types[type_name]
+            if type_name in self.types:
+                return self.types[type_name]
         target = str(node.target)
         for name in (target, target.rpartition(".")[0]):
-            if name in self._ops:
-                return self._ops[name]
+            if name in self.ops:
+                return self.ops[name]
         return self.everywhere
 
     def check(self, model: GraphModule) -> None:
-        """Check that each rule matches something in a program.
-
-        Args:
-            model: The exported module.
+        """Check that each rule matches something in an exported module.
 
         Raises:
-            OptionError: The program has no such module, type or operator.
+            OptionError: It has no such module, type or operator.
         """
         names: set[str] = set()
         types: set[str] = set()
@@ -113,9 +66,9 @@ class Rules:
                     types.add(type_name)
                 target = str(node.target)
                 ops.update((target, target.rpartition(".")[0]))
-        _check("module named", self._names, names)
-        _check("module of the type", self._types, types)
-        _check("call of the operator", self._ops, ops & _OPERATORS.keys())
+        _check("module named", self.names, names)
+        _check("module of the type", self.types, types)
+        _check("call of the operator", self.ops, ops & OPERATORS.keys())
 
 
 def _check(what: str, given: Collection[str], known: set[str]) -> None:
