@@ -1,13 +1,19 @@
 // N virtual GPUs on host memory, stricter than real ones: for tests, laptops and CI.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string_view>
+#include <utility>
 
+#include "common/striped_lock.h"
 #include "cuda/cuda_api.h"
-#include "sim_counters.h"
 #include "sim_handles.h"
 #include "sim_memory.h"
 #include "sim_streams.h"
@@ -25,7 +31,6 @@ struct Inside {
   ~Inside() { --t_inside; }
 };
 
-// Their names are in simulated_api.cpp.
 enum Count : size_t {
   kMallocs,
   kFrees,
@@ -41,54 +46,301 @@ enum Count : size_t {
   kCounts = kBytes + 4
 };
 
+// Counters by their name.
+inline constexpr const char* kCounterNames[] = {
+    "mallocs",        "frees",      "launches",  "synchronizations", "calls",      "captures",
+    "graph_launches", "fake_calls", "failures",  "copies_h2d",       "copies_d2h", "copies_d2d",
+    "copies_peer",    "bytes_h2d",  "bytes_d2h", "bytes_d2d",        "bytes_peer"};
+static_assert(std::size(kCounterNames) == kCounts);
+
 class SimulatedApi final : public Api {
  public:
-  explicit SimulatedApi(int devices);
+  explicit SimulatedApi(int devices) : devices_(devices), streams_(devices) {
+    const char* value = std::getenv("TRT_ET_SIM_FAIL_AFTER");
+    if (value != nullptr) fail_after(std::strtoull(value, nullptr, 10));
+  }
+
   bool simulated() const override { return true; }
-  Status device_count(int* count) override;
-  Status device_info(int device, DeviceInfo* info) override;
-  Status current_device(int* device) override;
+
+  Status device_count(int* count) override {
+    return call("device_count", [&] { return *count = devices_, Status{}; });
+  }
+
+  Status device_info(int device, DeviceInfo* info) override {
+    return call("device_info", [&]() -> Status {
+      TRT_ET_TRY(check_device(device));
+      *info = DeviceInfo{"simulated GPU", 0, 0, integrated_, pageable_access_};
+      return {};
+    });
+  }
+
+  Status current_device(int* device) override {
+    return call("current_device", [&] { return *device = t_device, Status{}; });
+  }
+
   // As cudaSetDevice() does, which is a call of programs and not of ours.
-  Status set_device(int device);
-  Status enter_device(int device, Entered* entered) override;
-  Status leave_device(const Entered& entered) override;
-  Status free_memory(size_t* bytes) override;
-  Status allocate(size_t size, void** pointer) override;
-  Status release(void* pointer) override;
-  Status allocate_pinned(size_t size, void** pointer) override;
-  Status release_pinned(void* pointer) override;
+  Status set_device(int device) {
+    return call("set_device", [&]() -> Status {
+      TRT_ET_TRY(check_device(device));
+      t_device = device;
+      return {};
+    });
+  }
+
+  Status enter_device(int device, Entered* entered) override {
+    return call("enter_device", [&]() -> Status {
+      TRT_ET_TRY(check_device(device));
+      *entered = {t_device != device, t_device};
+      t_device = device;
+      return {};
+    });
+  }
+
+  Status leave_device(const Entered& entered) override {
+    return call_anyway("leave_device", [&] { return t_device = entered.previous, Status{}; });
+  }
+
+  Status free_memory(size_t* bytes) override {
+    return call("free_memory", [&] { return *bytes = free_bytes_, Status{}; });
+  }
+
+  Status allocate(size_t size, void** pointer) override {
+    return call("allocate", [&] { return allocate_on(t_device, size, pointer, false); });
+  }
+
   // As cudaMallocManaged() does; release() frees it.
-  Status allocate_managed(size_t size, void** pointer);
-  Status pointer_info(const void* pointer, PointerInfo* info) override;
-  Status copy(void* to, const void* from, size_t size, CopyKind kind, Stream stream) override;
-  Status zero(void* to, size_t size, Stream stream) override;
+  Status allocate_managed(size_t size, void** pointer) {
+    return call("allocate_managed", [&] { return allocate_on(t_device, size, pointer, true); });
+  }
+
+  Status allocate_pinned(size_t size, void** pointer) override {
+    return call("allocate_pinned",
+                [&] { return allocate_on(SimMemory::kPinned, size, pointer, false); });
+  }
+
+  Status release(void* pointer) override {
+    return call_anyway("release", [&]() -> Status {
+      if (pointer == nullptr) return {};
+      TRT_ET_TRY(streams_.check_unsafe("freeing memory"));
+      PointerInfo info;
+      if (memory_.find(pointer, &info).ok() && info.device >= 0) streams_.run_all(info.device);
+      TRT_ET_TRY(memory_.release(pointer));
+      count(kFrees);
+      return {};
+    });
+  }
+
+  Status release_pinned(void* pointer) override {
+    return call_anyway("release_pinned", [&]() -> Status {
+      TRT_ET_TRY(streams_.check_unsafe("freeing memory"));
+      for (int device = 0; device < devices_; ++device) streams_.run_all(device);
+      return memory_.release(pointer);
+    });
+  }
+
+  Status pointer_info(const void* pointer, PointerInfo* info) override {
+    return call("pointer_info", [&] { return memory_.find(pointer, info); });
+  }
+
+  Status copy(void* to, const void* from, size_t size, CopyKind kind, Stream stream) override {
+    return call("copy", stream, [&](const SimStreamPtr& queue) -> Status {
+      const int device = queue->device();
+      const bool from_host = kind == CopyKind::host_to_device;
+      const bool to_host = kind == CopyKind::device_to_host;
+      bool pageable = false;
+      TRT_ET_TRY(from_host ? check_host(from, &pageable)
+                           : memory_.check(from, size, device, "source"));
+      TRT_ET_TRY(to_host ? check_host(to, &pageable)
+                         : memory_.check(to, size, device, "destination"));
+      if (pageable && queue->breaks_capture()) {
+        return {Error::InvalidState, "copy of pageable memory while its stream is captured"};
+      }
+      count_copy(static_cast<size_t>(kind), size);
+      // Pageable memory is read as late as CUDA may, too.
+      return streams_.enqueue(*queue, [this, to, from, size, device, from_host, to_host, pageable] {
+        if (!from_host) TRT_ET_TRY(memory_.check(from, size, device, "source"));
+        if (!to_host) TRT_ET_TRY(memory_.check(to, size, device, "destination"));
+        if ((from_host || to_host) && !pageable) {
+          TRT_ET_TRY(
+              memory_.check(from_host ? from : to, size, SimMemory::kPinned, "pinned memory"));
+        }
+        std::memmove(to, from, size);
+        return Status{};
+      });
+    });
+  }
+
+  Status zero(void* to, size_t size, Stream stream) override {
+    return call("zero", stream, [&](const SimStreamPtr& queue) -> Status {
+      const int device = queue->device();
+      TRT_ET_TRY(memory_.check(to, size, device, "destination"));
+      return streams_.enqueue(*queue, [this, to, size, device] {
+        TRT_ET_TRY(memory_.check(to, size, device, "destination"));
+        std::memset(to, 0, size);
+        return Status{};
+      });
+    });
+  }
+
   Status copy_peer(void* to, int to_device, const void* from, int from_device, size_t size,
-                   Stream stream) override;
-  Status create_stream(StreamKind kind, Stream* stream) override;
-  Status destroy_stream(Stream stream) override;
-  Status synchronize_stream(Stream stream) override;
-  Status stream_device(Stream stream, int* device) override;
-  Status is_captured(Stream stream, bool* captured) override;
-  Status create_event(Event* event, bool blocking) override;
-  Status destroy_event(Event event) override;
-  Status record_event(Event event, Stream stream) override;
-  Status wait_event(Stream stream, Event event) override;
-  Status synchronize_event(Event event) override;
-  Status begin_capture(Stream stream, CaptureMode mode) override;
-  Status end_capture(Stream stream, Graph* graph) override;
-  Status launch_graph(Graph graph, Stream stream) override;
-  Status destroy_graph(Graph graph) override;
+                   Stream stream) override {
+    return call("copy_peer", stream, [&](const SimStreamPtr& queue) -> Status {
+      const auto check = [this, to, to_device, from, from_device, size] {
+        TRT_ET_TRY(memory_.check(from, size, from_device, "source"));
+        return memory_.check(to, size, to_device, "destination");
+      };
+      TRT_ET_TRY(check());
+      count_copy(kPeer, size);
+      return streams_.enqueue(*queue, [check, to, from, size] {
+        TRT_ET_TRY(check());
+        std::memmove(to, from, size);
+        return Status{};
+      });
+    });
+  }
+
+  Status create_stream(StreamKind kind, Stream* stream) override {
+    return call("create_stream", [&] { return *stream = streams_.add(t_device, kind), Status{}; });
+  }
+
+  Status destroy_stream(Stream stream) override {
+    return call_anyway("destroy_stream", [&] { return streams_.remove(stream); });
+  }
+
+  // CUDA reports failed work here, not work left undone.
+  Status synchronize_stream(Stream stream) override {
+    return call_anyway("synchronize_stream", [&]() -> Status {
+      SimStreamPtr queue;
+      TRT_ET_TRY(streams_.find(stream, t_device, &queue));
+      if (queue->breaks_capture()) {
+        return {Error::InvalidState, "wait for a stream while it is captured"};
+      }
+      count(kSynchronizations);
+      TRT_ET_TRY(streams_.join(*queue));
+      return queue->synchronize();
+    });
+  }
+
+  Status stream_device(Stream stream, int* device) override {
+    return call("stream_device", stream,
+                [&](const SimStreamPtr& queue) { return *device = queue->device(), Status{}; });
+  }
+
+  Status is_captured(Stream stream, bool* captured) override {
+    return call("is_captured", stream,
+                [&](const SimStreamPtr& queue) { return *captured = queue->captured(), Status{}; });
+  }
+
+  Status create_event(Event* event, bool) override {
+    return call("create_event", [&] { return *event = handles_.add_event(t_device), Status{}; });
+  }
+
+  Status destroy_event(Event event) override {
+    return call_anyway("destroy_event", [&] { return handles_.remove_event(event); });
+  }
+
+  Status record_event(Event event, Stream stream) override {
+    return call("record_event", stream, [&](const SimStreamPtr& queue) -> Status {
+      TRT_ET_TRY(streams_.join(*queue));
+      return handles_.record(event, *queue);
+    });
+  }
+
+  Status wait_event(Stream stream, Event event) override {
+    return call("wait_event", stream, [&](const SimStreamPtr& queue) -> Status {
+      SimMark mark;
+      TRT_ET_TRY(handles_.find_mark(event, &mark));
+      if (mark.stream == nullptr) return {};
+      if (mark.captured != queue->captured()) {
+        (void)queue->breaks_capture();
+        return {Error::InvalidState, "a stream waits for work on the other side of a capture"};
+      }
+      if (mark.stream == queue) return {};
+      return streams_.enqueue(*queue, [mark] { return mark.stream->run_until(mark.position); });
+    });
+  }
+
+  Status synchronize_event(Event event) override {
+    return call_anyway("synchronize_event", [&]() -> Status {
+      SimMark mark;
+      TRT_ET_TRY(handles_.find_mark(event, &mark));
+      count(kSynchronizations);
+      if (mark.captured) return {Error::InvalidState, "wait for an event of a captured stream"};
+      return mark.stream == nullptr ? Status{} : mark.stream->run_until(mark.position);
+    });
+  }
 
   // Work for the host, run in a stream's order: the only kernels that there are.
-  Status launch(Stream stream, std::function<Status()> function);
+  Status launch(Stream stream, std::function<Status()> function) {
+    return call("launch", stream, [&](const SimStreamPtr& queue) {
+      if (queue->device() != t_device) {
+        return fail(Error::InvalidArgument,
+                    "launch on a stream of cuda:%d while cuda:%d is current", queue->device(),
+                    t_device);
+      }
+      count(kLaunches);
+      return streams_.enqueue(*queue, std::move(function));
+    });
+  }
+
+  Status begin_capture(Stream stream, CaptureMode mode) override {
+    return call("begin_capture", stream,
+                [&](const SimStreamPtr& queue) { return streams_.begin_capture(queue, mode); });
+  }
+
+  // Made to fail, it ends the capture all the same, and gives no graph.
+  Status end_capture(Stream stream, Graph* graph) override {
+    const Inside inside;
+    Status failure = enter("end_capture");
+    SimStreamPtr queue;
+    std::shared_ptr<SimWork> work;
+    TRT_ET_TRY(streams_.find(stream, t_device, &queue));
+    TRT_ET_TRY(streams_.end_capture(*queue, &work));
+    if (!failure.ok()) return failure;
+    count(kCaptures);
+    *graph = handles_.add_graph(std::move(work), queue->device());
+    return {};
+  }
+
+  Status launch_graph(Graph graph, Stream stream) override {
+    return call("launch_graph", stream, [&](const SimStreamPtr& queue) -> Status {
+      std::shared_ptr<SimWork> work;
+      TRT_ET_TRY(handles_.find_graph(graph, queue->device(), &work));
+      count(kGraphLaunches);
+      return streams_.enqueue(*queue, [work] {
+        for (const auto& item : *work) TRT_ET_TRY(item());
+        return Status{};
+      });
+    });
+  }
+
+  Status destroy_graph(Graph graph) override {
+    return call_anyway("destroy_graph", [&] { return handles_.remove_graph(graph); });
+  }
 
   // A call of a fake TensorRT: it may be made to fail like one of CUDA.
-  Status call_of_fake(const char* what);
+  Status call_of_fake(const char* what) {
+    count(kFakeCalls);
+    return count_down(what, "TensorRT");
+  }
+
   // That a kernel of this GPU may use memory; `what` names it if not.
-  Status check_memory(const void* pointer, size_t size, int device, const char* what);
+  Status check_memory(const void* pointer, size_t size, int device, const char* what) {
+    const Inside inside;
+    return memory_.check_kernel(pointer, size, device, what);
+  }
 
   // See trt_et_counter(). False when there is no such.
-  bool counter(std::string_view name, uint64_t* value);
+  bool counter(std::string_view name, uint64_t* value) {
+    for (size_t i = 0; i < kCounts; ++i) {
+      if (name == kCounterNames[i]) return *value = counted(i), true;
+    }
+    if (name == "live_graphs") return *value = handles_.live_graphs(), true;
+    if (name == "live_events") return *value = handles_.live_events(), true;
+    if (name == "live_streams") return *value = streams_.live(), true;
+    return live_bytes(name, value);
+  }
+
   // See trt_et_sim_fail_after().
   uint64_t fail_after(uint64_t n) {
     if (n == 0) fail_again_ = 0;
@@ -105,28 +357,116 @@ class SimulatedApi final : public Api {
   void fail_again(uint64_t n) { fail_again_ = n; }
 
  private:
+  // Each thread counts in a slot of its own: a benchmark of the delegate must not measure the
+  // simulator.
+  struct alignas(kCacheLine) Slot {
+    std::array<std::atomic<uint64_t>, kCounts> counts{};
+  };
+
+  static constexpr size_t kPeer = 3;  // behind those of CopyKind
+
   // One call, which may be made to fail.
   template <typename F>
-  Status call(const char* what, F&& work);
+  Status call(const char* what, F&& work) {
+    const Inside inside;
+    TRT_ET_TRY(enter(what));
+    return work();
+  }
+
   // The same with the stream of a handle.
   template <typename F>
-  Status call(const char* what, Stream stream, F&& work);
+  Status call(const char* what, Stream stream, F&& work) {
+    return call(what, [&]() -> Status {
+      SimStreamPtr queue;
+      TRT_ET_TRY(streams_.find(stream, t_device, &queue));
+      return work(queue);
+    });
+  }
+
   // A call that releases or waits: made to fail, it works all the same, as CUDA's do.
   template <typename F>
-  Status call_anyway(const char* what, F&& work);
-  Status enter(const char* what);
-  Status allocate_on(int device, size_t size, void** pointer, bool managed);
-  Status count_down(const char* what, const char* whose);
-  Status check_device(int device) const;
-  Status check_host(const void* pointer, bool* pageable);
-  void count_copy(size_t kind, size_t size);
-  bool live_bytes(std::string_view name, uint64_t* value);
+  Status call_anyway(const char* what, F&& work) {
+    const Inside inside;
+    Status failure = enter(what);
+    Status status = work();
+    return status.ok() ? failure : status;
+  }
+
+  Status allocate_on(int device, size_t size, void** pointer, bool managed) {
+    TRT_ET_TRY(streams_.check_unsafe("allocation"));
+    TRT_ET_TRY(memory_.allocate(device, size, pointer, managed));
+    if (device != SimMemory::kPinned) count(kMallocs);
+    return {};
+  }
+
+  Status enter(const char* what) {
+    count(kCalls);
+    return count_down(what, "CUDA");
+  }
+
+  Status count_down(const char* what, const char* whose) {
+    uint64_t left = fail_countdown_.load();
+    while (left != 0 && !fail_countdown_.compare_exchange_weak(
+                            left, left == 1 ? fail_again_.load() : left - 1)) {
+    }
+    if (left != 1) return {};
+    count(kFailures);
+    return fail(Error::Internal, "simulated failure of %s call %s", whose, what);
+  }
+
+  Status check_device(int device) const {
+    if (device >= 0 && device < devices_) return {};
+    return fail(Error::InvalidArgument, "cuda:%d does not exist; %d GPU(s) are simulated", device,
+                devices_);
+  }
+
+  Status check_host(const void* pointer, bool* pageable) {
+    PointerInfo info;
+    TRT_ET_TRY(memory_.find(pointer, &info));
+    *pageable = info.kind == MemoryKind::host;
+    if (pointer != nullptr && info.kind != MemoryKind::device) return {};
+    return fail(Error::InvalidArgument, "%p is no host memory", pointer);
+  }
+
+  void count_copy(size_t kind, size_t size) {
+    count(kCopies + kind);
+    count(kBytes + kind, size);
+  }
+
+  // "live_bytes" of all devices, or "live_bytes:1" of one.
+  bool live_bytes(std::string_view name, uint64_t* value) {
+    constexpr std::string_view kLiveBytes = "live_bytes";
+    if (name.substr(0, kLiveBytes.size()) != kLiveBytes) return false;
+    const std::string_view which = name.substr(kLiveBytes.size());
+    if (which.empty()) {
+      *value = 0;
+      for (int device = 0; device < devices_; ++device) *value += memory_.live_bytes(device);
+      return true;
+    }
+    int device = -1;
+    const auto [end, error] =
+        std::from_chars(which.data() + 1, which.data() + which.size(), device);
+    const bool complete = error == std::errc() && end == which.data() + which.size();
+    if (which[0] != ':' || !complete || device < 0 || device >= devices_) return false;
+    *value = memory_.live_bytes(device);
+    return true;
+  }
+
+  void count(size_t which, uint64_t n = 1) {
+    slots_[thread_slot()].counts[which].fetch_add(n, std::memory_order_relaxed);
+  }
+
+  uint64_t counted(size_t which) const {
+    uint64_t total = 0;
+    for (const Slot& slot : slots_) total += slot.counts[which].load(std::memory_order_relaxed);
+    return total;
+  }
 
   const int devices_;
   std::atomic<bool> integrated_{false};
   std::atomic<bool> pageable_access_{false};
   std::atomic<size_t> free_bytes_{size_t{1} << 40};
-  SimCounters<kCounts> counters_;
+  std::array<Slot, kThreadSlots> slots_;  // of counters
   alignas(kCacheLine) std::atomic<uint64_t> fail_countdown_{0};
   std::atomic<uint64_t> fail_again_{0};
   SimMemory memory_;
