@@ -10,9 +10,6 @@
 namespace trt_et {
 namespace {
 
-// Plain: an engine may be freed after the objects of its thread.
-thread_local char t_host_error[kMaxErrorText + 1] = "";
-
 struct HostContext {
   HostEngine* engine = nullptr;
   std::unique_ptr<HostRun> run;
@@ -113,10 +110,6 @@ Status enqueue(HostContext& context, void* stream) {
 
 }  // namespace
 
-void remember_host_error(const char* text) noexcept {
-  std::snprintf(t_host_error, sizeof t_host_error, "%s", text);
-}
-
 trt_et_engine_provider host_provider() {
   trt_et_engine_provider made{};
   made.abi = TRT_ET_PROVIDER_ABI;
@@ -124,7 +117,7 @@ trt_et_engine_provider host_provider() {
   made.alignment = 1;
   made.keeps_bytes = [](void* engine) { return engine_of(engine).keeps_bytes() ? 1 : 0; };
   made.describe = [](void* engine, size_t index, trt_et_binding* out) {
-    return host_call([&]() -> Status {
+    return guarded([&]() -> Status {
       TRT_ET_TRY(check_index(engine_of(engine), index));
       *out = engine_of(engine).bindings[index];
       return {};
@@ -132,11 +125,11 @@ trt_et_engine_provider host_provider() {
   };
   made.free_engine = [](void* engine) { delete &engine_of(engine); };
   made.create_context = [](void* engine, uint32_t, void** context) {
-    return host_call([&] { return create_context(engine_of(engine), context); });
+    return guarded([&] { return create_context(engine_of(engine), context); });
   };
   made.free_context = [](void* context) { delete &context_of(context); };
   made.set_input_shape = [](void* context, size_t index, const int64_t* dims, int32_t rank) {
-    return host_call([&]() -> Status {
+    return guarded([&]() -> Status {
       TRT_ET_TRY(check_index(*context_of(context).engine, index));
       context_of(context).memory[index].dims.assign(dims, dims + rank);
       return {};
@@ -145,10 +138,10 @@ trt_et_engine_provider host_provider() {
   // Shapes come out of the run itself.
   made.prepare = [](void* context, void*) { return forget_shapes(context_of(context)), 0; };
   made.output_shape = [](void* context, size_t index, int64_t* dims, int32_t* rank) {
-    return host_call([&] { return output_shape(context_of(context), index, dims, rank); });
+    return guarded([&] { return output_shape(context_of(context), index, dims, rank); });
   };
   made.set_address = [](void* context, size_t index, void* address, size_t capacity) {
-    return host_call([&]() -> Status {
+    return guarded([&]() -> Status {
       TRT_ET_TRY(check_index(*context_of(context).engine, index));
       context_of(context).memory[index].address = address;
       context_of(context).memory[index].capacity = capacity;
@@ -156,9 +149,9 @@ trt_et_engine_provider host_provider() {
     });
   };
   made.enqueue = [](void* context, void* stream) {
-    return host_call([&] { return enqueue(context_of(context), stream); });
+    return guarded([&] { return enqueue(context_of(context), stream); });
   };
-  made.last_error = []() -> const char* { return t_host_error; };
+  made.last_error = [] { return last_error().c_str(); };
   // The kernels have no names of their own: the engine counts as one layer.
   made.profile_layers = [](void* context, void (*report)(void*, const char*, float), void* user) {
     context_of(context).report = report;

@@ -2,12 +2,10 @@
 // what the providers of reference engines and of ONNX payloads have in common.
 #pragma once
 
-#include <cstdio>
-#include <exception>
 #include <memory>
 #include <vector>
 
-#include "common/status.h"
+#include "common/provider_status.h"
 #include "trt_et/engine_provider.h"
 
 namespace trt_et {
@@ -55,32 +53,16 @@ const trt_et_engine_provider& onnx_provider();
 // A provider's table, without its name, probe and load.
 trt_et_engine_provider host_provider();
 
-// For last_error().
-void remember_host_error(const char* text) noexcept;
-
-// Nothing may throw through the table.
-template <typename F>
-int host_call(F&& function) noexcept {
-  try {
-    const Status status = function();
-    if (!status.ok()) remember_host_error(status.text.c_str());
-    return static_cast<int>(status.error);
-  } catch (const std::exception&) {
-    remember_host_error("no host memory");
-    return static_cast<int>(Error::MemoryAllocationFailed);
-  }
-}
-
 // The table for engines of a class that has probe() and load(), and a kind for messages.
 template <typename Engine>
 trt_et_engine_provider host_provider_of(const char* name) {
   trt_et_engine_provider made = host_provider();
   made.name = name;
   made.probe = [](const trt_et_engine_request* request) {
-    return host_call([&] { return Engine::probe(*request); });
+    return guarded([&] { return Engine::probe(*request); });
   };
   made.load = [](const trt_et_engine_request* request, void** engine) {
-    return host_call([&]() -> Status {
+    return guarded([&]() -> Status {
       auto loaded = std::make_unique<Engine>(Engine::kKind, request->device);
       TRT_ET_TRY(loaded->load(*request));
       *engine = static_cast<HostEngine*>(loaded.release());

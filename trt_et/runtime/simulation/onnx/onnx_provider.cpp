@@ -41,12 +41,6 @@ int to_onnx(ScalarType dtype) {
   return 0;
 }
 
-std::string shape_text(const int64_t* dims, size_t rank) {
-  std::string text = "[";
-  for (size_t i = 0; i < rank; ++i) text += (i > 0 ? ", " : "") + std::to_string(dims[i]);
-  return text.substr(0, 40) + "]";
-}
-
 // An input or output of the model. A dimension of -1 is dynamic.
 struct Tensor {
   std::string name;
@@ -64,11 +58,12 @@ Status check_tensor(const trt_et_binding& binding, const Tensor& tensor) {
     same = binding.dims[i] < 0 || tensor.dims[i] < 0 || binding.dims[i] == tensor.dims[i];
   }
   if (same) return {};
-  return fail(Error::InvalidProgram,
-              "blob and ONNX model disagree on '%.40s': %s %s to the blob, %s %s to the model",
-              binding.name, dtype_name(static_cast<ScalarType>(binding.dtype)),
-              shape_text(binding.dims, static_cast<size_t>(std::max(binding.rank, 0))).c_str(),
-              dtype_name(tensor.dtype), shape_text(tensor.dims.data(), tensor.dims.size()).c_str());
+  return fail(
+      Error::InvalidProgram,
+      "blob and ONNX model disagree on '%.40s': %s %.40s to the blob, %s %.40s to the model",
+      binding.name, dtype_name(static_cast<ScalarType>(binding.dtype)),
+      shape_text(binding.dims, binding.rank).c_str(), dtype_name(tensor.dtype),
+      shape_text(tensor.dims.data(), tensor.dims.size()).c_str());
 }
 
 trt_et_binding described(const Tensor& tensor, const trt_et_binding& asked) {
@@ -276,9 +271,10 @@ Status Engine::take_output(const Tensor& tensor, OrtValue* value, HostMemory* me
   TRT_ET_TRY(check(library_->GetDimensions(info, memory->dims.data(), rank), "tells no shape"));
   if (rank > TRT_ET_MAX_RANK || !dense_bytes(tensor.dtype, memory->dims.data(), rank, &bytes) ||
       bytes > memory->capacity) {
-    return fail(
-        Error::InvalidArgument, "output '%.60s' has the shape %s, and there is room for %zu bytes",
-        tensor.name.c_str(), shape_text(memory->dims.data(), rank).c_str(), memory->capacity);
+    return fail(Error::InvalidArgument,
+                "output '%.60s' has the shape %.40s, and there is room for %zu bytes",
+                tensor.name.c_str(), shape_text(memory->dims.data(), rank).c_str(),
+                memory->capacity);
   }
   void* data = nullptr;
   TRT_ET_TRY(check(library_->GetTensorMutableData(value, &data), "has no output"));

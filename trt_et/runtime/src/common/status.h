@@ -3,6 +3,7 @@
 
 #include <executorch/runtime/core/error.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -23,6 +24,14 @@ struct [[nodiscard]] Status {
 Status fail(Error error, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 inline constexpr size_t kMaxErrorText = 200;
+
+// "[2, 3]", for messages.
+template <typename T>
+std::string shape_text(const T* sizes, int64_t rank) {
+  std::string text = "[";
+  for (int64_t i = 0; i < rank; ++i) text += (i == 0 ? "" : ", ") + std::to_string(sizes[i]);
+  return text + "]";
+}
 
 // Logs a failure and remembers it for trt_et_last_error(). Returns its code.
 Error report(const Status& status);

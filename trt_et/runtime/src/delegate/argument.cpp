@@ -35,12 +35,6 @@ std::string expected_text(const TensorSpec& expected) {
 
 }  // namespace
 
-std::string shape_text(const int64_t* dims, size_t rank) {
-  std::string text = "[";
-  for (size_t i = 0; i < rank; ++i) text += (i == 0 ? "" : ", ") + std::to_string(dims[i]);
-  return text + "]";
-}
-
 Status TensorSpec::create(const Binding& binding, const trt_et_binding& described,
                           TensorSpec* spec) {
   spec->name = binding.name;
@@ -134,7 +128,7 @@ Status check_shape(const TensorSpec& expected, const Tensor& tensor, MemoryShape
   const bool empty = std::count(shape->dims, shape->dims + shape->rank, 0) > 0;
   return fail(
       Error::InvalidArgument, "%s '%.50s' has shape %s, expected %s%s", direction(expected),
-      expected.name.c_str(), shape_text(shape->dims, static_cast<size_t>(shape->rank)).c_str(),
+      expected.name.c_str(), shape_text(shape->dims, shape->rank).c_str(),
       expected_text(expected).c_str(),
       empty ? "; the sizes of an engine begin at 1: do not call it with an empty tensor" : "");
 }
@@ -155,8 +149,7 @@ Status resize_output(const TensorSpec& expected, const MemoryShape& shape, Tenso
     return {};
   }
   return fail(Error::InvalidArgument, "output '%.50s' has no room for shape %s (it has %zu bytes)",
-              expected.name.c_str(),
-              shape_text(shape.dims, static_cast<size_t>(shape.rank)).c_str(), tensor.nbytes());
+              expected.name.c_str(), shape_text(shape.dims, shape.rank).c_str(), tensor.nbytes());
 }
 
 }  // namespace trt_et

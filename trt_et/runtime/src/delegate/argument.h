@@ -106,7 +106,4 @@ Status check_shape(const TensorSpec& expected, const Tensor& tensor, MemoryShape
 // Gives an output the shape of the memory that the engine wrote.
 Status resize_output(const TensorSpec& expected, const MemoryShape& shape, Tensor& tensor);
 
-// "[2, 3]", for messages.
-std::string shape_text(const int64_t* dims, size_t rank);
-
 }  // namespace trt_et

@@ -6,14 +6,18 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <sstream>
+#include <string_view>
+#include <thread>
+#include <vector>
 
 #include "files.h"
-#include "kernel_saver.h"
 
 namespace trt_et::tensorrt {
 namespace {
@@ -28,14 +32,6 @@ std::string file_name(const trt_et_engine_request& request, const Version& versi
 }
 
 void warn(const std::string& text) { host().log(TRT_ET_LOG_WARNING, text.c_str()); }
-
-bool read_all(const std::string& path, std::string* bytes) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream all;
-  all << in.rdbuf();  // Which sets the failed bit where the file cannot be read.
-  *bytes = all.str();
-  return !all.fail();
-}
 
 // Keeps other processes from writing files of the folder; without a lock where there is none.
 class FolderLock {
@@ -60,6 +56,122 @@ std::string serialized(const nvinfer1::IRuntimeCache& cache) {
   return {static_cast<const char*>(bytes->data()), bytes->size()};
 }
 
+using std::chrono::seconds;
+
+constexpr seconds kSoon{2};
+constexpr seconds kLater{30};
+constexpr seconds kIdle{3600};
+
+// Writes kernel caches a little after an engine's shapes have changed: a server that is killed has
+// kept what was compiled. One thread for all engines.
+class KernelSaver {
+ public:
+  // Never destroyed: an engine may be freed at the very end of the process. But before the
+  // libraries that it uses are gone, its thread ends, and what is not written yet is.
+  static KernelSaver& instance() {
+    static auto* saver = [] {
+      auto* created = new KernelSaver;
+      (void)std::atexit([] {
+        KernelSaver& last = instance();
+        {
+          const std::lock_guard<std::mutex> lock(last.mutex_);
+          last.stopped_ = true;
+        }
+        last.changed_.notify_all();
+        if (last.thread_.joinable()) last.thread_.join();
+        last.save_all();
+      });
+      return created;
+    }();
+    return *saver;
+  }
+
+  // Writes the cache's file soon, and once more when the library has compiled what it compiles
+  // beside the runs.
+  void expect(KernelCache* cache) noexcept {
+    try {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (stopped_) return;
+      plans_[cache] = {Clock::now() + kSoon, 2};
+      if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    } catch (...) {  // No memory or no thread: the file is written when the engine goes.
+    }
+    changed_.notify_all();
+  }
+
+  // Waits while the cache is being written.
+  void forget(KernelCache* cache) noexcept {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (busy_ == cache) (void)changed_.wait_for(lock, kSoon);
+    plans_.erase(cache);
+  }
+
+  // Writes every cache now.
+  void save_all() noexcept {
+    std::unique_lock<std::mutex> lock(mutex_);
+    try {
+      std::vector<KernelCache*> caches;
+      for (const auto& [cache, plan] : plans_) caches.push_back(cache);
+      for (KernelCache* cache : caches) save(cache, &lock);
+    } catch (...) {  // No memory: they are written when their engines go.
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Plan {
+    Clock::time_point due;
+    int saves = 0;  // that are left
+  };
+
+  KernelSaver() = default;
+
+  // Lets go of the lock while a file is written.
+  void save(KernelCache* cache, std::unique_lock<std::mutex>* lock) {
+    while (busy_ != nullptr) (void)changed_.wait_for(*lock, kSoon);
+    if (plans_.count(cache) == 0) return;
+    busy_ = cache;
+    lock->unlock();
+    cache->save();
+    lock->lock();
+    busy_ = nullptr;
+    changed_.notify_all();
+  }
+
+  // Likewise. Returns when to look again.
+  Clock::time_point save_due(std::unique_lock<std::mutex>* lock) {
+    const auto now = Clock::now();
+    for (;;) {
+      const auto due = std::find_if(plans_.begin(), plans_.end(), [&](const auto& entry) {
+        return entry.second.saves > 0 && entry.second.due <= now;
+      });
+      if (due == plans_.end()) break;
+      due->second = {now + kLater, due->second.saves - 1};
+      save(due->first, lock);
+    }
+    auto next = now + kIdle;
+    for (const auto& [cache, plan] : plans_) {
+      if (plan.saves > 0) next = std::min<Clock::time_point>(next, plan.due);
+    }
+    return next;
+  }
+
+  void run() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!stopped_) {
+      const auto next = save_due(&lock);
+      if (!stopped_) (void)changed_.wait_until(lock, next);
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<KernelCache*, Plan> plans_;
+  KernelCache* busy_ = nullptr;  // is being written
+  std::thread thread_;
+  bool stopped_ = false;
+};
+
 }  // namespace
 
 KernelCache::~KernelCache() {
@@ -82,8 +194,8 @@ void KernelCache::open(nvinfer1::ICudaEngine& engine, const trt_et_engine_reques
   path_ = folder / file_name(request, version);
   std::error_code missing;
   if (!fs::exists(path_, missing)) return;
-  std::string file;
-  if (read_all(path_, &file) && cache_->deserialize(file.data(), file.size())) {
+  MappedFile file;
+  if (file.open(path_) && cache_->deserialize(file.data(), file.size())) {
     saved_ = std::hash<std::string>()(serialized(*cache_));
   } else {
     warn("kernel cache is not usable and will be written anew: " + path_);
@@ -97,9 +209,11 @@ void KernelCache::expect_kernels() noexcept {
 // The kernels of another process and ours. What is in the file is given to a cache of its own: the
 // engine's is in use.
 std::string KernelCache::merged_with_file(const std::string& own) const {
-  std::string file;
-  std::error_code missing;
-  if (!fs::exists(path_, missing) || !read_all(path_, &file) || file == own) return own;
+  MappedFile file;
+  if (!file.open(path_) ||
+      std::string_view(reinterpret_cast<const char*>(file.data()), file.size()) == own) {
+    return own;
+  }
   const std::unique_ptr<nvinfer1::IRuntimeCache> both(maker_->createRuntimeCache());
   if (both == nullptr || !both->deserialize(file.data(), file.size()) ||
       !both->deserialize(own.data(), own.size())) {

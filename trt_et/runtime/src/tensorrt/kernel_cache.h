@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "provider_status.h"
+#include "common/provider_status.h"
 #include "version.h"
 
 namespace trt_et::tensorrt {

@@ -106,13 +106,12 @@ Status find_library(Library* library) {
     handle = open_any(&library->path, &reason);
   }
   if (handle == nullptr && !reason.empty()) {
-    return fail(Error::NotFound, "TensorRT%s %d does not load: %.180s", kRtx ? "-RTX" : "", kMajor,
-                reason.c_str());
+    return fail(Error::NotFound, "%s %d does not load: %.180s", kName, kMajor, reason.c_str());
   }
   if (handle == nullptr) {
     return fail(Error::NotFound,
-                "no TensorRT%s %d: %s not found; install it, or set TRT_ET_TENSORRT_LIBRARY",
-                kRtx ? "-RTX" : "", kMajor, library_names().front().c_str());
+                "no %s %d: %s not found; install it, or set TRT_ET_TENSORRT_LIBRARY", kName, kMajor,
+                library_names().front().c_str());
   }
   Status result = read_library(handle, library);
   if (!result.ok()) dlclose(handle);

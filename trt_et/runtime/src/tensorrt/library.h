@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "provider_status.h"
+#include "common/provider_status.h"
 #include "version.h"
 
 namespace trt_et::tensorrt {
@@ -32,6 +32,8 @@ struct Library {
   int32_t version_number = 0;  // as the library itself writes it
   std::string build;           // "114"; empty where it does not say
   std::string path;
+
+  std::string name() const { return std::string(kName) + " " + version.text(); }  // for messages
 };
 
 // Opens the library of this provider's major, once: TRT_ET_TENSORRT_LIBRARY, the loader's path,

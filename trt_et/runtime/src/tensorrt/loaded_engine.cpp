@@ -30,9 +30,8 @@ Status refused(const trt_et_engine_request& request, const Library& library) {
   const bool known = Version::parse(request.library_version, &built);
   if (known && !(built == library.version)) {
     return fail(Error::DelegateInvalidCompatibility,
-                "engine was built by TensorRT%s %s, this machine has %s: %.120s",
-                kRtx ? "-RTX" : "", built.text().c_str(), library.version.text().c_str(),
-                Logger::reason().c_str());
+                "engine was built by %s %s, this machine has %s: %.120s", kName,
+                built.text().c_str(), library.version.text().c_str(), Logger::reason().c_str());
   }
   return fail(Error::DelegateInvalidCompatibility, "TensorRT %s refuses the engine: %.160s",
               library.version.text().c_str(),
@@ -43,12 +42,6 @@ Status refused(const trt_et_engine_request& request, const Library& library) {
 
 bool has_unknown_size(const Dims& dims) {
   return std::any_of(dims.d, dims.d + std::max(dims.nbDims, 0), [](auto size) { return size < 0; });
-}
-
-std::string shape_text(const Dims& dims) {
-  std::string text = "[";
-  for (int i = 0; i < dims.nbDims; ++i) text += (i == 0 ? "" : ", ") + std::to_string(dims.d[i]);
-  return text + "]";
 }
 
 Status LoadedEngine::load(const trt_et_engine_request& request,
@@ -147,7 +140,7 @@ Status LoadedEngine::read_tensor(const trt_et_binding& binding, EngineTensor* te
   if (same) return {};
   return fail(Error::InvalidProgram,
               "blob and engine disagree on '%.60s', which is %s to the engine", name,
-              shape_text(tensor->dims).c_str());
+              shape_text(tensor->dims.d, tensor->dims.nbDims).c_str());
 }
 
 Dims LoadedEngine::profile_shape(const EngineTensor& tensor, int profile, bool largest) const {

@@ -58,7 +58,4 @@ class LoadedEngine {
 
 bool has_unknown_size(const nvinfer1::Dims& dims);
 
-// "[2, 3]", for messages.
-std::string shape_text(const nvinfer1::Dims& dims);
-
 }  // namespace trt_et::tensorrt

@@ -95,7 +95,7 @@ constexpr trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
                                               sizeof(trt_et_engine_provider),
                                               TRT_ET_PROVIDER_GRAPHS,
                                               kAddressAlignment,
-                                              kRtx ? "TensorRT-RTX" : "TensorRT",
+                                              kName,
                                               probe,
                                               load,
                                               keeps_bytes,
@@ -124,6 +124,6 @@ constexpr trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
 extern "C" __attribute__((visibility("default"))) const trt_et_engine_provider*
 trt_et_open_provider(const trt_et_host* host) {
   if (host == nullptr || host->abi != TRT_ET_PROVIDER_ABI) return nullptr;
-  trt_et::tensorrt::g_host = host;
+  trt_et::g_host = host;
   return &trt_et::tensorrt::kProvider;
 }

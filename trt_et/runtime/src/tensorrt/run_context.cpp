@@ -79,7 +79,7 @@ Status RunContext::choose_profile(void* stream) {
     for (size_t i = 0; i < shapes_.size(); ++i) {
       const EngineTensor& tensor = engine_.tensors()[i];
       if (tensor.is_input && tensor.dynamic) {
-        shapes += " " + tensor.name.substr(0, 30) + shape_text(shapes_[i]);
+        shapes += " " + tensor.name.substr(0, 30) + shape_text(shapes_[i].d, shapes_[i].nbDims);
       }
     }
     if (pinned_ >= 0) {
@@ -105,7 +105,8 @@ Status RunContext::set_shapes() {
     if (!tensor.is_input || !tensor.dynamic) continue;
     if (!context_->setInputShape(tensor.name.c_str(), shapes_[i])) {
       return fail(Error::InvalidArgument, "TensorRT refuses shape %s of input '%.60s': %.100s",
-                  shape_text(shapes_[i]).c_str(), tensor.name.c_str(), Logger::reason().c_str());
+                  shape_text(shapes_[i].d, shapes_[i].nbDims).c_str(), tensor.name.c_str(),
+                  Logger::reason().c_str());
     }
   }
   if (context_->inferShapes(0, nullptr) == 0) return {};

@@ -42,9 +42,11 @@ namespace nvinfer1 = nvinfer;
 
 #if defined(TRT_ET_TENSORRT_RTX)
 inline constexpr bool kRtx = true;
+inline constexpr const char* kName = "TensorRT-RTX";
 inline constexpr int kMajor = 1;
 #else
 inline constexpr bool kRtx = false;
+inline constexpr const char* kName = "TensorRT";
 inline constexpr int kMajor = TRT_ET_INTERFACE;
 #endif
 

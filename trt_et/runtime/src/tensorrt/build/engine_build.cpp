@@ -42,13 +42,12 @@ Status build_engine(const trt_et_engine_request& request, TakeEngine take, void*
   size_t size = 0;
   MappedFile stored, built_meanwhile;
   if (store.find(&stored, &engine, &size)) return take_engine(take, user, engine, size);
-  const char* name = kRtx ? "TensorRT-RTX" : "TensorRT";
   if (request.build == 0) {
     return fail(Error::NotFound,
-                "build=0, and %.90s has no engine of this network for %s %s on %.40s: load once "
-                "with build=1",
-                store.folder().empty() ? "no folder" : store.folder().c_str(), name,
-                library->version.text().c_str(), request.gpu);
+                "build=0, and %.90s has no engine of this network for %s on %.40s: load once with "
+                "build=1",
+                store.folder().empty() ? "no folder" : store.folder().c_str(),
+                library->name().c_str(), request.gpu);
   }
   TRT_ET_TRY(open_parser(*library, &parser));
   store.lock();
@@ -59,10 +58,9 @@ Status build_engine(const trt_et_engine_request& request, TakeEngine take, void*
   if (const char* problem = request.read_weights(&request)) {
     return fail(Error::InvalidProgram, "%s", problem);
   }
-  tell(fail(Error::Ok, "%s %s builds an engine of a network of %.1f MB for %.60s; this may take %s",
-            name, library->version.text().c_str(),
-            static_cast<double>(weight_bytes(request)) / kMegabyte, request.gpu,
-            kRtx ? "a minute" : "minutes"));
+  tell(fail(Error::Ok, "%s builds an engine of a network of %.1f MB for %.60s; this may take %s",
+            library->name().c_str(), static_cast<double>(weight_bytes(request)) / kMegabyte,
+            request.gpu, kRtx ? "a minute" : "minutes"));
   const auto start = std::chrono::steady_clock::now();
   std::unique_ptr<nvinfer::IHostMemory> plan;
   TRT_ET_TRY(build_network(request, *library, *parser, store.temporary_prefix(), &plan));

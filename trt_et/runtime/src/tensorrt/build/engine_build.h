@@ -1,7 +1,7 @@
 // The engine of a network: from the folder of built ones, or built now.
 #pragma once
 
-#include "provider_status.h"
+#include "common/provider_status.h"
 
 namespace trt_et::tensorrt {
 

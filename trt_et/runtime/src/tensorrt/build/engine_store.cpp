@@ -64,7 +64,7 @@ std::string key_of(const trt_et_engine_request& request, const Library& library)
     add(&text, "opt", joined(request.opt_dims[i], binding.rank));
     add(&text, "max", joined(binding.max_dims, binding.rank));
   }
-  add(&text, kRtx ? "TensorRT-RTX" : "TensorRT", library.version.text() + "." + library.build);
+  add(&text, kName, library.version.text() + "." + library.build);
   if (!kRtx) add(&text, "gpu", request.gpu);
   add(&text, "capability",
       std::to_string(request.gpu_major) + "." + std::to_string(request.gpu_minor));

@@ -1,15 +1,18 @@
 #include "network_build.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "build_progress.h"
 #include "files.h"
 #include "onnx_model.h"
 
@@ -19,6 +22,76 @@ namespace {
 using nvinfer::DataType;
 using nvinfer::Dims;
 using nvinfer::OptProfileSelector;
+
+std::string parser_name() {
+  return kRtx ? "libtensorrt_onnxparser_rtx.so.1" : "libnvonnxparser.so." + std::to_string(kMajor);
+}
+
+Status find_parser(const Library& library, ParserLibrary* parser) {
+  if (library.create_builder == nullptr) {
+    return fail(Error::NotSupported, "%s here only runs engines: it has no builder (%.100s)",
+                library.name().c_str(), library.path.c_str());
+  }
+  void* handle = nullptr;
+  for (const std::string& folder : library_folders(library)) {
+    handle = dlopen((folder + parser_name()).c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle != nullptr) break;
+  }
+  using VersionFunction = int32_t (*)();
+  const auto version = reinterpret_cast<VersionFunction>(
+      handle == nullptr ? nullptr : dlsym(handle, "getNvOnnxParserVersion"));
+  if (handle != nullptr) {
+    parser->create =
+        reinterpret_cast<decltype(parser->create)>(dlsym(handle, "createNvOnnxParser_INTERNAL"));
+  }
+  if (version == nullptr || parser->create == nullptr) {
+    return fail(Error::NotSupported, "%s here has no ONNX parser: install %s beside %.80s",
+                library.name().c_str(), parser_name().c_str(), library.path.c_str());
+  }
+  parser->version = version();
+  return {};
+}
+
+// TensorRT's progress, passed to the plugin.
+class BuildProgress final : public nvinfer::IProgressMonitor {
+ public:
+  using Report = int (*)(const char* phase, int32_t step, int32_t steps);
+  explicit BuildProgress(Report report) : report_(report) {}
+
+  // Whether the plugin has ended the build.
+  bool is_ended() const { return ended_; }
+
+  void phaseStart(const char* phase, const char*, int32_t steps) noexcept override {
+    try {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      steps_[phase] = steps;
+    } catch (...) {  // No memory: the number of steps is not known.
+    }
+    tell(phase, 0);
+  }
+  bool stepComplete(const char* phase, int32_t step) noexcept override {
+    tell(phase, step + 1);
+    return !ended_;
+  }
+  void phaseFinish(const char*) noexcept override {}
+
+ private:
+  void tell(const char* phase, int32_t step) noexcept {
+    int32_t steps = 0;
+    try {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const auto known = steps_.find(phase);
+      if (known != steps_.end()) steps = known->second;
+    } catch (...) {  // Likewise.
+    }
+    if (report_(phase, step, steps) == 0) ended_ = true;
+  }
+
+  const Report report_;
+  std::atomic<bool> ended_{false};
+  std::mutex mutex_;
+  std::map<std::string, int32_t> steps_;  // of each phase
+};
 
 // What a build needs; each goes before those above it.
 struct Build {
@@ -59,10 +132,6 @@ NetworkOptions read_network_options(const trt_et_engine_request& request) {
   return options;
 }
 
-std::string name_of(const Library& library) {
-  return std::string(kRtx ? "TensorRT-RTX " : "TensorRT ") + library.version.text();
-}
-
 Status begin(const Library& library, const ParserLibrary& parser, Build* build) {
   Logger::forget();
   void* builder = library.create_builder(&logger(), library.version_number);
@@ -74,12 +143,12 @@ Status begin(const Library& library, const ParserLibrary& parser, Build* build) 
   }
   if (build->network == nullptr || build->config == nullptr) {
     return fail(Error::InvalidState, "the builder of %s does not start: %.130s",
-                name_of(library).c_str(), Logger::reason().c_str());
+                library.name().c_str(), Logger::reason().c_str());
   }
   void* made = parser.create(build->network.get(), &logger(), parser.version);
   if (made == nullptr) {
     return fail(Error::InvalidState, "the ONNX parser of %s does not start: %.120s",
-                name_of(library).c_str(), Logger::reason().c_str());
+                library.name().c_str(), Logger::reason().c_str());
   }
   build->parser = std::make_unique<nvinfer::OnnxParser>(made);
   return {};
@@ -89,12 +158,12 @@ Status begin(const Library& library, const ParserLibrary& parser, Build* build) 
 Status refused(const nvinfer::OnnxParser& parser, const Library& library) {
   if (parser.getNbErrors() == 0) {
     return fail(Error::DelegateInvalidCompatibility, "%s does not parse the network: %.140s",
-                name_of(library).c_str(), Logger::reason().c_str());
+                library.name().c_str(), Logger::reason().c_str());
   }
   const nvinfer::ParserError error = parser.getError(0);
   const auto text = [](const char* part) { return part == nullptr ? "" : part; };
   return fail(Error::DelegateInvalidCompatibility, "%s does not take node '%.60s' (%.24s): %.90s",
-              name_of(library).c_str(), text(error.nodeName()), text(error.nodeOperator()),
+              library.name().c_str(), text(error.nodeName()), text(error.nodeOperator()),
               text(error.desc()));
 }
 
@@ -291,11 +360,22 @@ Status build_plan(const Library& library, const BuildProgress& progress, Build* 
   }
   return fail(
       Logger::lacks_memory() ? Error::MemoryAllocationFailed : Error::DelegateInvalidCompatibility,
-      "%s builds no engine of the network: %.140s", name_of(library).c_str(),
+      "%s builds no engine of the network: %.140s", library.name().c_str(),
       Logger::reason().empty() ? "it says no reason" : Logger::reason().c_str());
 }
 
 }  // namespace
+
+Status open_parser(const Library& library, const ParserLibrary** parser) {
+  struct Opened {
+    explicit Opened(const Library& library) : result(find_parser(library, &parser)) {}
+    ParserLibrary parser;
+    const Status result;
+  };
+  static const auto* opened = new Opened(library);
+  *parser = &opened->parser;
+  return opened->result;
+}
 
 Status build_network(const trt_et_engine_request& request, const Library& library,
                      const ParserLibrary& parser, const std::string& scratch,

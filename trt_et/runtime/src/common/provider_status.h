@@ -6,10 +6,10 @@
 #include <new>
 #include <string>
 
-#include "common/status.h"
+#include "status.h"
 #include "trt_et/engine_provider.h"
 
-namespace trt_et::tensorrt {
+namespace trt_et {
 
 // A text of a thread that outlives the thread's other objects: an engine may be freed after them.
 // Longer ones are cut.
@@ -56,4 +56,4 @@ int guarded(F&& function) noexcept {
   return static_cast<int>(Error::Internal);
 }
 
-}  // namespace trt_et::tensorrt
+}  // namespace trt_et
