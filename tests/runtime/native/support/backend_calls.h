@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-#include "plugin/backend.h"
+#include "plugin/plugin.h"
 #include "provider_support.h"
 
 namespace trt_et {

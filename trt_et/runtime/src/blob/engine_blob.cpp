@@ -52,9 +52,7 @@ Status encode_front(const void* network, const BuiltFacts& facts, const void* en
   *front += metadata;
   front->resize(engine_offset);
   const uint32_t checksum = crc32c(crc32c(0, front->data(), front->size()), engine, size);
-  for (size_t i = 0; i < sizeof checksum; ++i) {
-    (*front)[kBlobHeaderSize - sizeof checksum + i] = static_cast<char>(checksum >> 8 * i);
-  }
+  write_le(reinterpret_cast<uint8_t*>(front->data()) + kBlobHeaderSize - sizeof checksum, checksum);
   return {};
 }
 

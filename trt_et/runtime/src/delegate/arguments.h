@@ -34,17 +34,8 @@ class Arguments {
   Status collect(executorch::runtime::Span<executorch::runtime::EValue*> values);
 
   // While the engine runs, the tensors of shared state have its memory on the GPU.
-  class StateScope {
-   public:
-    explicit StateScope(Arguments& owner) : owner_(owner) {}
-    StateScope(const StateScope&) = delete;
-    StateScope& operator=(const StateScope&) = delete;
-    ~StateScope() { owner_.restore_host_state(); }
-    Status begin() { return owner_.use_device_state(); }
-
-   private:
-    Arguments& owner_;
-  };
+  Status use_device_state();
+  void restore_host_state();
   bool has_shared_state() const { return !device_state_.empty(); }
   bool has_state() const { return has_shared_state() || !uncleared_.empty(); }
   Status clear_state();
@@ -71,8 +62,6 @@ class Arguments {
   Status read_aliases(const Blob& blob);
   Status read_state_inputs(const LoadOptions& options);
   Status set_alias(size_t output, size_t input);
-  Status use_device_state();
-  void restore_host_state();
 
   Status locate(Argument& argument);
   Status stage(Argument& argument, size_t bytes);

@@ -55,7 +55,11 @@ std::string Delegate::describe() {
 Status Delegate::create(FreeableBuffer* processed, const NamedDataMap* named_data,
                         const LoadOptions& options, std::unique_ptr<Delegate>* delegate) {
   EngineSource source;
-  TRT_ET_TRY(source.open(processed->data(), processed->size(), named_data, options));
+  EngineSource::FindData find_data;
+  if (named_data != nullptr) {
+    find_data = [named_data](const char* key) { return named_data->get_data(key); };
+  }
+  TRT_ET_TRY(source.open(processed->data(), processed->size(), find_data, options));
   find_caller_streams();
   request_pinned_staging(options.pinned_staging);
   cuda::DeviceGuard guard(source.api());
@@ -116,18 +120,19 @@ Status Delegate::execute(Span<EValue*> values) {
   TRT_ET_TRY(stream_.join(stream));
   // Another method may use shared state next, on another thread's stream.
   bool wait = arguments_.has_shared_state();
-  Arguments::StateScope state(arguments_);
   // An exception is out of memory on the host.
-  struct Unfinished {
-    Delegate* delegate;
-    ~Unfinished() {
-      if (delegate != nullptr) delegate->abandon();
+  struct Scope {
+    Delegate& delegate;
+    bool finished = false;
+    ~Scope() {
+      if (!finished) delegate.abandon();
+      delegate.arguments_.restore_host_state();
     }
-  } unfinished{this};
-  Status status = state.begin();
+  } scope{*this};
+  Status status = arguments_.use_device_state();
   if (status.ok()) status = run(stream, &wait);
   status = finish(std::move(status), wait);
-  unfinished.delegate = nullptr;
+  scope.finished = true;
   if (status.ok()) debug_outputs_.log();
   return status;
 }

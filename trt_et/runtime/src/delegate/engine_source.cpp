@@ -43,13 +43,12 @@ Status check_weight(const trt_et_weight& weight) {
 
 }  // namespace
 
-Status EngineSource::open(const void* bytes, size_t size,
-                          const executorch::runtime::NamedDataMap* named_data,
+Status EngineSource::open(const void* bytes, size_t size, FindData find_data,
                           const LoadOptions& options) {
   TRT_ET_TRY(parse_blob(bytes, size, &blob_));
   TRT_ET_TRY(choose_device(blob_, options, &device_));
   request_ = make_request(blob_, device_, options, &bindings_, &opt_dims_);
-  named_data_ = named_data;
+  find_data_ = std::move(find_data);
   for (const std::string& key : blob_.metadata.weights)
     weights_.push_back({key.c_str(), nullptr, 0});
   request_.weights = weights_.data();
@@ -75,11 +74,11 @@ Status EngineSource::read_weights() {
   buffers_.reserve(weights_.size());
   for (size_t i = buffers_.size(); i < weights_.size(); ++i) {
     trt_et_weight& weight = weights_[i];
-    if (named_data_ == nullptr) {
+    if (find_data_ == nullptr) {
       return fail(Error::InvalidProgram, "the program has no named data, and the network needs %s",
                   weight.name);
     }
-    auto data = named_data_->get_data(weight.name);
+    auto data = find_data_(weight.name);
     if (!data.ok()) {
       return fail(data.error(), "the program has no usable named data %.100s (error 0x%x)",
                   weight.name, static_cast<unsigned>(data.error()));

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <executorch/runtime/core/freeable_buffer.h>
-#include <executorch/runtime/core/named_data_map.h>
+#include <executorch/runtime/core/result.h>
 
 #include <functional>
 #include <string>
@@ -20,9 +20,13 @@ class EngineSource {
   EngineSource(const EngineSource&) = delete;
   EngineSource& operator=(const EngineSource&) = delete;
 
-  // Parses the bytes and finds a provider. `named_data` has the weights of networks.
-  Status open(const void* bytes, size_t size, const executorch::runtime::NamedDataMap* named_data,
-              const LoadOptions& options);
+  // Finds named data of the program by its key.
+  using FindData =
+      std::function<executorch::runtime::Result<executorch::runtime::FreeableBuffer>(const char*)>;
+
+  // Parses the bytes and finds a provider. `find_data` has the weights of networks; it may be
+  // empty.
+  Status open(const void* bytes, size_t size, FindData find_data, const LoadOptions& options);
   // With the GPU current: whether the engine fits it.
   Status fit();
   // Loads the engine; a network's is built before, outside of all locks.
@@ -47,7 +51,7 @@ class EngineSource {
   std::vector<trt_et_binding> bindings_;
   OptDims opt_dims_;
   // Of networks: named data of the program, read and checked only if an engine is to be built.
-  const executorch::runtime::NamedDataMap* named_data_ = nullptr;
+  FindData find_data_;
   std::vector<trt_et_weight> weights_;
   std::vector<executorch::runtime::FreeableBuffer> buffers_;
   std::string problem_;

@@ -3,7 +3,6 @@
 #include <string>
 #include <string_view>
 
-#include "backend.h"
 #include "common/entry.h"
 #include "cuda/device_allocator.h"
 #include "cuda/simulation_library.h"

@@ -1,5 +1,3 @@
-#include "backend.h"
-
 #include <mutex>
 #include <vector>
 
@@ -8,6 +6,7 @@
 #include "cuda/device_allocator.h"
 #include "delegate/delegate.h"
 #include "delegate/event_tracing.h"
+#include "plugin.h"
 
 namespace trt_et {
 namespace {

@@ -1,6 +1,5 @@
 // trt_et_build_engine and trt_et_write_engines; see include/trt_et/runtime.h.
 #include <executorch/runtime/backend/interface.h>
-#include <executorch/runtime/core/named_data_map.h>
 
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -20,45 +19,20 @@ namespace trt_et {
 namespace {
 
 using executorch::runtime::FreeableBuffer;
-using executorch::runtime::NamedDataMap;
 using executorch::runtime::Result;
-
-// Named data of another source than ExecuTorch's loader, found by key. A build asks for nothing
-// else of ExecuTorch's interface.
-class FoundData final : public NamedDataMap {
- public:
-  using Find = std::function<Result<FreeableBuffer>(const std::string& key)>;
-  explicit FoundData(Find find) : find_(std::move(find)) {}
-
-  Result<FreeableBuffer> get_data(std::string_view key) const override {
-    return find_(std::string(key));
-  }
-  Result<const executorch::runtime::TensorLayout> get_tensor_layout(
-      std::string_view) const override {
-    return Error::NotSupported;
-  }
-  Error load_data_into(std::string_view, void*, size_t) const override {
-    return Error::NotSupported;
-  }
-  Result<uint32_t> get_num_keys() const override { return Error::NotSupported; }
-  Result<const char*> get_key(uint32_t) const override { return Error::NotSupported; }
-
- private:
-  const Find find_;
-};
 
 using TakeBuiltEngine =
     std::function<Status(const BuiltFacts& facts, const void* engine, size_t size)>;
 
 // Builds the engine of a network, as a load of its program would. `blob` are a delegate's bytes;
 // the engine's are valid during the call of `take`.
-Status build_network_engine(const void* blob, size_t size, const NamedDataMap& named_data,
+Status build_network_engine(const void* blob, size_t size, const EngineSource::FindData& find_data,
                             const TakeBuiltEngine& take) {
   LoadOptions options;
   const executorch::runtime::BackendInitContext context(nullptr);
   TRT_ET_TRY(read_options(context, {}, &options));
   EngineSource source;
-  TRT_ET_TRY(source.open(blob, size, &named_data, options));
+  TRT_ET_TRY(source.open(blob, size, find_data, options));
   cuda::DeviceGuard guard(source.api());
   TRT_ET_TRY(guard.enter(source.device()));
   TRT_ET_TRY(source.fit());
@@ -86,14 +60,15 @@ Status build(const void* blob, size_t size, trt_et_find_data find, void* user,
   if (blob == nullptr || take == nullptr) {
     return fail(Error::InvalidArgument, "trt_et_build_engine: blob or take is null");
   }
-  const FoundData data([&](const std::string& key) -> Result<FreeableBuffer> {
+  const auto find_data = [&](const char* key) -> Result<FreeableBuffer> {
     const void* bytes = nullptr;
     size_t found = 0;
-    if (find == nullptr || find(user, key.c_str(), &bytes, &found) != 0) return Error::NotFound;
+    if (find == nullptr || find(user, key, &bytes, &found) != 0) return Error::NotFound;
     return FreeableBuffer(bytes, found, nullptr);
-  });
+  };
   return build_network_engine(
-      blob, size, data, [&](const BuiltFacts& facts, const void* engine, size_t bytes) -> Status {
+      blob, size, find_data,
+      [&](const BuiltFacts& facts, const void* engine, size_t bytes) -> Status {
         if (take(user, text_of(facts).c_str(), engine, bytes) == 0) return {};
         return fail(Error::Internal, "the caller did not take the engine");
       });
@@ -143,11 +118,11 @@ Status write_engines(const void* program, size_t size, const char* output, int* 
   Networks networks;
   TRT_ET_TRY(file.open(program, size));
   TRT_ET_TRY(find_networks(file, &networks));
-  const FoundData data([&](const std::string& key) -> Result<FreeableBuffer> {
+  const auto find_data = [&](const char* key) -> Result<FreeableBuffer> {
     const auto found = file.named_data().find(key);
     if (found == file.named_data().end()) return Error::NotFound;
     return FreeableBuffer(file.segment(found->second), file.segment_size(found->second), nullptr);
-  });
+  };
   *count = static_cast<int>(networks.blobs.size());
   return file.write(output, [&](size_t segment, const ProgramFile::Append& append) -> Status {
     const uint8_t* old = file.segment(segment);
@@ -155,7 +130,7 @@ Status write_engines(const void* program, size_t size, const char* output, int* 
     if (networks.weights.count(segment) != 0) return {};
     if (networks.blobs.count(segment) == 0) return append(old, length);
     return build_network_engine(
-        old, length, data,
+        old, length, find_data,
         [&](const BuiltFacts& facts, const void* engine, size_t bytes) -> Status {
           std::string front;
           TRT_ET_TRY(encode_front(old, facts, engine, bytes, &front));

@@ -5,7 +5,6 @@
 
 #include <mutex>
 
-#include "backend.h"
 #include "common/log.h"
 #include "cuda/device_allocator.h"
 #include "engine/options.h"

@@ -1,7 +1,12 @@
 // Registration of the backend and the allocator with the ExecuTorch runtime in this process.
 #pragma once
 
+#include <executorch/runtime/backend/interface.h>
+
 namespace trt_et {
+
+// The backend TRT_ET_BACKEND_NAME; it lives until the process ends.
+executorch::runtime::BackendInterface& backend();
 
 struct Registration {
   bool backend = false;  // ours is the registered TensorRTBackend

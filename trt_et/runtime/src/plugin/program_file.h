@@ -37,7 +37,6 @@ class ProgramFile {
   const std::vector<Delegate>& delegates() const { return delegates_; }
   // The segment of each named data.
   const std::map<std::string, size_t>& named_data() const { return named_data_; }
-  size_t segment_count() const { return segments_.size(); }
   const uint8_t* segment(size_t index) const { return base_ + segments_[index].offset; }
   size_t segment_size(size_t index) const { return segments_[index].size; }
 
