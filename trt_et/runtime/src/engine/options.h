@@ -16,54 +16,30 @@
 
 namespace trt_et {
 
+// The options are named as the fields, or with "use_" in front; docs/native.md has what each does.
 struct LoadOptions {
-  // "device": "1", "cuda:1" or an int; moves the engine to another GPU than its blob's.
   std::optional<int> device;
-  // "cuda_graphs": false, "0" or "off" to run everything plainly.
   bool cuda_graphs = true;
-  // "weight_streaming_budget": bytes of GPU memory for weights, or "auto" (-1). TensorRT >= 10.
-  std::optional<int64_t> weight_streaming_budget;
-  // "shared_device_memory": true to let the engines of a method take turns in one scratch memory.
+  std::optional<int64_t> weight_streaming_budget;  // -1: "auto"
   bool shared_device_memory = false;
-  // "use_shared_activation_scratch": true to let all engines on a GPU do so.
   bool shared_activation_scratch = false;
-  // "use_shared_engines": false to load an engine that is loaded already a second time.
   bool shared_engines = true;
-  // "execution_contexts": how many a method's engine may have, one for each shape that comes often.
   // Not said: two, and one where the GPU shares its memory with the host.
   std::optional<size_t> execution_contexts;
-  // "optimization_profile": the index of the one to use. -1: the smallest that takes the shapes.
-  int optimization_profile = -1;
-  // "blocking_waits": true to let threads that wait for the GPU sleep.
+  int optimization_profile = -1;  // the smallest that takes the shapes
   bool blocking_waits = false;
-  // "warm_up_at_load": true to run the engine at load; see delegate/contexts.h.
   bool warm_up_at_load = false;
-  // "pinned_staging": bytes of pinned memory, for each thread and GPU, that copies from and to the
-  // host go through; for all methods of the process, and the largest number counts. 0: none.
   size_t pinned_staging = 0;
-  // "profile_layers": true to trace every layer's time. Each run then waits for itself, and is
-  // plain.
   bool profile_layers = false;
-  // "runtime_cache": folder for what TensorRT-RTX compiles at run time, or "off". Empty: the user's
-  // cache folder.
-  std::string runtime_cache;
-  // "plugin_libraries": absolute paths, separated by ":", of libraries with TensorRT plugins.
+  std::string runtime_cache;  // empty: in the user's cache folder; or "off"
   std::string plugin_libraries;
-  // "dla_core": the DLA core of engines that were built for DLA; TensorRT's choice without it.
-  int dla_core = -1;
-  // "engine_host_code": true to let TensorRT run code on the host that the engine holds, such as
-  // the lean runtime in a version-compatible engine.
+  int dla_core = -1;  // TensorRT's choice
   bool engine_host_code = false;
-  // "build_with": "tensorrt" or "tensorrt_rtx", to build engines of networks with that library
-  // only.
-  std::string build_with;
-  // "build": false to load engines of networks that are built already, and no others.
+  std::string build_with;  // empty: any
   bool build = true;
-  // "engine_folder": folder for engines that are built here, or "off". Empty: the user's cache
-  // folder.
-  std::string engine_folder;
-  // "engine_folder_limit": bytes that built engines may take there.
+  std::string engine_folder;  // as runtime_cache
   uint64_t engine_folder_limit = uint64_t{20} << 30;
+
   // Not options. What the delegates of a method have in common.
   const void* method = nullptr;
   // The program's compile spec plans the delegate's tensors on the host.
