@@ -8,7 +8,6 @@ from abc import ABCMeta
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NoReturn
 from weakref import WeakValueDictionary
@@ -50,9 +49,8 @@ from trt_et.partition.calibration import (
 from trt_et.partition.dry_run import dry_run
 from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
 from trt_et.partition.float32_plan import (
+    Float32Plan,
     chosen_for_float32,
-    in_precision_first,
-    with_float32_plan,
 )
 from trt_et.partition.make_partitions import make_partitions
 from trt_et.partition.narrowed_sizes import ExportedRanges
@@ -292,33 +290,29 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         self, program: ExportedProgram, *, draw: bool = False
     ) -> list[tuple[Partition, list[Node]]]:
         self._add_known_names(program)
-        precision = PRECISION_DTYPES.get(str(self._options.precision))
-        if precision is not None:
-            self._choose_float32(program, precision)
         with self._support_check() as check:
             parts, self.report = make_partitions(
                 program,
-                in_precision_first(check, precision) if precision and not self._float32 else check,
+                check,
                 self._excluded,
                 self._min_block_size,
                 self._weights,
                 getattr(self._builder, "without_int8", ()),
+                float32=self._float32_plan(program, check),
                 draw=draw,
             )
-            if precision is None:
-                return parts
-            parts = with_float32_plan(
-                program, parts, self._weights, self._float32, precision, check
-            )
-        self.report = replace(self.report, partitions=tuple(part for part, _ in parts))
         return parts
 
-    def _choose_float32(self, program: ExportedProgram, precision: torch.dtype) -> None:
+    def _float32_plan(self, program: ExportedProgram, check: SupportCheck) -> Float32Plan | None:
+        precision = PRECISION_DTYPES.get(str(self._options.precision))
+        if precision is None:
+            return None
         if self._calibration and not self._largest:
             raise PartitionError(
                 "calibration needs the exported program: lower it by to_edge_transform_and_lower"
             )
         self._float32 = chosen_for_float32(program, self._float32_ops, self._largest, precision)
+        return Float32Plan(check, precision, self._float32)
 
     def _add_known_names(self, program: ExportedProgram) -> None:
         self._excluded.add_known_names(program)

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from trt_et.graph.constants import known_constants
-from trt_et.graph.fragment import (
-    Fragment,
-    SupportCheck,
-    Unsupported,
-    constants_among,
-    fragment_of_call,
-    fragment_of_group,
-)
-from trt_et.graph.subgraphs import Subgraph, subgraphs
-from trt_et.lowering.edge_to_aten import qualified_name, to_aten
+from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported, fragment_of_call
+from trt_et.graph.subgraphs import subgraphs
+from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.lowering.float32_rules import attention_masks, float32_reasons, is_float32
 from trt_et.lowering.precision_fragment import in_precision
 from trt_et.ops.prebuilt_engine import is_prebuilt
 from trt_et.partition.excluded_ops import ExcludedOps, exported_name
+from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.report import Partition
 
 
@@ -64,141 +57,107 @@ def chosen_for_float32(
     return found
 
 
-def in_precision_first(check: SupportCheck, precision: torch.dtype) -> SupportCheck:
-    """Return a check that converts groups of calls as their engine will compute, or in float32.
-
-    ``with_float32_plan`` asks about the same groups again; ``check`` remembers its answers.
+class Float32Plan:
+    """Chooses the operators that keep float32 in each partition of one program.
 
     Args:
         check: Whether the builder supports calls of the equivalent ATen graph.
-        precision: What calls compute in that are not kept in float32.
-    """
-
-    def asked(fragment: Fragment) -> Unsupported | None:
-        if len(fragment.calls) > 1:
-            _, low = _divided(fragment, precision, {})
-            if low and check(in_precision(fragment, precision, low)) is None:
-                return None
-        return check(fragment)
-
-    return asked
-
-
-def _divided(
-    fragment: Fragment, precision: torch.dtype, given: Mapping[Node, str]
-) -> tuple[dict[Node, str], list[Node]]:
-    """Return the calls that keep float32, with the reasons, and the calls in the precision."""
-    reasons = float32_reasons(
-        fragment.calls, fragment.outputs, fragment.constants, precision, given
-    )
-    low = [call for call in fragment.calls if is_float32(call) and call not in reasons]
-    return reasons, [] if any(is_prebuilt(call.target) for call in fragment.calls) else low
-
-
-def with_float32_plan(
-    program: ExportedProgram,
-    parts: Iterable[tuple[Partition, list[Node]]],
-    weights: Mapping[str, torch.Tensor],
-    chosen: MutableMapping[tuple[str, str], str],
-    precision: torch.dtype,
-    check: SupportCheck,
-) -> list[tuple[Partition, list[Node]]]:
-    """Return the partitions with ``Partition.float32``.
-
-    Args:
-        program: Edge dialect.
-        parts: Its partitions with their nodes, which can be converted in float32.
-        weights: The values of its weights, by name.
-        chosen: See ``chosen_for_float32``. The calls that the builder does not support in the
-            precision are added.
-        precision: What the other calls compute in.
-        check: Whether the builder supports calls of the equivalent ATen graph.
-    """
-    graphs = {
-        subgraph.path: (subgraph, to_aten(subgraph.graph).nodes)
-        for subgraph in subgraphs(program.graph_module)
-    }
-    constants = known_constants(program, weights)
-    planned = []
-    for part, nodes in parts:
-        subgraph, equivalent = graphs[part.subgraph]
-        plan = _Plan(subgraph, equivalent, nodes, constants, precision)
-        given = {
-            equivalent[node]: chosen[subgraph.path, node.name]
-            for node in nodes
-            if (subgraph.path, node.name) in chosen
-        }
-        reasons = plan.reasons(given, check)
-        for node in nodes:
-            if equivalent[node] in given:
-                chosen.setdefault((subgraph.path, node.name), given[equivalent[node]])
-        kept = tuple(
-            (subgraph.name_of(node), qualified_name(node), reasons[equivalent[node]])
-            for node in nodes
-            if equivalent[node] in reasons and node.target is not operator.getitem
-        )
-        planned.append((replace(part, float32=kept), nodes))
-    return planned
-
-
-class _Plan:
-    """The calls of one partition that keep float32.
-
-    Args:
-        subgraph: The graph of the partition.
-        equivalent: Its nodes to those of the plain ATen graph.
-        nodes: The partition.
-        constants: The values of the program's constants, by placeholder.
-        precision: What the other calls compute in.
+        precision: What the other operators compute in.
+        chosen: See ``chosen_for_float32``. The calls that the builder supports in float32 only are
+            added.
     """
 
     def __init__(
         self,
-        subgraph: Subgraph,
-        equivalent: Mapping[Node, Node],
-        nodes: list[Node],
-        constants: Mapping[str, torch.Tensor | None],
+        check: SupportCheck,
         precision: torch.dtype,
+        chosen: MutableMapping[tuple[str, str], str],
     ) -> None:
-        known = {} if subgraph.path else constants_among(equivalent.values(), constants)
-        self._fragment = fragment_of_group([equivalent[node] for node in nodes], known)
+        self._check = check
         self._precision = precision
+        self._chosen = chosen
+        self._accepted: dict[tuple[Node, ...], dict[Node, str]] = {}
 
-    def reasons(self, given: dict[Node, str], check: SupportCheck) -> dict[Node, str]:
+    def check(self, fragment: Fragment) -> Unsupported | None:
+        """Return why the builder supports a group neither as its engine computes nor in float32."""
+        if len(fragment.calls) > 1 and not self._chosen:
+            reasons, low = self._divided(fragment, {})
+            if low and self._check(in_precision(fragment, self._precision, low)) is None:
+                self._accepted[fragment.calls] = reasons
+                return None
+        return self._check(fragment)
+
+    def apply(self, part: Partition, nodes: list[Node], support: OperatorSupport) -> Partition:
+        """Return a partition with its ``float32``.
+
+        Args:
+            part: The partition, which can be converted in float32.
+            nodes: Its nodes.
+            support: The supported nodes of its graph.
+        """
+        plain, path = support.equivalent, part.subgraph
+        given = {
+            plain[node]: self._chosen[path, node.name]
+            for node in nodes
+            if (path, node.name) in self._chosen
+        }
+        fragment = support.fragment(nodes)
+        reasons = self._accepted.get(fragment.calls) if not given else None
+        if reasons is None:
+            reasons = self._reasons(fragment, given)
+        for node in nodes:
+            if plain[node] in given:
+                self._chosen.setdefault((path, node.name), given[plain[node]])
+        kept = tuple(
+            (support.subgraph.name_of(node), qualified_name(node), reasons[plain[node]])
+            for node in nodes
+            if plain[node] in reasons and node.target is not operator.getitem
+        )
+        return replace(part, float32=kept)
+
+    def _reasons(self, fragment: Fragment, given: dict[Node, str]) -> dict[Node, str]:
         """Return the calls that keep float32, with the reasons.
 
         Args:
+            fragment: The partition.
             given: Calls that keep float32 by the caller's choice. Those that the builder does not
                 support in the precision are added.
-            check: Whether the builder supports calls.
         """
         while True:
-            reasons, low = _divided(self._fragment, self._precision, given)
-            refused = self._refused(low, check)
+            reasons, low = self._divided(fragment, given)
+            refused = self._refused(fragment, low)
             if not refused:
                 return reasons
             given.update(refused)
 
-    def _refused(self, low: list[Node], check: SupportCheck) -> dict[Node, str]:
-        """Return the calls that the builder supports in float32 only."""
+    def _divided(
+        self, fragment: Fragment, given: Mapping[Node, str]
+    ) -> tuple[dict[Node, str], list[Node]]:
+        """Return the calls that keep float32, with the reasons, and those in the precision."""
+        reasons = float32_reasons(
+            fragment.calls, fragment.outputs, fragment.constants, self._precision, given
+        )
+        low = [call for call in fragment.calls if is_float32(call) and call not in reasons]
+        return reasons, [] if any(is_prebuilt(call.target) for call in fragment.calls) else low
+
+    def _refused(self, fragment: Fragment, low: list[Node]) -> dict[Node, str]:
+        """Return the calls that the builder supports in float32 only, with the reasons."""
         if not low:
             return {}
-        unsupported = check(in_precision(self._fragment, self._precision, low))
+        unsupported = self._check(in_precision(fragment, self._precision, low))
         if unsupported is None:
             return {}
+        name = str(self._precision).removeprefix("torch.")
+        why = f"TensorRT does not take it in {name}: {{}}"
         refused = {}
         for call in low:
             if call.target is not operator.getitem:
-                alone = fragment_of_call(call, self._fragment.constants)
+                alone = fragment_of_call(call, fragment.constants)
                 inside = [each for each in alone.calls if is_float32(each)]
-                refusal = check(in_precision(alone, self._precision, inside))
+                refusal = self._check(in_precision(alone, self._precision, inside))
                 if refusal is not None:
-                    refused[call] = self._reason(refusal.reason)
+                    refused[call] = why.format(refusal.reason)
         if refused:
             return refused
         named = [call for call in low if call.name == unsupported.node]
-        return dict.fromkeys(named or low, self._reason(unsupported.reason))
-
-    def _reason(self, reason: str) -> str:
-        name = str(self._precision).removeprefix("torch.")
-        return f"TensorRT does not take it in {name}: {reason}"
+        return dict.fromkeys(named or low, why.format(unsupported.reason))

@@ -16,6 +16,7 @@ from trt_et.graph.subgraphs import in_program_order, subgraphs
 from trt_et.lowering.edge_to_aten import aten_target
 from trt_et.ops.quantize import is_quantization
 from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.float32_plan import Float32Plan
 from trt_et.partition.float_products import warn_float_products
 from trt_et.partition.grouping import group_nodes
 from trt_et.partition.make_report import describe_partition, make_report
@@ -32,6 +33,7 @@ def make_partitions(
     weights: Mapping[str, torch.Tensor],
     without_int8: Collection[OpOverload] = (),
     *,
+    float32: Float32Plan | None = None,
     draw: bool = False,
 ) -> tuple[list[tuple[Partition, list[Node]]], PartitionReport]:
     """Return the partitions of an Edge program with their nodes, in program order, and the report.
@@ -43,7 +45,7 @@ def make_partitions(
     supports = [
         OperatorSupport(
             subgraph,
-            check,
+            check if float32 is None else float32.check,
             excluded,
             constants={} if subgraph.path else known_constants(program, weights),
         )
@@ -58,6 +60,12 @@ def make_partitions(
         describe_partition(program, subgraph, index, nodes)
         for index, (subgraph, nodes) in enumerate(groups)
     ]
+    if float32 is not None:
+        by_path = {support.subgraph.path: support for support in supports}
+        parts = [
+            float32.apply(part, nodes, by_path[part.subgraph])
+            for part, (_, nodes) in zip(parts, groups, strict=True)
+        ]
     delegated = dict.fromkeys(node for _, nodes in groups for node in nodes)
     warn_float_products(delegated, without_int8)
     _register_out_variants(supports, delegated)

@@ -13,6 +13,7 @@ from torch.fx import Node
 
 from trt_et.graph.cpu_kernels import unsupported_by_cpu_kernels
 from trt_et.graph.fragment import (
+    Fragment,
     SupportCheck,
     constants_among,
     fragment_of_call,
@@ -59,6 +60,7 @@ class OperatorSupport:
 
     Attributes:
         subgraph: The graph.
+        equivalent: Its nodes to those of the plain ATen graph.
         reasons: The reason for each unsupported ``call_function`` node.
         alone: The nodes that get a separate engine, each with the ``getitem`` nodes of its
             results. They count as unsupported, since no other node can join such an engine. The
@@ -74,8 +76,8 @@ class OperatorSupport:
         constants: Mapping[str, torch.Tensor | None] | None = None,
     ) -> None:
         self.subgraph = subgraph
-        self._equivalent: Mapping[Node, Node] = to_aten(subgraph.graph).nodes
-        self._constants = constants_among(self._equivalent.values(), constants or {})
+        self.equivalent: Mapping[Node, Node] = to_aten(subgraph.graph).nodes
+        self._constants = constants_among(self.equivalent.values(), constants or {})
         self._folded: dict[Node, torch.Tensor | None] = dict(self._constants)
         self._check = check
         self._excluded = excluded or ExcludedOps()
@@ -94,7 +96,7 @@ class OperatorSupport:
             reason = self._reason(node)
             if reason is None:
                 self._supported.add(node)
-                self._fold(self._equivalent[node])
+                self._fold(self.equivalent[node])
             else:
                 self.reasons[node] = reason
 
@@ -104,12 +106,12 @@ class OperatorSupport:
 
     def has_cpu_kernel(self, node: Node) -> bool:
         """Return whether the stock ExecuTorch runtime can run the node, or its decomposition."""
-        plain = self._equivalent[node]
+        plain = self.equivalent[node]
         return is_quantization(plain.target) or unsupported_by_cpu_kernels(plain) is None
 
     def is_cast_of_weight(self, node: Node) -> bool:
         """Return whether a node casts an int8 weight to float."""
-        return is_weight_cast(self._equivalent[node])
+        return is_weight_cast(self.equivalent[node])
 
     def cut_off_from_weights(self, nodes: Collection[Node]) -> list[Node]:
         """Return the nodes of a partition that need a weight's values and cannot have them.
@@ -117,12 +119,12 @@ class OperatorSupport:
         The reshapes of the weight must also be in the partition, and an int8 weight must not leave
         it: TensorRT has int8 tensors only between quantize layers.
         """
-        inside = {self._equivalent[node] for node in nodes}
+        inside = {self.equivalent[node] for node in nodes}
         return [
             node
             for node in nodes
             if not all(
-                _is_within(value, inside) for value in self._needed_values(self._equivalent[node])
+                _is_within(value, inside) for value in self._needed_values(self.equivalent[node])
             )
             or (self._is_int8_weight(node) and not set(nodes).issuperset(node.users))
         ]
@@ -133,13 +135,17 @@ class OperatorSupport:
         return list(scale_arguments(node).values()) if is_quantization(node.target) else []
 
     def _is_int8_weight(self, node: Node) -> bool:
-        plain = self._equivalent[node]
+        plain = self.equivalent[node]
         value = plain.meta.get("val")
         return (
             moves_numbers(plain)
             and isinstance(value, torch.Tensor)
             and value.dtype in QUANTIZED_DTYPES
         )
+
+    def fragment(self, nodes: Iterable[Node]) -> Fragment:
+        """Return the calls of a partition, given in program order, in the plain ATen graph."""
+        return fragment_of_group((self.equivalent[node] for node in nodes), self._constants)
 
     def unsupported_in(self, nodes: Collection[Node]) -> tuple[list[Node], str] | None:
         """Return the nodes of a partition that keep it from being converted, and why.
@@ -151,11 +157,10 @@ class OperatorSupport:
             converted. For a size, the operators that use it: no partition computes a size for the
             CPU.
         """
-        fragment = fragment_of_group((self._equivalent[node] for node in nodes), self._constants)
-        unsupported = self._check(fragment)
+        unsupported = self._check(self.fragment(nodes))
         if unsupported is None:
             return None
-        named = [node for node in nodes if self._equivalent[node].name == unsupported.node]
+        named = [node for node in nodes if self.equivalent[node].name == unsupported.node]
         return _operators_of(named or nodes), unsupported.reason
 
     def set_apart(self, node: Node) -> None:
@@ -197,7 +202,7 @@ class OperatorSupport:
         if draws_random_numbers(node, target):
             # Torch-TensorRT draws the numbers once, when the engine is built.
             return "it draws random numbers, which an engine would freeze"
-        plain = self._equivalent[node]
+        plain = self.equivalent[node]
         if is_quantization(target):
             refused = quantization_refusal(plain) or self._reason_for_scales(plain)
             return refused or unsupported_values(node, DTYPES | QUANTIZATION_DTYPES)
