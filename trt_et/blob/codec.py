@@ -96,19 +96,18 @@ def decode_blob(blob: bytes | bytearray | memoryview, *, verify: bool = True) ->
     Raises:
         BlobError: It is truncated, corrupt, or not an engine blob.
     """
-    container = open_container(blob, verify=verify)
-    document = load_json(bytes(container.metadata))
-    info = info_from(document)
-    if info.sha256 and not container.has_checksum:
+    magic, metadata, engine, has_checksum = open_container(blob, verify=verify)
+    info = info_from(load_json(bytes(metadata)))
+    if info.sha256 and not has_checksum:
         raise BlobError("engine blob has a sha256 but no checksum: its header is corrupt")
-    if bool(info.aliases) and container.magic != MAGIC_ALIASED_IO:
-        raise BlobError(f"engine blob has aliased outputs but the magic {container.magic!r}")
-    if info.is_reference != (container.magic == MAGIC_REFERENCE):
-        raise BlobError(f"builder {info.builder!r} does not go with the magic {container.magic!r}")
+    if bool(info.aliases) and magic != MAGIC_ALIASED_IO:
+        raise BlobError(f"engine blob has aliased outputs but the magic {magic!r}")
+    if info.is_reference != (magic == MAGIC_REFERENCE):
+        raise BlobError(f"builder {info.builder!r} does not go with the magic {magic!r}")
     for binding in info.bindings:
         if info.is_reference and not binding.dtype:
             raise BlobError(f"reference engine has no dtype for its binding {binding.name!r}")
-    return EngineBlob(info, container.engine, container.magic, container.has_checksum)
+    return EngineBlob(info, engine, magic, has_checksum)
 
 
 def parse_device_id(blob: bytes | bytearray | memoryview) -> int:
@@ -125,7 +124,8 @@ def parse_device_id(blob: bytes | bytearray | memoryview) -> int:
         DeviceIdError: The blob has no ``device_id`` at the top level of its metadata, or it is not
             an integer in that range.
     """
-    document = load_json(bytes(open_container(blob, verify=False).metadata))
+    _, metadata, _, _ = open_container(blob, verify=False)
+    document = load_json(bytes(metadata))
     if "device_id" not in document:
         raise DeviceIdError("the engine blob's metadata has no device_id")
     value = document["device_id"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from crc32c import crc32c
@@ -23,29 +22,17 @@ CHECKSUM_SLICE: Final = slice(_HEADER.size - 4, _HEADER.size)
 _MAX_METADATA: Final = 16 << 20
 
 
-@dataclass(frozen=True)
-class Container:
-    """The parts of a blob, as views into it.
-
-    Attributes:
-        magic: The container's kind.
-        metadata: JSON.
-        engine: The engine.
-        has_checksum: True if it has a checksum.
-    """
-
-    magic: bytes
-    metadata: memoryview
-    engine: memoryview
-    has_checksum: bool
-
-
-def open_container(blob: bytes | bytearray | memoryview, *, verify: bool) -> Container:
+def open_container(
+    blob: bytes | bytearray | memoryview, *, verify: bool
+) -> tuple[bytes, memoryview, memoryview, bool]:
     """Split a blob into its parts, and check every offset and size.
 
     Args:
         blob: The blob.
         verify: Verify the checksum, if there is one.
+
+    Returns:
+        The magic; the metadata and the engine, as views into the blob; whether it has a checksum.
 
     Raises:
         BlobError: It is truncated, corrupt, or not an engine blob.
@@ -76,12 +63,8 @@ def open_container(blob: bytes | bytearray | memoryview, *, verify: bool) -> Con
             raise BlobError(f"engine blob has {total - engine_at - engine_size} bytes too many")
         if verify:
             check_checksum([view])
-    return Container(
-        magic=magic,
-        metadata=view[meta_at : meta_at + meta_size],
-        engine=view[engine_at : engine_at + engine_size],
-        has_checksum=kind == _CHECKSUM_CRC32C,
-    )
+    metadata = view[meta_at : meta_at + meta_size]
+    return magic, metadata, view[engine_at : engine_at + engine_size], kind == _CHECKSUM_CRC32C
 
 
 def pack_front(magic: bytes, metadata: bytes, engine_size: int) -> bytearray:
