@@ -15,12 +15,12 @@ from tests.support.lowering import blobs, lower, target_devices
 from trt_et import TensorRTPartitioner
 from trt_et.conversion import torch_tensorrt_import
 from trt_et.conversion.installed import installed_variant
-from trt_et.engine_info import EngineInfo, decode_blob
+from trt_et.engine_info import Binding, EngineInfo, decode_blob
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines.prebuilt import PrebuiltBuilder
 from trt_et.errors import BuilderError, PartitionError
 from trt_et.lowering.lower import lower_partition
-from trt_et.ops.prebuilt_engine import PrebuiltEngine
+from trt_et.ops.prebuilt_engine import info_text
 
 ENGINE = bytes(range(256)) * 5
 DEVICE = "2%8%9%0%NVIDIA L4"
@@ -143,7 +143,8 @@ def test_the_engine_is_taken_as_it_is(form):
 
 def built(order: list[int]) -> EngineInfo:
     """The metadata of an engine that takes a partition's inputs in this order."""
-    described = PrebuiltEngine(0, ("x", "y"), ("sum",), True, "", "")
+    inputs = [Binding(name, "", (), True) for name in "xy"]
+    text = info_text(EngineInfo((*inputs, Binding("sum", "float32", (3,), False))))
 
     class Call(nn.Module):
         def __init__(self) -> None:
@@ -152,9 +153,7 @@ def built(order: list[int]) -> EngineInfo:
 
         def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
             tensors = [(a, b)[index] for index in order]
-            outputs = '[["float32", [3]]]'
-            call = torch.ops.trt_et.prebuilt_engine
-            return call(tensors, self.engine, described.to_text(), outputs)[0]
+            return torch.ops.trt_et.prebuilt_engine(tensors, self.engine, text)[0]
 
     program = torch.export.export(Call(), (torch.randn(1), torch.randn(2)))
     request = BuildRequest("test", lower_partition(program, "test"), 0, BuildOptions())

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import torch
 
+from trt_et.blob.model import Binding, EngineInfo
 from trt_et.errors import OptionError
-from trt_et.ops.prebuilt_engine import PREBUILT_ENGINE, PrebuiltEngine
+from trt_et.ops.prebuilt_engine import PREBUILT_ENGINE, info_text
 
 # An engine begins with a tag and the number of its layout, 0; its version follows.
 _BUILDERS: Final = {b"ftrt": "tensorrt", b"vtrt": "tensorrt_rtx"}
@@ -62,26 +62,28 @@ class EngineFile(torch.nn.Module):
 
         Raises:
             OptionError: The file is no engine.
+            BlobError: ``device`` is no index of a GPU.
         """
         super().__init__()
         engine = Path(path).read_bytes()
         builder = _BUILDERS.get(engine[:4])
         if builder is None or len(engine) < _VERSION.stop or any(engine[4:8]):
             raise OptionError(f"{path} is no TensorRT engine: it does not begin as one")
-        info = PrebuiltEngine(
-            device_id=device,
-            inputs=tuple(inputs),
-            outputs=tuple(outputs),
-            hardware_compatible=hardware_compatible,
-            serialized_metadata="",
-            target_platform=target_platform,
-            builder=builder,
-            library_version=".".join(map(str, engine[_VERSION])),
-            compute_capabilities=tuple(compute_capabilities),
-        )
-        self._info = info.to_text()
-        self._outputs = json.dumps(
-            [[str(dtype).removeprefix("torch."), list(shape)] for shape, dtype in outputs.values()]
+        bindings = [Binding(name, "", (), is_input=True) for name in inputs]
+        bindings += [
+            Binding(name, str(dtype).removeprefix("torch."), tuple(shape), is_input=False)
+            for name, (shape, dtype) in outputs.items()
+        ]
+        self._info = info_text(
+            EngineInfo(
+                tuple(bindings),
+                device_id=device,
+                builder=builder,
+                library_version=".".join(map(str, engine[_VERSION])),
+                compute_capabilities=tuple(compute_capabilities),
+                hardware_compatible=hardware_compatible,
+                target_platform=target_platform,
+            )
         )
         self.register_buffer(
             "engine", torch.frombuffer(bytearray(engine), dtype=torch.uint8), persistent=False
@@ -90,7 +92,5 @@ class EngineFile(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """Run the engine; for ``torch.export`` only."""
-        results: list[torch.Tensor] = PREBUILT_ENGINE(
-            list(inputs), self.engine, self._info, self._outputs
-        )
+        results: list[torch.Tensor] = PREBUILT_ENGINE(list(inputs), self.engine, self._info)
         return results[0] if len(results) == 1 else tuple(results)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Final
 
 import torch
 from torch._ops import OpOverload
 
+from trt_et.blob.metadata import info_from, metadata_of
+from trt_et.blob.model import EngineInfo
 
-def _results(
-    inputs: list[torch.Tensor], engine: torch.Tensor, info: str, outputs: str
-) -> list[torch.Tensor]:
+
+def _results(inputs: list[torch.Tensor], engine: torch.Tensor, info: str) -> list[torch.Tensor]:
     return [
-        torch.empty(shape, dtype=getattr(torch, name), device="meta")
-        for name, shape in json.loads(outputs)
+        torch.empty(output.shape, dtype=getattr(torch, output.dtype), device="meta")
+        for output in info_of(info).outputs
     ]
 
 
 # ``torch.library.custom_op`` and ``register_fake`` read their caller's source, which adds 0.1 s to
 # every import.
 torch.library.define(
-    "trt_et::prebuilt_engine", "(Tensor[] inputs, Tensor engine, str info, str outputs) -> Tensor[]"
+    "trt_et::prebuilt_engine", "(Tensor[] inputs, Tensor engine, str info) -> Tensor[]"
 )
 torch.library.impl("trt_et::prebuilt_engine", "Meta", _results)
 PREBUILT_ENGINE: Final[OpOverload] = torch.ops.trt_et.prebuilt_engine.default
@@ -34,39 +34,19 @@ def is_prebuilt(target: object) -> bool:
     return target is PREBUILT_ENGINE
 
 
-@dataclass(frozen=True)
-class PrebuiltEngine:
-    """The description of an engine.
+def info_text(info: EngineInfo) -> str:
+    """Return the ``info`` argument of the operator.
 
-    Attributes:
-        device_id: Index of its GPU; None if it is not readable.
-        inputs: The names of its inputs, in the order of the call's tensors.
-        outputs: The names of its outputs, in the order of the call's results.
-        hardware_compatible: True if it runs on GPUs other than the one it was built on.
-        serialized_metadata: A field of Torch-TensorRT.
-        target_platform: Such as ``linux_x86_64``; empty if it is not known.
-        builder: ``tensorrt`` or ``tensorrt_rtx``; empty: the installed Torch-TensorRT's builder.
-        library_version: The TensorRT that built it; empty if it is not known.
-        compute_capabilities: Its GPUs' compute capabilities; empty if they are not known.
+    Args:
+        info: The engine. Its inputs are in the order of the call's tensors, its outputs in the
+            order of the call's results. The inputs need no dtypes and shapes.
+
+    Raises:
+        BlobError: The device id is no index.
     """
+    return json.dumps(metadata_of(info))
 
-    device_id: int | None
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    hardware_compatible: bool
-    serialized_metadata: str
-    target_platform: str
-    builder: str = ""
-    library_version: str = ""
-    compute_capabilities: tuple[str, ...] = ()
 
-    def to_text(self) -> str:
-        """Return the ``info`` argument of the operator."""
-        return json.dumps(vars(self))
-
-    @classmethod
-    def from_text(cls, text: str) -> PrebuiltEngine:
-        """Read the text of ``to_text``."""
-        fields = json.loads(text)
-        lists = ("inputs", "outputs", "compute_capabilities")
-        return cls(**fields | {name: tuple(fields[name]) for name in lists})
+def info_of(text: str) -> EngineInfo:
+    """Read the text of ``info_text``."""
+    return info_from(json.loads(text))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import operator
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -20,10 +20,11 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, InputKind, InputSpec
 from torch.fx import Graph, GraphModule, Node
 
+from trt_et.blob.model import Binding, EngineInfo
 from trt_et.errors import PartitionError
 from trt_et.graph.constants import add_constant
 from trt_et.graph.subgraphs import copied_graph
-from trt_et.ops.prebuilt_engine import PREBUILT_ENGINE, PrebuiltEngine
+from trt_et.ops.prebuilt_engine import PREBUILT_ENGINE, info_text
 
 _CALLS: Final = ("tensorrt::execute_engine", "tensorrt::no_op_placeholder_for_execute_engine")
 # Positions in Torch-TensorRT's list of an engine's serialized fields.
@@ -94,7 +95,7 @@ def _value(program: ExportedProgram, node: Node) -> Any:  # noqa: ANN401
     return None
 
 
-def _read(name: str, fields: list[Any]) -> tuple[PrebuiltEngine, torch.Tensor]:
+def _read(name: str, fields: list[Any]) -> tuple[EngineInfo, torch.Tensor]:
     if len(fields) <= _PLATFORM:
         raise PartitionError(
             f"node {name}: its engine's description has {len(fields)} fields; expected at least "
@@ -112,19 +113,19 @@ def _read(name: str, fields: list[Any]) -> tuple[PrebuiltEngine, torch.Tensor]:
         )
     texts = {index: str(fields[index]) for index in range(len(fields)) if index != _ENGINE}
     device = texts[_DEVICE].split(_DELIMITER)[0]
-    info = PrebuiltEngine(
-        int(device) if device.isdecimal() else None,
-        _names(texts[_INPUTS]),
-        _names(texts[_OUTPUTS]),
-        texts[_HARDWARE] == "1",
-        texts[_METADATA],
-        texts[_PLATFORM],
+    info = EngineInfo(
+        (*_bindings(texts[_INPUTS], is_input=True), *_bindings(texts[_OUTPUTS], is_input=False)),
+        device_id=int(device) if device.isdecimal() else None,
+        hardware_compatible=texts[_HARDWARE] == "1",
+        serialized_metadata=texts[_METADATA],
+        target_platform=texts[_PLATFORM],
     )
     return info, _bytes(name, fields[_ENGINE])
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split(_DELIMITER) if name)
+def _bindings(names: str, *, is_input: bool) -> list[Binding]:
+    """Return bindings without dtypes and shapes, which Torch-TensorRT's list does not have."""
+    return [Binding(name, "", (), is_input) for name in names.split(_DELIMITER) if name]
 
 
 def _bytes(name: str, engine: object) -> torch.Tensor:
@@ -142,31 +143,32 @@ def _bytes(name: str, engine: object) -> torch.Tensor:
     return engine.contiguous()
 
 
-def _replace(graph: Graph, node: Node, engine: Node, info: PrebuiltEngine) -> None:
+def _replace(graph: Graph, node: Node, engine: Node, info: EngineInfo) -> None:
     tensors: Any = node.args[0]
     value = node.meta.get("val")
     results = list(value) if isinstance(value, list | tuple) else [value]
-    for what, names, found in (
+    for what, bindings, found in (
         ("inputs", info.inputs, len(tensors)),
         ("outputs", info.outputs, len(results)),
     ):
-        if len(names) != found:
+        if len(bindings) != found:
+            names = ", ".join(binding.name for binding in bindings)
             raise PartitionError(
-                f"node {node.name}: its engine has {len(names)} {what} ({', '.join(names)}); the "
-                f"program has {found}"
+                f"node {node.name}: its engine has {len(bindings)} {what} ({names}); the program "
+                f"has {found}"
             )
-    shapes = []
-    for result in results:
+    outputs = []
+    for binding, result in zip(info.outputs, results, strict=True):
         if not isinstance(result, torch.Tensor) or not all(type(n) is int for n in result.shape):
             raise PartitionError(
                 f"node {node.name}: an output of its engine has a dynamic shape; trt-et takes only "
                 "engines of static shapes. Lower the plain exported program instead"
             )
-        shapes.append([str(result.dtype).removeprefix("torch."), list(result.shape)])
+        dtype = str(result.dtype).removeprefix("torch.")
+        outputs.append(replace(binding, dtype=dtype, shape=tuple(result.shape)))
+    text = info_text(replace(info, bindings=(*info.inputs, *outputs)))
     with graph.inserting_before(node):
-        new = graph.call_function(
-            PREBUILT_ENGINE, (list(tensors), engine, info.to_text(), json.dumps(shapes))
-        )
+        new = graph.call_function(PREBUILT_ENGINE, (list(tensors), engine, text))
     new.meta = {**node.meta, "val": results}
     node.replace_all_uses_with(new)
     for user in new.users:
