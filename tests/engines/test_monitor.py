@@ -36,19 +36,6 @@ def pieces_of(monitor) -> list[int]:
     return pieces
 
 
-def test_the_phases_of_a_real_build_are_told_and_the_share_only_grows():
-    events = []
-    assert sum(pieces_of(BuildMonitor(lambda *event: events.append(event)))) > 10_000
-    phases = [phase for phase, _, _, _ in events]
-    assert phases[0] == "Building engine"
-    assert len(set(phases)) > 5
-    assert all(0 <= done <= steps for _, done, steps, _ in events)
-    shares = [share for _, _, _, share in events]
-    assert shares == sorted(shares)
-    assert shares[0] == 0
-    assert shares[-1] > 0.8
-
-
 def test_a_real_build_stops_at_its_next_step():
     steps = []
     monitor = BuildMonitor(lambda *event: steps.append(event), stop=lambda: len(steps) > 20)

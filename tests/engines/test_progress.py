@@ -45,10 +45,12 @@ def test_a_function_gets_the_steps_of_a_real_build():
     )
     assert {event.partition for event in events} == {"tensorrt_0", "tensorrt_1"}
     assert {event.engines_total for event in events} == {2}
+    assert all(0 <= event.step <= event.steps for event in events)
     done = [(e.partition, e.engines_done) for e in events if e.phase == "done"]
     assert done == [("tensorrt_0", 1), ("tensorrt_1", 2)]
     first = [event for event in events if event.partition == "tensorrt_0"]
     assert [event.fraction for event in first] == sorted(event.fraction for event in first)
+    assert first[-2].fraction > 0.8
     assert first[-1].fraction == 1
     assert {"Building engine", "Optimizing graph"} <= {event.phase for event in first}
 
