@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from trt_et.inspection.tables import Table, html_of, size_text
+from trt_et.inspection.tables import Table, size_text
 
 TABLE = Table(
     "Engines", ("engine", "note", "bytes"), (("[bold]x", "", "7"), ("<b>", "", "12")), ["bytes"]
@@ -22,7 +22,7 @@ def test_a_terminal_shows_texts_as_they_are():
 
 
 def test_a_notebook_shows_a_table_with_its_texts_escaped():
-    shown = html_of([TABLE])
+    shown = TABLE.html()
     assert "<b>Engines</b>" in shown
     assert "&lt;b&gt;" in shown
     assert '<td style="text-align:right">12</td>' in shown

@@ -46,19 +46,6 @@ def test_a_dynamic_boundary_counts_at_its_largest():
     assert report.partitions[0].inputs[0].shape == (8, 16)
 
 
-def test_reasons_are_in_the_text():
-    text = str(
-        TensorRTPartitioner(builder="reference", excluded_ops=[torch.ops.aten.cumsum]).explain(
-            export("split")
-        )
-    )
-    assert (
-        "not delegated: aten_cumsum_default (aten::cumsum.default): its operator is excluded"
-        in text
-    )
-    assert text.count("tensorrt_") == 2
-
-
 def test_int8_products_that_are_computed_in_floats_are_reported_in_one_line(caplog):
     program, _ = quantized("residual", symmetric=False)
     TensorRTPartitioner(builder=Unbuilt()).explain(program)
@@ -97,6 +84,7 @@ def test_calls_with_one_reason_share_a_line_that_names_the_models_source():
     assert line.startswith("not delegated: 50 x aten::cumsum.default: its operator is excluded")
     assert source.startswith("    at test_report.py:")
     assert source.endswith("in forward: x = torch.cumsum(x, 0)")
+    assert report.not_delegated_lines(limit=1)[1].startswith("... and 1 more")
     assert str(report).splitlines()[0].startswith("tensorrt_0: 3 operators, ")
 
 
@@ -151,20 +139,3 @@ def test_engines_in_a_branch_are_drawn_below_the_operator_that_calls_it():
     }
     found = {end: text for (start, end), text in pairs.items() if "cond" in start and "cond" in end}
     assert list(found.values()) == [["branch cond/true"], ["branch cond/false"]]
-
-
-def test_a_refusal_of_full_graph_is_short():
-    def all_alone(x):
-        for dim in range(60):
-            x = torch.cumsum(x, 0).roll(dim)
-        return x
-
-    class Alone(torch.nn.Module):
-        def forward(self, x):
-            return all_alone(x)
-
-    program = torch.export.export(Alone(), (torch.randn(3),))
-    each = [f"cumsum_{n}" for n in range(1, 60)] + ["cumsum"]
-    reasons = TensorRTPartitioner(builder=Unbuilt(), excluded_ops=each).explain(program)
-    assert len(reasons.not_delegated_lines(limit=1)) == 2
-    assert reasons.not_delegated_lines(limit=1)[-1].startswith("... and 1 more")

@@ -72,12 +72,7 @@ class Shown(ABC):
         return Group(*self.tables())
 
     def _repr_html_(self) -> str:
-        return html_of(self.tables())
-
-
-def html_of(tables: Iterable[Table]) -> str:
-    """Return tables as HTML, one below the other."""
-    return f"<div>{''.join(table.html() for table in tables)}</div>"
+        return f"<div>{''.join(table.html() for table in self.tables())}</div>"
 
 
 def size_text(count: int) -> str:

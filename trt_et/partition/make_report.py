@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from trt_et.graph.constants import constant_names
 from trt_et.graph.modules import module_of, source_of
 from trt_et.graph.subgraphs import Subgraph
 from trt_et.graph.symbolic_shapes import shape_range
@@ -26,7 +28,7 @@ def describe_partition(
     inside = set(nodes)
     sources = dict.fromkeys(s for node in nodes for s in node.all_input_nodes if s not in inside)
     # A branch's placeholders have the names of the weights that are passed to them.
-    constants = set() if subgraph.path else _constants(program)
+    constants = frozenset() if subgraph.path else constant_names(program)
     return Partition(
         index=index,
         name="_".join(["tensorrt", str(index), *filter(None, subgraph.path.split("/"))]),
@@ -77,22 +79,10 @@ def make_report(
     return report
 
 
-def _constants(program: ExportedProgram) -> set[str]:
-    signature = program.graph_signature
-    mutated = set(signature.buffers_to_mutate.values())
-    buffers = {n for n, target in signature.inputs_to_buffers.items() if target not in mutated}
-    return buffers | {
-        *signature.inputs_to_parameters,
-        *signature.inputs_to_lifted_tensor_constants,
-    }
-
-
 def _tensors(node: Node) -> list[BoundaryTensor]:
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         return []
     shape = tuple(shape_range(size)[2] for size in value.shape)
-    count = 1
-    for size in shape:
-        count *= size
-    return [BoundaryTensor(node.name, value.dtype, shape, count * value.element_size())]
+    nbytes = math.prod(shape) * value.element_size()
+    return [BoundaryTensor(node.name, value.dtype, shape, nbytes)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections import Counter
 from collections.abc import Sequence
@@ -25,13 +26,7 @@ def draw_partitions(
     parts: Sequence[tuple[Partition, list[Node]]],
     reasons: dict[Node, str],
 ) -> Picture:
-    """Draw the main graph of an Edge program: inputs, partitions, calls on the CPU, outputs.
-
-    Args:
-        program: The program.
-        parts: Its partitions, with their nodes.
-        reasons: Why the other calls stay on the CPU.
-    """
+    """Draw the main graph of an Edge program: inputs, partitions, calls on the CPU, outputs."""
     boxes: dict[object, Box] = {}
     owners: dict[Node, object] = {}
     for part, nodes in parts:
@@ -122,8 +117,6 @@ def _tensor(node: Node, *, named: bool = True) -> dict[str, int]:
     except UnboundedDimension:
         text = f"{dtype} {[str(size) for size in value.shape]}, no upper bound"
         return {f"{node.name}: {text}" if named else text: 0}
-    nbytes = value.element_size()
-    for size in sizes:
-        nbytes *= size
+    nbytes = math.prod(sizes) * value.element_size()
     text = f"{dtype} {sizes}, {size_text(nbytes)}"
     return {f"{node.name}: {text}" if named else text: nbytes}

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import torch
 
 from trt_et.inspection.page import Picture, html_page
-from trt_et.inspection.tables import Table, html_of, size_text
+from trt_et.inspection.tables import Shown, Table, size_text
 from trt_et.partition.operator_support import COMPUTES_A_SIZE
-
-if TYPE_CHECKING:
-    from rich.console import Group
 
 _NAMES_IN_A_LINE: Final = 3
 
@@ -79,7 +76,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class PartitionReport:
+class PartitionReport(Shown):
     """The result of partitioning a program.
 
     ``print(report)`` prints it in lines; a notebook shows it as tables.
@@ -142,18 +139,11 @@ class PartitionReport:
 
     def to_html(self, title: str = "partitions") -> str:
         """Return a page with the graph of the partitions, which needs no other file."""
-        facts = tuple(self._tables())
+        facts = tuple(self.tables())
         return html_page({title: replace(self.picture, facts=facts)}, title)
 
-    def __rich__(self) -> Group:
-        from rich.console import Group
-
-        return Group(*self._tables())
-
-    def _repr_html_(self) -> str:
-        return html_of(self._tables())
-
-    def _tables(self) -> Iterator[Table]:
+    def tables(self) -> Iterator[Table]:
+        """Yield tables of the engines, of what they compute in float32, and of the rest."""
         heads = ("engine", "operators", "weights", "inputs", "outputs")
         rows = tuple(
             (
