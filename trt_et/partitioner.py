@@ -28,7 +28,6 @@ from trt_et.engines.progress import ProgressOption, checked_progress
 from trt_et.engines.support_check import cached_support_check
 from trt_et.engines.workers import checked_executor
 from trt_et.errors import OptionError, PartitionError
-from trt_et.graph.cpu_kernels import unsupported_by_cpu_kernels
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.own_symbols import with_own_symbols
 from trt_et.lowering.in_place_buffers import InPlaceBuffer, find_in_place_buffers
@@ -389,9 +388,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         return program
 
     def _support_check(self) -> AbstractContextManager[SupportCheck]:
-        return cached_support_check(
-            self._builder, self._options, self._cache, unsupported_by_cpu_kernels
-        )
+        return cached_support_check(self._builder, self._options, self._cache)
 
     def _specs(
         self,

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
+from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,8 +26,8 @@ Answer = list[Any] | None
 """None: supported; else the reason, and the position of the call that it names or None."""
 
 
-class SupportCache:
-    """Answers for one fingerprint, in a file.
+class SupportCache(dict[str, Answer]):
+    """Answers for one fingerprint, by signature, in a file. Answers are only added.
 
     Args:
         folder: The files' folder; made when something is written.
@@ -34,75 +36,44 @@ class SupportCache:
 
     def __init__(self, folder: Path, fingerprint: str) -> None:
         self._path = folder / f"{hashlib.sha256(fingerprint.encode()).hexdigest()[:32]}.json"
-        self._answers: dict[str, Answer] = _read(self._path)
-        self._new: dict[str, Answer] = {}
-
-    def __len__(self) -> int:
-        return len(self._answers)
-
-    def __contains__(self, signature: str) -> bool:
-        return signature in self._answers
-
-    def __getitem__(self, signature: str) -> Answer:
-        return self._answers[signature]
-
-    def __setitem__(self, signature: str, answer: Answer) -> None:
-        self._answers[signature] = self._new[signature] = answer
+        super().__init__(_read(self._path))
+        self._saved = len(self)
 
     def save(self) -> None:
         """Add the new answers to the file; disk errors are logged, not raised."""
-        if not self._new:
+        new = dict(islice(self.items(), self._saved, None))
+        if not new:
             return
         try:
             with locked(self._path):
                 # Other processes may have added answers.
-                answers = {**_read(self._path), **self._new}
-                kept = answers if len(answers) <= _LIMIT else self._new
+                answers = _read(self._path) | new
+                kept = answers if len(answers) <= _LIMIT else new
                 text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
                 write_checked(self._path, text.encode())
-            self._new.clear()
+            self._saved = len(self)
         except OSError as error:
             _log.debug("answers about operators are not remembered in %s: %s", self._path, error)
 
 
-class CachedSupportCheck:
-    """A support check that remembers its answers.
+def remembering(answers: dict[str, Answer], make: Callable[[], SupportCheck]) -> SupportCheck:
+    """Return a support check that remembers its answers.
 
     Args:
-        known: The answers of this process; added to.
-        stored: The answers on disk; None: there is no cache.
+        answers: The known answers, by signature; added to.
         make: Makes the underlying check; called before its first use.
     """
+    underlying = cache(make)
 
-    def __init__(
-        self,
-        known: MutableMapping[str, Answer],
-        stored: SupportCache | None,
-        make: Callable[[], SupportCheck],
-    ) -> None:
-        self._known = known
-        self._stored = stored
-        self._make = make
-        self._check: SupportCheck | None = None
-
-    def __call__(self, fragment: Fragment) -> Unsupported | None:
-        """Return why the calls are unsupported; None if they are supported."""
+    def check(fragment: Fragment) -> Unsupported | None:
         signature = fragment_signature(fragment)
         if signature is None:
-            return self._ask(fragment)
-        if signature not in self._known:
-            if self._stored is not None and signature in self._stored:
-                self._known[signature] = self._stored[signature]
-            else:
-                self._known[signature] = _numbered(self._ask(fragment), fragment)
-        if self._stored is not None and signature not in self._stored:
-            self._stored[signature] = self._known[signature]
-        return _named(self._known[signature], fragment)
+            return underlying()(fragment)
+        if signature not in answers:
+            answers[signature] = _numbered(underlying()(fragment), fragment)
+        return _named(answers[signature], fragment)
 
-    def _ask(self, fragment: Fragment) -> Unsupported | None:
-        if self._check is None:
-            self._check = self._make()
-        return self._check(fragment)
+    return check
 
 
 def fragment_signature(fragment: Fragment) -> str | None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
+from functools import cache, partial
 from typing import Final
 
 import torch
-from torch.fx import Node
 
 from trt_et.blob.model import REFERENCE_BUILDER
 from trt_et.conversion.installed import installed_variant
@@ -23,7 +22,8 @@ from trt_et.engines.base import EngineBuilder
 from trt_et.engines.cache import EngineCache
 from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters
 from trt_et.engines.key import builder_fingerprint
-from trt_et.engines.support_cache import Answer, CachedSupportCheck, SupportCache
+from trt_et.engines.support_cache import Answer, SupportCache, remembering
+from trt_et.graph.cpu_kernels import unsupported_by_cpu_kernels
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
 from trt_et.lowering.canonical_text import NotSerializable, SymbolNames, value_text
 from trt_et.options import BuildOptions
@@ -40,7 +40,6 @@ def cached_support_check(
     builder: EngineBuilder,
     options: BuildOptions,
     cache: EngineCache | None,
-    without_tensorrt: Callable[[Node], str | None],
 ) -> Iterator[SupportCheck]:
     """Make a support check that remembers its answers, in this process and in ``cache``.
 
@@ -48,15 +47,11 @@ def cached_support_check(
         builder: The builder.
         options: The engines' options.
         cache: Keeps the answers; None: this process alone does.
-        without_tensorrt: Returns why a call is unsupported, if Torch-TensorRT cannot be imported.
 
     Raises:
         OptionError: As ``make_support_check``.
     """
-
-    def make() -> SupportCheck:
-        return make_support_check(builder, options, without_tensorrt)
-
+    make = partial(make_support_check, builder, options)
     fingerprint = _fingerprint(builder, options)
     with without_gpu():
         if not fingerprint:
@@ -64,16 +59,15 @@ def cached_support_check(
             return
         known = _KNOWN.setdefault(fingerprint, {})
         stored = SupportCache(cache.support_folder, fingerprint) if cache is not None else None
-        yield CachedSupportCheck(known, stored, make)
+        if stored is not None:
+            known.update(stored)
+        yield remembering(known, make)
     if stored is not None:
+        stored.update(known)
         stored.save()
 
 
-def make_support_check(
-    builder: EngineBuilder,
-    options: BuildOptions,
-    without_tensorrt: Callable[[Node], str | None],
-) -> SupportCheck:
+def make_support_check(builder: EngineBuilder, options: BuildOptions) -> SupportCheck:
     """Return the function that says why ``builder`` does not support calls of plain ATen.
 
     Raises:
@@ -91,7 +85,7 @@ def make_support_check(
 
     def check(fragment: Fragment) -> Unsupported | None:
         for call in fragment.calls:
-            reason = without_tensorrt(call)
+            reason = unsupported_by_cpu_kernels(call)
             if reason is not None:
                 return Unsupported(reason, call.name)
         return None
