@@ -15,7 +15,7 @@ from trt_et.conversion.settings import converter_registry, make_settings
 from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
 from trt_et.conversion.torch_tensorrt_patches import without_gpu
 from trt_et.errors import ConversionError
-from trt_et.graph.inlining import TracedCall, insert_traced, trace_call
+from trt_et.graph.inlining import insert_traced, trace_call
 
 _DECOMPOSED_FROM = "trt_et_decomposed_from"
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def decomposed_operators() -> dict[OpOverload, Callable[..., Any]]:
     return theirs | decompositions()
 
 
-def decompose(node: Node, table: Mapping[Any, Callable[..., Any]]) -> TracedCall | None:
+def decompose(node: Node, table: Mapping[Any, Callable[..., Any]]) -> GraphModule | None:
     """Return the decomposition of one call; None if it does not apply to the arguments."""
     try:
         return trace_call(node, node.target, table)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,24 +15,11 @@ from trt_et.graph.arguments import fake_mode_of
 from trt_et.graph.tracing import unchanged_symbols
 
 
-@dataclass(frozen=True)
-class TracedCall:
-    """A traced function of a call's arguments.
-
-    Attributes:
-        module: The traced function; its placeholders are ``inputs``.
-        inputs: The nodes among the call's arguments.
-    """
-
-    module: GraphModule
-    inputs: list[Node]
-
-
 def trace_call(
     node: Node,
     function: Any,  # noqa: ANN401
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
-) -> TracedCall | None:
+) -> GraphModule | None:
     """Trace a function with the arguments of a call.
 
     Args:
@@ -42,7 +28,8 @@ def trace_call(
         decompositions: Applied to the operators that the function calls.
 
     Returns:
-        None if an argument is neither a tensor nor a size.
+        A module whose placeholders are the call's ``all_input_nodes``; None if an argument is
+        neither a tensor nor a size.
 
     Raises:
         Exception: The function asks for the value of a symbolic size. An answer would make the
@@ -61,28 +48,27 @@ def trace_call(
         return function(*args, **kwargs)
 
     with mode, unchanged_symbols(mode):
-        traced = make_fx(call, decomposition_table=dict(decompositions or {}))(*values)
-    return TracedCall(traced, inputs)
+        return make_fx(call, decomposition_table=dict(decompositions or {}))(*values)
 
 
 def insert_traced(
-    owner: GraphModule, node: Node, traced: TracedCall, constants: str = "_"
+    owner: GraphModule, node: Node, traced: GraphModule, constants: str = "_"
 ) -> list[Node]:
-    """Replace a call of a module by a traced function; return the new calls.
+    """Replace a call of a module by its function from ``trace_call``; return the new calls.
 
     ``constants`` is the prefix of the names that the function's constants get.
     """
     new: dict[Node, Node] = {}
-    placeholders = iter(traced.inputs)
+    placeholders = iter(node.all_input_nodes)
     graph = owner.graph
     result: Any = None
     with graph.inserting_before(node):
-        for part in traced.module.graph.nodes:
+        for part in traced.graph.nodes:
             if part.op == "placeholder":
                 new[part] = next(placeholders)
             elif part.op == "get_attr":
                 name = f"{constants}{node.name}_{part.target}"
-                owner.register_buffer(name, getattr(traced.module, str(part.target)))
+                owner.register_buffer(name, getattr(traced, str(part.target)))
                 new[part] = graph.get_attr(name)
                 new[part].meta = dict(part.meta)
             elif part.op == "output":
