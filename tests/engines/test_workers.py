@@ -23,20 +23,25 @@ from tblib import pickling_support
 from torch import nn
 from torch.export import Dim
 
-from tests.support.executors import Dying, Inline, Named, Recording, Slow, Unavailable, export, sent
+from tests.support.executors import (
+    Dying,
+    Inline,
+    KilledOnce,
+    Named,
+    Recording,
+    Slow,
+    Unavailable,
+    export,
+    sent,
+)
 from tests.support.models import make
-from tests.support.programs.crashing_builders import CrashingOn, KilledOnce
 from tests.support.programs.kv_cache_models import Cache, recorded
 from tests.support.programs.kv_cache_updates import ONE, copy_rows, rows
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.engines import BuildOptions, BuildRequest, make_builder
 from trt_et.errors import BuildCrashed, BuilderError, BuilderUnavailable
 
-PRELOADED = [
-    "trt_et.engines.workers",
-    "tests.support.executors",
-    "tests.support.programs.crashing_builders",
-]
+PRELOADED = ["trt_et.engines.workers", "tests.support.executors"]
 
 
 @pytest.fixture(scope="module")
@@ -80,14 +85,14 @@ def test_a_build_that_ends_its_process_names_its_partition(context, scratch, tmp
         ProcessPoolExecutor(2, mp_context=context) as pool,
         pytest.raises(
             BuildCrashed,
-            match=r"'reference' ended its process \(SIGABRT\) on partition tensorrt_2 \(2 nodes: "
+            match=r"'named' ended its process \(SIGABRT\) on partition tensorrt_2 \(2 nodes: "
             r"aten::linear\.default, aten::tanh\.default\)\. excluded_ops=",
         ),
     ):
-        export(executor=pool, builder=CrashingOn("aten.tanh.default"), cache=tmp_path / "cache")
+        export(executor=pool, builder=Dying("tensorrt_2", signal.SIGABRT), cache=tmp_path / "cache")
     assert leftovers(scratch) == []
     # Whatever was stored before is whole.
-    cached = export(builder=CrashingOn("nothing"), cache=tmp_path / "cache")
+    cached = export(builder=Dying("none"), cache=tmp_path / "cache")
     assert cached == export()
 
 
@@ -100,11 +105,12 @@ def test_a_build_that_is_killed_mentions_memory(context):
 
 
 def test_what_a_broken_pool_did_not_build_is_built_again(context, tmp_path, caplog):
+    builder = KilledOnce("tensorrt_0", tmp_path / "marker")
     with (
         ProcessPoolExecutor(2, mp_context=context) as pool,
         caplog.at_level(logging.WARNING, "trt_et"),
     ):
-        assert export(executor=pool, builder=KilledOnce(tmp_path / "marker")) == export()
+        assert export(executor=pool, builder=builder) == export()
     assert "a process of the executor died; partition tensorrt_" in caplog.text
 
 

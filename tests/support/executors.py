@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -58,8 +59,28 @@ class Named:
 
 
 class Dying(Named):
+    def __init__(self, odd: str, number: int = signal.SIGKILL) -> None:
+        super().__init__(odd)
+        self.number = number
+
+    def fingerprint(self) -> str:
+        return "the same, dying or not"
+
     def be_odd(self, request):
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), self.number)
+
+
+class KilledOnce(Dying):
+    """Killed the first time only, as by a memory that is full for the moment."""
+
+    def __init__(self, odd: str, marker: Path) -> None:
+        super().__init__(odd)
+        self.marker = marker
+
+    def be_odd(self, request):
+        with contextlib.suppress(FileExistsError):
+            self.marker.touch(exist_ok=False)
+            super().be_odd(request)
 
 
 class Slow(Named):
