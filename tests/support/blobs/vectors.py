@@ -29,7 +29,13 @@ def dynamic(**changes: Any) -> bytes:
 X = binding("x", [2, 3], is_input=True)
 ALIAS = {"output": "y", "input": "x", "kind": "kv_cache_update"}
 LOGGED = binding("y", [2, 3], is_input=False, value_of="linear_0")
-PLAIN = {"sha256": None, "builder": None}
+# Without a checksum, a check of the header is the only one that can refuse these.
+PLAIN = document(sha256=None)
+
+
+def plain(**header: Any) -> bytes:
+    return pack(PLAIN, checksum=False, **header)
+
 
 # Valid: both readers take them, with the same meaning.
 GOOD = {
@@ -86,24 +92,26 @@ GOOD = {
         tail=b"trailing",
     ),
     "Torch-TensorRT's, bare": pack(b'{"io_bindings":[]}', checksum=False),
+    "no checksum": plain(),
 }
 
 # Both readers refuse them.
 BAD = {
     "empty": b"",
     "header only": pack(document())[:32],
-    "magic": b"TR03" + pack(document())[4:],
+    "magic": pack(document(), magic=b"TR03"),
     "metadata inside the header": pack(document(), metadata_at=16),
     "metadata outside": pack(document(), metadata_size=2**32 - 1),
     "metadata behind the end": pack(document(), metadata_at=2**32 - 16),
-    "engine overlaps": pack(document(), engine_at=32),
-    "engine misaligned": pack(document(), engine_at=len(pack(document())) - 12 + 8),
-    "engine wraps": pack(document(), checksum=False, engine_size=2**64 - 32),
-    "engine outside": pack(document(), engine_size=13),
+    "engine overlaps": plain(engine_at=32),
+    "engine misaligned": plain(engine_at=len(plain()) - 4, engine_size=4),
+    "engine behind the end": plain(engine_at=2**32 - 16),
+    "engine wraps": plain(engine_size=2**64 - 32),
+    "engine outside": plain(engine_size=13),
     "engine too short": pack(document(), engine_size=11),
     "trailing": pack(document(), tail=b"x"),
     "sha256 without checksum": pack(document(), checksum=False),
-    "checksum of no kind": pack(document(**PLAIN))[:25] + b"\0" + pack(document(**PLAIN))[26:],
+    "checksum of no kind": pack(PLAIN)[:25] + b"\0" + pack(PLAIN)[26:],
     "checksum kind": reseal(pack(document())[:25] + b"\2" + pack(document())[26:]),
     "reserved bytes": reseal(pack(document())[:26] + b"\1" + pack(document())[27:]),
     "not JSON": pack(b"{"),
