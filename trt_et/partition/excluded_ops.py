@@ -68,8 +68,10 @@ class ExcludedOps:
                     "or of a node, or a function from a node to a bool"
                 )
 
-    def __bool__(self) -> bool:
-        return bool(self._operators or self._nodes or self._functions)
+    @property
+    def has_names(self) -> bool:
+        """Return whether the caller names operators or nodes, not functions alone."""
+        return bool(self._operators or self._nodes)
 
     def reason(self, node: Node, subgraph: Subgraph) -> str | None:
         """Return the reason if the caller excludes a node, else None.

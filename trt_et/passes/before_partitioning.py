@@ -62,6 +62,6 @@ def run_passes(
     """
     for each in PASSES:
         # The caller may name operators that share_heads removes.
-        if each is not share_heads or not (excluded or float32_ops):
+        if each is not share_heads or not (excluded.has_names or float32_ops.has_names):
             program = each(program)
     return lower_quantize_ops(program, excluded, options)
