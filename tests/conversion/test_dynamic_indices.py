@@ -17,7 +17,7 @@ from tests.support.lowering import blobs, lower
 from tests.support.mended import leave_out
 from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare
-from trt_et.conversion import registry, support
+from trt_et.conversion import support
 from trt_et.errors import BuilderError
 
 aten = torch.ops.aten
@@ -58,6 +58,7 @@ CASES = {
     "rolled back": (1, lambda x: x.roll(-1, 0)),
     "rolled twice around": (3, lambda x: x.roll((1, -7), (0, 1))),
     "flipped": (1, lambda x: x.flip(0, 1)),
+    "by computed indices": (3, lambda x: x[(x[:2, 0, 0] > 0).long() - 1]),
     "by a list": (1, lambda x: x[[0, -1]]),
     "by rows": (3, lambda x: x.index_select(0, torch.tensor([1, 0]))),
     "gathered": (3, lambda x: x.gather(0, torch.tensor([[[0, 1, 0], [1, 0, 1]]]))),
@@ -123,9 +124,9 @@ def test_what_is_written_to_a_slice_is_between_what_was_there(function):
     lower_and_compare(torch.export.export(Function(lambda x: function(x * 2) * 3), (X,)))
 
 
-def test_a_network_that_gathers_by_a_negative_index_is_not_built(monkeypatch):
+@pytest.mark.usefixtures("registry_is_put_back")
+def test_a_network_that_gathers_by_a_negative_index_is_not_built():
     """What the converters of Torch-TensorRT alone make of it."""
-    monkeypatch.setattr(registry, "OPERATORS", registry.OPERATORS)
     leave_out(["select"])
     with pytest.raises(BuilderError, match=r"partition .* at node .*select.*negative index"):
         lower(dynamic(*CASES["the last"]), builder="tensorrt_rtx")

@@ -40,6 +40,10 @@ NUMBERS = (0.1, -0.1, 2.0, -0.5, 2 * math.pi, 7, inf, -inf)
 TINY = (1e-20, -1e-30, 1e-38, 1e-40, 2.0**-110, 2.0**-130)
 SMALL_DIVIDENDS = torch.tensor([0.01, -0.003, 1e-20, -3e-31, 5e-38, 7.3e-39, -1e-40])
 ANGLES = torch.tensor([0.0, -0.0, 2.0, -1.0, inf, -inf, nan])
+TABLES = randn(2, 2, 8, 4)
+# Some count from the end.
+SOME, OTHERS = torch.tensor([0, -1, -3]), torch.tensor([-1, 2, -4]).int()
+SEVEN = torch.tensor(7.0)
 
 ARITHMETIC = {
     "remainder of integers by a float": (lambda x: torch.remainder(x, 2.5), (SMALL,)),
@@ -157,6 +161,24 @@ REDUCTIONS_AND_ORDER = {
     "whether a number is anything": (lambda x: torch.any(x[0, 0, 0]), (WHOLE.float(),)),
     "largest of a line": (lambda x: x.topk(3)[0], (LINE,)),
     "a line in order": (lambda x: x.sort(0, descending=True)[0], (LINE,)),
+    "cumulative sums": (lambda x: x.cumsum(1), (X,)),
+    "cumulative sums along a negative dimension": (lambda x: x.cumsum(-2), (X,)),
+    "cumulative sums of integers in float32": (
+        lambda x: x.cumsum(1, dtype=torch.float32),
+        (WHOLE,),
+    ),
+    **{
+        f"cumulative sums of {name}": (lambda x: x.cumsum(0), (x,))
+        for name, x in {
+            "int64": WHOLE,
+            "int32": SMALL,
+            "booleans": X > 0,
+            "float16": X.half(),
+            "bfloat16": X.bfloat16(),
+            "a line": LINE,
+            "a number": torch.tensor(2.0),
+        }.items()
+    },
 }
 
 LAYERS = {
@@ -358,6 +380,34 @@ SCATTER_AND_INDEX = {
         (X.half(), torch.tensor([2, 0, 2]), randn(3, 3, 5).half()),
     ),
     "a scattered integer": (lambda x, i: x.scatter(1, i, 2), (WHOLE, X.argsort(1))),
+    "by two indices": (lambda x, i, j: x[i, j], (X, SOME, OTHERS)),
+    "by two indices around a dimension": (lambda x, i, j: x[i, :, j], (X, SOME, OTHERS)),
+    "by two known indices": (lambda x: x[SOME, OTHERS], (X,)),
+    "by a known index and another": (lambda x, j: x[SOME, j], (X, OTHERS)),
+    "by two indices that broadcast": (lambda x, i, j: x[i[:, None], j], (X, SOME, OTHERS)),
+    "a number put at one index": (lambda x, j: put(None, 0)(x, SEVEN, j), (X, OTHERS)),
+    "a number put at a known index": (lambda x: put(None, 0)(x, SEVEN, OTHERS), (X,)),
+    "a number put at two indices": (lambda x, *ij: put(0, 1)(x, SEVEN, *ij), (X, SOME, OTHERS)),
+    **{
+        f"put: {name}": (put(*[None] * dim, 0), (TABLES, values, torch.tensor(index)))
+        for name, (dim, index, values) in {
+            # Without a batch: laid over the wrong dimensions, whether or not their sizes agree.
+            "rows for all batches": (2, [5], randn(2, 1, 4)),
+            "as many rows as batches and heads": (2, [3, 1], randn(2, 2, 4)),
+            "the last dimensions": (1, [1, 0], randn(8, 4)),
+            "one value": (2, [3, 1], randn(1)),
+            "a number": (2, [3, 1], SEVEN),
+            "all of them": (2, [3, 1], randn(2, 2, 2, 4)),
+            "one row for two positions": (2, [3, 1], randn(2, 2, 1, 4)),
+            "an index without dimensions": (2, 5, randn(2, 2, 4)),
+            "an index without dimensions, broadcast": (1, 1, randn(4)),
+            "the first dimension": (0, [1], randn(2, 8, 4)),
+        }.items()
+    },
+    "put in a cache of one batch": (
+        put(None, None, 0),
+        (TABLES[:1], randn(2, 1, 4), torch.tensor([5])),
+    ),
 }
 
 CASES = {
@@ -382,6 +432,7 @@ BUILT = (
     "product of int32",
     "place of the largest int32",
     "a line in order",
+    "cumulative sums of booleans",
     "extremes of int32 and their positions",
     "instance norm",
     "a line deconvolved by a given weight",
@@ -396,6 +447,9 @@ BUILT = (
     "means of windows of a volume",
     "largest of windows of a volume",
     "put behind a dimension",
+    "by two known indices",
+    "put: an index without dimensions, broadcast",
+    "put in a cache of one batch",
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch.export import Dim
@@ -12,6 +14,8 @@ from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare, randn
 from tests.support.sampled import sampled
 from tests.support.simulated_gpus import load_method
+from trt_et import TensorRTPartitioner
+from trt_et.conversion.decompose import decompose, decomposed_operators
 
 aten = torch.ops.aten
 
@@ -34,6 +38,7 @@ OF_ANY_SIZE = {
         BOOK.expand(x.shape[0], -1).gather(1, (x * 9).long() % 30) + x
     ),
     "gathered along a dynamic dimension": lambda x: x.gather(0, (x[:1] > 0).long()) + 1,
+    "cumulative sums": lambda x: x.cumsum(1) * x.cumsum(0),
     "logarithms above 1": lambda x: torch.log1p(x.abs()) + 1,
     "averaged to one number": lambda x: F.adaptive_avg_pool2d(x[None], 1) * 2,
     "the largest and their positions": lambda x: x.max(1)[0] * x.max(1)[1] + x.min(0)[1].sum(),
@@ -87,6 +92,17 @@ OF_ANY_SIZE = {
     "flattened in the middle": lambda x: (
         (x[:, :, None] * BOOK[0]).flatten(1).sin().flatten(0).cos()
     ),
+    "columns put": lambda x: (
+        aten.index_put(x * 2, [None, torch.tensor([1, 0])], x.sum(1, keepdim=True).expand(-1, 2))
+        * 2
+    ),
+    "variance": lambda x: (x * 2).var(0) + 1,
+    "variance of all": lambda x: (x * 2).var() + 1,
+    "uncorrected variance": lambda x: (x * 2).var((0, 1), correction=0) + 1,
+    "variance of as many as its correction": lambda x: (x * 2).var(1, correction=3) + 1,
+    "standard deviation": lambda x: x.std(0, keepdim=True) + x,
+    "standard deviation and mean": lambda x: torch.std_mean(x * 2, 0)[0] + 1,
+    "variance of half precision": lambda x: x.half().var(0).float() + 1,
 }
 
 
@@ -100,23 +116,57 @@ def test_sizes_are_read_off_multiples_of_them():
     lower_and_compare(program)
 
 
-def of_any_size(case: str) -> torch.export.ExportedProgram:
+def of_any_size(function: Callable[[torch.Tensor], object]) -> torch.export.ExportedProgram:
     dynamic = {0: Dim("rows", min=2, max=8), 1: Dim("columns", min=2, max=9)}
-    return torch.export.export(
-        Function(OF_ANY_SIZE[case]), (randn(3, 5),), dynamic_shapes=((dynamic,),)
-    )
+    return torch.export.export(Function(function), (randn(3, 5),), dynamic_shapes=((dynamic,),))
 
 
 @pytest.mark.parametrize("case", OF_ANY_SIZE)
 def test_one_network_equals_eager_at_every_size(case):
-    pte, partitioner = lower_and_compare(of_any_size(case))
+    pte, partitioner = lower_and_compare(of_any_size(OF_ANY_SIZE[case]))
     assert len(blobs(pte)) == 1
     assert all(reason.endswith("not a tensor") for _, _, reason in partitioner.report.not_delegated)
 
 
 @pytest.mark.parametrize("case", sampled(OF_ANY_SIZE, 6))
 def test_an_engine_of_any_size_is_built(case):
-    assert len(blobs(lower(of_any_size(case), builder="tensorrt_rtx"))) == 1
+    assert len(blobs(lower(of_any_size(OF_ANY_SIZE[case]), builder="tensorrt_rtx"))) == 1
+
+
+def symbols(program):
+    values = [node.meta["val"] for node in program.graph.nodes if "val" in node.meta]
+    environment = next(v.fake_mode.shape_env for v in values if isinstance(v, torch.Tensor))
+    return (
+        dict(environment.replacements),
+        {
+            s: known
+            for s, known in environment.var_to_range.items()
+            if s in environment.var_to_sources
+        },
+        [str(guard.expr) for guard in environment.guards],
+    )
+
+
+@pytest.mark.parametrize("case", sampled(OF_ANY_SIZE, 3))
+def test_explain_leaves_the_program_dynamic(case):
+    """Nothing assumes a value of a symbolic size."""
+    program = of_any_size(OF_ANY_SIZE[case])
+    before = symbols(program)
+    TensorRTPartitioner(builder="reference").explain(program)
+    assert symbols(program) == before
+
+
+def test_no_decomposition_of_the_registry_can_ask_for_the_value_of_a_size():
+    program = of_any_size(torch.relu)
+    node = next(node for node in program.graph.nodes if node.op == "call_function")
+    before = symbols(program)
+    asked = {op: lambda x, *_: x * int(x.shape[0]) for op in decomposed_operators()}
+    asked[node.target] = lambda x: x * int(x.shape[0])
+    assert decompose(node, asked) is None
+    for op in asked:
+        node.target = op
+        decompose(node, asked)
+    assert symbols(program) == before
 
 
 def test_scattering_to_some_of_dynamic_rows_keeps_them_dynamic():

@@ -77,35 +77,6 @@ def test_the_network_has_the_bindings_of_the_partition_in_order():
     assert bindings(built) == [(name, (3,), "FLOAT") for name in names]
 
 
-def test_outputs_that_are_one_tensor_get_bindings_of_their_own():
-    class Twice(nn.Module):
-        def forward(self, x):
-            y = x.relu()
-            return y, y.reshape(2, 3), x.clone(), y + 0, torch.ones(2)
-
-    built = engines.build_network(request(Twice(), torch.randn(2, 3)))
-    names = [name for name, _, _ in bindings(built)]
-    assert names == ["input0", *(f"output{i}" for i in range(5))]
-    pieces = []
-    engines.serialize(built, "test", lambda piece: pieces.append(piece) or len(piece))
-    assert sum(map(len, pieces)) > 10_000
-
-
-def test_the_memory_that_tensorrt_reads_is_kept_where_a_weight_is_not_contiguous():
-    model, inputs = make("order")
-    context = engines.build_network(request(model, *inputs)).interpreter.ctx
-    from torch_tensorrt.dynamo.conversion.converter_utils import to_trt_weights
-
-    weight = torch.arange(4.0).unsqueeze(1).expand(4, 5)
-    values = weight.clone()
-    to_trt_weights(context, weight, "expanded", "CONSTANT", "CONSTANT")
-    held = context.cpu_weights_reference_holder[-1]
-    # to_trt_weights() gives TensorRT the address of value.contiguous(): the same memory only then.
-    assert held.is_contiguous()
-    assert held.contiguous().data_ptr() == held.data_ptr()
-    assert torch.equal(held, values)
-
-
 @pytest.mark.parametrize("decomposed", [False, True])
 def test_an_unconvertible_node_has_the_name_that_the_user_knows(decomposed, monkeypatch):
     class Unconvertible(nn.Module):

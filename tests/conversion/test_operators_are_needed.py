@@ -6,7 +6,6 @@ With the same release the answer stays the same: CI asks for some of them.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +18,8 @@ from torch.nn import functional as F
 
 from tests.support.lowering import lower
 from tests.support.mended import PARTS, entry, leave_out
-from tests.support.models import Function
 from tests.support.network_evaluator.comparison import compare
+from tests.support.programs.attention_networks import Case
 from tests.support.programs.crashing_builders import WORKAROUNDS
 from tests.support.programs.operator_networks import (
     HEADS,
@@ -34,7 +33,6 @@ from tests.support.programs.operator_networks import (
 )
 from tests.support.sampled import sampled
 from trt_et.conversion import registry
-from trt_et.conversion.decompose import decomposed_operators
 from trt_et.conversion.installed import installed_variant
 from trt_et.conversion.operator import Operator
 from trt_et.conversion.support import convertible_operators, make_support_check
@@ -45,35 +43,30 @@ from trt_et.graph.fragment import fragment_of_call
 from trt_et.lowering.lower import lower_partition
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE
 
-pytestmark = pytest.mark.skipif(
-    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
-)
+pytestmark = [
+    pytest.mark.usefixtures("registry_is_put_back"),
+    pytest.mark.skipif(
+        installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
+    ),
+]
 
 aten = torch.ops.aten
 quantized = torch.ops.quantized_decomposed
-BATCH = {0: Dim("batch", min=1, max=4)}
-SIZE = {1: Dim("size", min=3, max=9)}
+BATCH = [{0: Dim("batch", min=1, max=4)}]
+SIZE = [{1: Dim("size", min=3, max=9)}]
 
 
 @dataclass
-class Example:
-    """A call that Torch-TensorRT gets wrong, with the dynamic sizes of its first input."""
+class Example(Case):
+    """A call that Torch-TensorRT gets wrong."""
 
-    function: Callable[..., Any]
-    inputs: tuple[torch.Tensor, ...]
-    sizes: dict[int, Any] | None = None
     is_decomposed: bool = True
 
     def request(self) -> BuildRequest:
-        torch.manual_seed(0)
-        model = self.function if isinstance(self.function, nn.Module) else Function(self.function)
-        dynamic = self.sizes and (self.sizes, *(None for _ in self.inputs[1:]))
-        if dynamic and not isinstance(self.function, nn.Module):
-            dynamic = (dynamic,)
-        program = torch.export.export(model.eval(), self.inputs, dynamic_shapes=dynamic)
+        """Its build request."""
         if self.is_decomposed:
-            program = program.run_decompositions({})
-        return BuildRequest("test", lower_partition(program, "test"), 0, BuildOptions())
+            return super().request()
+        return BuildRequest("test", lower_partition(self.program(), "test"), 0, BuildOptions())
 
 
 # Nobody knows what a network with a loop gives; no layer but that is not evaluated.
@@ -108,35 +101,6 @@ def outcome(example: Example, *, is_asked: bool = True) -> Outcome:
         return Outcome("not built")
 
 
-def transposed() -> nn.Module:
-    return nn.ConvTranspose2d(4, 6, 3, stride=3, output_padding=1)
-
-
-# What TensorRT or Torch-TensorRT refuses, and the support check finds out.
-REFUSED_BY_TENSORRT = {
-    "products of integers": Example(lambda x: x @ x.transpose(1, 2), (WHOLE,)),
-    "outputs padded beyond the padding": Example(transposed(), (IMAGE,)),
-    "order of booleans": Example(lambda x: (x > 0).sort(1)[0], (X,)),
-    "a tensor without dimensions": Example(lambda x: x.argmax() + 1, (torch.tensor(2.0),)),
-    "a copy that broadcasts": Example(lambda x, y: aten.copy(x, y) * 2, (X, X[0])),
-    "a dynamic number of channels": Example(lambda x: F.max_pool2d(x * 2, 2), (IMAGE,), SIZE),
-    "averages of dynamic sizes": Example(
-        lambda x: F.adaptive_avg_pool2d(x, (2, 3)), (IMAGE,), {2: Dim("height", min=2, max=16)}
-    ),
-    "nine dimensions": Example(lambda x: x.reshape(3, 1, 2, 2, 1, 5, 1, 1, 1) * 2, (X,)),
-    "attention of five dimensions": Example(
-        lambda q: F.scaled_dot_product_attention(q, q, q), (randn(1, 2, 2, 4, 8),)
-    ),
-    "groups of numbers": Example(lambda x: F.group_norm(x, 2), (randn(3, 4),)),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED_BY_TENSORRT)
-def test_what_tensorrt_refuses_is_found_out(name):
-    assert outcome(REFUSED_BY_TENSORRT[name]).what == "refused"
-    assert outcome(REFUSED_BY_TENSORRT[name], is_asked=False).what == "not built"
-
-
 BAGS = (randn(6, 4).half(), torch.tensor([0, 2, 5, 1]), torch.tensor([0, 3]))
 # Torch-TensorRT has layers for each of them.
 EDGES = (randn(4, 3), torch.arange(32).reshape(16, 2) % 4, randn(16, 2))
@@ -156,7 +120,7 @@ def index_put(x: torch.Tensor, index: Any, values: Any, accumulate: bool = False
 
 
 FLAT, AMAX = torch.randn(3, 4), torch.tensor([4.0])
-LENGTH = {2: Dim("length", min=4, max=64)}
+LENGTH = [{2: Dim("length", min=4, max=64)}]
 
 # By entry and part, and a case if there are several.
 EXAMPLES = {
@@ -166,7 +130,7 @@ EXAMPLES = {
         (X, torch.tensor([1, 1]), randn(2, 5)),
     ),
     ("index_put", "unsupported", "dynamic sizes"): Example(
-        put(None, 0, 1), (X, randn(3, 3), ROWS, ROWS), LENGTH
+        put(None, 0, 1), (X, randn(3, 3), ROWS, ROWS), [*LENGTH, {}, {}, {}]
     ),
     ("scatter", "unsupported"): Example(
         lambda x, i: x.scatter(0, i, torch.tensor(3.0)) * 2,
@@ -219,17 +183,17 @@ EXAMPLES = {
         quantized_convolution, (torch.randn(1, 4, 8, 8),)
     ),
     ("arange", "rewrite"): Example(
-        lambda x: torch.arange(x.shape[1], 0, -2) + 1, (X,), {1: Dim("odd", min=3, max=9)}
+        lambda x: torch.arange(x.shape[1], 0, -2) + 1, (X,), [{1: Dim("odd", min=3, max=9)}]
     ),
     ("full", "rewrite"): Example(
-        lambda x: torch.full((2,), x.shape[1]) + 1, (X,), {1: Dim("size", min=3, max=9)}
+        lambda x: torch.full((2,), x.shape[1]) + 1, (X,), [{1: Dim("size", min=3, max=9)}]
     ),
     # Decompositions.
     ("log_softmax", "decompose"): Example(lambda x: (x * 200).log_softmax(-1), (FLAT,)),
     ("repeat", "decompose"): Example(
         lambda x: x.sum() + torch.ones(1, 2, 3, 2, 2).repeat(1, 1, x.shape[1], 2, 1),
         (X,),
-        {1: Dim("times", min=2, max=9)},
+        [{1: Dim("times", min=2, max=9)}],
     ),
     ("embedding_bag", "decompose"): Example(
         lambda w, i, o: aten._embedding_bag.default(w, i, o)[0], BAGS
@@ -278,7 +242,7 @@ EXAMPLES = {
     ("upsample", "add_layer"): Example(
         lambda x: F.interpolate(x[None], x.shape[0] * 3, mode="linear") * 2,
         (X[0],),
-        {0: Dim("size", min=2, max=9)},
+        [{0: Dim("size", min=2, max=9)}],
         is_decomposed=False,
     ),
     ("attention", "add_layer"): Example(
@@ -311,14 +275,6 @@ LIMITS = {(name, "unsupported") for name in ("scatter_add", "scatter_reduce", "i
 OWN_TESTS = {("reshape", "rewrite"), ("transposed convolution", "unsupported")}
 # TensorRT's own build ends its process without them: operators/test_attention.py.
 CRASHES = {(name, "rewrite") for name in WORKAROUNDS}
-
-
-@pytest.fixture(autouse=True)
-def registry_is_put_back(monkeypatch) -> Iterator[None]:
-    monkeypatch.setattr(registry, "OPERATORS", registry.OPERATORS)
-    yield
-    monkeypatch.undo()
-    decomposed_operators.cache_clear()
 
 
 def test_every_part_of_an_entry_has_an_example():
@@ -373,12 +329,12 @@ def test_torch_tensorrt_still_has_no_converter_of_the_other_operators():
     assert not convertible_operators() & targets
 
 
-def twice(x):
-    y = x * 2
-    return y, y
+def several(x):
+    y = x.relu()
+    return y, y, y.reshape(4, 3, 5), x.clone(), y + 0, torch.ones(2)
 
 
-@pytest.mark.parametrize("function", [twice, lambda x: (x * 2, x), lambda x: x.sum() * 2])
+@pytest.mark.parametrize("function", [several, lambda x: (x * 2, x), lambda x: x.sum() * 2])
 def test_outputs_still_have_to_be_marked_one_by_one(function, monkeypatch):
     example = Example(function, (X,))
     assert outcome(example).what == "equal"
@@ -392,9 +348,15 @@ def test_outputs_still_have_to_be_marked_one_by_one(function, monkeypatch):
 def test_weights_still_have_to_be_kept():
     network = build_network(Example(lambda x: x * 2, (X,)).request())
     from torch_tensorrt.dynamo.conversion._ConversionContext import ConversionContext
+    from torch_tensorrt.dynamo.conversion.converter_utils import to_trt_weights
 
-    context = ConversionContext(network.network, network.interpreter.compilation_settings)
-    weight = randn(2, 3).T
-    context.record_weight("weight", weight)
-    # Torch-TensorRT hands TensorRT a contiguous copy, which nobody keeps.
-    assert not weight.is_contiguous(), "PartitionInterpreter's context is no longer needed"
+    kept, context = network.interpreter.ctx, network.interpreter.compilation_settings
+    context = ConversionContext(network.network, context)
+    values = randn(3, 2)
+    for ours, ctx in ((True, kept), (False, context)):
+        weight = values.clone().T
+        to_trt_weights(ctx, weight, "weight", "CONSTANT", "CONSTANT")
+        held = ctx.cpu_weights_reference_holder[-1]
+        assert torch.equal(held, values.T)
+        # TensorRT gets the address of a contiguous copy; nobody else keeps that.
+        assert held.is_contiguous() == ours, "PartitionInterpreter's context is no longer needed"

@@ -74,6 +74,24 @@ LEFT_TO_THE_CPU = {
     ),
     "windows of a number": (lambda x: x.unfold(0, 1, 1).sin(), (NUMBER,), {}, "Error: "),
     "the largest of a number": (lambda x: x.argmax() + 1, (NUMBER,), {}, "Error: "),
+    "averages of dynamic sizes": (
+        lambda x: F.adaptive_avg_pool2d(x, (2, 3)),
+        (IMAGE,),
+        {2: Dim("height", min=2, max=16)},
+        "Last 2 dimensions can't be dynamic",
+    ),
+    "nine dimensions": (
+        lambda x: x.reshape(3, 1, 2, 2, 1, 5, 1, 1, 1) * 2,
+        (X,),
+        {},
+        "has 9 dimensions; TensorRT's have 8 at most",
+    ),
+    "groups of numbers": (
+        lambda x: F.group_norm(x, 2),
+        (randn(3, 4),),
+        {},
+        "Expected at least 3 dimensions",
+    ),
 }
 
 
@@ -113,6 +131,7 @@ def test_products_of_integers_stay_on_the_cpu(function):
     assert left & {f"aten::{name}.default" for name in products}, left
 
 
+FIVE = randn(1, 2, 2, 4, 8)
 SIZES = {2: Dim("columns", min=4, max=64)}
 
 
@@ -124,6 +143,7 @@ SIZES = {2: Dim("columns", min=4, max=64)}
         (lambda x: F.interpolate(x, scale_factor=1.7), (X,), SIZES, "not an integer"),
         (lambda x: F.softplus(x, 2.0, 3.0), (X,), {}, "threshold"),
         (lambda x: F.softplus(x, 2.0, 20.0), (X,), {}, "[None]"),
+        (lambda q: F.scaled_dot_product_attention(q, q, q), (FIVE,), {}, "queryDims.nbDims"),
     ],
 )
 def test_the_support_check_refuses_a_call(function, inputs, sizes, why):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,8 +19,6 @@ from tests.support.models import Function
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.pt2e import quantize
 from tests.support.programs.quantized_models import MODELS
-from trt_et.conversion import registry
-from trt_et.conversion.decompose import decomposed_operators
 from trt_et.conversion.installed import installed_variant
 from trt_et.conversion.operators.activation_scales import ACTIVATION_SCALE
 from trt_et.engine_info import decode_blob
@@ -39,15 +37,6 @@ HOW = (SCALE, 0, -128, 127, torch.int8)
 quantized = torch.ops.quantized_decomposed
 
 
-@pytest.fixture
-def without_the_rewrite(monkeypatch) -> Iterator[None]:
-    monkeypatch.setattr(registry, "OPERATORS", registry.OPERATORS)
-    leave_out([ACTIVATION_SCALE.name])
-    yield
-    monkeypatch.undo()
-    decomposed_operators.cache_clear()
-
-
 def kernels(dtype: torch.dtype) -> Counter[bytes]:
     """The kernel sources of an engine of equal layers with different scales, by name."""
     torch.manual_seed(0)
@@ -62,8 +51,9 @@ def test_an_engine_holds_the_kernel_of_equal_layers_once(dtype):
     assert set(kernels(dtype).values()) == {1}
 
 
-@pytest.mark.usefixtures("without_the_rewrite")
+@pytest.mark.usefixtures("registry_is_put_back")
 def test_otherwise_tensorrt_rtx_holds_it_for_each_layer():
+    leave_out([ACTIVATION_SCALE.name])
     assert max(kernels(torch.float32).values()) == LAYERS - 1
 
 

@@ -21,6 +21,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+CRASH, WORKAROUND = "two attentions of one query", "inputs of attentions"
+
+
 @pytest.mark.parametrize("name", [*CRASHES, *NEIGHBOURS])
 def test_it_is_built_in_a_process_that_lives(name):
     assert build(name) == "built"
@@ -32,30 +35,18 @@ def test_its_network_equals_eager(name):
     assert verdict.outcome == "equal", verdict
 
 
-@pytest.mark.parametrize(
-    ("name", "workaround"),
-    [
-        ("two attentions of one query", "inputs of attentions"),
-    ],
-)
-def test_without_its_workaround_the_builder_ends_its_process(name, workaround):
+def test_without_its_workaround_the_builder_ends_its_process():
     """Where this fails, the installed release needs it no longer: see ``fixed_in``."""
-    outcome = "built" if is_fixed(workaround) else "SIGSEGV"
-    assert build(name, workarounds=False) == outcome
+    outcome = "built" if is_fixed(WORKAROUND) else "SIGSEGV"
+    assert build(CRASH, workarounds=False) == outcome
 
 
-@pytest.mark.parametrize(
-    ("name", "workaround"),
-    [
-        ("two attentions of one query", "inputs of attentions"),
-    ],
-)
-def test_without_the_workarounds_the_crash_is_an_error_of_its_partition(name, workaround):
+def test_without_the_workarounds_the_crash_is_an_error_of_its_partition():
     crash: AbstractContextManager[object] = nullcontext()
-    if not is_fixed(workaround):
+    if not is_fixed(WORKAROUND):
         crash = pytest.raises(
             BuildCrashed, match=r"\(SIGSEGV\) on partition tensorrt_0 .*attention"
         )
     spawn = multiprocessing.get_context("spawn")
     with crash, ProcessPoolExecutor(1, mp_context=spawn) as pool:
-        lower(CRASHES[name].program(), builder=WithoutWorkarounds(), executor=pool)
+        lower(CRASHES[CRASH].program(), builder=WithoutWorkarounds(), executor=pool)

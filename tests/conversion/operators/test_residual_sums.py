@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -15,8 +14,6 @@ from tests.support.lowering import blobs, lower
 from tests.support.mended import leave_out
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.kv_cache_models import recorded
-from trt_et.conversion import registry
-from trt_et.conversion.decompose import decomposed_operators
 from trt_et.conversion.installed import installed_variant
 from trt_et.conversion.operators.residual_sums import RESIDUAL_SUM
 from trt_et.engine_info import decode_blob
@@ -45,15 +42,6 @@ class Stream(nn.Module):
         return self.last(x)
 
 
-@pytest.fixture
-def without_the_rewrite(monkeypatch) -> Iterator[None]:
-    monkeypatch.setattr(registry, "OPERATORS", registry.OPERATORS)
-    leave_out([RESIDUAL_SUM.name])
-    yield
-    monkeypatch.undo()
-    decomposed_operators.cache_clear()
-
-
 def kernels(x: torch.Tensor, *, norm_first: bool) -> Counter[bytes]:
     """The normalizations among the kernel sources of an engine, by name."""
     program = torch.export.export(Stream(norm_first=norm_first).eval(), (x,))
@@ -70,8 +58,9 @@ def test_an_engine_holds_the_kernel_of_a_normalization_once(batch, norm_first):
     assert len(found) < LAYERS
 
 
-@pytest.mark.usefixtures("without_the_rewrite")
+@pytest.mark.usefixtures("registry_is_put_back")
 def test_otherwise_tensorrt_rtx_holds_it_for_each_layer():
+    leave_out([RESIDUAL_SUM.name])
     assert max(kernels(torch.randn(2, 6, 32), norm_first=True).values()) == LAYERS - 2
 
 

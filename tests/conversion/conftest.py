@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from trt_et.conversion import registry
+from trt_et.conversion.decompose import decomposed_operators
+
+
+@pytest.fixture
+def registry_is_put_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test leaves out of the registry is back after it."""
+    monkeypatch.setattr(registry, "OPERATORS", registry.OPERATORS)
+    yield
+    monkeypatch.undo()
+    decomposed_operators.cache_clear()
