@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from tests.support.native_environment import ROOT, build, environment
+from tests.support.native_environment import ROOT, build, environment, run
 from tests.support.python_process import run_forked
 
 
@@ -59,25 +59,17 @@ def runner() -> Callable[..., subprocess.CompletedProcess[str]]:
     named = os.environ.get("TRT_ET_TEST_RUNNER")
     command = shlex.split(named) if named else [str(trt_et.runtime.runner_path())]
 
-    def run(
+    def start(
         *arguments: object,
         cuda: str | None = None,
         statuses: tuple[int, ...] = (0, 1),
         **env: str | None,
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*command, *map(str, arguments)],
-            env=environment(TRT_ET_CUDA=cuda, **env),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=600,
-            check=False,
-        )
+        done = run(*command, *arguments, env=environment(TRT_ET_CUDA=cuda, **env))
         assert done.returncode in statuses, (done.returncode, done.stderr)
         return done
 
-    return run
+    return start
 
 
 def _build(*targets: str) -> Path:

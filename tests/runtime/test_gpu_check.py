@@ -12,7 +12,7 @@ import pytest
 import trt_et.runtime
 from tests.support.gpu.described_engines import DescribedEngines
 from tests.support.gpu.make_kit import make_engines, make_models
-from tests.support.native_environment import ROOT, environment
+from tests.support.native_environment import ROOT, environment, run
 
 CHECK = ROOT / "scripts" / "gpu_check"
 
@@ -32,15 +32,8 @@ def kit(tmp_path_factory, fakes, gpu_probe) -> Path:
 
 
 def check(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, CHECK, *map(str, arguments)],
-        env=environment(),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
+    command = (sys.executable, CHECK, *arguments)
+    return run(*command, env=environment(), folder=ROOT, timeout=1200)
 
 
 def test_every_question_is_answered_on_simulated_gpus_and_a_missing_python_is_reported(

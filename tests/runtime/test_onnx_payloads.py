@@ -11,17 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir._serialize._program import deserialize_pte_binary
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-from tests.support.models import make
+from tests.support.models import Function, make
 from tests.support.native_programs import Program, export
+from tests.support.programs.pt2e import quantize
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.engine_info import decode_blob, encode_blob
 from trt_et.inspection import read_program
-from trt_et.quantizer import TensorRTQuantizer, int8
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -31,20 +29,6 @@ Runner = Callable[..., subprocess.CompletedProcess[str]]
 
 ROWS = [(torch.tensor([at]), torch.randn(1, 2, 1, 8)) for at in (3, 4, 15, 4, 0, 7)]
 SHARED = torch.nn.Linear(64, 32)
-
-
-class Quantized(torch.nn.Module):
-    """A converted PT2E module as one that has ``eval()``."""
-
-    def __init__(self, model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-        super().__init__()
-        module = torch.export.export(model, inputs).module()
-        prepared = prepare_pt2e(module, TensorRTQuantizer().set_global(int8()))
-        prepared(*inputs)
-        self.call = [convert_pt2e(prepared)]  # Not a submodule: those get eval().
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.call[0](x)
 
 
 class Cached(torch.nn.Module):
@@ -61,6 +45,7 @@ class Cached(torch.nn.Module):
 def networks(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Program]:
     folder = tmp_path_factory.mktemp("networks")
     mlp, (x,) = make("mlp")
+    quantized = quantize(mlp, (x,)).module()
     batch = ({0: torch.export.Dim("batch", min=1, max=8)},)
     several: dict[str, Any] = {
         **{name: (make(name), {}) for name in ("mlp", "cnn", "vit", "outputs", "order")},
@@ -70,7 +55,8 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Program]:
         "host": ((mlp, (x,)), {"host": True}),
         "dynamic": ((mlp, (x,)), {"dynamic": batch, "run": (torch.randn(7, 16),)}),
         "float16": ((mlp, (x,)), {"precision": "float16"}),
-        "int8": ((Quantized(mlp, (x,)), (x,)), {}),
+        # A function: no module that was exported has eval().
+        "int8": ((Function(lambda x: quantized(x)), (x,)), {}),
     }
     return {
         name: export(folder, name, model, inputs, builder="onnx", **options)
@@ -106,25 +92,6 @@ def test_outputs_in_the_stock_runtime_agree_with_eager(
     assert "error" not in result, result
     for found, expected in zip(result["outputs"], program.outputs, strict=True):
         torch.testing.assert_close(found, expected, **tolerance(name))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_outputs_of_the_runner_agree_with_eager(
-    networks: Mapping[str, Program], runner: Runner, tmp_path: Path, name: str
-) -> None:
-    program = networks[name]
-    files = [tmp_path / f"{index}.npy" for index in range(len(program.inputs))]
-    for file, tensor in zip(files, program.inputs, strict=True):
-        np.save(file, tensor.numpy().copy(order="C"))
-    arguments = ["--output_file", tmp_path / "out", "--num_executions=2"]
-    inputs = ",".join(map(str, files))
-    done = runner("--model_path", program.path, "--inputs", inputs, *arguments, cuda="simulated:2")
-    assert done.returncode == 0, done.stderr
-    for index, expected in enumerate(program.outputs):
-        in_memory = expected.permute(expected.dim_order())
-        written = np.fromfile(tmp_path / f"out-{index}.bin", dtype=np.uint8)
-        found = torch.from_numpy(written).view(expected.dtype).reshape(in_memory.shape)
-        torch.testing.assert_close(found, in_memory, **tolerance(name))
 
 
 def test_weights_are_beside_the_models(networks: Mapping[str, Program]) -> None:
@@ -197,22 +164,6 @@ def test_methods_share_weights_and_run(tmp_path: Path, runner: Runner) -> None:
         expected = module(x).detach().numpy()
         found = np.fromfile(tmp_path / f"out-{index}-0.bin", dtype=np.float32)
         np.testing.assert_allclose(found, expected.flatten(), rtol=1e-4, atol=1e-5)
-
-
-def test_xnnpack_takes_what_is_left(tmp_path: Path, stock: Stock) -> None:
-    model, inputs = make("split")
-    partitioner = TensorRTPartitioner(builder="onnx", excluded_ops=["aten.linear.default"])
-    manager = to_edge_transform_and_lower(
-        torch.export.export(model, inputs), partitioner=[partitioner, XnnpackPartitioner()]
-    )
-    path = tmp_path / "both.pte"
-    path.write_bytes(manager.to_executorch().buffer)
-    delegates = {d.backend_id for d in read_program(path.read_bytes()).methods[0].delegates}
-    assert delegates == {"TensorRTBackend", "XnnpackBackend"}
-    job = {"program": str(path), "inputs": list(inputs)}
-    (result,) = stock(job, TRT_ET_CUDA="simulated:1")["results"]
-    assert "error" not in result, result
-    torch.testing.assert_close(result["outputs"][0], model(*inputs), rtol=1e-4, atol=1e-5)
 
 
 def with_engine(old: bytes, change: Callable[[bytes], bytes]) -> bytes:

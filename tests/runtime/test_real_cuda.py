@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 from tests.support.native_environment import environment
+from tests.support.native_environment import run as run_command
 from tests.support.native_programs import ForeignBuilder, Mlp, export
 
 Run = Callable[..., str]
@@ -131,13 +131,8 @@ def test_the_cuda_runtime_is_found_beside_executorch(
 
     def reason() -> str:
         libraries = f"{site / 'executorch' / 'lib'}:{fake_cuda}"
-        done = subprocess.run(
-            [*map(str, command), str(programs["mlp"].path)],
-            env=environment(LD_LIBRARY_PATH=libraries),
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+        env = environment(LD_LIBRARY_PATH=libraries)
+        done = run_command(*command, programs["mlp"].path, env=env)
         assert done.returncode == 1
         return done.stderr
 

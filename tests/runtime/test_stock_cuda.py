@@ -10,7 +10,7 @@ import executorch
 import pytest
 
 import trt_et.runtime
-from tests.support.native_environment import ROOT, environment, run_python
+from tests.support.native_environment import ROOT, environment, run, run_python
 
 PACKAGE = Path(next(iter(executorch.__path__)))
 SOURCE = ROOT / "tests/support/stock_cuda_allocator.cpp"
@@ -93,7 +93,7 @@ def test_programs_that_link_both_start(fake: Path, tmp_path: Path, order: str) -
     flags = ["-DSTAND_IN_MAIN"] + ["-DWITHOUT_STAND_IN"] * (order != "static")
     program = compile_fake(tmp_path / "program", *flags, "-Wl,--no-as-needed", *libraries)
     env = environment(LD_LIBRARY_PATH=f"{PACKAGE / 'lib'}:{plugin.parent}:{fake.parent}")
-    done = subprocess.run([program], env=env, capture_output=True, text=True, check=False)
+    done = run(program, env=env)
     assert done.returncode == 0, done.stderr
     status = json.loads(done.stdout)
     assert status["backend"]
