@@ -94,10 +94,7 @@ def test_auto_never_chooses_it():
 
 def test_inspecting_a_program_names_the_operators_of_its_networks():
     (method,) = inspect_program(lower_case("mlp", builder="onnx"))
-    model, inputs = make("mlp")
-    wanted = request(model, *inputs)
-    nodes = payload_of(wanted.lowered, wanted).proto.graph.node
-    assert method.delegates[0].operators == tuple(node.op_type for node in nodes)
+    assert method.delegates[0].operator_counts["aten::linear.default"] == 3
     assert engine_text(method.delegates[0].engine).startswith("a network of onnx ")
 
 

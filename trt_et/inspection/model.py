@@ -67,8 +67,7 @@ class DelegateInfo:
         engine_size: Bytes of the engine itself; 0 without one.
         problem: Why the blob is unreadable; empty if it is intact.
         blob: Its bytes; a view unless the program was passed as ``bytes``.
-        operators: The kernels of a reference engine, or a network's operators, in order. Other
-            engines do not name theirs.
+        operators: The kernels of a reference engine, in order; other engines do not name theirs.
         offset: Start of the blob in the file.
         partition: The names of its partition's tensors and operators, if the file has them.
     """

@@ -27,7 +27,6 @@ from trt_et.inspection.model import (
     ProgramInfo,
     TensorValue,
 )
-from trt_et.inspection.network_operators import network_operators
 
 _T = TypeVar("_T")
 _Places = dict[int, list[tuple[int, int]]]
@@ -339,9 +338,7 @@ def _device(table: _Table, field: int) -> str:
 
 
 def _operators(blob: EngineBlob) -> tuple[str, ...]:
-    """List the operators of a network, and of a reference engine, which is a program itself."""
-    if blob.info.network is not None:
-        return network_operators(blob.engine)
+    """List the operators of a reference engine, which is a program itself."""
     if not blob.info.is_reference:
         return ()
     try:
