@@ -123,14 +123,9 @@ def make_binding(
     *,
     is_input: bool,
 ) -> Binding:
-    """Describe a tensor at the boundary.
+    """Describe a tensor at the boundary, whose sizes may be symbolic.
 
-    Args:
-        name: The binding's name.
-        value: The tensor; sizes may be symbolic.
-        order: Its ExecuTorch dim order; None: contiguous.
-        profiles: Ranges to tune an engine for; none: the exported ranges.
-        is_input: Whether the engine takes it.
+    Without a dim order it is contiguous; without profiles it has the exported ranges.
     """
     sizes = [value.shape[dim] for dim in (order or range(value.dim()))]
     low, opt, high = profile_shapes(sizes)
@@ -152,7 +147,7 @@ def profile_shapes(
     sizes: Iterable[int | torch.SymInt], profile: OptimizationProfile | None = None
 ) -> tuple[Shape, Shape, Shape]:
     """Return the smallest, the best tuned and the largest shape."""
-    ranges = [shape_range(size, profile.symbols if profile else None) for size in sizes]
+    ranges = [shape_range(size, profile) for size in sizes]
     return (
         tuple(low for low, _, _ in ranges),
         tuple(opt for _, opt, _ in ranges),

@@ -7,7 +7,6 @@ symbols of those dimensions. So a profile is stored as ranges of symbols.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,18 +20,11 @@ from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
 DimensionRange = int | tuple[int, int, int]
 ProfileOption = Mapping[str, Mapping[int, DimensionRange]]
 """Input name -> dimension -> its size, or its smallest, best tuned and largest size."""
+OptimizationProfile = Mapping[str, tuple[int, int, int]]
+"""Name of a symbol -> its smallest, best tuned and largest value.
 
-
-@dataclass(frozen=True)
-class OptimizationProfile:
-    """One profile.
-
-    Attributes:
-        symbols: Name of a symbol -> smallest, best tuned and largest value. Symbols that are not
-            here have the range that export recorded.
-    """
-
-    symbols: Mapping[str, tuple[int, int, int]]
+Symbols that are not here have the range that export recorded.
+"""
 
 
 def check_profiles(options: Sequence[ProfileOption]) -> tuple[ProfileOption, ...]:
@@ -61,11 +53,7 @@ def check_profiles(options: Sequence[ProfileOption]) -> tuple[ProfileOption, ...
 def resolve_profiles(
     program: ExportedProgram, options: Sequence[ProfileOption]
 ) -> tuple[OptimizationProfile, ...]:
-    """Translate a caller's profiles into ranges of the program's symbols.
-
-    Args:
-        program: Exported, with its symbols; not changed.
-        options: Checked by ``check_profiles``.
+    """Translate a caller's checked profiles into ranges of the program's symbols.
 
     Raises:
         OptionError: A name is no tensor input, a dimension is not dynamic or not a symbol by
@@ -78,9 +66,7 @@ def resolve_profiles(
     }
     aliases = _names_in_forward(program)
     return tuple(
-        OptimizationProfile(
-            _resolve({aliases.get(name, name): sizes for name, sizes in given.items()}, inputs)
-        )
+        _resolve({aliases.get(name, name): sizes for name, sizes in given.items()}, inputs)
         for given in options
     )
 
@@ -103,7 +89,7 @@ def _names_in_forward(program: ExportedProgram) -> dict[str, str]:
     return {name: leaf for name, leaf in given.items() if isinstance(leaf, str)}
 
 
-def _resolve(profile: ProfileOption, inputs: Mapping[str, Any]) -> dict[str, tuple[int, int, int]]:
+def _resolve(profile: ProfileOption, inputs: Mapping[str, Any]) -> OptimizationProfile:
     symbols: dict[str, tuple[int, int, int]] = {}
     for name, dimensions in profile.items():
         value = inputs.get(name)
