@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.support.lowering import blobs, lower
-from trt_et.engines.reference.builder import ReferenceBuilder
+from tests.support.programs.kv_cache_models import Recorder
 from trt_et.inspection import inspect_program
 
 
@@ -30,15 +30,6 @@ class Repeated(nn.Module):
 
     def forward(self, x):
         return self.block(torch.cumsum(self.block(x), 1))
-
-
-class Recorder(ReferenceBuilder):
-    def __init__(self) -> None:
-        self.requests = []
-
-    def build(self, request):
-        self.requests.append(request)
-        return super().build(request)
 
 
 def lower_repeated(builder, model=None, **options):

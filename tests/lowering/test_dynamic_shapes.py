@@ -9,6 +9,7 @@ from torch import nn
 from torch.export import Dim
 
 from tests.support.lowering import blobs, export_with_batch, lower
+from tests.support.models import Unary
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 from trt_et.engines.serialize import build_network
@@ -30,20 +31,9 @@ def test_a_dynamic_batch_is_one_engine_with_the_exported_range(builder, name):
         assert binding.max_shape == (8, *binding.shape[1:])
 
 
-class Of(nn.Module):
-    """A function of ``x``."""
-
-    def __init__(self, function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
 def exported(function, *sizes: int, maximum: int = 10) -> torch.export.ExportedProgram:
     dynamic = ({0: Dim("n", max=maximum)},)
-    return torch.export.export(Of(function), (torch.randn(sizes),), dynamic_shapes=dynamic)
+    return torch.export.export(Unary(function), (torch.randn(sizes),), dynamic_shapes=dynamic)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +84,7 @@ def test_a_whole_graph_has_its_sizes_computed_outside(with_token):
 
 def test_an_unbounded_dimension_is_named_and_left_to_the_cpu():
     dynamic = ({0: Dim.DYNAMIC},)
-    program = torch.export.export(Of(lambda x: x + 1), (torch.randn(4),), dynamic_shapes=dynamic)
+    program = torch.export.export(Unary(lambda x: x + 1), (torch.randn(4),), dynamic_shapes=dynamic)
     partitioner = TensorRTPartitioner(builder="reference")
     to_edge_transform_and_lower(program, partitioner=[partitioner])
     ((_, operator, reason),) = partitioner.report.not_delegated

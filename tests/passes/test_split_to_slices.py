@@ -13,20 +13,10 @@ from torch import nn
 from torch.export import Dim
 
 from tests.support.lowering import blobs, lower
+from tests.support.models import Unary
 from tests.support.simulated_gpus import load_method
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
-
-
-class Function(nn.Module):
-    """Has one input, unlike the shared one: its dynamic sizes are not nested."""
-
-    def __init__(self, function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 def write_in_place(x: torch.Tensor) -> torch.Tensor:
@@ -57,12 +47,12 @@ class InBranches(nn.Module):
 
 
 CASES = {
-    "split": Function(lambda x: x.split(3, 2)[-1] * 2),
-    "split with sizes": Function(lambda x: x.split([1, 5, 2], -1)[1] * 2),
-    "chunk": Function(lambda x: x.chunk(2, -1)[0].sigmoid() * x.chunk(2, -1)[1]),
-    "pieces of which one is returned": Function(lambda x: x.tensor_split([2, 5], 2)),
-    "unbind": Function(lambda x: torch.stack(x.unbind(1)[::-1]) * 2),
-    "piece written in place": Function(write_in_place),
+    "split": Unary(lambda x: x.split(3, 2)[-1] * 2),
+    "split with sizes": Unary(lambda x: x.split([1, 5, 2], -1)[1] * 2),
+    "chunk": Unary(lambda x: x.chunk(2, -1)[0].sigmoid() * x.chunk(2, -1)[1]),
+    "pieces of which one is returned": Unary(lambda x: x.tensor_split([2, 5], 2)),
+    "unbind": Unary(lambda x: torch.stack(x.unbind(1)[::-1]) * 2),
+    "piece written in place": Unary(write_in_place),
     "lstm": Recurrent(nn.LSTM(8, 4, batch_first=True, bidirectional=True)),
     "gru": Recurrent(nn.GRU(8, 4, batch_first=True)),
     "rnn": Recurrent(nn.RNN(8, 4, batch_first=True)),

@@ -22,6 +22,13 @@ class Function(nn.Module):
         return self.function(*inputs)
 
 
+class Unary(Function):
+    """Has one input, so that dynamic sizes are not nested."""
+
+    def forward(self, x: torch.Tensor) -> object:
+        return self.function(x)
+
+
 class Mlp(nn.Sequential):
     def __init__(self) -> None:
         super().__init__(
