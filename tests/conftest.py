@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 
 import pytest
+import torch
 
 from tests.support.gpu.setup import can_run
 
@@ -25,6 +27,13 @@ LONG = (
     "test_torch_operators.py",
     "test_documents.py",
 )
+
+
+@pytest.fixture
+def no_grad() -> Iterator[None]:
+    """Export without gradients: with them, to_executorch() refuses programs that write buffers."""
+    with torch.no_grad():
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -83,15 +83,6 @@ def edge(model: nn.Module, *inputs: torch.Tensor, **options) -> torch.export.Exp
     return to_edge(program, compile_config=config).exported_program()
 
 
-def test_outputs_whose_size_depends_on_data_stay_out_with_the_reason():
-    partitioner = reference()
-    partitioner.partition(edge(NON_ZERO, torch.randn(3, 4)))
-    left = {operator: reason for _, operator, reason in partitioner.report.not_delegated}
-    assert "aten::nonzero.default" in left
-    assert "aten::add.Tensor" in left
-    assert "depends on data" in left["aten::add.Tensor"]
-
-
 @pytest.mark.skipif(installed_variant() is None, reason="Torch-TensorRT is not installed")
 def test_forced_into_an_engine_a_size_that_depends_on_data_is_refused():
     with pytest.raises(PartitionError, match=r"(?s)nonzero.*depends on data"):

@@ -8,29 +8,24 @@ from torch import nn
 
 from tests.support.lowering import finish, reference
 from tests.support.models import make
-from tests.support.stock_process import check
+from tests.support.simulated_gpus import check
 from trt_et.engine_info import parse_device_id
 from trt_et.inspection import inspect_program
 
-
-@pytest.fixture(autouse=True)
-def _no_grad():
-    # With gradients on, to_executorch() itself refuses programs with mutated buffers.
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_grad")
 
 
-def test_ourselves_twice_on_two_gpus(tmp_path):
+def test_ourselves_twice_on_two_gpus():
     model, inputs = make("mlp")
     first = reference(device="cuda:0", excluded_ops=["aten.linear", "aten.addmm"])
     done = finish(torch.export.export(model, inputs), first, reference(device="cuda:1"))
     pte = bytes(done.buffer)
     (method,) = inspect_program(pte)
     assert {parse_device_id(delegate.blob) for delegate in method.delegates} == {0, 1}
-    check(tmp_path, pte, model, inputs)
+    check(pte, model, inputs)
 
 
-def test_outputs_that_are_inputs_weights_or_duplicates(tmp_path):
+def test_outputs_that_are_inputs_weights_or_duplicates():
     class Returns(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -48,4 +43,4 @@ def test_outputs_that_are_inputs_weights_or_duplicates(tmp_path):
     (delegate,) = inspect_program(pte)[0].delegates
     assert delegate.backend_id == "TensorRTBackend"
     assert not partitioner.report.not_delegated  # Not even what uses a weight that is returned.
-    check(tmp_path, pte, model, inputs)
+    check(pte, model, inputs)

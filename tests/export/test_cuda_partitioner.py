@@ -59,7 +59,7 @@ def test_it_takes_what_we_leave_and_everything_stays_on_the_gpu():
         "AotInductorInItsPlace",
         "TensorRTBackend",
     ]
-    assert delegate_tensor_devices(pte) == [{("CUDA", 1)}] * 3
+    assert delegate_tensor_devices(pte) == [{"cuda:1"}] * 3
     copies = [
         node.target._schema.name
         for node in program.exported_program().graph.nodes

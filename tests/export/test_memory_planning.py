@@ -26,6 +26,8 @@ from tests.support.python_process import run_forked
 from trt_et import OptionError, TensorRTMemoryPlanningPass
 from trt_et.inspection import inspect_program
 
+pytestmark = pytest.mark.usefixtures("no_grad")
+
 X = torch.arange(6.0).reshape(2, 3)
 STATE_BYTES = X.numel() * 4
 
@@ -43,13 +45,6 @@ for name in sys.argv[1:]:
     torch.save(found, name + ".found")
     os._exit(0)
 """
-
-
-@pytest.fixture(autouse=True)
-def no_gradients():
-    # With gradients on, to_executorch() itself refuses programs with mutated buffers.
-    with torch.no_grad():
-        yield
 
 
 class ReadTwice(nn.Module):
@@ -251,8 +246,8 @@ def test_state_is_that_of_eager(programs, name):
 def test_state_stays_on_its_gpu_between_calls(programs):
     moved = programs["moved"]
     assert moved.copied == {"bytes_h2d": X.nbytes, "bytes_d2h": X.nbytes}
-    assert planned_devices(moved.pte) == {("CUDA", 1)}
-    assert delegate_tensor_devices(moved.pte) == [{("CUDA", 1)}]
+    assert planned_devices(moved.pte) == {"cuda:1"}
+    assert delegate_tensor_devices(moved.pte) == [{"cuda:1"}]
     assert moved.homes == {"total": ("CUDA", 1)}
 
 
@@ -297,7 +292,7 @@ def test_the_first_engine_that_reads_state_is_told_to_clear_it():
 
 def test_state_of_another_layout_than_its_new_value_stays_on_the_host():
     found = planned(OfAnotherLayout(), excluded_ops=[torch.ops.aten.cumsum])
-    assert delegate_tensor_devices(found.pte) == [{("CUDA", 0)}]
+    assert delegate_tensor_devices(found.pte) == [{"cuda:0"}]
     assert found.homes == {"total": ("CPU", 0)}
 
 
@@ -321,7 +316,7 @@ def test_state_that_another_backend_writes_stays_where_executorch_plans_it():
             )
 
     found = planned(State(), partitioner=[OnGpu()])
-    assert delegate_tensor_devices(found.pte) == [{("CUDA", 0)}]
+    assert delegate_tensor_devices(found.pte) == [{"cuda:0"}]
     assert found.homes == {"total": ("CPU", 0)}
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from executorch.backends.xnnpack.recipes import XNNPackRecipeType
-from executorch.exir._serialize._program import deserialize_pte_binary
-from executorch.exir.schema import KernelCall
 from executorch.export import ExportRecipe, export, recipe_registry
 
 from tests.support.models import State, make
 from tests.support.programs.quantized_models import Mlp
-from tests.support.stock_process import check
+from tests.support.simulated_gpus import check
 from trt_et.engine_info import parse_device_id
 from trt_et.engines.reference.builder import ReferenceBuilder
 from trt_et.inspection import inspect_program
@@ -23,16 +21,16 @@ def exported(model, inputs, recipe) -> bytes:
         return bytes(export(model, [inputs], export_recipe=recipe).get_pte_buffer())
 
 
-def test_a_recipe_exports_a_program_that_agrees_with_eager(tmp_path):
+def test_a_recipe_exports_a_program_that_agrees_with_eager():
     model, inputs = make("mlp")
     recipe = ExportRecipe.get_recipe(TensorRTRecipeType.REFERENCE, device="cuda:1")
     pte = exported(model, inputs, recipe)
     (delegate,) = inspect_program(pte)[0].delegates
     assert parse_device_id(delegate.blob) == 1
-    check(tmp_path, pte, model, inputs)
+    check(pte, model, inputs)
 
 
-def test_recipes_combine_with_those_of_other_backends(tmp_path):
+def test_recipes_combine_with_those_of_other_backends():
     model, inputs = make("cnn")
     ours = ExportRecipe.get_recipe(
         TensorRTRecipeType.REFERENCE, excluded_ops=["aten.convolution", "aten.conv2d"]
@@ -42,7 +40,7 @@ def test_recipes_combine_with_those_of_other_backends(tmp_path):
     pte = exported(model, inputs, both)
     backends = {delegate.backend_id for delegate in inspect_program(pte)[0].delegates}
     assert backends == {"TensorRTBackend", "XnnpackBackend"}
-    check(tmp_path, pte, model, inputs)
+    check(pte, model, inputs)
 
 
 def test_every_recipe_is_found_and_others_are_left_alone():
@@ -55,14 +53,10 @@ def test_every_recipe_is_found_and_others_are_left_alone():
 def test_state_of_a_recipes_program_stays_on_the_gpu():
     recipe = ExportRecipe.get_recipe(TensorRTRecipeType.REFERENCE, device="cuda:1")
     pte = exported(State().eval(), (torch.ones(2, 3),), recipe)
-    (plan,) = deserialize_pte_binary(pte).program.execution_plan
-    called = [
-        plan.operators[instruction.instr_args.op_index].name
-        for instruction in plan.chains[0].instructions
-        if isinstance(instruction.instr_args, KernelCall)
-    ]
+    (method,) = inspect_program(pte)
     # Of the input and the output, but not of the state.
-    assert called == ["et_copy::_h2d_copy", "et_copy::_d2h_copy"]
+    assert [copy.direction for copy in method.copies] == ["h2d", "d2h"]
+    assert not method.operator_calls
 
 
 @pytest.mark.parametrize(
@@ -99,18 +93,6 @@ def test_a_recipe_computes_in_the_precision_that_it_is_named_after(recipe, preci
     pte = exported(model, inputs, ExportRecipe.get_recipe(recipe, builder="reference"))
     (delegate,) = inspect_program(pte)[0].delegates
     assert delegate.engine.precision == (precision or "")
-
-
-def test_a_recipe_takes_another_builder():
-    class Mine:
-        name = "mine"
-
-        def build(self, request):
-            raise AssertionError("nothing is lowered")
-
-    recipe = ExportRecipe.get_recipe(TensorRTRecipeType.DEFAULT, builder=Mine())
-    (partitioner,) = recipe.lowering_recipe.partitioners
-    assert isinstance(partitioner._builder, Mine)
 
 
 @pytest.mark.parametrize(

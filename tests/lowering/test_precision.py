@@ -19,7 +19,7 @@ from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.kv_cache_models import SHAPE, Cache, Recorder, recorded
 from tests.support.programs.quantized_models import quantized
 from tests.support.programs.quantized_networks import needs_rtx
-from tests.support.stock_process import run
+from tests.support.simulated_gpus import load_method
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 from trt_et.engines import BuildRequest
@@ -118,10 +118,10 @@ def test_tensorrt_rtx_keeps_half_of_the_bytes(precision):
     assert sizes[precision] <= 0.52 * sizes[None]
 
 
-def test_it_runs_in_the_stock_runtime(tmp_path):
+def test_it_runs_in_the_stock_runtime():
     model, inputs = make("vit")
     pte = lower(export("vit"), precision="float16")
-    ((have,),) = run(tmp_path, pte, inputs)
+    (have,) = load_method(pte).execute(inputs)
     assert have.dtype == FLOAT
     assert error(have, model(*inputs)) < 5e-3
 

@@ -16,7 +16,7 @@ from tests.support.lowering import (
     lower,
 )
 from tests.support.models import make
-from tests.support.stock_process import check
+from tests.support.simulated_gpus import check
 from trt_et import TensorRTPartitioner
 from trt_et.inspection import inspect_program
 
@@ -129,7 +129,7 @@ def test_a_genuinely_unused_constant_does_not_end_up_in_the_file():
 
 
 @pytest.mark.parametrize("elsewhere", ["engine", "cpu", "list", "cond"])
-def test_every_user_of_a_tagged_constant_shares_its_tag(elsewhere, tmp_path):
+def test_every_user_of_a_tagged_constant_shares_its_tag(elsewhere):
 
     class Shared(nn.Module):
         def __init__(self) -> None:
@@ -161,7 +161,7 @@ def test_every_user_of_a_tagged_constant_shares_its_tag(elsewhere, tmp_path):
     for node in tagged:
         tags = {user.meta.get("delegation_tag") for user in node.users}
         assert tags == {node.meta["delegation_tag"]}
-    check(tmp_path, lower(program, **SPLIT), model, inputs)
+    check(lower(program, **SPLIT), model, inputs)
 
 
 def test_with_a_single_partitioner_nothing_changes():
@@ -189,7 +189,7 @@ def test_with_a_single_partitioner_nothing_changes():
 
 
 @pytest.mark.parametrize("first", ["TensorRT", "XNNPACK"])
-def test_tensorrt_and_xnnpack_run_in_one_program_in_either_order(tmp_path, first):
+def test_tensorrt_and_xnnpack_run_in_one_program_in_either_order(first):
     model, inputs = make("cnn")
     ours = TensorRTPartitioner(
         builder="reference", excluded_ops=[torch.ops.aten.convolution.default]
@@ -200,4 +200,4 @@ def test_tensorrt_and_xnnpack_run_in_one_program_in_either_order(tmp_path, first
     pte = bytes(manager.to_executorch().buffer)
     backends = {delegate.backend_id for delegate in inspect_program(pte)[0].delegates}
     assert backends == {"TensorRTBackend", "XnnpackBackend"}
-    check(tmp_path, pte, model, inputs)
+    check(pte, model, inputs)

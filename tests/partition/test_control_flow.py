@@ -18,21 +18,16 @@ from tests.support.programs.control_flow_models import (
     lowered,
     signed,
 )
-from tests.support.stock_process import check
+from tests.support.simulated_gpus import check
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.engine_info import parse_device_id
 from trt_et.inspection import inspect_program
 
-
-@pytest.fixture(autouse=True)
-def _no_grad():
-    # With gradients on, to_executorch() itself refuses programs with mutated buffers.
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_grad")
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_all_operators_in_branches_go_to_engines_and_run_like_eager(tmp_path, name):
+def test_all_operators_in_branches_go_to_engines_and_run_like_eager(name):
     model, calls, program = case(name)
     partitioner = reference(device="cuda:1")
     pte = lowered(program, partitioner)
@@ -42,16 +37,16 @@ def test_all_operators_in_branches_go_to_engines_and_run_like_eager(tmp_path, na
     assert left <= {"cond", "map_impl", "scan", "getitem", "aten::sym_size.int", copy}
     assert [part.subgraph for part in partitioner.report.partitions] == CASES[name][2]
     assert target_devices(pte) == [[b"cuda:1"]] * len(CASES[name][2])
-    check(tmp_path, pte, model, *calls)
+    check(pte, model, *calls)
 
 
-def test_state_that_a_branch_reads_is_right_with_our_memory_planning(tmp_path):
+def test_state_that_a_branch_reads_is_right_with_our_memory_planning():
     model, calls, program = case("state")
     pte = lowered(program, reference(device="cuda:1"), planning=TensorRTMemoryPlanningPass())
-    check(tmp_path, pte, model, *calls)
+    check(pte, model, *calls)
 
 
-def test_a_program_of_two_partitions_in_a_branch_runs(tmp_path):
+def test_a_program_of_two_partitions_in_a_branch_runs():
     class Torn(nn.Module):
         def forward(self, x):
             return torch.cond(
@@ -63,10 +58,10 @@ def test_a_program_of_two_partitions_in_a_branch_runs(tmp_path):
     pte = lowered(torch.export.export(Torn(), calls[0]), partitioner)
     places_ = [part.subgraph for part in partitioner.report.partitions]
     assert places_ == ["", "cond/true", "cond/true", "cond/false"]
-    check(tmp_path, pte, Torn(), *calls)
+    check(pte, Torn(), *calls)
 
 
-def test_an_operator_that_a_branch_must_decompose_is_decomposed_everywhere(tmp_path):
+def test_an_operator_that_a_branch_must_decompose_is_decomposed_everywhere():
     """A preserved operator has no CPU kernel, so every one of its calls must be in an engine."""
 
     class Double(nn.Module):
@@ -83,7 +78,7 @@ def test_an_operator_that_a_branch_must_decompose_is_decomposed_everywhere(tmp_p
         why for name, _, why in partitioner.report.not_delegated if name.startswith("cond/true/")
     ]
     assert any("torch.float64" in why for why in out)
-    check(tmp_path, pte, Double(), *calls)
+    check(pte, Double(), *calls)
 
 
 def test_what_while_loop_holds_stays_on_the_cpu_and_says_why():
@@ -105,7 +100,7 @@ def test_what_while_loop_holds_stays_on_the_cpu_and_says_why():
 
 
 @pytest.mark.parametrize("first", ["ours", "xnnpack"])
-def test_branches_work_with_xnnpack_before_and_behind(tmp_path, first):
+def test_branches_work_with_xnnpack_before_and_behind(first):
     torch.manual_seed(0)
     model, calls = Sigmoid().eval(), signed((2, 4))
     ours = reference(excluded_ops=["aten.sigmoid"])
@@ -114,11 +109,11 @@ def test_branches_work_with_xnnpack_before_and_behind(tmp_path, first):
     backends = [delegate.backend_id for delegate in inspect_program(pte)[0].delegates]
     assert backends.count("TensorRTBackend") >= 3
     assert "XnnpackBackend" in backends
-    check(tmp_path, pte, model, *calls)
+    check(pte, model, *calls)
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_branches_are_lowered_further_by_ourselves(tmp_path, together):
+def test_branches_are_lowered_further_by_ourselves(together):
     model, calls, program = case("cond")
     first, second = reference(excluded_ops=["aten.tanh", "aten.relu"]), reference(device="cuda:1")
     if together:
@@ -130,10 +125,10 @@ def test_branches_are_lowered_further_by_ourselves(tmp_path, together):
     assert [d.problem for d in method.delegates] == [""] * len(method.delegates)
     assert [d.engine.device_id for d in method.delegates].count(1) == 2
     assert not {"aten::tanh.out", "aten::relu.out"} & set(method.cpu_operators)
-    check(tmp_path, pte, model, *calls)
+    check(pte, model, *calls)
 
 
-def test_results_of_a_delegate_in_a_branch_are_not_delegated_again(tmp_path):
+def test_results_of_a_delegate_in_a_branch_are_not_delegated_again():
     """ExecuTorch leaves its tags on them, and our second lowering has a partition of that name."""
 
     class Results(nn.Module):
@@ -146,10 +141,10 @@ def test_results_of_a_delegate_in_a_branch_are_not_delegated_again(tmp_path):
     names = [part.name for part in first.report.partitions]
     assert names == ["tensorrt_0_cond_true", "tensorrt_1_cond_false"]
     assert [parse_device_id(blob) for blob in blobs(pte)] == [0, 1, 0]
-    check(tmp_path, pte, Results(), *calls)
+    check(pte, Results(), *calls)
 
 
-def test_a_weight_in_lists_of_several_partitions_stays_with_the_cpu(tmp_path):
+def test_a_weight_in_lists_of_several_partitions_stays_with_the_cpu():
     """ExecuTorch gives each partition a copy of a weight, but not of one in a list of tensors."""
 
     class Lists(nn.Module):
@@ -168,7 +163,7 @@ def test_a_weight_in_lists_of_several_partitions_stays_with_the_cpu(tmp_path):
     pte = lowered(torch.export.export(model, calls[0]), partitioner)
     reasons = {op: why for _, op, why in partitioner.report.not_delegated}
     assert "it shares a weight in a tensor list" in reasons["aten::cat.default"]
-    check(tmp_path, pte, model, *calls)
+    check(pte, model, *calls)
 
 
 @pytest.mark.parametrize("name", ["cond", "layers", "map"])

@@ -74,6 +74,7 @@ def test_what_stays_out_has_a_reason(caplog):
         lower(exported(model, torch.randn(4)), partitioner=partitioner)
     reasons = {operator: reason for _, operator, reason in partitioner.report.not_delegated}
     assert "depends on data" in reasons["aten::nonzero.default"]
+    assert "depends on data" in reasons["aten::add.Tensor"]
     assert "random" in reasons["aten::rand.default"]
     assert "nonzero" in caplog.text
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
-from tests.support.stock_process import check
+from tests.support.simulated_gpus import check
 from trt_et import TensorRTPartitioner
 from trt_et.engines import support_check
 from trt_et.errors import PartitionError
@@ -55,7 +55,7 @@ def exported(model: nn.Module):
     return torch.export.export(model.eval(), (X,))
 
 
-def test_the_node_that_is_named_stays_on_the_cpu(unconvertible, caplog, tmp_path):
+def test_the_node_that_is_named_stays_on_the_cpu(unconvertible, caplog):
     unconvertible("aten.exp.default", "aten.sin.default")
     partitioner = TensorRTPartitioner(builder="reference")
     with caplog.at_level(logging.WARNING):
@@ -66,15 +66,15 @@ def test_the_node_that_is_named_stays_on_the_cpu(unconvertible, caplog, tmp_path
     }
     assert "aten_exp_default (aten::exp.default) stays on the CPU" in caplog.text
     assert "TensorRT refuses the two" in caplog.text
-    check(tmp_path, program, Chain(), (X,))
+    check(program, Chain(), (X,))
 
 
-def test_a_partition_of_which_no_node_is_named_stays_on_the_cpu(unconvertible, tmp_path):
+def test_a_partition_of_which_no_node_is_named_stays_on_the_cpu(unconvertible):
     unconvertible(None, "aten.sin.default")
     partitioner = TensorRTPartitioner(builder="reference")
     program = lower(exported(Chain()), partitioner=partitioner)
     assert blobs(program) == []
-    check(tmp_path, program, Chain(), (X,))
+    check(program, Chain(), (X,))
 
 
 class Countdown(nn.Module):
@@ -95,7 +95,7 @@ def test_the_operators_that_use_a_named_size_stay_on_the_cpu(unconvertible):
     assert "aten::sum.dim_IntList" in partition.operators
 
 
-def test_a_node_without_a_cpu_kernel_gets_an_engine_of_its_own(unconvertible, caplog, tmp_path):
+def test_a_node_without_a_cpu_kernel_gets_an_engine_of_its_own(unconvertible, caplog):
     unconvertible("aten.linear.default", "aten.exp.default")
     torch.manual_seed(0)
     model = Product().eval()
@@ -104,7 +104,7 @@ def test_a_node_without_a_cpu_kernel_gets_an_engine_of_its_own(unconvertible, ca
         program = lower(exported(model), partitioner=partitioner)
     assert [p.operators for p in partitioner.report.partitions][1] == ("aten::linear.default",)
     assert "gets a separate engine" in caplog.text
-    check(tmp_path, program, model, (X,))
+    check(program, model, (X,))
 
 
 def test_full_graph_refuses(unconvertible):

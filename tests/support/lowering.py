@@ -1,4 +1,4 @@
-"""Lowering in one line, and reading what came out with ExecuTorch's own deserializer."""
+"""Lowering in one line, and reading what came out."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from executorch.exir import (
     ExecutorchProgramManager,
     to_edge_transform_and_lower,
 )
-from executorch.exir._serialize._program import deserialize_pte_binary
-from executorch.exir.schema import DelegateCall, ExecutionPlan
 from torch import nn
 from torch.export import Dim
 
@@ -65,29 +63,17 @@ def target_devices(pte: bytes) -> list[list[bytes]]:
     ]
 
 
-def _plan(pte: bytes) -> ExecutionPlan:
-    return deserialize_pte_binary(pte).program.execution_plan[0]
+def delegate_tensor_devices(pte: bytes) -> list[set[str]]:
+    """The devices of the arguments of every delegate call."""
+    (method,) = inspect_program(pte)
+    calls = [call for call in method.calls if call.kind == "delegate"]
+    return [{method.values[index].device for index in call.args} for call in calls]
 
 
-def delegate_tensor_devices(pte: bytes) -> list[set[tuple[str, int]]]:
-    """The devices that ``extra_tensor_info`` gives the arguments of every delegate call."""
-    plan = _plan(pte)
-    calls = [each.instr_args for chain in plan.chains for each in chain.instructions]
-    infos = [
-        [plan.values[index].val.extra_tensor_info for index in call.args]
-        for call in calls
-        if isinstance(call, DelegateCall)
-    ]
-    return [
-        {(info.device_type.name, info.device_index) if info else ("CPU", 0) for info in each}
-        for each in infos
-    ]
-
-
-def planned_devices(pte: bytes) -> set[tuple[str, int]]:
-    """The devices in ``non_const_buffer_device``."""
-    entries = _plan(pte).non_const_buffer_device or ()
-    return {(entry.device_type.name, entry.device_index) for entry in entries}
+def planned_devices(pte: bytes) -> set[str]:
+    """The GPUs that memory is planned on."""
+    (method,) = inspect_program(pte)
+    return {use.device for use in method.devices if use.planned_bytes} - {"cpu"}
 
 
 def export_with_batch(name: str, maximum: int = 8) -> torch.export.ExportedProgram:

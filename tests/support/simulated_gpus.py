@@ -5,7 +5,11 @@ CUDA is chosen once per process, and any two test files may run in one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
 
 import trt_et.runtime
 
@@ -29,3 +33,16 @@ def load_method(pte: bytes) -> Any:
     method = program.load_method("forward")
     method.program = program  # The method reads its bytes.
     return method
+
+
+def check(
+    pte: bytes, model: Callable[..., Any], *calls: tuple, atol: float = 1e-4, rtol: float = 1e-4
+) -> None:
+    """Call ``forward`` in this process, and compare each result with the model's."""
+    method = load_method(pte)
+    # A call writes over the results of the one before.
+    found = [[t.clone() for t in method.execute(pytree.tree_leaves(call))] for call in calls]
+    for outputs, call in zip(found, calls, strict=True):
+        with torch.no_grad():
+            expected = pytree.tree_leaves(model(*call))
+        torch.testing.assert_close(outputs, expected, atol=atol, rtol=rtol)

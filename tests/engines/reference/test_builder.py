@@ -9,8 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.support.lowering import blobs, lower, lower_case
-from tests.support.simulated_gpus import load_runtime
-from tests.support.stock_process import check
+from tests.support.simulated_gpus import check, load_runtime
 from trt_et.engine_info import MAGIC_REFERENCE, decode_blob
 from trt_et.engines.reference import builder as reference
 
@@ -54,7 +53,7 @@ def test_constants_of_two_decompositions_are_kept_apart():
     torch.testing.assert_close(found, Model()(x))
 
 
-def test_a_pointwise_convolution_of_a_channels_last_model_runs(tmp_path):
+def test_a_pointwise_convolution_of_a_channels_last_model_runs():
     class Pointwise(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -66,4 +65,4 @@ def test_a_pointwise_convolution_of_a_channels_last_model_runs(tmp_path):
     model = Pointwise().eval().to(memory_format=torch.channels_last)
     x = torch.randn(2, 36, 4)
     program = torch.export.export(model, (x,))
-    check(tmp_path, lower(program, builder="reference"), model, (x,))
+    check(lower(program, builder="reference"), model, (x,))

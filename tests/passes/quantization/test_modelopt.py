@@ -7,7 +7,6 @@ import logging
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
@@ -25,7 +24,7 @@ from tests.support.modelopt.models import (
 from tests.support.native_environment import ROOT
 from tests.support.programs.quantized_models import MODELS, Mlp
 from tests.support.programs.quantized_networks import Network, needs_rtx, plan
-from tests.support.programs.stored_programs import run_stock
+from tests.support.simulated_gpus import check
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 from trt_et.lowering.lower import lower_partition
@@ -96,10 +95,6 @@ class Once(nn.Module):
         return torch.ops.tensorrt.quantize_op(x, self.amax, *self.how) + 1
 
 
-def expected_of_chosen(x: torch.Tensor) -> torch.Tensor:
-    return expected_fp8(x, torch.tensor(2.0)) * 2
-
-
 # A name, and: a model and its inputs, options of the partitioner.
 CASES = {
     "block-fp8": (lambda: made("block", FP8), {}),
@@ -114,28 +109,18 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """Every case, lowered, and run in one process of the stock runtime."""
-    folder = tmp_path_factory.mktemp("modelopt")
-    for case, (make, options) in CASES.items():
-        model, inputs = make()
-        (folder / f"{case}.pte").write_bytes(lower(exported(model, inputs), **options))
-        torch.save(list(inputs), folder / f"{case}.inputs")
-        torch.save(model(*inputs).detach(), folder / f"{case}.expected")
+@pytest.mark.parametrize("case", CASES)
+def test_it_runs_like_eager(case):
+    make, options = CASES[case]
+    model, inputs = make()
+    pte = lower(exported(model, inputs), **options)
+    check(pte, model, inputs, inputs, atol=1e-5, rtol=1e-5)
+
+
+def test_a_branch_runs_like_eager():
     x = torch.full((3,), 0.3)
-    (folder / "branch.pte").write_bytes(lower(exported(Chosen(), (x,))))
-    torch.save([x], folder / "branch.inputs")
-    torch.save(expected_of_chosen(x), folder / "branch.expected")
-    run_stock(folder, "simulated:1", *CASES, "branch")
-    return folder
-
-
-@pytest.mark.parametrize("case", [*CASES, "branch"])
-def test_it_runs_like_eager(folder, case):
-    expected = torch.load(folder / f"{case}.expected")
-    for (found,) in torch.load(folder / f"{case}.outputs"):
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    pte = lower(exported(Chosen(), (x,)))
+    check(pte, lambda x: expected_fp8(x, torch.tensor(2.0)) * 2, (x,), (x,), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -313,9 +298,6 @@ def test_the_program_of_the_caller_stays_as_it_is():
 def test_modelopt_itself(tmp_path):
     command = [sys.executable, "-m", "tests.support.modelopt.process", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True)
-    names = [path.stem for path in tmp_path.glob("*.pte")]
-    run_stock(tmp_path, "simulated:1", *names)
-    for name in names:
-        expected = torch.load(tmp_path / f"{name}.expected")
-        for (found,) in torch.load(tmp_path / f"{name}.outputs"):
-            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    for path in tmp_path.glob("*.pte"):
+        inputs, expected = (torch.load(path.with_suffix(s)) for s in (".inputs", ".expected"))
+        check(path.read_bytes(), lambda _, y=expected: y, inputs, inputs, atol=1e-5, rtol=1e-5)

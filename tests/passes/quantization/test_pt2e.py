@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
@@ -12,9 +10,8 @@ from tests.support.lowering import blobs, lower
 from tests.support.programs.operator_networks import assert_network_equals_eager
 from tests.support.programs.quantized_models import Mlp, Residual, quantize, quantized
 from tests.support.programs.quantized_networks import Network, needs_rtx, plan
-from tests.support.programs.stored_programs import STOCK, run_stock
-from tests.support.python_process import run_forked
 from tests.support.sampled import sampled
+from tests.support.simulated_gpus import check
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 
@@ -32,19 +29,6 @@ def case_of(name: str, symmetric: bool, per_channel: bool) -> str:
     return f"{name}-{symmetric}-{per_channel}"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """Every variant, lowered, and run in one process of the stock runtime."""
-    folder = tmp_path_factory.mktemp("quantized")
-    for variant in VARIANTS:
-        name, symmetric, per_channel = variant
-        program, inputs = quantized(name, symmetric=symmetric, per_channel=per_channel)
-        (folder / f"{case_of(*variant)}.pte").write_bytes(lower(program))
-        torch.save(list(inputs), folder / f"{case_of(*variant)}.inputs")
-    run_stock(folder, "simulated:1", *(case_of(*variant) for variant in VARIANTS))
-    return folder
-
-
 def output_scale(program: torch.export.ExportedProgram) -> float:
     scales = [
         node.args[1]
@@ -55,12 +39,11 @@ def output_scale(program: torch.export.ExportedProgram) -> float:
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: case_of(*v))
-def test_it_runs_like_eager_to_one_quantization_step(folder, variant):
+def test_it_runs_like_eager_to_one_quantization_step(variant):
     name, symmetric, per_channel = variant
     program, inputs = quantized(name, symmetric=symmetric, per_channel=per_channel)
-    expected = program.module()(*inputs)
-    for (found,) in torch.load(folder / f"{case_of(*variant)}.outputs"):
-        torch.testing.assert_close(found, expected, atol=output_scale(program) * 1.01, rtol=0)
+    step = output_scale(program) * 1.01
+    check(lower(program), program.module(), inputs, inputs, atol=step, rtol=0)
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: case_of(*v))
@@ -81,17 +64,6 @@ def test_tensorrt_rtx_builds_it(variant):
     program, _ = quantized(name, symmetric=symmetric, per_channel=per_channel)
     (blob,) = blobs(lower(program, builder="tensorrt_rtx"))
     assert decode_blob(blob).info.builder == "tensorrt_rtx"
-
-
-@needs_rtx
-def test_the_engine_holds_the_weights_in_int8():
-    torch.manual_seed(0)
-    model, inputs = Mlp(512).eval(), (torch.randn(4, 512),)
-    (plain,) = blobs(lower(torch.export.export(model, inputs), builder="tensorrt_rtx"))
-    (small,) = blobs(lower(quantize(model, inputs), builder="tensorrt_rtx"))
-    weights = 2 * 512 * 1024
-    assert len(plain) > 4 * weights
-    assert len(small) < 2 * weights
 
 
 @needs_rtx
@@ -211,17 +183,13 @@ class Int8(nn.Module):
 
 
 @pytest.mark.parametrize("builder", ["reference", pytest.param("tensorrt_rtx", marks=needs_rtx)])
-def test_an_engine_can_take_and_return_int8(tmp_path, builder):
+def test_an_engine_can_take_and_return_int8(builder):
     x = torch.arange(-128, 128, dtype=torch.int8).reshape(4, 64)
     pte = lower(torch.export.export(Int8(), (x,)), builder=builder)
     (blob,) = blobs(pte)
     assert [b.dtype for b in decode_blob(blob).info.bindings] == ["int8", "int8"]
     if builder == "reference":
-        (tmp_path / "int8.pte").write_bytes(pte)
-        torch.save([x], tmp_path / "int8.inputs")
-        run_stock(tmp_path, "simulated:1", "int8")
-        for (found,) in torch.load(tmp_path / "int8.outputs"):
-            assert torch.equal(found, Int8()(x))
+        check(pte, Int8(), (x,), (x,), atol=0, rtol=0)
 
 
 def test_what_tensorrt_has_no_layer_for_says_why():
@@ -269,14 +237,7 @@ def test_quantizing_alone_is_no_work_for_an_engine():
 
 
 @pytest.mark.parametrize("excluded", ["aten.linear", "linear_1"])
-def test_quantized_operators_that_stay_on_the_cpu_run(tmp_path, excluded):
+def test_quantized_operators_that_stay_on_the_cpu_run(excluded):
     program, inputs = quantized("mlp", symmetric=False)  # As XNNPACK's quantizer does by default.
-    (tmp_path / "mlp.pte").write_bytes(lower(program, excluded_ops=[excluded]))
-    torch.save(list(inputs), tmp_path / "mlp.inputs")
-    # In Python, this import adds the kernels; executor_runner has them.
-    code = f"import executorch.kernels.quantized\n{STOCK}"
-    done = run_forked(code, "simulated:1", "mlp", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    expected = program.module()(*inputs)
-    for (found,) in torch.load(tmp_path / "mlp.outputs"):
-        torch.testing.assert_close(found, expected, atol=output_scale(program) * 1.01, rtol=0)
+    pte, step = lower(program, excluded_ops=[excluded]), output_scale(program) * 1.01
+    check(pte, program.module(), inputs, inputs, atol=step, rtol=0)

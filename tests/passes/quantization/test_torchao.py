@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,8 +20,8 @@ from torchao.quantization.granularity import PerGroup
 from tests.support.lowering import blobs, lower
 from tests.support.programs.quantized_models import Mlp, quantize
 from tests.support.programs.quantized_networks import Network, needs_rtx, plan
-from tests.support.programs.stored_programs import run_stock
 from tests.support.sampled import sampled
+from tests.support.simulated_gpus import check
 from trt_et import TensorRTPartitioner
 
 WEIGHTS_ONLY = {
@@ -117,31 +116,13 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """Every case, lowered, and run in one process of the stock runtime."""
-    folder = tmp_path_factory.mktemp("torchao")
-    for case, (make, options, _) in CASES.items():
-        model, inputs = make()
-        with torch.no_grad():
-            pte = lower(torch.export.export(model, inputs), **options)
-            expected = model(*inputs)
-        (folder / f"{case}.pte").write_bytes(pte)
-        torch.save(list(inputs), folder / f"{case}.inputs")
-        results = list(expected) if isinstance(expected, tuple) else [expected]
-        torch.save(results, folder / f"{case}.expected")
-    run_stock(folder, "simulated:1", *CASES)
-    return folder
-
-
 @pytest.mark.parametrize("case", CASES)
-def test_it_runs_like_eager(folder, case):
-    expected = torch.load(folder / f"{case}.expected")
-    limit = CASES[case][2]
-    for found in torch.load(folder / f"{case}.outputs"):
-        assert [tensor.dtype for tensor in found] == [tensor.dtype for tensor in expected]
-        for one, other in zip(found, expected, strict=True):
-            torch.testing.assert_close(one.double(), other.double(), atol=limit, rtol=1e-5)
+def test_it_runs_like_eager(case):
+    make, options, limit = CASES[case]
+    model, inputs = make()
+    with torch.no_grad():
+        pte = lower(torch.export.export(model, inputs), **options)
+    check(pte, model, inputs, inputs, atol=limit, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", WEIGHTS_ONLY)
