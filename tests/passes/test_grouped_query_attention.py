@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from tests.support.lowering import lower
 from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare
-from tests.support.stock_process import check
+from tests.support.simulated_gpus import check
 from trt_et import TensorRTPartitioner
 from trt_et.passes.grouped_query_attention import share_heads
 
@@ -140,12 +140,12 @@ def test_engines_attend_to_shared_heads(repeat):
     lower_and_compare(export(attention(repeat)))
 
 
-def test_an_attention_on_the_cpu_repeats_them(tmp_path):
+def test_an_attention_on_the_cpu_repeats_them():
     program = torch.export.export(attention(by_interleaving), inputs())
     pte = lower(program, excluded_ops=[ATTENTION])
-    check(tmp_path, pte, attention(by_interleaving), inputs())
+    check(pte, attention(by_interleaving), inputs())
 
 
-def test_a_reference_engine_shares_them(tmp_path):
+def test_a_reference_engine_shares_them():
     model = attention(by_expanding)
-    check(tmp_path, lower(export(model)), model, inputs(), inputs(1, 9))
+    check(lower(export(model)), model, inputs(), inputs(1, 9))
