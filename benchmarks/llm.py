@@ -8,8 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from unittest import mock
 import psutil
 from rich.console import Console
 
-from benchmarks.aot.processes import ENVIRONMENT, ROOT, Result
+from benchmarks.aot.processes import ROOT, Result, run
 from benchmarks.aot.tasks import Clock, Peak
 from benchmarks.figures import Figure, figure, machine
 
@@ -195,17 +193,7 @@ def steps(size: str) -> Result:
 
 def _run(function: str, **arguments: Any) -> Result:
     """One of ``TASKS``, in a process of its own."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as result:
-        task = json.dumps(arguments)
-        command = [sys.executable, "-m", "benchmarks.llm", "--task", function, task]
-        command += ["--output", result.name]
-        done = subprocess.run(
-            command, cwd=ROOT, env=os.environ | ENVIRONMENT, capture_output=True, text=True
-        )
-        if done.returncode != 0:
-            raise SystemExit(f"{function} {task}: {done.returncode}\n{done.stderr[-3000:]}")
-        found: Result = json.loads(Path(result.name).read_text())
-        return found
+    return run((function, arguments), ("benchmarks.llm", "--task"))
 
 
 TASKS = {"export": export, "steps": steps}
@@ -279,11 +267,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="12 M parameters")
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--task", nargs=2, help="a function, and its arguments as JSON")
+    parser.add_argument("--task", nargs=3, help="a function, its arguments as JSON, a result file")
     arguments = parser.parse_args()
     if arguments.task:
-        function, values = arguments.task
-        arguments.output.write_text(json.dumps(TASKS[function](**json.loads(values))))
+        function, values, file = arguments.task
+        Path(file).write_text(json.dumps(TASKS[function](**json.loads(values))))
         return
     quick: bool = arguments.quick
     output: Path = arguments.output or ROOT / (

@@ -6,11 +6,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 import torch
-from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import Partitioner
-from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 
-from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
+from tests.support.gpu.make_kit import export_model
+from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 from trt_et.inspection import inspect_program
 
@@ -67,20 +66,7 @@ def export(
 ) -> Path:
     """Write a program: ``planned`` on the GPU, on the ``host``, or with its I/O ``on_device``."""
     chosen = partitioner or [TensorRTPartitioner(builder="reference")]
-    program = torch.export.export(module.eval(), inputs)
-    manager = to_edge_transform_and_lower(program, partitioner=list(chosen))
-    planned = where == "planned"
-    config = ExecutorchBackendConfig(
-        enable_non_cpu_memory_planning=where != "host",
-        memory_planning_pass=TensorRTMemoryPlanningPass(
-            alloc_graph_input=planned, alloc_graph_output=planned
-        ),
-        propagate_device_config=PropagateDeviceConfig(
-            skip_h2d_for_method_inputs=where == "on_device",
-            skip_d2h_for_method_outputs=where == "on_device",
-        ),
-    )
-    path.write_bytes(manager.to_executorch(config).buffer)
+    export_model(module, inputs, list(chosen), path, where=where)
     return path
 
 

@@ -72,8 +72,6 @@ def main() -> None:
         kinds: dict[str, Callable[[], Any]] = {
             "parameters": lambda: curves.by_parameters(sizes),
             "partitions": lambda: curves.by_partitions((1, 16, 64, 128, 200)),
-            "cache": lambda: curves.by_cache(sizes[:3]),
-            "workers": lambda: curves.by_workers(sizes[:3]),
         }
         for name, curve in kinds.items():
             if not arguments.only or name in arguments.only:

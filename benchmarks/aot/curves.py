@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -35,33 +34,6 @@ def by_parameters(sizes: Sequence[float]) -> dict[str, Any]:
             points.setdefault(backend, []).append(run(("export", arguments)))
         points.setdefault("bare", []).append(run(("bare", {"model": "mlp", "size": size})))
     return _curves("millions_of_parameters", sizes, points, (*_TIMES, "peak_bytes"))
-
-
-def by_cache(sizes: Sequence[float]) -> dict[str, Any]:
-    """Blocks of a ViT with an engine cache: empty, then filled by another process."""
-    points: dict[str, list[Result]] = {"cold": [], "warm": []}
-    for size in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            arguments = {"model": "vit", "size": size, "backend": "rtx"}
-            task = ("export", arguments | {"options": {"cache": folder}})
-            for state in points.values():
-                state.append(run(task))
-    return _curves("millions_of_parameters", sizes, points, (*_TIMES, "peak_bytes"))
-
-
-def by_workers(sizes: Sequence[float]) -> dict[str, Any]:
-    """A program of two engines, built in this process, by one worker process, and by two."""
-    points: dict[str, list[Result]] = {"here": [], "1_worker": [], "2_workers": []}
-    for size in sizes:
-        for count in (1, 2):
-            found = run(("workers", {"count": count, "size": size, "rounds": 1}))
-            points[f"{count}_worker{'s' * (count > 1)}"].append(_builds_and_export(found, "beside"))
-        points["here"].append(_builds_and_export(found, "alone"))
-    return _curves("millions_of_parameters", sizes, points, ("builds", "exports"))
-
-
-def _builds_and_export(found: Result, how: str) -> Result:
-    return {key: found[f"{key}_{how}"] for key in ("builds", "exports")}
 
 
 def by_partitions(counts: Sequence[int]) -> dict[str, Any]:

@@ -8,13 +8,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 Result = dict[str, Any]
 Task = tuple[str, dict[str, Any]]
-COMMAND = (sys.executable, "-m", "benchmarks.aot.tasks")
+COMMAND = ("benchmarks.aot.tasks",)
 ROOT = Path(__file__).parents[2]
 # Bytecode is kept, as that of an installed package is.
 ENVIRONMENT = {
@@ -24,8 +24,12 @@ ENVIRONMENT = {
 }
 
 
-def run(task: Task) -> Result:
+def run(task: Task, command: Sequence[str] = COMMAND) -> Result:
     """One measurement.
+
+    Args:
+        task: A function's name and its arguments.
+        command: The module that has it, and the module's own arguments.
 
     Raises:
         SystemExit: It failed; with the end of what it said.
@@ -33,7 +37,7 @@ def run(task: Task) -> Result:
     name, arguments = task
     with tempfile.NamedTemporaryFile(suffix=".json") as result:
         done = subprocess.run(
-            [*COMMAND, name, json.dumps(arguments), result.name],
+            [sys.executable, "-m", *command, name, json.dumps(arguments), result.name],
             cwd=ROOT,
             env=os.environ | ENVIRONMENT,
             capture_output=True,

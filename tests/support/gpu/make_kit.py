@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir.backend.partitioner import Partitioner
 from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 
 from tests.support.gpu.described_engines import DescribedEngines
@@ -38,19 +39,21 @@ MODELS = ("mlp", "cnn", "vit", "channels_last", "outputs", "order", "cached")
 def export_model(
     model: torch.nn.Module,
     inputs: tuple[torch.Tensor, ...],
-    partitioner: TensorRTPartitioner,
+    partitioners: list[Partitioner],
     path: Path,
     *,
     dynamic_shapes: tuple[Any, ...] | None = None,
-    on_device: bool = False,
+    where: str = "planned",
 ) -> None:
-    """Write a program; with ``on_device`` its own inputs and outputs are on the GPU as well."""
+    """Write a program: ``planned`` on the GPU, on the ``host``, or with its I/O ``on_device``."""
+    planned, on_device = where == "planned", where == "on_device"
     with torch.no_grad():
         exported = torch.export.export(model.eval(), inputs, dynamic_shapes=dynamic_shapes)
-        manager = to_edge_transform_and_lower(exported, partitioner=[partitioner])
+        manager = to_edge_transform_and_lower(exported, partitioner=partitioners)
         config = ExecutorchBackendConfig(
+            enable_non_cpu_memory_planning=where != "host",
             memory_planning_pass=TensorRTMemoryPlanningPass(
-                alloc_graph_input=not on_device, alloc_graph_output=not on_device
+                alloc_graph_input=planned, alloc_graph_output=planned
             ),
             propagate_device_config=PropagateDeviceConfig(
                 skip_h2d_for_method_inputs=on_device, skip_d2h_for_method_outputs=on_device
@@ -67,8 +70,8 @@ def make_models(folder: Path, builders: tuple[str, ...] = ("tensorrt_rtx", "refe
         for builder in builders:
             # A model may change its buffers when it runs, so each use gets a new one.
             model, inputs = make(name)
-            partitioner = TensorRTPartitioner(builder=builder)
-            export_model(model, inputs, partitioner, folder / f"{name}.{builder}.pte")
+            partitioners = [TensorRTPartitioner(builder=builder)]
+            export_model(model, inputs, partitioners, folder / f"{name}.{builder}.pte")
         model, inputs = make(name)
         write_model(folder, name, model, inputs)
 
@@ -83,10 +86,10 @@ def make_engines(folder: Path, name: str, builder: str | EngineBuilder) -> None:
             export_model(
                 case.model,
                 case.inputs,
-                partitioner,
+                [partitioner],
                 path,
                 dynamic_shapes=case.dynamic_shapes,
-                on_device=on_device,
+                where="on_device" if on_device else "planned",
             )
             if on_device:
                 _write_engine(folder / f"{model}.engine", path)
