@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.support.native_environment import CMAKE, OLDEST_CMAKE, ROOT, environment, run_simulated
+from tests.support.native_environment import (
+    CMAKE,
+    OLDEST_CMAKE,
+    ROOT,
+    environment,
+    run,
+    run_simulated,
+)
 from tests.support.native_programs import export
 from tests.support.programs.language_models import CountingModel, eager_answer, make_model
 from trt_et.llm import export_llm, export_speech
@@ -20,9 +26,7 @@ def build(folder: Path, cmake: str, *options: str) -> Path:
     configure = [cmake, "-S", ROOT / "examples/cpp", "-B", folder]
     configure += [f"-DPython3_EXECUTABLE={sys.executable}"]
     for command in (configure, [cmake, "--build", folder, *options]):
-        done = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, timeout=300
-        )
+        done = run(*command, env=environment())
         assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -70,10 +74,8 @@ def test_generate_says_what_eager_says_and_its_steps_copy_nothing_across_the_hos
 def test_generate_refuses_before_the_first_step(options, count, message, built, tmp_path):
     program = export_llm(CountingModel(32), cache_length=32, builder="reference", **options)
     (tmp_path / "model.pte").write_bytes(program.buffer)
-    command = [str(built / "generate"), str(tmp_path / "model.pte"), str(count), "3", "1", "4"]
-    done = subprocess.run(
-        command, env=environment(TRT_ET_CUDA="simulated:1"), capture_output=True, text=True
-    )
+    command = (built / "generate", tmp_path / "model.pte", count, 3, 1, 4)
+    done = run(*command, env=environment(TRT_ET_CUDA="simulated:1"))
     assert (done.returncode, done.stdout) == (1, "")
     assert message in done.stderr
 

@@ -12,7 +12,7 @@ import executorch
 import pytest
 import torch
 
-from tests.support.native_environment import OLDEST_CMAKE, ROOT, run_simulated
+from tests.support.native_environment import OLDEST_CMAKE, ROOT, run, run_simulated
 from tests.support.native_programs import export
 
 PROJECT = ROOT / "tests/runtime/source_build"
@@ -20,10 +20,7 @@ PROJECT = ROOT / "tests/runtime/source_build"
 
 def cmake(*arguments: object) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    command = [str(argument) for argument in (OLDEST_CMAKE, *arguments)]
-    return subprocess.run(
-        command, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=600
-    )
+    return run(OLDEST_CMAKE, *arguments, env={**os.environ, "PATH": path})
 
 
 def configure(folder: Path, target: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -24,8 +24,7 @@ double host_heap();
 void print(const char* name, double value);
 
 // Each writes one byte a case to `results`: see Outcome in flips.cpp.
-int flip_in_children(const Bytes& program, const std::string& cases, const std::string& results,
-                     bool minimal);
+int flip_in_children(const Bytes& program, const std::string& cases, const std::string& results);
 int flip_in_blob(const Bytes& program, const std::string& cases);
 int run_cycles(const Bytes& program, uint64_t count);
 int run_executes(const Bytes& program, uint64_t count);

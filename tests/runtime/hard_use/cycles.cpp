@@ -1,6 +1,4 @@
 // Memory after many loads, and after many runs.
-#include <algorithm>
-
 #include "commands.h"
 
 namespace trt_et::hard_use {
@@ -20,7 +18,6 @@ int run_cycles(const Bytes& program, uint64_t count) {
   const double host = host_heap();
   const uint64_t device = counter("live_bytes");
   for (uint64_t i = 0; i < count; ++i) cycle(program);
-  print("cycles", static_cast<double>(count));
   print("host_growth", host_heap() - host);
   print("device_growth", static_cast<double>(counter("live_bytes") - device));
   print("engines", static_cast<double>(counter("engines")));
@@ -40,7 +37,6 @@ int run_executes(const Bytes& program, uint64_t count) {
   const double host = host_heap();
   const uint64_t device = counter("live_bytes"), mallocs = counter("mallocs");
   execute(count);
-  print("executes", static_cast<double>(count));
   print("host_growth", host_heap() - host);
   print("device_growth", static_cast<double>(counter("live_bytes") - device));
   print("device_mallocs", static_cast<double>(counter("mallocs") - mallocs));

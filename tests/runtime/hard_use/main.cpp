@@ -69,9 +69,7 @@ int run(const std::vector<std::string>& words) {
     return words.size() == count + 2 && words[1] == name;
   };
   const auto number = [&](size_t at) { return std::strtoull(words[at].c_str(), nullptr, 10); };
-  if (is("flips", 3)) return flip_in_children(read_file(words[2]), words[3], words[4], false);
-  if (is("flips-minimal", 3))
-    return flip_in_children(read_file(words[2]), words[3], words[4], true);
+  if (is("flips", 3)) return flip_in_children(read_file(words[2]), words[3], words[4]);
   if (is("blob", 2)) return flip_in_blob(read_file(words[2]), words[3]);
   if (is("cycles", 2)) return run_cycles(read_file(words[2]), number(3));
   if (is("executes", 2)) return run_executes(read_file(words[2]), number(3));

@@ -92,7 +92,6 @@ int run_soak(const std::vector<Bytes>& programs, double seconds) {
     soak.times.shrink_to_fit();
     heaps.push_back(host_heap());
   }
-  print("seconds", seconds);
   print("loads", static_cast<double>(soak.loads));
   print("executes", static_cast<double>(soak.executes));
   print("wrong_outputs", static_cast<double>(soak.wrong));
