@@ -16,10 +16,10 @@
 # make networks the same suite, and torch's own samples of its operators: each partition's TensorRT network,
 #               evaluated on the CPU, against eager; and all cases of the tests of which CI takes a sample (tests/support/sampled.py)
 # make onnx     the ONNX payloads of the same suite, of the networks' tests and of the zoo, in onnxruntime, against eager
-# make peer-tests  Torch-TensorRT's converter tests and ExecuTorch's models, in TORCH_TENSORRT=checkout: docs/peer-tests.*; an
+# make peer-tests  Torch-TensorRT's converter tests and ExecuTorch's models, in TORCH_TENSORRT=checkout: docs/peer-tests.md; an
 #               hour. A second run goes on; OPTIONS="--every 50": a sample
 # make zoo      every model of tests/zoo and tests/llm, not only those that CI takes
-# make models   docs/models.*: every model of tests/zoo and trt_et.llm, its engines and what eager says. A process per model; a second
+# make models   docs/models.md: every model of tests/zoo and trt_et.llm, its engines and what eager says. A process per model; a second
 #               run goes on where the first one stopped (build/models)
 # make random-programs   random programs, lowered, against eager; PROGRAMS=n and SEED=n for others than 2,000 from 0
 # make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
