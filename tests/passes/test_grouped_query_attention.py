@@ -135,6 +135,13 @@ def test_operators_that_the_caller_names_stay(option):
     assert shares_heads(partitioner.transform_for_pre_decomposition(program)) == [False]
 
 
+def test_a_function_of_the_caller_does_not_keep_them():
+    """As those by which ``trt_et.llm`` leaves the check of positions to the CPU."""
+    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[lambda node: False])
+    program = torch.export.export(attention(by_interleaving), inputs())
+    assert shares_heads(partitioner.transform_for_pre_decomposition(program)) == [True]
+
+
 @pytest.mark.parametrize("repeat", [by_interleaving, by_expanding])
 def test_engines_attend_to_shared_heads(repeat):
     lower_and_compare(export(attention(repeat)))
