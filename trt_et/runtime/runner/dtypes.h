@@ -3,6 +3,8 @@
 
 #include <executorch/runtime/core/exec_aten/util/scalar_type_util.h>
 
+#include <cstdint>
+
 namespace trt_et::runner {
 
 using executorch::runtime::etensor::ScalarType;
@@ -14,7 +16,9 @@ bool visit_dtype(ScalarType dtype, F&& visit) {
 #define TRT_ET_CASE(type, name) \
   case ScalarType::name:        \
     return visit(type{}), true;
-    ET_FORALL_REALHBBF16_TYPES(TRT_ET_CASE)
+    ET_FORALL_REALHBF16_TYPES(TRT_ET_CASE)
+    // A byte of an output may be neither 0 nor 1.
+    TRT_ET_CASE(uint8_t, Bool)
 #undef TRT_ET_CASE
     default:
       return false;

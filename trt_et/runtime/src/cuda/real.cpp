@@ -41,8 +41,8 @@ struct PointerAttributes {
 
 using Context = void*;
 
-// What is called of the runtime and of the driver.
-#define TRT_ET_FUNCTIONS(RUNTIME, DRIVER)                                    \
+// What is called of the runtime and of the driver, and of the runtime's graphs.
+#define TRT_ET_FUNCTIONS(RUNTIME, DRIVER, GRAPHS)                            \
   RUNTIME(cudaGetDeviceCount, int*)                                          \
   RUNTIME(cudaGetDevice, int*)                                               \
   RUNTIME(cudaDeviceGetAttribute, int*, int, int)                            \
@@ -65,12 +65,6 @@ using Context = void*;
   RUNTIME(cudaEventSynchronize, Event)                                       \
   RUNTIME(cudaGetLastError)                                                  \
   RUNTIME(cudaStreamIsCapturing, Stream, int*)                               \
-  RUNTIME(cudaStreamBeginCapture, Stream, int)                               \
-  RUNTIME(cudaStreamEndCapture, Stream, void**)                              \
-  RUNTIME(cudaGraphInstantiateWithFlags, Graph*, void*, unsigned long long)  \
-  RUNTIME(cudaGraphDestroy, void*)                                           \
-  RUNTIME(cudaGraphLaunch, Graph, Stream)                                    \
-  RUNTIME(cudaGraphExecDestroy, Graph)                                       \
   DRIVER(cuDeviceGet, int*, int)                                             \
   DRIVER(cuDeviceGetName, char*, int, int)                                   \
   DRIVER(cuDevicePrimaryCtxGetState, int, unsigned*, int*)                   \
@@ -79,12 +73,19 @@ using Context = void*;
   DRIVER(cuCtxPushCurrent_v2, Context)                                       \
   DRIVER(cuCtxPopCurrent_v2, Context*)                                       \
   DRIVER(cuCtxGetDevice, int*)                                               \
-  DRIVER(cuStreamGetCtx, Stream, Context*)
+  DRIVER(cuStreamGetCtx, Stream, Context*)                                   \
+  GRAPHS(cudaStreamBeginCapture, Stream, int)                                \
+  GRAPHS(cudaStreamEndCapture, Stream, void**)                               \
+  GRAPHS(cudaGraphInstantiateWithFlags, Graph*, void*, unsigned long long)   \
+  GRAPHS(cudaGraphDestroy, void*)                                            \
+  GRAPHS(cudaGraphLaunch, Graph, Stream)                                     \
+  GRAPHS(cudaGraphExecDestroy, Graph)
 
 struct Functions {
   const char* (*cudaGetErrorString)(int);
+  bool has_graphs;
 #define TRT_ET_FUNCTION(name, ...) int (*name)(__VA_ARGS__);
-  TRT_ET_FUNCTIONS(TRT_ET_FUNCTION, TRT_ET_FUNCTION)
+  TRT_ET_FUNCTIONS(TRT_ET_FUNCTION, TRT_ET_FUNCTION, TRT_ET_FUNCTION)
 #undef TRT_ET_FUNCTION
 };
 
@@ -96,13 +97,16 @@ void find(void* library, const char* name, F* function, const char** missing) {
 }
 
 Status find_functions(void* driver, void* runtime, Functions& f) {
-  const char* missing = nullptr;
+  const char *missing = nullptr, *missing_graphs = nullptr;
 #define TRT_ET_RUNTIME(name, ...) find(runtime, #name, &f.name, &missing);
 #define TRT_ET_DRIVER(name, ...) find(driver, #name, &f.name, &missing);
-  TRT_ET_FUNCTIONS(TRT_ET_RUNTIME, TRT_ET_DRIVER)
+#define TRT_ET_GRAPHS(name, ...) find(runtime, #name, &f.name, &missing_graphs);
+  TRT_ET_FUNCTIONS(TRT_ET_RUNTIME, TRT_ET_DRIVER, TRT_ET_GRAPHS)
   TRT_ET_RUNTIME(cudaGetErrorString)
 #undef TRT_ET_RUNTIME
 #undef TRT_ET_DRIVER
+#undef TRT_ET_GRAPHS
+  f.has_graphs = missing_graphs == nullptr;
   if (missing == nullptr) return {};
   return {Error::NotFound, std::string("the CUDA runtime or driver has no ") + missing +
                                ", which CUDA 12 and 13 have"};
@@ -263,6 +267,7 @@ class RealApi final : public Api {
   }
 
   Status begin_capture(Stream stream, CaptureMode mode) override {
+    if (!f_.has_graphs) return {Error::NotSupported, "this CUDA runtime has no graphs"};
     return TRT_ET_CALL(cudaStreamBeginCapture, stream, static_cast<int>(mode));
   }
 

@@ -12,8 +12,9 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
-#include <string_view>
+#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -32,6 +33,15 @@ std::string file_name(const trt_et_engine_request& request, const Version& versi
 }
 
 void warn(const std::string& text) { host().log(TRT_ET_LOG_WARNING, text.c_str()); }
+
+// The file is copied: another host may replace it, and a mapping of it would then end the process.
+bool read_all(const std::string& path, std::string* bytes) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream all;
+  all << in.rdbuf();  // Which sets the failed bit where the file cannot be read.
+  *bytes = all.str();
+  return !all.fail();
+}
 
 // Keeps other processes from writing files of the folder; without a lock where there is none.
 class FolderLock {
@@ -194,8 +204,8 @@ void KernelCache::open(nvinfer1::ICudaEngine& engine, const trt_et_engine_reques
   path_ = folder / file_name(request, version);
   std::error_code missing;
   if (!fs::exists(path_, missing)) return;
-  MappedFile file;
-  if (file.open(path_) && cache_->deserialize(file.data(), file.size())) {
+  std::string file;
+  if (read_all(path_, &file) && cache_->deserialize(file.data(), file.size())) {
     saved_ = std::hash<std::string>()(serialized(*cache_));
   } else {
     warn("kernel cache is not usable and will be written anew: " + path_);
@@ -209,11 +219,9 @@ void KernelCache::expect_kernels() noexcept {
 // The kernels of another process and ours. What is in the file is given to a cache of its own: the
 // engine's is in use.
 std::string KernelCache::merged_with_file(const std::string& own) const {
-  MappedFile file;
-  if (!file.open(path_) ||
-      std::string_view(reinterpret_cast<const char*>(file.data()), file.size()) == own) {
-    return own;
-  }
+  std::string file;
+  std::error_code missing;
+  if (!fs::exists(path_, missing) || !read_all(path_, &file) || file == own) return own;
   const std::unique_ptr<nvinfer1::IRuntimeCache> both(maker_->createRuntimeCache());
   if (both == nullptr || !both->deserialize(file.data(), file.size()) ||
       !both->deserialize(own.data(), own.size())) {
