@@ -113,7 +113,8 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             ``"aten.mul"`` and ``"aten.mul.Tensor"``, names of nodes (in a branch also with the
             path: ``"cond/true/aten_mul_tensor"``), or functions from a node to a bool. Names come
             from the exported program or from ``report``; a name that matches nothing is an
-            error. Functions get the nodes of the exported program and of the Edge program.
+            error. Functions get the nodes of the exported program and of the Edge program; the
+            repeats of keys and values before an attention are gone by then, unless a name is given.
         full_graph: Refuse to lower a program with an operator that stays on the CPU, except those
             that compute dynamic sizes.
         optimization_profiles: Ranges of dynamic dimensions to tune engines for, each a mapping from

@@ -10,7 +10,7 @@ import torch
 from executorch.exir import to_edge_transform_and_lower
 
 from tests.support.lowering import blobs
-from trt_et import EngineFile, OptionError, TensorRTPartitioner
+from trt_et import BlobError, EngineFile, OptionError, TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 
 PLAN = (
@@ -101,3 +101,18 @@ def test_another_file_is_refused(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(OptionError, match="is no TensorRT engine"):
         EngineFile(path, inputs=["x"], outputs={})
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"device": 128}, "128"),
+        ({"inputs": ["a", "a"]}, "same name"),
+        ({"outputs": {"sum": ((2, -1), torch.float32)}}, "sum"),
+        ({"outputs": {"sum": ((2, 4), torch.complex64)}}, "complex64"),
+    ],
+)
+def test_facts_that_no_engine_has_are_refused_when_the_module_is_made(tmp_path, facts, message):
+    given = {"inputs": ["a"], "outputs": {"sum": ((2, 4), torch.float32)}}
+    with pytest.raises(BlobError, match=message):
+        EngineFile(engine(tmp_path), **{**given, **facts})

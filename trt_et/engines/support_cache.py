@@ -56,11 +56,14 @@ class SupportCache(dict[str, Answer]):
             _log.debug("answers about operators are not remembered in %s: %s", self._path, error)
 
 
-def remembering(answers: dict[str, Answer], make: Callable[[], SupportCheck]) -> SupportCheck:
+def remembering(
+    answers: dict[str, Answer], asked: dict[str, Answer], make: Callable[[], SupportCheck]
+) -> SupportCheck:
     """Return a support check that remembers its answers.
 
     Args:
         answers: The known answers, by signature; added to.
+        asked: The answers that the check gave; added to.
         make: Makes the underlying check; called before its first use.
     """
     underlying = cache(make)
@@ -71,7 +74,8 @@ def remembering(answers: dict[str, Answer], make: Callable[[], SupportCheck]) ->
             return underlying()(fragment)
         if signature not in answers:
             answers[signature] = _numbered(underlying()(fragment), fragment)
-        return _named(answers[signature], fragment)
+        asked[signature] = answers[signature]
+        return _named(asked[signature], fragment)
 
     return check
 

@@ -58,13 +58,13 @@ def cached_support_check(
             yield make()
             return
         known = _KNOWN.setdefault(fingerprint, {})
-        stored = SupportCache(cache.support_folder, fingerprint) if cache is not None else None
-        if stored is not None:
-            known.update(stored)
-        yield remembering(known, make)
-    if stored is not None:
-        stored.update(known)
-        stored.save()
+        if cache is None:
+            yield remembering(known, {}, make)
+            return
+        stored = SupportCache(cache.support_folder, fingerprint)
+        known.update(stored)
+        yield remembering(known, stored, make)
+    stored.save()
 
 
 def make_support_check(builder: EngineBuilder, options: BuildOptions) -> SupportCheck:

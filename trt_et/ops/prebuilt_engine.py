@@ -42,9 +42,11 @@ def info_text(info: EngineInfo) -> str:
             order of the call's results. The inputs need no dtypes and shapes.
 
     Raises:
-        BlobError: The device id is no index.
+        BlobError: A blob cannot hold such an engine: the device id is no index, for example.
     """
-    return json.dumps(metadata_of(info))
+    text = json.dumps(metadata_of(info))
+    info_of(text)
+    return text
 
 
 def info_of(text: str) -> EngineInfo:

@@ -85,6 +85,8 @@ class Float32Plan:
             if low and self._check(in_precision(fragment, self._precision, low)) is None:
                 self._accepted[fragment.calls] = reasons
                 return None
+        # A call with its expansions was checked with other constants and outputs than its group.
+        self._accepted.pop(fragment.calls, None)
         return self._check(fragment)
 
     def apply(self, part: Partition, nodes: list[Node], support: OperatorSupport) -> Partition:

@@ -21,7 +21,7 @@ from torch.export.graph_signature import ExportGraphSignature, InputKind, InputS
 from torch.fx import Graph, GraphModule, Node
 
 from trt_et.blob.model import Binding, EngineInfo
-from trt_et.errors import PartitionError
+from trt_et.errors import BlobError, PartitionError
 from trt_et.graph.constants import add_constant
 from trt_et.graph.subgraphs import copied_graph
 from trt_et.ops.prebuilt_engine import PREBUILT_ENGINE, info_text
@@ -166,7 +166,10 @@ def _replace(graph: Graph, node: Node, engine: Node, info: EngineInfo) -> None:
             )
         dtype = str(result.dtype).removeprefix("torch.")
         outputs.append(replace(binding, dtype=dtype, shape=tuple(result.shape)))
-    text = info_text(replace(info, bindings=(*info.inputs, *outputs)))
+    try:
+        text = info_text(replace(info, bindings=(*info.inputs, *outputs)))
+    except BlobError as error:
+        raise PartitionError(f"node {node.name}: {error}") from error
     with graph.inserting_before(node):
         new = graph.call_function(PREBUILT_ENGINE, (list(tensors), engine, text))
     new.meta = {**node.meta, "val": results}
