@@ -19,8 +19,8 @@ def test_every_token_finds_the_rows_of_its_window(window, max_prompt):
         if call % 60 == 0:
             start = 0  # Another text.
         count = choose.randint(1, max_prompt)
-        row, positions = places(torch.tensor(start), count)
-        rows[int(row) + torch.arange(count)] = call // 60 * 10**6 + start + torch.arange(count)
+        written, positions = places(torch.tensor(start), count)
+        rows[written] = call // 60 * 10**6 + start + torch.arange(count)
         seen = range(max(0, start - window + 1), start + count)
         for position in seen:
             (found,) = (positions == position).nonzero()

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from trt_et.errors import OptionError, UnsupportedModelError
+from trt_et.llm.cache_layers import make_cache_layer
 from trt_et.llm.position_check import PositionCheck
-from trt_et.llm.sliding_windows import WindowPositions, make_window_layer, window_rows
+from trt_et.llm.sliding_windows import WindowPositions, window_rows
 
 _log = logging.getLogger(__name__)
 
@@ -115,12 +116,15 @@ class _TransformersDecoder(nn.Module):
             self.register_buffer(f"value_cache_{index}", layer.values, persistent=False)
 
     def forward(self, input_ids: torch.Tensor, cache_position: torch.Tensor) -> torch.Tensor:
-        row, positions = None, None
+        start, count = cache_position[0], input_ids.shape[1]
+        rows = torch.arange(count, device=start.device) + start
+        in_window, positions = rows, None
         if self.window is not None:
-            row, positions = self.window(cache_position[0], input_ids.shape[1])
+            in_window, positions = self.window(start, count)
         for layer in self.cache.layers:
-            layer.cumulative_length = cache_position[0].clone()
-            layer.row, layer.positions = row, positions
+            layer.cumulative_length = start
+            layer.rows = in_window if layer.is_sliding else rows
+            layer.positions = positions
         inputs = {self.first: input_ids, "past_key_values": self.cache, "use_cache": True}
         logits: torch.Tensor = self.model(**inputs, **self.options).logits
         return logits if self.all_logits else logits[:, -1:]
@@ -202,12 +206,10 @@ def _static_cache(
                 f"layer {index} of {type(model).__name__} keeps a {type(layer).__name__}; expected "
                 "keys and values of attention (no recurrent state, no paged cache)"
             )
-        if isinstance(layer, StaticSlidingWindowLayer) and rows < cache_length:
-            cache.layers[index] = make_window_layer(rows)
-            continue
+        sliding = isinstance(layer, StaticSlidingWindowLayer) and rows < cache_length
         # A DummyLayer reads another layer's keys and values only.
-        length = 0 if isinstance(layer, DummyLayer) else cache_length
-        cache.layers[index] = StaticLayer(length)
+        length = 0 if isinstance(layer, DummyLayer) else rows if sliding else cache_length
+        cache.layers[index] = make_cache_layer(length, sliding=sliding)
     heads, width = get_head_shapes(config)
     cache.early_initialization(1, heads, width, model.dtype, model.device)
     if window is None or rows >= cache_length or True not in cache.is_sliding:

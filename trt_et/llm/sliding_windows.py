@@ -7,8 +7,7 @@ on behind it, and the next call begins at the ring's start.
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import nn
@@ -49,50 +48,12 @@ class WindowPositions(nn.Module):
             count: The number of tokens.
 
         Returns:
-            The row of the first token, of shape [], and the position of each row.
+            The row of each token, and the position of each row.
         """
-        row = start % self.ring
         steps = torch.arange(count, device=start.device)
+        rows = steps + start % self.ring
         # Of an earlier text, or of a text that is taken back.
         known = torch.where(self.positions < start, self.positions, _LATER)
-        positions = known.index_copy(0, steps + row, steps + start)
+        positions = known.index_copy(0, rows, steps + start)
         self.positions.copy_(positions)
-        return row, positions
-
-
-def make_window_layer(rows: int) -> Any:  # noqa: ANN401
-    """Make a layer for a ``StaticCache`` of ``transformers``, with so many rows.
-
-    Before each call of the model, set ``row`` and ``positions`` to the results of
-    ``WindowPositions``, and ``cumulative_length`` to the position of the first token.
-    """
-    return _window_layer()(rows)
-
-
-@cache
-def _window_layer() -> type:
-    from transformers.cache_utils import StaticLayer
-
-    class WindowLayer(StaticLayer):
-        is_sliding = True
-        row: torch.Tensor
-        positions: torch.Tensor
-
-        def update(
-            self,
-            key_states: torch.Tensor,
-            value_states: torch.Tensor,
-            *args: object,
-            **kwargs: object,
-        ) -> tuple[torch.Tensor, torch.Tensor]:
-            rows = torch.arange(key_states.shape[-2], device=self.row.device) + self.row
-            self.keys.index_copy_(2, rows, key_states)
-            self.values.index_copy_(2, rows, value_states)
-            return self.keys, self.values
-
-        def get_mask_sizes(self, query_length: int) -> tuple[int, Any]:
-            """Return the rows, and what to add to each row's number to get its position."""
-            rows = torch.arange(self.max_cache_len, device=self.positions.device)
-            return self.max_cache_len, self.positions - rows
-
-    return WindowLayer
+        return rows, positions

@@ -13,6 +13,7 @@ from torch import nn
 from trt_et.engines import EngineBuilder, make_builder
 from trt_et.errors import OptionError, UnsupportedModelError
 from trt_et.llm import steps
+from trt_et.llm.cache_layers import make_cache_layer
 from trt_et.llm.cross_attention import CrossAttention, OutputOfEncoder, SharedBuffers
 from trt_et.llm.metadata import eos_ids_of, runner_metadata
 from trt_et.llm.position_check import PositionCheck, is_position_check, mark_position_check
@@ -147,7 +148,7 @@ class _Decoder(nn.Module):
         cache_length: int,
         check: bool,
     ) -> None:
-        from transformers.cache_utils import EncoderDecoderCache, StaticCache, StaticLayer
+        from transformers.cache_utils import EncoderDecoderCache, StaticCache
 
         super().__init__()
         config = model.config
@@ -158,7 +159,7 @@ class _Decoder(nn.Module):
         caches = []
         for length in (cache_length, 1):
             cache = StaticCache(config=config, max_cache_len=length)
-            cache.layers = [StaticLayer(length) for _ in range(config.decoder_layers)]
+            cache.layers = [make_cache_layer(length) for _ in range(config.decoder_layers)]
             cache.early_initialization(1, heads, width // heads, model.dtype, model.device)
             caches.append(cache)
         self.cache = EncoderDecoderCache(*caches)
@@ -170,8 +171,9 @@ class _Decoder(nn.Module):
         self, token: torch.Tensor, encoder_output: torch.Tensor, position: torch.Tensor
     ) -> torch.Tensor:
         position = position if self.check is None else self.check(position, 1)
+        rows = torch.arange(token.shape[1], device=position.device) + position[0]
         for layer in self.cache.self_attention_cache.layers:
-            layer.cumulative_length = position[0].clone()
+            layer.cumulative_length, layer.rows = position[0], rows
         for index, layer in enumerate(self.cache.cross_attention_cache.layers):
             layer.keys, layer.values = self.cross.keys_and_values(index, encoder_output, position)
             self.cache.is_updated[index] = True
