@@ -248,6 +248,7 @@ EXAMPLES = {
     ("attention", "add_layer"): Example(
         lambda k: F.scaled_dot_product_attention(QUERIES, k, k), (HEADS,), is_decomposed=False
     ),
+    ("rms_norm", "add_layer"): Example(lambda x: F.rms_norm(x, x.shape[-1:]), (X,), BATCH),
     ("embedding", "add_layer"): Example(lambda w: F.embedding(ROWS, w), (randn(4, 3),)),
 }
 # These make an engine smaller or faster; without them it is right.

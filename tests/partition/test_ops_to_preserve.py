@@ -39,6 +39,7 @@ CALLS: dict[object, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, ...
         lambda x: functional.scaled_dot_product_attention(x, x, x),
         IMAGE,
     ),
+    aten.rms_norm.default: (lambda x: functional.rms_norm(x, x.shape[-1:]), SIGNAL),
     aten.adaptive_avg_pool1d.default: (lambda x: functional.adaptive_avg_pool1d(x, 3), SIGNAL),
     aten.adaptive_avg_pool2d.default: (lambda x: functional.adaptive_avg_pool2d(x, 3), IMAGE),
     aten.adaptive_avg_pool3d.default: (lambda x: functional.adaptive_avg_pool3d(x, 2), VOLUME),

@@ -10,7 +10,7 @@ from typing import Any
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
-from trt_et.conversion.registry import decompositions
+from trt_et.conversion.registry import decompositions, own_converter
 from trt_et.conversion.settings import converter_registry, make_settings
 from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
 from trt_et.conversion.torch_tensorrt_patches import without_gpu
@@ -33,7 +33,7 @@ def decomposed_operators() -> dict[OpOverload, Callable[..., Any]]:
     theirs = {
         op: function
         for op, function in table.items()
-        if isinstance(op, OpOverload) and op not in convertible
+        if isinstance(op, OpOverload) and op not in convertible and own_converter(op) is None
     }
     return theirs | decompositions()
 

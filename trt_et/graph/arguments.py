@@ -1,11 +1,11 @@
-"""Read the arguments and the fake values of calls."""
+"""Read the arguments, the effects and the fake values of calls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Node
 from torch.utils._pytree import tree_leaves
@@ -24,3 +24,17 @@ def fake_mode_of(nodes: Iterable[Node]) -> FakeTensorMode | None:
     """Return the mode of the first fake tensor among the values of nodes; None without one."""
     values = (value for node in nodes for value in tree_leaves(node.meta.get("val")))
     return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
+
+
+def writes_in_place(node: Node) -> bool:
+    """Return whether a call writes to one of its arguments."""
+    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
+
+
+def is_written_between(first: Node, last: Node) -> bool:
+    """Return whether a call after ``first``, up to ``last``, may write to a tensor."""
+    while first is not last:
+        first = first.next
+        if isinstance(first.target, HigherOrderOperator) or writes_in_place(first):
+            return True
+    return False

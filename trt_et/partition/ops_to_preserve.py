@@ -28,6 +28,7 @@ OPS_TO_PRESERVE: Final[tuple[OpOverload, ...]] = (
     aten.linear.default,
     aten.matmul.default,
     aten.scaled_dot_product_attention.default,
+    aten.rms_norm.default,
     aten.adaptive_avg_pool1d.default,
     aten.adaptive_avg_pool2d.default,
     aten.adaptive_avg_pool3d.default,

@@ -17,6 +17,7 @@ from trt_et.passes.lift_torch_tensorrt_engines import lift_torch_tensorrt_engine
 from trt_et.passes.llama_operators import replace_llama_operators
 from trt_et.passes.positions_as_tensors import keep_positions_in_tensors
 from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops
+from trt_et.passes.rms_norm import use_rms_norm
 from trt_et.passes.split_to_slices import replace_split_with_slice
 from trt_et.passes.write_out_size_remainders import write_out_size_remainders
 
@@ -39,6 +40,7 @@ PASSES: Final[tuple[Callable[[ExportedProgram], ExportedProgram], ...]] = (
     keep_positions_in_tensors,  # A number that depends on data stays on the CPU.
     lay_out_caches,  # TensorRT writes along the third of four dimensions.
     share_heads,  # Repeated keys and values are eight operators a layer.
+    use_rms_norm,  # A normalization that is written out is six operators.
     decompose_to_core_aten,  # Operators that ExecuTorch has no kernel for.
     replace_split_with_slice,  # ExecuTorch cannot delegate a part of a list of results.
     write_out_size_remainders,  # ExecuTorch gives them the dividend's sign.
@@ -60,8 +62,9 @@ def run_passes(
     Raises:
         PartitionError: An engine in the program cannot be lifted.
     """
+    # The caller may name operators that these remove.
+    skipped = (share_heads, use_rms_norm) if excluded.has_names or float32_ops.has_names else ()
     for each in PASSES:
-        # The caller may name operators that share_heads removes.
-        if each is not share_heads or not (excluded.has_names or float32_ops.has_names):
+        if each not in skipped:
             program = each(program)
     return lower_quantize_ops(program, excluded, options)

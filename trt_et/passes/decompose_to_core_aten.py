@@ -22,6 +22,7 @@ from torch.export import ExportedProgram, default_decompositions
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from trt_et.graph.arguments import writes_in_place
 from trt_et.graph.subgraphs import nodes_of
 from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
 
@@ -53,16 +54,12 @@ def _is_beyond_core(node: Node) -> bool:
         return bool(node.args[5]) and node.args[3] is not None
     if node.target is aten.diagonal.default:
         # A write to a diagonal becomes a scatter.
-        return any(_writes(user) for user in node.users)
+        return any(writes_in_place(user) for user in node.users)
     if node.target is aten.pad.default:
         return node.args[2:3] == ("circular",)
     if node.target is aten.copy_.default:
         return False  # ExecuTorch knows the operator that it becomes.
     return _key(node.target) in _KEYS
-
-
-def _writes(node: Node) -> bool:
-    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
 
 
 def _key(op: OpOverload) -> tuple[str, str]:

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
-from torch._ops import HigherOrderOperator, OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from trt_et.graph.arguments import named_arguments
+from trt_et.graph.arguments import is_written_between, named_arguments
 from trt_et.graph.subgraphs import copied_module
 
 aten = torch.ops.aten
@@ -52,7 +51,7 @@ def _shared(attention: Node) -> list[Node]:
         named["query"].meta["val"].dim() != _RANK
         or len(set(heads)) > 1
         or shapes[0][1] != shapes[1][1]
-        or any(_is_written_between(copy, attention) for copy in copies)
+        or any(is_written_between(copy, attention) for copy in copies)
     ):
         return []
     return list(sources)
@@ -98,14 +97,3 @@ def _are_equal(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
             statically_known_true(one == other) for one, other in zip(sizes, others, strict=True)
         )
     )
-
-
-def _is_written_between(first: Node, last: Node) -> bool:
-    while first is not last:
-        first = first.next
-        target = first.target
-        if isinstance(target, HigherOrderOperator) or (
-            isinstance(target, OpOverload) and target._schema.is_mutable
-        ):
-            return True
-    return False

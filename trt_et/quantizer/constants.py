@@ -9,6 +9,8 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node, map_arg
 from torchao.quantization.pt2e.utils import getattr_from_fqn
 
+from trt_et.graph.arguments import writes_in_place
+
 
 def constants_of(model: GraphModule) -> set[Node]:
     """Return the constants of a module as ``ExportedProgram.module()`` returns it.
@@ -17,7 +19,7 @@ def constants_of(model: GraphModule) -> set[Node]:
     """
     constants: set[Node] = set()
     for node in model.graph.nodes:
-        if any(map(_writes, node.users)):
+        if any(map(writes_in_place, node.users)):
             continue
         if node.op == "get_attr":
             is_constant = isinstance(getattr_from_fqn(model, str(node.target)), torch.Tensor)
@@ -39,7 +41,3 @@ def constant_value(model: GraphModule, node: Node) -> Any:  # noqa: ANN401
     )
     with torch.no_grad():
         return node.target(*args, **kwargs)  # type: ignore[operator]
-
-
-def _writes(node: Node) -> bool:
-    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable

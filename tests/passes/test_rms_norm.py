@@ -1,0 +1,203 @@
+"""Normalizations that a model writes out."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, export
+
+from tests.support.lowering import lower
+from tests.support.models import Function
+from tests.support.programs.operator_networks import lower_and_compare
+from tests.support.simulated_gpus import check
+from trt_et import TensorRTPartitioner
+from trt_et.passes.rms_norm import use_rms_norm
+
+WIDTH = 8
+OPERATORS = torch.ops.aten
+NORM = OPERATORS.rms_norm.default
+
+
+class Norm(nn.Module):
+    """The normalization of transformers' Llama, and a product after it."""
+
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(WIDTH, dtype=dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.to(torch.float32)
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
+        return self.weight * wide.to(x.dtype)
+
+
+def by_products(x: Tensor) -> Tensor:
+    return torch.rsqrt((x * x).mean(dim=-1, keepdim=True) + 1e-5) * x
+
+
+def by_powers(x: Tensor) -> Tensor:
+    return x * torch.rsqrt(x**2).mean(-1, keepdim=True).add(1e-5)
+
+
+def with_number(x: Tensor) -> Tensor:
+    return by_products(x) * 2.0
+
+
+def twice(x: Tensor) -> Tensor:
+    normalized = by_products(x)
+    return normalized * x + normalized
+
+
+def over_two_dimensions(x: Tensor) -> Tensor:
+    return x * torch.rsqrt((x * x).mean((-2, -1), keepdim=True) + 1e-5)
+
+
+def over_rows(x: Tensor) -> Tensor:
+    return x * torch.rsqrt((x * x).mean(1, keepdim=True) + 1e-5)
+
+
+def of_another(x: Tensor) -> Tensor:
+    return (x + 1) * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
+
+
+def of_products(x: Tensor) -> Tensor:
+    return x * torch.rsqrt((x * (x + 1)).mean(-1, keepdim=True).abs() + 1e-5)
+
+
+def cubed(x: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.abs().pow(3).mean(-1, keepdim=True) + 1e-5)
+
+
+def with_scaled_epsilon(x: Tensor) -> Tensor:
+    return x * torch.rsqrt(torch.add((x * x).mean(-1, keepdim=True), 1e-5, alpha=3))
+
+
+def with_mean(x: Tensor) -> Tensor:
+    mean = (x * x).mean(-1, keepdim=True)
+    return x * torch.rsqrt(mean + 1e-5) + mean
+
+
+def with_root(x: Tensor) -> Tensor:
+    root = torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
+    return x * root + root
+
+
+def after_a_write(x: Tensor) -> Tensor:
+    y = x * 1
+    root = torch.rsqrt((y * y).mean(-1, keepdim=True) + 1e-5)
+    y.add_(1)
+    return y * root
+
+
+def halves(x: Tensor) -> Tensor:
+    return by_products(x.half()).float()
+
+
+def exported(model: nn.Module, dtype: torch.dtype = torch.float32):
+    x = torch.randn(2, 3, WIDTH, dtype=dtype)
+    sizes = ({1: Dim("tokens", max=9)},)
+    return export(
+        model.eval(), (x,), dynamic_shapes=(sizes,) if isinstance(model, Function) else sizes
+    )
+
+
+def norms(program):
+    return program.graph.find_nodes(op="call_function", target=NORM)
+
+
+@pytest.mark.parametrize(
+    ("model", "operators"),
+    [(Function(by_products), 1), (Function(with_number), 2), (Function(twice), 3), (Norm(), 1)],
+)
+def test_a_normalization_is_one_operator_with_the_same_result(model, operators):
+    program = exported(model)
+    changed = use_rms_norm(program)
+    changed.validate()
+    assert len(norms(changed)) == 1
+    calls = [
+        node
+        for node in changed.graph.nodes
+        if node.op == "call_function" and node.target is not OPERATORS.to.dtype
+    ]
+    values = [node for node in calls if isinstance(node.meta.get("val"), Tensor)]
+    assert len(values) == operators
+    for tokens in (1, 7):
+        x = torch.randn(2, tokens, WIDTH)
+        torch.testing.assert_close(changed.module()(x), program.module()(x))
+
+
+def test_the_result_in_half_precision_is_multiplied_as_the_model_does():
+    program = exported(Norm(torch.bfloat16), torch.bfloat16)
+    changed = use_rms_norm(program)
+    (norm,) = norms(changed)
+    assert norm.args[2] is None
+    x = torch.randn(2, 5, WIDTH, dtype=torch.bfloat16)
+    torch.testing.assert_close(changed.module()(x), program.module()(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(by_powers, over_two_dimensions, over_rows, of_another, of_products, cubed),
+        *(with_scaled_epsilon, with_mean, with_root, after_a_write, halves),
+    ],
+)
+def test_other_programs_stay_as_they_are(function):
+    program = exported(Function(function))
+    assert use_rms_norm(program) is program
+
+
+def test_a_scalar_stays_as_it_is():
+    program = export(Function(by_products), (torch.tensor(2.0),))
+    assert use_rms_norm(program) is program
+
+
+@pytest.mark.parametrize("option", ["excluded_ops", "float32_ops"])
+def test_operators_that_the_caller_names_stay(option):
+    options = {"precision": "float16"} if option == "float32_ops" else {}
+    partitioner = TensorRTPartitioner(
+        builder="reference", **options, **{option: [torch.ops.aten.rsqrt.default]}
+    )
+    assert not norms(partitioner.transform_for_pre_decomposition(exported(Norm())))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_engine_normalizes_in_one_operator(dtype):
+    pte, partitioner = lower_and_compare(exported(Norm(dtype), dtype), runs=True)
+    (partition,) = partitioner.report.partitions
+    assert "aten::rms_norm.default" in partition.operators
+    assert pte
+
+
+@pytest.mark.parametrize("norm", [nn.RMSNorm(WIDTH), nn.RMSNorm([3, WIDTH], eps=1e-3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_an_engine_runs_the_norm_of_torch(norm, dtype):
+    x = torch.randn(4, 3, WIDTH, dtype=dtype) * 1e-3
+    norm = copy.deepcopy(norm).to(dtype)
+    nn.init.normal_(norm.weight)
+    program = export(norm, (x,), dynamic_shapes=({0: Dim("batch", max=9)},))
+    pte, _ = lower_and_compare(program, runs=True)
+    bits = {} if dtype is torch.float32 else {"atol": 1e-2, "rtol": 1e-2}
+    check(pte, norm, (x,), **bits)
+
+
+def test_a_normalization_keeps_float32_in_a_lower_precision():
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), Norm(), nn.Linear(WIDTH, WIDTH))
+    partitioner = TensorRTPartitioner(builder="reference", precision="float16")
+    pte = lower(exported(model), partitioner=partitioner)
+    (partition,) = partitioner.report.partitions
+    kept = {operator: reason for _, operator, reason in partition.float32}
+    assert kept == {"aten::rms_norm.default": "normalizations"}
+    x = torch.randn(2, 3, WIDTH)
+    check(pte, model, (x,), atol=1e-2)
+
+
+def test_one_that_stays_on_the_cpu_has_the_same_result():
+    model = Norm()
+    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[lambda node: True])
+    pte = lower(exported(model), partitioner=partitioner)
+    x = torch.randn(2, 3, WIDTH)
+    check(pte, model, (x,))
