@@ -331,7 +331,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         """
         if self._preserved[0]() is not ep:
             with self._support_check() as check:
-                found = ops_to_preserve(ep, check, self._excluded)
+                found = ops_to_preserve(ep, check, self._excluded, self._float32_ops)
             self._preserved = (weakref.ref(ep), self._delegated_among(found, ep))
         return list(self._preserved[1]), None
 

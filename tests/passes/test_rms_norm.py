@@ -161,7 +161,55 @@ def test_operators_that_the_caller_names_stay(option):
     partitioner = TensorRTPartitioner(
         builder="reference", **options, **{option: [torch.ops.aten.rsqrt.default]}
     )
+    for model in (Norm(), nn.RMSNorm(WIDTH)):
+        program = partitioner.transform_for_pre_decomposition(exported(model))
+        kept, _ = partitioner.ops_to_not_decompose(program)
+        assert NORM not in kept
     assert not norms(partitioner.transform_for_pre_decomposition(exported(Norm())))
+    lower(exported(nn.RMSNorm(WIDTH)), partitioner=partitioner)
+
+
+@pytest.mark.parametrize("model", [Norm(), nn.RMSNorm(WIDTH)])
+def test_the_operator_can_be_excluded_by_the_name_in_the_report(model):
+    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=["aten.rms_norm"])
+    pte = lower(exported(model), partitioner=partitioner)
+    assert not partitioner.report.partitions
+    x = torch.randn(2, 3, WIDTH)
+    check(pte, model, (x,))
+
+
+@pytest.mark.parametrize("is_scaled", [True, False])
+def test_a_dynamic_size_that_equals_the_width_stays_dynamic(is_scaled):
+    """The second input is no weight, although its first size is the width in the example."""
+    model = Function(lambda x, gate: by_products(x) * (gate if is_scaled else 1))
+    batch = {0: Dim("batch", max=16)}
+    gates = torch.randn(WIDTH, 3, WIDTH), torch.randn(WIDTH, 3, WIDTH)
+    pte = lower(export(model, gates, dynamic_shapes=((batch, batch),)), builder="reference")
+    for size in (5, WIDTH):
+        check(pte, model, (torch.randn(size, 3, WIDTH), torch.randn(size, 3, WIDTH)))
+
+
+def test_heads_before_a_transposition_can_be_viewed_after_it():
+    """The result of ``rms_norm`` is contiguous, and the product of transposed heads is not."""
+
+    def model(x: Tensor) -> Tensor:
+        heads = x.view(2, 5, 2, WIDTH // 2).transpose(1, 2)
+        root = torch.rsqrt(heads.pow(2).mean(-1, keepdim=True) + 1e-5)
+        return (heads * root).transpose(1, 2).view(2, 5, WIDTH)
+
+    x = torch.randn(2, 5, WIDTH)
+    check(lower(export(Function(model), (x,)), builder="reference"), model, (x,))
+
+
+def test_the_default_dtype_does_not_matter():
+    torch.set_default_dtype(torch.float16)
+    try:
+        pte, partitioner = lower_and_compare(exported(Norm()))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    (partition,) = partitioner.report.partitions
+    assert partition.operators == ("aten::rms_norm.default",)
+    assert pte
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -73,6 +73,11 @@ class ExcludedOps:
         """Return whether the caller names operators or nodes, not functions alone."""
         return bool(self._operators or self._nodes)
 
+    def may_name_parts_of(self, operator: OpOverload) -> bool:
+        """Return whether the caller names operators or nodes, and not this operator."""
+        name = str(operator).removesuffix(f".{operator._overloadname}")
+        return self.has_names and self._operators.isdisjoint((name, str(operator)))
+
     def reason(self, node: Node, subgraph: Subgraph) -> str | None:
         """Return the reason if the caller excludes a node, else None.
 

@@ -21,6 +21,8 @@ from trt_et.partition.operator_support import OperatorSupport
 
 aten = torch.ops.aten
 
+_RMS_NORM: Final = aten.rms_norm.default
+
 # TensorRT has a layer for each; the Edge dialect would decompose them. matmul and the pooling
 # variants become fewer, larger layers; attention and linear keep fused kernels. The converters
 # of avg_pool1d and max_pool1d fail (Torch-TensorRT 2.13).
@@ -28,7 +30,7 @@ OPS_TO_PRESERVE: Final[tuple[OpOverload, ...]] = (
     aten.linear.default,
     aten.matmul.default,
     aten.scaled_dot_product_attention.default,
-    aten.rms_norm.default,
+    _RMS_NORM,
     aten.adaptive_avg_pool1d.default,
     aten.adaptive_avg_pool2d.default,
     aten.adaptive_avg_pool3d.default,
@@ -57,7 +59,10 @@ OPS_TO_PRESERVE: Final[tuple[OpOverload, ...]] = (
 
 
 def ops_to_preserve(
-    program: ExportedProgram, check: SupportCheck, excluded: ExcludedOps | None = None
+    program: ExportedProgram,
+    check: SupportCheck,
+    excluded: ExcludedOps | None = None,
+    float32_ops: ExcludedOps | None = None,
 ) -> list[OpOverload]:
     """Return the operators of an ATen program that must not be decomposed.
 
@@ -76,6 +81,9 @@ def ops_to_preserve(
             constants = {} if subgraph.path else known_constants(program, program.state_dict)
             support = OperatorSupport(subgraph, check, excluded, here, constants)
             refused |= {node.target for node in support.reasons}
+    # Decomposed norms have names that the caller may have chosen.
+    if any(each and each.may_name_parts_of(_RMS_NORM) for each in (excluded, float32_ops)):
+        refused.add(_RMS_NORM)
     # ExecuTorch has a kernel for pads with a number.
     refused |= {aten.pad.default} & ops_that_may_lack_a_size(program)
     return [op for op in OPS_TO_PRESERVE if op in called and op not in refused]

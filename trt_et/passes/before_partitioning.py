@@ -17,7 +17,7 @@ from trt_et.passes.lift_torch_tensorrt_engines import lift_torch_tensorrt_engine
 from trt_et.passes.llama_operators import replace_llama_operators
 from trt_et.passes.positions_as_tensors import keep_positions_in_tensors
 from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops
-from trt_et.passes.rms_norm import use_rms_norm
+from trt_et.passes.rms_norm import RMS_NORM, use_rms_norm
 from trt_et.passes.split_to_slices import replace_split_with_slice
 from trt_et.passes.write_out_size_remainders import write_out_size_remainders
 
@@ -35,7 +35,9 @@ def _with_own_dictionaries(program: ExportedProgram) -> ExportedProgram:
     return own
 
 
-PASSES: Final[tuple[Callable[[ExportedProgram], ExportedProgram], ...]] = (
+Pass = Callable[[ExportedProgram], ExportedProgram]
+
+PASSES: Final[tuple[Pass, ...]] = (
     replace_llama_operators,  # ExecuTorch's own operators for CPUs.
     keep_positions_in_tensors,  # A number that depends on data stays on the CPU.
     lay_out_caches,  # TensorRT writes along the third of four dimensions.
@@ -63,8 +65,12 @@ def run_passes(
         PartitionError: An engine in the program cannot be lifted.
     """
     # The caller may name operators that these remove.
-    skipped = (share_heads, use_rms_norm) if excluded.has_names or float32_ops.has_names else ()
+    chosen = excluded, float32_ops
+    is_skipped: dict[Pass, bool] = {
+        share_heads: any(each.has_names for each in chosen),
+        use_rms_norm: any(each.may_name_parts_of(RMS_NORM) for each in chosen),
+    }
     for each in PASSES:
-        if each not in skipped:
+        if not is_skipped.get(each):
             program = each(program)
     return lower_quantize_ops(program, excluded, options)

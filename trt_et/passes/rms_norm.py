@@ -6,9 +6,10 @@ them in each layer. All passes of ExecuTorch visit each operator.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import torch
+from torch._prims_common import is_contiguous_or_false
 from torch.export import ExportedProgram
 from torch.fx import Node
 
@@ -17,6 +18,7 @@ from trt_et.graph.subgraphs import copied_module
 
 aten = torch.ops.aten
 
+RMS_NORM: Final = aten.rms_norm.default
 _RSQRT: Final = aten.rsqrt.default
 _ASSERTION: Final = aten._assert_tensor_metadata.default
 
@@ -33,7 +35,7 @@ def use_rms_norm(program: ExportedProgram) -> ExportedProgram:
             result, weight = _scaled(product, source.meta["val"].shape[-1])
             _drop_assertions(product, result)
             # The result keeps its name, which may be an output's, and its place after its inputs.
-            result.target = aten.rms_norm.default
+            result.target = RMS_NORM
             result.args = (source, [source.meta["val"].shape[-1]], weight, eps)
     module.graph.eliminate_dead_code()
     return program._update(module, program.graph_signature)
@@ -46,25 +48,31 @@ def _normalized(rsqrt: Node) -> tuple[Node, float] | None:
     square = mean and _only_input(mean, aten.mul.Tensor, aten.pow.Tensor_Scalar)
     if add is None or mean is None or square is None or len(rsqrt.users) != 1:
         return None
-    source: Any = square.args[0]
-    eps: Any = add.args[1]
-    if square.args[1] != (source if square.target is aten.mul.Tensor else 2):
+    source, factor = list(named_arguments(square).values())[:2]
+    (product,), named, addition = rsqrt.users, named_arguments(mean), named_arguments(add)
+    if factor != (source if square.target is aten.mul.Tensor else 2):
         return None
-    (product,) = rsqrt.users
-    shape, named = source.meta["val"].shape, named_arguments(mean)
+    if product.target is not aten.mul.Tensor or set(product.all_input_nodes) != {source, rsqrt}:
+        return None
     is_normalization = (
-        product.target is aten.mul.Tensor
-        and set(product.args) == {source, rsqrt}
-        and all(map(_is_float32, (source, mean)))
-        and len(shape) > 0
-        and isinstance(shape[-1], int)
-        and named["dim"] in ([-1], [len(shape) - 1])
+        all(map(_is_float32, (source, mean)))
+        and _has_rows(source.meta["val"])
+        and named["dim"] in ([-1], [source.meta["val"].dim() - 1])
         and named["keepdim"]
-        and isinstance(eps, float | int)
-        and not add.kwargs
+        and isinstance(addition["other"], float | int)
+        and addition["alpha"] == 1
         and not is_written_between(square, product)
     )
-    return (source, float(eps)) if is_normalization else None
+    return (source, float(addition["other"])) if is_normalization else None
+
+
+def _has_rows(value: torch.Tensor) -> bool:
+    """Return whether a tensor surely is contiguous, with rows of a known size.
+
+    The result of ``rms_norm`` is contiguous, and that of a product has the strides of its factors,
+    which a later ``view`` may need.
+    """
+    return value.dim() > 0 and isinstance(value.shape[-1], int) and is_contiguous_or_false(value)
 
 
 def _only_input(node: Node, *targets: object) -> Node | None:
@@ -84,9 +92,13 @@ def _scaled(product: Node, size: int) -> tuple[Node, Node | None]:
         last = user
     if user is None or user.target is not aten.mul.Tensor or is_written_between(product, user):
         return product, None
-    weight: Any = user.args[1] if user.args[0] is last else user.args[0]
-    is_weight = isinstance(weight, Node) and _is_float32(weight) and weight.op == "placeholder"
-    return (user, weight) if is_weight and weight.meta["val"].shape == (size,) else (product, None)
+    others = [each for each in user.all_input_nodes if each is not last]
+    if len(others) == 1 and others[0].op == "placeholder" and _is_float32(others[0]):
+        # A dynamic size must not be compared: the answer would make it a number.
+        shape = others[0].meta["val"].shape
+        if len(shape) == 1 and isinstance(shape[0], int) and shape[0] == size:
+            return user, others[0]
+    return product, None
 
 
 def _only_user(node: Node) -> Node | None:

@@ -28,7 +28,7 @@ def add_rms_norm(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
     axes = sum(1 << dim for dim in range(rank - dims, rank))
     square = result("square", net.add_elementwise(wide, wide, times))
     mean = result("mean", net.add_reduce(square, trt.ReduceOperation.AVG, axes, True))
-    epsilon = layers.tensor(torch.full([1] * rank, eps), "eps")
+    epsilon = layers.tensor(torch.full([1] * rank, eps, dtype=torch.float32), "eps")
     total = result("sum", net.add_elementwise(mean, epsilon, trt.ElementWiseOperation.SUM))
     root = result("root", net.add_unary(total, trt.UnaryOperation.SQRT))
     factor = result("factor", net.add_unary(root, trt.UnaryOperation.RECIP))
