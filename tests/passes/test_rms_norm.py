@@ -64,7 +64,7 @@ def of_another(x: Tensor) -> Tensor:
 
 
 def of_products(x: Tensor) -> Tensor:
-    return x * torch.rsqrt((x * (x + 1)).mean(-1, keepdim=True).abs() + 1e-5)
+    return x * torch.rsqrt((x * (x + 1)).mean(-1, keepdim=True) + 1e-5)
 
 
 def cubed(x: Tensor) -> Tensor:
@@ -88,8 +88,13 @@ def with_root(x: Tensor) -> Tensor:
 def after_a_write(x: Tensor) -> Tensor:
     y = x * 1
     root = torch.rsqrt((y * y).mean(-1, keepdim=True) + 1e-5)
-    y.add_(1)
+    y[0].add_(1)
     return y * root
+
+
+def of_columns(x: Tensor) -> Tensor:
+    y = torch.outer(x[0, 0], x[1, 0])
+    return y * torch.rsqrt((y * y).mean(-1) + 1e-5)
 
 
 def halves(x: Tensor) -> Tensor:
@@ -138,11 +143,37 @@ def test_the_result_in_half_precision_is_multiplied_as_the_model_does():
     torch.testing.assert_close(changed.module()(x), program.module()(x), rtol=0, atol=0)
 
 
+class Scaled(nn.Module):
+    """A normalization, and a product that is not one of ``rms_norm``'s."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.weight = nn.Parameter(torch.randn(1 if kind == "one number" else WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 1
+        wide = y * torch.rsqrt((y * y).mean(-1, keepdim=True) + 1e-5)
+        if self.kind == "a write":
+            y[0].add_(1)
+        return self.weight * (wide.to(torch.float16) if self.kind == "rounded" else wide)
+
+
+@pytest.mark.parametrize("kind", ["one number", "a write", "rounded"])
+def test_other_products_with_a_weight_stay_after_the_norm(kind):
+    program = exported(Scaled(kind))
+    changed = use_rms_norm(program)
+    (norm,) = norms(changed)
+    assert norm.args[2] is None
+    x = torch.randn(2, 5, WIDTH)
+    torch.testing.assert_close(changed.module()(x), program.module()(x))
+
+
 @pytest.mark.parametrize(
     "function",
     [
         *(by_powers, over_two_dimensions, over_rows, of_another, of_products, cubed),
-        *(with_scaled_epsilon, with_mean, with_root, after_a_write, halves),
+        *(with_scaled_epsilon, with_mean, with_root, after_a_write, of_columns, halves),
     ],
 )
 def test_other_programs_stay_as_they_are(function):
