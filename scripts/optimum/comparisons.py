@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from executorch.runtime import Runtime
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 NEW_TOKENS = 24
-WINDOW = 16
+TOLERANCE = 2e-4
 
 
 class Program:
@@ -28,28 +29,20 @@ class Program:
         return result
 
 
-def compare_text(model: Any, program: Program) -> None:
-    """A prompt in one call, and greedy steps."""
-    _compare_decoder(model, _forward(program))
-
-
-def compare_rounded_text(model: Any, program: Program) -> None:
-    """The same, if numbers are rounded in the model: a step of rounding may differ."""
-    _compare_decoder(model, _forward(program), atol=5e-2)
-
-
-def compare_single_tokens(model: Any, program: Program) -> None:
-    """The same, one token in each call, up to the window of models with sliding windows."""
-    steps = WINDOW - len(PROMPT) - 1
-    _compare_decoder(model, _forward(program), at_once=False, steps=steps)
-
-
-def _forward(program: Program) -> Any:
-    return lambda *inputs: program.run("forward", *inputs)
+def compare_text(
+    model: Any,
+    program: Program,
+    *,
+    at_once: bool = True,
+    steps: int = NEW_TOKENS,
+    atol: float = TOLERANCE,
+) -> None:
+    """A prompt, in one call or one token in each, and greedy steps."""
+    _compare_decoder(model, partial(program.run, "forward"), at_once, steps, atol)
 
 
 def _compare_decoder(
-    eager: Any, step: Any, *, at_once: bool = True, steps: int = NEW_TOKENS, atol: float = 2e-4
+    eager: Any, step: Any, at_once: bool = True, steps: int = NEW_TOKENS, atol: float = TOLERANCE
 ) -> None:
     tokens = list(PROMPT)
     positions = torch.arange(len(tokens))
@@ -83,17 +76,8 @@ def compare_speech(model: Any, program: Program) -> None:
     """The encoder, greedy steps, and the sampler."""
     shape = (1, model.config.num_mel_bins, 2 * model.config.max_source_positions)
     sound = torch.randn(shape, generator=torch.Generator().manual_seed(1))
-    _compare_sequences(model, program, sound)
-
-
-def compare_translation(model: Any, program: Program) -> None:
-    """The encoder on a text, greedy steps, and the sampler."""
-    _compare_sequences(model, program, torch.tensor([PROMPT]))
-
-
-def _compare_sequences(model: Any, program: Program, inputs: torch.Tensor) -> None:
-    hidden = program.run("encoder", inputs)
-    expected_hidden = model.get_encoder()(inputs)
+    hidden = program.run("encoder", sound)
+    expected_hidden = model.get_encoder()(sound)
     _check_close(hidden, expected_hidden.last_hidden_state)
     tokens = [model.config.decoder_start_token_id]
     for position in range(NEW_TOKENS):
@@ -126,5 +110,5 @@ def compare_multimodal(model: Any, program: Program) -> None:
     _compare_decoder(lambda tokens: model(input_ids=tokens), step)
 
 
-def _check_close(found: torch.Tensor, expected: Any, atol: float = 2e-4) -> None:
+def _check_close(found: torch.Tensor, expected: Any, atol: float = TOLERANCE) -> None:
     torch.testing.assert_close(found, torch.as_tensor(expected), atol=atol, rtol=1e-3)

@@ -12,6 +12,7 @@ import transformers as tf
 
 VOCABULARY = 64
 LENGTH = 64
+WINDOW = 16
 IMAGE = torch.zeros(1, 3, 16, 16)
 SOUND = torch.zeros(2, 8, 32)
 _TEXT = {
@@ -28,7 +29,7 @@ _TWO_SIDES = {
     **{"encoder_attention_heads": 4, "encoder_ffn_dim": 64},
     **{"decoder_attention_heads": 4, "decoder_ffn_dim": 64},
 }
-_WINDOW = {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
+_WINDOW = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
 
 
 def llama() -> Any:

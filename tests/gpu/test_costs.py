@@ -65,10 +65,9 @@ def test_a_call_is_timed_beside_the_bare_api(name, setup, probe, record):
     assert all(value > 0 for value in (*graphs.values(), *plain.values()))
 
 
-@pytest.mark.parametrize("name", ["line", "deep"])
-def test_methods_of_one_program_share_its_engine(name, setup, record):
+def test_methods_of_one_program_share_its_engine(setup, record):
     pytest.importorskip("executorch.runtime")
-    done = setup.run(sys.executable, "-c", MEMORY, program(setup, name))
+    done = setup.run(sys.executable, "-c", MEMORY, program(setup, "deep"))
     assert done.returncode == 0, done.stderr[-1500:]
     used = json.loads(done.stdout.splitlines()[-1])
     record({"bytes_of_1_to_4_methods": used})

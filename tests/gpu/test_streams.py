@@ -19,21 +19,16 @@ def test_runs_are_ordered_with_copies_on_the_legacy_stream(name, graphs, setup, 
     assert found == {"runs": rounds, "wrong": 0, "wrong_in_threads": 0}
 
 
-def rule(what: str, setup, probe) -> dict[str, float]:
+@pytest.mark.parametrize("what", ["rebind", "barrier"])
+def test_a_rule_of_cuda_holds(what, setup, probe, record):
+    """A context may get other addresses on one stream without a wait: ``rebind``.
+
+    A wait of the legacy stream for an event is one of all blocking streams: ``barrier``.
+    """
     engine = Path(setup.engines) / "deep.engine"
     rounds = 5 if setup.is_rehearsal else 200
     arguments = [program(setup, "deep", "_device"), engine, setup.library, rounds]
-    return probe(what, *arguments, *tensors(setup, "deep"))
-
-
-def test_a_context_can_be_rebound_without_a_wait_on_one_stream(setup, probe, record):
-    found = rule("rebind", setup, probe)
-    record(found)
-    assert found["wrong"] == 0
-
-
-def test_an_event_wait_on_the_legacy_stream_is_a_barrier_for_blocking_streams(setup, probe, record):
-    found = rule("barrier", setup, probe)
+    found = probe(what, *arguments, *tensors(setup, "deep"))
     record(found)
     assert found["wrong"] == 0
 
@@ -55,20 +50,20 @@ def test_a_process_has_a_primary_context_on_the_engines_gpu_only(setup, probe, r
 def missing_for_cuda_partitioner() -> str:
     """Return why ExecuTorch's CUDA backend cannot run here; empty if it can."""
     import torch
-    from executorch.runtime import Runtime
 
     if not torch.cuda.is_available():
         return "this PyTorch finds no GPU"
-    for module in ("triton", "executorch.backends.cuda.cuda_partitioner"):
+    for module in ("executorch", "triton", "executorch.backends.cuda.cuda_partitioner"):
         if find_spec(module) is None:
             return f"the module {module} is not installed"
+    from executorch.runtime import Runtime
+
     if not Runtime.get().backend_registry.is_available("CudaBackend"):
         return "the installed ExecuTorch was built without its CUDA backend"
     return ""
 
 
 def test_a_program_shared_with_cuda_partitioner_equals_eager(setup, record, tmp_path):
-    pytest.importorskip("executorch.runtime")
     if reason := missing_for_cuda_partitioner():
         record({"ok": None, "why": reason})
         pytest.skip(reason)

@@ -25,9 +25,9 @@ def plugin() -> ctypes.CDLL:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    from tests.support.native_programs import make
+    from tests.support.native_programs import Programs
 
-    return make(tmp_path_factory.mktemp("programs"))
+    return Programs(tmp_path_factory.mktemp("programs"))
 
 
 @pytest.fixture(scope="session")
@@ -59,12 +59,7 @@ def runner() -> Callable[..., subprocess.CompletedProcess[str]]:
     named = os.environ.get("TRT_ET_TEST_RUNNER")
     command = shlex.split(named) if named else [str(trt_et.runtime.runner_path())]
 
-    def start(
-        *arguments: object,
-        cuda: str | None = None,
-        statuses: tuple[int, ...] = (0, 1),
-        **env: str | None,
-    ) -> subprocess.CompletedProcess[str]:
+    def start(*arguments, cuda=None, statuses=(0, 1), **env):
         done = run(*command, *arguments, env=environment(TRT_ET_CUDA=cuda, **env))
         assert done.returncode in statuses, (done.returncode, done.stderr)
         return done
@@ -94,12 +89,7 @@ def blob_reader() -> ctypes.CDLL:
     folder = _build("trt_et_blob_reader") / "tests/runtime/native"
     library = ctypes.CDLL(str(folder / "libtrt_et_blob_reader.so"))
     library.read_blob.restype = ctypes.c_int64
-    library.read_blob.argtypes = [
-        ctypes.c_char_p,
-        ctypes.c_size_t,
-        ctypes.c_char_p,
-        ctypes.c_size_t,
-    ]
+    library.read_blob.argtypes = [ctypes.c_char_p, ctypes.c_size_t] * 2
     return library
 
 

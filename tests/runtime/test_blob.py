@@ -16,10 +16,10 @@ Describe = Callable[[bytes], tuple[int, str]]
 
 
 @pytest.fixture
-def describe(blob_reader: ctypes.CDLL) -> Describe:
+def describe(blob_reader):
     out = ctypes.create_string_buffer(1 << 20)
 
-    def call(blob: bytes) -> tuple[int, str]:
+    def call(blob):
         code = blob_reader.read_blob(blob, len(blob), out, len(out))
         return code, out.value.decode()
 
@@ -27,7 +27,7 @@ def describe(blob_reader: ctypes.CDLL) -> Describe:
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_good_blobs_mean_the_same_in_both_languages(describe: Describe, name: str) -> None:
+def test_good_blobs_mean_the_same_in_both_languages(describe, name):
     code, text = describe(GOOD[name])
     assert code > 0, text
     assert json.dumps(json.loads(text), sort_keys=True) == json.dumps(json.loads(text))
@@ -38,7 +38,7 @@ def test_good_blobs_mean_the_same_in_both_languages(describe: Describe, name: st
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_blobs_are_refused(describe: Describe, name: str) -> None:
+def test_bad_blobs_are_refused(describe, name):
     code, text = describe(BAD[name])
     assert code == -INVALID_PROGRAM
     assert 0 < len(text) <= 200

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -32,9 +30,7 @@ except RuntimeError:
 """
 
 
-def test_the_guard_of_an_extension_that_is_loaded_locally(
-    programs: dict[str, Any], tmp_path: Path
-) -> None:
+def test_the_guard_of_an_extension_that_is_loaded_locally(programs, tmp_path):
     source, library = tmp_path / "extension.cpp", tmp_path / "libextension.so"
     source.write_text(EXTENSION)
     command = ["c++", "-std=c++17", "-shared", "-fPIC", "-o", str(library), str(source)]

@@ -8,14 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.support.native_environment import (
-    CMAKE,
-    OLDEST_CMAKE,
-    ROOT,
-    environment,
-    run,
-    run_simulated,
-)
+from tests.support import native_environment
+from tests.support.native_environment import ROOT, environment, run, run_simulated
 from tests.support.native_programs import export
 from tests.support.programs.language_models import CountingModel, eager_answer, make_model
 from trt_et.llm import export_llm, export_speech
@@ -32,12 +26,12 @@ def build(folder: Path, cmake: str, *options: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Path:
-    return build(tmp_path_factory.mktemp("examples") / "build", CMAKE)
+def built(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("examples") / "build", native_environment.CMAKE)
 
 
 def test_the_oldest_cmake_builds(tmp_path):
-    folder = build(tmp_path / "build", OLDEST_CMAKE, "--target", "run_pte")
+    folder = build(tmp_path / "build", native_environment.OLDEST_CMAKE, "--target", "run_pte")
     assert (folder / "run_pte").is_file()
 
 
@@ -61,18 +55,15 @@ def test_generate_says_what_eager_says_and_its_steps_copy_nothing_across_the_hos
 
 
 @pytest.mark.parametrize(
-    ("options", "count", "message"),
+    ("on_gpu", "count", "message"),
     [
-        (
-            {"io_on_gpu": True},
-            32,
-            "prompt and answer need 34 positions; the program's cache holds 32",
-        ),
-        ({}, 8, "the program was not exported with export_llm(..., io_on_gpu=True)"),
+        (True, 32, "prompt and answer need 34 positions; the program's cache holds 32"),
+        (False, 8, "the program was not exported with export_llm(..., io_on_gpu=True)"),
     ],
 )
-def test_generate_refuses_before_the_first_step(options, count, message, built, tmp_path):
-    program = export_llm(CountingModel(32), cache_length=32, builder="reference", **options)
+def test_generate_refuses_before_the_first_step(on_gpu, count, message, built, tmp_path):
+    options = {"builder": "reference", "io_on_gpu": on_gpu}
+    program = export_llm(CountingModel(32), cache_length=32, **options)
     (tmp_path / "model.pte").write_bytes(program.buffer)
     command = (built / "generate", tmp_path / "model.pte", count, 3, 1, 4)
     done = run(*command, env=environment(TRT_ET_CUDA="simulated:1"))

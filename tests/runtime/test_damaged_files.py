@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,7 +29,7 @@ def damaged(data: bytes) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def cases(programs: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def cases(programs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("damaged")
     found = {}
     for index, (name, data) in enumerate(damaged(programs["mlp"].path.read_bytes()).items()):
@@ -43,7 +40,7 @@ def cases(programs: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.mark.reliability("R4")
-def test_executor_runner_refuses_them(cases: dict[str, Path], runner: Callable[..., Any]) -> None:
+def test_executor_runner_refuses_them(cases, runner):
     for name, path in cases.items():
         done = runner("--model_path", path, cuda="simulated:1")
         assert done.returncode == 1, (name, done.returncode, done.stderr)
@@ -51,9 +48,7 @@ def test_executor_runner_refuses_them(cases: dict[str, Path], runner: Callable[.
 
 
 @pytest.mark.reliability("R4")
-def test_the_python_runtime_refuses_them_and_goes_on(
-    cases: dict[str, Path], programs: dict[str, Any], stock: Callable[..., dict[str, Any]]
-) -> None:
+def test_the_python_runtime_refuses_them_and_goes_on(cases, programs, stock):
     inputs = programs["mlp"].inputs
     jobs = [{"program": str(path), "inputs": inputs} for path in cases.values()]
     intact = {"program": str(programs["mlp"].path), "inputs": inputs}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -12,7 +10,7 @@ from tests.support.native_programs import export
 
 
 @pytest.fixture(scope="module")
-def libraries(fakes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def libraries(fakes, tmp_path_factory):
     """A folder with TensorRT 10 and 11."""
     folder = tmp_path_factory.mktemp("libraries")
     for major, name in ((10, "libfake_nvinfer_10.so"), (11, "libfake_nvinfer.so")):

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,88 +11,82 @@ import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 
 from tests.support.native_blobs import patch_program
+from tests.support.native_programs import Program
 from trt_et import TensorRTPartitioner
-
-Runner = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def run(programs: dict[str, Any], runner: Runner) -> Runner:
+def run(programs, runner):
     """Run one of the programs."""
 
-    def start(
-        name: str, *flags: object, cuda: str | None = "simulated"
-    ) -> subprocess.CompletedProcess[str]:
+    def start(name, *flags, cuda="simulated"):
         return runner("--model_path", programs[name].path, *flags, cuda=cuda)
 
     return start
 
 
-def files(program: Any) -> str:
+@pytest.fixture
+def outputs(runner, tmp_path):
+    """Run a program file, and read what it writes."""
+
+    def start(path, *flags, cuda="simulated:2"):
+        command = ("--model_path", path, "--output_file", tmp_path / "out", *flags)
+        done = runner(*command, cuda=cuda)
+        assert done.returncode == 0, done.stderr
+        files = sorted(tmp_path.glob("out-*.bin"))
+        return [np.fromfile(file, dtype=np.float32) for file in files]
+
+    return start
+
+
+def files(program: Program) -> str:
     return ",".join(map(str, program.input_files()))
 
 
-@pytest.mark.parametrize(
-    "name", ["mlp", "mlp_on_1", "host", "planned_on_host", "two", "two_host", "many"]
-)
-def test_outputs_agree_with_eager(
-    programs: dict[str, Any], run: Runner, tmp_path: Path, name: str
-) -> None:
+def check(found: list[np.ndarray], expected: list[torch.Tensor]) -> None:
+    for array, tensor in zip(found, expected, strict=True):
+        flat = tensor.detach().numpy().flatten()
+        np.testing.assert_allclose(array, flat, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["host", "planned_on_host", "two", "many"])
+def test_outputs_agree_with_eager(programs, outputs, name):
     program = programs[name]
-    flags = ["--inputs", files(program), "-output_file", tmp_path / "out", "--num_executions=3"]
-    done = run(name, *flags, cuda="simulated:2")
-    assert done.returncode == 0, done.stderr
-    for index, expected in enumerate(program.outputs):
-        found = np.fromfile(tmp_path / f"out-{index}.bin", dtype=np.float32)
-        np.testing.assert_allclose(found, expected.numpy().flatten(), rtol=1e-4, atol=1e-5)
-    assert f"Output {len(program.outputs) - 1}:" in done.stdout
+    check(outputs(program.path, "--inputs", files(program), "--num_executions=3"), program.outputs)
 
 
-def test_inputs_are_ones_and_as_large_as_allowed(run: Runner) -> None:
+def test_inputs_are_ones_and_as_large_as_allowed(run):
     done = run("dynamic", "--print_output=summary")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Output 0: Float [8, 4], 128 bytes\n"
     done = run("mlp", "--print_output=none")
     assert (done.returncode, done.stdout) == (0, "")
+    assert "Output 2:" in run("many").stdout
 
 
-def test_a_program_for_a_gpu_that_is_not_there_moves_with_its_memory(
-    programs: dict[str, Any], run: Runner, tmp_path: Path
-) -> None:
+def test_a_program_for_a_gpu_that_is_not_there_moves_with_its_memory(programs, run, outputs):
     program = programs["mlp_on_3"]
-    flags = ["--inputs", files(program), "--output_file", tmp_path / "out"]
-    done = run("mlp_on_3", *flags, cuda="simulated:2")
+    done = run("mlp_on_3", cuda="simulated:2")
     assert "TRT_ET_DEVICE=0 moves memory and engines" in done.stderr
-    found = outputs_of(run("mlp_on_3", *flags, "--device=1", cuda="simulated:2"), tmp_path / "out")
-    expected = program.outputs[0].numpy().flatten()
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-
-
-def outputs_of(done: subprocess.CompletedProcess[str], path: Path) -> np.ndarray:
-    assert done.returncode == 0, done.stderr
-    return np.fromfile(path.with_name(f"{path.name}-0.bin"), dtype=np.float32)
+    check(outputs(program.path, "--inputs", files(program), "-device=1"), program.outputs)
 
 
 @pytest.mark.parametrize("name", ["mlp", "channels_last"])
-def test_npy_inputs(programs: dict[str, Any], run: Runner, tmp_path: Path, name: str) -> None:
+def test_npy_inputs(programs, outputs, tmp_path, name):
     """Their values are in the order of the dimensions, however the input lies in memory."""
     program = programs[name]
-    arrays = []
-    for index, tensor in enumerate(program.inputs):
-        arrays.append(tmp_path / f"{index}.npy")
-        np.save(arrays[-1], tensor.numpy().copy(order="C"))
-    flags = ["--inputs", ",".join(map(str, arrays)), "--output_file", tmp_path / "out"]
-    found = outputs_of(run(name, *flags, cuda="simulated:2"), tmp_path / "out")
-    expected = program.outputs[0].numpy()
+    (x,), (expected,) = program.inputs, program.outputs
+    np.save(tmp_path / "x.npy", x.numpy().copy(order="C"))
+    found = outputs(program.path, "--inputs", tmp_path / "x.npy")
     if name == "channels_last":
-        expected = expected.transpose(0, 2, 3, 1)
-    np.testing.assert_allclose(found, expected.flatten(), rtol=1e-4, atol=1e-5)
+        expected = expected.permute(0, 2, 3, 1)
+    check(found, [expected])
 
 
-def test_wrong_npy_inputs(run: Runner, tmp_path: Path) -> None:
+def test_wrong_npy_inputs(run, tmp_path):
     path = tmp_path / "x.npy"
 
-    def refused(message: str, *more: str) -> None:
+    def refused(message, *more):
         done = run("mlp", "--inputs", path, *more)
         assert done.returncode == 1
         assert message in done.stderr
@@ -122,7 +112,7 @@ def test_wrong_npy_inputs(run: Runner, tmp_path: Path) -> None:
         refused("is no .npy file of one array")
 
 
-def test_sizes_of_dynamic_inputs(run: Runner, tmp_path: Path) -> None:
+def test_sizes_of_dynamic_inputs(run, tmp_path):
     np.save(tmp_path / "x.npy", np.ones((5, 8), np.float32))
     (tmp_path / "x.bin").write_bytes(bytes(2 * 8 * 4))
     for flags, batch in (
@@ -136,19 +126,17 @@ def test_sizes_of_dynamic_inputs(run: Runner, tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (0, expected), done.stderr
 
 
-def test_random_inputs(run: Runner, tmp_path: Path) -> None:
-    def found(seed: int) -> np.ndarray:
-        path = tmp_path / "out"
-        return outputs_of(run("mlp", "--output_file", path, f"--random_inputs={seed}"), path)
-
-    first = found(1)
-    np.testing.assert_array_equal(first, found(1))
-    assert not np.array_equal(first, found(2))
+def test_random_inputs(programs, outputs):
+    first, again, other = (
+        outputs(programs["mlp"].path, f"--random_inputs={seed}")[0] for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
     assert not np.array_equal(first[:4], first[4:])  # The two rows are not the same ones.
 
 
-def test_timings(run: Runner) -> None:
-    def lines(*more: object) -> list[str]:
+def test_timings(run):
+    def lines(*more):
         done = run("mlp", "--print_output=none", *more)
         assert done.returncode == 0, done.stderr
         return list(done.stdout.splitlines())
@@ -170,7 +158,7 @@ def test_timings(run: Runner) -> None:
     assert warm[2].startswith("Next 7 runs: ")
 
 
-def test_cuda_flag_goes_before_the_environment(run: Runner) -> None:
+def test_cuda_flag_goes_before_the_environment(run):
     done = run("mlp_on_1", "--cuda=simulated:2", cuda="simulated:1")
     assert done.returncode == 0, done.stderr
 
@@ -180,13 +168,10 @@ def test_cuda_flag_goes_before_the_environment(run: Runner) -> None:
     [
         ("mlp", {"enqueue"}),  # ExecuTorch's own operators copy.
         ("host", {"h2d", "enqueue", "d2h", "wait"}),
-        ("planned_on_host", {"h2d", "enqueue", "d2h", "wait"}),
         ("moved", {"peer copy", "enqueue"}),
     ],
 )
-def test_etdump_has_the_delegates_events(
-    programs: dict[str, Any], runner: Runner, tmp_path: Path, name: str, events: set[str]
-) -> None:
+def test_etdump_has_the_delegates_events(programs, runner, tmp_path, name, events):
     from executorch.devtools import Inspector
 
     trace = tmp_path / "trace.etdump"
@@ -206,28 +191,23 @@ def test_etdump_has_the_delegates_events(
     assert {len(event.perf_data.raw) for event in found} == {3}
 
 
-def test_weights_outside_of_the_program(runner: Runner, tmp_path: Path) -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU())
-    x = torch.randn(2, 8)
+def test_weights_outside_of_the_program(runner, outputs, tmp_path):
+    model, x = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()), torch.randn(2, 8)
     program = to_edge_transform_and_lower(
         torch.export.export(model, (x,)),
         partitioner=[TensorRTPartitioner(builder="reference", excluded_ops=["aten.linear"])],
     ).to_executorch(ExecutorchBackendConfig(external_constants=True))
-    (tmp_path / "model.pte").write_bytes(program.buffer)
+    path = tmp_path / "model.pte"
+    path.write_bytes(program.buffer)
     program.write_tensor_data_to_file(str(tmp_path))
     (weights,) = tmp_path.glob("*.ptd")
     np.save(tmp_path / "x.npy", x.numpy())
-    arguments = ["--model_path", tmp_path / "model.pte", "--inputs", tmp_path / "x.npy"]
-    arguments += ["--output_file", tmp_path / "out"]
-    assert runner(*arguments, cuda="simulated").returncode == 1
-    found = outputs_of(
-        runner(*arguments, "--data_path", weights, cuda="simulated"), tmp_path / "out"
-    )
-    expected = model(x).detach().numpy().flatten()
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert runner("--model_path", path, cuda="simulated").returncode == 1
+    found = outputs(path, "--inputs", tmp_path / "x.npy", "--data_path", weights)
+    check(found, [model(x)])
 
 
-def test_memory(run: Runner) -> None:
+def test_memory(run):
     done = run("mlp_on_1", "--print_output=none", "--print_memory", cuda="simulated:2")
     assert done.returncode == 0, done.stderr
     host, gpu, engines = done.stdout.splitlines()
@@ -239,7 +219,7 @@ def test_memory(run: Runner) -> None:
     assert engine["profile"] is None  # A reference engine has none.
 
 
-def test_help(runner: Runner) -> None:
+def test_help(runner):
     done = runner("--help")
     assert done.returncode == 0
     for flag in ("input_sizes", "random_inputs", "warm_up", "runtime_cache"):
@@ -278,38 +258,28 @@ def test_help(runner: Runner) -> None:
         (["--inputs=a.bin,b.bin"], "has 1 tensor input(s), --inputs names 2"),
         (["--inputs=/nowhere.bin"], "/nowhere.bin: No such file"),
         (["--cuda=fake"], "TRT_ET_CUDA is 'fake'"),
+        (["--cuda=simulated:0"], "TRT_ET_CUDA is 'simulated:0'"),
+        (["--cuda=simulated:99999999999"], "TRT_ET_CUDA is 'simulated:99999999999'"),
         (["--etdump_path=/nowhere/trace"], "etdump file /nowhere/trace: No such file"),
         (["--output_file=/nowhere/out"], "/nowhere/out-0.bin: No such file"),
     ],
 )
-def test_wrong_usage(run: Runner, arguments: list[str], message: str) -> None:
+def test_wrong_usage(run, arguments, message):
     done = run("mlp", *arguments)
     assert done.returncode == 1
     assert message in done.stderr
 
 
-@pytest.mark.parametrize("size", [0, 63, 65])
-def test_input_file_of_another_size(run: Runner, tmp_path: Path, size: int) -> None:
-    (tmp_path / "x.bin").write_bytes(bytes(size))
-    done = run("mlp", "--inputs", tmp_path / "x.bin")
-    assert done.returncode == 1
-    assert f"input 0 is Float [2, 8]: expected 64 bytes, {tmp_path}/x.bin has {size}" in done.stderr
+def test_input_file_of_another_size(run, tmp_path):
+    for size in (0, 63, 65):
+        (tmp_path / "x.bin").write_bytes(bytes(size))
+        done = run("mlp", "--inputs", tmp_path / "x.bin")
+        assert done.returncode == 1
+        expected = f"input 0 is Float [2, 8]: expected 64 bytes, {tmp_path}/x.bin has {size}"
+        assert expected in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "cuda", "message"),
-    [
-        ("mlp", None, "no NVIDIA driver (libcuda.so.1 not found)"),
-        ("host", None, "no NVIDIA driver (libcuda.so.1 not found)"),
-        ("foreign", None, "no NVIDIA driver (libcuda.so.1 not found)"),
-        ("foreign_host", "simulated", "real tensorrt_rtx engine cannot run on simulated GPUs"),
-        ("mlp_on_1", "simulated", "cuda:1 but this machine has 1 GPU(s)"),
-        ("host_on_3", "simulated:2", "engine is for cuda:3 but this machine has 2 GPU(s)"),
-        ("mlp", "simulated:0", "TRT_ET_CUDA is 'simulated:0'"),
-        ("mlp", "simulated:99999999999", "TRT_ET_CUDA is 'simulated:99999999999'"),
-    ],
-)
-def test_no_gpu_for_the_engine(run: Runner, name: str, cuda: str | None, message: str) -> None:
-    done = run(name, cuda=cuda)
+def test_without_a_driver_the_runner_says_so(run):
+    done = run("mlp", cuda=None)
     assert done.returncode == 1
-    assert message in done.stderr
+    assert "no NVIDIA driver (libcuda.so.1 not found)" in done.stderr

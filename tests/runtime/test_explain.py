@@ -63,6 +63,7 @@ attempt(lambda: load(open(sys.argv[2], "rb").read()))
 attempt(lambda: load(sys.argv[2] + ".none"))
 attempt(lambda: load(sys.argv[3]))
 attempt(lambda: Runtime.get().load_program(sys.argv[1]).load_method("main"))
+attempt(lambda: load(sys.argv[4]))
 """
 
 
@@ -72,7 +73,12 @@ def test_refusals_of_executorch_name_what_was_given_and_what_is_expected(tmp_pat
     cut.write_bytes(pte[:-100])
     text = tmp_path / "text.pte"
     text.write_text("version https://git-lfs.github.com/spec/v1, not the program itself")
-    done = run_forked(REFUSALS, whole, cut, text, cwd=tmp_path)
+    weightless = tmp_path / "weightless.pte"
+    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=["aten.linear"])
+    config = ExecutorchBackendConfig(external_constants=True)
+    manager = to_edge_transform_and_lower(export("mlp"), partitioner=[partitioner])
+    manager.to_executorch(config).save(str(weightless))
+    done = run_forked(REFUSALS, whole, cut, text, weightless, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     half, large, small, rank, none, number, *files = done.stdout.splitlines()
     expected = "expected float32 [4, 16]"
@@ -87,19 +93,8 @@ def test_refusals_of_executorch_name_what_was_given_and_what_is_expected(tmp_pat
     assert files[1].endswith(f"the program {sizes}")
     assert files[3].endswith(f"{text} is no ExecuTorch program (.pte)")
     assert files[4] == "the program has no method 'main'; it has forward"
+    assert "(.ptd), load it with load_program(..., data_path=FILE)" in files[5]
     assert "cut.pte.none cannot be read: No such file" in files[2]
-
-
-def test_a_program_without_its_file_of_weights_says_how_to_pass_it(tmp_path):
-    file = tmp_path / "model.pte"
-    options = {"builder": "reference", "excluded_ops": ["aten.linear"]}
-    manager = to_edge_transform_and_lower(
-        export("mlp"), partitioner=[TensorRTPartitioner(**options)]
-    ).to_executorch(ExecutorchBackendConfig(external_constants=True))
-    manager.save(str(file))
-    done = run_forked(SCRIPT, file, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "(.ptd), load it with load_program(..., data_path=FILE)" in done.stdout.splitlines()[1]
 
 
 def test_the_reason_is_in_the_message_and_an_earlier_one_is_not_taken_for_it(tmp_path):

@@ -5,9 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,11 +13,10 @@ import torch
 from tests.support.fake_tensorrt import FakeBuilder, Line
 from tests.support.native_environment import environment
 from tests.support.native_programs import export
-from tests.support.python_process import run_forked
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def program(tmp_path_factory):
     builder = FakeBuilder(version="1.7.1")
     builder.name = "tensorrt_rtx"
     batch = ({0: torch.export.Dim("batch", min=1, max=3)},)
@@ -28,20 +25,27 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture
-def run(program: Any, fakes: Path, runner: Any, tmp_path: Path) -> Any:
+def variables(fakes, tmp_path):
+    return {
+        "TRT_ET_TENSORRT_LIBRARY": str(fakes / "libfake_tensorrt_rtx.so"),
+        "HOME": str(tmp_path / "home"),
+        "XDG_CACHE_HOME": "",
+    }
+
+
+@pytest.fixture
+def run(program, runner, variables):
     """Runs the program twice in a new process; its stderr."""
 
-    def run(*flags: str, **variables: str) -> str:
+    def run(*flags, **more):
         done = runner(
             *("--model_path", program.path, "--num_executions=2", *flags),
             cuda="simulated:1",
             TRT_ET_LOG="debug",
-            TRT_ET_TENSORRT_LIBRARY=str(fakes / "libfake_tensorrt_rtx.so"),
-            HOME=str(tmp_path / "home"),
-            **{"XDG_CACHE_HOME": "", **variables},
+            **{**variables, **more},
         )
         assert done.returncode == 0, done.stderr
-        return str(done.stderr)
+        return done.stderr
 
     return run
 
@@ -98,32 +102,6 @@ def test_without_graphs_the_library_records_none(run):
     assert "compiles kernels: plain" in run("--cuda_graphs=off")
 
 
-CALLS = """
-import sys, torch, trt_et.runtime
-trt_et.runtime.load()
-from executorch.runtime import Runtime
-program = Runtime.get().load_program(sys.argv[1])
-method = program.load_method("forward")
-for size in (3, 3, 3, 3, 2, 1):
-    method.execute([torch.ones(size, 8)])
-"""
-
-
-def test_sizes_that_come_after_a_frequent_one_keep_the_librarys_graphs(program, fakes, tmp_path):
-    """The third equal call asks for a CUDA graph, which TensorRT-RTX refuses for such an engine."""
-    variables = environment(
-        TRT_ET_CUDA="simulated:1",
-        TRT_ET_TENSORRT_LIBRARY=str(fakes / "libfake_tensorrt_rtx.so"),
-        TRT_ET_RUNTIME_CACHE=str(tmp_path / "cache"),
-    )
-    done = run_forked(CALLS, program.path, cwd=tmp_path, env=variables)
-    assert done.returncode == 0, done.stderr
-    (kept,) = files(tmp_path / "cache")
-    kernels = kept.read_text().splitlines()[1:]
-    assert len(kernels) >= 3
-    assert all(kernel.startswith("graph") for kernel in kernels), kernels
-
-
 SERVER = """
 import ctypes, sys, torch, trt_et.runtime
 trt_et.runtime.load()
@@ -140,22 +118,17 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def server(program, fakes, tmp_path):
+def server(program, variables):
     """A process that runs the program for each size that it is told, until it is killed."""
     process = subprocess.Popen(
         [sys.executable, "-c", SERVER, str(program.path)],
-        env=environment(
-            TRT_ET_CUDA="simulated:1",
-            TRT_ET_TENSORRT_LIBRARY=str(fakes / "libfake_tensorrt_rtx.so"),
-            HOME=str(tmp_path / "home"),
-            XDG_CACHE_HOME="",
-        ),
+        env=environment(TRT_ET_CUDA="simulated:1", **variables),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
 
-    def tell(line: object) -> None:
+    def tell(line):
         process.stdin.write(f"{line}\n")
         process.stdin.flush()
         assert process.stdout.readline() == "done\n"
@@ -172,38 +145,29 @@ def sizes(folder: Path) -> set[int]:
     return {int(kernel.split()[1]) // 8 for kernel in kept.read_text().splitlines()[1:]}
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+def test_sizes_that_come_after_a_frequent_one_keep_the_librarys_graphs(server, tmp_path):
+    """The third equal call asks for a CUDA graph, which TensorRT-RTX refuses for such an engine."""
+    for size in (3, 3, 3, 3, 2, 1):
+        server(size)
+    server("save")
+    (kept,) = files(tmp_path / "home")
+    kernels = kept.read_text().splitlines()[1:]
+    assert len(kernels) >= 3
+    assert all(kernel.startswith("graph") for kernel in kernels), kernels
 
 
-def test_a_server_that_is_killed_has_kept_its_kernels(server, tmp_path):
-    server(3)
-    assert not files(tmp_path / "home")
-    wait_for(lambda: bool(files(tmp_path / "home")))
-    assert sizes(tmp_path / "home") == {3}
-    server(2)
-    wait_for(lambda: sizes(tmp_path / "home") == {2, 3})
-    server.process.kill()
-    assert sizes(tmp_path / "home") == {2, 3}
-
-
-def test_a_c_call_writes_kernels_and_keeps_those_of_another_process(server, run, tmp_path):
+def test_a_server_keeps_its_kernels_before_it_ends(server, run, tmp_path):
+    """By a call of C, and now and then by itself; and what another process has kept stays."""
+    home = tmp_path / "home"
     server(2)
     run()
-    assert sizes(tmp_path / "home") == {3}
+    assert 3 in sizes(home)
     server("save")
-    assert sizes(tmp_path / "home") == {2, 3}
-
-
-def test_a_relative_folder_is_refused(program, fakes, runner):
-    done = runner(
-        *("--model_path", program.path),
-        cuda="simulated:1",
-        TRT_ET_RUNTIME_CACHE="cache",
-        TRT_ET_TENSORRT_LIBRARY=str(fakes / "libfake_tensorrt_rtx.so"),
-    )
-    assert done.returncode == 1
-    assert "expected an absolute path of a folder, or off" in done.stderr
+    assert sizes(home) == {2, 3}
+    server(1)
+    until = time.monotonic() + 60
+    while sizes(home) != {1, 2, 3}:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    server.process.kill()
+    assert sizes(home) == {1, 2, 3}

@@ -6,7 +6,6 @@ old one. What it computes is taken from the partition, as builders recognise it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -67,39 +66,30 @@ class CacheBuilder:
         return encode_blob(text.encode(), info)
 
 
-def export(model: torch.nn.Module, planning: MemoryPlanningPass, *, host: bool = False) -> bytes:
+def export(
+    model: torch.nn.Module, planning: MemoryPlanningPass, builder: Any, *, host: bool = False
+) -> bytes:
     specs = [CompileSpec("target_device", b"cpu")] if host else []
+    partitioner = TensorRTPartitioner(specs, builder=builder, excluded_ops=[torch.ops.aten.sinh])
+    config = ExecutorchBackendConfig(
+        memory_planning_pass=planning, enable_non_cpu_memory_planning=not host
+    )
     with torch.no_grad():
-        manager = to_edge_transform_and_lower(
-            torch.export.export(model, CALLS[0]),
-            partitioner=[
-                TensorRTPartitioner(
-                    specs, builder=CacheBuilder(), excluded_ops=[torch.ops.aten.sinh]
-                )
-            ],
-        )
-        return bytes(
-            manager.to_executorch(
-                ExecutorchBackendConfig(
-                    memory_planning_pass=planning, enable_non_cpu_memory_planning=not host
-                )
-            ).buffer
-        )
+        exported = torch.export.export(model, CALLS[0])
+        manager = to_edge_transform_and_lower(exported, partitioner=[partitioner])
+        return bytes(manager.to_executorch(config).buffer)
 
 
 @pytest.fixture(scope="module")
-def results(
-    tmp_path_factory: pytest.TempPathFactory,
-    stock: Callable[..., dict[str, Any]],
-    fake_tensorrt: dict[str, str],
-) -> dict[str, Any]:
+def results(tmp_path_factory, stock, fake_tensorrt):
     folder = tmp_path_factory.mktemp("caches")
+    ours, stock_planning, builder = TensorRTMemoryPlanningPass, MemoryPlanningPass, CacheBuilder()
     programs = {
-        "on the GPU": export(Cached(), TensorRTMemoryPlanningPass()),
-        "copied": export(Cached(), MemoryPlanningPass()),
-        "on the host": export(Cached(), MemoryPlanningPass(), host=True),
-        "read on the CPU": export(ReadOnTheCpu(), TensorRTMemoryPlanningPass()),
-        "read on the CPU, copied": export(ReadOnTheCpu(), MemoryPlanningPass()),
+        "on the GPU": export(Cached(), ours(), builder),
+        "copied": export(Cached(), stock_planning(), builder),
+        "on the host": export(Cached(), stock_planning(), builder, host=True),
+        "read on the CPU": export(ReadOnTheCpu(), ours(), builder),
+        "read on the CPU, copied": export(ReadOnTheCpu(), stock_planning(), builder),
     }
     jobs = []
     for index, pte in enumerate(programs.values()):
@@ -110,20 +100,27 @@ def results(
     return dict(zip(programs, facts["results"], strict=True))
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["on the GPU", "copied", "on the host", "read on the CPU", "read on the CPU, copied"],
-)
-def test_every_call_sees_the_rows_of_those_before(results: dict[str, Any], name: str) -> None:
-    result = results[name]
+def check_calls(result: dict[str, Any], model: torch.nn.Module) -> None:
     assert "error" not in result, result
-    model = ReadOnTheCpu() if "CPU" in name else Cached()
     for call, (found,) in zip(CALLS, result["every"], strict=True):
         torch.testing.assert_close(found, model(*call))
 
 
-def test_nothing_of_a_cache_on_its_gpu_is_copied(results: dict[str, Any]) -> None:
-    def copied(name: str) -> dict[str, int]:
+def test_every_call_sees_the_rows_of_those_before(results):
+    for name, result in results.items():
+        check_calls(result, ReadOnTheCpu() if "CPU" in name else Cached())
+
+
+def test_every_call_sees_them_in_onnxruntime(stock, tmp_path):
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / "cached.pte"
+    path.write_bytes(export(Cached(), TensorRTMemoryPlanningPass(), "onnx"))
+    facts = stock({"program": str(path), "calls": CALLS}, TRT_ET_CUDA="simulated:1")
+    check_calls(facts["results"][0], Cached())
+
+
+def test_nothing_of_a_cache_on_its_gpu_is_copied(results):
+    def copied(name):
         before, after = results[name]["before"], results[name]["after"]
         return {key: after[key] - before[key] for key in ("bytes_h2d", "bytes_d2h", "bytes_d2d")}
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 
@@ -19,13 +16,8 @@ REASONS = {
 }
 
 
-@pytest.fixture(scope="module")
-def results(
-    tmp_path_factory: pytest.TempPathFactory,
-    stock: Callable[..., dict[str, Any]],
-    fake_tensorrt: dict[str, str],
-) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("mismatches")
+@pytest.mark.reliability("R6")
+def test_each_has_its_own_reason_and_other_programs_go_on(tmp_path, stock, fake_tensorrt):
     builders = {
         "fitting": FakeBuilder(target_platform="linux_x86_64"),
         "version": FakeBuilder(version="10.9.0"),
@@ -37,27 +29,13 @@ def results(
     jobs = {}
     for name, builder in builders.items():
         device = {"device": "cuda:3"} if name == "device" else {}
-        program = export(folder, name, Line(), (x,), builder=builder, host=True, **device)
+        program = export(tmp_path, name, Line(), (x,), builder=builder, host=True, **device)
         jobs[name] = {"program": str(program.path), "inputs": [x]}
     # After each refusal the program that fits, in the same process.
-    order = ["fitting"]
-    for name in REASONS:
-        order += [name, "fitting"]
-    facts = stock(*(jobs[name] for name in order), TRT_ET_CUDA="simulated:2", **fake_tensorrt)
-    return {
-        "refused": dict(zip(REASONS, facts["results"][1::2], strict=True)),
-        "fitting": facts["results"][::2],
-    }
-
-
-@pytest.mark.reliability("R6")
-def test_each_has_its_own_reason(results: dict[str, Any]) -> None:
-    for name, reason in REASONS.items():
-        assert reason in results["refused"][name].get("reason", ""), name
-        assert "error" in results["refused"][name]
-
-
-@pytest.mark.reliability("R6")
-def test_other_programs_go_on(results: dict[str, Any]) -> None:
-    for result in results["fitting"]:
+    order = [job for name in REASONS for job in (jobs[name], jobs["fitting"])]
+    results = stock(*order, TRT_ET_CUDA="simulated:2", **fake_tensorrt)["results"]
+    for (name, reason), result in zip(REASONS.items(), results[::2], strict=True):
+        assert "error" in result, name
+        assert reason in result["reason"], name
+    for result in results[1::2]:
         torch.testing.assert_close(result["outputs"], [torch.full((3, 8), 3.0)])

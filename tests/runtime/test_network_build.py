@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,22 +22,20 @@ FAKES = {
     "11": "libfake_nvinfer.so",
     "rtx": "libfake_tensorrt_rtx.so",
 }
-Build = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def start(fakes: Path) -> Callable[..., subprocess.Popen[str]]:
+def start(fakes):
     """Begin to build a payload in a process with one of the fakes."""
 
-    def begin(case: Path, which: str = "11", env: dict[str, str] | None = None):
+    def begin(case, which="11", env=None):
         library = trt_et.runtime.plugin_path().with_name(f"libtrt_et_tensorrt_{which}.so")
         case.write_text(json.dumps(json.loads(case.read_text()) | {"library": str(library)}))
+        variables = {"TRT_ET_TENSORRT_LIBRARY": str(fakes / FAKES[which]), **(env or {})}
         return subprocess.Popen(
             [sys.executable, "-m", "tests.support.provider_table", str(case)],
             cwd=ROOT,
-            env=environment(
-                **{"TRT_ET_TENSORRT_LIBRARY": str(fakes / FAKES[which]), **(env or {})}
-            ),
+            env=environment(**variables),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -58,20 +55,20 @@ def result_of(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def build(start, tmp_path: Path) -> Build:
-    def run(payload: Payload, which: str = "11", env: dict[str, str] | None = None, **case: Any):
+def build(start, tmp_path):
+    def run(payload, which="11", env=None, **case):
         return result_of(start(payload.write(tmp_path / "payload", **case), which, env))
 
     return run
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     return tmp_path / "new" / "engines"
 
 
 @pytest.fixture
-def keep(build, folder: Path) -> Build:
+def keep(build, folder):
     """Build with that folder of engines."""
     return functools.partial(build, engine_folder=str(folder))
 
@@ -117,12 +114,9 @@ def test_weight_streaming_needs_tensorrt_10_1(build):
     assert result["error"] == "0x10: weight_streaming needs TensorRT 10.1 or later, not 10.0.1"
 
 
-def test_progress_is_reported_and_may_end_the_build(build):
+def test_progress_is_reported(build):
     steps = build(scaled(more="steps 3 0\n"), report=True)["steps"]
     assert steps == [["Building engine", step, 3] for step in range(4)]
-    ended = build(scaled(more="steps 3 0\n"), report=True, ends_at=2)
-    assert ended["error"].endswith("the build was ended by the caller's progress function")
-    assert [step for _, step, _ in ended["steps"]] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -157,14 +151,10 @@ def _with(**changes: Any) -> Payload:
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
-        (_with(model=b"no model"), "the network of 8 bytes is no ONNX model"),
         (_with(model=scaled().model[:-9]), "is no ONNX model"),
         (_with(weights={}), "initializer 'W' is in 'trt_et_onnx_"),
         (_with(tensors=scaled().tensors[:1]), "network has 2 inputs and outputs, its blob names 1"),
-        (
-            _with(tensors=[("z", [1, 8], True), ("y", [1, 8], False)]),
-            "network has no input 'z'",
-        ),
+        (_with(tensors=[("z", [1, 8], True), ("y", [1, 8], False)]), "network has no input 'z'"),
         (
             _with(tensors=[("x", [1, 8], True, "int32"), ("y", [1, 8], False)]),
             "network and blob disagree on the dtype of 'x'",
@@ -242,24 +232,21 @@ class TestEngineFolder:
         keep(scaled())
         assert "engine" in keep(scaled(), build=False)
 
-    @pytest.mark.parametrize("at", [0, 9, 20, 70, -1])
-    def test_a_damaged_engine_is_built_again(self, keep, folder, at):
+    @pytest.mark.parametrize("at", [0, 9, 20, 70, -1, None])
+    def test_a_damaged_or_cut_engine_is_built_again(self, keep, folder, at):
         whole = keep(scaled())
         (file,) = folder.iterdir()
         data = bytearray(file.read_bytes())
-        data[at] ^= 1
+        if at is None:
+            del data[40:]
+        else:
+            data[at] ^= 1
         file.write_bytes(data)
         again = keep(scaled())
         assert _built(again)
         assert any("is damaged, and will be built again" in line for line in _engine_lines(again))
         assert again["engine"] == whole["engine"]
         assert not _built(keep(scaled()))
-
-    def test_a_cut_engine_is_built_again(self, keep, folder):
-        keep(scaled())
-        (file,) = folder.iterdir()
-        file.write_bytes(file.read_bytes()[:40])
-        assert _built(keep(scaled()))
 
     def test_a_killed_build_leaves_what_the_next_one_removes(self, start, keep, folder, tmp_path):
         """Also what was built for another network, and by a parser that reads files."""
@@ -272,11 +259,8 @@ class TestEngineFolder:
         finally:
             process.kill()
             process.wait(60)
-        assert {path.name.split(".")[1][:4] for path in folder.iterdir()} == {
-            "part",
-            "lock",
-            "engi",
-        }
+        kinds = {path.name.split(".")[1][:4] for path in folder.iterdir()}
+        assert kinds == {"part", "lock", "engi"}
         keep(scaled(2.0))
         assert {path.suffix for path in folder.iterdir()} == {".engine"}
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,9 +15,7 @@ from tests.support.simulated_gpus import load_runtime
 
 @pytest.mark.reliability("R7")
 @pytest.mark.parametrize("kind", ["load", "first use", "load and run"])
-def test_threads_that_share_the_runtime_come_to_an_end(
-    programs: dict[str, Any], tmp_path: Path, kind: str
-) -> None:
+def test_threads_that_share_the_runtime_come_to_an_end(programs, tmp_path, kind):
     path = str(programs["mlp"].path)
     code = "import runpy; runpy.run_module('tests.support.run_python_threads', run_name='__main__')"
     done = run_forked(code, path, kind, cwd=tmp_path, env=environment(OMP_NUM_THREADS="1"))
@@ -28,16 +23,14 @@ def test_threads_that_share_the_runtime_come_to_an_end(
 
 
 @pytest.mark.parametrize(("level", "lines"), [(None, 0), ("debug", 1)])
-def test_a_load_and_a_run_log_nothing_by_default(
-    programs: dict[str, Any], runner: Callable[..., Any], level: str | None, lines: int
-) -> None:
+def test_a_load_and_a_run_log_nothing_by_default(programs, runner, level, lines):
     done = runner("--model_path", programs["mlp"].path, cuda="simulated", TRT_ET_LOG=level)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("loaded a reference engine") == lines
     assert ("TensorRTBackend" in done.stderr) == bool(lines)
 
 
-def test_the_last_error_is_of_this_threads_last_call(plugin: ctypes.CDLL) -> None:
+def test_the_last_error_is_of_this_threads_last_call(plugin):
     load_runtime()
     assert plugin.trt_et_choose_cuda(b"nonsense") == -1
     assert "TRT_ET_CUDA is 'nonsense'" in trt_et.runtime.last_error()

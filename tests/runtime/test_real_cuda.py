@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,14 +12,12 @@ from tests.support.native_environment import environment
 from tests.support.native_environment import run as run_command
 from tests.support.native_programs import ForeignBuilder, Mlp, export
 
-Run = Callable[..., str]
-
 
 @pytest.fixture
-def run(runner: Callable[..., Any], fake_cuda: Path) -> Run:
+def run(runner, fake_cuda):
     """What the runner says when it refuses a program."""
 
-    def start(program: Any, **more: str | None) -> str:
+    def start(program, **more):
         driver = {
             "LD_LIBRARY_PATH": str(fake_cuda),
             "TRT_ET_CUDART_LIBRARY": str(fake_cuda / "libcuda.so.1"),
@@ -34,36 +30,30 @@ def run(runner: Callable[..., Any], fake_cuda: Path) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"),
+    ("name", "variables", "reason"),
     [
-        ("mlp", "reference engines run on simulated GPUs only: set TRT_ET_CUDA=simulated:N"),
-        ("host", "reference engines run on simulated GPUs only"),
-        ("foreign", "TRT_ET_TENSORRT_LIBRARY does not load: /nowhere.so"),
-        ("foreign_host", "TRT_ET_TENSORRT_LIBRARY does not load: /nowhere.so"),
-        ("host_on_3", "engine is for cuda:3 but this machine has 2 GPU(s)"),
-        ("mlp_on_3", "memory is planned on cuda:3 but this machine has 2 GPU(s)"),
+        ("mlp", {}, "reference engines run on simulated GPUs only: set TRT_ET_CUDA=simulated:N"),
+        ("mlp_on_3", {}, "memory is planned on cuda:3 but this machine has 2 GPU(s)"),
+        ("foreign", {"FAKE_CUDA_NO_GPU": "1"}, "cuInit failed with error 100 (no GPU)"),
+        (
+            "foreign",
+            {"TRT_ET_TENSORRT_LIBRARY": "/nowhere.so"},
+            "TRT_ET_TENSORRT_LIBRARY does not load: /nowhere.so",
+        ),
+        (
+            "foreign",
+            {"TRT_ET_CUDART_LIBRARY": "/nowhere.so"},
+            "TRT_ET_CUDART_LIBRARY names a library that does not load: /nowhere.so",
+        ),
+        (
+            "foreign",
+            {"TRT_ET_CUDART_LIBRARY": "libm.so.6"},
+            "the CUDA runtime or driver has no cudaGetDeviceCount, which CUDA 12 and 13",
+        ),
     ],
 )
-def test_real_gpus_refuse_what_they_cannot_run(
-    run: Run, programs: dict[str, Any], name: str, reason: str
-) -> None:
-    assert reason in run(programs[name], TRT_ET_TENSORRT_LIBRARY="/nowhere.so")
-
-
-def test_driver_without_gpu(run: Run, programs: dict[str, Any]) -> None:
-    reason = "cuInit failed with error 100 (no GPU)"
-    assert reason in run(programs["foreign"], FAKE_CUDA_NO_GPU="1")
-
-
-def test_cuda_runtime_that_does_not_load(run: Run, programs: dict[str, Any]) -> None:
-    found = run(programs["foreign"], TRT_ET_CUDART_LIBRARY="/nowhere.so")
-    assert "TRT_ET_CUDART_LIBRARY names a library that does not load: /nowhere.so" in found
-
-
-def test_a_cuda_runtime_without_a_needed_function(run: Run, programs: dict[str, Any]) -> None:
-    variables = {"TRT_ET_CUDART_LIBRARY": "libm.so.6"}
-    found = run(programs["foreign"], **variables)
-    assert "the CUDA runtime or driver has no cudaGetDeviceCount, which CUDA 12 and 13" in found
+def test_what_cannot_run_is_refused_with_the_reason(run, programs, name, variables, reason):
+    assert reason in run(programs[name], **variables)
 
 
 @pytest.mark.parametrize(
@@ -75,45 +65,30 @@ def test_a_cuda_runtime_without_a_needed_function(run: Run, programs: dict[str, 
     ],
 )
 def test_the_cuda_runtime_is_one_that_the_driver_supports(
-    run: Run,
-    programs: dict[str, Any],
-    fake_cuda: Path,
-    driver: str,
-    runtimes: list[int],
-    reason: str,
-) -> None:
+    run, programs, fake_cuda, driver, runtimes, reason
+):
     path = ":".join([str(fake_cuda), *(str(fake_cuda / str(major)) for major in runtimes)])
     variables = {"LD_LIBRARY_PATH": path, "FAKE_DRIVER_VERSION": driver}
     variables |= {"TRT_ET_CUDART_LIBRARY": None}  # It is searched.
     assert reason in run(programs["mlp"], **variables)
 
 
-def test_a_named_cuda_runtime_that_the_driver_does_not_support(
-    run: Run, programs: dict[str, Any], fake_cuda: Path
-) -> None:
+def test_a_named_cuda_runtime_that_the_driver_does_not_support(run, programs, fake_cuda):
     named = str(fake_cuda / "13" / "libcudart.so.13")
-    variables = {"TRT_ET_CUDART_LIBRARY": named, "FAKE_DRIVER_VERSION": "12040"}
-    found = run(programs["mlp"], **variables)
+    found = run(programs["mlp"], TRT_ET_CUDART_LIBRARY=named, FAKE_DRIVER_VERSION="12040")
     assert "TRT_ET_CUDART_LIBRARY is CUDA 13.0, and the driver supports CUDA up to 12.4" in found
 
 
-def test_a_tensorrt_that_is_there_and_does_not_load_is_named(
-    run: Run,
-    fake_cuda: Path,
-    tmp_path: Path,
-) -> None:
+def test_a_tensorrt_that_is_there_and_does_not_load_is_named(run, fake_cuda, tmp_path):
     broken = tmp_path / "libnvinfer.so.11"
     broken.write_text("cut off in the download")
-    variables = {"LD_LIBRARY_PATH": f"{fake_cuda}:{tmp_path}"}
     builder = ForeignBuilder("tensorrt", "11.7.3")
     program = export(tmp_path, "enterprise", Mlp(), (torch.ones(2, 8),), builder=builder)
-    found = run(program, **variables)
+    found = run(program, LD_LIBRARY_PATH=f"{fake_cuda}:{tmp_path}")
     assert f"TensorRT 11 does not load: {broken}: file too short" in found
 
 
-def test_the_cuda_runtime_is_found_beside_executorch(
-    programs: dict[str, Any], fake_cuda: Path, tmp_path: Path
-) -> None:
+def test_the_cuda_runtime_is_found_beside_executorch(programs, fake_cuda, tmp_path):
     """As pip installs it, also where this package lies somewhere else."""
     import executorch
 
@@ -129,7 +104,7 @@ def test_the_cuda_runtime_is_found_beside_executorch(
     loader = next(Path("/").glob("lib*/ld-linux-*.so.*"))
     command = [loader, "--inhibit-cache", tree / "bin" / "executor_runner", "--model_path"]
 
-    def reason() -> str:
+    def reason():
         libraries = f"{site / 'executorch' / 'lib'}:{fake_cuda}"
         env = environment(LD_LIBRARY_PATH=libraries)
         done = run_command(*command, programs["mlp"].path, env=env)

@@ -25,7 +25,7 @@ def python(code: str, folder: Path, **env: str) -> str:
     return done.stderr
 
 
-def test_it_is_opened_only_when_asked_for(tmp_path: Path) -> None:
+def test_it_is_opened_only_when_asked_for(tmp_path):
     code = f"""
 def opened():
     return "{LIBRARY}" in open("/proc/self/maps").read()
@@ -37,7 +37,7 @@ assert r.device_count() == 3 and opened()
     python(code, tmp_path)
 
 
-def test_auto_simulates_where_there_is_no_gpu(tmp_path: Path) -> None:
+def test_auto_simulates_where_there_is_no_gpu(tmp_path):
     code = """
 assert not r.is_available() and r.status()["cuda"] == "real"
 r.load(cuda="auto:2")
@@ -55,11 +55,11 @@ else:
     assert "simulated GPUs are used: no NVIDIA driver" in log
 
 
-def test_auto_from_the_environment(tmp_path: Path) -> None:
+def test_auto_from_the_environment(tmp_path):
     python('assert r.device_count() == 4\nr.load(cuda="auto")', tmp_path, TRT_ET_CUDA="auto:4")
 
 
-def test_auto_takes_real_gpus_where_there_are(tmp_path: Path, fake_cuda: Path) -> None:
+def test_auto_takes_real_gpus_where_there_are(tmp_path, fake_cuda):
     code = """
 r.load(cuda="auto:5")
 assert r.status()["cuda"] == "real" and r.device_count() == 2
@@ -68,7 +68,7 @@ assert r.status()["cuda"] == "real" and r.device_count() == 2
     python(code, tmp_path, LD_LIBRARY_PATH=str(fake_cuda), TRT_ET_CUDART_LIBRARY=library)
 
 
-def test_a_choice_without_a_gpu_can_be_tried_again(tmp_path: Path) -> None:
+def test_a_choice_without_a_gpu_can_be_tried_again(tmp_path):
     code = """
 for _ in range(3):
     r.load(cuda="real")
@@ -81,7 +81,7 @@ assert r.is_available()
 
 
 @pytest.fixture
-def moved(tmp_path: Path) -> Path:
+def moved(tmp_path):
     """A copy of the plugin, without the library of simulated GPUs."""
     import trt_et.runtime
 
@@ -93,7 +93,7 @@ def moved(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["simulated:1", "auto"])
-def test_a_missing_library_is_named(moved: Path, mode: str) -> None:
+def test_a_missing_library_is_named(moved, mode):
     code = f"""
 try:
     r.load(cuda="{mode}")
@@ -106,7 +106,7 @@ assert "simulated GPUs need {LIBRARY} next to the plugin" in error, error
     python(code, moved, TRT_ET_PLUGIN=str(moved / "libtrt_et_backend.so"))
 
 
-def test_a_library_of_another_version_is_refused(moved: Path) -> None:
+def test_a_library_of_another_version_is_refused(moved):
     source = """
 static struct { const char* version; void* rest[4]; } simulation = {"9.9.9", {0}};
 void* trt_et_open_simulation(int devices) { (void)devices; return &simulation; }

@@ -37,7 +37,7 @@ def configure(folder: Path, target: str, *options: str) -> subprocess.CompletedP
 
 
 @pytest.fixture(scope="module")
-def static_build(tmp_path_factory) -> Path:
+def static_build(tmp_path_factory):
     """The folder of the programs with everything in archives."""
     folder = tmp_path_factory.mktemp("static") / "build"
     done = configure(folder, "executorch_core")

@@ -33,7 +33,7 @@ if len(sys.argv) > 2:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     (tmp_path / "libexecutorch.so").symlink_to(PACKAGE / "lib" / "libexecutorch.so")
     return tmp_path
 
@@ -50,7 +50,7 @@ def compile_fake(out: Path, *arguments: str | Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fake(tmp_path_factory):
     return compile_fake(tmp_path_factory.mktemp("fake") / "fake.so", "-shared")
 
 
@@ -60,20 +60,20 @@ def load(folder: Path, *later: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", [BACKEND, EXTENSION])
-def test_the_stock_allocator_comes_first(folder: Path, fake: Path, name: str) -> None:
+def test_the_stock_allocator_comes_first(folder, fake, name):
     (folder / name).symlink_to(fake)
     done = load(folder, name)
     assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
     assert "the CUDA allocator of another library is used" in done.stderr
 
 
-def test_a_stock_library_that_does_not_load_is_left_out(folder: Path) -> None:
+def test_a_stock_library_that_does_not_load_is_left_out(folder):
     (folder / BACKEND).write_text("needs libcuda.so.1\n")
     done = load(folder)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
-def test_the_other_order_would_end_the_process(folder: Path, fake: Path) -> None:
+def test_the_other_order_would_end_the_process(folder, fake):
     (folder / "later.so").symlink_to(fake)
     done = load(folder, "later.so")
     assert done.stdout == "True\n"
@@ -81,7 +81,7 @@ def test_the_other_order_would_end_the_process(folder: Path, fake: Path) -> None
 
 
 @pytest.mark.parametrize("order", ["static", "fake first", "plugin first", "none"])
-def test_programs_that_link_both_start(fake: Path, tmp_path: Path, order: str) -> None:
+def test_programs_that_link_both_start(fake, tmp_path, order):
     """Ours gives way to an allocator that registers later, too."""
     plugin = trt_et.runtime.plugin_path()
     libraries = {

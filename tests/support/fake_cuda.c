@@ -19,7 +19,7 @@ enum { kOutOfMemory = 2, kEnded = 4, kBadDevice = 101, kNoContext = 201, kBadHan
 enum { kCaptureUnsupported = 900, kCaptureInvalidated = 901, kIsolation = 905, kCapturedEvent = 907 };
 
 struct Context { int gpu; };
-struct Stream { struct Context* context; int capturing, broken, blocking; };
+struct Stream { struct Context* context; int capturing, broken; };
 struct Event { struct Context* context; int captured, recorded; };
 struct Memory { char* begin; size_t size; int type, gpu; struct Memory* next; };
 
@@ -29,7 +29,7 @@ static uint64_t is_primary_made[kGpus];
 static uint64_t waits, calls_after_end;
 static int ended;
 static struct Memory* memories;
-static struct Stream legacy = {&primary[0], 0, 0, 1};
+static struct Stream legacy = {&primary[0], 0, 0};
 static void* last_recorded;
 static int fails_with;
 static __thread struct Context* stack[kDepth];
@@ -229,7 +229,7 @@ int cudaSetDevice(int device) {
 int cudaDeviceGetAttribute(int* value, int which, int device) {
   UP;
   (void)device;
-  *value = which == 18 ? getenv("FAKE_CUDA_INTEGRATED") != NULL : which;
+  *value = which == 18 ? 0 : which; /* No integrated GPU. */
   return 0;
 }
 int cudaMemGetInfo(size_t* available, size_t* total) {
@@ -292,7 +292,6 @@ int cudaStreamCreateWithFlags(void** s, unsigned f) {
   UP;
   struct Stream* made = calloc(1, sizeof *made);
   made->context = current();
-  made->blocking = f == 0;
   *s = made;
   record("stream %p, flags %u\n", *s, f);
   return 0;
@@ -356,11 +355,6 @@ int cudaEventSynchronize(void* e) {
   record("wait for event %p\n", e);
   ++waits;
   return ((struct Event*)e)->captured ? kCapturedEvent : 0;
-}
-int cudaLaunchHostFunc(void* s, void (*f)(void*), void* p) {
-  (void)s;
-  f(p);
-  return 0;
 }
 
 #ifdef FAKE_RECORDS

@@ -102,33 +102,38 @@ def export(
     return Program(path, list(run or inputs), [outputs] if torch.is_tensor(outputs) else [*outputs])
 
 
-def make(folder: Path) -> dict[str, Program]:
-    torch.manual_seed(0)
-    x = torch.randn(2, 8)
-    mlp = Mlp()
-    batch = ({0: torch.export.Dim("batch", min=1, max=8)},)
+class Programs(dict[str, Program]):
+    """Programs by name; each is exported when it is asked for first."""
 
-    def devices(partition: Any) -> str:
-        return f"cuda:{partition.index}"
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        x, image = torch.randn(2, 8), torch.randn(1, 3, 6, 6).to(memory_format=torch.channels_last)
+        mlp, batch = (Mlp(), (x,)), ({0: torch.export.Dim("batch", min=0, max=8)},)
+        two = (two_engines(), (x,))
+        conv = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.ReLU())
+        split = {
+            "excluded_ops": (torch.ops.aten.sinh,),
+            "device": lambda partition: f"cuda:{partition.index}",
+        }
+        dynamic = {"dynamic": batch, "run": (torch.randn(5, 8),)}
+        self.folder = folder
+        self.cases: dict[str, tuple[Any, dict[str, Any]]] = {
+            "mlp": (mlp, {}),
+            "mlp_on_1": (mlp, {"device": "cuda:1"}),
+            "mlp_on_3": (mlp, {"device": "cuda:3"}),
+            "host": (mlp, {"host": True}),
+            "planned_on_host": (mlp, {"host_planned": True}),
+            "two": (two, split),
+            "two_host": (two, {"host": True, **split}),
+            "many": ((Many(), (torch.randn(3, 4), torch.randn(3, 4))), {}),
+            "dynamic": (mlp, dynamic),
+            "dynamic_host": (mlp, {"host": True, **dynamic}),
+            "channels_last": ((conv, (image,)), {}),
+            "foreign": (mlp, {"builder": ForeignBuilder()}),
+        }
 
-    foreign = ForeignBuilder()
-    split = {"excluded_ops": (torch.ops.aten.sinh,), "device": devices}
-    dynamic = {"dynamic": batch, "run": (torch.randn(5, 8),)}
-    conv = (torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.ReLU())
-    image = torch.randn(1, 3, 6, 6).to(memory_format=torch.channels_last)
-    return {
-        "mlp": export(folder, "mlp", mlp, (x,)),
-        "mlp_on_1": export(folder, "mlp_on_1", mlp, (x,), device="cuda:1"),
-        "mlp_on_3": export(folder, "mlp_on_3", mlp, (x,), device="cuda:3"),
-        "host": export(folder, "host", mlp, (x,), host=True),
-        "planned_on_host": export(folder, "planned_on_host", mlp, (x,), host_planned=True),
-        "host_on_3": export(folder, "host_on_3", mlp, (x,), host=True, device="cuda:3"),
-        "two": export(folder, "two", two_engines(), (x,), **split),
-        "two_host": export(folder, "two_host", two_engines(), (x,), host=True, **split),
-        "many": export(folder, "many", Many(), (torch.randn(3, 4), torch.randn(3, 4))),
-        "dynamic": export(folder, "dynamic", mlp, (x,), **dynamic),
-        "dynamic_host": export(folder, "dynamic_host", mlp, (x,), host=True, **dynamic),
-        "channels_last": export(folder, "channels_last", torch.nn.Sequential(*conv), (image,)),
-        "foreign": export(folder, "foreign", mlp, (x,), builder=foreign),
-        "foreign_host": export(folder, "foreign_host", mlp, (x,), builder=foreign, host=True),
-    }
+    def __missing__(self, name: str) -> Program:
+        (module, inputs), options = self.cases[name]
+        self[name] = export(self.folder, name, module, inputs, **options)
+        return self[name]

@@ -7,20 +7,21 @@
 
 The second form downloads the bindings and the library of each package into a temporary folder.
 
-Each question runs in a child process. The bindings get an object of our making, and each slot of
+Each question has a process of its own. The bindings get an object of our making, and each slot of
 its table of virtual functions writes its own number and ends the process.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 SLOTS = HERE.parents[2] / "trt_et" / "runtime" / "src" / "tensorrt" / "interface" / "slots.def"
@@ -122,50 +123,12 @@ QUESTIONS = {
     },
 }
 # The lean runtime builds nothing.
-BUILDING = {
-    "Builder",
-    "NetworkDefinition",
-    "Tensor",
-    "OptimizationProfile",
-    "BuilderConfig",
-    "OnnxParser",
-    "ParserError",
-    "ProgressMonitor",
-}
+BUILDING = (
+    *("Builder", "NetworkDefinition", "Tensor", "OptimizationProfile", "BuilderConfig"),
+    *("OnnxParser", "ParserError", "ProgressMonitor"),
+)
 # They have no question: the bindings reach data() only after other calls.
 UNASKED = {("HostMemory", "data")}
-
-CHILD = """
-import ctypes, importlib, os, sys
-name, kind, engine_slot, count_slot, question = sys.argv[1:]
-trt = importlib.import_module(name)
-kept = []
-
-def slot(number):
-    def called(*_):
-        # infer_shapes() asks its engine for the number of tensors first.
-        if "infer_shapes" in question and number in (int(engine_slot), int(count_slot)):
-            return ctypes.addressof(outer) if number == int(engine_slot) else 0
-        os.write(1, str(number).encode())
-        os._exit(0)
-    function = ctypes.CFUNCTYPE(*[ctypes.c_void_p] * 5)(called)
-    kept.append(function)
-    return ctypes.cast(function, ctypes.c_void_p).value
-
-table = (ctypes.c_void_p * 100)(*map(slot, range(100)))
-implementation = (ctypes.c_void_p * 8)(ctypes.addressof(table))
-# The table of a class that has nothing behind it, and the implementation of the others.
-outer = (ctypes.c_void_p * 8)(ctypes.addressof(table), ctypes.addressof(implementation))
-
-def made(kind):
-    x = kind.__new__(kind)
-    ctypes.c_void_p.from_address(id(x) + 16).value = ctypes.addressof(outer)
-    return x
-
-x = made(getattr(trt, kind, None) or getattr(trt, kind[1:]))
-eval(question)
-os._exit(0)
-"""
 
 # Python's methods behind the tables that TensorRT calls, and arguments for them.
 CALLBACKS = {
@@ -181,26 +144,71 @@ CALLBACKS = {
     ("ProgressMonitor", "phaseFinish"): ("phase_finish", [b"phase"]),
 }
 
-CALLBACK_CHILD = """
-import ctypes, importlib, os, sys
-name, kind, method, slot, arguments = sys.argv[1:]
-trt = importlib.import_module(name)
-base = getattr(trt, kind)
+# Its arguments are the module and a JSON list of calls of these functions; it prints the answers.
+CHILD = """
+import ctypes, importlib, json, os, signal, sys
+trt = importlib.import_module(sys.argv[1])
+kept = []
 
-def called(self, *_):
-    os.write(1, method.encode())
-    os._exit(0)
+def made(kind):
+    x = kind.__new__(kind)
+    ctypes.c_void_p.from_address(id(x) + 16).value = ctypes.addressof(outer)
+    return x
 
-derived = type("Derived", (base,), {"__init__": lambda self: base.__init__(self), method: called})
-x = derived()
-this = ctypes.c_void_p.from_address(id(x) + 16).value
-table = ctypes.c_void_p.from_address(this).value
-function = ctypes.c_void_p.from_address(table + 8 * int(slot)).value
-arguments = eval(arguments)
-types = {int: ctypes.c_int64, float: ctypes.c_float}
-kinds = [types.get(type(argument), ctypes.c_char_p) for argument in arguments]
-ctypes.CFUNCTYPE(None, ctypes.c_void_p, *kinds)(function)(this, *arguments)
-os._exit(0)
+def ask(kind, question, engine_slot, count_slot):
+    global outer
+    def slot(number):
+        def called(*_):
+            # infer_shapes() asks its engine for the number of tensors first.
+            if "infer_shapes" in question and number in (engine_slot, count_slot):
+                return ctypes.addressof(outer) if number == engine_slot else 0
+            os.write(1, str(number).encode())
+            os._exit(0)
+        function = ctypes.CFUNCTYPE(*[ctypes.c_void_p] * 5)(called)
+        kept.append(function)
+        return ctypes.cast(function, ctypes.c_void_p).value
+
+    table = (ctypes.c_void_p * 100)(*map(slot, range(100)))
+    implementation = (ctypes.c_void_p * 8)(ctypes.addressof(table))
+    # The table of a class that has nothing behind it, and the implementation of the others.
+    outer = (ctypes.c_void_p * 8)(ctypes.addressof(table), ctypes.addressof(implementation))
+    x = made(getattr(trt, kind, None) or getattr(trt, kind[1:]))
+    eval(question)
+
+def call(kind, method, slot, arguments):
+    base = getattr(trt, kind)
+    def called(self, *_):
+        os.write(1, method.encode())
+        os._exit(0)
+    methods = {"__init__": lambda self: base.__init__(self), method: called}
+    x = type("Derived", (base,), methods)()
+    this = ctypes.c_void_p.from_address(id(x) + 16).value
+    table = ctypes.c_void_p.from_address(this).value
+    function = ctypes.c_void_p.from_address(table + 8 * slot).value
+    arguments = eval(arguments)
+    types = {int: ctypes.c_int64, float: ctypes.c_float}
+    kinds = [types.get(type(argument), ctypes.c_char_p) for argument in arguments]
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, *kinds)(function)(this, *arguments)
+
+def answer(function, *arguments):
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os.dup2(writer, 1)
+        try:
+            globals()[function](*arguments)
+        except BaseException as error:
+            os.write(1, repr(error)[:120].encode())
+        os._exit(0)
+    os.close(writer)
+    _, status = os.waitpid(child, 0)
+    text = os.read(reader, 200).decode()
+    os.close(reader)
+    return text or f"no answer, status {status}"
+
+answers = [answer(*question) for question in json.loads(sys.argv[2])]
+print(json.dumps([trt.__version__, answers]))
 """
 
 
@@ -226,16 +234,19 @@ def callback_slots(layout: int, rtx: bool) -> dict[tuple[str, str], int]:
     return {(kind, method): int(numbers[column]) for kind, method, *numbers in lines}
 
 
-def _run(code: str, folder: str | None, *arguments: object) -> str:
+def _ask(module: str, folder: str | None, questions: list[Any]) -> tuple[str, list[str]]:
+    """The version of the bindings, and their answers."""
     done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
+        [sys.executable, "-c", CHILD, module, json.dumps(questions)],
         env={**os.environ, **({"PYTHONPATH": folder} if folder else {})},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
-    return done.stdout or (done.stderr.strip().splitlines() or ["no answer"])[-1][:120]
+    assert done.returncode == 0, done.stderr[-2000:]
+    version, answers = json.loads(done.stdout)
+    return version, answers
 
 
 def compare(module: str, folder: str | None = None) -> tuple[str, list[str], int]:
@@ -248,36 +259,33 @@ def compare(module: str, folder: str | None = None) -> tuple[str, list[str], int
     Returns:
         Their version, what differs, and how many facts were compared.
     """
-    version = _run(f"import {module} as t; print(t.__version__)", folder).strip()
+    version, _ = _ask(module, folder, [])
     major, minor = map(int, version.split(".")[:2])
     rtx = "rtx" in module
     layout = 11 if rtx else major
     table, callbacks = slots(layout, rtx), callback_slots(layout, rtx)
-    asked = [
-        (kind, method, number)
-        for (kind, method), (number, since) in table.items()
-        if (kind, method) not in UNASKED
-        and minor >= since
-        and not ("lean" in module and kind in BUILDING)
-    ]
-    called = [name for name in callbacks if not ("lean" in module and name[0] in BUILDING)]
+    if "lean" in module:
+        table = {name: slot for name, slot in table.items() if name[0] not in BUILDING}
+        callbacks = {name: slot for name, slot in callbacks.items() if name[0] not in BUILDING}
     count = table["CudaEngine", "getNbIOTensors"][0]
-
-    def ask(question: tuple[str, str, int]) -> str:
-        kind, method, number = question
-        code = QUESTIONS[kind][method]
-        answer = _run(CHILD, folder, module, f"I{kind}", 7, count, code)
-        return "" if answer == str(number) else f"{kind}::{method}: {number} here, {answer} there"
-
-    def call(callback: tuple[str, str]) -> str:
-        kind, number = callback[0], callbacks[callback]
-        method, arguments = CALLBACKS[callback]
-        answer = _run(CALLBACK_CHILD, folder, module, f"I{kind}", method, number, arguments)
-        return "" if answer == method else f"{kind}::{method} is not slot {number}: {answer}"
-
-    with ThreadPoolExecutor(2) as pool:
-        answers = [*pool.map(ask, asked), *pool.map(call, called)]
-    return version, [answer for answer in answers if answer], len(answers)
+    questions, expected, names = [], [], []
+    for (kind, method), (number, since) in table.items():
+        if (kind, method) not in UNASKED and minor >= since:
+            questions.append(["ask", f"I{kind}", QUESTIONS[kind][method], 7, count])
+            expected.append(str(number))
+            names.append(f"{kind}::{method}")
+    for (kind, method), number in callbacks.items():
+        python_method, arguments = CALLBACKS[kind, method]
+        questions.append(["call", f"I{kind}", python_method, number, repr(arguments)])
+        expected.append(python_method)
+        names.append(f"{kind}::{method} in slot {number}")
+    _, answers = _ask(module, folder, questions)
+    differences = [
+        f"{name}: {here} here, {there} there"
+        for name, here, there in zip(names, expected, answers, strict=True)
+        if here != there
+    ]
+    return version, differences, len(answers)
 
 
 def _download(package: str, folder: str) -> str:

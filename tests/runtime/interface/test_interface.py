@@ -39,15 +39,8 @@ def test_every_slot_has_a_question():
 )
 def test_callbacks_lie_where_tensorrt_calls_them(layout, tmp_path):
     program = tmp_path / "callback_slots"
-    command = [
-        "c++",
-        "-std=c++17",
-        f"-D{layout}",
-        "-I",
-        SOURCES,
-        "-I",
-        SOURCES / "tensorrt/cuda_types",
-    ]
+    command = ["c++", "-std=c++17", f"-D{layout}", "-I", SOURCES]
+    command += ["-I", SOURCES / "tensorrt/cuda_types"]
     source = Path(__file__).with_name("callback_slots.cpp")
     subprocess.run([*command, source, "-o", program], check=True, timeout=120)
     assert subprocess.run([program], timeout=60).returncode == 0

@@ -2,68 +2,37 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable
 from importlib.metadata import version
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import torch
-from executorch.exir import to_edge_transform_and_lower
 
 import trt_et.runtime
-from trt_et import TensorRTPartitioner
+from tests.support.native_programs import export
+from tests.support.provider_table import Provider, Tensor
 
 pytestmark = pytest.mark.skipif(
     find_spec("tensorrt_rtx_libs") is None, reason="no TensorRT-RTX: pip install .[rtx]"
 )
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory) -> Path:
-    exported = torch.export.export(torch.nn.Linear(4, 4).eval(), (torch.ones(2, 4),))
-    manager = to_edge_transform_and_lower(
-        exported, partitioner=[TensorRTPartitioner(builder="tensorrt_rtx")]
-    )
-    path: Path = tmp_path_factory.mktemp("program") / "linear.pte"
-    path.write_bytes(manager.to_executorch().buffer)
-    return path
-
-
-@pytest.fixture
-def refusal(runner, program) -> Callable[..., str]:
-    def run(**variables: str) -> str:
-        done = runner("--model_path", program, **variables)
-        assert done.returncode == 1, done.stderr
-        return str(done.stderr)
-
-    return run
-
-
-def has_driver() -> bool:
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    return True
-
-
-@pytest.mark.skipif(has_driver(), reason="there is a driver: libcuda.so.1 can be loaded")
-def test_without_a_driver_the_runner_says_so(refusal):
-    assert "no NVIDIA driver (libcuda.so.1 not found)" in refusal()
-
-
-def test_on_a_fake_driver_the_real_library_starts_and_its_refusal_is_reported(refusal, fake_cuda):
+def test_on_a_fake_driver_the_real_library_starts_and_its_refusal_is_reported(
+    runner, fake_cuda, tmp_path
+):
     """Version, factory, logger, runtime and deserialization are the real ones."""
-    found = refusal(
+    model, x = torch.nn.Linear(4, 4).eval(), torch.ones(2, 4)
+    program = export(tmp_path, "linear", model, (x,), builder="tensorrt_rtx")
+    done = runner(
+        *("--model_path", program.path),
         LD_LIBRARY_PATH=str(fake_cuda),
         TRT_ET_CUDART_LIBRARY=str(fake_cuda / "libcuda.so.1"),
         TRT_ET_LOG="debug",
     )
-    assert "TensorRT: Loaded engine size" in found  # An INFO line of its logger.
-    assert f"TensorRT {'.'.join(version('tensorrt-rtx').split('.')[:2])}" in found
-    assert "refuses the engine: " in found
+    assert done.returncode == 1, done.stderr
+    assert "TensorRT: Loaded engine size" in done.stderr  # An INFO line of its logger.
+    assert f"TensorRT {'.'.join(version('tensorrt-rtx').split('.')[:2])}" in done.stderr
+    assert "refuses the engine: " in done.stderr
 
 
 def test_the_real_builder_builds_what_its_python_bindings_build(tmp_path):
@@ -71,7 +40,6 @@ def test_the_real_builder_builds_what_its_python_bindings_build(tmp_path):
     import tensorrt_rtx as trt
 
     from tests.support.onnx.models import linear
-    from tests.support.provider_table import Provider, Tensor
 
     payload = linear()
     steps = []
@@ -102,8 +70,6 @@ def test_the_real_builder_builds_what_its_python_bindings_build(tmp_path):
 
 def test_the_real_parsers_refusal_names_the_node():
     from onnx import TensorProto, helper
-
-    from tests.support.provider_table import Provider, Tensor
 
     x, y = (
         helper.make_tensor_value_info(name, kind, [4])

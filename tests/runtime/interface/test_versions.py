@@ -20,21 +20,27 @@ void* createInferRuntime_INTERNAL(void* logger, int version) { exit(77); }
 void trt_et_fake_tensorrt_attach(const void* services) {}
 """
 STARTED = 77
+# Of each provider: the version of the engines, and the fake.
+VERSIONS = {
+    "10": ("10.9.0", "libfake_nvinfer_10.so"),
+    "11": ("11.7.3", "libfake_nvinfer.so"),
+    "rtx": ("1.7.1", "libfake_tensorrt_rtx.so"),
+}
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """One program for each provider."""
-    versions = {"10": "10.9.0", "11": "11.7.3", "rtx": "1.7.1"}
 
     def make(which: str, **options):
-        builder = FakeBuilder(version=versions[which], streamable=512 if which == "10" else 0)
+        version, _ = VERSIONS[which]
+        builder = FakeBuilder(version=version, streamable=512 if which == "10" else 0)
         builder.name = "tensorrt_rtx" if which == "rtx" else "tensorrt"
         folder = tmp_path_factory.mktemp(which)
         return export(folder, "line", Line(), (torch.ones(3, 8),), builder=builder, **options)
 
     batch = {0: torch.export.Dim("batch", min=1, max=3)}
-    return {which: make(which) for which in versions} | {
+    return {which: make(which) for which in VERSIONS} | {
         "rtx dynamic": make("rtx", dynamic=(batch,))
     }
 
@@ -122,17 +128,10 @@ def test_graphs_are_of_engines_whose_kernels_stay(run, programs, fakes, tmp_path
     assert (b"launch graph" in trace.read_bytes()) == (not dynamic)
 
 
-@pytest.mark.parametrize(
-    ("name", "library"),
-    [
-        ("10", "libfake_nvinfer_10.so"),
-        ("11", "libfake_nvinfer.so"),
-        ("rtx", "libfake_tensorrt_rtx.so"),
-    ],
-)
-def test_engines_run_on_a_driver(run, programs, fakes, fake_cuda, tmp_path, name, library):
+@pytest.mark.parametrize("which", VERSIONS)
+def test_engines_run_on_a_driver(run, programs, fakes, fake_cuda, tmp_path, which):
     """As on a machine with a GPU, down to the interfaces of CUDA and TensorRT, which are fakes."""
-    program = programs[name]
+    program, library = programs[which], VERSIONS[which][1]
     inputs = ",".join(map(str, program.input_files()))
     done = run(
         *(program, fakes / library, "--inputs", inputs, "--output_file", str(tmp_path / "out")),

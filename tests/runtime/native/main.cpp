@@ -58,7 +58,6 @@ constexpr Test kTests[] = {
     {"onnx_provider", true, false, test_onnx_provider},
     {"many_threads", true, false, test_many_threads},
     {"delegate", true, false, test_delegate},
-    {"reference_state", true, false, test_reference_state},
     // Once that backend is registered, it is for the whole process.
     {"beside_cuda_backend", true, false, test_beside_cuda_backend},
 };

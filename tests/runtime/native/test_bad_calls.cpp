@@ -19,10 +19,8 @@ struct Parts {
     CHECK(dynamic.init(unary_blob(
               "-1,8", "profile\nrange x 1,8 1,8 1,8\nprofile\nrange x 3,8 3,8 4,8\nscale y x 2\n",
               range("1,8", "2,8", "4,8"))) == Error::Ok);
-    CHECK(two.init(make_blob(binding("x", "2,8", true) + "," + binding("z", "4", true) + "," +
-                                 binding("y", "2,8", false),
-                             "fake\ninput x float32 2,8\ninput z float32 4\noutput y float32 2,8\n"
-                             "scale y x 2\n")) == Error::Ok);
+    CHECK(two.init(plan_blob("fake\ninput x float32 2,8\ninput z float32 4\n"
+                             "output y float32 2,8\nscale y x 2\n")) == Error::Ok);
     CHECK(turned.init(unary_blob("1,4,4,3", "scale y x 2\n", ",\"dim_order\":[0,2,3,1]")) ==
           Error::Ok);
     freed = std::make_unique<Device>(16, 0, 1.0F);
@@ -88,18 +86,17 @@ Call dynamic_input(std::vector<int32_t> shape) {
 }
 
 // A list of values of which some are no tensors: "t" is the input, "y" the output, "i" an integer,
-// "b" a boolean, "d" a double, "n" no value at all, "e" an empty one.
+// "b" a boolean, "n" no value at all, "e" an empty one.
 Call values(const char* kinds) {
   return [=](Parts& parts) {
     OwnedTensor x({2, 8}, parts.host.data()), y({2, 8}, parts.out.data());
-    EValue number(int64_t{8}), flag(true), real(0.5), empty;
+    EValue number(int64_t{8}), flag(true), empty;
     std::vector<EValue*> list;
     for (const char* kind = kinds; *kind != '\0'; ++kind) {
       list.push_back(*kind == 't'   ? &x.value
                      : *kind == 'y' ? &y.value
                      : *kind == 'i' ? &number
                      : *kind == 'b' ? &flag
-                     : *kind == 'd' ? &real
                      : *kind == 'e' ? &empty
                                     : nullptr);
     }
@@ -160,37 +157,29 @@ std::vector<Case> calls_with_wrong_values() {
       {kWrong, "got 0 tensors", values("")},
       {kWrong, "got 1 tensors", values("t")},
       {kWrong, "got 3 tensors", values("tyy")},
-      {kWrong, "got 3 tensors", values("tty")},
       {kWrong, "got 0 tensors", values("iiii")},
       {kWrong, "got 1 tensors", values("ti")},
       {kWrong, "got 1 tensors", values("iy")},
       {kWrong, "is not a tensor", values("by")},
       {kWrong, "is not a tensor", values("tb")},
-      {kWrong, "is not a tensor", values("dy")},
-      {kWrong, "is not a tensor", values("td")},
       {kWrong, "is not a tensor", values("ny")},
       {kWrong, "is not a tensor", values("tn")},
       {kWrong, "is not a tensor", values("ey")},
       {kWrong, "is not a tensor", values("te")},
       {kWrong, "has dtype int32, expected float32", input({2, 8}, ScalarType::Int)},
       {kWrong, "has dtype int64, expected float32", input({2, 8}, ScalarType::Long)},
-      {kWrong, "has dtype float16, expected float32", input({2, 8}, ScalarType::Half)},
       {kWrong, "has dtype bool, expected float32", input({2, 8}, ScalarType::Bool)},
-      {kWrong, "has dtype uint8, expected float32", input({2, 8}, ScalarType::Byte)},
       {kWrong, "has dtype unsupported, expected float32", input({2, 8}, ScalarType::ComplexFloat)},
       {kWrong, "has dtype int32, expected float32", output({2, 8}, ScalarType::Int)},
       {kWrong, "has dtype float64, expected float32", output({2, 8}, ScalarType::Double)},
       {kWrong, "has rank 1, expected [2, 8]", input({16})},
-      {kWrong, "has rank 0, expected [2, 8]", input({})},
       {kWrong, "has rank 3, expected [2, 8]", input({1, 2, 8})},
       {kWrong, "has rank 17, expected [2, 8]", input(std::vector<int32_t>(17, 1))},
       {kWrong, "has rank 1, expected [2, 8]", output({16})},
       {kWrong, "has shape [2, 9], expected [2, 8]", input({2, 9})},
-      {kWrong, "has shape [8, 2], expected [2, 8]", input({8, 2})},
       {kWrong, "has shape [1, 8], expected [2, 8]", input({1, 8})},
       {kWrong, "sizes of an engine begin at 1", input({0, 8})},
       {kWrong, "no room for shape [2, 8]", output({2, 7})},
-      {kWrong, "no room for shape [2, 8]", output({1, 8})},
       {kWrong, "no room for shape [2, 8]", output({0, 8})},
       {kWrong, "another memory layout", layout({1, 0})},
       {kWrong, "another memory layout than the expected dim order",

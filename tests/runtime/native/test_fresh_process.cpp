@@ -5,9 +5,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <list>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "backend_calls.h"
@@ -15,77 +12,16 @@
 #include "tests.h"
 
 using namespace trt_et;
-using executorch::runtime::Result;
-using executorch::runtime::etensor::DeviceIndex;
-using executorch::runtime::etensor::DeviceType;
 
 namespace {
 
 constexpr const char* kFresh = "TRT_ET_TEST_FRESH_PROCESS";
 
-// Copies on the legacy stream: pageable memory has been read when the call returns, but the
-// device's may not have been written. Its memory holds what was there.
-class StockCudaAllocator final : public executorch::runtime::DeviceAllocator {
- public:
-  Result<void*> allocate(size_t size, DeviceIndex index, size_t) override {
-    void* memory = nullptr;
-    cuda::DeviceGuard guard(api());
-    CHECK_OK(guard.enter(index));
-    CHECK_OK(api().allocate(size, &memory));
-    return memory;
-  }
-  void deallocate(void* memory, DeviceIndex) override { CHECK_OK(api().release(memory)); }
-  Error copy_host_to_device(void* to, const void* from, size_t size, DeviceIndex) override {
-    const auto* bytes = static_cast<const uint8_t*>(from);
-    read_.emplace_back(bytes, bytes + size);
-    return api()
-        .copy(to, read_.back().data(), size, cuda::CopyKind::host_to_device, cuda::kLegacyStream)
-        .error;
-  }
-  Error copy_device_to_host(void* to, const void* from, size_t size, DeviceIndex) override {
-    CHECK_OK(api().copy(to, from, size, cuda::CopyKind::device_to_host, cuda::kLegacyStream));
-    return api().synchronize_stream(cuda::kLegacyStream).error;
-  }
-  DeviceType device_type() const override { return DeviceType::CUDA; }
-
- private:
-  std::list<Bytes> read_;
-};
-
 // Before ours, which a static object registers.
 __attribute__((constructor(101))) void register_stock_allocator() {
   if (std::getenv(kFresh) == nullptr) return;
-  executorch::runtime::register_device_allocator(new StockCudaAllocator);
+  executorch::runtime::register_device_allocator(new StockAllocator);
 }
-
-// Eight floats in the memory of the allocator that is registered.
-struct Planned8 {
-  Planned8() {
-    auto memory = allocator.allocate(32, 0);
-    CHECK(memory.ok());
-    data = *memory;
-    tensor.emplace(std::vector<int32_t>{8}, data);
-  }
-  Planned8(const Planned8&) = delete;
-  Planned8& operator=(const Planned8&) = delete;
-  ~Planned8() { allocator.deallocate(data, 0); }
-
-  void write(float value) {
-    const std::vector<float> values(8, value);
-    CHECK(allocator.copy_host_to_device(data, values.data(), 32, 0) == Error::Ok);
-  }
-  float read() {
-    std::vector<float> values(8);
-    CHECK(allocator.copy_device_to_host(values.data(), data, 32, 0) == Error::Ok);
-    return values[5];
-  }
-  EValue* value() { return &tensor->value; }
-
-  executorch::runtime::DeviceAllocator& allocator =
-      *executorch::runtime::get_device_allocator(DeviceType::CUDA);
-  void* data = nullptr;
-  std::optional<OwnedTensor> tensor;
-};
 
 // The stock allocator does not know of trt_et_use_stream: its copies and the runs are ordered.
 void test_runs_on_a_given_stream_and_stock_copies_keep_their_order() {
@@ -93,15 +29,13 @@ void test_runs_on_a_given_stream_and_stock_copies_keep_their_order() {
   CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &stream));
   CHECK(trt_et_use_stream(0, stream) == 0);
   {
-    BackendDelegate delegate;
-    CHECK(delegate.init(scale_blob("8")) == Error::Ok);
-    Planned8 x, y;
+    Scaling scaling;
     for (int i = 1; i <= 6; ++i) {
       const auto value = static_cast<float>(i);
-      x.write(value);
-      CHECK(delegate.execute({x.value(), y.value()}) == Error::Ok);
-      x.write(-1.0F);  // Must not overtake the run.
-      CHECK(y.read() == 2 * value);
+      scaling.in.fill(value);
+      CHECK_OK(scaling.run());
+      scaling.in.fill(-1.0F);  // Must not overtake the run.
+      CHECK(scaling.out.read(5) == 2 * value);
     }
   }
   CHECK(trt_et_use_stream(0, nullptr) == 0);
@@ -109,19 +43,14 @@ void test_runs_on_a_given_stream_and_stock_copies_keep_their_order() {
 }
 
 void test_state_in_stock_memory_begins_at_zero() {
-  const Bytes blob = make_blob(binding("new", "8", true) + "," + binding("state", "8", true) + "," +
-                                   binding("next", "8", false),
-                               "fake\ninput new float32 8\ninput state float32 8\n"
-                               "output next float32 8\nsum next state new\n");
   char index[] = "1";
   BackendDelegate delegate;
-  CHECK(delegate.init(blob, {CompileSpec{"state_inputs", {index, 1}}}) == Error::Ok);
-  Planned8 one, state;
-  one.write(1.0F);
-  state.write(7.0F);
+  CHECK(delegate.init(sum_blob(), {CompileSpec{"state_inputs", {index, 1}}}) == Error::Ok);
+  Device one(8, 0, 1.0F), state(8, 0, 7.0F);
+  OwnedTensor x({8}, one.data), y({8}, state.data);
   for (int i = 1; i <= 4; ++i) {
-    CHECK(delegate.execute({one.value(), state.value(), state.value()}) == Error::Ok);
-    CHECK(state.read() == static_cast<float>(i));
+    CHECK(delegate.execute({&x.value, &y.value, &y.value}) == Error::Ok);
+    CHECK(state.read(5) == static_cast<float>(i));
   }
 }
 

@@ -30,13 +30,6 @@ Bytes rtx_blob(int factor) {
   return unary_blob("2,8", lines, "", "", true);
 }
 
-void run(Delegate& delegate, float factor) {
-  std::vector<float> in(16, 1.0F), out(16);
-  OwnedTensor x({2, 8}, in.data()), y({2, 8}, out.data());
-  CHECK_OK(call(delegate, {&x.value, &y.value}));
-  CHECK(out[0] == factor);
-}
-
 }  // namespace
 
 void test_kernel_saver() {
@@ -48,11 +41,11 @@ void test_kernel_saver() {
   {
     // Nothing but the thread writes while the engine stays loaded.
     const auto kept = load(rtx_blob(2), options);
-    run(*kept, 2);
+    check_call(*kept, 1.0F, 2.0F);
     const auto end = std::chrono::steady_clock::now() + kPatience;
     while (count_files(name) == 0) {
       CHECK(std::chrono::steady_clock::now() < end);
-      run(*kept, 2);
+      check_call(*kept, 1.0F, 2.0F);
     }
     std::atomic<bool> done{false};
     std::thread saves([&] {
@@ -63,7 +56,7 @@ void test_kernel_saver() {
       threads.emplace_back([&, factor] {
         for (int i = 0; i < 20; ++i) {
           const auto own = load(rtx_blob(factor), options);
-          run(*own, static_cast<float>(factor));
+          check_call(*own, 1.0F, static_cast<float>(factor));
         }
       });
     }

@@ -39,34 +39,36 @@ std::vector<uint64_t> what_is_left() {
 }
 
 void check_recovered(const Bytes& blob, const std::vector<uint64_t>& before) {
-  const std::vector<uint64_t> now = what_is_left();
-  for (size_t i = 0; i < now.size(); ++i) {
-    if (now[i] == before[i]) continue;
-    std::fprintf(stderr, "CHECK: counter %zu was %llu and is %llu\n", i,
-                 static_cast<unsigned long long>(before[i]),
-                 static_cast<unsigned long long>(now[i]));
-  }
-  CHECK(now == before);
+  CHECK(what_is_left() == before);
   CHECK(everything(blob));
   CHECK(what_is_left() == before);
 }
 
-// The n-th call fails, and from there on each `again`-th one, for every n.
-uint64_t fail_calls(const Bytes& blob, uint64_t again) {
+// `run` makes the n-th call fail, and from there on each `again`-th one, for every n; it sets how
+// many failed, and returns whether everything() worked.
+template <typename Run>
+uint64_t fail_each(const Bytes& blob, uint64_t first, const Run& run) {
   const std::vector<uint64_t> before = what_is_left();
   uint64_t all = 0;
-  for (uint64_t n = 1, failures = 1; failures > 0; ++n) {
-    const uint64_t so_far = counter("failures");
-    trt_et_sim_fail_again(again);
-    (void)trt_et_sim_fail_after(n);
-    const bool fine = everything(blob);
-    (void)trt_et_sim_fail_after(0);
-    failures = counter("failures") - so_far;
+  for (uint64_t n = first, failures = 1; failures > 0; ++n) {
+    const bool fine = run(n, &failures);
     all += failures;
     check_recovered(blob, before);
     CHECK(failures > 0 || fine);
   }
   return all;
+}
+
+uint64_t fail_calls(const Bytes& blob, uint64_t again) {
+  return fail_each(blob, 1, [&](uint64_t n, uint64_t* failures) {
+    const uint64_t so_far = counter("failures");
+    trt_et_sim_fail_again(again);
+    (void)trt_et_sim_fail_after(n);
+    const bool fine = everything(blob);
+    (void)trt_et_sim_fail_after(0);
+    *failures = counter("failures") - so_far;
+    return fine;
+  });
 }
 
 // How many allocations it takes to read a blob's metadata. The library that reads JSON allocates in
@@ -79,25 +81,17 @@ uint64_t allocations_of_metadata() {
   return heap.count() + 8;  // That blob names less.
 }
 
-// The same with the allocations of the heap.
 uint64_t fail_allocations(const Bytes& blob, uint64_t again) {
-  const std::vector<uint64_t> before = what_is_left();
-  uint64_t all = 0;
-  for (uint64_t n = allocations_of_metadata(), failures = 1; failures > 0; ++n) {
+  return fail_each(blob, allocations_of_metadata(), [&](uint64_t n, uint64_t* failures) {
+    const HeapFault fault(n, again);
     bool fine = false;
-    {
-      const HeapFault fault(n, again);
-      try {
-        fine = everything(blob);
-      } catch (const std::bad_alloc&) {  // One of this test's own allocations.
-      }
-      failures = fault.failures();
+    try {
+      fine = everything(blob);
+    } catch (const std::bad_alloc&) {  // One of this test's own allocations.
     }
-    all += failures;
-    check_recovered(blob, before);
-    CHECK(failures > 0 || fine);
-  }
-  return all;
+    *failures = fault.failures();
+    return fine;
+  });
 }
 
 // From some moment on every call fails, on all threads, and later none does: what comes out in

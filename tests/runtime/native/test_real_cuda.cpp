@@ -48,58 +48,38 @@ __attribute__((format(printf, 1, 2))) std::string text(const char* format, ...) 
   return out;
 }
 
-// cudaStreamDefault is 0, cudaStreamNonBlocking 1.
-void test_kinds_of_streams(const RecordedCuda& cuda) {
-  void *blocking = nullptr, *other = nullptr;
-  CHECK_OK(cuda.api->create_stream(cuda::StreamKind::blocking, &blocking));
-  CHECK(cuda.calls() == text("stream %p, flags 0\n", blocking));
-  CHECK_OK(cuda.api->create_stream(cuda::StreamKind::non_blocking, &other));
-  CHECK(cuda.calls() == text("stream %p, flags 1\n", other));
-  for (void* stream : {blocking, other}) CHECK_OK(cuda.api->destroy_stream(stream));
-  CHECK(cuda.calls() == text("destroy stream %p\ndestroy stream %p\n", blocking, other));
-}
-
-// Asynchronously on the stream given, never the legacy one; cudaMemcpyDefault is 4.
-void test_copies_are_queued(const RecordedCuda& cuda) {
-  void* stream = nullptr;
-  CHECK_OK(cuda.api->create_stream(cuda::StreamKind::blocking, &stream));
-  (void)cuda.calls();
+// On the stream given, never the legacy one, and without waiting. cudaStreamDefault is 0,
+// cudaStreamNonBlocking 1, cudaMemcpyDefault 4, cudaEventDisableTiming 2.
+void test_work_is_queued_on_its_stream(const RecordedCuda& cuda) {
+  cuda::Api& api = *cuda.api;
+  void *first = nullptr, *second = nullptr, *event = nullptr;
   char from[16] = "copied", to[16] = {};
+  CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &first));
+  CHECK_OK(api.create_stream(cuda::StreamKind::non_blocking, &second));
+  CHECK(cuda.calls() == text("stream %p, flags 0\nstream %p, flags 1\n", first, second));
   for (const CopyKind kind :
        {CopyKind::host_to_device, CopyKind::device_to_host, CopyKind::device_to_device}) {
-    CHECK_OK(cuda.api->copy(to, from, 7, kind, stream));
-    CHECK(cuda.calls() == text("copy 7 bytes, kind 4, on %p\n", stream));
+    CHECK_OK(api.copy(to, from, 7, kind, first));
+    CHECK(cuda.calls() == text("copy 7 bytes, kind 4, on %p\n", first));
   }
   CHECK(std::string(to) == "copied");
-  CHECK_OK(cuda.api->copy_peer(to, 1, from, 0, 5, stream));
-  CHECK_OK(cuda.api->zero(to, 3, stream));
-  CHECK_OK(cuda.api->synchronize_stream(stream));
-  CHECK(cuda.calls() == text("copy 5 bytes from 0 to 1 on %p\nset 3 bytes to 0 on %p\n"
-                             "wait for stream %p\n",
-                             stream, stream, stream));
+  CHECK_OK(api.copy_peer(to, 1, from, 0, 5, first));
+  CHECK_OK(api.zero(to, 3, first));
+  CHECK(cuda.calls() ==
+        text("copy 5 bytes from 0 to 1 on %p\nset 3 bytes to 0 on %p\n", first, first));
   CHECK(to[2] == 0 && to[3] == 'i');
-  CHECK_OK(cuda.api->destroy_stream(stream));
-  (void)cuda.calls();
-}
-
-// cudaEventDisableTiming is 2.
-void test_events_take_no_times(const RecordedCuda& cuda) {
-  void* streams[2] = {};
-  void* event = nullptr;
-  for (void*& stream : streams) {
-    CHECK_OK(cuda.api->create_stream(cuda::StreamKind::blocking, &stream));
-  }
-  (void)cuda.calls();
-  CHECK_OK(cuda.api->create_event(&event));
-  CHECK_OK(cuda.api->record_event(event, streams[0]));
-  CHECK_OK(cuda.api->wait_event(streams[1], event));
-  CHECK_OK(cuda.api->synchronize_event(event));
-  CHECK_OK(cuda.api->destroy_event(event));
-  CHECK(cuda.calls() == text("event %p, flags 2\nrecord %p on %p\n%p waits for %p, flags 0\n"
-                             "wait for event %p\ndestroy event %p\n",
-                             event, event, streams[0], streams[1], event, event, event));
-  for (void* stream : streams) CHECK_OK(cuda.api->destroy_stream(stream));
-  (void)cuda.calls();
+  CHECK_OK(api.create_event(&event));
+  CHECK_OK(api.record_event(event, first));
+  CHECK_OK(api.wait_event(second, event));
+  CHECK(cuda.calls() == text("event %p, flags 2\nrecord %p on %p\n%p waits for %p, flags 0\n",
+                             event, event, first, second, event));
+  CHECK_OK(api.synchronize_stream(first));
+  CHECK_OK(api.synchronize_event(event));
+  CHECK_OK(api.destroy_event(event));
+  for (void* stream : {first, second}) CHECK_OK(api.destroy_stream(stream));
+  CHECK(cuda.calls() == text("wait for stream %p\nwait for event %p\ndestroy event %p\n"
+                             "destroy stream %p\ndestroy stream %p\n",
+                             first, event, event, first, second));
 }
 
 // On a non-blocking stream of its own; cudaStreamCaptureModeThreadLocal is 1.
@@ -122,8 +102,6 @@ void test_captures_are_of_one_thread(const RecordedCuda& cuda) {
 
 void test_real_cuda(const std::string&) {
   const RecordedCuda cuda;
-  test_kinds_of_streams(cuda);
-  test_copies_are_queued(cuda);
-  test_events_take_no_times(cuda);
+  test_work_is_queued_on_its_stream(cuda);
   test_captures_are_of_one_thread(cuda);
 }

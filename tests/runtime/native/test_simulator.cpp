@@ -1,8 +1,6 @@
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <thread>
-#include <vector>
 
 #include "check.h"
 #include "cuda/cuda_api.h"
@@ -63,8 +61,17 @@ void test_wrong_pointers(Api& api) {
   CHECK(info.kind == cuda::MemoryKind::device && info.device == 1);
   CHECK_OK(api.pointer_info(host, &info));
   CHECK(info.kind == cuda::MemoryKind::host);
+  void* pinned = nullptr;
+  CHECK_OK(api.allocate_pinned(16, &pinned));
+  CHECK_OK(api.pointer_info(pinned, &info));
+  CHECK(info.kind == cuda::MemoryKind::pinned && info.device == -1);
+  CHECK_FAILS(api.copy(pinned, memory, 16, CopyKind::device_to_device, stream), "is host memory");
   CHECK_FAILS(api.release(bytes + 1), "not allocated");
   // Freeing waits for what is queued.
+  std::memset(pinned, 3, 16);
+  CHECK_OK(api.copy(memory, pinned, 16, CopyKind::host_to_device, stream));
+  CHECK_OK(api.release_pinned(pinned));
+  CHECK(bytes[15] == 3);
   host[7] = 1;
   CHECK_OK(api.copy(host, memory, 8, CopyKind::device_to_host, stream));
   CHECK_OK(api.release(memory));
@@ -199,72 +206,17 @@ void test_captures(Api& api) {
   for (const cuda::Stream stream : {blocking, free}) CHECK_OK(api.destroy_stream(stream));
 }
 
-void test_pinned_memory(Api& api) {
-  void* memory = nullptr;
-  void* host = nullptr;
-  cuda::Stream stream = nullptr;
-  cuda::PointerInfo info;
-  CHECK_OK(cuda::simulated_api()->set_device(0));
-  CHECK_OK(api.allocate(16, &memory));
-  CHECK_OK(api.allocate_pinned(16, &host));
-  CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &stream));
-  CHECK_OK(api.pointer_info(host, &info));
-  CHECK(info.kind == cuda::MemoryKind::pinned && info.device == -1);
-  CHECK_FAILS(api.copy(host, memory, 16, CopyKind::device_to_device, stream), "is host memory");
-  std::memset(host, 3, 16);
-  CHECK_OK(api.copy(memory, host, 16, CopyKind::host_to_device, stream));
-  CHECK_OK(api.release_pinned(host));  // It waits.
-  CHECK(static_cast<uint8_t*>(memory)[15] == 3);
-  CHECK_OK(api.release(memory));
-  CHECK_OK(api.destroy_stream(stream));
-}
-
-// Many threads, each with its stream, waiting for each other's events at random.
-void test_threads(Api& api) {
-  constexpr int kThreads = 6, kRounds = 300;
-  std::vector<cuda::Stream> streams(kThreads);
-  std::vector<cuda::Event> events(kThreads);
-  std::vector<int> counts(kThreads, 0);
-  CHECK_OK(cuda::simulated_api()->set_device(0));
-  for (int i = 0; i < kThreads; ++i) {
-    CHECK_OK(api.create_stream(cuda::StreamKind::blocking, &streams[i]));
-    CHECK_OK(api.create_event(&events[i]));
-  }
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&, i] {
-      uint32_t state = static_cast<uint32_t>(i) + 1;
-      for (int round = 0; round < kRounds; ++round) {
-        state = state * 1664525 + 1013904223;
-        const int other = static_cast<int>(state >> 16) % kThreads;
-        int* const count = &counts[static_cast<size_t>(i)];
-        CHECK_OK(launch(streams[i], [count] { return ++*count, Status{}; }));
-        CHECK_OK(api.record_event(events[i], streams[i]));
-        CHECK_OK(api.wait_event(streams[i], events[other]));
-        if ((state >> 8) % 3 == 0) CHECK_OK(api.synchronize_stream(streams[i]));
-      }
-      CHECK_OK(api.synchronize_stream(streams[i]));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (int i = 0; i < kThreads; ++i) {
-    CHECK(counts[static_cast<size_t>(i)] == kRounds);
-    CHECK_OK(api.destroy_event(events[i]));
-    CHECK_OK(api.destroy_stream(streams[i]));
-  }
-}
-
 }  // namespace
 
 void test_simulator(const std::string&) {
   CHECK_FAILS(cuda::choose("simulated:17"), "simulated:17");
   CHECK_OK(cuda::choose("simulated:2"));
   CHECK_FAILS(cuda::choose("real"), "already 'simulated:2'");
-  void (*const tests[])(Api&) = {
-      test_work_is_deferred, test_wrong_pointers, test_events_and_failures,
-      test_default_streams,  test_captures,       test_pinned_memory,
-      test_threads};
-  for (const auto test : tests) test(api());
+  test_work_is_deferred(api());
+  test_wrong_pointers(api());
+  test_events_and_failures(api());
+  test_default_streams(api());
+  test_captures(api());
   int device = -1;
   CHECK_OK(cuda::simulated_api()->set_device(1));
   {

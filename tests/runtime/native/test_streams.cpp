@@ -1,9 +1,9 @@
 // Runs of a delegate beside other code of the process that uses CUDA: whoever reads next sees the
 // result, and whoever writes next does not overtake it.
-#include <cstring>
-#include <list>
+#include <functional>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "backend_calls.h"
 #include "cuda/device_allocator.h"
@@ -12,62 +12,12 @@
 #include "tests.h"
 
 using namespace trt_et;
-using cuda::CopyKind;
 using cuda::Stream;
-
-namespace executorch::extension::cuda {
-extern thread_local std::optional<void*> t_caller_stream;
-}
 using executorch::extension::cuda::t_caller_stream;
 
 namespace {
 
-// Copies as ExecuTorch's own CUDA allocator does: cudaMemcpy on the legacy stream, which has read
-// pageable memory when it returns, but may not have written the device's; or asynchronously on the
-// stream of a CallerStreamGuard.
-class StockAllocator {
- public:
-  void to_device(const Device& to, float value) {
-    const Stream stream = t_caller_stream.value_or(cuda::kLegacyStream);
-    read_.emplace_back(to.values.size(), value);
-    CHECK_OK(api().copy(to.data, read_.back().data(), read_.back().size() * 4,
-                        CopyKind::host_to_device, stream));
-  }
-
-  float to_host(const Device& from, size_t at) {
-    const Stream stream = t_caller_stream.value_or(cuda::kLegacyStream);
-    std::vector<float> values(from.values.size());
-    CHECK_OK(
-        api().copy(values.data(), from.data, values.size() * 4, CopyKind::device_to_host, stream));
-    CHECK_OK(api().synchronize_stream(stream));
-    return values[at];
-  }
-
- private:
-  std::list<std::vector<float>> read_;
-};
-
-// Adds `new` to `state`, in place.
-Bytes sum_blob() {
-  return make_blob(binding("new", "8", true) + "," + binding("state", "8", true) + "," +
-                       binding("next", "8", false),
-                   "fake\ninput new float32 8\ninput state float32 8\noutput next float32 8\n"
-                   "sum next state new\n");
-}
-
-struct Scale {
-  explicit Scale(bool graphs = true) {
-    LoadOptions options;
-    options.cuda_graphs = graphs;
-    delegate = load(scale_blob("8"), options);
-  }
-  void run() { CHECK_OK(call(*delegate, {&x.value, &y.value})); }
-
-  std::unique_ptr<Delegate> delegate;
-  Device in{8, 0, 0.0F}, out{8, 0, 0.0F};
-  OwnedTensor x{{8}, in.data}, y{{8}, out.data};
-};
-
+// Adds a number to its state, in place.
 struct Sum {
   Sum() : delegate(load(sum_blob())) {}
   void run() { CHECK_OK(call(*delegate, {&x.value, &y.value, &y.value})); }
@@ -78,14 +28,17 @@ struct Sum {
 };
 
 void test_stock_allocator(bool graphs) {
-  Scale scale(graphs);
+  LoadOptions options;
+  options.cuda_graphs = graphs;
+  Scaling scaling(options);
   StockAllocator stock;
+  scaling.in.allocator = scaling.out.allocator = &stock;
   for (int i = 1; i <= 6; ++i) {
     const auto value = static_cast<float>(i);
-    stock.to_device(scale.in, value);
-    scale.run();
-    stock.to_device(scale.in, -1.0F);  // Must not overtake the run.
-    CHECK(stock.to_host(scale.out, 5) == 2 * value);
+    scaling.in.fill(value);
+    CHECK_OK(scaling.run());
+    scaling.in.fill(-1.0F);  // Must not overtake the run.
+    CHECK(scaling.out.read(5) == 2 * value);
   }
   CHECK(counter("live_graphs") == (graphs ? 1u : 0u));
 }
@@ -100,38 +53,58 @@ void test_caller_stream(Stream stream) {
   t_caller_stream = std::nullopt;
 }
 
-void test_default_stream_code() {
-  Scale scale;
-  auto* in = reinterpret_cast<float*>(scale.in.data);
-  const auto* out = reinterpret_cast<const float*>(scale.out.data);
+// A guard's stream of another GPU is not used.
+void test_a_guards_stream_of_another_gpu() {
+  Stream foreign = nullptr;
+  CHECK_OK(cuda::simulated_api()->set_device(1));
+  CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &foreign));
+  CHECK_OK(cuda::simulated_api()->set_device(0));
+  Scaling scaling;
+  t_caller_stream = foreign;
+  CHECK_OK(scaling.run());
+  t_caller_stream = std::nullopt;
+  CHECK(scaling.out.read(3) == 6.0F);
+  CHECK_OK(api().destroy_stream(foreign));
+}
+
+// Other code writes the input and reads the output on a blocking stream. Later runs take so many
+// calls of CUDA.
+void check_order_with(Stream theirs, uint64_t calls) {
+  Scaling scaling;
+  auto* in = reinterpret_cast<float*>(scaling.in.data);
+  const auto* out = reinterpret_cast<const float*>(scaling.out.data);
+  const auto queue = [&](std::function<Status()> work) {
+    CHECK_OK(cuda::simulated_api()->launch(theirs, std::move(work)));
+  };
   for (int i = 1; i <= 5; ++i) {
     const auto value = static_cast<float>(i);
     float seen = 0.0F;
-    CHECK_OK(cuda::simulated_api()->launch(nullptr, [=] { return in[2] = value, Status{}; }));
-    scale.run();
-    CHECK_OK(
-        cuda::simulated_api()->launch(nullptr, [=, &seen] { return seen = out[2], Status{}; }));
-    CHECK_OK(cuda::simulated_api()->launch(nullptr, [=] { return in[2] = -1.0F, Status{}; }));
-    CHECK_OK(api().synchronize_stream(nullptr));
+    queue([=] { return in[2] = value, Status{}; });
+    const Counts before = stats();
+    CHECK_OK(scaling.run());
+    if (i > 3) CHECK(stats().calls - before.calls == calls);
+    queue([=, &seen] { return seen = out[2], Status{}; });
+    queue([=] { return in[2] = -1.0F, Status{}; });
+    CHECK_OK(api().synchronize_stream(theirs));
     CHECK(seen == 2 * value);
   }
 }
 
 // A copy from the host may read it when the call is long over.
 void test_host_memory_is_free_after_a_call() {
-  Scale scale;
-  std::vector<float> host(8, 3.0F);
-  OwnedTensor x({8}, host.data());
+  Scaling scaling;
+  std::vector<float> host(16);
+  OwnedTensor x({2, 8}, host.data());
   for (int i = 0; i < 5; ++i) {
-    host.assign(8, 3.0F);
-    CHECK_OK(call(*scale.delegate, {&x.value, &scale.y.value}));
-    host.assign(8, -1.0F);
-    CHECK(scale.out.read(4) == 6.0F);
+    host.assign(16, 3.0F);
+    CHECK_OK(call(*scaling.delegate, {&x.value, &scaling.y.value}));
+    host.assign(16, -1.0F);
+    CHECK(scaling.out.read(4) == 6.0F);
   }
-  host.assign(8, 4.0F);
-  CHECK(cuda_allocator().copy_host_to_device(scale.in.data, host.data(), 32, 0) == Error::Ok);
-  host.assign(8, -1.0F);
-  CHECK(scale.in.read(7) == 4.0F);
+  host.assign(16, 4.0F);
+  CHECK(cuda_allocator().copy_host_to_device(scaling.in.data, host.data(), 64, 0) == Error::Ok);
+  host.assign(16, -1.0F);
+  CHECK(scaling.in.read(7) == 4.0F);
 }
 
 // The next stream may have the handle of one that is gone, with a run still going on.
@@ -139,7 +112,7 @@ void test_handles_are_used_again() {
   Sum sum;
   Stream stream = nullptr, again = nullptr;
   CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &stream));
-  CHECK(trt_et_use_stream(0, stream) == 0);
+  CHECK(trt_et_use_stream(0, stream) == 0 && trt_et_use_stream(2, stream) == -1);
   sum.run();
   CHECK_OK(api().destroy_stream(stream));
   CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &again));
@@ -174,8 +147,10 @@ void test_captures_are_left_alone() {
   const auto other_thread = [] {
     StockAllocator stock;
     Device memory(8, 0, 1.0F);
-    stock.to_device(memory, 7.0F);
-    CHECK(stock.to_host(memory, 0) == 7.0F);
+    const auto ours = std::exchange(memory.allocator, &stock);
+    memory.fill(7.0F);
+    CHECK(memory.read(0) == 7.0F);
+    memory.allocator = ours;
     CHECK(memory.read(0) == 7.0F);
   };
   const uint64_t captures = counter("captures");
@@ -204,13 +179,12 @@ void test_copies_ask_once() {
 
 // Two sets of memory in turns: one graph of memory that stays, copies beside it, and no waits.
 void test_alternating_memory() {
-  Scale scale;
-  Device other(8, 0, 5.0F), result(8, 0, 0.0F);
-  OwnedTensor x({8}, other.data), y({8}, result.data);
-  scale.in.values.assign(8, 2.0F);
-  scale.in.write();
+  Scaling scale;
+  Device other(16, 0, 5.0F), result(16, 0, 0.0F);
+  OwnedTensor x({2, 8}, other.data), y({2, 8}, result.data);
+  scale.in.fill(2.0F);
   const auto both = [&] {
-    scale.run();
+    CHECK_OK(scale.run());
     CHECK_OK(call(*scale.delegate, {&x.value, &y.value}));
   };
   const Counts start = stats();
@@ -225,15 +199,11 @@ void test_alternating_memory() {
   CHECK(counter("captures") == captures && counter("fake_calls") == calls);
   CHECK(scale.out.read(0) == 4.0F && result.read(0) == 10.0F);
   // What stays again is not copied any more.
-  for (int i = 0; i < 60; ++i) scale.run();
+  for (int i = 0; i < 60; ++i) CHECK_OK(scale.run());
   const uint64_t copies = stats().copies_d2d;
-  scale.run();
+  CHECK_OK(scale.run());
   CHECK(stats().copies_d2d == copies && counter("live_graphs") == 1);
   CHECK(scale.out.read(0) == 4.0F);
-}
-
-Bytes dynamic_blob() {
-  return unary_blob("-1", "range x 1 8 64\nscale y x 2\n", range("1", "8", "64"));
 }
 
 // Calls of these lengths, `repeats` times each; returns what the whole took.
@@ -243,7 +213,8 @@ struct Costs {
 Costs run_lengths(bool graphs, int first, int last, int repeats, int rounds) {
   LoadOptions options;
   options.cuda_graphs = graphs;
-  const auto delegate = load(dynamic_blob(), options);
+  const auto delegate =
+      load(unary_blob("-1", "range x 1 8 64\nscale y x 2\n", range("1", "8", "64")), options);
   Device in(64, 0, 1.5F), out(64, 0, 0.0F);
   const Counts before = stats();
   const uint64_t captures = counter("captures"), fake_calls = counter("fake_calls");
@@ -331,7 +302,8 @@ void test_streams(const std::string&) {
     test_caller_stream(given);
   }
   CHECK_OK(api().destroy_stream(stream));
-  test_default_stream_code();
+  test_a_guards_stream_of_another_gpu();
+  check_order_with(nullptr, 3);
   test_host_memory_is_free_after_a_call();
   test_handles_are_used_again();
   test_per_thread_default_stream();
@@ -359,36 +331,17 @@ struct CudaBackend final : executorch::runtime::BackendInterface {
   }
 };
 
-void test_shared_program(bool given) {
-  Stream own = nullptr, ours = nullptr;
-  CHECK_OK(api().create_stream(cuda::StreamKind::blocking, &own));
-  CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &ours));
-  if (given) CHECK(trt_et_use_stream(0, ours) == 0);
-  Scale scale;
-  auto* in = reinterpret_cast<float*>(scale.in.data);
-  const auto* out = reinterpret_cast<const float*>(scale.out.data);
-  for (int i = 1; i <= 5; ++i) {
-    const auto value = static_cast<float>(i);
-    float seen = 0.0F;
-    CHECK_OK(cuda::simulated_api()->launch(own, [=] { return in[2] = value, Status{}; }));
-    const Counts before = stats();
-    scale.run();
-    // One more on the caller's stream, who may capture it.
-    if (i > 3) CHECK(stats().calls - before.calls == (given ? 7u : 6u));
-    CHECK_OK(cuda::simulated_api()->launch(own, [=, &seen] { return seen = out[2], Status{}; }));
-    CHECK_OK(cuda::simulated_api()->launch(own, [=] { return in[2] = -1.0F, Status{}; }));
-    CHECK_OK(api().synchronize_stream(own));
-    CHECK(seen == 2 * value);
-  }
-  CHECK(trt_et_use_stream(0, nullptr) == 0);
-  for (const Stream stream : {own, ours}) CHECK_OK(api().destroy_stream(stream));
-}
-
 }  // namespace
 
 void test_beside_cuda_backend(const std::string&) {
   static CudaBackend backend;
   CHECK(executorch::runtime::register_backend({"CudaBackend", &backend}) == Error::Ok);
-  test_shared_program(false);
-  test_shared_program(true);
+  Stream theirs = nullptr, ours = nullptr;
+  CHECK_OK(api().create_stream(cuda::StreamKind::blocking, &theirs));
+  CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &ours));
+  check_order_with(theirs, 6);
+  CHECK(trt_et_use_stream(0, ours) == 0);
+  check_order_with(theirs, 7);  // One more on the caller's stream, who may capture it.
+  CHECK(trt_et_use_stream(0, nullptr) == 0);
+  for (const Stream stream : {theirs, ours}) CHECK_OK(api().destroy_stream(stream));
 }

@@ -2,7 +2,6 @@
 // bytes, in its doc_string for instance, from "fake\n" to "end\n". Lines for the build alone:
 //
 //   scale_by y x W                 scale y x by the first float of the initializer W
-//   needs W                        the initializer W, whatever is in it
 //   refuse node Op the reason      the parser's error
 //   unbuildable the reason         the builder's
 //   steps 5 100                    a build of 5 steps, each of 100 ms
@@ -251,7 +250,6 @@ class OnnxParser : public Tabled<OnnxParser> {
       network_.milliseconds = std::stoi(b);
       return true;
     }
-    if (kind == "needs") return bytes_of(a) != nullptr || refuse(a, "Constant", "no bytes");
     if (kind != "scale_by") return network_.plan += line + "\n", true;
     words >> name;
     float factor = 0;

@@ -76,10 +76,10 @@ def make_models(folder: Path, builders: tuple[str, ...] = ("tensorrt_rtx", "refe
         write_model(folder, name, model, inputs)
 
 
-def make_engines(folder: Path, name: str, builder: str | EngineBuilder) -> None:
+def make_engines(folder: Path, name: str, builder: str | EngineBuilder, depth: int = 60) -> None:
     """Write the native models with engines of one builder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for model, case in native_models().items():
+    for model, case in native_models(depth).items():
         for on_device in (False, True) if case.timed else (False,):
             path = folder / f"{model}.{name}{'_device' * on_device}.pte"
             partitioner = TensorRTPartitioner(builder=builder, excluded_ops=case.excluded_ops)

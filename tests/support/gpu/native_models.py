@@ -49,8 +49,8 @@ class Pair(nn.Module):
         return (x + y) * 3.0, torch.relu(y)
 
 
-def native_models() -> dict[str, NativeModel]:
-    """By name; the same numbers in every process."""
+def native_models(depth: int = 60) -> dict[str, NativeModel]:
+    """By name; the same numbers in every process. ``depth``: the layers of ``deep``."""
     torch.manual_seed(0)
     x, y = torch.randn(BATCH, WIDTH), torch.randn(BATCH, WIDTH)
     # executor_runner takes inputs of the largest size.
@@ -58,7 +58,7 @@ def native_models() -> dict[str, NativeModel]:
     return {
         "line": NativeModel(Line(2), (x,), timed=True),
         # More than fifty kernels: what a CUDA graph is for.
-        "deep": NativeModel(Line(60), (x,), timed=True),
+        "deep": NativeModel(Line(depth), (x,), timed=True),
         "pair": NativeModel(Pair(), (x, y), timed=True),
         "dynamic": NativeModel(Line(2), (x,), ({0: batch},)),
         # An engine, a sine on the CPU, an engine.

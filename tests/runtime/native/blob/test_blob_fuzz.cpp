@@ -2,12 +2,12 @@
 // not there, and what it accepts can be used. TRT_ET_FUZZ_MUTANTS says how many.
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "amounts.h"
-#include "check.h"
-#include "parse_exactly.h"
+#include "provider_support.h"
 #include "tests.h"
 
 using namespace trt_et;
@@ -31,76 +31,48 @@ class Random {
   uint64_t state_;
 };
 
-Bytes pack(const char* magic, const std::string& metadata, bool checksum) {
-  return ::pack(magic, metadata, std::string(20, '\xE5'), checksum);
-}
-
 struct Seed {
   Bytes blob;
   bool has_checksum;
 };
 
 std::vector<Seed> make_seeds() {
-  const std::string sha = std::string(64, 'a');
-  const std::string ours =
-      R"("hardware_compatible":false,"device_id":1,"serialized_metadata":"",)"
-      R"("target_platform":"linux_x86_64","builder":"tensorrt_rtx","library_version":"1.5.0.114",)"
-      R"("compute_capabilities":["8.6","8.9"],"gpu_name":"","sha256":")" +
-      sha + "\"}";
-  const std::string plain =
-      R"({"io_bindings":[{"name":"x","dtype":"float32","shape":[2,3],"is_input":true},)"
-      R"({"name":"y","dtype":"float16","shape":[],"is_input":false}],)";
-  const std::string dynamic =
-      R"({"io_bindings":[{"name":"x","dtype":"int64","shape":[-1,3],"is_input":true,)"
-      R"("min_shape":[1,3],"opt_shape":[2,3],"max_shape":[4,3]},{"name":"z","dtype":"bool",)"
-      R"("shape":[1,2,3],"is_input":false,"dim_order":[0,2,1]}],)";
-  const std::string aliased =
-      R"({"io_bindings":[{"name":"c","dtype":"float32","shape":[8],"is_input":true},)"
-      R"({"name":"d","dtype":"float32","shape":[8],"is_input":false}],"aliased_io":)"
-      R"([{"output":"d","input":"c","kind":"kv_cache_update"}],)";
-  const std::string foreign =
-      R"({"io_bindings":[{"name":"in \u00e9","dtype":"","shape":[],"is_input":true}],)"
-      R"("hardware_compatible":true,"device_id":3,"serialized_metadata":"abc"})";
-  std::string reference = plain + ours;
-  reference.replace(reference.find("tensorrt_rtx"), 12, "reference");
-  return {{pack("TR01", plain + ours, true), true},
-          {pack("TR01", dynamic + ours, true), true},
-          {pack("TR02", aliased + ours, true), true},
-          {pack("TRRF", reference, true), true},
-          {pack("TR01", foreign, false), false}};
+  const std::string engine(20, '\xE5');
+  const std::string more =
+      R"(,"hardware_compatible":false,"serialized_metadata":"","target_platform":"linux_x86_64",)"
+      R"("compute_capabilities":["8.6","8.9"],"gpu_name":"")";
+  const std::string aliases =
+      R"(,"aliased_io":[{"output":"y","input":"x","kind":"kv_cache_update"}])";
+  const std::string reference = "{\"io_bindings\":[" + io("") + "],\"builder\":\"reference\"}";
+  return {
+      {make_blob(io("-1,3", range("1,3", "2,3", "4,3")), engine, more), true},
+      {make_blob(io("1,2,3", R"(,"dim_order":[0,2,1])"), engine, more), true},
+      {make_blob(io("8"), engine, aliases), true},
+      {make_blob(io("2,3"), engine, "", true, false, R"({"weights":["a"],"profiles":[{}]})"), true},
+      {pack("TRRF", reference, engine, true), true},
+      {make_blob(foreign("in \\u00e9", true), engine, R"(,"device_id":3)", false), false}};
 }
 
-constexpr const char* kTokens[] = {"-1",
-                                   "0",
-                                   "127",
-                                   "128",
-                                   "4294967296",
-                                   "9223372036854775807",
-                                   "9223372036854775808",
-                                   "-9223372036854775809",
-                                   "18446744073709551616",
-                                   "1e400",
-                                   "0.5",
-                                   "1.0",
-                                   "null",
-                                   "true",
-                                   "{}",
-                                   "[]",
-                                   "[[[[[[[[[[[[[[[[[[[[",
-                                   "\"",
-                                   "\\",
-                                   "\\u0000",
-                                   "\\ud800",
-                                   "\xff\xfe",
-                                   "\"device_id\":7,",
-                                   "\"sha256\":\"\",",
-                                   "\"shape\":[-1],",
-                                   ",",
-                                   "}",
-                                   "{\"a\":"};
+constexpr const char* kNumbers[] = {"-1", "128", "9223372036854775808", "1e400", "0.5"};
+constexpr const char* kTexts[] = {"null",
+                                  "true",
+                                  "{}",
+                                  "[[[[[[[[[[[[[[[[[[[[",
+                                  "\"",
+                                  "\\",
+                                  "\\u0000",
+                                  "\\ud800",
+                                  "\xff\xfe",
+                                  ",",
+                                  "}",
+                                  "{\"a\":",
+                                  "\"device_id\":7,",
+                                  "\"sha256\":\"\",",
+                                  "\"shape\":[-1],"};
 
 void mutate_text(Bytes& blob, Random& random) {
-  const char* token = kTokens[random.below(sizeof kTokens / sizeof *kTokens)];
+  const char* token = random.below(3) == 0 ? kNumbers[random.below(std::size(kNumbers))]
+                                           : kTexts[random.below(std::size(kTexts))];
   const size_t length = std::strlen(token);
   const size_t at = 32 + random.below(blob.size() < 32 ? 0 : blob.size() - 32);
   if (at > blob.size()) return;
@@ -124,26 +96,14 @@ void mutate_text(Bytes& blob, Random& random) {
 void mutate_header(Bytes& blob, Random& random) {
   constexpr size_t kFields[][2] = {{0, 4},  {4, 4},  {8, 4},  {12, 4}, {16, 8},
                                    {20, 4}, {24, 1}, {25, 1}, {26, 2}, {28, 4}};
-  const auto& field = kFields[random.below(sizeof kFields / sizeof *kFields)];
+  const auto& field = kFields[random.below(std::size(kFields))];
   const uint64_t size = blob.size();
-  const uint64_t values[] = {0,
-                             1,
-                             2,
-                             16,
-                             32,
-                             48,
-                             size - 1,
-                             size,
-                             size + 1,
-                             size - 32,
-                             uint64_t{1} << 31,
-                             (uint64_t{1} << 32) - 1,
-                             (uint64_t{1} << 32) - 16,
-                             uint64_t{1} << 63,
-                             UINT64_MAX,
-                             UINT64_MAX - 31,
-                             random.below(SIZE_MAX)};
-  put(blob, field[0], values[random.below(sizeof values / sizeof *values)], field[1]);
+  const uint64_t values[] = {0, 1, 16, 32, size - 1, size, size + 1, random.below(SIZE_MAX)};
+  const uint64_t large[] = {uint64_t{1} << 31, (uint64_t{1} << 32) - 16, uint64_t{1} << 63,
+                            UINT64_MAX - 31};
+  const uint64_t value = random.below(2) == 0 ? values[random.below(std::size(values))]
+                                              : large[random.below(std::size(large))];
+  put(blob, field[0], value, field[1]);
 }
 
 void mutate(Bytes& blob, Random& random) {

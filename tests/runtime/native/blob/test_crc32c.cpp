@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "blob/crc32c.h"
@@ -24,9 +25,11 @@ uint32_t from_the_definition(uint32_t crc, const uint8_t* data, size_t size) {
 
 void test_crc32c(const std::string&) {
   // RFC 3720, B.4, and the usual check value.
-  uint8_t zeros[32] = {}, ones[32], rising[32];
+  uint8_t ones[32], rising[32];
   std::memset(ones, 0xFF, sizeof ones);
-  for (uint8_t i = 0; i < 32; ++i) rising[i] = i;
+  std::iota(rising, rising + 32, uint8_t{0});
+  CHECK(from_the_definition(0, ones, 32) == 0x62A8AB43u);
+  CHECK(from_the_definition(0, rising, 32) == 0x46DD794Eu);
   std::vector<uint8_t> bytes(40000);
   uint32_t state = 1;
   for (uint8_t& byte : bytes)
@@ -36,11 +39,8 @@ void test_crc32c(const std::string&) {
   for (const Crc32cForm& form : forms) {
     std::printf("crc32c: %s\n", form.name);
     CHECK(form.function(0, "123456789", 9) == 0xE3069283u);
-    CHECK(form.function(0, zeros, 32) == 0x8A9136AAu);
-    CHECK(form.function(0, ones, 32) == 0x62A8AB43u);
-    CHECK(form.function(0, rising, 32) == 0x46DD794Eu);
-    // All lengths up to three blocks of the widest form, at every alignment to a vector, and longer
-    // ones.
+    // All lengths up to three blocks of the widest form, and longer ones, at every alignment to a
+    // vector.
     for (size_t size = 0; size + 64 < bytes.size(); size += size < 1600 ? 1 : 997) {
       const size_t at = size * 7 % 64;
       const uint32_t expected = from_the_definition(7, bytes.data() + at, size);
@@ -49,10 +49,6 @@ void test_crc32c(const std::string&) {
       const size_t first = size * 5 / 9;
       const uint32_t begun = form.function(7, bytes.data() + at, first);
       CHECK(form.function(begun, bytes.data() + at + first, size - first) == expected);
-    }
-    for (size_t at = 0; at < 64; ++at) {
-      CHECK(form.function(0, bytes.data() + at, 1500) ==
-            from_the_definition(0, bytes.data() + at, 1500));
     }
   }
   CHECK(crc32c(9, bytes.data(), bytes.size()) ==

@@ -6,14 +6,25 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include "blob/crc32c.h"
-#include "cuda/device_allocator.h"
+#include "cuda/cuda_api.h"
+
+namespace executorch::extension::cuda {
+thread_local std::optional<void*> t_caller_stream;
+__attribute__((visibility("default"), used)) std::optional<void*> getCallerStream() {
+  return t_caller_stream;
+}
+}  // namespace executorch::extension::cuda
 
 namespace trt_et {
 
+using executorch::extension::cuda::t_caller_stream;
 using executorch::runtime::FreeableBuffer;
+using executorch::runtime::Result;
 using executorch::runtime::Span;
+using executorch::runtime::etensor::DeviceType;
 
 Bytes make_blob(const std::string& bindings, const std::string& plan, const std::string& more,
                 bool ours, bool rtx, const std::string& network) {
@@ -52,16 +63,37 @@ std::string range(const std::string& low, const std::string& best, const std::st
 const std::string kDoublingPlan =
     "fake\nweights 4096\nscratch 512\ninput x float32 2,8\noutput y float32 2,8\nscale y x 2\n";
 
-Bytes doubling_blob() { return make_blob(io("2,8"), kDoublingPlan); }
+Bytes doubling_blob() { return plan_blob(kDoublingPlan); }
 
-std::string binding(const char* name, const std::string& shape, bool is_input,
+Bytes sum_blob() {
+  return plan_blob(
+      "fake\ninput new float32 8\ninput state float32 8\noutput next float32 8\n"
+      "sum next state new\n");
+}
+
+Bytes plan_blob(const std::string& plan, const std::string& more, bool ours) {
+  std::string bindings;
+  std::istringstream lines(plan);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string kind, name, dtype, dims;
+    words >> kind >> name >> dtype >> dims;
+    const bool is_input = kind == "input";
+    if (!is_input && kind != "output") continue;
+    if (!bindings.empty()) bindings += ",";
+    bindings += ours ? binding(name, dims, is_input) : foreign(name, is_input);
+  }
+  return make_blob(bindings, plan, more, ours);
+}
+
+std::string binding(const std::string& name, const std::string& shape, bool is_input,
                     const std::string& more) {
-  return std::string("{\"name\":\"") + name + "\",\"dtype\":\"float32\",\"shape\":[" + shape +
+  return "{\"name\":\"" + name + "\",\"dtype\":\"float32\",\"shape\":[" + shape +
          "],\"is_input\":" + (is_input ? "true" : "false") + more + "}";
 }
 
-std::string foreign(const char* name, bool is_input) {
-  return std::string("{\"name\":\"") + name +
+std::string foreign(const std::string& name, bool is_input) {
+  return "{\"name\":\"" + name +
          "\",\"dtype\":\"\",\"shape\":[],\"is_input\":" + (is_input ? "true" : "false") + "}";
 }
 
@@ -83,6 +115,13 @@ Scaling::Scaling(const LoadOptions& options, const Bytes& blob) : delegate(load(
 
 Status call(Delegate& delegate, std::vector<EValue*> values) {
   return delegate.execute(Span<EValue*>(values.data(), values.size()));
+}
+
+void check_call(Delegate& delegate, float value, float expected) {
+  std::vector<float> in(16, value), out(16, expected - 1);
+  OwnedTensor x({2, 8}, in.data()), y({2, 8}, out.data());
+  CHECK_OK(call(delegate, {&x.value, &y.value}));
+  CHECK(out == std::vector<float>(16, expected));
 }
 
 cuda::Api& api() {
@@ -133,24 +172,60 @@ Counts stats() {
   return found;
 }
 
-Device::Device(size_t count, int index, float value) : device(index), values(count, value) {
-  auto memory = cuda_allocator().allocate(count * 4 + 512, static_cast<int8_t>(index), 16);
+Result<void*> StockAllocator::allocate(size_t size, DeviceIndex index, size_t) {
+  void* memory = nullptr;
+  cuda::DeviceGuard guard(api());
+  CHECK_OK(guard.enter(index));
+  CHECK_OK(api().allocate(size, &memory));
+  return memory;
+}
+
+void StockAllocator::deallocate(void* memory, DeviceIndex) { CHECK_OK(api().release(memory)); }
+
+Error StockAllocator::copy_host_to_device(void* to, const void* from, size_t size, DeviceIndex) {
+  const auto* bytes = static_cast<const uint8_t*>(from);
+  const Bytes& copy = read_.emplace_back(bytes, bytes + size);
+  const cuda::Stream stream = t_caller_stream.value_or(cuda::kLegacyStream);
+  return api().copy(to, copy.data(), size, cuda::CopyKind::host_to_device, stream).error;
+}
+
+Error StockAllocator::copy_device_to_host(void* to, const void* from, size_t size, DeviceIndex) {
+  const cuda::Stream stream = t_caller_stream.value_or(cuda::kLegacyStream);
+  CHECK_OK(api().copy(to, from, size, cuda::CopyKind::device_to_host, stream));
+  return api().synchronize_stream(stream).error;
+}
+
+DeviceType StockAllocator::device_type() const { return DeviceType::CUDA; }
+
+Device::Device(size_t count, int index, float value)
+    : device(index),
+      values(count, value),
+      allocator(executorch::runtime::get_device_allocator(DeviceType::CUDA)) {
+  auto memory = allocator->allocate(count * 4 + 512, static_cast<int8_t>(index), 16);
   CHECK(memory.ok());
   base = static_cast<uint8_t*>(*memory);
   data = base;
   write();
 }
 
-Device::~Device() { cuda_allocator().deallocate(base, static_cast<int8_t>(device)); }
+Device::~Device() {
+  executorch::runtime::get_device_allocator(DeviceType::CUDA)
+      ->deallocate(base, static_cast<int8_t>(device));
+}
 
 void Device::write() {
-  CHECK(cuda_allocator().copy_host_to_device(data, values.data(), values.size() * 4,
-                                             static_cast<int8_t>(device)) == Error::Ok);
+  CHECK(allocator->copy_host_to_device(data, values.data(), values.size() * 4,
+                                       static_cast<int8_t>(device)) == Error::Ok);
+}
+
+void Device::fill(float value) {
+  values.assign(values.size(), value);
+  write();
 }
 
 float Device::read(size_t at) {
-  CHECK(cuda_allocator().copy_device_to_host(values.data(), data, values.size() * 4,
-                                             static_cast<int8_t>(device)) == Error::Ok);
+  CHECK(allocator->copy_device_to_host(values.data(), data, values.size() * 4,
+                                       static_cast<int8_t>(device)) == Error::Ok);
   return values[at];
 }
 
