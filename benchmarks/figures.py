@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 from importlib import metadata
@@ -11,19 +12,31 @@ from typing import Any
 Figure = dict[str, Any]
 
 
-def figure(value: float | None, goal: float, ok: bool | None, how: str, **details: Any) -> Figure:
-    """A goal's value; None where it could not be measured here."""
-    rounded = value if value is None else round(value, 4)
-    return {"value": rounded, "goal": goal, "ok": ok, "how": how} | (
-        {"details": details} if details else {}
-    )
-
-
-def named_figure(
-    name: str, value: float, goal: float, how: str, *, ok: bool | None = None, **details: Any
+def figure(
+    name: str, value: float | None, goal: float, how: str, *, ok: bool | None = None, **details: Any
 ) -> tuple[str, Figure]:
-    """Return a goal's name and figure; by default it is ``ok`` if the value is at most the goal."""
-    return name, figure(value, goal, value <= goal if ok is None else ok, how, **details)
+    """Return a goal's name and figure.
+
+    Args:
+        name: Such as ``"P1"``.
+        value: None where it could not be measured here.
+        goal: The most that the value may be.
+        how: How it is measured.
+        ok: Whether the goal is reached; by default whether the value is at most the goal.
+        details: What else was found.
+    """
+    if value is not None:
+        ok = value <= goal if ok is None else ok
+        value = round(value, 4)
+    found = {"value": value, "goal": goal, "ok": ok, "how": how}
+    return name, found | ({"details": details} if details else {})
+
+
+def write(output: Path, command: str, goals: dict[str, Figure], **more: Any) -> None:
+    """Write a file of results."""
+    result = {"machine": machine(), "command": command, **more, "goals": goals}
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(result, indent=2) + "\n")
 
 
 def machine() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.llm [--quick]``: a table, and ``benchmarks/results/llm.json``.
+"""``python -m benchmarks.llm [--quick]``: prints the goals, and writes ``results/llm.json``.
 
 A Llama with random weights on its way to a ``.pte``, and its steps; each in a process of its own.
 """
@@ -6,19 +6,19 @@ A Llama with random weights on its way to a ``.pte``, and its steps; each in a p
 from __future__ import annotations
 
 import argparse
-import json
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import psutil
-from rich.console import Console
 
-from benchmarks.aot.processes import ROOT, Result, run
+from benchmarks.aot.processes import Result, run
 from benchmarks.aot.tasks import Clock, Peak
-from benchmarks.figures import Figure, figure, machine
+from benchmarks.figures import Figure, figure, write
+from tests.support.native_environment import ROOT
 
 CACHE, PROMPT = 2048, 512
 STEPS = 16
@@ -124,11 +124,10 @@ def _llama(size: str, *, tied: bool) -> Any:
 
 
 def _executorch_llama(size: str) -> Any:
-    from executorch.examples.models.llama.llama_transformer import construct_transformer
-    from executorch.examples.models.llama.model_args import ModelArgs
+    from tests.support.programs.executorch_llama import make
 
     sizes = SIZES[size]
-    arguments = ModelArgs(
+    model = make(
         dim=sizes["hidden_size"],
         hidden_dim=sizes["intermediate_size"],
         n_layers=sizes["num_hidden_layers"],
@@ -137,11 +136,9 @@ def _executorch_llama(size: str) -> Any:
         vocab_size=sizes["vocab_size"],
         max_seq_len=PROMPT + 1,
         max_context_len=CACHE,
-        use_kv_cache=True,
-        enable_dynamic_shape=True,
     )
     # Its caches are float32 until the model is converted.
-    return construct_transformer(arguments).bfloat16().eval()
+    return model.bfloat16()
 
 
 def _lower_executorch_llama(model: Any, lower: Any) -> Any:
@@ -192,11 +189,7 @@ def steps(size: str) -> Result:
 
 
 def _run(function: str, **arguments: Any) -> Result:
-    """One of ``TASKS``, in a process of its own."""
-    return run((function, arguments), ("benchmarks.llm", "--task"))
-
-
-TASKS = {"export": export, "steps": steps}
+    return run((function, arguments), "benchmarks.llm")
 
 
 def _ratios(size: str, kind: str = "") -> dict[str, Any]:
@@ -229,37 +222,38 @@ def measure(size: str, *, with_xnnpack: bool) -> dict[str, Figure]:
     )
     moved = _run("steps", size="12 M")
     crossing = moved["bytes"] / moved["bytes_of_token_position_and_logits"]
-    return {
-        "P18": figure(
+    figures = (
+        figure(
+            "P18",
             time,
             1.15,
-            time <= 1.15,
             f'{model}, and the models under "details", the largest ratio: processor time from the '
             "exported program to the written file / (that of the engine's build alone, conversion "
             "included, and of a backend that stores as many bytes and does nothing)",
             **details,
         ),
-        "P19": figure(
+        figure(
+            "P19",
             memory,
             1.05,
-            memory <= 1.05,
             "the same: peak resident set above the imports' / that until the engine was built",
         ),
-        "P20": figure(
+        figure(
+            "P20",
             stored,
             1.03,
-            stored <= 1.03,
             "the same: bytes of the file / bytes of the weights; one method for prompt and steps",
         ),
-        "P21": figure(
+        figure(
+            "P21",
             crossing,
             1.0,
-            crossing <= 1.0,
             "a Llama of 12 M parameters, fp32, with reference engines on a simulated GPU: bytes "
             "between host and GPU per decoded token / (token + position + one row of logits)",
             **moved,
         ),
-    }
+    )
+    return dict(figures)
 
 
 def main() -> None:
@@ -267,30 +261,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="12 M parameters")
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--task", nargs=3, help="a function, its arguments as JSON, a result file")
     arguments = parser.parse_args()
-    if arguments.task:
-        function, values, file = arguments.task
-        Path(file).write_text(json.dumps(TASKS[function](**json.loads(values))))
-        return
     quick: bool = arguments.quick
     output: Path = arguments.output or ROOT / (
         "build/llm-quick.json" if quick else "benchmarks/results/llm.json"
     )
-    load = os.getloadavg()[0]
+    before = round(os.getloadavg()[0], 1)
     goals = measure("12 M" if quick else "1.0 B", with_xnnpack=not quick)
-    result = {
-        "machine": machine(),
-        "command": "make bench-llm" + (" QUICK=1" if quick else ""),
-        "load_average": {"before": round(load, 1), "after": round(os.getloadavg()[0], 1)},
-        "goals": goals,
-    }
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(result, indent=2) + "\n")
-    console = Console()
+    load = {"before": before, "after": round(os.getloadavg()[0], 1)}
+    write(output, "make bench-llm" + (" QUICK=1" if quick else ""), goals, load_average=load)
     for name, found in goals.items():
-        console.print(f"{name}: {found['value']} (at most {found['goal']})")
-    console.print(f"written to {output}")
+        sys.stdout.write(f"{name}: {found['value']} (at most {found['goal']})\n")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from benchmarks.aot.processes import Result, Task, compare, interleave, run
-from benchmarks.figures import Figure, figure, named_figure
+from benchmarks.figures import Figure, figure
 
 MIB = 1 << 20
 PAYLOAD = 1024
@@ -84,7 +84,7 @@ def _memory_and_weights(plan: Plan) -> Found:
     export, bare = found["export"], found["bare"]
     weights = export["weights_bytes"]
     value = export["peak_bytes"] / bare["peak_bytes"]
-    yield named_figure(
+    yield figure(
         "P1",
         value,
         1.02,
@@ -102,7 +102,7 @@ def _memory_and_weights(plan: Plan) -> Found:
         "twins": twins["engine_bytes"] / twins["weights_bytes"],
     }
     value = max(stored.values()) / limit
-    yield named_figure(
+    yield figure(
         "P7",
         value,
         1.0,
@@ -125,7 +125,7 @@ def _stage(plan: Plan) -> Found:
     }
     found = interleave(tasks, 1)
     value = found["trt_et"]["peak_bytes"] / found["torch_tensorrt"]["peak_bytes"]
-    yield named_figure(
+    yield figure(
         "P2",
         value,
         0.30,
@@ -146,7 +146,7 @@ def _lowering(plan: Plan) -> Found:
     seconds = {name: {k: r[k] for k in ("seconds", "cpu_seconds")} for name, r in found.items()}
     ratios = _ratios(found["rtx"], found["bare"], found["noop"])
     what = f"ViT blocks of {size} M parameters, from the exported program to the written file"
-    yield named_figure(
+    yield figure(
         "P3",
         ratios["seconds"],
         1.05,
@@ -156,7 +156,7 @@ def _lowering(plan: Plan) -> Found:
         times=seconds,
     )
     ratios = _ratios(found["rtx"], found["xnnpack"])
-    yield named_figure(
+    yield figure(
         "P4",
         ratios["seconds"],
         0.5,
@@ -182,7 +182,7 @@ def _partitions(plan: Plan) -> Found:
         for key in ("seconds", "cpu_seconds")
     }
     ratios = {key: slope["idle"] / slope["noop"] for key, slope in slopes.items()}
-    yield named_figure(
+    yield figure(
         "P6",
         ratios["seconds"],
         1.2,
@@ -203,7 +203,7 @@ def _cached(plan: Plan) -> Found:
         noop = _export("vit", plan.millions, "noop", engine_bytes=cold["engine_bytes"])
         found = compare({"cached": warm, "noop": noop}, plan.rounds)
     ratios = _ratios(found["cached"], found["noop"])
-    yield named_figure(
+    yield figure(
         "P8",
         ratios["seconds"],
         1.02,
@@ -229,7 +229,7 @@ def _workers(plan: Plan) -> Found:
     cores = len(os.sched_getaffinity(0))
     if busy > _IDLE or cores < count:
         why = f"not measured: {cores} cores, busy to {busy:.0f} % before it began. "
-        yield "P9", figure(None, 0.85, None, why + how)
+        yield figure("P9", None, 0.85, why + how)
         return
     size = plan.millions
     seconds = run(("workers", {"count": count, "size": size, "rounds": plan.rounds}))
@@ -241,7 +241,7 @@ def _workers(plan: Plan) -> Found:
     value = speed_up["builds"] / speed_up["bare"]
     peak = run(("workers_memory", {"count": count, "size": size}))["peak_bytes"]
     memory = peak / (count * run(_export("vit", size / 2, "rtx"))["peak_bytes"])
-    yield named_figure(
+    yield figure(
         "P9",
         value,
         0.85,
@@ -264,7 +264,7 @@ def _imports(plan: Plan) -> Found:
     }
     found = interleave(tasks, plan.rounds)
     ratios = _ratios(found["ours"], found["executorch"])
-    yield named_figure(
+    yield figure(
         "P10",
         ratios["seconds"],
         1.05,
@@ -280,7 +280,7 @@ def _imports(plan: Plan) -> Found:
 def _inspection(plan: Plan) -> Found:
     size = 100 * MIB
     found = run(("inspect", {"engine_bytes": size}))
-    yield named_figure(
+    yield figure(
         "P22",
         found["cpu_seconds"],
         2.0,
@@ -294,7 +294,7 @@ def _network_exports(plan: Plan) -> Found:
     builders = ("onnx", "rtx")
     times = compare({name: _export("vit", plan.millions, name) for name in builders}, plan.rounds)
     ratios = _ratios(times["onnx"], times["rtx"])
-    yield named_figure(
+    yield figure(
         "P25",
         ratios["seconds"],
         1.0,
@@ -307,7 +307,7 @@ def _network_exports(plan: Plan) -> Found:
     found = interleave({name: _export("mlp", plan.millions, name) for name in builders}, 1)
     onnx, rtx = found["onnx"], found["rtx"]
     ratio = onnx["peak_bytes"] / rtx["peak_bytes"]
-    yield named_figure(
+    yield figure(
         "P26",
         ratio,
         1.0,
@@ -319,7 +319,7 @@ def _network_exports(plan: Plan) -> Found:
         },
     )
     ratio = onnx["pte_bytes"] / onnx["weights_bytes"]
-    yield named_figure(
+    yield figure(
         "P27",
         ratio,
         1.02,
@@ -330,9 +330,10 @@ def _network_exports(plan: Plan) -> Found:
 
 def _network_build(plan: Plan) -> Found:
     """Time the build of such a program's engine at its first load."""
-    found = run(("network_build", {"size": plan.millions, "rounds": plan.rounds}))
+    task = ("network_build", {"size": plan.millions, "rounds": plan.rounds})
+    found = run(task, "benchmarks.aot.network_build")
     ratio = found["native"] / found["bindings"]
-    yield named_figure(
+    yield figure(
         "P28",
         ratio,
         1.05,

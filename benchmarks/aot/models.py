@@ -10,11 +10,15 @@ Example = tuple[nn.Module, tuple[torch.Tensor, ...]]
 _WIDTH = 2048
 
 
+def layers(count: int, width: int) -> nn.Module:
+    """Linear layers with ReLU between them."""
+    return nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(count)))
+
+
 def mlp(millions: float) -> Example:
     """Linear layers of 4.2 million parameters with ReLU between them."""
     depth = max(1, round(millions * 1e6 / (_WIDTH * (_WIDTH + 1))))
-    layers = [nn.Sequential(nn.Linear(_WIDTH, _WIDTH), nn.ReLU()) for _ in range(depth)]
-    return nn.Sequential(*layers).eval(), (torch.randn(4, _WIDTH),)
+    return layers(depth, _WIDTH).eval(), (torch.randn(4, _WIDTH),)
 
 
 class Block(nn.Module):
@@ -71,7 +75,7 @@ class Twins(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(_WIDTH, _WIDTH), nn.ReLU())
+        self.layers = layers(1, _WIDTH)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.layers(torch.sin(self.layers(x)))

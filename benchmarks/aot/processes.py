@@ -1,21 +1,25 @@
-"""Measurements in fresh processes, interleaved."""
+"""Measurements in fresh processes, interleaved.
+
+Each is a call of a function: ``-m benchmarks.aot.processes MODULE FUNCTION JSON RESULT-FILE``.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tests.support.native_environment import ROOT
+from tests.support.native_environment import run as run_process
+
 Result = dict[str, Any]
 Task = tuple[str, dict[str, Any]]
-COMMAND = ("benchmarks.aot.tasks",)
-ROOT = Path(__file__).parents[2]
 # Bytecode is kept, as that of an installed package is.
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -24,26 +28,21 @@ ENVIRONMENT = {
 }
 
 
-def run(task: Task, command: Sequence[str] = COMMAND) -> Result:
+def run(task: Task, module: str = "benchmarks.aot.tasks") -> Result:
     """One measurement.
 
     Args:
         task: A function's name and its arguments.
-        command: The module that has it, and the module's own arguments.
+        module: Where the function is.
 
     Raises:
         SystemExit: It failed; with the end of what it said.
     """
     name, arguments = task
     with tempfile.NamedTemporaryFile(suffix=".json") as result:
-        done = subprocess.run(
-            [sys.executable, "-m", *command, name, json.dumps(arguments), result.name],
-            cwd=ROOT,
-            env=os.environ | ENVIRONMENT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        words = [module, name, json.dumps(arguments), result.name]
+        command = [sys.executable, "-m", "benchmarks.aot.processes", *words]
+        done = run_process(*command, folder=ROOT, env=os.environ | ENVIRONMENT, timeout=None)
         if done.returncode != 0:
             raise SystemExit(f"{name} {arguments}: {done.returncode}\n{done.stderr[-3000:]}")
         found: Result = json.loads(Path(result.name).read_text())
@@ -76,3 +75,9 @@ def median(results: list[Result]) -> Result:
         else round(statistics.median(result[key] for result in results), 4)
         for key, value in results[0].items()
     }
+
+
+if __name__ == "__main__":
+    module, function, arguments, file = sys.argv[1:]
+    result = getattr(import_module(module), function)(**json.loads(arguments))
+    Path(file).write_text(json.dumps(result))

@@ -1,4 +1,4 @@
-"""One measurement, in a process of its own: ``-m benchmarks.aot.tasks NAME JSON RESULT-FILE``.
+"""Measurements, each in a process of its own (``processes.py``).
 
 Peak memory is that of the resident set above what the imports hold: the kernel's own high-water
 mark, reset (``/proc/self/clear_refs``) when everything is imported.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import multiprocessing
 import resource
 import statistics
@@ -24,8 +23,6 @@ from typing import IO, Any
 from unittest import mock
 
 import psutil
-
-from benchmarks.aot.network_build import network_build
 
 Result = dict[str, Any]
 
@@ -341,22 +338,8 @@ def times(tasks: dict[str, tuple[str, Result]], rounds: int) -> Result:
     for turn in range(rounds + 1):
         for name, (task, arguments) in tasks.items():
             small = {"size": 1} if turn == 0 else {}
-            result = TASKS[task](**(arguments | small))
+            result = globals()[task](**(arguments | small))
             if turn:
                 found[name].append(result)
             gc.collect()
     return found
-
-
-TASKS: dict[str, Callable[..., Result]] = {
-    task.__name__: task
-    for task in (
-        *(export, bare, workers, workers_memory, stage, inspect, imports, times),
-        network_build,
-    )
-}
-
-if __name__ == "__main__":
-    name, arguments, result_file = sys.argv[1:]
-    found = TASKS[name](**json.loads(arguments))
-    Path(result_file).write_text(json.dumps(found))

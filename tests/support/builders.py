@@ -80,7 +80,6 @@ def built_by(builder, cache=None, *, name="part", device=0, options=OPTIONS, exe
 
 
 def build(builder, cache=None, **options):
-    """The engine of the one small partition."""
     (engine,) = build_engines([(program(), built_by(builder, cache, **options))])
     return engine
 

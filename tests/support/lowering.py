@@ -22,7 +22,6 @@ from trt_et.lowering.lowered_partition import unlift
 
 
 def reference(**options: Any) -> TensorRTPartitioner:
-    """A partitioner whose engines run on simulated GPUs."""
     return TensorRTPartitioner(builder="reference", **options)
 
 
@@ -71,7 +70,6 @@ def delegate_tensor_devices(pte: bytes) -> list[set[str]]:
 
 
 def planned_devices(pte: bytes) -> set[str]:
-    """The GPUs that memory is planned on."""
     (method,) = inspect_program(pte)
     return {use.device for use in method.devices if use.planned_bytes} - {"cpu"}
 

@@ -16,7 +16,6 @@ PARTS = ("unsupported", "rewrite", "decompose", "add_layer")
 
 
 def entry(name: str) -> Operator:
-    """An entry of the registry, by name."""
     (one,) = (e for e in registry.OPERATORS if isinstance(e, Operator) and e.name == name)
     return one
 

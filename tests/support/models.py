@@ -12,8 +12,6 @@ Case = tuple[nn.Module, tuple[torch.Tensor, ...]]
 
 
 class Function(nn.Module):
-    """Whatever a function of tensors computes."""
-
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__()
         self.function = function

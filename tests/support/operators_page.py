@@ -40,7 +40,6 @@ THEIR_DECOMPOSITION = "other operators (Torch-TensorRT's decomposition)"
 
 
 def listed() -> list[OpOverload]:
-    """Core ATen, and the preserved ones, by name."""
     packets = (getattr(torch.ops.aten, name) for name in dir(torch.ops.aten))
     overloads = (
         getattr(packet, name)
@@ -71,7 +70,6 @@ def exceptions(operator: OpOverload) -> list[str]:
 
 
 def rows() -> Iterator[str]:
-    """One for each operator."""
     convertible = convertible_operators()
     for operator in listed():
         name = str(operator).removesuffix(".default")
@@ -86,7 +84,6 @@ def rows() -> Iterator[str]:
 
 
 def page() -> str:
-    """The whole page."""
     return HEAD + "".join(f"{row}\n" for row in rows())
 
 

@@ -1,7 +1,7 @@
 """Runs in a process of its own: threads that share the stock runtime, each trial in a fork.
 
-The arguments are a program and the kind of trial. Prints the exit statuses of the trials; a trial
-that does not end has the status "hang".
+The arguments are a program and the kind of trial. Prints the exit statuses of the trials; that of
+SIGALRM for one that does not end.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import contextlib
 import os
 import sys
 import threading
-import time
-from pathlib import Path
+from functools import partial
 
 import torch
 from executorch.runtime import Runtime
 
 import trt_et.runtime
+from tests.support.forked import in_child
 
 LIMIT_S = 60
 # Of each kind: threads, loads by each of them, runs of each loaded method, trials.
@@ -51,30 +51,15 @@ def trial(path: str, threads: int, loads: int, runs: int) -> None:
     assert all(torch.equal(result, results[0]) for result in results)
 
 
-def status_of(*arguments) -> str:
-    child = os.fork()
-    if child == 0:
-        with Path("log").open("w") as log:
-            os.dup2(log.fileno(), 1)
-            os.dup2(log.fileno(), 2)
-        status = 1
-        try:
-            trial(*arguments)
-            status = 0
-        finally:
-            os._exit(status)
-    end = time.monotonic() + LIMIT_S
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return str(os.waitstatus_to_exitcode(status))
-        time.sleep(0.02)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    return "hang"
+def log_trial(*arguments) -> None:
+    log = os.open("log", os.O_WRONLY | os.O_CREAT)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    trial(*arguments)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     *shape, trials = KINDS[sys.argv[2]]
-    sys.stdout.write(",".join(status_of(sys.argv[1], *shape) for _ in range(trials)))
+    run = partial(log_trial, sys.argv[1], *shape)
+    sys.stdout.write(",".join(str(in_child(run, LIMIT_S)) for _ in range(trials)))

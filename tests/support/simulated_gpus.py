@@ -20,7 +20,6 @@ def load_runtime() -> None:
 
 
 def load_program(pte: bytes) -> Any:
-    """A program, in this process."""
     from executorch.runtime import Runtime
 
     load_runtime()
@@ -37,12 +36,17 @@ def load_method(pte: bytes) -> Any:
 
 def check(
     pte: bytes, model: Callable[..., Any], *calls: tuple, atol: float = 1e-4, rtol: float = 1e-4
-) -> None:
-    """Call ``forward`` in this process, and compare each result with the model's."""
+) -> float:
+    """Call ``forward`` in this process, and return how far it is from the model: within atol."""
     method = load_method(pte)
     # A call writes over the results of the one before.
     found = [[t.clone() for t in method.execute(pytree.tree_leaves(call))] for call in calls]
+    largest = 0.0
     for outputs, call in zip(found, calls, strict=True):
         with torch.no_grad():
             expected = pytree.tree_leaves(model(*call))
         torch.testing.assert_close(outputs, expected, atol=atol, rtol=rtol)
+        for have, want in zip(outputs, expected, strict=True):
+            if have.numel():
+                largest = max(largest, (have.double() - want.double()).abs().max().item())
+    return largest

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from tests.support.forked import in_child
 from tests.support.network_evaluator import evaluate
 from tests.support.run_documents import blocks
 from trt_et.conversion import registry
@@ -67,20 +68,17 @@ def output(page: Path) -> str:
         "torch_tensorrt": SimpleNamespace(dynamo=SimpleNamespace(compile=compile_program)),
     }
     with tempfile.TemporaryFile("w+") as file:
-        sys.stdout.flush()
-        child = os.fork()
-        if not child:
+
+        def run() -> None:
             os.dup2(file.fileno(), 1)
             exec(compile(code, str(page), "exec"), names)
-            sys.stdout.flush()
-            os._exit(0)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+        status = in_child(run)
         file.seek(0)
         return file.read() + (f"ended by signal {-status}\n" if status < 0 else "")
 
 
 def main(results: str, *pages: str) -> None:
-    """Write the output of each page's program."""
     torch_tensorrt()
     remove_workarounds()
     # There is no GPU to move anything to.

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.programs.quantized_networks import needs_rtx
 from tests.support.zoo.lowered import TO_BUILD, check_built, make
-from trt_et.conversion.installed import installed_variant
 
 
-@pytest.mark.skipif(
-    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
-)
+@needs_rtx
 @pytest.mark.parametrize("name", TO_BUILD)
 def test_tensorrt_rtx_builds_it(name):
     check_built(make(name))

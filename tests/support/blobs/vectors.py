@@ -12,12 +12,10 @@ from trt_et.engine_info import decode_blob
 
 
 def bound(*bindings: Any) -> bytes:
-    """Return a blob with these bindings."""
     return pack(document(io_bindings=[*bindings]))
 
 
 def with_input(shape: list[Any], name: str = "x", **more: Any) -> bytes:
-    """Return a blob with one input."""
     return bound(binding(name, shape, **{"is_input": True, **more}))
 
 

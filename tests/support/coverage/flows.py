@@ -8,6 +8,7 @@ partition's ONNX model by onnxruntime.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from executorch.exir import EdgeCompileConfig
 
 from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
 from tests.support.onnx.comparison import ComparingOnnxBuilder
+from tests.support.simulated_gpus import load_runtime
 from trt_et import TensorRTPartitioner
 from trt_et.inspection import inspect_program
 
@@ -43,68 +45,55 @@ def _partitioner(builder: str) -> TensorRTPartitioner:
 
 
 class _Tester(TesterBase):
-    builder: str
-
     def __init__(
-        self, module: torch.nn.Module, example_inputs: Any, dynamic_shapes: Any = None, **_: Any
+        self,
+        builder: str,
+        module: torch.nn.Module,
+        example_inputs: Any,
+        dynamic_shapes: Any = None,
+        **_: Any,
     ) -> None:
         def lower(**options: Any) -> ToEdgeTransformAndLower:
             return ToEdgeTransformAndLower(
-                default_partitioner_cls=lambda: _partitioner(self.builder),
+                default_partitioner_cls=lambda: _partitioner(builder),
                 # As the other flows have it: some cases hold operators outside the core set.
                 edge_compile_config=EdgeCompileConfig(_check_ir_validity=False),
                 **options,
             )
 
         def partition() -> Partition:
-            return Partition(partitioner=_partitioner(self.builder))
+            return Partition(partitioner=_partitioner(builder))
 
         stages = TesterBase.default_stage_classes() | {
             StageType.PARTITION: partition,
             StageType.TO_EDGE_TRANSFORM_AND_LOWER: lower,
         }
         super().__init__(module, example_inputs, stages, dynamic_shapes)
+        self.builder = builder
+        if builder == "reference":
+            load_runtime()
 
-
-class ReferenceTester(_Tester):
-    builder = "reference"
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        from tests.support.simulated_gpus import load_runtime
-
-        load_runtime()
-        super().__init__(*args, **kwargs)
-
-
-class RTXTester(_Tester):
-    builder = "tensorrt_rtx"
-
-    def run_method_and_compare_outputs(self, *_: Any, **__: Any) -> RTXTester:
-        """Check the engines instead: running them needs a GPU."""
-        (method,) = inspect_program(bytes(self.get_artifact()))
-        for delegate in method.delegates:
-            assert not delegate.problem, delegate.problem
-            assert delegate.engine_size > 0
-        return self
-
-
-class NetworkTester(_Tester):
-    builder = "comparing"
-
-    def run_method_and_compare_outputs(self, *_: Any, **__: Any) -> NetworkTester:
-        """Look at the verdicts instead: there is no engine."""
+    def run_method_and_compare_outputs(self, *args: Any, **kwargs: Any) -> Any:
+        """Only reference engines run here; of others, look at the engines or at the verdicts."""
+        if self.builder == "reference":
+            return super().run_method_and_compare_outputs(*args, **kwargs)
+        if self.builder == "tensorrt_rtx":
+            (method,) = inspect_program(bytes(self.get_artifact()))
+            for delegate in method.delegates:
+                assert not delegate.problem, delegate.problem
+                assert delegate.engine_size > 0
         for verdict in VERDICTS:
             assert verdict.outcome in ("equal", "not evaluated"), verdict
         return self
 
 
-class OnnxTester(NetworkTester):
-    builder = "comparing_onnx"
-
-
+_BUILDERS = {
+    "trt_reference": "reference",
+    "trt_rtx": "tensorrt_rtx",
+    "trt_network": "comparing",
+    "trt_onnx": "comparing_onnx",
+}
 FLOWS = [
-    TestFlow("trt_reference", backend="tensorrt", tester_factory=ReferenceTester),
-    TestFlow("trt_rtx", backend="tensorrt", tester_factory=RTXTester),
-    TestFlow("trt_network", backend="tensorrt", tester_factory=NetworkTester),
-    TestFlow("trt_onnx", backend="tensorrt", tester_factory=OnnxTester),
+    TestFlow(name, backend="tensorrt", tester_factory=partial(_Tester, builder))
+    for name, builder in _BUILDERS.items()
 ]

@@ -15,6 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tests.support.markdown import table
+
 DOCS = Path(__file__).parents[3] / "docs"
 
 # What an error says, and what it means; of other flows than ours, so far.
@@ -62,18 +64,13 @@ def _undelegated(counted: list[dict[str, Any]]) -> dict[str, Any]:
     return {"undelegated": dict(kinds)}
 
 
-def latest(entries: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The entries of each flow; of a case that ran again, the last one."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for entry in entries:
-        found.setdefault(entry["flow"], {})[entry["case"]] = entry
-    return {flow: list(found[flow].values()) for flow in sorted(found)}
-
-
 def main(paths: list[str]) -> None:
-    """Write both files."""
-    entries = [entry for path in paths for entry in json.loads(Path(path).read_text())]
-    flows = {name: summarize(found) for name, found in latest(entries).items()}
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for path in paths:
+        for entry in json.loads(Path(path).read_text()):
+            # Of a case that ran again, the last result counts.
+            found.setdefault(entry["flow"], {})[entry["case"]] = entry
+    flows = {name: summarize(list(cases.values())) for name, cases in sorted(found.items())}
     before = json.loads((DOCS / "coverage.json").read_text())
     versions = {name: version(name) for name in ("executorch", "torch")}
     versions = versions if paths else before["versions"]
@@ -93,14 +90,10 @@ def markdown(versions: dict[str, str], flows: dict[str, Any]) -> str:
         "ExecuTorch's own backend test suite (`executorch.backends.test.suite`, operators), run by",
         f"`make coverage`; executorch {versions['executorch']}, torch {versions['torch']}.",
         "",
-        "| flow | cases | lowered | delegated | passed | failed |",
-        "|---|---|---|---|---|---|",
     ]
-    lines += [
-        f"| `{name}` | {f['cases']} | {f['lowered']} | {f['delegated']} | {f['passed']} | "
-        f"{len(f['failed'])} |"
-        for name, f in flows.items()
-    ]
+    counts = ("cases", "lowered", "delegated", "passed")
+    rows = [[f"`{n}`", *(f[c] for c in counts), len(f["failed"])] for n, f in flows.items()]
+    lines += table(("flow", *counts, "failed"), rows)
     same: dict[str, list[str]] = {}
     for name, figures in flows.items():
         if figures.get("reasons"):
@@ -120,9 +113,9 @@ def markdown(versions: dict[str, str], flows: dict[str, Any]) -> str:
 
 
 def _left(figures: dict[str, Any]) -> list[str]:
-    lines = [f"- {count} of {kind}" for kind, count in figures["undelegated"].items()]
-    lines += ["", "| operator | why | times |", "|---|---|---|"]
-    return lines + [f"| `{op}` | {why} | {count} |" for op, why, count in figures["reasons"]]
+    rows = [(f"`{operator}`", why, count) for operator, why, count in figures["reasons"]]
+    kinds = [f"- {count} of {kind}" for kind, count in figures["undelegated"].items()]
+    return [*kinds, "", *table(("operator", "why", "times"), rows)]
 
 
 def _reason(error: str) -> str:

@@ -9,7 +9,6 @@ Results are files in FOLDER; a model that has its result there does not run agai
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ from typing import Any
 
 import torch
 
+from tests.support.forked import in_child
 from tests.support.model_table.models import KINDS
 from tests.support.model_table.report import write
 from tests.support.simulated_gpus import load_runtime
@@ -45,21 +45,19 @@ def main(folder: Path, *names: str) -> int:
 
 
 def _run_in_child(file: Path, kind: str, name: str, builder: str) -> None:
-    start = time.monotonic()
-    child = os.fork()
-    if not child:
+    def run() -> None:
         try:
             result = _run(kind, name, builder)
         except BaseException as error:
             traceback.print_exc()
             result = {"problem": f"{type(error).__name__}: {str(error).strip().splitlines()[:1]}"}
         file.write_text(json.dumps(result))
-        os._exit(0)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    start = time.monotonic()
+    status = in_child(run)
     if not file.exists():
         file.write_text(json.dumps({"problem": f"the process ended with {status}"}))
     sys.stdout.write(f"{name}, {builder}: {time.monotonic() - start:.0f} s\n")
-    sys.stdout.flush()
 
 
 def _run(kind: str, name: str, builder: str) -> dict[str, Any]:

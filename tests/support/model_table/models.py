@@ -30,8 +30,6 @@ Compare = Callable[[bytes, Path], str]
 
 @dataclass
 class Model:
-    """A model of the table."""
-
     module: nn.Module  # For its weights.
     export: Export
     compare: Compare  # A program of reference engines, with eager.
@@ -42,7 +40,7 @@ def _zoo(name: str) -> Model:
     eager = copy.deepcopy(case.model)
 
     def compare(pte: bytes, folder: Path) -> str:
-        return f"within {lowered.largest_difference(case, eager, pte):.0e}"
+        return f"within {lowered.compare(case, eager, pte):.0e}"
 
     return Model(case.model, lambda builder: lowered.lower(case, builder)[0], compare)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from tests.support.markdown import table
 
 DOCS = Path(__file__).parents[3] / "docs"
 _PACKAGES = ("executorch", "torch", "transformers", "torch-tensorrt-rtx", "tensorrt-rtx")
@@ -32,15 +35,14 @@ def write(results: list[dict[str, Any]], known: int) -> int:
 
 
 def page(results: list[dict[str, Any]], known: int, versions: dict[str, str]) -> str:
-    """Return the page."""
     packages = ", ".join(f"{name} {number}" for name, number in versions.items())
     lines = [_HEAD.format(packages=packages)]
     wrong = [r for r in results if any("problem" in r[name] for name in _builders(r))]
     right = len(results) - len(wrong)
     lines.append(f"{len(results)} of {known} models have run; {right} of them are right.")
     for kind in dict.fromkeys(result["kind"] for result in results):
-        lines += ["", f"## {kind}", "", _line(_COLUMNS), "|---" * len(_COLUMNS) + "|"]
-        lines += [_row(result) for result in results if result["kind"] == kind]
+        rows = [_row(result) for result in results if result["kind"] == kind]
+        lines += ["", f"## {kind}", "", *table(_COLUMNS, rows)]
     return "\n".join(lines) + "\n"
 
 
@@ -48,23 +50,17 @@ def _builders(result: dict[str, Any]) -> list[str]:
     return [name for name in result if name not in ("kind", "name")]
 
 
-def _row(result: dict[str, Any]) -> str:
+def _row(result: dict[str, Any]) -> list[str]:
     run, built = result.get("reference", {}), result.get("tensorrt_rtx", {})
     weights = (run or built).get("weights")
-    return _line(
-        (
-            result["name"],
-            str(sum(run["engines"].values())) if "engines" in run else "-",
-            _on_cpu(run["cpu"]) if "cpu" in run else "-",
-            run.get("problem") or run.get("equal", "not run"),
-            f"{_ratio(run)}, {built.get('problem') or _ratio(built)}",
-            f"{weights / 1024:.0f} KiB" if weights else "-",
-        )
-    )
-
-
-def _line(cells: tuple[str, ...]) -> str:
-    return f"| {' | '.join(cell.replace('|', ' ') for cell in cells)} |"
+    return [
+        result["name"],
+        str(sum(run["engines"].values())) if "engines" in run else "-",
+        _on_cpu(run["cpu"]) if "cpu" in run else "-",
+        run.get("problem") or run.get("equal", "not run"),
+        f"{_ratio(run)}, {built.get('problem') or _ratio(built)}",
+        f"{weights / 1024:.0f} KiB" if weights else "-",
+    ]
 
 
 def _ratio(result: dict[str, Any]) -> str:
@@ -72,12 +68,10 @@ def _ratio(result: dict[str, Any]) -> str:
 
 
 def _on_cpu(calls: dict[str, dict[str, int]]) -> str:
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for operators in calls.values():
         for name, count in operators.items():
             short = name.removeprefix("aten::").split(".")[0]
             if not name.startswith("executorch_prim::") and short != "sym_size":
-                counts[short] = counts.get(short, 0) + count
-    if not counts:
-        return "0"
-    return f"{sum(counts.values())}: {', '.join(sorted(counts))}"
+                counts[short] += count
+    return f"{counts.total()}: {', '.join(sorted(counts))}" if counts else "0"

@@ -79,8 +79,6 @@ class Quantizer(nn.Module):
 
 
 class Quantized(nn.Module):
-    """A layer with a weight, between quantizers."""
-
     def __init__(self, layer: nn.Module, x: torch.Tensor, weight_bits, input_bits) -> None:
         super().__init__()
         self.layer = layer

@@ -24,8 +24,6 @@ _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 @dataclass
 class Verdict:
-    """What became of one partition."""
-
     partition: str
     operators: list[str]
     outcome: str  # "equal", "different", "bad network" or "not evaluated".
@@ -200,7 +198,6 @@ def difference(found: torch.Tensor, expected: torch.Tensor, precision: float) ->
 
 
 def operators_of(request: BuildRequest) -> list[str]:
-    """What a partition's program calls."""
     nodes = request.lowered.program.graph.nodes
     return sorted({str(n.target) for n in nodes if n.op == "call_function"})
 

@@ -74,7 +74,6 @@ def need(condition: bool, message: str) -> None:
 
 
 def axes_of(mask: int) -> list[int]:
-    """The dimensions in a bit mask."""
     return [axis for axis in range(32) if mask >> axis & 1]
 
 

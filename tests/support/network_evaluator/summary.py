@@ -1,4 +1,4 @@
-"""What a run of the flow ``trt_network`` came to.
+"""Prints what a run of the flow ``trt_network`` came to: counts, and verdicts but ``equal``.
 
 python -m tests.support.network_evaluator.summary FILE...
 """
@@ -9,24 +9,12 @@ import json
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
-
-
-def summarize(entries: list[dict[str, Any]]) -> str:
-    """Counts of the verdicts, and every one that is not ``equal``."""
-    networks = [
-        (entry["case"], network) for entry in entries for network in entry.get("networks", [])
-    ]
-    counts = Counter(network["outcome"] for _, network in networks)
-    lines = [f"{len(networks)} networks: " + ", ".join(f"{n} {o}" for o, n in counts.most_common())]
-    lines += [
-        f"{case}: {network['outcome']}: {network['why']}"
-        for case, network in networks
-        if network["outcome"] != "equal"
-    ]
-    return "\n".join(lines)
-
 
 if __name__ == "__main__":
-    found = [e for name in sys.argv[1:] for e in json.loads(Path(name).read_text())]
-    sys.stdout.write(summarize(found) + "\n")
+    entries = [entry for name in sys.argv[1:] for entry in json.loads(Path(name).read_text())]
+    networks = [(e["case"], network) for e in entries for network in e.get("networks", [])]
+    counts = Counter(network["outcome"] for _, network in networks)
+    sys.stdout.write(f"{len(networks)} networks: {dict(counts)}\n")
+    for case, network in networks:
+        if network["outcome"] != "equal":
+            sys.stdout.write(f"{case}: {network['outcome']}: {network['why']}\n")

@@ -17,15 +17,9 @@ def _pairs(before: list[int], after: list[int]) -> list[int]:
     return [p for pair in zip(reversed(before), reversed(after), strict=True) for p in pair]
 
 
-def _convolved(
-    function: Any,
-    planes: list[int],
-    layer: Any,
-    x: Tensor,
-    kernel: Tensor | None = None,
-    bias: Tensor | None = None,
-) -> Tensor:
+def _convolved(function: Any, planes: list[int], layer: Any, x: Tensor, *given: Tensor) -> Tensor:
     """Apply a convolution of torch; ``planes`` are the kernel's first two sizes."""
+    kernel, bias = (*given, None, None)[:2]
     if kernel is None:
         kernel = layer_weights(layer, layer.kernel, "KERNEL")
         if kernel is None:
@@ -63,91 +57,37 @@ def deconvolution(layer: Any, x: Tensor, *given: Tensor) -> Tensor:
     return F.pad(out, rest)
 
 
+_POOLS = {
+    ("MAX", 2): F.max_pool2d,
+    ("MAX", 3): F.max_pool3d,
+    ("AVERAGE", 2): F.avg_pool2d,
+    ("AVERAGE", 3): F.avg_pool3d,
+}
+
+
 @layer_type("POOLING")
 def pooling(layer: Any, x: Tensor) -> Tensor:
     # Not the layer's type: the class's own attribute of that name is the kind of pooling.
     kind, mode = layer.type.name, layer.padding_mode.name
-    window, stride = list(layer.window_size_nd), list(layer.stride_nd)
-    before, after = list(layer.pre_padding), list(layer.post_padding)
+    window = list(layer.window_size_nd)
     if mode not in ("EXPLICIT_ROUND_DOWN", "EXPLICIT_ROUND_UP") or kind not in ("MAX", "AVERAGE"):
         raise NotEvaluated(f"POOLING {kind} {mode}")
-    spatial = len(window)
-    need(spatial < x.dim(), f"a window {window} over {tuple(x.shape)}")
-    lead = x.dim() - spatial
-    sizes = x.shape[lead:]
-    rounded = math.floor if mode.endswith("DOWN") else math.ceil
-    out = [
-        rounded((sizes[i] + before[i] + after[i] - window[i]) / stride[i]) + 1
-        for i in range(spatial)
-    ]
+    need(len(window) < x.dim(), f"a window {window} over {tuple(x.shape)}")
+    need(kind == "MAX" or x.is_floating_point(), f"an average of {x.dtype}")
+    padding = _pairs(list(layer.pre_padding), list(layer.post_padding))
+    up = mode.endswith("UP")
+
     # Beyond the padding there is nothing: no element, and none that counts.
-    extra = [
-        max((out[i] - 1) * stride[i] + window[i] - sizes[i] - before[i] - after[i], 0)
-        for i in range(spatial)
-    ]
+    def pooled(t: Tensor, value: float, **options: Any) -> Tensor:
+        padded = F.pad(t.double(), padding, value=value)
+        pool = _POOLS[kind, len(window)]
+        return pool(padded, window, list(layer.stride_nd), ceil_mode=up, **options)
 
-    def windows(t: Tensor) -> Tensor:
-        for i in range(spatial):
-            t = t.unfold(lead + i, window[i], stride[i])
-        return t.flatten(lead + spatial)
-
-    beyond = _pairs([0] * spatial, extra)
-    inner = _pairs(before, after)
     if kind == "MAX":
-        lowest = -math.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
-        return windows(F.pad(F.pad(x, inner, value=lowest), beyond, value=lowest)).amax(-1)
-    counted = torch.ones_like(x)
-    counted = F.pad(counted, inner, value=0.0 if layer.average_count_excludes_padding else 1.0)
-    total = windows(F.pad(F.pad(x, inner), beyond)).sum(-1)
-    return total / windows(F.pad(counted, beyond)).sum(-1)
-
-
-def _origin(layer: Any, length: int, resized: int) -> Tensor:
-    positions = torch.arange(resized, dtype=torch.float64)
-    if resized == 1 and layer.selector_for_single_pixel == trt.ResizeSelector.UPPER:
-        return torch.zeros(1, dtype=torch.float64)
-    kind = layer.coordinate_transformation.name
-    if kind == "ALIGN_CORNERS":
-        return positions * (length - 1) / (resized - 1) if resized > 1 else positions * 0
-    if kind == "ASYMMETRIC":
-        return positions * (length / resized)
-    return (positions + 0.5) * (length / resized) - 0.5
-
-
-def _matrix(layer: Any, length: int, resized: int) -> Tensor:
-    """The share of every element of a line in every element of the resized line."""
-    origin = _origin(layer, length, resized)
-    matrix = torch.zeros(resized, length, dtype=torch.float64)
-    rows = torch.arange(resized)
-    mode = layer.resize_mode.name
-    if mode == "NEAREST":
-        rounding = {
-            "HALF_UP": lambda t: (t + 0.5).floor(),
-            "HALF_DOWN": lambda t: (t - 0.5).ceil(),
-            "FLOOR": torch.floor,
-            "CEIL": torch.ceil,
-        }[layer.nearest_rounding.name]
-        taps = [(rounding(origin), torch.ones_like(origin))]
-    else:
-        low = origin.floor()
-        t = origin - low
-        if mode == "LINEAR":
-            taps = [(low, 1 - t), (low + 1, t)]
-        else:
-            a = layer.cubic_coeff
-            taps = []
-            for k in range(-1, 3):
-                d = (t - k).abs()
-                near = (a + 2) * d**3 - (a + 3) * d**2 + 1
-                far = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
-                taps.append((low + k, torch.where(d <= 1, near, far)))
-        if layer.exclude_outside:
-            taps = [(p, w * ((p >= 0) & (p < length))) for p, w in taps]
-            total = sum(w for _, w in taps)
-            taps = [(p, w / total) for p, w in taps]
-    for positions, shares in taps:
-        matrix.index_put_((rows, positions.long().clamp(0, length - 1)), shares, accumulate=True)
-    return matrix
+        return pooled(x, -math.inf).to(x.dtype)
+    weight = 0.0 if layer.average_count_excludes_padding else 1.0
+    counted = pooled(torch.ones_like(x), weight, divisor_override=1)
+    return (pooled(x, 0.0, divisor_override=1) / counted).to(x.dtype)
 
 
 @layer_type("RESIZE")
@@ -160,12 +100,22 @@ def resize(layer: Any, x: Tensor, wanted: Tensor | None = None) -> Tensor:
     else:
         sizes = list(layer.shape)
     need(len(sizes) == x.dim(), f"RESIZE of {tuple(x.shape)} to {sizes}")
-    out = x.double()
-    for axis, (length, resized) in enumerate(zip(x.shape, sizes, strict=True)):
-        if length != resized:
-            out = torch.movedim(out, axis, -1) @ _matrix(layer, length, resized).t()
-            out = torch.movedim(out, -1, axis)
-    return out.to(x.dtype)
+    need(sizes[:2] == list(x.shape[:2]), "a batch or channels that are resized")
+    mode, origin = layer.resize_mode.name, layer.coordinate_transformation.name
+    formula = layer.selector_for_single_pixel == trt.ResizeSelector.FORMULA
+    need(formula and not layer.exclude_outside, "a rule for single pixels or borders")
+    if mode == "NEAREST":
+        rounding = layer.nearest_rounding.name
+        need((origin, rounding) == ("ASYMMETRIC", "FLOOR"), f"RESIZE {mode} {origin} {rounding}")
+        options: dict[str, Any] = {"mode": "nearest"}
+    else:
+        need(origin in ("ALIGN_CORNERS", "HALF_PIXEL"), f"RESIZE {mode} {origin}")
+        need(mode == "LINEAR" or layer.cubic_coeff == -0.75, f"a cubic of {layer.cubic_coeff}")
+        linear = ("linear", "bilinear", "trilinear")[x.dim() - 3]
+        options = {"mode": linear if mode == "LINEAR" else "bicubic"}
+        options["align_corners"] = origin == "ALIGN_CORNERS"
+    # By size: TensorRT takes its step from the two lengths.
+    return F.interpolate(x.double(), sizes[2:], **options).to(x.dtype)
 
 
 @layer_type("GRID_SAMPLE")

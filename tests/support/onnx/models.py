@@ -27,7 +27,6 @@ class Payload:
     weights: dict[str, bytes] = field(default_factory=dict)
 
     def write(self, folder: Path, **case: Any) -> Path:
-        """Write what ``python -m tests.support.provider_table`` builds."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "model.onnx").write_bytes(self.model)
         for name, data in self.weights.items():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,19 +20,6 @@ from trt_et.engines.onnx import OnnxBuilder
 from trt_et.graph.tensor_bytes import bytes_of
 from trt_et.inspection import inspect_program
 from trt_et.lowering.lowered_partition import LoweredPartition
-
-_TYPES = {
-    torch.float32: onnx.TensorProto.FLOAT,
-    torch.float64: onnx.TensorProto.DOUBLE,
-    torch.float16: onnx.TensorProto.FLOAT16,
-    torch.bfloat16: onnx.TensorProto.BFLOAT16,
-    torch.int8: onnx.TensorProto.INT8,
-    torch.uint8: onnx.TensorProto.UINT8,
-    torch.int32: onnx.TensorProto.INT32,
-    torch.int64: onnx.TensorProto.INT64,
-    torch.bool: onnx.TensorProto.BOOL,
-}
-_DTYPES = {number: dtype for dtype, number in _TYPES.items()}
 
 
 @dataclass(frozen=True)
@@ -55,7 +40,6 @@ class Payload:
         return onnx.ModelProto.FromString(self.model)
 
     def with_weights(self) -> onnx.ModelProto:
-        """Return the model with its weights inside."""
         proto = self.proto
         for tensor in proto.graph.initializer:
             entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -79,40 +63,28 @@ class Payload:
         # What the model says, not what an optimizer makes of it.
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.intra_op_num_threads = 1
-        cpu = ["CPUExecutionProvider"]
-        if sum(map(len, self.weights.values())) < 1 << 30:
-            model = self.with_weights().SerializeToString()
-            return ort.InferenceSession(model, options, providers=cpu)
-        with tempfile.TemporaryDirectory() as folder:
-            return ort.InferenceSession(str(self.save(Path(folder))), options, providers=cpu)
+        model = self.with_weights().SerializeToString()
+        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
     def run(
         self, inputs: Sequence[torch.Tensor], session: ort.InferenceSession | None = None
     ) -> list[torch.Tensor]:
-        """Run the model on inputs in the order of its bindings."""
-        session = session or self.session()
-        bound = session.io_binding()
-        kept = []  # onnxruntime does not copy them.
-        for binding, tensor in zip(self.info.inputs, inputs, strict=True):
-            value, memory = _value(tensor)
-            kept.append(memory)
-            bound.bind_ortvalue_input(binding.name, value)
-        for binding in self.info.outputs:
-            bound.bind_output(binding.name, "cpu")
-        session.run_with_iobinding(bound)
-        return [_tensor(value) for value in bound.get_outputs()]
+        """Run the model on inputs in the order of its bindings, none of them of bfloat16."""
+        outputs = [binding.name for binding in self.info.outputs]
+        found = (session or self.session()).run(outputs, self._arrays(inputs))
+        return [_tensor(np.asarray(array)) for array in found]
 
     def evaluate(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the model by ONNX's own reference, slowly: it has every operator in every dtype."""
         from onnx.reference import ReferenceEvaluator
 
-        arrays = {
-            binding.name: _array(tensor)
-            for binding, tensor in zip(self.info.inputs, inputs, strict=True)
-        }
         with np.errstate(all="ignore"):
-            found = ReferenceEvaluator(self.with_weights()).run(None, arrays)
-        return [_from_array(np.asarray(array)) for array in found]
+            found = ReferenceEvaluator(self.with_weights()).run(None, self._arrays(inputs))
+        return [_tensor(np.asarray(array)) for array in found]
+
+    def _arrays(self, inputs: Sequence[torch.Tensor]) -> dict[str, np.ndarray]:
+        names = [binding.name for binding in self.info.inputs]
+        return dict(zip(names, map(_array, inputs), strict=True))
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
@@ -122,7 +94,7 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
     return dense.numpy()
 
 
-def _from_array(array: np.ndarray) -> torch.Tensor:
+def _tensor(array: np.ndarray) -> torch.Tensor:
     array = np.ascontiguousarray(array).reshape(array.shape)
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(array.view(np.uint16).copy()).view(torch.bfloat16)
@@ -132,11 +104,8 @@ def _from_array(array: np.ndarray) -> torch.Tensor:
 def of_program(pte: bytes) -> list[Payload]:
     """Return the payloads of a program, with what they refer to in its named data."""
     stored = deserialize_pte_binary(pte).named_data
-    data = (
-        {key: bytes(stored.buffers[entry.buffer_index]) for key, entry in stored.pte_data.items()}
-        if stored is not None
-        else {}
-    )
+    entries = stored.pte_data.items() if stored is not None else ()
+    data = {key: bytes(stored.buffers[entry.buffer_index]) for key, entry in entries}
     found = []
     for method in inspect_program(pte):
         for delegate in method.delegates:
@@ -147,23 +116,7 @@ def of_program(pte: bytes) -> list[Payload]:
 
 
 def payload_of(lowered: LoweredPartition, request: BuildRequest) -> Payload:
-    """Build a lowered partition."""
     builder = OnnxBuilder()
     blob = builder.build(request)
     weights = builder.named_data(lowered, blob)
     return Payload.of(blob, {key: bytes(bytes_of(value)) for key, value in weights.items()})
-
-
-def _value(tensor: torch.Tensor) -> tuple[ort.OrtValue, np.ndarray]:
-    dense = tensor.detach().contiguous()
-    raw = dense.view(torch.uint16) if dense.dtype is torch.bfloat16 else dense
-    array = raw.numpy()
-    kind = _TYPES[dense.dtype]
-    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, kind), array
-
-
-def _tensor(value: ort.OrtValue) -> torch.Tensor:
-    dtype = _DTYPES[value.element_type()]
-    result = torch.empty(value.shape(), dtype=dtype)
-    ctypes.memmove(result.data_ptr(), value.data_ptr(), result.nbytes)
-    return result

@@ -1,4 +1,4 @@
-"""Runs peers' tests in processes of 200 cases each, and writes docs/peer-tests.md.
+"""Runs peers' tests, and writes docs/peer-tests.md.
 
 TORCH_TENSORRT=CHECKOUT [EXECUTORCH=CHECKOUT] python -m tests.support.peers [RESULTS]
 
@@ -8,23 +8,17 @@ A second run goes on where the first stopped. `--every N` takes each n-th case a
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.support.native_environment import ROOT, environment
 from tests.support.peers import report
-
-ROOT = Path(__file__).parents[3]
-LIMIT = float(os.environ.get("LIMIT", "300"))
-NOTHING_LEFT = 5  # pytest's exit code for a run without tests; here also the last run's.
 
 
 def folders() -> dict[str, Path]:
-    """Return the folders of the peers' tests."""
     checkout = os.environ.get("TORCH_TENSORRT")
     installed = find_spec("executorch").submodule_search_locations[0]
     found = {
@@ -47,43 +41,9 @@ def run(tests: Path, results: Path, options: list[str]) -> None:
     command = [sys.executable, "-m", "pytest", "-p", "tests.support.peers.plugin", "-q"]
     command += ["-p", "no:cacheprovider", "--noconftest", "--continue-on-collection-errors"]
     command += ["-W", "ignore", "-c", os.devnull, "--rootdir", str(tests), "--peers", str(results)]
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path}
-    while True:
-        before = _size(results)
-        with results.with_suffix(".log").open("w") as log:
-            process = subprocess.Popen(
-                [*command, *options, str(tests)], env=environment, stdout=log, stderr=log
-            )
-            ended = _wait(process, results)
-        entry = _last(results)
-        if entry["outcome"] == "running":
-            entry |= {"outcome": ended, "why": f"exit status {process.returncode}"}
-            with results.open("a") as file:
-                file.write(json.dumps(entry) + "\n")
-        elif process.returncode == NOTHING_LEFT or _size(results) == before:
-            return
-
-
-def _wait(process: subprocess.Popen[bytes], results: Path) -> str:
-    size, since = -1, 0.0
-    while process.poll() is None:
-        time.sleep(0.2)
-        if size != (size := _size(results)):
-            since = time.monotonic()
-        elif time.monotonic() - since > LIMIT and _last(results)["outcome"] == "running":
-            process.kill()
-            process.wait()
-            return "timed out"
-    return "crashed"
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _last(path: Path) -> dict[str, str]:
-    return json.loads(path.read_text().splitlines()[-1]) if _size(path) else {"outcome": ""}
+    variables = {"OMP_NUM_THREADS": "1", **environment()}
+    with results.with_suffix(".log").open("w") as log:
+        subprocess.run([*command, *options, str(tests)], env=variables, stdout=log, stderr=log)
 
 
 def main(arguments: list[str]) -> None:

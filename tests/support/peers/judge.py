@@ -59,7 +59,6 @@ class PeerBuilder:
 
 
 def judge(handed: Handed) -> tuple[str, str]:
-    """Return the outcome and its reason."""
     module = handed.module.eval()
     try:
         _eager(module, handed.calls[0])

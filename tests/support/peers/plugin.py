@@ -1,11 +1,13 @@
 """Runs peers' tests in pytest, but takes the programs that they hand to their own backends.
 
-A case has two lines in the results, ``running`` and its outcome, and does not run again.
+Each case runs in a process of its own. One that has its outcome in the results does not run again.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import unittest
 from collections.abc import Iterator
 from inspect import Parameter, signature
@@ -15,19 +17,22 @@ from typing import Any
 
 import pytest
 import torch
+from _pytest.runner import runtestprotocol
 from torch.export import Dim
 from torch.overrides import TorchFunctionMode
 
+from tests.support.forked import in_child
 from tests.support.peers.judge import Handed, judge
+from tests.support.run_documents import warm_up
 from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
 
 HANDED: list[Handed] = []
+LIMIT = int(os.environ.get("LIMIT", "300"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--peers", type=Path, help="the results")
     parser.addoption("--every", type=int, default=1, help="each n-th case only")
-    parser.addoption("--at-most", type=int, default=200, help="cases of this process")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     torch.cuda.get_device_properties = lambda *_: SimpleNamespace(major=9, minor=0)
     torch.cuda.current_device = lambda: 0
     torch_tensorrt()
+    warm_up()
     try:
         import torchvision  # noqa: F401
     except (ImportError, OSError, RuntimeError):
@@ -110,12 +116,13 @@ class Cases:
     """Chooses the cases, and writes down what becomes of each."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.options = config.option
-        lines = self.options.peers.read_text().splitlines() if self.options.peers.exists() else []
+        self.file: Path = config.option.peers
+        self.every: int = config.option.every
+        lines = self.file.read_text().splitlines() if self.file.exists() else []
         self.done = {json.loads(line)["case"] for line in lines}
 
     def write(self, case: str, outcome: str, why: str = "") -> None:
-        with self.options.peers.open("a") as file:
+        with self.file.open("a") as file:
             file.write(json.dumps({"case": case, "outcome": outcome, "why": why[:1500]}) + "\n")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -127,19 +134,15 @@ class Cases:
             if harness.__name__ == "DispatchTestCase":
                 for name, method in TAKEN.items():
                     setattr(harness, name, method)
-        self.options.peers.with_suffix(".collected").write_text(str(len(items)))
-        chosen = items[:: self.options.every]
-        left = [item for item in chosen if item.nodeid not in self.done]
-        items[:] = left[: self.options.at_most]
-        self.last = len(items) == len(left)
+        self.file.with_suffix(".collected").write_text(str(len(items)))
+        items[:] = [item for item in items[:: self.every] if item.nodeid not in self.done]
 
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.last:
-            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        HANDED.clear()
-        self.write(nodeid, "running")
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
+        status = in_child(lambda: runtestprotocol(item), LIMIT)
+        if status:
+            ended = "timed out" if status == -signal.SIGALRM else "crashed"
+            self.write(item.nodeid, ended, f"exit status {status}")
+        return True
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:

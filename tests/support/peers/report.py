@@ -9,6 +9,8 @@ from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
+from tests.support.markdown import table
+
 DOCS = Path(__file__).parents[3] / "docs"
 RIGHT = {
     "right": "each network and result equals eager",
@@ -77,36 +79,32 @@ def markdown(cases: list[Entry], versions: dict[str, str], collected: dict[str, 
         "A case runs once; a later `make peer-tests` runs the cases that are left, so the cases of",
         "a table may have run on different commits.",
         "",
-        "| tests | cases | run | right | not right | no verdict |",
-        "|---|---|---|---|---|---|",
     ]
+    rows: list[list[object]] = []
     for peer in sorted(collected):
         own = [entry for entry in cases if entry["peer"] == peer]
         right = sum(entry["outcome"] in RIGHT for entry in own)
         wrong = sum(map(is_wrong, own))
         none = len(own) - right - wrong
-        counts = [collected[peer], len(own), right, wrong, none]
-        lines.append(f"| `{peer}` | " + " | ".join(map(str, counts)) + " |")
+        rows.append([f"`{peer}`", collected[peer], len(own), right, wrong, none])
+    lines += table(("tests", "cases", "run", "right", "not right", "no verdict"), rows)
     for title, kinds in {"Right": RIGHT, "No verdict": NO_VERDICT}.items():
-        lines += [
-            "",
-            f"## {title}",
-            "",
-            "| cases | outcome | most frequent reasons |",
-            "|---|---|---|",
-        ]
+        rows = []
         for outcome, meaning in kinds.items():
             whys = Counter(_short(e["why"]) for e in cases if e["outcome"] == outcome)
             reasons = "; ".join(f"{n} `{why}`" for why, n in whys.most_common(4) if why)
-            lines += [f"| {whys.total()} | {meaning} | {reasons} |"] if whys else []
-    lines += ["", "## Not right", "", "| case | outcome | cause |", "|---|---|---|"]
-    for entry in filter(is_wrong, cases):
-        what = f"{entry['outcome']}: {_short(entry['why'])}"
-        lines.append(f"| `{entry['case']}` | {what} | {cause(entry) or 'open'} |")
+            rows += [[whys.total(), meaning, reasons]] if whys else []
+        lines += ["", f"## {title}", ""]
+        lines += table(("cases", "outcome", "most frequent reasons"), rows)
+    rows = [
+        [f"`{e['case']}`", f"{e['outcome']}: {_short(e['why'])}", cause(e) or "open"]
+        for e in filter(is_wrong, cases)
+    ]
+    lines += ["", "## Not right", "", *table(("case", "outcome", "cause"), rows)]
     return "\n".join(lines) + "\n"
 
 
 def _short(why: str) -> str:
     """The beginning of a reason, without a machine's paths, for a cell of a table."""
     first = (why.strip().splitlines() or [""])[0]
-    return re.sub(r"(/[\w.+-]+){2,}/", "", first)[:140].replace("`", "'").replace("|", "/")
+    return re.sub(r"(/[\w.+-]+){2,}/", "", first)[:140].replace("`", "'")

@@ -18,7 +18,7 @@ _LETTERS = [chr(code) for code in range(33, 127)]
 _PAIRS = list(product(_LETTERS[:6], repeat=2))[: VOCABULARY - len(_LETTERS)]
 TOKENS = _LETTERS + ["".join(pair) for pair in _PAIRS]
 
-_SIZES = {
+SIZES = {
     "vocab_size": VOCABULARY,
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -28,7 +28,7 @@ _SIZES = {
     "max_position_embeddings": 512,
 }
 # Shorter than the prompts, so that some positions are outside of it.
-_WINDOW = {**_SIZES, "head_dim": 16, "sliding_window": 16}
+_WINDOW = {**SIZES, "head_dim": 16, "sliding_window": 16}
 _HYBRID = {
     **_WINDOW,
     "num_hidden_layers": 2,
@@ -45,24 +45,24 @@ _LLAMA3 = {
     "original_max_position_embeddings": 64,
 }
 CONFIGURATIONS: dict[str, Callable[[], tf.PretrainedConfig]] = {
-    "llama": lambda: tf.LlamaConfig(**_SIZES),
-    "llama, scaled angles": lambda: tf.LlamaConfig(**_SIZES, rope_parameters=_LLAMA3),
+    "llama": lambda: tf.LlamaConfig(**SIZES),
+    "llama, scaled angles": lambda: tf.LlamaConfig(**SIZES, rope_parameters=_LLAMA3),
     "llama, one key-value head": lambda: tf.LlamaConfig(
-        **{**_SIZES, "num_key_value_heads": 1, "head_dim": 80}
+        **{**SIZES, "num_key_value_heads": 1, "head_dim": 80}
     ),
-    "qwen2": lambda: tf.Qwen2Config(**_SIZES),
+    "qwen2": lambda: tf.Qwen2Config(**SIZES),
     "qwen2, sliding window": lambda: tf.Qwen2Config(
-        **{**_SIZES, "num_hidden_layers": 2},
+        **{**SIZES, "num_hidden_layers": 2},
         use_sliding_window=True,
         sliding_window=16,
         max_window_layers=1,
     ),
-    "qwen3": lambda: tf.Qwen3Config(**_SIZES, head_dim=16),
-    "gemma": lambda: tf.GemmaConfig(**_SIZES, head_dim=16),
+    "qwen3": lambda: tf.Qwen3Config(**SIZES, head_dim=16),
+    "gemma": lambda: tf.GemmaConfig(**SIZES, head_dim=16),
     "gemma2": lambda: tf.Gemma2Config(**_HYBRID),
     "gemma3": lambda: tf.Gemma3TextConfig(**_HYBRID),
     "mistral": lambda: tf.MistralConfig(**_WINDOW),
-    "phi3": lambda: tf.Phi3Config(**_SIZES, pad_token_id=0),
+    "phi3": lambda: tf.Phi3Config(**SIZES, pad_token_id=0),
 }
 
 IN_CI = ("llama", "mistral")
@@ -91,7 +91,6 @@ def write_tokenizer(folder: Path) -> Path:
 
 
 def make_prompt(length: int) -> tuple[str, list[int]]:
-    """A text of so many tokens, and their ids."""
     letters = _LETTERS[6:]
     text = "".join(random.Random(length).choices(letters, k=length))
     return text, [TOKENS.index(letter) for letter in text]

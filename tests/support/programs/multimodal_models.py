@@ -8,18 +8,13 @@ import torch
 import transformers as tf
 
 from tests.support.programs import language_models
-from tests.support.programs.language_models import NO_END, VOCABULARY
+from tests.support.programs.language_models import NO_END, SIZES, VOCABULARY
 
 NEW_TOKENS = 24
 PLACE = VOCABULARY - 1  # The token that stands for a part of an image, or of sound.
 IMAGE = torch.zeros(1, 3, 16, 16)
 SOUND = torch.zeros(1, 8, 32)
 OPTIONS: dict[str, Any] = {"cache_length": 96, "builder": "reference", "eos_ids": NO_END}
-TEXT: dict[str, Any] = {
-    **{"vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 128},
-    **{"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2},
-    **{"max_position_embeddings": 512},
-}
 
 
 def llava() -> tf.PreTrainedModel:
@@ -29,17 +24,17 @@ def llava() -> tf.PreTrainedModel:
         **{"num_attention_heads": 2, "image_size": 16, "patch_size": 4, "projection_dim": 32},
     )
     config = tf.LlavaConfig(
-        text_config=tf.LlamaConfig(**TEXT), vision_config=vision, image_token_index=PLACE
+        text_config=tf.LlamaConfig(**SIZES), vision_config=vision, image_token_index=PLACE
     )
     return tf.LlavaForConditionalGeneration(config).eval()
 
 
 def smolvlm() -> tf.PreTrainedModel:
     torch.manual_seed(0)
-    vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2}
+    vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 1}
     vision |= {"num_attention_heads": 3, "image_size": 16, "patch_size": 2}
     config = tf.SmolVLMConfig(
-        **{"text_config": {"model_type": "llama", **TEXT}, "vision_config": vision},
+        **{"text_config": {"model_type": "llama", **SIZES}, "vision_config": vision},
         **{"image_token_id": PLACE, "scale_factor": 2},
     )
     return tf.SmolVLMForConditionalGeneration(config).eval()
@@ -53,7 +48,7 @@ def voxtral() -> tf.PreTrainedModel:
     }
     config = tf.VoxtralConfig(
         audio_config=audio,
-        text_config={"model_type": "llama", **TEXT, "head_dim": 16},
+        text_config={"model_type": "llama", **SIZES, "head_dim": 16},
         audio_token_id=PLACE,
     )
     return tf.VoxtralForConditionalGeneration(config).eval()

@@ -37,8 +37,6 @@ class Residual(nn.Module):
 
 
 class Block(nn.Module):
-    """A transformer block."""
-
     def __init__(self, width: int = 32) -> None:
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)

@@ -60,7 +60,7 @@ def transducer(name: str) -> Any:
     """A Parakeet: "TDT" or "RNNT"."""
     torch.manual_seed(0)
     encoder = tf.ParakeetEncoderConfig(
-        **{"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4},
+        **{"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4},
         **{"intermediate_size": 64, "conv_kernel_size": 5, "subsampling_conv_channels": 8},
         **{"num_mel_bins": BINS, "max_position_embeddings": 200},
     )
@@ -87,7 +87,6 @@ def spoken(frames: int) -> torch.Tensor:
 
 
 def transducer_tokens(model: Any, features: torch.Tensor, length: int) -> list[int]:
-    """What ``transformers`` says, without blanks."""
     mask = torch.arange(features.shape[2])[None] < length
     found = model.generate(features.transpose(1, 2), attention_mask=mask.long()).sequences[0]
     return [token for token in found.tolist() if token != BLANK]

@@ -29,29 +29,26 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--blob", type=Path, required=True, help="what make_blob.py wrote")
     parser.add_argument("--long", action="store_true", help="an hour or more")
     parser.add_argument("--minutes", type=float, default=600.0, help="limit of the mutants' time")
-    parser.add_argument("--only", nargs="*", default=[], help="jobs, by their names")
     return parser.parse_args()
 
 
 def _jobs(given: argparse.Namespace, folder: Path, end: float) -> dict[str, tuple[str, Job]]:
-    """Return the jobs by name, each with its figures."""
     import trt_et.runtime
 
     amounts = LONG if given.long else SHORT
-    asan = native.NativeTests(given.asan, given.blob)
-    tsan = native.NativeTests(given.tsan, given.blob)
+    asan, tsan = (given.asan, given.blob, amounts), (given.tsan, given.blob, amounts)
     plugin, programs = trt_et.runtime.plugin_path(), export_programs(folder)
     use = HardUse(given.hard_use, plugin, given.fakes, folder, programs, amounts)
     return {
-        "asan": ("R2 R5 R10", lambda: native.under_asan(asan, amounts)),
-        "tsan": ("R7", lambda: native.under_tsan(tsan, amounts)),
+        "asan": ("R2 R5 R10", lambda: native.under_asan(*asan)),
+        "tsan": ("R7", lambda: native.under_tsan(*tsan)),
         "python": ("R6 R11 R12 R13 R14", lambda: python_tests.marked_tests(folder, amounts)),
         "blobs": ("R3", use.flips_in_blobs),
         "files": ("R4", use.flips_elsewhere),
         "cycles": ("R8", use.cycles),
         "executes": ("R9", use.executes),
         "soak": ("R8", use.soak),
-        "mutants": ("R1", lambda: native.count_mutants(asan, amounts, end)),
+        "mutants": ("R1", lambda: native.count_mutants(*asan, end)),
     }
 
 
@@ -68,14 +65,11 @@ def _safely(name: str, figures: str, job: Job) -> list[Part]:
 
 
 def main() -> int:
-    """Measure, print, and return the exit status."""
     given = _arguments()
     end = time.time() + given.minutes * 60
     with tempfile.TemporaryDirectory(prefix="trt-et-") as name, ThreadPoolExecutor(2) as pool:
         started = [
-            pool.submit(_safely, job, *how)
-            for job, how in _jobs(given, Path(name), end).items()
-            if not given.only or job in given.only
+            pool.submit(_safely, job, *how) for job, how in _jobs(given, Path(name), end).items()
         ]
         found = lines(part for job in started for part in job.result())
     sys.stdout.write("\n".join(found) + "\n")

@@ -20,8 +20,6 @@ class Part:
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much is done."""
-
     mutants: int = 1_000_000  # Of engine blobs, for the parser under sanitizers.
     edits_per_byte: int = 255  # Other values for each byte of a blob of 4 KiB.
     flips_in_blob: int = 10_000  # In the engine's segment of each file.

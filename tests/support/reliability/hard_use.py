@@ -30,13 +30,12 @@ def export_programs(folder: Path) -> dict[str, Path]:
         "excluded_ops": (torch.ops.aten.sinh,),
         "device": lambda partition: f"cuda:{partition.index}",
     }
-    programs = {
-        "mlp": export(folder, "mlp", Mlp(), x),
-        "two": export(folder, "two", two_engines(), x, **split),
-        "rtx": export(folder, "rtx", Mlp(), x, builder="tensorrt_rtx"),
-        "fake": export(folder, "fake", Line(), x, builder=FakeBuilder()),
+    return {
+        "mlp": export(folder, "mlp", Mlp(), x).path,
+        "two": export(folder, "two", two_engines(), x, **split).path,
+        "rtx": export(folder, "rtx", Mlp(), x, builder="tensorrt_rtx").path,
+        "fake": export(folder, "fake", Line(), x, builder=FakeBuilder()).path,
     }
-    return {name: program.path for name, program in programs.items()}
 
 
 def span_of_blob(program: bytes) -> tuple[int, int]:
@@ -95,11 +94,8 @@ class HardUse:
             self._run("flips", program, file, results, plugin=plugin)
             outcomes.append(results.read_bytes())
         stock, ours = (sum(one >= _CRASH for one in found) for found in outcomes)
-        own = [
-            case
-            for case, theirs, found in zip(cases, *outcomes, strict=True)
-            if found >= _CRASH > theirs
-        ]
+        triples = zip(cases, *outcomes, strict=True)
+        own = [case for case, theirs, found in triples if found >= _CRASH > theirs]
         kinds = Counter(outcomes[1])
         text = (
             f"{len(cases)} damaged files: {ours} crashes, {stock} with a no-op delegate; "
@@ -110,13 +106,11 @@ class HardUse:
         return [Part("R4", ours <= stock and not own, text)]
 
     def cycles(self) -> list[Part]:
-        """R8: loads and unloads."""
         found = self._run("cycles", self.programs["two"], self.amounts.cycles)
         text = f"{self.amounts.cycles} loads and unloads: {_growth(found)}"
         return [Part("R8", _is_flat(found) and found["engines"] == 0, text)]
 
     def executes(self) -> list[Part]:
-        """R9: runs of one method in the stock runtime."""
         found = self._run("executes", self.programs["fake"], self.amounts.executes)
         text = f"{self.amounts.executes} executes of a program: {_growth(found)}"
         fine = _is_flat(found) and found["device_mallocs"] == 0 and found["same_outputs"] == 1

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +12,7 @@ from tests.support.native_environment import run
 from tests.support.reliability.figures import Amounts, Part
 
 _BATCH: Final = 1_000_000
-_LINE: Final = re.compile(r"^(R\d+) ((\d+).*)$", re.MULTILINE)
+_LINE: Final = re.compile(r"^(R\d+) (\d+.*)$", re.MULTILINE)
 # Half of the time goes into looking for uses of a stack after return: the run of all tests does.
 _QUICKER: Final = "detect_leaks=1:detect_stack_use_after_return=0:quarantine_size_mb=8"
 _OPTIONS: Final = {
@@ -22,80 +20,61 @@ _OPTIONS: Final = {
     "UBSAN_OPTIONS": "print_stacktrace=1",
     "TSAN_OPTIONS": "halt_on_error=1",
 }
+_Found = tuple[dict[str, str], str]
 
 
-@dataclass(frozen=True)
-class NativeTests:
-    """The native tests as one build has them."""
-
-    binary: Path
-    blob: Path  # A file that tests/runtime/native/make_blob.py wrote.
-
-    def run(
-        self, tests: tuple[str, ...] = (), asan: str = _OPTIONS["ASAN_OPTIONS"], **amounts: int
-    ) -> tuple[dict[str, str], str]:
-        """Run some of the tests, or all; what each figure is, and why the run failed if it did."""
-        variables = {f"TRT_ET_{name.upper()}": str(value) for name, value in amounts.items()}
-        env = {**os.environ, **_OPTIONS, "ASAN_OPTIONS": asan, **variables}
-        done = run(self.binary, self.blob, *tests, env=env, timeout=None)
-        found = {figure: text for figure, text, _ in _LINE.findall(done.stdout)}
-        return found, "" if done.returncode == 0 else _reason(done)
-
-
-def _reason(done: subprocess.CompletedProcess[str]) -> str:
-    """The line that says most: a sanitizer's report, or else the last one."""
-    told = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+def _run(binary: Path, *words: object, asan: str = "", **amounts: int) -> _Found:
+    """Run native tests; what each figure is, and why the run failed if it did."""
+    env = os.environ | _OPTIONS | ({"ASAN_OPTIONS": asan} if asan else {})
+    env |= {f"TRT_ET_{name.upper()}": str(value) for name, value in amounts.items()}
+    done = run(binary, *words, env=env, timeout=None)
+    found = dict(_LINE.findall(done.stdout))
+    if done.returncode == 0:
+        return found, ""
+    told = done.stderr.strip().splitlines()
     words = ("SUMMARY:", "runtime error:", "CHECK", "ERROR:")
-    last = f"exit status {done.returncode}: {told[-1][:200] if told else 'no message'}"
-    return next((line[:200] for word in words for line in told if word in line), last)
+    reports = [line for word in words for line in told if word in line]
+    reason = (reports or told[-1:] or ["no message"])[0].strip()
+    return found, f"exit status {done.returncode}: {reason[:200]}"
 
 
-def _part(figure: str, found: dict[str, str], failure: str, at_least: int) -> Part:
+def _parts(found: dict[str, str], failure: str, **at_least: int) -> list[Part]:
     """A figure is as promised where its test printed it, of as many cases as were asked for."""
-    text = found.get(figure)
-    if text is None:
-        return Part(figure, False, failure or "its test did not run")
-    return Part(figure, int(text.split()[0]) >= at_least, text)
-
-
-def _failed_elsewhere(figure: str, parts: list[Part], failure: str) -> list[Part]:
-    """A test without a figure failed: that must not pass unseen."""
+    parts = []
+    for figure, least in at_least.items():
+        text = found.get(figure, "")
+        ok = bool(text) and int(text.split()[0]) >= least
+        parts.append(Part(figure, ok, text or failure or "its test did not run"))
     if failure and all(part.ok for part in parts):
-        return [*parts, Part(figure, False, failure)]
+        # A test without a figure failed: that must not pass unseen.
+        parts.append(Part(parts[0].figure, False, failure))
     return parts
 
 
-def under_asan(tests: NativeTests, amounts: Amounts) -> list[Part]:
+def under_asan(binary: Path, blob: Path, amounts: Amounts) -> list[Part]:
     """R2, R5, R9 and R10: all native tests, with memory and undefined behaviour checked."""
-    found, failure = tests.run(
-        edits_per_byte=amounts.edits_per_byte, executes=amounts.sanitized_executes
-    )
-    wanted = {"R2": 4096 * amounts.edits_per_byte, "R5": 100}
-    wanted |= {"R9": amounts.sanitized_executes, "R10": 50}
-    parts = [_part(figure, found, failure, least) for figure, least in wanted.items()]
-    return _failed_elsewhere("R5", parts, failure)
+    edits, executes = amounts.edits_per_byte, amounts.sanitized_executes
+    found = _run(binary, blob, edits_per_byte=edits, executes=executes)
+    return _parts(*found, R2=4096 * edits, R5=100, R9=executes, R10=50)
 
 
-def under_tsan(tests: NativeTests, amounts: Amounts) -> list[Part]:
+def under_tsan(binary: Path, blob: Path, amounts: Amounts) -> list[Part]:
     """R7: all native tests, with data races checked."""
-    found, failure = tests.run(
-        thread_executes=amounts.thread_executes, thread_loads=amounts.thread_loads
-    )
-    parts = [_part("R7", found, failure, 8)]
-    wanted = f"{8 * amounts.thread_executes} executes"
+    executes, loads = amounts.thread_executes, amounts.thread_loads
+    parts = _parts(*_run(binary, blob, thread_executes=executes, thread_loads=loads), R7=8)
+    wanted = f"{8 * executes} executes"
     if parts[0].ok and wanted not in parts[0].text:
-        parts = [Part("R7", False, f"{parts[0].text}; asked for {wanted}")]
-    return _failed_elsewhere("R7", parts, failure)
+        parts.append(Part("R7", False, f"asked for {wanted}"))
+    return parts
 
 
-def count_mutants(tests: NativeTests, amounts: Amounts, end: float) -> list[Part]:
+def count_mutants(binary: Path, blob: Path, amounts: Amounts, end: float) -> list[Part]:
     """R1 in batches, each from another seed, until there are enough or the time is over."""
     done = 0
     while done < amounts.mutants and time.time() < end:
         seed = 20260801 + done
-        found, failure = tests.run(
-            ("blob_fuzz",), asan=_QUICKER, fuzz_mutants=_BATCH, fuzz_seed=seed
-        )
+        batch = {"fuzz_mutants": _BATCH, "fuzz_seed": seed}
+        found, failure = _run(binary, blob, "blob_fuzz", asan=_QUICKER, **batch)
         if failure or "R1" not in found:
             return [Part("R1", False, f"{done} mutants, then with seed {seed}: {failure}")]
         done += _BATCH

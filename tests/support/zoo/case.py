@@ -11,8 +11,6 @@ from torch import nn
 
 @dataclass
 class Case:
-    """A model with random weights."""
-
     model: nn.Module
     inputs: tuple[torch.Tensor, ...]  # To export with, and of the first call.
     dynamic: Any = None  # As torch.export takes it.

@@ -211,25 +211,11 @@ def mamba() -> Case:
     return Case(Decoder(tf.MambaForCausalLM(config)), (random_tokens(1, 6),))
 
 
-def clip(part: str | None, fields: tuple[str, ...], **shapes: tuple[int, ...]) -> Maker:
-    config = {
-        "text_config": {**PLAIN, "eos_token_id": 2, "bos_token_id": 1},
-        "vision_config": VISION,
-        "projection_dim": 16,
-    }
-
-    def make() -> Case:
-        case = of("CLIPModel", config, shapes, fields, part=part)()
-        for key, value in zip(shapes, case.inputs, strict=True):
-            if key == "input_ids":
-                value[:, -1] = 2
-            elif key == "attention_mask":
-                value.fill_(1)
-        return case
-
-    return make
-
-
+CLIP = {
+    "text_config": {**PLAIN, "eos_token_id": 2, "bos_token_id": 1},
+    "vision_config": VISION,
+    "projection_dim": 16,
+}
 HIDDEN = ("last_hidden_state", "pooler_output")
 TOKENS: Shapes = {"input_ids": (2, 12)}
 MASKED: Shapes = {**TOKENS, "attention_mask": (2, 12)}
@@ -285,14 +271,15 @@ MODELS: dict[str, Maker] = {
     "falcon": grouped("Falcon"),
     "mamba": mamba,
     "vit": of("ViTForImageClassification", VISION, {"pixel_values": (2, 3, 32, 32)}, ("logits",)),
-    "clip": clip(
-        *(None, ("logits_per_image", "text_embeds", "image_embeds")),
-        input_ids=(2, 9),
-        pixel_values=(3, 3, 32, 32),
-        attention_mask=(2, 9),
+    "clip": of(
+        *("CLIPModel", CLIP),
+        {"input_ids": (2, 9), "pixel_values": (3, 3, 32, 32), "attention_mask": (2, 9)},
+        ("logits_per_image", "text_embeds", "image_embeds"),
     ),
-    "clip_text": clip("text_model", HIDDEN, input_ids=(2, 9)),
-    "clip_vision": clip("vision_model", HIDDEN, pixel_values=(2, 3, 32, 32)),
+    "clip_text": of("CLIPModel", CLIP, {"input_ids": (2, 9)}, HIDDEN, part="text_model"),
+    "clip_vision": of(
+        *("CLIPModel", CLIP, {"pixel_values": (2, 3, 32, 32)}, HIDDEN), part="vision_model"
+    ),
     "swin": image(
         "SwinForImageClassification",
         {
