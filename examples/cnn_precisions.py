@@ -143,6 +143,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--short", action="store_true", help="ten images, no engines, no layers")
     parser.add_argument("--steps", type=int, default=160, help="steps of training")
+    parser.add_argument("--only", choices=LIMITS, help="one precision")
     arguments = parser.parse_args()
     model = train(arguments.steps)
     number = 10 if arguments.short else 100
@@ -156,12 +157,12 @@ def main() -> int:
     }
     table = Table("precision", f"right of {number}", "signal to noise", "TensorRT-RTX engine")
     agrees = True
-    for name, limit in LIMITS.items():
+    for name in [arguments.only] if arguments.only else LIMITS:
         exported = quantized_programs.get(name, program)
         precision = name if name in ("float16", "bfloat16") else None
         result = run(lower(exported, "reference", precision), images)
         ratio = signal_to_noise(result, expected)
-        agrees = agrees and ratio >= limit
+        agrees = agrees and ratio >= LIMITS[name]
         right = str(int((result.argmax(1) == classes).sum()))
         size = ""
         if not arguments.short:

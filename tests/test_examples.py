@@ -15,7 +15,7 @@ from tests.support.run_documents import STDOUT
 
 ROOT = Path(__file__).parents[1]
 ARGUMENTS = {
-    "cnn_precisions.py": " --short --steps 20",
+    "cnn_precisions.py": " --short --steps 20 --only int8",
     "llm.py": " --short",
     "precisions.py": " --no-engines --only int8",
 }

@@ -9,7 +9,6 @@ import textwrap
 import pytest
 
 import trt_et
-from trt_et.blob.model import BACKEND_ID
 from trt_et.conversion.installed import installed_variant
 
 NO_TENSORRT = """
@@ -58,10 +57,6 @@ def test_public_names():
         assert getattr(trt_et, name) is not None
 
 
-def test_the_backend_has_the_name_that_programs_know_it_by():
-    assert trt_et.TensorRTBackend.__name__ == BACKEND_ID
-
-
 @pytest.mark.reliability("R14")
 def test_importing_takes_no_torch_and_the_partitioner_no_tensorrt_before_it_partitions():
     code = """
@@ -80,38 +75,26 @@ WITHOUT_TENSORRT = """
             try:
                 TensorRTPartitioner(builder=builder)
             except BuilderUnavailable as error:
-                print('pip install "torch-tensorrt' in str(error), "reference" in str(error))
+                said = str(error)
+                print('pip install "torch-tensorrt' in said, "reference" in said, "trt-et" in said)
         import logging
         logging.basicConfig(format="%(name)s %(message)s", stream=__import__("sys").stdout)
         from tests.support.lowering import export, lower
         from trt_et import TensorRTPartitioner
         from trt_et.inspection import inspect_program
-        for name in ("mlp", "cnn", "vit"):
-            partitioner = TensorRTPartitioner(builder="reference")
-            method = inspect_program(lower(export(name), partitioner=partitioner))[0]
-            print(name, len(method.delegates), partitioner.report.not_delegated)
+        partitioner = TensorRTPartitioner(builder="reference")
+        method = inspect_program(lower(export("vit"), partitioner=partitioner))[0]
+        print(len(method.delegates), partitioner.report.not_delegated)
 """
 
 
-@pytest.fixture(scope="module")
-def printed_without_tensorrt() -> list[str]:
-    return run(WITHOUT_TENSORRT, hidden=True).splitlines()
-
-
 @pytest.mark.reliability("R14")
-def test_auto_without_torch_tensorrt_says_which_command_installs_it(printed_without_tensorrt):
-    assert printed_without_tensorrt[:3] == ["True True", "True False", "True False"]
-
-
-def test_reference_without_torch_tensorrt_says_so_and_holds_what_kernels_run(
-    printed_without_tensorrt,
-):
-    lines = printed_without_tensorrt
-    said = [line for line in lines if line.startswith("trt_et.engines.support_check")]
-    assert len(said) == 1
-    assert "pip install" in said[0]
-    for name in ("mlp", "cnn", "vit"):
-        assert f"{name} 1 ()" in lines
+def test_without_torch_tensorrt_other_builders_name_the_command_and_reference_works():
+    lines = run(WITHOUT_TENSORRT, hidden=True).splitlines()
+    assert lines[:3] == ["True True False", "True False False", "True False False"]
+    (said,) = [line for line in lines if line.startswith("trt_et.engines.support_check")]
+    assert "pip install" in said
+    assert "1 ()" in lines
 
 
 def test_a_torch_tensorrt_is_installed_where_tests_run():

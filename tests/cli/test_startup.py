@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,9 +66,9 @@ def test_wrong_usage_is_exit_status_2():
         assert invoke(*arguments).exit_code == 2
 
 
-def test_completion_can_be_shown():
+def test_completion_can_be_shown_by_the_installed_command():
     done = subprocess.run(
-        [sys.executable, "-m", "trt_et.cli", "--show-completion", "bash"],
+        [Path(sys.executable).with_name("trt-et"), "--show-completion", "bash"],
         capture_output=True,
         text=True,
         # Typer asks which shell started it, and a test may have none.

@@ -8,37 +8,19 @@ import sys
 
 import pytest
 
+from tests.support.terminal import Terminal, show_terminal
 from trt_et.cli.steps import Steps
 from trt_et.engines.progress import ProgressEvent, _Bars
 
 LONG = "Computing profile costs of a rather long phase of TensorRT's builder, to its end"
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-@pytest.fixture
-def terminal(monkeypatch):
-    """Called by the test: between its set-up and it, pytest puts its own stderr back."""
-
-    def show() -> Terminal:
-        terminal = Terminal()
-        monkeypatch.setattr(sys, "stderr", terminal)
-        monkeypatch.setenv("TERM", "xterm")
-        monkeypatch.setenv("COLUMNS", "50")
-        return terminal
-
-    return show
-
-
 def words(terminal: Terminal) -> str:
     return " ".join(re.sub(r"\x1b\[[\d;?]*\w", " ", terminal.getvalue()).split())
 
 
-def test_each_step_leaves_a_line_with_its_time(terminal):
-    shown = terminal()
+def test_each_step_leaves_a_line_with_its_time(monkeypatch):
+    shown = show_terminal(monkeypatch)
     steps = Steps(shown=True)
     with steps.step("torch.export"):
         pass
@@ -50,8 +32,8 @@ def test_each_step_leaves_a_line_with_its_time(terminal):
 
 
 @pytest.mark.parametrize("steps", [True, False])
-def test_a_long_phase_is_not_cut_off(terminal, steps):
-    shown = terminal()
+def test_a_long_phase_is_not_cut_off(monkeypatch, steps):
+    shown = show_terminal(monkeypatch)
     event = ProgressEvent("tensorrt_0", LONG, 1, 2, 0.5, 0, 2)
     if steps:
         show = Steps(shown=True)
@@ -69,8 +51,8 @@ def test_a_long_phase_is_not_cut_off(terminal, steps):
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_nothing_is_shown_elsewhere(terminal, monkeypatch, wanted):
-    shown = terminal()
+def test_nothing_is_shown_elsewhere(monkeypatch, wanted):
+    shown = show_terminal(monkeypatch)
     if wanted:
         monkeypatch.setattr(sys, "stderr", shown := io.StringIO())
     steps = Steps(shown=wanted)

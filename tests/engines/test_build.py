@@ -17,9 +17,8 @@ from torch import nn
 
 from tests.support.builders import CheapBuilder, Two, build, built_by, export, program
 from trt_et import EngineCache, PartitionError, TensorRTPartitioner
-from trt_et.engine_info import decode_blob, encode_blob
+from trt_et.engine_info import EngineInfo, decode_blob, encode_blob
 from trt_et.engines.build import build_engines
-from trt_et.engines.reference.builder import ReferenceBuilder
 
 X = torch.ones(2, 4)
 fork = multiprocessing.get_context("fork")
@@ -61,23 +60,12 @@ def test_equal_partitions_are_built_once_and_share_their_bytes():
 
 
 def test_methods_of_one_program_share_their_engine():
-    class Recording(ReferenceBuilder):
-        built = 0
-
-        def build(self, request):
-            self.built += 1
-            return super().build(request)
-
-    builder = Recording()
-    model = Two().eval()
-    programs = {name: torch.export.export(model, (X,)) for name in ("prefill", "decode")}
+    builder = CheapBuilder(repeat=3)
+    programs = {name: torch.export.export(Two().eval(), (X,)) for name in ("prefill", "decode")}
     partitioner = TensorRTPartitioner(builder=builder)
-    manager = to_edge_transform_and_lower(
-        programs, partitioner={name: [partitioner] for name in programs}
-    )
-    pte = bytes(manager.to_executorch().buffer)
-    assert builder.built == 1
-    assert pte.count(b"TRRF") == 1
+    manager = to_edge_transform_and_lower(programs, partitioner=[partitioner])
+    assert len(builder.built) == 1
+    assert bytes(manager.to_executorch().buffer).count(b"TR01") == 1
 
 
 def test_weights_that_differ_in_the_middle_only_are_different_engines():
@@ -155,6 +143,7 @@ def test_builds_may_finish_in_any_order(tmp_path):
         assert builder.built == ["b", "a"]
         assert [engine.partition for engine in engines] == ["a", "b", "a"]
         assert [engine.origin for engine in build_engines(partitions)] == ["cached"] * 3
+        assert builder.built == ["b", "a"]
 
 
 def test_two_processes_that_need_each_others_engines_do_not_wait_for_ever(tmp_path):
@@ -199,13 +188,23 @@ def test_a_builder_that_cannot_say_what_it_is_builds_every_time(tmp_path):
     assert EngineCache(tmp_path).entries() == []
 
 
-def test_an_engine_that_a_callers_builder_damaged_is_refused():
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda blob: blob[:-1] + bytes([blob[-1] ^ 1]), "corrupt: checksum"),
+        (lambda _: b"", "blob"),
+        (lambda _: None, "NoneType"),
+        (lambda _: 7, "int"),
+        # A whole engine, of another partition.
+        (lambda _: encode_blob(b"e", EngineInfo(())), "0 inputs; expected 1"),
+    ],
+)
+def test_an_engine_that_a_callers_builder_damaged_is_refused(change, message):
     class Damaging(CheapBuilder):
         def build(self, request):
-            blob = super().build(request)
-            return blob[:-1] + bytes([blob[-1] ^ 1])
+            return change(super().build(request))
 
-    with pytest.raises(PartitionError, match="corrupt: checksum"):
+    with pytest.raises(PartitionError, match=message):
         build(Damaging())
 
 

@@ -14,11 +14,10 @@ def write(path: Path, data: bytes) -> None:
         write_checked(path, data)
 
 
-@pytest.mark.parametrize("data", [b"x", b"two\nlines\n", bytes(1000)])
-def test_what_was_written_is_read(tmp_path, data):
+def test_what_was_written_is_read(tmp_path):
     write(tmp_path / "new" / "a.json", b"before")
-    write(tmp_path / "new" / "a.json", data)
-    assert read_checked(tmp_path / "new" / "a.json") == data
+    write(tmp_path / "new" / "a.json", b"two\nlines\n" + bytes(1000))
+    assert read_checked(tmp_path / "new" / "a.json") == b"two\nlines\n" + bytes(1000)
     assert read_checked(tmp_path / "new" / "b.json") == b""
 
 

@@ -60,21 +60,17 @@ def on_a_jetson(network, cores: int = 2, version: str = "11.4.0"):
 
 
 @pytest.mark.parametrize("fallback", [False, True])
-def test_the_layers_default_to_dla(network, fallback):
+def test_the_layers_default_to_dla_if_a_core_is_chosen(network, fallback):
     jetson = on_a_jetson(network)
+    config, pools, kinds = jetson.config, network.trt.MemoryPoolType, network.trt.DeviceType
+    choose_dla(jetson, BuildOptions(), 0)
+    assert config.default_device_type == kinds.GPU
     choose_dla(jetson, BuildOptions(dla_core=1, dla_gpu_fallback=fallback), 0)
-    config, pools = jetson.config, network.trt.MemoryPoolType
-    assert config.default_device_type == network.trt.DeviceType.DLA
+    assert config.default_device_type == kinds.DLA
     assert config.core == 1
     assert config.get_flag(network.trt.BuilderFlag.GPU_FALLBACK) == fallback
     settings = network.interpreter.compilation_settings
     assert config.pools[pools.DLA_MANAGED_SRAM] == settings.dla_sram_size
-
-
-def test_without_the_option_layers_are_for_the_gpu(network):
-    jetson = on_a_jetson(network)
-    choose_dla(jetson, BuildOptions(), 0)
-    assert jetson.config.default_device_type == network.trt.DeviceType.GPU
 
 
 @pytest.mark.parametrize(

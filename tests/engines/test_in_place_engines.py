@@ -1,4 +1,4 @@
-"""Engines that update caches in place: their keys, the cache of engines, and whole decoders."""
+"""Engines that update caches in place: their keys, and the cache of engines."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-import transformers as tf
 from executorch.exir import to_edge_transform_and_lower
 from torch import nn
-from transformers.integrations.executorch import TorchExportableModuleWithStaticCache
 from typer.testing import CliRunner
 
 from tests.support.lowering import blobs, lower
@@ -17,7 +15,6 @@ from tests.support.programs.kv_cache_models import SHAPE, Cache
 from tests.support.programs.kv_cache_updates import ONE, copy_rows, recording, rows
 from trt_et import TensorRTPartitioner
 from trt_et.cli import app
-from trt_et.engine_info import decode_blob
 from trt_et.engines import tensorrt_rtx
 from trt_et.engines.key import request_digest
 from trt_et.inspection import inspect_program
@@ -71,35 +68,3 @@ def test_an_engine_from_the_cache_still_says_what_it_writes_in_place(tmp_path, m
     file.write_bytes(second)
     said = CliRunner().invoke(app, ["inspect", str(file)], env={"COLUMNS": "250"}).output
     assert "written into input" in said
-
-
-def test_every_cache_of_a_transformers_decoder_is_written_in_place():
-    config = tf.LlamaConfig(
-        vocab_size=64,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-    )
-    torch.manual_seed(0)
-    model = tf.LlamaForCausalLM(config).eval()
-    model.generation_config = tf.GenerationConfig(
-        use_cache=True,
-        cache_implementation="static",
-        max_length=16,
-        cache_config={"batch_size": 1, "max_cache_len": 16, "device": "cpu"},
-    )
-    step = TorchExportableModuleWithStaticCache(model)
-    call = {"input_ids": torch.tensor([[7]]), "cache_position": torch.tensor([3])}
-    with torch.no_grad():
-        program = torch.export.export(step, (), call, strict=True)
-        pte = lower(program, builder="tensorrt_rtx")
-    (blob,) = blobs(pte)
-    decoded = decode_blob(blob)
-    assert decoded.magic == b"TR02"
-    shapes = {binding.name: binding.shape for binding in decoded.info.bindings}
-    places = {(alias.output, alias.input) for alias in decoded.info.aliases}
-    assert len(places) == len({output for output, _ in places}) == 2 * config.num_hidden_layers
-    assert {shapes[name] for pair in places for name in pair} == {(1, 2, 16, 8)}

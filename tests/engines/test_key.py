@@ -177,24 +177,16 @@ class Scaled(nn.Module):
         return self.operator(x, self.scale)
 
 
-def test_operators_and_their_arguments_count():
-    x = torch.ones(2, 4)
+def test_operators_arguments_dtypes_shapes_and_dynamic_ranges_count():
+    x, dim = torch.ones(2, 4), torch.export.Dim
     models = [Scaled(2), Scaled(2.0), Scaled(-0.0), Scaled(0.0), Scaled(2, torch.div)]
-    assert len({key(export(model, x)) for model in models}) == len(models)
-
-
-def test_dtypes_shapes_and_dynamic_ranges_count():
-    model = Scaled(2.0)
-    dim = torch.export.Dim
-    programs = [
-        export(model, torch.ones(2, 4)),
-        export(model, torch.ones(2, 5)),
-        export(model, torch.ones(8)),
-        export(model, torch.ones(2, 4).half()),
-        export(model, torch.ones(2, 4), dynamic_shapes=({0: dim("a", max=8)},)),
-        export(model, torch.ones(2, 4), dynamic_shapes=({0: dim("a", max=9)},)),
-        export(model, torch.ones(3, 4), dynamic_shapes=({0: dim("a", max=8)},)),
-        export(model, torch.ones(2, 4), dynamic_shapes=({1: dim("a", max=8)},)),
+    programs = [export(model, x) for model in models]
+    others = (torch.ones(2, 5), torch.ones(8), x.half())
+    programs += [export(Scaled(2.0), other) for other in others]
+    ranges = [(x, 0, 8), (x, 0, 9), (torch.ones(3, 4), 0, 8), (x, 1, 8)]
+    programs += [
+        export(Scaled(2.0), given, dynamic_shapes=({at: dim("a", max=largest)},))
+        for given, at, largest in ranges
     ]
     assert len({key(program) for program in programs}) == len(programs)
 

@@ -44,20 +44,6 @@ def test_a_real_build_stops_at_its_next_step():
     assert 20 < len(steps) < 30
 
 
-@pytest.mark.parametrize("error", [ValueError("my mistake"), KeyboardInterrupt()])
-def test_what_a_listener_raises_ends_the_build_and_comes_out_of_it(error):
-    events = []
-
-    def listener(*event):
-        events.append(event)
-        raise error
-
-    with pytest.raises(type(error)) as caught:
-        pieces_of(BuildMonitor(listener))
-    assert caught.value is error
-    assert len(events) == 1
-
-
 def test_control_c_stops_a_real_build():
     """The signal comes while TensorRT works; nothing of the build runs when it comes out."""
     steps = []

@@ -9,9 +9,9 @@ import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
 
-from tests.support.lowering import blobs, lower, lower_case, request
+from tests.support.lowering import blobs, lower, lower_case
 from tests.support.models import Function, make
-from tests.support.onnx.payloads import of_program, payload_of
+from tests.support.onnx.payloads import of_program
 from trt_et import OptionError, TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 from trt_et.inspection import inspect_program, read_program
@@ -20,19 +20,11 @@ from trt_et.inspection.texts import engine_text
 LAYER = torch.nn.Linear(32, 16)
 
 
-def test_a_payload_computes_what_eager_does():
-    model, inputs = make("mlp")
-    wanted = request(model, *inputs)
-    payload = payload_of(wanted.lowered, wanted)
-    with torch.no_grad():
-        expected = model(*inputs)
-    torch.testing.assert_close(payload.run(inputs), [expected])
-
-
-def test_the_blob_names_opset_gpu_and_weights():
-    pte = lower_case("mlp", builder="onnx", device="cuda:3")
-    (blob,) = blobs(pte)
-    info = decode_blob(blob).info
+def test_the_blob_names_opset_gpu_weights_operators_and_options():
+    options = {"workspace_size": 1 << 20, "optimization_level": 2, "weight_streaming": True}
+    pte = lower_case("mlp", builder="onnx", device="cuda:3", **options)
+    (delegate,) = inspect_program(pte)[0].delegates
+    info = delegate.engine
     assert (info.builder, info.device_id, info.hardware_compatible) == ("onnx", 3, True)
     assert info.library_version.startswith("onnx ")
     assert info.library_version.endswith(" opset 20")
@@ -41,6 +33,9 @@ def test_the_blob_names_opset_gpu_and_weights():
     assert list(info.network["weights"]) == sorted(stored)
     assert info.network["profiles"] == []
     assert info.network["strongly_typed"] is True
+    assert {name: info.network[name] for name in options} == options
+    assert delegate.operator_counts["aten::linear.default"] == 3
+    assert engine_text(info).startswith("a network of onnx ")
 
 
 def test_equal_weights_of_partitions_and_methods_are_stored_once():
@@ -66,13 +61,6 @@ def test_a_weight_that_is_transposed_is_beside_the_model():
     assert len(decode_blob(blobs(pte)[0]).engine) < LAYER.weight.nbytes
 
 
-def test_the_options_of_an_engine_that_it_can_fulfil_are_in_the_blob():
-    options = {"workspace_size": 1 << 20, "optimization_level": 2, "weight_streaming": True}
-    (blob,) = blobs(lower_case("mlp", builder="onnx", **options))
-    network = decode_blob(blob).info.network
-    assert {name: network[name] for name in options} == options
-
-
 @pytest.mark.parametrize(
     "option",
     [
@@ -86,16 +74,6 @@ def test_the_options_of_an_engine_that_it_can_fulfil_are_in_the_blob():
 def test_options_of_the_engine_library_are_refused(option):
     with pytest.raises(OptionError, match=f"builder='onnx' takes no {next(iter(option))}"):
         TensorRTPartitioner(builder="onnx", **option)
-
-
-def test_auto_never_chooses_it():
-    assert TensorRTPartitioner(builder="auto")._builder.name != "onnx"
-
-
-def test_inspecting_a_program_names_the_operators_of_its_networks():
-    (method,) = inspect_program(lower_case("mlp", builder="onnx"))
-    assert method.delegates[0].operator_counts["aten::linear.default"] == 3
-    assert engine_text(method.delegates[0].engine).startswith("a network of onnx ")
 
 
 def test_a_cached_payload_still_refers_to_its_weights(tmp_path):
@@ -115,29 +93,6 @@ def test_a_payload_in_float16_has_its_weights_in_float16():
     (payload,) = of_program(lower(program, builder="onnx", precision="float16"))
     assert payload.info.precision == "float16"
     assert [len(data) for data in payload.weights.values()] == [LAYER.weight.numel() * 2]
-
-
-def test_state_that_an_engine_would_write_in_place_is_returned_whole():
-    class Cache(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("keys", torch.zeros(1, 2, 8, 4))
-
-        def forward(self, x, position):
-            self.keys.index_copy_(2, position, x * 2)
-            return self.keys.sum(-1) + 1
-
-    inputs = (torch.randn(1, 2, 3, 4), torch.tensor([5, 0, 3]))
-    pte = lower(torch.export.export(Cache(), inputs), builder="onnx")
-    (payload,) = of_program(pte)
-    assert payload.info.aliases == ()
-    keys = torch.randn(1, 2, 8, 4)
-    expected = keys.index_copy(2, inputs[1], inputs[0] * 2)
-    by_shape = {tuple(t.shape): t for t in (keys, *inputs)}
-    found = payload.run([by_shape[binding.shape] for binding in payload.info.inputs])
-    by_shape = {tuple(t.shape): t for t in found}
-    torch.testing.assert_close(by_shape[1, 2, 8, 4], expected)
-    torch.testing.assert_close(by_shape[1, 2, 8], expected.sum(-1) + 1)
 
 
 def test_a_worker_process_builds_the_same_payload():

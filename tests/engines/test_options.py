@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pytest
 
-from tests.support.executors import Recording, sent
-from tests.support.lowering import request
-from tests.support.models import make
 from trt_et import OptionError, TensorRTPartitioner
-from trt_et.engines.key import request_digest
 from trt_et.options import BuildOptions, option, options_table
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "options.md"
@@ -31,32 +27,11 @@ class Extended(BuildOptions):
     scratch_option: int = option(2, _even, "An even number.", setting="num_avg_timing_iters")
 
 
-def request_with(options: BuildOptions):
-    model, inputs = make("mlp")
-    return replace(request(model, *inputs), options=options)
-
-
 def test_a_new_field_is_checked_and_reaches_torch_tensorrt():
     with pytest.raises(OptionError, match="scratch_option is 3; expected an even number"):
         Extended(scratch_option=3)
     assert Extended().compilation_settings() == {}
     assert Extended(scratch_option=4).compilation_settings() == {"num_avg_timing_iters": 4}
-
-
-def test_a_new_field_is_in_the_key_of_the_engine_cache():
-    digests = {request_digest(request_with(Extended(scratch_option=n))) for n in (2, 4, 4)}
-    assert None not in digests
-    assert len(digests) == 2
-
-
-def test_a_new_field_reaches_the_worker():
-    asked = request_with(Extended(scratch_option=6))
-    sent(asked, Recording())
-    assert Recording.got.options == asked.options
-
-
-def test_a_new_field_is_in_the_documentation():
-    assert "| `scratch_option` | `2` | An even number. |" in options_table(Extended)
 
 
 def test_the_documentation_lists_the_options_as_they_are():

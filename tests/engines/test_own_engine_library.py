@@ -6,18 +6,18 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
-from torch import nn
 
 import trt_et.runtime
 from tests.support.lowering import lower
+from tests.support.models import Function
 from tests.support.native_environment import ROOT, environment
 from trt_et.engine_info import EngineInfo, encode_blob
 from trt_et.engines import BuildRequest
 from trt_et.errors import BuilderError
 
 OWN = ROOT / "tests/runtime/own_engine_library/provider.c"
+MODEL = Function(lambda x: -torch.relu(-x))
 LETTERS = {"aten::relu": b"r", "aten::neg": b"n"}
 
 
@@ -41,23 +41,6 @@ class LettersBuilder:
         return encode_blob(b"".join(LETTERS[name] for name in names), info)
 
 
-class Model(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return -torch.relu(-x)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The provider, and a program whose one engine is for it."""
-    folder = tmp_path_factory.mktemp("letters")
-    includes = [f"-I{ROOT / 'trt_et/runtime' / part}" for part in ("include", "simulation/include")]
-    library = folder / "libtrt_et_tensorrt_77.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-Wall", *includes, OWN, "-o", library], check=True)
-    program = torch.export.export(Model(), (torch.ones(2, 3),))
-    (folder / "model.pte").write_bytes(lower(program, builder=LettersBuilder()))
-    return folder
-
-
 def run(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [trt_et.runtime.runner_path(), "--model_path=model.pte", "--inputs=x.npy"]
     env = environment(TRT_ET_CUDA="simulated:1", **variables)
@@ -66,18 +49,20 @@ def run(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_its_engines_run_in_executor_runner(folder):
+def test_its_engines_run_in_executor_runner_where_its_provider_is(tmp_path):
+    includes = [f"-I{ROOT / 'trt_et/runtime' / part}" for part in ("include", "simulation/include")]
+    library = tmp_path / "libtrt_et_tensorrt_77.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-Wall", *includes, OWN, "-o", library], check=True)
+    program = torch.export.export(MODEL, (torch.ones(2, 3),))
+    (tmp_path / "model.pte").write_bytes(lower(program, builder=LettersBuilder()))
     x = torch.randn(2, 3)
-    np.save(folder / "x.npy", x.numpy())
-    library = str(folder / "libtrt_et_tensorrt_77.so")
-    done = run(folder, TRT_ET_PROVIDER_PATH=str(folder), TRT_ET_TENSORRT_LIBRARY=library)
-    assert done.returncode == 0, done.stderr
-    found = torch.from_numpy(np.fromfile(folder / "out-0.bin", np.float32)).view(2, 3)
-    torch.testing.assert_close(found, Model()(x), rtol=0, atol=0)
+    np.save(tmp_path / "x.npy", x.numpy())
 
-
-def test_without_its_provider_the_message_names_the_engine(folder):
-    np.save(folder / "x.npy", np.ones((2, 3), np.float32))
-    done = run(folder)
+    done = run(tmp_path)
     assert done.returncode == 1
     assert "letters" in done.stderr
+
+    done = run(tmp_path, TRT_ET_PROVIDER_PATH=str(tmp_path), TRT_ET_TENSORRT_LIBRARY=str(library))
+    assert done.returncode == 0, done.stderr
+    found = torch.from_numpy(np.fromfile(tmp_path / "out-0.bin", np.float32)).view(2, 3)
+    torch.testing.assert_close(found, MODEL(x), rtol=0, atol=0)

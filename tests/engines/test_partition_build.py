@@ -10,8 +10,8 @@ import torch
 from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
-from torch import nn
 
+from tests.support.models import Function
 from trt_et import PartitionError, TensorRTPartitioner
 from trt_et.engines.reference.builder import ReferenceBuilder
 
@@ -52,16 +52,12 @@ class Rewriting(Partitioner):
         return self.inner.ops_to_not_decompose(ep)
 
 
-class Model(nn.Module):
-    def forward(self, x):
-        return torch.cumsum(x * 2, 0).relu()
-
-
+MODEL = Function(lambda x: torch.cumsum(x * 2, 0).relu())
 OPTIONS = {"device": "cuda:3", "excluded_ops": [torch.ops.aten.cumsum.default]}
 
 
 def export():
-    return torch.export.export(Model(), (torch.randn(3),))
+    return torch.export.export(MODEL, (torch.randn(3),))
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda specs: specs.copy()])

@@ -7,25 +7,13 @@ import sys
 
 import pytest
 import torch
-from torch import nn
 
 from tests.support.executors import Inline, export
 from tests.support.lowering import lower, lower_case
+from tests.support.models import Function
+from tests.support.terminal import show_terminal
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.engines.progress import ProgressEvent
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def show_terminal(monkeypatch) -> Terminal:
-    """Called in the test itself: between its set-up and it, pytest puts its own stderr back."""
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    return terminal
 
 
 class Events(list[ProgressEvent]):
@@ -66,15 +54,9 @@ def test_of_processes_the_engines_are_reported():
 
 
 def test_equal_and_cached_engines_count(tmp_path):
-    class Twice(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(4, 4)
-
-        def forward(self, x):
-            return self.layer(torch.cumsum(self.layer(x), 1))
-
-    program = torch.export.export(Twice().eval(), (torch.randn(2, 4),))
+    layer = torch.nn.Linear(4, 4)
+    twice = Function(lambda x: layer(torch.cumsum(layer(x), 1)))
+    program = torch.export.export(twice, (torch.randn(2, 4),))
     for _ in range(2):
         events: list[ProgressEvent] = []
         excluded = ["aten.cumsum.default"]
@@ -82,18 +64,23 @@ def test_equal_and_cached_engines_count(tmp_path):
         assert [e.engines_done for e in events if e.phase == "done"] == [1, 2]
 
 
-def test_a_function_may_stop_the_export():
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [
+        (KeyboardInterrupt(), KeyboardInterrupt, ""),
+        (ZeroDivisionError("my mistake"), PartitionError, "ZeroDivisionError: my mistake"),
+    ],
+)
+def test_a_function_may_stop_the_export(error, raised, message):
+    events = []
+
     def stop(event):
-        raise KeyboardInterrupt
+        events.append(event)
+        raise error
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(raised, match=message):
         lower_case("order", builder="tensorrt_rtx", progress=stop)
-
-    def fail(event):
-        raise ZeroDivisionError("my mistake")
-
-    with pytest.raises(PartitionError, match="ZeroDivisionError: my mistake"):
-        lower_case("order", builder="tensorrt_rtx", progress=fail)
+    assert len(events) == 1
 
 
 def test_bars_on_a_terminal(monkeypatch):

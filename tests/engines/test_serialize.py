@@ -69,26 +69,23 @@ def test_a_build_that_fails_with_the_layer_is_repeated_without(caplog, monkeypat
     assert "Myelin says no" in said
 
 
-def test_a_build_that_fails_either_way_says_why_once(monkeypatch):
-    refuse(monkeypatch, lambda aliases: BuilderError(f"refused with {len(aliases)}"))
-    with pytest.raises(BuilderError, match="refused with 0"):
-        lowered()
-
-
-def test_a_build_that_fails_with_nothing_in_place_is_not_repeated(monkeypatch, caplog):
-    tried = refuse(monkeypatch, lambda _: BuilderError("Myelin says no"))
-    with pytest.raises(BuilderError, match="Myelin says no"):
-        lowered(add_to_it, LONG)
-    assert tried == [()]
-    assert "in place" not in caplog.text
-
-
-@pytest.mark.parametrize("error", [BuildCancelled("stopped"), OptionError("no such option")])
-def test_what_a_user_did_is_not_tried_again(monkeypatch, error):
-    tried = refuse(monkeypatch, lambda _: error)
-    with pytest.raises((BuilderError, OptionError)):
-        lowered()
-    assert len(tried) == 1
+@pytest.mark.parametrize(
+    ("update", "error", "builds", "message"),
+    [
+        (put, BuilderError, [1, 0], "failed with 0"),
+        (add_to_it, BuilderError, [0], "failed with 0"),  # Nothing is in place anyway.
+        (put, BuildCancelled, [1], "failed with 1"),
+        (put, OptionError, [1], "failed with 1"),
+    ],
+)
+def test_a_failed_build_is_repeated_only_if_that_can_help(
+    monkeypatch, caplog, update, error, builds, message
+):
+    tried = refuse(monkeypatch, lambda aliases: error(f"failed with {len(aliases)}"))
+    with pytest.raises((BuilderError, OptionError), match=message):
+        lowered(update, LONG if update is add_to_it else None)
+    assert [len(each) for each in tried] == builds
+    assert ("in place" in caplog.text) == (len(builds) > 1)
 
 
 def test_a_layer_that_nobody_asked_for_is_an_error(monkeypatch):

@@ -19,9 +19,15 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "vit", "channels_last", "outputs", "order"])
-def test_a_supported_model_is_one_engine(name):
-    (blob,) = blobs(lower_case(name, builder="tensorrt_rtx"))
+@pytest.mark.parametrize(
+    ("name", "builder"),
+    [
+        ("mlp", "auto"),
+        *((name, "tensorrt_rtx") for name in ("cnn", "vit", "channels_last", "outputs")),
+    ],
+)
+def test_a_supported_model_is_one_engine(name, builder):
+    (blob,) = blobs(lower_case(name, builder=builder))
     decoded = decode_blob(blob)
     assert decoded.magic == b"TR01"
     assert decoded.info.builder == "tensorrt_rtx"
@@ -44,11 +50,6 @@ def test_attention_with_constant_queries_is_built():
 
     program = torch.export.export(Learned().eval(), (torch.randn(1, 4, 6, 8),))
     assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
-
-
-def test_auto_takes_it():
-    (blob,) = blobs(lower_case("mlp", builder="auto"))
-    assert decode_blob(blob).info.builder == "tensorrt_rtx"
 
 
 def test_targets_are_selectable_and_recorded():
@@ -78,15 +79,6 @@ def test_the_other_flavour_is_unavailable_and_says_what_to_install():
         match=r"Use another environment, or run: pip uninstall torch-tensorrt-rtx && pip install",
     ):
         lower_case("mlp", builder="tensorrt")
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_models_keep_their_dtype(dtype):
-    model, (x,) = make("mlp")
-    program = torch.export.export(model.to(dtype), (x.to(dtype),))
-    (blob,) = blobs(lower(program, builder="tensorrt_rtx"))
-    info = decode_blob(blob).info
-    assert {binding.dtype for binding in info.bindings} == {str(dtype).rpartition(".")[2]}
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])

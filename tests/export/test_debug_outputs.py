@@ -88,17 +88,20 @@ def model_and_inputs(model: type[nn.Module]) -> tuple[nn.Module, tuple[torch.Ten
     return model().eval(), (torch.randn(shape),)
 
 
+ROWS = ({0: torch.export.Dim("rows", min=1, max=8)},)
+
+
 @pytest.mark.parametrize(
-    ("model", "operators"),
+    ("model", "sizes", "operators"),
     [
-        (Model, {"layer_norm", "linear", "gelu", "linear_1", "softmax"}),
-        (Image, {"batch_norm", "relu", "permute", "permute_1", "conv2d_1", "mean"}),
-        (Branches, {"mul", "exp", "add", "sum_1", "gt", "add_1"}),
+        (Model, ROWS, {"layer_norm", "linear", "gelu", "linear_1", "softmax"}),
+        (Image, None, {"batch_norm", "relu", "permute", "permute_1", "conv2d_1", "mean"}),
+        (Branches, None, {"mul", "exp", "add", "sum_1", "gt", "add_1"}),
     ],
 )
-def test_each_operator_inside_an_engine_has_a_row(model, operators, tmp_path):
+def test_each_operator_inside_an_engine_has_a_row(model, sizes, operators, tmp_path):
     net, inputs = model_and_inputs(model)
-    found = gaps(lower(net, inputs), inputs, tmp_path)
+    found = gaps(lower(net, inputs, dynamic_shapes=sizes), inputs, tmp_path)
     assert found.keys() == operators
     assert all(gap > 90 for gap in found.values()), found
 
@@ -132,14 +135,6 @@ def test_values_keep_the_precision_that_they_have_without_it(tmp_path):
     values = [run(lower(net, inputs, debug_outputs=on, **options), inputs) for on in (True, False)]
     for with_them, without in zip(*values, strict=True):
         assert torch.equal(with_them, without)
-
-
-def test_dynamic_sizes(tmp_path):
-    net, inputs = model_and_inputs(Model)
-    rows = ({0: torch.export.Dim("rows", min=1, max=8)},)
-    found = gaps(lower(net, inputs, dynamic_shapes=rows), inputs, tmp_path)
-    assert len(found) == 5
-    assert all(gap > 90 for gap in found.values())
 
 
 def test_several_engines_and_equal_ones_have_rows_of_their_own(tmp_path):

@@ -21,7 +21,7 @@ from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPas
 from torch import nn
 
 from tests.support.lowering import delegate_tensor_devices, planned_devices, reference
-from tests.support.models import State
+from tests.support.models import State, Unary
 from tests.support.python_process import run_forked
 from trt_et import OptionError, TensorRTMemoryPlanningPass
 from trt_et.inspection import inspect_program
@@ -30,6 +30,7 @@ pytestmark = pytest.mark.usefixtures("no_grad")
 
 X = torch.arange(6.0).reshape(2, 3)
 STATE_BYTES = X.numel() * 4
+READ_TWICE = Unary(lambda x: torch.relu(x) + torch.sinh(x))
 
 # Each program is loaded once in a process of its own, so that host memory too begins at zero.
 RUN = """
@@ -47,23 +48,14 @@ for name in sys.argv[1:]:
 """
 
 
-class ReadTwice(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(x) + torch.sinh(x)
-
-
 @dataclass
 class Program:
-    """A model's program, on which device each buffer is planned, and what its calls did.
-
-    Attributes:
-        state_inputs: Of each delegate: the compile spec that names its inputs which are state.
-    """
+    """A model's program, on which device each buffer is planned, and what its calls did."""
 
     model: nn.Module
     pte: bytes
     homes: dict[str, tuple[str, int]]
-    state_inputs: list[list[bytes]]
+    state_inputs: list[list[bytes]]  # Of each delegate: the spec that names inputs of state.
     found: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -276,18 +268,19 @@ def test_state_that_must_not_be_written_in_place_stays_on_the_host(programs, nam
     assert programs[name].homes == {"total": ("CPU", 0)}
 
 
-def test_the_first_engine_that_reads_state_is_told_to_clear_it():
-    assert planned(State()).state_inputs == [[b"0"]]
-    two = planned(Two())
-    assert set(two.homes.values()) == {("CUDA", 0)}
+def test_two_partitioners_use_two_gpus(programs):
+    assert planned_devices(programs["on_two_gpus"].pte) == {"cuda:0", "cuda:1"}
+
+
+def test_the_first_engine_that_reads_state_is_told_to_clear_it(programs):
+    assert programs["moved"].state_inputs == [[b"0"]]
     # In which order they enter is torch's choice: 2.13 and 2.14 differ.
-    ((indices,),) = two.state_inputs
-    (engine,) = (delegate.engine for delegate in inspect_program(two.pte)[0].delegates)
+    ((indices,),) = programs["two"].state_inputs
+    (engine,) = (d.engine for d in inspect_program(programs["two"].pte)[0].delegates)
     shapes = [engine.inputs[int(index)].shape for index in indices.split(b",")]
     assert sorted(shapes) == [(2, 3), (3,)]
-    by_cpu = planned(ReadByCpu(), excluded_ops=[torch.ops.aten.cumsum])
-    assert by_cpu.state_inputs
-    assert not any(by_cpu.state_inputs)
+    assert programs["read_by_cpu"].state_inputs
+    assert not any(programs["read_by_cpu"].state_inputs)
 
 
 def test_state_of_another_layout_than_its_new_value_stays_on_the_host():
@@ -343,10 +336,10 @@ def test_tensors_are_planned_at_the_alignment_of_tensorrt():
 def test_an_input_on_the_device_is_refused_where_the_cpu_reads_it_too():
     planning = TensorRTMemoryPlanningPass(inputs_on_device=True)
     with pytest.raises(OptionError, match=r"input x is read on several devices: cuda:0, the CPU"):
-        finished(ReadTwice(), planning, excluded_ops=["aten.sinh"])
+        finished(READ_TWICE, planning, excluded_ops=["aten.sinh"])
     planning = TensorRTMemoryPlanningPass(inputs_on_device=["y"])
     with pytest.raises(OptionError, match=r"names 'y', but the inputs of the method are x$"):
-        finished(ReadTwice(), planning, excluded_ops=["aten.sinh"])
+        finished(READ_TWICE, planning, excluded_ops=["aten.sinh"])
 
 
 @pytest.mark.parametrize("option", ["share_mutable_buffers", "alloc_graph_input"])

@@ -203,14 +203,12 @@ def test_other_state_is_shared_on_the_host(found, name):
 
 
 def test_a_delegate_that_holds_changed_state_as_a_constant_is_refused():
-    case = Case({"step": Method(step), "read": Method(read)}, False)
+    methods = {"step": Method(step), "read": Method(read)}
+    planning = TensorRTMemoryPlanningPass(share_mutable_buffers=True)
     with pytest.raises(OptionError, match=r"total .*constant in delegate .*excluded_ops"):
-        lowered(case, TensorRTMemoryPlanningPass(share_mutable_buffers=True))
-
-
-def test_the_way_out_of_that_refusal():
-    case = Case({"step": Method(step), "read": Method(read)}, False, {"read": []})
-    assert lowered(case, TensorRTMemoryPlanningPass(share_mutable_buffers=True))
+        lowered(Case(methods, False), planning)
+    # The way out.
+    assert lowered(Case(methods, False, {"read": []}), planning)
 
 
 def test_executorch_alone_cannot_plan_devices_and_shared_state():

@@ -21,13 +21,12 @@ from trt_et.engine_info import parse_device_id
 from trt_et.target_device import parse_device
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_one_engine_labels_its_tensors_and_its_planned_buffer(index):
-    pte = lower_case("mlp", device=f"cuda:{index}")
-    assert parse_device_id(blobs(pte)[0]) == index
-    assert target_devices(pte) == [[f"cuda:{index}".encode()]]
-    assert delegate_tensor_devices(pte) == [{f"cuda:{index}"}]
-    assert planned_devices(pte) == {f"cuda:{index}"}
+def test_one_engine_labels_its_tensors_and_its_planned_buffer():
+    pte = lower_case("mlp", device="cuda:1")
+    assert parse_device_id(blobs(pte)[0]) == 1
+    assert target_devices(pte) == [[b"cuda:1"]]
+    assert delegate_tensor_devices(pte) == [{"cuda:1"}]
+    assert planned_devices(pte) == {"cuda:1"}
 
 
 def test_two_partitions_on_two_gpus_are_each_labelled():
@@ -58,7 +57,7 @@ def test_explicit_spec_wins_over_the_device_and_the_disagreement_is_said(caplog)
     assert "cuda:1" in caplog.text
 
 
-@pytest.mark.parametrize("device_id", [None, "1", -1, 128, 1.0, True, [1]])
+@pytest.mark.parametrize("device_id", [None, 128])
 def test_unreadable_index_falls_back_to_cuda_0_with_one_warning(device_id, caplog):
     with caplog.at_level(logging.WARNING, "trt_et"):
         pte = lower_case("mlp", builder=Rewritten(device_id), device="cuda:1")

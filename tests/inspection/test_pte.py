@@ -14,14 +14,13 @@ from tests.support.cli.sample_programs import program
 from trt_et.errors import BlobError
 from trt_et.inspection import inspect_program
 
-KINDS = ["split", "dynamic", "rtx", "foreign", "xnnpack", "cpu"]
 
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_values_calls_and_memory_are_those_of_executorch(kind):
+@pytest.mark.parametrize("kind", ["split", "dynamic", "rtx", "foreign", "xnnpack", "cpu"])
+def test_values_calls_memory_and_delegates_are_those_of_executorch(kind):
     pte = program(kind)
     (ours,) = inspect_program(pte)
-    (theirs,) = deserialize_pte_binary(pte).program.execution_plan
+    restored = deserialize_pte_binary(pte).program
+    (theirs,) = restored.execution_plan
     assert ours.name == theirs.name
     assert list(ours.input_values) == theirs.inputs
     assert list(ours.output_values) == theirs.outputs
@@ -43,21 +42,13 @@ def test_values_calls_and_memory_are_those_of_executorch(kind):
         assert isinstance(their, DelegateCall) == (call.kind == "delegate")
         assert (call.index, list(call.args)) == (index, their.args)
     assert sum(use.planned_bytes for use in ours.devices) == sum(theirs.non_const_buffer_sizes)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_delegates_are_those_of_executorch(kind):
-    pte = program(kind)
-    restored = deserialize_pte_binary(pte).program
-    (method,) = inspect_program(pte)
-    theirs = restored.execution_plan[0].delegates
-    for ours, their in zip(method.delegates, theirs, strict=True):
-        assert ours.backend_id == their.id
+    for delegate, their in zip(ours.delegates, theirs.delegates, strict=True):
+        assert delegate.backend_id == their.id
         assert their.processed.location is DataLocation.INLINE
         blob = bytes(restored.backend_delegate_data[their.processed.index].data)
-        assert ours.blob == blob == pte[ours.offset : ours.offset + ours.size]
+        assert delegate.blob == blob == pte[delegate.offset : delegate.offset + delegate.size]
         specs = [(spec.key, bytes(spec.value)) for spec in their.compile_specs]
-        assert list(ours.compile_specs) == specs
+        assert list(delegate.compile_specs) == specs
 
 
 def test_a_reference_engine_shows_its_operators():
@@ -74,22 +65,14 @@ def test_copies_between_host_and_gpu_are_counted_with_their_bytes():
     assert method.operator_calls == {"aten::cumsum.out": 1}
 
 
-@pytest.mark.parametrize(
-    ("data", "match"),
-    [
+def test_damaged_and_truncated_files_are_refused():
+    for data, match in (
         (b"\xff\xff\xff\x7fET12", "its tables are damaged"),
         (b"\x08\0\0\0ET12\0\0\0\0", "it has no method"),
-    ],
-)
-def test_damaged_tables_are_refused(data, match):
-    with pytest.raises(BlobError, match=match):
-        inspect_program(data)
-
-
-def test_a_truncated_file_is_refused():
-    pte = program("rtx")
-    with pytest.raises(BlobError, match="truncated"):
-        inspect_program(pte[:-200])
+        (program("rtx")[:-200], "truncated"),
+    ):
+        with pytest.raises(BlobError, match=match):
+            inspect_program(data)
 
 
 def test_tables_that_share_their_parts_are_not_read_forever():
