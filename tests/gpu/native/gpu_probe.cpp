@@ -117,7 +117,7 @@ int run(const std::string& program, const std::string& engine, const std::string
   check(api->synchronize_stream(stream), "the first bare run");
   // Not every engine can be recorded; the other ways are measured still.
   cuda::Graph graph = nullptr;
-  check(api->begin_capture(stream, cuda::CaptureMode::thread_only), "recording");
+  check(api->begin_capture(stream), "recording");
   const bool queued = bare.enqueue(tensors, addresses, stream);
   const bool recorded = api->end_capture(stream, &graph).ok() && queued;
 

@@ -160,17 +160,13 @@ void test_default_streams(Api& api) {
   CHECK_OK(api.destroy_stream(second));
 }
 
-// What ends a capture, by its mode, the kind of its stream, and the thread that does it.
+// What ends the capture of a thread's stream, and what other threads may do meanwhile.
 void test_captures(Api& api) {
-  using cuda::CaptureMode;
-  using cuda::StreamKind;
-  cuda::Stream blocking = nullptr, free = nullptr;
+  cuda::Stream free = nullptr;
   cuda::Graph graph = nullptr;
   void* memory = nullptr;
   CHECK_OK(cuda::simulated_api()->set_device(0));
-  CHECK_OK(api.create_stream(StreamKind::blocking, &blocking));
-  CHECK_OK(api.create_stream(StreamKind::non_blocking, &free));
-  CHECK_FAILS(api.begin_capture(nullptr, CaptureMode::relaxed), "legacy stream");
+  CHECK_OK(api.create_stream(cuda::StreamKind::non_blocking, &free));
   const auto allocate = [&] {
     Status status = api.allocate(16, &memory);
     return status.ok() ? api.release(memory) : std::move(status);
@@ -180,30 +176,18 @@ void test_captures(Api& api) {
     std::thread([&] { status = call(); }).join();
     return status;
   };
-  const auto use_legacy = [&] { return launch(nullptr, [] { return Status{}; }); };
-  const auto ends = [&](cuda::Stream stream, bool intact) {
-    const Status ended = api.end_capture(stream, &graph);
-    CHECK(ended.ok() == intact);
-    if (intact) CHECK_OK(api.destroy_graph(graph));
-  };
-  for (const auto mode : {CaptureMode::global, CaptureMode::thread_only, CaptureMode::relaxed}) {
-    CHECK_OK(api.begin_capture(free, mode));
-    CHECK_OK(use_legacy());
-    ends(free, true);
-    CHECK_OK(api.begin_capture(blocking, mode));
-    CHECK_FAILS(on_other_thread(use_legacy), "blocking stream of its GPU is captured");
-    ends(blocking, false);
-    CHECK_OK(api.begin_capture(free, mode));
-    CHECK(on_other_thread(allocate).ok() == (mode != CaptureMode::global));
-    ends(free, mode != CaptureMode::global);
-    CHECK_OK(api.begin_capture(free, mode));
-    CHECK(allocate().ok() == (mode == CaptureMode::relaxed));
-    ends(free, mode == CaptureMode::relaxed);
-    CHECK_OK(api.begin_capture(free, mode));
-    CHECK_FAILS(on_other_thread([&] { return api.synchronize_stream(free); }), "captured");
-    ends(free, false);
-  }
-  for (const cuda::Stream stream : {blocking, free}) CHECK_OK(api.destroy_stream(stream));
+  CHECK_OK(api.begin_capture(free));
+  CHECK_OK(launch(nullptr, [] { return Status{}; }));
+  CHECK_OK(on_other_thread(allocate));
+  CHECK_OK(api.end_capture(free, &graph));
+  CHECK_OK(api.destroy_graph(graph));
+  CHECK_OK(api.begin_capture(free));
+  CHECK_FAILS(allocate(), "allocation while a stream is captured");
+  CHECK(!api.end_capture(free, &graph).ok());
+  CHECK_OK(api.begin_capture(free));
+  CHECK_FAILS(on_other_thread([&] { return api.synchronize_stream(free); }), "captured");
+  CHECK(!api.end_capture(free, &graph).ok());
+  CHECK_OK(api.destroy_stream(free));
 }
 
 }  // namespace

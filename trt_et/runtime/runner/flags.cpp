@@ -156,8 +156,8 @@ bool take_print(const char*, const char* text, Flags* flags) {
   return parse_print(text, &flags->print_output);
 }
 
-bool take_option(const char* name, const char* text, Flags* flags) {
-  flags->options.emplace_back(name, text == nullptr ? "1" : text);
+bool take_layers(const char* name, const char*, Flags* flags) {
+  flags->options.emplace_back(name, "1");
   return true;
 }
 
@@ -177,37 +177,41 @@ constexpr Flag kFlags[] = {
     {"print_memory", take_switch<&Flags::print_memory>, false},
     {"etdump_path", take_text<&Flags::etdump_path>},
     {"cuda", take_text<&Flags::cuda>},
-    {"profile_layers", take_option, false},
-    // Of the backend, which says what it takes.
-    {"device", take_option},
-    {"cuda_graphs", take_option},
-    {"shared_device_memory", take_option},
-    {"use_shared_activation_scratch", take_option},
-    {"use_shared_engines", take_option},
-    {"execution_contexts", take_option},
-    {"optimization_profile", take_option},
-    {"blocking_waits", take_option},
-    {"warm_up_at_load", take_option},
-    {"weight_streaming_budget", take_option},
-    {"pinned_staging", take_option},
-    {"runtime_cache", take_option},
-    {"plugin_libraries", take_option},
-    {"dla_core", take_option},
-    {"engine_host_code", take_option},
-    {"build_with", take_option},
-    {"build", take_option},
-    {"engine_folder", take_option},
-    {"engine_folder_limit", take_option},
+    {"profile_layers", take_layers, false},
     {"help", nullptr, false},
 };
 
-// For getopt_long_only(), which gives a flag's place in the list, from 1 on, or '?'.
-static_assert(std::size(kFlags) < '?');
+// Options of the backend, which says what it takes.
+constexpr const char* kOptions[] = {"device",
+                                    "cuda_graphs",
+                                    "build",
+                                    "shared_device_memory",
+                                    "build_with",
+                                    "use_shared_activation_scratch",
+                                    "dla_core",
+                                    "use_shared_engines",
+                                    "engine_folder",
+                                    "engine_folder_limit",
+                                    "engine_host_code",
+                                    "execution_contexts",
+                                    "blocking_waits",
+                                    "optimization_profile",
+                                    "pinned_staging",
+                                    "weight_streaming_budget",
+                                    "runtime_cache",
+                                    "warm_up_at_load",
+                                    "plugin_libraries"};
+
+// For getopt_long_only(), which gives a flag's place in both lists, from 1 on, or '?'.
+static_assert(std::size(kFlags) + std::size(kOptions) < '?');
 std::vector<option> all_flags() {
   std::vector<option> all;
   for (const Flag& flag : kFlags) {
     const int place = static_cast<int>(all.size()) + 1;
     all.push_back({flag.name, flag.has_text ? required_argument : no_argument, nullptr, place});
+  }
+  for (const char* name : kOptions) {
+    all.push_back({name, required_argument, nullptr, static_cast<int>(all.size()) + 1});
   }
   all.push_back({});
   return all;
@@ -223,6 +227,10 @@ Parsed parse_flags(int argc, char** argv, Flags* flags) {
   const std::vector<option> known = all_flags();
   for (int code; (code = getopt_long_only(argc, argv, "", known.data(), nullptr)) != -1;) {
     const bool is_known = code != '?';  // Else getopt has said what it is.
+    if (is_known && code > static_cast<int>(std::size(kFlags))) {
+      flags->options.emplace_back(known[code - 1].name, optarg);
+      continue;
+    }
     if (is_known && kFlags[code - 1].take == nullptr) {
       std::fputs(kUsage, stdout);
       return Parsed::done;

@@ -2,6 +2,7 @@
 // what the providers of reference engines and of ONNX payloads have in common.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,14 +18,9 @@ struct HostMemory {
   std::vector<int64_t> dims;
 };
 
-// Runs an engine, one run at a time.
-class HostRun {
- public:
-  virtual ~HostRun() = default;
-  // Reads the inputs and writes the outputs, whose `dims` become the shapes that were written.
-  // `memory` is as the engine's bindings.
-  virtual Status run(std::vector<HostMemory>* memory) = 0;
-};
+// Runs an engine, one run at a time: reads the inputs and writes the outputs, whose `dims` become
+// the shapes that were written. `memory` is as the engine's bindings.
+using HostRun = std::function<Status(std::vector<HostMemory>* memory)>;
 
 class HostEngine {
  public:
@@ -32,7 +28,7 @@ class HostEngine {
   HostEngine(const char* kind, int device) : kind_(kind), device_(device) {}
   virtual ~HostEngine() = default;
   // What a context runs; it must not outlive the engine.
-  virtual Status create_run(std::unique_ptr<HostRun>* run) = 0;
+  virtual Status create_run(HostRun* run) = 0;
   virtual bool keeps_bytes() const { return false; }
 
   const char* kind() const { return kind_; }

@@ -6,39 +6,51 @@
 #include <shared_mutex>
 #include <unordered_map>
 
+#include "common/status.h"
 #include "common/striped_lock.h"
-#include "sim_stream.h"
 
 namespace trt_et::cuda {
 
+template <typename T>
 class SimHandles {
  public:
-  Graph add_graph(std::shared_ptr<SimWork> work, int device);
-  Status find_graph(Graph graph, int device, std::shared_ptr<SimWork>* work);
-  Status remove_graph(Graph graph);
-  // Of leaks: what has been made and not destroyed.
-  size_t live_graphs();
-  size_t live_events();
+  // `kind`: as messages call one of them.
+  explicit SimHandles(const char* kind) : kind_(kind) {}
 
-  Event add_event(int device);
-  Status remove_event(Event event);
-  // Makes the event stand behind what is queued on the stream now.
-  Status record(Event event, SimStream& stream);
-  // The point that the event stands for; its stream is null before the first record.
-  Status find_mark(Event event, SimMark* mark);
+  void* add(std::shared_ptr<T> object) {
+    const std::unique_lock<StripedLock> lock(lock_);
+    void* const handle = object.get();
+    live_[handle] = std::move(object);
+    return handle;
+  }
+
+  Status find(void* handle, std::shared_ptr<T>* object) {
+    const std::shared_lock<StripedLock> lock(lock_);
+    const auto found = live_.find(handle);
+    if (found == live_.end()) return unknown();
+    *object = found->second;
+    return {};
+  }
+
+  Status remove(void* handle) {
+    const std::unique_lock<StripedLock> lock(lock_);
+    return live_.erase(handle) == 1 ? Status{} : unknown();
+  }
+
+  // Of leaks: what has been made and not destroyed.
+  size_t live() {
+    const std::shared_lock<StripedLock> lock(lock_);
+    return live_.size();
+  }
 
  private:
-  struct SimEvent {
-    explicit SimEvent(int index) : device(index) {}
-    const int device;
-    std::mutex mutex;  // of the mark
-    SimMark mark;
-  };
+  Status unknown() const {
+    return fail(Error::InvalidArgument, "not %s of a simulated GPU", kind_);
+  }
 
-  // Shared: what there is; unique: to add and to remove.
+  const char* const kind_;
   StripedLock lock_;
-  std::unordered_map<Event, std::unique_ptr<SimEvent>> events_;
-  std::unordered_map<Graph, std::pair<int, std::shared_ptr<SimWork>>> graphs_;
+  std::unordered_map<void*, std::shared_ptr<T>> live_;
 };
 
 }  // namespace trt_et::cuda

@@ -1,6 +1,6 @@
 #include "sim_memory.h"
 
-#include <cstdlib>
+#include <algorithm>
 #include <cstring>
 
 namespace trt_et::cuda {
@@ -16,23 +16,24 @@ uintptr_t address(const void* pointer) { return reinterpret_cast<uintptr_t>(poin
 
 }  // namespace
 
-void SimMemory::Free::operator()(void* memory) const { std::free(memory); }
-
 Status SimMemory::allocate(int device, size_t size, void** pointer, bool managed) {
   const size_t wanted = size == 0 ? 1 : size;
   if (wanted > kLargestGpu) {  // A sanitizer would end the process.
     return fail(Error::MemoryAllocationFailed, "no simulated GPU memory for %zu bytes", size);
   }
   const size_t rounded = (wanted + kAlignment - 1) / kAlignment * kAlignment;
-  std::unique_ptr<void, Free> memory(std::aligned_alloc(kAlignment, rounded));
-  if (memory == nullptr) {
+  Allocation made;
+  made.memory.reset(std::aligned_alloc(kAlignment, rounded));
+  if (made.memory == nullptr) {
     return fail(Error::MemoryAllocationFailed, "no simulated GPU memory for %zu bytes", size);
   }
-  std::memset(memory.get(), kPoison, rounded);
-  *pointer = memory.get();
+  *pointer = made.memory.get();
+  std::memset(*pointer, kPoison, rounded);
+  made.size = wanted;
+  made.device = device;
+  made.managed = managed;
   const std::unique_lock<StripedLock> lock(lock_);
-  live_[address(*pointer)] = Allocation{std::move(memory), wanted, device, managed};
-  live_bytes_of(device) += wanted;
+  live_[address(*pointer)] = std::move(made);
   return {};
 }
 
@@ -40,42 +41,42 @@ Status SimMemory::release(void* pointer) {
   const std::unique_lock<StripedLock> lock(lock_);
   const auto found = live_.find(address(pointer));
   if (found == live_.end()) {
-    const bool twice = freed_.count(address(pointer)) != 0;
     return fail(Error::InvalidArgument,
-                twice ? "double free of %p on a simulated GPU"
-                      : "free of %p, which was not allocated on a simulated GPU",
+                was_freed(pointer) ? "double free of %p on a simulated GPU"
+                                   : "free of %p, which was not allocated on a simulated GPU",
                 pointer);
   }
-  live_bytes_of(found->second.device) -= found->second.size;
   std::memset(pointer, kPoison, found->second.size);
   quarantine(found);
   return {};
 }
 
 void SimMemory::quarantine(Map::iterator freed) {
-  const uintptr_t key = freed->first;
   freed_bytes_ += freed->second.size;
-  freed_[key] = std::move(freed->second);
-  freed_order_.push_back(key);
+  freed_.push_back(std::move(freed->second));
   live_.erase(freed);
-  while (freed_bytes_ > kMaxFreedBytes || freed_order_.size() > kMaxFreedCount) {
-    const auto oldest = freed_.find(freed_order_.front());
-    freed_order_.pop_front();
-    freed_bytes_ -= oldest->second.size;
-    freed_.erase(oldest);
+  while (freed_bytes_ > kMaxFreedBytes || freed_.size() > kMaxFreedCount) {
+    freed_bytes_ -= freed_.front().size;
+    freed_.pop_front();
   }
 }
 
-SimMemory::Map::const_iterator SimMemory::holder(const Map& map, const void* pointer) {
-  auto next = map.upper_bound(address(pointer));
-  if (next == map.begin()) return map.end();
+bool SimMemory::was_freed(const void* pointer) const {
+  return std::any_of(freed_.begin(), freed_.end(), [pointer](const Allocation& one) {
+    return address(pointer) - address(one.memory.get()) < one.size;
+  });
+}
+
+SimMemory::Map::const_iterator SimMemory::holder(const void* pointer) const {
+  auto next = live_.upper_bound(address(pointer));
+  if (next == live_.begin()) return live_.end();
   --next;
-  return address(pointer) - next->first < next->second.size ? next : map.end();
+  return address(pointer) - next->first < next->second.size ? next : live_.end();
 }
 
 Status SimMemory::find(const void* pointer, PointerInfo* info) {
   const std::shared_lock<StripedLock> lock(lock_);
-  const auto found = holder(live_, pointer);
+  const auto found = holder(pointer);
   if (found != live_.end()) {
     const MemoryKind kind = found->second.managed             ? MemoryKind::managed
                             : found->second.device == kPinned ? MemoryKind::pinned
@@ -83,7 +84,7 @@ Status SimMemory::find(const void* pointer, PointerInfo* info) {
     *info = PointerInfo{kind, found->second.device, kind == MemoryKind::pinned};
     return {};
   }
-  if (holder(freed_, pointer) != freed_.end()) {
+  if (was_freed(pointer)) {
     return fail(Error::InvalidArgument, "use after free: %p was freed on a simulated GPU", pointer);
   }
   *info = PointerInfo{};
@@ -92,13 +93,12 @@ Status SimMemory::find(const void* pointer, PointerInfo* info) {
 
 Status SimMemory::check(const void* pointer, size_t size, int device, const char* what) {
   const std::shared_lock<StripedLock> lock(lock_);
-  const auto found = holder(live_, pointer);
+  const auto found = holder(pointer);
   if (found == live_.end()) {
-    const bool freed = holder(freed_, pointer) != freed_.end();
-    return fail(
-        Error::InvalidArgument,
-        freed ? "%s %p is used after it was freed" : "%s %p is not memory of a simulated GPU", what,
-        pointer);
+    return fail(Error::InvalidArgument,
+                was_freed(pointer) ? "%s %p is used after it was freed"
+                                   : "%s %p is not memory of a simulated GPU",
+                what, pointer);
   }
   const bool mapped = found->second.device == kPinned && integrated_;
   if (found->second.device != device && !found->second.managed && !mapped) {
@@ -128,7 +128,9 @@ Status SimMemory::check_kernel(const void* pointer, size_t size, int device, con
 
 uint64_t SimMemory::live_bytes(int device) {
   const std::shared_lock<StripedLock> lock(lock_);
-  return live_bytes_of(device);
+  uint64_t bytes = 0;
+  for (const auto& [key, one] : live_) bytes += one.device == device ? one.size : 0;
+  return bytes;
 }
 
 }  // namespace trt_et::cuda

@@ -2,9 +2,9 @@
 // allocated and when it is freed, and is only reachable through checked ranges.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <memory>
@@ -17,8 +17,6 @@ namespace trt_et::cuda {
 
 class SimMemory {
  public:
-  static constexpr int kMaxDevices = 16;
-
   // `device` may be kPinned: host memory that all devices reach.
   static constexpr int kPinned = -1;
   Status allocate(int device, size_t size, void** pointer, bool managed = false);
@@ -42,20 +40,17 @@ class SimMemory {
   }
 
  private:
-  struct Free {
-    void operator()(void* memory) const;
-  };
   // In lines of its own: other threads read it while they look for theirs.
   struct alignas(kCacheLine) Allocation {
-    std::unique_ptr<void, Free> memory;
+    std::unique_ptr<void, decltype(&std::free)> memory{nullptr, &std::free};
     size_t size = 0;
     int device = 0;
     bool managed = false;  // the host reaches it, too
   };
   using Map = std::map<uintptr_t, Allocation>;
 
-  uint64_t& live_bytes_of(int device) { return live_bytes_[static_cast<size_t>(device + 1)]; }
-  static Map::const_iterator holder(const Map& map, const void* pointer);
+  Map::const_iterator holder(const void* pointer) const;
+  bool was_freed(const void* pointer) const;
   void quarantine(Map::iterator freed);
 
   std::atomic<bool> integrated_{false};
@@ -64,10 +59,8 @@ class SimMemory {
   Map live_;
   // Freed memory is kept for a while, so that a use after free is reported as one, and its address
   // is not handed out again at once.
-  Map freed_;
-  std::deque<uintptr_t> freed_order_;
+  std::deque<Allocation> freed_;
   size_t freed_bytes_ = 0;
-  std::array<uint64_t, kMaxDevices + 1> live_bytes_{};  // pinned first
 };
 
 }  // namespace trt_et::cuda

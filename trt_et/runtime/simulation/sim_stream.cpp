@@ -6,7 +6,7 @@ namespace trt_et::cuda {
 
 void SimStream::enqueue(std::function<Status()> work) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (recorded_ != nullptr) {
+  if (recorded_.has_value()) {
     recorded_->push_back(std::move(work));
     return;
   }
@@ -18,7 +18,7 @@ void SimStream::follow(const std::shared_ptr<SimStream>& other, uint64_t positio
   if (position == 0) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   uint64_t& followed = followed_[other->number_];
-  if (recorded_ != nullptr || position <= followed) return;
+  if (recorded_.has_value() || position <= followed) return;
   followed = position;
   queue_.push_back([other, position] { return other->run_until(position); });
   ++enqueued_;
@@ -26,35 +26,35 @@ void SimStream::follow(const std::shared_ptr<SimStream>& other, uint64_t positio
 
 Status SimStream::begin_capture() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (recorded_ != nullptr) return {Error::InvalidState, "the stream is captured already"};
-  recorded_ = std::make_shared<SimWork>();
+  if (recorded_.has_value()) return {Error::InvalidState, "the stream is captured already"};
+  recorded_.emplace();
   broken_ = false;
   return {};
 }
 
-Status SimStream::end_capture(std::shared_ptr<SimWork>* work) {
+Status SimStream::end_capture(SimWork* work) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (recorded_ == nullptr) return {Error::InvalidState, "the stream is not captured"};
-  *work = std::move(recorded_);
-  recorded_ = nullptr;
+  if (!recorded_.has_value()) return {Error::InvalidState, "the stream is not captured"};
+  *work = std::move(*recorded_);
+  recorded_.reset();
   if (broken_) return {Error::InvalidState, "something that cannot be captured was done meanwhile"};
   return {};
 }
 
 bool SimStream::captured() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return recorded_ != nullptr;
+  return recorded_.has_value();
 }
 
 bool SimStream::breaks_capture() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (recorded_ != nullptr) broken_ = true;
-  return recorded_ != nullptr;
+  if (recorded_.has_value()) broken_ = true;
+  return recorded_.has_value();
 }
 
 SimMark SimStream::mark() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return SimMark{shared_from_this(), enqueued_, recorded_ != nullptr};
+  return SimMark{shared_from_this(), enqueued_, recorded_.has_value()};
 }
 
 // Runs the front item with the lock released: it may run other streams (a wait for an event), and

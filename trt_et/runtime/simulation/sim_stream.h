@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -19,7 +20,7 @@ namespace trt_et::cuda {
 
 class SimStream;
 
-// Recorded work. A graph in a queue keeps it, so that destroying the handle is safe.
+// Recorded work.
 using SimWork = std::vector<std::function<Status()>>;
 
 // A point in a stream's queue, as an event records it.
@@ -46,7 +47,7 @@ class SimStream : public std::enable_shared_from_this<SimStream> {
 
   Status begin_capture();
   // What was recorded, or why there is none.
-  Status end_capture(std::shared_ptr<SimWork>* work);
+  Status end_capture(SimWork* work);
   bool captured();
   // Whether this stream records now; what cannot be recorded breaks the capture for good.
   bool breaks_capture();
@@ -58,7 +59,7 @@ class SimStream : public std::enable_shared_from_this<SimStream> {
   SimMark mark();
 
   // Runs the queue up to `position`. Once an item has failed the rest is dropped, and this and
-  // every later call return the failure until take_failure() clears it. Threads may call it at the
+  // every later call return the failure until synchronize() clears it. Threads may call it at the
   // same time: one runs the items, the others wait for it.
   Status run_until(uint64_t position);
 
@@ -86,7 +87,7 @@ class SimStream : public std::enable_shared_from_this<SimStream> {
   Status failure_;
   // Up to which position of which stream (by number) this one has been put behind.
   std::unordered_map<uint64_t, uint64_t> followed_;
-  std::shared_ptr<SimWork> recorded_;
+  std::optional<SimWork> recorded_;
   bool broken_ = false;
 };
 

@@ -3,19 +3,12 @@
 #include <algorithm>
 
 namespace trt_et::cuda {
-namespace {
 
-std::vector<SimStreamPtr> legacy_streams(int devices) {
-  std::vector<SimStreamPtr> streams;
+SimStreams::SimStreams(int devices) {
   for (int device = 0; device < devices; ++device) {
-    streams.push_back(std::make_shared<SimStream>(device, SimStream::Kind::legacy));
+    legacy_.push_back(std::make_shared<SimStream>(device, SimStream::Kind::legacy));
   }
-  return streams;
 }
-
-}  // namespace
-
-SimStreams::SimStreams(int devices) : legacy_(legacy_streams(devices)) {}
 
 Stream SimStreams::add(int device, StreamKind kind) {
   auto created = std::make_shared<SimStream>(device, kind == StreamKind::blocking
@@ -89,28 +82,21 @@ std::vector<SimStreamPtr> SimStreams::blocking(int device) {
   return found;
 }
 
-Status SimStreams::join(SimStream& stream) {
-  if (stream.kind() == SimStream::Kind::non_blocking) return {};
+void SimStreams::join(SimStream& stream) {
+  if (stream.kind() == SimStream::Kind::non_blocking) return;
   const SimStreamPtr& legacy = legacy_[static_cast<size_t>(stream.device())];
   if (stream.kind() == SimStream::Kind::blocking) {
     stream.follow(legacy, legacy->position());
-    return {};
+    return;
   }
-  const std::vector<SimStreamPtr> others = blocking(stream.device());
-  const bool captured =
-      std::count_if(others.begin(), others.end(), [](auto& one) { return one->breaks_capture(); });
-  if (captured) {
-    return {Error::InvalidState,
-            "the legacy stream is used while a blocking stream of its GPU is captured"};
+  for (const SimStreamPtr& other : blocking(stream.device())) {
+    stream.follow(other, other->position());
   }
-  for (const SimStreamPtr& other : others) stream.follow(other, other->position());
-  return {};
 }
 
-Status SimStreams::enqueue(SimStream& stream, std::function<Status()> work) {
-  TRT_ET_TRY(join(stream));
+void SimStreams::enqueue(SimStream& stream, std::function<Status()> work) {
+  join(stream);
   stream.enqueue(std::move(work));
-  return {};
 }
 
 void SimStreams::run_all(int device) {
@@ -128,47 +114,6 @@ void SimStreams::run_all(int device) {
     removed_.erase(mine, removed_.end());
   }
   for (const SimStreamPtr& stream : all) (void)stream->run_until(stream->position());
-}
-
-Status SimStreams::begin_capture(const SimStreamPtr& stream, CaptureMode mode) {
-  if (stream->kind() == SimStream::Kind::legacy) {
-    return {Error::InvalidState, "the legacy stream cannot be captured"};
-  }
-  TRT_ET_TRY(stream->begin_capture());
-  const std::lock_guard<std::mutex> lock(capture_mutex_);
-  captures_.push_back({stream, mode, std::this_thread::get_id()});
-  ++capture_count_;
-  return {};
-}
-
-Status SimStreams::end_capture(SimStream& stream, std::shared_ptr<SimWork>* work) {
-  {
-    const std::lock_guard<std::mutex> lock(capture_mutex_);
-    const auto found =
-        std::find_if(captures_.begin(), captures_.end(),
-                     [&](const Capture& capture) { return capture.stream.get() == &stream; });
-    if (found == captures_.end()) return {Error::InvalidState, "the stream is not captured"};
-    if (found->mode != CaptureMode::relaxed && found->thread != std::this_thread::get_id()) {
-      return {Error::InvalidState, "another thread began this capture"};
-    }
-    captures_.erase(found);
-    --capture_count_;
-  }
-  return stream.end_capture(work);
-}
-
-Status SimStreams::check_unsafe(const char* what) {
-  if (capture_count_ == 0) return {};
-  const std::lock_guard<std::mutex> lock(capture_mutex_);
-  for (const Capture& capture : captures_) {
-    const bool own = capture.thread == std::this_thread::get_id();
-    const bool refused =
-        own ? capture.mode != CaptureMode::relaxed : capture.mode == CaptureMode::global;
-    if (!refused) continue;
-    (void)capture.stream->breaks_capture();
-    return fail(Error::InvalidState, "%s while a stream is captured", what);
-  }
-  return {};
 }
 
 }  // namespace trt_et::cuda

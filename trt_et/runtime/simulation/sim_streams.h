@@ -1,11 +1,8 @@
-// The streams of the simulated GPUs by handle, what the default streams imply, and which streams
-// are being captured.
+// The streams of the simulated GPUs by handle, and what the default streams imply.
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <shared_mutex>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -29,31 +26,18 @@ class SimStreams {
   size_t live();
 
   // Appends what the default streams imply: work of the legacy stream comes behind all work of the
-  // device's blocking streams, and before all that they get later. Fails, and ends the capture
-  // without a graph, where that includes a stream that is being captured.
-  Status join(SimStream& stream);
-  Status enqueue(SimStream& stream, std::function<Status()> work);
+  // device's blocking streams, and before all that they get later.
+  void join(SimStream& stream);
+  void enqueue(SimStream& stream, std::function<Status()> work);
 
   // As cudaFree does: waits for everything on the device. Failures stay with their streams.
   void run_all(int device);
 
-  Status begin_capture(const SimStreamPtr& stream, CaptureMode mode);
-  Status end_capture(SimStream& stream, std::shared_ptr<SimWork>* work);
-  // Of calls that CUDA calls potentially unsafe: refused, and the capture ended without a graph,
-  // while this thread captures, unless relaxed, or any thread captures in global mode.
-  Status check_unsafe(const char* what);
-
  private:
-  struct Capture {
-    SimStreamPtr stream;
-    CaptureMode mode;
-    std::thread::id thread;
-  };
-
   SimStreamPtr per_thread(int device);
   std::vector<SimStreamPtr> blocking(int device);
 
-  const std::vector<SimStreamPtr> legacy_;  // by device
+  std::vector<SimStreamPtr> legacy_;  // by device
   // Shared: what there is; unique: to add and to remove.
   StripedLock lock_;
   std::unordered_map<Stream, SimStreamPtr> by_handle_;
@@ -61,9 +45,6 @@ class SimStreams {
   std::vector<SimStreamPtr> removed_;           // with work left
   std::vector<std::unique_ptr<char>> handles_;  // addresses that are streams, or were
   std::vector<Stream> free_handles_;
-  std::mutex capture_mutex_;
-  std::vector<Capture> captures_;
-  std::atomic<size_t> capture_count_{0};
 };
 
 }  // namespace trt_et::cuda

@@ -3,12 +3,12 @@
 
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -20,8 +20,9 @@
 
 namespace trt_et::cuda {
 
-inline thread_local int t_device = 0;  // the current one
-inline thread_local int t_inside = 0;  // how many Inside there are
+inline thread_local int t_device = 0;                 // the current one
+inline thread_local int t_inside = 0;                 // how many Inside there are
+inline thread_local SimStream* t_captured = nullptr;  // by this thread
 
 // The simulator's own heap allocations are not the delegate's.
 struct Inside {
@@ -121,7 +122,7 @@ class SimulatedApi final : public Api {
   Status release(void* pointer) override {
     return call_anyway("release", [&]() -> Status {
       if (pointer == nullptr) return {};
-      TRT_ET_TRY(streams_.check_unsafe("freeing memory"));
+      TRT_ET_TRY(check_uncaptured("freeing memory"));
       PointerInfo info;
       if (memory_.find(pointer, &info).ok() && info.device >= 0) streams_.run_all(info.device);
       TRT_ET_TRY(memory_.release(pointer));
@@ -132,7 +133,7 @@ class SimulatedApi final : public Api {
 
   Status release_pinned(void* pointer) override {
     return call_anyway("release_pinned", [&]() -> Status {
-      TRT_ET_TRY(streams_.check_unsafe("freeing memory"));
+      TRT_ET_TRY(check_uncaptured("freeing memory"));
       for (int device = 0; device < devices_; ++device) streams_.run_all(device);
       return memory_.release(pointer);
     });
@@ -144,58 +145,46 @@ class SimulatedApi final : public Api {
 
   Status copy(void* to, const void* from, size_t size, CopyKind kind, Stream stream) override {
     return call("copy", stream, [&](const SimStreamPtr& queue) -> Status {
-      const int device = queue->device();
       const bool from_host = kind == CopyKind::host_to_device;
       const bool to_host = kind == CopyKind::device_to_host;
       bool pageable = false;
-      TRT_ET_TRY(from_host ? check_host(from, &pageable)
-                           : memory_.check(from, size, device, "source"));
-      TRT_ET_TRY(to_host ? check_host(to, &pageable)
-                         : memory_.check(to, size, device, "destination"));
+      if (from_host || to_host) TRT_ET_TRY(check_host(from_host ? from : to, &pageable));
       if (pageable && queue->breaks_capture()) {
         return {Error::InvalidState, "copy of pageable memory while its stream is captured"};
       }
-      count_copy(static_cast<size_t>(kind), size);
-      // Pageable memory is read as late as CUDA may, too.
-      return streams_.enqueue(*queue, [this, to, from, size, device, from_host, to_host, pageable] {
+      const int device = queue->device();
+      const auto check = [this, to, from, size, device, from_host, to_host, pageable]() -> Status {
         if (!from_host) TRT_ET_TRY(memory_.check(from, size, device, "source"));
         if (!to_host) TRT_ET_TRY(memory_.check(to, size, device, "destination"));
-        if ((from_host || to_host) && !pageable) {
-          TRT_ET_TRY(
-              memory_.check(from_host ? from : to, size, SimMemory::kPinned, "pinned memory"));
-        }
-        std::memmove(to, from, size);
-        return Status{};
-      });
+        if (pageable || (!from_host && !to_host)) return {};
+        return memory_.check(from_host ? from : to, size, SimMemory::kPinned, "pinned memory");
+      };
+      // Pageable memory is read as late as CUDA may, too.
+      TRT_ET_TRY(enqueue(*queue, check, [=] { std::memmove(to, from, size); }));
+      count_copy(static_cast<size_t>(kind), size);
+      return {};
     });
   }
 
   Status zero(void* to, size_t size, Stream stream) override {
     return call("zero", stream, [&](const SimStreamPtr& queue) -> Status {
-      const int device = queue->device();
-      TRT_ET_TRY(memory_.check(to, size, device, "destination"));
-      return streams_.enqueue(*queue, [this, to, size, device] {
-        TRT_ET_TRY(memory_.check(to, size, device, "destination"));
-        std::memset(to, 0, size);
-        return Status{};
-      });
+      const auto check = [this, to, size, device = queue->device()] {
+        return memory_.check(to, size, device, "destination");
+      };
+      return enqueue(*queue, check, [=] { std::memset(to, 0, size); });
     });
   }
 
   Status copy_peer(void* to, int to_device, const void* from, int from_device, size_t size,
                    Stream stream) override {
     return call("copy_peer", stream, [&](const SimStreamPtr& queue) -> Status {
-      const auto check = [this, to, to_device, from, from_device, size] {
+      const auto check = [this, to, to_device, from, from_device, size]() -> Status {
         TRT_ET_TRY(memory_.check(from, size, from_device, "source"));
         return memory_.check(to, size, to_device, "destination");
       };
-      TRT_ET_TRY(check());
+      TRT_ET_TRY(enqueue(*queue, check, [=] { std::memmove(to, from, size); }));
       count_copy(kPeer, size);
-      return streams_.enqueue(*queue, [check, to, from, size] {
-        TRT_ET_TRY(check());
-        std::memmove(to, from, size);
-        return Status{};
-      });
+      return {};
     });
   }
 
@@ -216,7 +205,7 @@ class SimulatedApi final : public Api {
         return {Error::InvalidState, "wait for a stream while it is captured"};
       }
       count(kSynchronizations);
-      TRT_ET_TRY(streams_.join(*queue));
+      streams_.join(*queue);
       return queue->synchronize();
     });
   }
@@ -232,38 +221,49 @@ class SimulatedApi final : public Api {
   }
 
   Status create_event(Event* event, bool) override {
-    return call("create_event", [&] { return *event = handles_.add_event(t_device), Status{}; });
+    return call("create_event", [&] {
+      return *event = events_.add(std::make_shared<SimEvent>(t_device)), Status{};
+    });
   }
 
   Status destroy_event(Event event) override {
-    return call_anyway("destroy_event", [&] { return handles_.remove_event(event); });
+    return call_anyway("destroy_event", [&] { return events_.remove(event); });
   }
 
   Status record_event(Event event, Stream stream) override {
     return call("record_event", stream, [&](const SimStreamPtr& queue) -> Status {
-      TRT_ET_TRY(streams_.join(*queue));
-      return handles_.record(event, *queue);
+      std::shared_ptr<SimEvent> found;
+      TRT_ET_TRY(events_.find(event, &found));
+      if (found->device != queue->device()) {
+        return fail(Error::InvalidArgument, "event of cuda:%d recorded on a stream of cuda:%d",
+                    found->device, queue->device());
+      }
+      streams_.join(*queue);
+      const std::lock_guard<std::mutex> lock(found->mutex);
+      found->mark = queue->mark();
+      return {};
     });
   }
 
   Status wait_event(Stream stream, Event event) override {
     return call("wait_event", stream, [&](const SimStreamPtr& queue) -> Status {
       SimMark mark;
-      TRT_ET_TRY(handles_.find_mark(event, &mark));
+      TRT_ET_TRY(find_mark(event, &mark));
       if (mark.stream == nullptr) return {};
       if (mark.captured != queue->captured()) {
         (void)queue->breaks_capture();
         return {Error::InvalidState, "a stream waits for work on the other side of a capture"};
       }
       if (mark.stream == queue) return {};
-      return streams_.enqueue(*queue, [mark] { return mark.stream->run_until(mark.position); });
+      streams_.enqueue(*queue, [mark] { return mark.stream->run_until(mark.position); });
+      return {};
     });
   }
 
   Status synchronize_event(Event event) override {
     return call_anyway("synchronize_event", [&]() -> Status {
       SimMark mark;
-      TRT_ET_TRY(handles_.find_mark(event, &mark));
+      TRT_ET_TRY(find_mark(event, &mark));
       count(kSynchronizations);
       if (mark.captured) return {Error::InvalidState, "wait for an event of a captured stream"};
       return mark.stream == nullptr ? Status{} : mark.stream->run_until(mark.position);
@@ -279,13 +279,17 @@ class SimulatedApi final : public Api {
                     t_device);
       }
       count(kLaunches);
-      return streams_.enqueue(*queue, std::move(function));
+      streams_.enqueue(*queue, std::move(function));
+      return Status{};
     });
   }
 
-  Status begin_capture(Stream stream, CaptureMode mode) override {
-    return call("begin_capture", stream,
-                [&](const SimStreamPtr& queue) { return streams_.begin_capture(queue, mode); });
+  Status begin_capture(Stream stream) override {
+    return call("begin_capture", stream, [&](const SimStreamPtr& queue) -> Status {
+      TRT_ET_TRY(queue->begin_capture());
+      t_captured = queue.get();
+      return {};
+    });
   }
 
   // Made to fail, it ends the capture all the same, and gives no graph.
@@ -293,29 +297,35 @@ class SimulatedApi final : public Api {
     const Inside inside;
     Status failure = enter("end_capture");
     SimStreamPtr queue;
-    std::shared_ptr<SimWork> work;
+    SimWork work;
     TRT_ET_TRY(streams_.find(stream, t_device, &queue));
-    TRT_ET_TRY(streams_.end_capture(*queue, &work));
+    t_captured = nullptr;
+    TRT_ET_TRY(queue->end_capture(&work));
     if (!failure.ok()) return failure;
     count(kCaptures);
-    *graph = handles_.add_graph(std::move(work), queue->device());
+    *graph = graphs_.add(std::make_shared<SimGraph>(SimGraph{queue->device(), std::move(work)}));
     return {};
   }
 
   Status launch_graph(Graph graph, Stream stream) override {
     return call("launch_graph", stream, [&](const SimStreamPtr& queue) -> Status {
-      std::shared_ptr<SimWork> work;
-      TRT_ET_TRY(handles_.find_graph(graph, queue->device(), &work));
+      std::shared_ptr<SimGraph> found;
+      TRT_ET_TRY(graphs_.find(graph, &found));
+      if (found->device != queue->device()) {
+        return fail(Error::InvalidArgument, "graph of cuda:%d launched on cuda:%d", found->device,
+                    queue->device());
+      }
       count(kGraphLaunches);
-      return streams_.enqueue(*queue, [work] {
-        for (const auto& item : *work) TRT_ET_TRY(item());
-        return Status{};
+      streams_.enqueue(*queue, [found]() -> Status {
+        for (const auto& item : found->work) TRT_ET_TRY(item());
+        return {};
       });
+      return {};
     });
   }
 
   Status destroy_graph(Graph graph) override {
-    return call_anyway("destroy_graph", [&] { return handles_.remove_graph(graph); });
+    return call_anyway("destroy_graph", [&] { return graphs_.remove(graph); });
   }
 
   // A call of a fake TensorRT: it may be made to fail like one of CUDA.
@@ -335,8 +345,8 @@ class SimulatedApi final : public Api {
     for (size_t i = 0; i < kCounts; ++i) {
       if (name == kCounterNames[i]) return *value = counted(i), true;
     }
-    if (name == "live_graphs") return *value = handles_.live_graphs(), true;
-    if (name == "live_events") return *value = handles_.live_events(), true;
+    if (name == "live_graphs") return *value = graphs_.live(), true;
+    if (name == "live_events") return *value = events_.live(), true;
     if (name == "live_streams") return *value = streams_.live(), true;
     return live_bytes(name, value);
   }
@@ -361,6 +371,18 @@ class SimulatedApi final : public Api {
   // simulator.
   struct alignas(kCacheLine) Slot {
     std::array<std::atomic<uint64_t>, kCounts> counts{};
+  };
+
+  struct SimEvent {
+    explicit SimEvent(int index) : device(index) {}
+    const int device;
+    std::mutex mutex;  // of the mark
+    SimMark mark;
+  };
+  // A graph in a queue is kept: destroying the handle is safe.
+  struct SimGraph {
+    int device;
+    SimWork work;
   };
 
   static constexpr size_t kPeer = 3;  // behind those of CopyKind
@@ -392,8 +414,35 @@ class SimulatedApi final : public Api {
     return status.ok() ? failure : status;
   }
 
+  // What it uses is checked now, and again when it runs.
+  template <typename Check, typename Work>
+  Status enqueue(SimStream& queue, const Check& check, const Work& work) {
+    TRT_ET_TRY(check());
+    streams_.enqueue(queue, [check, work]() -> Status {
+      TRT_ET_TRY(check());
+      return work(), Status{};
+    });
+    return {};
+  }
+
+  // The point that the event stands for; its stream is null before the first record.
+  Status find_mark(Event event, SimMark* mark) {
+    std::shared_ptr<SimEvent> found;
+    TRT_ET_TRY(events_.find(event, &found));
+    const std::lock_guard<std::mutex> lock(found->mutex);
+    *mark = found->mark;
+    return {};
+  }
+
+  // Of calls that are refused, and end the capture without a graph, while this thread captures.
+  static Status check_uncaptured(const char* what) {
+    if (t_captured == nullptr) return {};
+    (void)t_captured->breaks_capture();
+    return fail(Error::InvalidState, "%s while a stream is captured", what);
+  }
+
   Status allocate_on(int device, size_t size, void** pointer, bool managed) {
-    TRT_ET_TRY(streams_.check_unsafe("allocation"));
+    TRT_ET_TRY(check_uncaptured("allocation"));
     TRT_ET_TRY(memory_.allocate(device, size, pointer, managed));
     if (device != SimMemory::kPinned) count(kMallocs);
     return {};
@@ -435,20 +484,14 @@ class SimulatedApi final : public Api {
 
   // "live_bytes" of all devices, or "live_bytes:1" of one.
   bool live_bytes(std::string_view name, uint64_t* value) {
-    constexpr std::string_view kLiveBytes = "live_bytes";
-    if (name.substr(0, kLiveBytes.size()) != kLiveBytes) return false;
-    const std::string_view which = name.substr(kLiveBytes.size());
-    if (which.empty()) {
-      *value = 0;
-      for (int device = 0; device < devices_; ++device) *value += memory_.live_bytes(device);
-      return true;
+    uint64_t all = 0;
+    for (int device = 0; device < devices_; ++device) {
+      const uint64_t bytes = memory_.live_bytes(device);
+      if (name == "live_bytes:" + std::to_string(device)) return *value = bytes, true;
+      all += bytes;
     }
-    int device = -1;
-    const auto [end, error] =
-        std::from_chars(which.data() + 1, which.data() + which.size(), device);
-    const bool complete = error == std::errc() && end == which.data() + which.size();
-    if (which[0] != ':' || !complete || device < 0 || device >= devices_) return false;
-    *value = memory_.live_bytes(device);
+    if (name != "live_bytes") return false;
+    *value = all;
     return true;
   }
 
@@ -471,7 +514,8 @@ class SimulatedApi final : public Api {
   std::atomic<uint64_t> fail_again_{0};
   SimMemory memory_;
   SimStreams streams_;
-  SimHandles handles_;
+  SimHandles<SimEvent> events_{"an event"};
+  SimHandles<SimGraph> graphs_{"a graph"};
 };
 
 // The object that trt_et_open_simulation() made; null before.

@@ -101,13 +101,13 @@ trt_et_binding described(const Slot& slot, bool is_input) {
 }
 
 // "forward", with memory of its own for the kernels.
-class Run final : public HostRun {
+class Run {
  public:
   Run(const Positions& positions, const std::vector<Slot>& inputs)
       : positions_(positions), inputs_(inputs) {}
 
   Status load(Program& program);
-  Status run(std::vector<HostMemory>* memory) override;
+  Status run(std::vector<HostMemory>* memory);
 
  private:
   Status plan_memory(const MethodMeta& meta);
@@ -167,10 +167,6 @@ Status Run::plan_memory(const MethodMeta& meta) {
 Status Run::set_input(size_t index, const HostMemory& memory) {
   const Slot& slot = inputs_[index];
   const size_t rank = slot.sizes.size();
-  if (memory.dims.size() != rank) {
-    return fail(Error::InvalidArgument, "reference engine: input %zu has rank %zu, expected %zu",
-                index, memory.dims.size(), rank);
-  }
   int32_t sizes[TRT_ET_MAX_RANK] = {}, strides[TRT_ET_MAX_RANK] = {};
   std::vector<uint8_t> order = slot.dim_order;
   for (size_t i = 0; i < rank; ++i) sizes[order[i]] = static_cast<int32_t>(memory.dims[i]);
@@ -223,10 +219,10 @@ class Engine final : public HostEngine {
     return {Error::NotSupported, "the reference provider takes reference engines (TRRF) only"};
   }
   Status load(const trt_et_engine_request& request);
-  Status create_run(std::unique_ptr<HostRun>* run) override {
-    auto created = std::make_unique<Run>(positions_, inputs_);
+  Status create_run(HostRun* run) override {
+    const auto created = std::make_shared<Run>(positions_, inputs_);
     TRT_ET_TRY(created->load(*program_));
-    *run = std::move(created);
+    *run = [created](std::vector<HostMemory>* memory) { return created->run(memory); };
     return {};
   }
   // Unless they are misaligned, and were copied.

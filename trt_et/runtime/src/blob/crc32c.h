@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace trt_et {
 
@@ -11,13 +10,7 @@ namespace trt_et {
 // engines are hundreds of megabytes, and the checksum is part of every load.
 uint32_t crc32c(uint32_t crc, const void* data, size_t size);
 
-struct Crc32cForm {
-  const char* name;
-  uint32_t (*function)(uint32_t crc, const void* data, size_t size);
-};
-
-// All forms that this processor can run, the fastest first; the last, by tables, works everywhere.
-// For tests.
-const std::vector<Crc32cForm>& crc32c_forms();
+// The form for processors without an instruction for it. For tests.
+uint32_t crc32c_by_table(uint32_t crc, const void* data, size_t size);
 
 }  // namespace trt_et

@@ -128,18 +128,15 @@ void read_device_id(const Json& document, Metadata* metadata) {
 }
 
 bool is_sha256(const std::string& text) {
-  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
 // A key may become the name of a file.
 bool is_key(const std::string& key) {
+  constexpr const char* kCharacters =
+      "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-.";
   return !key.empty() && key.size() <= kMaxKey && key.front() != '.' &&
-         std::all_of(key.begin(), key.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                  c == '_' || c == '-' || c == '.';
-         });
+         key.find_first_not_of(kCharacters) == key.npos;
 }
 
 void read_weights(const Json& entries, JsonReader& reader, Metadata* metadata) {

@@ -4,9 +4,7 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
-#include <utility>
 
 #include "common/immortal.h"
 #include "common/log.h"
@@ -42,31 +40,18 @@ struct Choice {
 std::atomic<Api*> g_ready{nullptr};
 std::atomic<bool> g_forked{false};  // from a process that uses GPUs
 
-// The number in "", ":1" to ":16"; 0 for anything else.
-int parse_devices(const char* text) {
-  if (*text == '\0') return 1;
-  if (text[0] != ':' || text[1] < '0' || text[1] > '9' || std::strlen(text) > 3) return 0;
-  char* end = nullptr;
-  const long value = std::strtol(text + 1, &end, 10);
-  return *end == '\0' && value <= kMaxSimulated ? static_cast<int>(value) : 0;
-}
-
-Status parse_mode(const char* text, Mode* mode) {
-  constexpr std::pair<const char*, Kind> kKinds[] = {{"simulated", Kind::simulated},
-                                                     {"auto", Kind::automatic}};
-  if (std::strcmp(text, "") == 0 || std::strcmp(text, "real") == 0) {
-    *mode = Mode{};
-    return {};
-  }
-  for (const auto& [name, kind] : kKinds) {
-    const size_t length = std::strlen(name);
-    if (std::strncmp(text, name, length) != 0) continue;
-    *mode = Mode{kind, parse_devices(text + length)};
-    if (mode->devices > 0) return {};
+Status parse_mode(const std::string& text, Mode* mode) {
+  if (text.empty() || text == "real") return *mode = Mode{}, Status{};
+  for (const Kind kind : {Kind::simulated, Kind::automatic}) {
+    for (int devices = 1; devices <= kMaxSimulated; ++devices) {
+      *mode = Mode{kind, devices};
+      const std::string name = mode->text();
+      if (text == name || text + ":1" == name) return {};
+    }
   }
   return fail(Error::InvalidArgument,
               "TRT_ET_CUDA is '%.40s'; expected real, simulated:N, or auto:N with N in 1..16",
-              text);
+              text.c_str());
 }
 
 Status count_devices(Api& api, int* count) {

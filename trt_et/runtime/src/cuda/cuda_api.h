@@ -27,9 +27,6 @@ inline const Stream kPerThreadStream = reinterpret_cast<Stream>(2);
 // they were queued.
 enum class StreamKind { blocking, non_blocking };
 
-// Which calls of other threads a capture forbids; see cudaThreadExchangeStreamCaptureMode.
-enum class CaptureMode { global, thread_only, relaxed };
-
 enum class MemoryKind { host, pinned, device, managed };
 
 struct PointerInfo {
@@ -108,9 +105,9 @@ class Api {
   virtual Status synchronize_event(Event event) = 0;
 
   // What the calling thread queues on the stream between these two is recorded instead of run.
-  // Waiting, allocating and copying pageable memory are not possible meanwhile, and nothing may use
-  // the legacy stream while a blocking stream is captured. NotSupported where CUDA has no graphs.
-  virtual Status begin_capture(Stream stream, CaptureMode mode) = 0;
+  // Waiting, allocating and copying pageable memory are not possible for it meanwhile, and nothing
+  // may use the legacy stream while a blocking stream is captured.
+  virtual Status begin_capture(Stream stream) = 0;
   // Ends it, also after a failure in between, and then gives no graph.
   virtual Status end_capture(Stream stream, Graph* graph) = 0;
   virtual Status launch_graph(Graph graph, Stream stream) = 0;

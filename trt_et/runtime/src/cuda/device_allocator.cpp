@@ -103,24 +103,25 @@ class Entry {
           index, count);
     }
     guard_.emplace(*api_);
-    return guard_->enter(device_);
+    TRT_ET_TRY(guard_->enter(device_));
+    return thread_stream(*api_, device_, &stream_);
   }
 
   cuda::Api& api() { return *api_; }
   int device() const { return device_; }
 
-  Status stream(WorkStream* stream) { return thread_stream(*api_, device_, stream); }
+  cuda::Stream stream() const { return stream_.handle; }
 
-  Status wait(const WorkStream& stream) {
-    Status status = api_->synchronize_stream(stream.handle);
-    if (stream.staging != nullptr) stream.staging->reset();
+  Status wait() {
+    Status status = api_->synchronize_stream(stream());
+    if (stream_.staging != nullptr) stream_.staging->reset();
     return status;
   }
 
   // Pinned memory for a copy from or to pageable memory; null: none.
-  void* staging(const WorkStream& stream, const void* host, size_t size, bool may_wait) {
-    if (stream.staging == nullptr) return nullptr;
-    void* room = stream.staging->take(size, may_wait);
+  void* staging(const void* host, size_t size) {
+    if (stream_.staging == nullptr) return nullptr;
+    void* room = stream_.staging->take(size, /*may_wait=*/true);
     cuda::PointerInfo info;
     const bool pageable = room != nullptr && api_->pointer_info(host, &info).ok() &&
                           info.kind == cuda::MemoryKind::host;
@@ -158,6 +159,7 @@ class Entry {
   cuda::Api* api_ = nullptr;
   int device_ = 0;
   std::optional<cuda::DeviceGuard> guard_;
+  WorkStream stream_;  // this thread's
 };
 
 Status check_copy(const void* to, const void* from, const char* what) {
@@ -171,16 +173,14 @@ Status allocate_on(size_t nbytes, int index, size_t alignment, void** pointer) {
                 kMaxAlignment);
   }
   Entry entry;
-  WorkStream stream;
   TRT_ET_TRY(entry.open(index));
-  TRT_ET_TRY(entry.stream(&stream));
   // A planned buffer may be empty, and its address is still used.
   const size_t size = nbytes == 0 ? 1 : nbytes;
   TRT_ET_TRY(entry.api().allocate(size, pointer));
   // State that a program keeps in planned memory begins at zero, as it does in ExecuTorch's own
   // memory on the host. Any thread may use it next, on its own stream: so it is waited for.
-  Status zeroed = entry.api().zero(*pointer, size, stream.handle);
-  if (zeroed.ok()) zeroed = entry.wait(stream);
+  Status zeroed = entry.api().zero(*pointer, size, entry.stream());
+  if (zeroed.ok()) zeroed = entry.wait();
   if (!zeroed.ok()) {
     (void)report(entry.api().release(*pointer));
     return zeroed;
@@ -206,31 +206,27 @@ Status copy_to_device(void* to, const void* from, size_t nbytes, int index) {
   if (nbytes == 0) return {};
   TRT_ET_TRY(check_copy(to, from, "copy to the device"));
   Entry entry;
-  WorkStream stream;
   TRT_ET_TRY(entry.open_for(to, index));
   TRT_ET_TRY(entry.check_device_pointer(to, nbytes, "copy to the device: target"));
-  TRT_ET_TRY(entry.stream(&stream));
-  void* const staged = entry.staging(stream, from, nbytes, true);
+  void* const staged = entry.staging(from, nbytes);
   if (staged != nullptr) std::memcpy(staged, from, nbytes);
   TRT_ET_TRY(entry.api().copy(to, staged != nullptr ? staged : from, nbytes,
-                              cuda::CopyKind::host_to_device, stream.handle));
+                              cuda::CopyKind::host_to_device, entry.stream()));
   // The planner may give the source to another tensor as soon as this returns, and CUDA may not
   // have read it by then, pageable or not.
-  return staged != nullptr ? Status{} : entry.wait(stream);
+  return staged != nullptr ? Status{} : entry.wait();
 }
 
 Status copy_to_host(void* to, const void* from, size_t nbytes, int index) {
   if (nbytes == 0) return {};
   TRT_ET_TRY(check_copy(to, from, "copy to the host"));
   Entry entry;
-  WorkStream stream;
   TRT_ET_TRY(entry.open_for(from, index));
   TRT_ET_TRY(entry.check_device_pointer(from, nbytes, "copy to the host: source"));
-  TRT_ET_TRY(entry.stream(&stream));
-  void* const staged = entry.staging(stream, to, nbytes, true);
+  void* const staged = entry.staging(to, nbytes);
   TRT_ET_TRY(entry.api().copy(staged != nullptr ? staged : to, from, nbytes,
-                              cuda::CopyKind::device_to_host, stream.handle));
-  TRT_ET_TRY(entry.wait(stream));
+                              cuda::CopyKind::device_to_host, entry.stream()));
+  TRT_ET_TRY(entry.wait());
   if (staged != nullptr) std::memcpy(to, staged, nbytes);
   return {};
 }

@@ -32,6 +32,7 @@ class DeviceBuffer {
   bool fits(size_t size) const { return pointer_ != nullptr && size <= size_; }
   void* data() const { return pointer_; }
   size_t size() const { return size_; }
+  int device() const { return device_; }
 
  private:
   void reset() {

@@ -4,7 +4,7 @@
 #include <link.h>
 
 #include <atomic>
-#include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,12 +27,9 @@ uint64_t next_identity() {
 }
 
 struct OwnedStream {
-  OwnedStream(cuda::Api& owner, int index, cuda::Stream handle)
-      : api(owner), device(index), stream(handle), staging(std::in_place, owner, handle) {}
-  OwnedStream(const OwnedStream&) = delete;
-  OwnedStream& operator=(const OwnedStream&) = delete;
+  OwnedStream(cuda::Api& owner, int index) : api(owner), device(index) {}
   ~OwnedStream() {
-    if (cuda::is_ending()) return;
+    if (stream == nullptr || cuda::is_ending()) return;
     cuda::DeviceGuard guard(api);
     (void)report(guard.enter(device));
     staging.reset();
@@ -42,15 +39,13 @@ struct OwnedStream {
 
   cuda::Api& api;
   const int device;
-  const cuda::Stream stream;
+  cuda::Stream stream = nullptr;
   const uint64_t identity = next_identity();
   bool is_known = false;  // to the caller, who may capture it
   std::optional<PinnedStaging> staging;
 };
 
-struct ThreadStreams {
-  std::deque<std::optional<OwnedStream>> by_device;  // A deque moves none.
-};
+using ThreadStreams = std::map<int, OwnedStream>;  // by device
 
 // A plain pointer survives the destruction of thread-local objects: static objects of the program
 // may still execute methods after those of the main thread are gone.
@@ -193,16 +188,12 @@ Status thread_stream(cuda::Api& api, int device, WorkStream* stream) {
   bool guarded = false;
   TRT_ET_TRY(guarded_stream(api, device, stream, &guarded));
   if (guarded) return {};
-  auto& streams = this_threads_streams().by_device;
-  const auto index = static_cast<size_t>(device);
-  // Room comes before the stream, which would be lost where memory ends.
-  while (index >= streams.size()) streams.emplace_back();
-  if (!streams[index].has_value()) {
-    cuda::Stream created = nullptr;
-    TRT_ET_TRY(api.create_stream(cuda::StreamKind::blocking, &created));
-    streams[index].emplace(api, device, created);
+  // Its owner comes before the stream, which would be lost where memory ends.
+  OwnedStream& own = this_threads_streams().try_emplace(device, api, device).first->second;
+  if (own.stream == nullptr) {
+    TRT_ET_TRY(api.create_stream(cuda::StreamKind::blocking, &own.stream));
+    own.staging.emplace(api, own.stream);
   }
-  OwnedStream& own = *streams[index];
   *stream = {own.stream, own.identity, WorkStream::Source::own, own.is_known, &*own.staging};
   return {};
 }
@@ -214,17 +205,17 @@ Status enter_stream(cuda::Api& api, int device, cuda::DeviceGuard& guard, WorkSt
 }
 
 Status wait_for_thread(cuda::Api& api) {
-  for (int device = 0; device < kMaxDevices; ++device) {
-    const auto index = static_cast<size_t>(device);
-    const bool own = t_streams != nullptr && index < t_streams->by_device.size() &&
-                     t_streams->by_device[index].has_value();
-    if (!own && t_given[device].stream == nullptr) continue;
+  const auto wait = [&api](int device, cuda::Stream stream) -> Status {
     cuda::DeviceGuard guard(api);
     TRT_ET_TRY(guard.enter(device));
-    if (own) TRT_ET_TRY(api.synchronize_stream(t_streams->by_device[index]->stream));
-    if (t_given[device].stream != nullptr) {
-      TRT_ET_TRY(api.synchronize_stream(t_given[device].stream));
-    }
+    return api.synchronize_stream(stream);
+  };
+  for (const auto& [device, own] : this_threads_streams()) {
+    if (own.stream != nullptr) TRT_ET_TRY(wait(device, own.stream));
+  }
+  for (int device = 0; device < kMaxDevices; ++device) {
+    const cuda::Stream given = t_given[device].stream;
+    if (given != nullptr) TRT_ET_TRY(wait(device, given));
   }
   return {};
 }
@@ -234,7 +225,7 @@ Status caller_gets_stream(cuda::Api& api, int device, cuda::Stream* stream) {
   WorkStream found;
   TRT_ET_TRY(enter_stream(api, device, guard, &found));
   if (found.source == WorkStream::Source::own) {
-    this_threads_streams().by_device[static_cast<size_t>(device)]->is_known = true;
+    this_threads_streams().at(device).is_known = true;
   }
   *stream = found.handle;
   return {};

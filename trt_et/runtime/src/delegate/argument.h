@@ -84,11 +84,6 @@ struct Argument {
 
   // Of the calls before.
   struct Past {
-    Memory memory;  // what the engine was given
-    // Where an output was when it was last compared with the inputs, and whether it lies on one
-    // that the engine reads.
-    Memory compared;
-    bool overlaps = false;
     const void* pageable = nullptr;  // the tensor's memory when CUDA last called it pageable
     // Of shared state: the tensor's memory on the host, and the state.
     void* host = nullptr;

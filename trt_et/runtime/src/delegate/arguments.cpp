@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <string>
+#include <unordered_map>
 
 #include "common/log.h"
 #include "cuda/device_allocator.h"
@@ -40,6 +41,89 @@ bool is_for_host(const Argument& argument) {
 }
 
 }  // namespace
+
+Status Arguments::create(const Blob& blob, const Engine& engine, const LoadOptions& options) {
+  const auto& bindings = blob.metadata.bindings;
+  cuda::DeviceInfo gpu;
+  TRT_ET_TRY(api_.device_info(device_, &gpu));
+  integrated_ = gpu.integrated;
+  pageable_access_ = gpu.integrated && gpu.pageable_access;
+  alignment_ = std::max<size_t>(1, engine.provider().alignment);
+  std::vector<int32_t> aliases;
+  for (const bool inputs : {true, false}) {
+    for (size_t i = 0; i < bindings.size(); ++i) {
+      if (bindings[i].is_input != inputs) continue;
+      trt_et_binding described;
+      TRT_ET_TRY(engine.describe(i, &described));
+      Argument& argument = arguments_.emplace_back();
+      argument.binding = i;
+      aliases.push_back(described.alias_of);
+      TRT_ET_TRY(TensorSpec::create(bindings[i], described, &argument.expected));
+    }
+    if (inputs) input_count_ = arguments_.size();
+  }
+  // An engine may have aliases that its blob does not name.
+  for (size_t output = input_count_; output < arguments_.size(); ++output) {
+    for (size_t input = 0; input < input_count_ && aliases[output] >= 0; ++input) {
+      if (arguments_[input].binding == static_cast<size_t>(aliases[output])) {
+        TRT_ET_TRY(set_alias(output, input));
+      }
+    }
+  }
+  TRT_ET_TRY(read_aliases(blob));
+  TRT_ET_TRY(read_state_inputs(options));
+  for (Argument& argument : arguments_) {
+    if (options.host_planned && argument.expected.max_bytes > 0 && argument.alias_of < 0) {
+      TRT_ET_TRY(stage(argument, argument.expected.max_bytes));
+    }
+  }
+  return {};
+}
+
+Status Arguments::read_aliases(const Blob& blob) {
+  std::unordered_map<std::string, size_t> by_name;
+  for (size_t i = 0; i < arguments_.size(); ++i) by_name[arguments_[i].expected.name] = i;
+  for (const Alias& alias : blob.metadata.aliases) {
+    // The parser has checked that both exist.
+    TRT_ET_TRY(set_alias(by_name[alias.output], by_name[alias.input]));
+  }
+  return {};
+}
+
+Status Arguments::read_state_inputs(const LoadOptions& options) {
+  for (const size_t index : options.state_inputs) {
+    if (index < input_count_) continue;
+    return fail(Error::InvalidProgram, "compile spec state_inputs names input %zu of %zu", index,
+                input_count_);
+  }
+  uncleared_ = options.state_inputs;
+  for (const size_t index : options.device_state) {
+    if (index < arguments_.size() && !arguments_[index].expected.dynamic) continue;
+    return fail(Error::InvalidProgram, "compile spec device_state names tensor %zu of %zu", index,
+                arguments_.size());
+  }
+  device_state_ = options.device_state;
+  return {};
+}
+
+Status Arguments::set_alias(size_t output, size_t input) {
+  const TensorSpec& from = arguments_[input].expected;
+  const TensorSpec& to = arguments_[output].expected;
+  const bool same_shape = from.any_shape || to.any_shape || from.max_shape == to.max_shape;
+  if (from.dtype != to.dtype || !same_shape) {
+    return fail(Error::InvalidProgram, "aliased output '%.60s' does not have the type of '%.60s'",
+                to.name.c_str(), from.name.c_str());
+  }
+  int& alias_of = arguments_[output].alias_of;
+  if (alias_of >= 0 && static_cast<size_t>(alias_of) != input) {
+    return fail(Error::InvalidProgram,
+                "engine writes output '%.50s' into input '%.50s', its blob says '%.50s'",
+                to.name.c_str(), arguments_[static_cast<size_t>(alias_of)].expected.name.c_str(),
+                from.name.c_str());
+  }
+  alias_of = static_cast<int>(input);
+  return {};
+}
 
 size_t Arguments::staging_bytes() const {
   size_t bytes = 0;
@@ -176,11 +260,11 @@ bool Arguments::is_copied_on_device(const Argument& argument) const {
 }
 
 Status Arguments::place(Contexts& contexts, bool* wait) {
-  moved_ = false;
   const ContextSlot& slot = contexts.current();
   for (size_t i = 0; i < arguments_.size(); ++i) {
     Argument& argument = arguments_[i];
     argument.call.copied = {};
+    argument.call.arrived = nullptr;
     TRT_ET_TRY(i < input_count_ ? place_input(argument, contexts.bound(i), slot, wait)
                                 : place_output(argument, contexts.bound(i), slot, wait));
   }
@@ -206,27 +290,21 @@ Status Arguments::place_input(Argument& argument, ContextSlot::Bound& bound,
       TRT_ET_TRY(copy_in(argument, wait));
     }
   }
-  moved_ = moved_ || !(call.memory == argument.past.memory);
-  argument.past.memory = call.memory;
   return {};
 }
 
 // Whether an output lies on an input as the engine has it. A program that keeps state on the GPU
 // passes a buffer and its new value as the same memory, and an engine may write an
-// output before it has read all of its inputs. Compared anew only when something moves.
-bool Arguments::overlaps_input(Argument& output, const Memory& memory) const {
-  Argument::Past& past = output.past;
-  if (!moved_ && memory == past.compared) return past.overlaps;
-  past.compared = memory;
+// output before it has read all of its inputs.
+bool Arguments::overlaps_input(const Memory& memory) const {
   const auto begin = reinterpret_cast<uintptr_t>(memory.data);
-  past.overlaps = std::any_of(
-      arguments_.begin(), arguments_.begin() + static_cast<std::ptrdiff_t>(input_count_),
-      [&](const Argument& input) {
-        const auto other = reinterpret_cast<uintptr_t>(input.call.memory.data);
-        return begin < other ? other - begin < memory.bytes
-                             : begin - other < input.call.memory.bytes;
-      });
-  return past.overlaps;
+  return std::any_of(arguments_.begin(),
+                     arguments_.begin() + static_cast<std::ptrdiff_t>(input_count_),
+                     [&](const Argument& input) {
+                       const auto other = reinterpret_cast<uintptr_t>(input.call.memory.data);
+                       return begin < other ? other - begin < memory.bytes
+                                            : begin - other < input.call.memory.bytes;
+                     });
 }
 
 Status Arguments::place_output(Argument& argument, ContextSlot::Bound& bound,
@@ -243,7 +321,7 @@ Status Arguments::place_output(Argument& argument, ContextSlot::Bound& bound,
   *wait = *wait || (reachable && is_for_host(argument));
   if (argument.alias_of >= 0) {
     call.memory = arguments_[static_cast<size_t>(argument.alias_of)].call.memory;
-  } else if (reachable && is_usable(argument) && !bound.moving && !overlaps_input(argument, own)) {
+  } else if (reachable && is_usable(argument) && !bound.moving && !overlaps_input(own)) {
     call.memory = own;
   } else {
     TRT_ET_TRY(stage(argument, own.bytes));
@@ -252,16 +330,10 @@ Status Arguments::place_output(Argument& argument, ContextSlot::Bound& bound,
   return {};
 }
 
-Status Arguments::copy_inputs(const Contexts& contexts, Copied which, cuda::Stream stream) {
-  for (size_t i = 0; i < input_count_; ++i) {
-    if (contexts.is_moving(i) != (which == Copied::moving)) continue;
-    TRT_ET_TRY(copy_on_device(arguments_[i], stream));
-  }
-  return {};
-}
-
-Status Arguments::copy_outputs(const Contexts& contexts, Copied which, cuda::Stream stream) {
-  for (size_t i = input_count_; i < arguments_.size(); ++i) {
+Status Arguments::copy(bool inputs, const Contexts& contexts, Copied which, cuda::Stream stream) {
+  const size_t begin = inputs ? 0 : input_count_;
+  const size_t end = inputs ? input_count_ : arguments_.size();
+  for (size_t i = begin; i < end; ++i) {
     if (contexts.is_moving(i) != (which == Copied::moving)) continue;
     TRT_ET_TRY(copy_on_device(arguments_[i], stream));
   }
@@ -301,17 +373,9 @@ Status Arguments::finish_output(Argument& argument, Contexts& contexts, bool* wa
 
 void Arguments::unstage_outputs() {
   for (size_t i = input_count_; i < arguments_.size(); ++i) {
-    Argument::Call& call = arguments_[i].call;
+    const Argument::Call& call = arguments_[i].call;
     if (call.arrived == nullptr) continue;
     std::memcpy(call.own().data, call.arrived, call.own().bytes);
-    call.arrived = nullptr;
-  }
-}
-
-void Arguments::forget() {
-  for (Argument& argument : arguments_) {
-    argument.past.memory = {};
-    argument.call.arrived = nullptr;
   }
 }
 

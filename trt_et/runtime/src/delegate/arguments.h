@@ -20,14 +20,11 @@ class Arguments {
  public:
   Arguments(cuda::Api& api, int device, RunStream& stream)
       : api_(api), device_(device), stream_(stream) {}
-  Arguments(const Arguments&) = delete;
-  Arguments& operator=(const Arguments&) = delete;
 
   // Reads what the blob and the engine say of them.
   Status create(const Blob& blob, const Engine& engine, const LoadOptions& options);
 
   std::vector<Argument>& all() { return arguments_; }
-  size_t input_count() const { return input_count_; }
   size_t staging_bytes() const;
 
   // Checks the tensors of a call, and the shapes of the inputs.
@@ -45,14 +42,11 @@ class Arguments {
   Status place(Contexts& contexts, bool* wait);
   // Copies of arguments on the engine's device: those that move are not part of a graph.
   enum class Copied { staying, moving };
-  Status copy_inputs(const Contexts& contexts, Copied which, cuda::Stream stream);
-  Status copy_outputs(const Contexts& contexts, Copied which, cuda::Stream stream);
+  Status copy(bool inputs, const Contexts& contexts, Copied which, cuda::Stream stream);
   // After the run: queues the outputs' copies to hosts and other GPUs.
   Status finish_outputs(Contexts& contexts, bool* wait);
   // What arrived in pinned memory goes to its tensors.
   void unstage_outputs();
-  // What the engine was given may be lost: the next call sets it again.
-  void forget();
 
   // Takes the arguments as `slot` has them bound. Fails where that is not possible without a change
   // or a wait.
@@ -69,7 +63,7 @@ class Arguments {
   bool is_aligned(const Argument& argument) const;
   bool is_usable(const Argument& argument) const;
   bool is_copied_on_device(const Argument& argument) const;
-  bool overlaps_input(Argument& output, const Memory& memory) const;
+  bool overlaps_input(const Memory& memory) const;
   Status place_input(Argument& argument, ContextSlot::Bound& bound, const ContextSlot& slot,
                      bool* wait);
   Status place_output(Argument& argument, ContextSlot::Bound& bound, const ContextSlot& slot,
@@ -88,7 +82,6 @@ class Arguments {
   bool integrated_ = false;       // the GPU shares its memory with the host
   bool pageable_access_ = false;  // and reaches its pageable memory
   size_t alignment_ = 1;          // of the addresses that the engine takes
-  bool moved_ = false;            // this call gives the engine another input than the last one
   // Inputs that are set to zero before the first run: state, in memory that its allocator has not
   // cleared.
   std::vector<size_t> uncleared_;

@@ -22,11 +22,6 @@ constexpr uint64_t kIdleCalls = 16;
 // Another context is made only where this many times its memory is free.
 constexpr size_t kFreeShare = 4;
 
-void mix(uint64_t& key, uint64_t value) {
-  key = (key ^ value) * 0x9E3779B97F4A7C15u;
-  key ^= key >> 29;
-}
-
 // Of inputs, to warm up with.
 enum class Size { smallest, typical, largest };
 
@@ -295,15 +290,14 @@ Status Contexts::set_addresses() {
 
 Status Contexts::run(const WorkStream& stream) {
   if (scratch_ == nullptr) return enqueue(stream.handle);
-  Scratch::Use use(*scratch_);
-  TRT_ET_TRY(use.begin(stream));
-  if (use.memory() != slot_->scratch) {
-    change(*slot_);
-    TRT_ET_TRY(slot_->context->set_memory(use.memory(), use.size()));
-    slot_->scratch = use.memory();
-  }
-  TRT_ET_TRY(enqueue(stream.handle));
-  return use.end(stream.handle);
+  return scratch_->use(stream, [&](const DeviceBuffer& memory) -> Status {
+    if (memory.data() != slot_->scratch) {
+      change(*slot_);
+      TRT_ET_TRY(slot_->context->set_memory(memory.data(), memory.size()));
+      slot_->scratch = memory.data();
+    }
+    return enqueue(stream.handle);
+  });
 }
 
 Status Contexts::enqueue(cuda::Stream stream) {
@@ -334,7 +328,7 @@ uint64_t Contexts::key_of_shapes() const {
   for (const Argument& argument : arguments_) {
     if (!argument.expected.is_input) continue;
     for (int32_t i = 0; i < argument.call.shape.rank; ++i) {
-      mix(key, static_cast<uint64_t>(argument.call.shape.dims[i]));
+      key = (key ^ static_cast<uint64_t>(argument.call.shape.dims[i])) * 0x9E3779B97F4A7C15u;
     }
   }
   return key;

@@ -77,8 +77,6 @@ class Contexts {
  public:
   Contexts(cuda::Api& api, int device, std::vector<Argument>& arguments, GraphReplay::Queue queue)
       : api_(api), device_(device), arguments_(arguments), queue_(std::move(queue)) {}
-  Contexts(const Contexts&) = delete;
-  Contexts& operator=(const Contexts&) = delete;
 
   Status create(const Engine& engine, const LoadOptions& options);
 

@@ -120,19 +120,15 @@ Status Delegate::execute(Span<EValue*> values) {
   TRT_ET_TRY(stream_.join(stream));
   // Another method may use shared state next, on another thread's stream.
   bool wait = arguments_.has_shared_state();
-  // An exception is out of memory on the host.
-  struct Scope {
-    Delegate& delegate;
-    bool finished = false;
-    ~Scope() {
-      if (!finished) delegate.abandon();
-      delegate.arguments_.restore_host_state();
-    }
-  } scope{*this};
-  Status status = arguments_.use_device_state();
-  if (status.ok()) status = run(stream, &wait);
+  Status status;
+  try {
+    status = arguments_.use_device_state();
+    if (status.ok()) status = run(stream, &wait);
+  } catch (const std::exception&) {  // A longer text would take memory, too.
+    status = {Error::MemoryAllocationFailed, "no host memory"};
+  }
+  arguments_.restore_host_state();
   status = finish(std::move(status), wait);
-  scope.finished = true;
   if (status.ok()) debug_outputs_.log();
   return status;
 }
@@ -141,9 +137,10 @@ Status Delegate::run(const WorkStream& stream, bool* wait) {
   TRT_ET_TRY(arguments_.clear_state());
   TRT_ET_TRY(choose_and_place(stream.handle, wait));
   TRT_ET_TRY(contexts_.set_addresses());
-  TRT_ET_TRY(arguments_.copy_inputs(contexts_, Arguments::Copied::moving, stream.handle));
+  TRT_ET_TRY(arguments_.copy(/*inputs=*/true, contexts_, Arguments::Copied::moving, stream.handle));
   TRT_ET_TRY(contexts_.run(stream));
-  TRT_ET_TRY(arguments_.copy_outputs(contexts_, Arguments::Copied::moving, stream.handle));
+  TRT_ET_TRY(
+      arguments_.copy(/*inputs=*/false, contexts_, Arguments::Copied::moving, stream.handle));
   if (contexts_.current().late) TRT_ET_TRY(api_.synchronize_stream(stream.handle));
   return arguments_.finish_outputs(contexts_, wait);
 }
@@ -159,13 +156,13 @@ Status Delegate::choose_and_place(cuda::Stream stream, bool* wait) {
 
 // What a CUDA graph holds: the engine, and the copies on its device before and after.
 Status Delegate::queue(cuda::Stream stream) {
-  TRT_ET_TRY(arguments_.copy_inputs(contexts_, Arguments::Copied::staying, stream));
+  TRT_ET_TRY(arguments_.copy(/*inputs=*/true, contexts_, Arguments::Copied::staying, stream));
   {
     const TraceEvent event("enqueue");
     contexts_.layers().begin();
     TRT_ET_TRY(contexts_.current().context->enqueue(stream));
   }
-  return arguments_.copy_outputs(contexts_, Arguments::Copied::staying, stream);
+  return arguments_.copy(/*inputs=*/false, contexts_, Arguments::Copied::staying, stream);
 }
 
 // Leaves the run queued, with an event behind it, or waits for it.
@@ -182,17 +179,7 @@ Status Delegate::finish(Status status, bool wait) {
     return {};
   }
   contexts_.forget();
-  arguments_.forget();
   return status.ok() ? std::move(drained) : std::move(status);
-}
-
-void Delegate::abandon() noexcept {
-  try {
-    (void)stream_.drain();
-    contexts_.forget();
-    arguments_.forget();
-  } catch (const std::exception&) {  // The call fails all the same.
-  }
 }
 
 // The caller records a graph of its own. Nothing may wait, allocate or change a context meanwhile,
@@ -219,9 +206,9 @@ Status Delegate::run_captured(const WorkStream& stream) {
   TRT_ET_TRY(slot->context->check_capture(stream.handle));
   TRT_ET_TRY(arguments_.place_for_capture(*slot));
   slot->fixed = true;
-  TRT_ET_TRY(arguments_.copy_inputs(contexts_, Arguments::Copied::moving, stream.handle));
+  TRT_ET_TRY(arguments_.copy(/*inputs=*/true, contexts_, Arguments::Copied::moving, stream.handle));
   TRT_ET_TRY(queue(stream.handle));
-  return arguments_.copy_outputs(contexts_, Arguments::Copied::moving, stream.handle);
+  return arguments_.copy(/*inputs=*/false, contexts_, Arguments::Copied::moving, stream.handle);
 }
 
 }  // namespace trt_et

@@ -30,8 +30,6 @@ class Delegate {
   static Status create(executorch::runtime::FreeableBuffer* processed,
                        const executorch::runtime::NamedDataMap* named_data,
                        const LoadOptions& options, std::unique_ptr<Delegate>* delegate);
-  Delegate(const Delegate&) = delete;
-  Delegate& operator=(const Delegate&) = delete;
   ~Delegate();
 
   // Facts about every delegate that is loaded, as a JSON array; see trt_et_describe_engines.
@@ -56,7 +54,6 @@ class Delegate {
   Status queue(cuda::Stream stream);
   Status finish(Status status, bool wait);
   Status run_captured(const WorkStream& stream);
-  void abandon() noexcept;
   std::string describe();
 
   cuda::Api& api_;

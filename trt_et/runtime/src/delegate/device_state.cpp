@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "common/immortal.h"
+#include "common/shared_objects.h"
 #include "cuda/streams.h"
-#include "shared_objects.h"
 
 namespace trt_et {
 Status DeviceState::of(const void* host, cuda::Api& api, int device, size_t bytes,
@@ -14,23 +14,18 @@ Status DeviceState::of(const void* host, cuda::Api& api, int device, size_t byte
   if (*state == nullptr) {
     // No call to CUDA is made under the lock. Another thread may be faster; its memory counts then.
     auto made = std::make_shared<DeviceState>();
-    TRT_ET_TRY(made->create(api, device, bytes));
+    WorkStream stream;
+    TRT_ET_TRY(made->buffer_.reserve(api, device, bytes));
+    TRT_ET_TRY(thread_stream(api, device, &stream));
+    TRT_ET_TRY(api.zero(made->data(), bytes, stream.handle));
+    TRT_ET_TRY(api.synchronize_stream(stream.handle));
     *state = states.find(host, std::move(made));
   }
-  if ((*state)->device_ == device && (*state)->bytes_ == bytes) return {};
+  const DeviceBuffer& found = (*state)->buffer_;
+  if (found.device() == device && found.size() == bytes) return {};
   return fail(Error::InvalidState,
               "shared state of %zu bytes on cuda:%d is %zu bytes on cuda:%d in another method",
-              bytes, device, (*state)->bytes_, (*state)->device_);
-}
-
-Status DeviceState::create(cuda::Api& api, int device, size_t bytes) {
-  device_ = device;
-  bytes_ = bytes;
-  TRT_ET_TRY(buffer_.reserve(api, device, bytes));
-  WorkStream stream;
-  TRT_ET_TRY(thread_stream(api, device, &stream));
-  TRT_ET_TRY(api.zero(data(), bytes, stream.handle));
-  return api.synchronize_stream(stream.handle);
+              bytes, device, found.size(), found.device());
 }
 
 }  // namespace trt_et

@@ -19,12 +19,7 @@ class DeviceState {
 
   void* data() const { return buffer_.data(); }
 
-  // Memory, cleared.
-  Status create(cuda::Api& api, int device, size_t bytes);
-
  private:
-  int device_ = 0;
-  size_t bytes_ = 0;
   DeviceBuffer buffer_;
 };
 

@@ -16,10 +16,6 @@ namespace trt_et {
 // Used by one thread. Must outlive neither the bytes nor the options.
 class EngineSource {
  public:
-  EngineSource() = default;
-  EngineSource(const EngineSource&) = delete;
-  EngineSource& operator=(const EngineSource&) = delete;
-
   // Finds named data of the program by its key.
   using FindData =
       std::function<executorch::runtime::Result<executorch::runtime::FreeableBuffer>(const char*)>;

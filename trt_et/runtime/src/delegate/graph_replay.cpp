@@ -28,7 +28,7 @@ Status GraphReplay::capture() {
 // Once begun, a capture is ended whatever happens.
 Status GraphReplay::capture_on(cuda::Stream stream) {
   TRT_ET_TRY(check_(stream));
-  TRT_ET_TRY(api_.begin_capture(stream, cuda::CaptureMode::thread_only));
+  TRT_ET_TRY(api_.begin_capture(stream));
   Status queued = queue_(stream);
   cuda::Graph graph = nullptr;
   Status ended = api_.end_capture(stream, &graph);

@@ -30,7 +30,6 @@ class RunStream {
   Status wait_for_last();
 
   cuda::Stream handle() const { return stream_.handle; }
-  const WorkStream& stream() const { return stream_; }
   // Whether a run that may still be going on was queued on another stream.
   bool is_busy_elsewhere(const WorkStream& stream) const {
     return in_flight_ && stream.handle != stream_.handle;

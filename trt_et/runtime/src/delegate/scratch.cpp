@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/immortal.h"
-#include "shared_objects.h"
+#include "common/shared_objects.h"
 
 namespace trt_et {
 std::shared_ptr<Scratch> Scratch::of(const void* owner, cuda::Api& api, int device) {
@@ -25,15 +25,14 @@ Status Scratch::reserve(size_t bytes) {
   return buffer_.reserve(api_, device_, bytes);
 }
 
-Status Scratch::Use::begin(const WorkStream& stream) {
-  const WorkStream last = std::exchange(scratch_.last_stream_, stream);
-  const bool used = std::exchange(scratch_.in_use_, true);
-  if (!used || last.is(stream)) return {};
-  return scratch_.api_.wait_event(stream.handle, scratch_.used_);
-}
-
-Status Scratch::Use::end(cuda::Stream stream) {
-  return scratch_.api_.record_event(scratch_.used_, stream);
+Status Scratch::use(const WorkStream& stream,
+                    const std::function<Status(const DeviceBuffer&)>& queue) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const WorkStream last = std::exchange(last_stream_, stream);
+  const bool used = std::exchange(in_use_, true);
+  if (used && !last.is(stream)) TRT_ET_TRY(api_.wait_event(stream.handle, used_));
+  TRT_ET_TRY(queue(buffer_));
+  return api_.record_event(used_, stream.handle);
 }
 
 }  // namespace trt_et

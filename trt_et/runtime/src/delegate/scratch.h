@@ -2,6 +2,7 @@
 // only while it runs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 
@@ -17,26 +18,14 @@ class Scratch {
   // The one for `owner` (what the delegates of a method have in common) on a device.
   static std::shared_ptr<Scratch> of(const void* owner, cuda::Api& api, int device);
   Scratch(cuda::Api& api, int device) : api_(api), device_(device) {}
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
   ~Scratch();
 
   // Makes room. The memory may move; users see that in use(). The device must be current.
   Status reserve(size_t bytes);
 
-  // One use: between the two, the caller queues its work on `stream`, and nobody else does.
-  class Use {
-   public:
-    explicit Use(Scratch& scratch) : scratch_(scratch), lock_(scratch.mutex_) {}
-    Status begin(const WorkStream& stream);
-    Status end(cuda::Stream stream);
-    void* memory() const { return scratch_.buffer_.data(); }
-    size_t size() const { return scratch_.buffer_.size(); }
-
-   private:
-    Scratch& scratch_;
-    const std::lock_guard<std::mutex> lock_;
-  };
+  // One use: `queue` gets the memory and queues its work on `stream`, and nobody else does
+  // meanwhile.
+  Status use(const WorkStream& stream, const std::function<Status(const DeviceBuffer&)>& queue);
 
  private:
   cuda::Api& api_;

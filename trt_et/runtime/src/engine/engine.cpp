@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <set>
 #include <tuple>
 
 #include "common/dtype.h"
 #include "common/immortal.h"
+#include "common/shared_objects.h"
 #include "cuda/cuda_api.h"
 
 namespace trt_et {
@@ -47,40 +47,22 @@ Key key_of(const trt_et_engine_provider& provider, const Blob& blob,
              blob.metadata.network);
 }
 
-// One engine that is or was loaded; its lock is held while it is being loaded.
+// What the loads of one engine have in common, for as long as one of them goes on or has its
+// engine.
 struct Slot {
-  std::mutex loading;
+  std::mutex loading;  // held while it is being loaded
   std::weak_ptr<Engine> engine;
 };
 
-struct Shared {
-  std::mutex mutex;
-  std::map<Key, std::shared_ptr<Slot>> slots;
-  std::set<const trt_et_engine_provider*> used;
+using Slots = SharedObjects<Key, Slot>;
 
-  // After a provider's first engine: TensorRT itself is open by then.
-  void note_library_of(const trt_et_engine_provider& provider) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    if (used.insert(&provider).second) cuda::note_opened_library();
-  }
-
-  // A slot that somebody loads into is kept: its lock is taken, or will be.
-  static bool is_idle(const std::shared_ptr<Slot>& slot) {
-    if (slot.use_count() != 1) return false;
-    const std::unique_lock<std::mutex> lock(slot->loading, std::try_to_lock);
-    return lock.owns_lock() && slot->engine.expired();
-  }
-
-  std::shared_ptr<Slot> slot(const Key& key) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    for (auto it = slots.begin(); it != slots.end();) {
-      it = is_idle(it->second) ? slots.erase(it) : std::next(it);
-    }
-    std::shared_ptr<Slot>& found = slots[key];
-    if (found == nullptr) found = std::make_shared<Slot>();
-    return found;
-  }
-};
+// After a provider's first engine: TensorRT itself is open by then.
+void note_library_of(const trt_et_engine_provider& provider) {
+  static std::mutex mutex;
+  static auto* used = new std::set<const trt_et_engine_provider*>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (used->insert(&provider).second) cuda::note_opened_library();
+}
 
 }  // namespace
 
@@ -168,24 +150,28 @@ Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob,
     TRT_ET_TRY(check(provider, provider.load(&request, &owner->engine_), "load"));
     ++g_live;
     ++g_loads;
-    immortal<Shared>().note_library_of(provider);
+    note_library_of(provider);
     *created = owner;
     return {};
   };
   if (!share || blob.metadata.sha256.empty()) return create(engine);
-  const auto slot = immortal<Shared>().slot(key_of(provider, blob, request));
+  const auto slot =
+      immortal<Slots>().find(key_of(provider, blob, request), std::make_shared<Slot>());
   const std::lock_guard<std::mutex> lock(slot->loading);
   *engine = slot->engine.lock();
   if (*engine != nullptr) return {};
   TRT_ET_TRY(create(engine));
-  if (!(*engine)->keeps_bytes()) slot->engine = *engine;
+  if ((*engine)->keeps_bytes()) return {};
+  (*engine)->slot_ = slot;
+  slot->engine = *engine;
   return {};
 }
 
 std::shared_ptr<Engine> Engine::find(const trt_et_engine_provider& provider, const Blob& blob,
                                      const trt_et_engine_request& request) {
   if (blob.metadata.sha256.empty()) return nullptr;
-  const auto slot = immortal<Shared>().slot(key_of(provider, blob, request));
+  const auto slot = immortal<Slots>().find(key_of(provider, blob, request), nullptr);
+  if (slot == nullptr) return nullptr;
   const std::lock_guard<std::mutex> lock(slot->loading);
   return slot->engine.lock();
 }

@@ -16,9 +16,8 @@
 namespace trt_et {
 
 // Finds the provider for an engine on this machine, or says why there is none: by the blob's
-// builder and library version.
-// A network is built by TensorRT 11, else 10, else TensorRT-RTX, or the one that `build_with`
-// names.
+// builder and library version. A network is built by TensorRT 11, else 10, else TensorRT-RTX, or
+// the one that `build_with` names.
 Status find_provider(const Blob& blob, const trt_et_engine_request& request,
                      const std::string& build_with, const trt_et_engine_provider** provider);
 
@@ -35,6 +34,13 @@ Status build_engine(const trt_et_engine_provider& provider, const trt_et_engine_
 
 // See trt_et_add_provider.
 Status add_provider(const trt_et_engine_provider* provider);
+
+// See trt_et_save_kernels: of the provider libraries that are open.
+void save_kernels();
+
+// "10.3.0.26", which TensorRT and TensorRT-RTX write into an engine's first bytes; empty if these
+// are no engine's. TensorRT-RTX's major is 1.
+std::string plan_version(const void* engine, size_t size);
 
 // See trt_et_set_build_progress: of requests that are made from now on.
 void set_build_progress(trt_et_build_progress progress);
@@ -81,6 +87,7 @@ class Engine {
   const trt_et_engine_provider& provider_;
   const size_t bytes_;
   void* engine_ = nullptr;
+  std::shared_ptr<void> slot_;  // where other loads find it
 };
 
 // Engines that are loaded now, and how often a provider has loaded one.

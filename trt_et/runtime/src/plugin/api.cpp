@@ -9,7 +9,6 @@
 #include "cuda/streams.h"
 #include "delegate/delegate.h"
 #include "engine/engine.h"
-#include "engine/provider_library.h"
 #include "plugin.h"
 #include "trt_et/runtime.h"
 

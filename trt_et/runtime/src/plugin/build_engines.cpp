@@ -11,7 +11,6 @@
 #include "common/entry.h"
 #include "delegate/engine_source.h"
 #include "engine/compatibility.h"
-#include "engine/provider_library.h"
 #include "program_file.h"
 #include "trt_et/runtime.h"
 

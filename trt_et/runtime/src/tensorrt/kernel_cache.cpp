@@ -6,7 +6,6 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cctype>
 #include <chrono>
 #include <condition_variable>
@@ -70,6 +69,7 @@ using std::chrono::seconds;
 
 constexpr seconds kSoon{2};
 constexpr seconds kLater{30};
+constexpr seconds kTick{1};
 constexpr seconds kIdle{3600};
 
 // Writes kernel caches a little after an engine's shapes have changed: a server that is killed has
@@ -148,29 +148,21 @@ class KernelSaver {
     changed_.notify_all();
   }
 
-  // Likewise. Returns when to look again.
-  Clock::time_point save_due(std::unique_lock<std::mutex>* lock) {
-    const auto now = Clock::now();
-    for (;;) {
-      const auto due = std::find_if(plans_.begin(), plans_.end(), [&](const auto& entry) {
-        return entry.second.saves > 0 && entry.second.due <= now;
-      });
-      if (due == plans_.end()) break;
-      due->second = {now + kLater, due->second.saves - 1};
-      save(due->first, lock);
-    }
-    auto next = now + kIdle;
-    for (const auto& [cache, plan] : plans_) {
-      if (plan.saves > 0) next = std::min<Clock::time_point>(next, plan.due);
-    }
-    return next;
-  }
-
   void run() {
     std::unique_lock<std::mutex> lock(mutex_);
     while (!stopped_) {
-      const auto next = save_due(&lock);
-      if (!stopped_) (void)changed_.wait_until(lock, next);
+      const auto now = Clock::now();
+      auto left = plans_.end(), due = plans_.end();
+      for (auto plan = plans_.begin(); plan != plans_.end(); ++plan) {
+        if (plan->second.saves > 0) left = plan;
+        if (left == plan && plan->second.due <= now) due = plan;
+      }
+      if (due == plans_.end()) {
+        (void)changed_.wait_for(lock, left == plans_.end() ? kIdle : kTick);
+        continue;
+      }
+      due->second = {now + kLater, due->second.saves - 1};
+      save(due->first, &lock);
     }
   }
 

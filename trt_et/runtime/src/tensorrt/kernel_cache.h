@@ -17,9 +17,6 @@ namespace trt_et::tensorrt {
 class KernelCache {
  public:
 #if defined(TRT_ET_TENSORRT_RTX)
-  KernelCache() = default;
-  KernelCache(const KernelCache&) = delete;
-  KernelCache& operator=(const KernelCache&) = delete;
   // Writes the file. After the contexts, and before the engine.
   ~KernelCache();
 

@@ -21,8 +21,17 @@ std::vector<std::string> library_names() {
   return {"libnvinfer.so." + major, "libnvinfer_lean.so." + major};
 }
 
-constexpr const char* kWheelFolders[] = {"tensorrt_libs", "tensorrt_rtx_libs", "tensorrt_lean_libs",
-                                         "nvidia/tensorrt/lib"};
+// The loader's path, and the folders of pip's packages.
+std::vector<std::string> search_folders() {
+  std::vector<std::string> folders = {""};
+  const std::string packages = host().site_packages;
+  if (packages.empty()) return folders;
+  for (const char* folder :
+       {"tensorrt_libs", "tensorrt_rtx_libs", "tensorrt_lean_libs", "nvidia/tensorrt/lib"}) {
+    folders.push_back(packages + "/" + folder + "/");
+  }
+  return folders;
+}
 
 // dlopen()'s reason, unless it is that the file itself is not there.
 void keep_reason(const std::string& path, std::string* reason) {
@@ -36,13 +45,8 @@ void keep_reason(const std::string& path, std::string* reason) {
 // `reason`: why a library that is there does not load.
 void* open_any(std::string* path, std::string* reason) {
   for (const std::string& name : library_names()) {
-    *path = name;
-    if (void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
-    keep_reason(*path, reason);
-    const std::string packages = host().site_packages;
-    for (const char* folder : kWheelFolders) {
-      if (packages.empty()) break;
-      *path = packages + "/" + folder + "/" + name;
+    for (const std::string& folder : search_folders()) {
+      *path = folder + name;
       if (void* handle = dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
       keep_reason(*path, reason);
     }
@@ -227,16 +231,11 @@ void Logger::log(Severity severity, const char* text) noexcept {
 }
 
 std::vector<std::string> library_folders(const Library& library) {
-  std::vector<std::string> folders;
+  std::vector<std::string> folders = search_folders();
   Dl_info file{};
   if (dladdr(reinterpret_cast<void*>(library.create_runtime), &file) != 0) {
     const std::string path = file.dli_fname;
-    folders.push_back(path.substr(0, path.rfind('/') + 1));
-  }
-  folders.emplace_back();
-  const std::string packages = host().site_packages;
-  for (const char* folder : kWheelFolders) {
-    if (!packages.empty()) folders.push_back(packages + "/" + folder + "/");
+    folders.insert(folders.begin(), path.substr(0, path.rfind('/') + 1));
   }
   return folders;
 }

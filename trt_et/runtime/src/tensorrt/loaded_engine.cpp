@@ -149,8 +149,7 @@ Dims LoadedEngine::profile_shape(const EngineTensor& tensor, int profile, bool l
 }
 
 Status LoadedEngine::describe(size_t index, trt_et_binding* out) const {
-  const EngineTensor* tensor = find(index);
-  if (tensor == nullptr) return fail(Error::InvalidArgument, "engine has no binding %zu", index);
+  const EngineTensor* tensor = &tensors_[index];
   *out = trt_et_binding{};
   out->is_input = tensor->is_input ? 1 : 0;
   out->dtype = tensor->scalar_type;

@@ -22,9 +22,6 @@ class LoadedEngine {
   static Status load(const trt_et_engine_request& request, std::unique_ptr<LoadedEngine>* engine);
 
   const std::vector<EngineTensor>& tensors() const { return tensors_; }
-  const EngineTensor* find(size_t index) const {
-    return index < tensors_.size() ? &tensors_[index] : nullptr;
-  }
   Status describe(size_t index, trt_et_binding* out) const;
   int profile_count() const { return engine_->getNbOptimizationProfiles(); }
   nvinfer1::Dims profile_shape(const EngineTensor& tensor, int profile, bool largest) const;

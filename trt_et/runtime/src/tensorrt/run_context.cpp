@@ -18,21 +18,13 @@ Status RunContext::create(LoadedEngine& engine, uint32_t flags,
   return {};
 }
 
+// Its rank is the engine's: the blob's was compared with it. But a 0-d tensor may be [1] to the
+// engine.
 Status RunContext::set_input_shape(size_t index, const int64_t* dims, int32_t rank) {
-  const EngineTensor* tensor = engine_.find(index);
-  if (tensor == nullptr || !tensor->is_input) {
-    return fail(Error::InvalidArgument, "engine has no input %zu", index);
-  }
   Dims shape{};
-  // A 0-d tensor may be [1] to the engine.
-  const bool scalar = rank == 0 && tensor->dims.nbDims == 1;
-  if (!scalar && rank != tensor->dims.nbDims) {
-    return fail(Error::InvalidArgument, "input '%.60s' has rank %d, expected %d",
-                tensor->name.c_str(), rank, tensor->dims.nbDims);
-  }
-  shape.nbDims = tensor->dims.nbDims;
-  if (scalar) shape.d[0] = 1;
-  for (int32_t i = 0; i < rank; ++i) shape.d[i] = static_cast<Extent>(dims[i]);
+  shape.nbDims = engine_.tensors()[index].dims.nbDims;
+  if (rank == 0) shape.d[0] = 1;
+  for (int32_t i = 0; i < rank && i < shape.nbDims; ++i) shape.d[i] = static_cast<Extent>(dims[i]);
   shapes_[index] = shape;
   return {};
 }
@@ -140,16 +132,12 @@ Status RunContext::prepare(void* stream) {
 }
 
 Status RunContext::output_shape(size_t index, int64_t* dims, int32_t* rank) {
-  const EngineTensor* tensor = engine_.find(index);
-  if (tensor == nullptr || tensor->is_input) {
-    return fail(Error::InvalidArgument, "engine has no output %zu", index);
-  }
+  const std::string& name = engine_.tensors()[index].name;
   const DataDependentOutput& output = *data_dependent_[index];
-  const Dims shape =
-      output.notified ? output.shape : context_->getTensorShape(tensor->name.c_str());
+  const Dims shape = output.notified ? output.shape : context_->getTensorShape(name.c_str());
   if (shape.nbDims < 0 || shape.nbDims > TRT_ET_MAX_RANK) {
     return fail(Error::Internal, "TensorRT does not know the shape of output '%.60s'",
-                tensor->name.c_str());
+                name.c_str());
   }
   *rank = shape.nbDims;
   for (int i = 0; i < shape.nbDims; ++i) {
@@ -160,16 +148,15 @@ Status RunContext::output_shape(size_t index, int64_t* dims, int32_t* rank) {
 }
 
 Status RunContext::set_address(size_t index, void* address, size_t capacity) {
-  const EngineTensor* tensor = engine_.find(index);
-  if (tensor == nullptr) return fail(Error::InvalidArgument, "engine has no binding %zu", index);
+  const std::string& name = engine_.tensors()[index].name;
   if (data_dependent_[index] != nullptr) {
     data_dependent_[index]->address = address;
     data_dependent_[index]->capacity = capacity;
   }
   Logger::forget();
-  if (context_->setTensorAddress(tensor->name.c_str(), address)) return {};
+  if (context_->setTensorAddress(name.c_str(), address)) return {};
   return fail(Error::InvalidArgument, "TensorRT refuses address %p of '%.60s': %.100s", address,
-              tensor->name.c_str(), Logger::reason().c_str());
+              name.c_str(), Logger::reason().c_str());
 }
 
 Status RunContext::enqueue(void* stream) {

@@ -46,8 +46,6 @@ class LayerTimes final : public nvinfer1::IProfiler {
 class RunContext {
  public:
   static Status create(LoadedEngine& engine, uint32_t flags, std::unique_ptr<RunContext>* context);
-  RunContext(const RunContext&) = delete;
-  RunContext& operator=(const RunContext&) = delete;
   ~RunContext() { engine_.free_context(std::move(context_)); }
 
   Status set_input_shape(size_t index, const int64_t* dims, int32_t rank);

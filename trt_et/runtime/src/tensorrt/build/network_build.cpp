@@ -380,9 +380,6 @@ Status open_parser(const Library& library, const ParserLibrary** parser) {
 Status build_network(const trt_et_engine_request& request, const Library& library,
                      const ParserLibrary& parser, const std::string& scratch,
                      std::unique_ptr<nvinfer::IHostMemory>* plan) {
-  if (const char* problem = request.read_weights(&request)) {
-    return fail(Error::InvalidProgram, "%s", problem);
-  }
   WeightFiles files;
   BuildProgress progress(request.report_build);
   Build build;

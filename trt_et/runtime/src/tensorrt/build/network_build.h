@@ -18,8 +18,8 @@ struct ParserLibrary {
 // where there is none, or where this TensorRT builds no engines.
 Status open_parser(const Library& library, const ParserLibrary** parser);
 
-// `scratch`: a folder for weights that a parser only reads from files; "" where there is none. It
-// is left as it was.
+// The request's weights have been read. `scratch`: a folder for weights that a parser only reads
+// from files; "" where there is none. It is left as it was.
 Status build_network(const trt_et_engine_request& request, const Library& library,
                      const ParserLibrary& parser, const std::string& scratch,
                      std::unique_ptr<nvinfer::IHostMemory>* plan);
