@@ -49,11 +49,7 @@ def decompose(node: Node, table: Mapping[Any, Callable[..., Any]]) -> GraphModul
 
 
 def inline_decompositions(module: GraphModule, table: Mapping[Any, Callable[..., Any]]) -> None:
-    """Replace a graph's operators by their decompositions.
-
-    Args:
-        module: Plain ATen, with ``val`` metadata; changed in place.
-        table: Decompositions by operator.
+    """Replace the operators of a graph of plain ATen by their decompositions.
 
     Raises:
         ConversionError: A decomposition does not apply.

@@ -19,6 +19,7 @@ class Layers:
         net: ``trt.INetworkDefinition``.
         node: The call.
         trt: TensorRT's bindings.
+        convert: Takes ``(args, kwargs)``, and adds the layers of Torch-TensorRT's converter.
     """
 
     def __init__(self, ctx: Any, node: Node, convert: Callable[..., Any]) -> None:  # noqa: ANN401
@@ -28,15 +29,7 @@ class Layers:
         self.net = ctx.net
         self.node = node
         self.trt = tensorrt
-        self._convert = convert
-
-    def convert(self, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
-        """Add the layers of Torch-TensorRT's converter.
-
-        Raises:
-            ConversionError: Torch-TensorRT has no converter for the call.
-        """
-        return self._convert(args, kwargs)
+        self.convert = convert
 
     def tensor(self, value: Any, name: str, dtype: Any = None, min_rank: int = 1) -> Any:  # noqa: ANN401
         """Return TensorRT's tensor of an argument, which may be a constant."""

@@ -24,7 +24,6 @@ from trt_et.conversion.settings import make_settings
 from trt_et.conversion.torch_tensorrt_import import logged_errors, torch_tensorrt
 from trt_et.conversion.torch_tensorrt_patches import (
     constants_stay_small,
-    patched,
     without_gpu,
     without_registry_checks,
 )
@@ -68,13 +67,9 @@ class Network:
 def convert_partition(
     partition: str, lowered: LoweredPartition, options: BuildOptions, library: str
 ) -> Network:
-    """Fill a TensorRT network with one partition.
+    """Fill a TensorRT network with one partition, whose name is for messages.
 
-    Args:
-        partition: Its name, for messages.
-        lowered: The partition; its placeholders become the network's inputs, by name.
-        options: The engine's options.
-        library: The engine library, by its builder's name; some rewrites are for one alone.
+    ``library`` is the engine library, by its builder's name; some rewrites are for one alone.
 
     Raises:
         OptionError: ``options.settings`` has an unknown field.
@@ -122,7 +117,7 @@ def convert_module(
         inputs: The network's inputs, by the names of the module's placeholders.
         outputs: The network's outputs.
         settings: Torch-TensorRT's ``CompilationSettings``.
-        library: The engine library, by its builder's name.
+        library: See ``convert_partition``.
         names: For nodes of the module, by name, the names that errors use.
         profiles: The optimization profiles; none: one, of the inputs' ranges.
         aliased_outputs: The outputs that may be written into an input's memory.
@@ -139,7 +134,7 @@ def convert_module(
     from trt_et.conversion.interpreter import PartitionInterpreter
 
     interpreter: Any = None
-    with logged_errors() as logged, patched(constants_stay_small, without_registry_checks):
+    with logged_errors() as logged, constants_stay_small(), without_registry_checks():
         try:
             prepared, aliases = prepare_module(module, library, settings, aliased_outputs)
             _check_ranks(prepared, tensorrt.Dims.MAX_DIMS)

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final
+from typing import Any
 
 from torch.fx import Node
 
 from trt_et.conversion.installed import installed_variant
-
-NEEDED_WITH: Final = "Torch-TensorRT 2.13"
-"""The release that needs an entry, unless the entry names another."""
 
 
 class Step(Enum):
@@ -41,7 +38,6 @@ class Operator:
         add_layer: Adds TensorRT's layers, and returns their result:
             ``(layers, args, kwargs) -> ITensor``. Tensors are TensorRT's, or torch's if constant.
         library: The engine library that needs it (a builder's name); None: every library.
-        needed_with: The library and version that needs it.
         fixed_in: The package and its release that no longer need it; from there on the entry is
             skipped. Delete the entry when ``pyproject.toml`` allows no older release.
         upstream: The report in ``docs/internals/upstream``, without its suffix; empty if none.
@@ -54,7 +50,6 @@ class Operator:
     decompose: Callable[..., Any] | None = None
     add_layer: Callable[..., Any] | None = None
     library: str | None = None
-    needed_with: str = NEEDED_WITH
     fixed_in: tuple[str, str] | None = None
     upstream: str = ""
 

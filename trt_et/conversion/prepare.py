@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule
+from torch.fx.passes.shape_prop import TensorMetadata
 
 from trt_et.blob.model import Alias
 from trt_et.conversion.decompose import decomposed_operators, inline_decompositions
 from trt_et.conversion.operator import Operator, Step
 from trt_et.conversion.operators.kv_cache import has_cache_update_layer, update_in_place
 from trt_et.conversion.registry import entries
-from trt_et.conversion.torch_tensorrt_patches import patched, weights_stay_quantized
+from trt_et.conversion.torch_tensorrt_patches import weights_stay_quantized
 from trt_et.graph.insertion import compute_value
-from trt_et.lowering.edge_to_aten import describe_value
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
 
@@ -50,9 +51,14 @@ def prepare_module(
         elif isinstance(entry, Operator) and entry.library in (None, library):
             rewrite(module, entry)
     for node in module.graph.nodes:
-        describe_value(node)
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            # Without this, some of Torch-TensorRT's validators refuse.
+            node.meta["tensor_meta"] = TensorMetadata(
+                value.shape, value.dtype, False, value.stride(), None, False, {}
+            )
     # Its post_lowering() computes the values of nearly all nodes once more.
-    with patched(weights_stay_quantized):
+    with weights_stay_quantized():
         prepared: GraphModule = ATEN_POST_LOWERING_PASSES(module, settings)
     _compute_missing_values(prepared)
     return prepared, aliases

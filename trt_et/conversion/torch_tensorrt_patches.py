@@ -2,89 +2,31 @@
 
 When it is imported, Torch-TensorRT queries the CUDA device and expects its C++ runtime. Filling a
 TensorRT network needs neither, so ``without_gpu`` and ``without_runtime`` answer for them
-on a machine without a GPU. The others are applied by ``patched``. Seen with Torch-TensorRT 2.13.
-
-Each patch is applied at its first use and undone when the outermost ``patched_once`` ends.
-ExecuTorch calls a backend several times for one export and does not mark the last call. So there is
-one ``patched_once`` for each call of the partitioner (ExecuTorch calls it for the operators to
-preserve, before and after partitioning, and for the partitions), and one for all partitions of all
-methods, which are built in one call, in this thread or in others. A worker process builds one
-engine, and patches once.
+on a machine without a GPU. Use the others within ``without_gpu``: one thread at a time. Seen with
+Torch-TensorRT 2.13.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any
 from unittest import mock
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
 from trt_et.conversion.operators.dequantize_groups import dequantize_groups
-from trt_et.graph.arguments import named_arguments
+from trt_et.conversion.operators.quantize import dequantize_linear, quantize_linear
 from trt_et.graph.tracing import TRACING
-from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer
-
-_Patch = Callable[[], AbstractContextManager[Any]]
-
-
-class _Applied:
-    """The patches that are applied now; the outermost context that is left undoes them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open = 0
-        self._patches: set[_Patch] = set()
-        self._undo = contextlib.ExitStack()
-
-    def apply(self, patch: _Patch) -> None:
-        with self._lock:
-            if patch not in self._patches:
-                self._undo.enter_context(patch())
-                self._patches.add(patch)
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._open += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._open -= 1
-            if not self._open:
-                self._patches.clear()
-                self._undo.close()
-
-
-_APPLIED: Final = _Applied()
-
-
-def patched_once() -> AbstractContextManager[None]:
-    """Keep patches made in this context until the outermost such context ends; then undo them.
-
-    It patches nothing itself and holds no lock, because threads build engines within it.
-    """
-    return _APPLIED
-
-
-@contextlib.contextmanager
-def patched(*patches: _Patch) -> Iterator[None]:
-    """Apply patches until the outermost ``patched_once`` ends; one thread at a time."""
-    with _APPLIED:
-        for patch in patches:
-            _APPLIED.apply(patch)
-        yield
 
 
 @contextlib.contextmanager
 def without_gpu() -> Iterator[None]:
     """Answer Torch-TensorRT's queries of a GPU if there is none; one thread at a time."""
-    answers = () if torch.cuda.is_available() else (_answers,)
-    with TRACING, patched(*answers):
+    with TRACING, contextlib.nullcontext() if torch.cuda.is_available() else _answers():
         yield
 
 
@@ -169,23 +111,12 @@ def weights_stay_quantized() -> AbstractContextManager[Any]:
     plain = folder.is_impure
 
     def is_impure(self: Any, node: Node) -> bool:  # noqa: ANN401
+        is_shifted = any(user.target is torch.ops.aten.sub.Tensor for user in node.users)
         return (
             bool(plain(self, node))
-            or is_fake_quantize(node.target)
             or node.target is dequantize_groups
-            or _is_symmetric_dequantize(self.module, node)
+            or (node.target is dequantize_linear and not is_shifted)
+            or (node.target is quantize_linear and node.meta["val"].dtype is not torch.int8)
         )
 
     return mock.patch.object(folder, "is_impure", is_impure)
-
-
-def _is_symmetric_dequantize(module: GraphModule, node: Node) -> bool:
-    if not is_quantize_layer(node.target) or "dequantize" not in str(node.target):
-        return False
-    arguments = named_arguments(node)
-    if "scale" in arguments:
-        return bool(arguments["zero_point"] == 0)
-    zero_points = arguments["zero_points"]
-    if isinstance(zero_points, Node):
-        zero_points = getattr(module, str(zero_points.target), None)
-    return zero_points is None or not bool(zero_points.any())

@@ -19,7 +19,6 @@ from torch.export import ExportedProgram
 
 from trt_et.blob.codec import decode_blob
 from trt_et.blob.model import EngineInfo
-from trt_et.conversion.torch_tensorrt_patches import patched_once
 from trt_et.engines.base import BuildRequest
 from trt_et.engines.cache import EngineCache
 from trt_et.engines.key import (
@@ -74,7 +73,6 @@ def build_engines(partitions: Sequence[tuple[ExportedProgram, PartitionBuild]]) 
     """
     session = _Session()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(patched_once())
         progress = _sessions([how.progress for _, how in partitions])
         for listener in dict.fromkeys(progress):
             stack.enter_context(listener)

@@ -73,13 +73,9 @@ def _value_like(
 
 
 def add_constant(graph: Graph, specs: list[InputSpec], target: str, value: torch.Tensor) -> Node:
-    """Add a constant after all others, and return its placeholder.
+    """Add a constant to a program's graph and inputs, after the others; return its placeholder.
 
-    Args:
-        graph: A program's own graph; changed in place.
-        specs: The inputs of the program's signature; changed in place.
-        target: The constant's name; the caller adds it to the program's constants.
-        value: The constant.
+    The caller adds it to the program's constants, by its name ``target``.
     """
     position = next(
         (i for i, spec in enumerate(specs) if spec.kind is InputKind.USER_INPUT), len(specs)

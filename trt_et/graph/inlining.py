@@ -22,10 +22,7 @@ def trace_call(
 ) -> GraphModule | None:
     """Trace a function with the arguments of a call.
 
-    Args:
-        node: A call; the values of its arguments are in ``meta["val"]``.
-        function: Takes the arguments of the call.
-        decompositions: Applied to the operators that the function calls.
+    The decompositions are applied to the operators that it calls.
 
     Returns:
         A module whose placeholders are the call's ``all_input_nodes``; None if an argument is

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.fx import Node
 
 from trt_et.graph.arguments import fake_mode_of
+
+_SIZE: Final = torch.ops.aten.sym_size.int
 
 
 def insert_call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:  # noqa: ANN401
@@ -34,6 +36,12 @@ def compute_value(node: Node, beside: Node) -> None:
         node.meta["val"] = target(*args, **kwargs)
 
 
+def insert_size(before: Node, tensor: Node, dim: int) -> int | Node:
+    """Return a size of a tensor; insert a call that reads it if it is dynamic."""
+    size: int | torch.SymInt = tensor.meta["val"].shape[dim]
+    return size if isinstance(size, int) else insert_call(before, _SIZE, tensor, dim)
+
+
 def insert_constant(before: Node, name: str, value: torch.Tensor) -> Node:
     """Register a tensor as a new buffer of the graph's module, and insert a node that reads it."""
     module: Any = before.graph.owning_module
@@ -42,5 +50,5 @@ def insert_constant(before: Node, name: str, value: torch.Tensor) -> Node:
         node = before.graph.get_attr(name)
     mode = fake_mode_of([before])
     assert mode is not None
-    node.meta["val"] = mode.from_tensor(value)
+    node.meta["val"] = mode.from_tensor(value, static_shapes=True)
     return node

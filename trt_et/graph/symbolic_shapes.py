@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final, cast
 
 import sympy
 import torch
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import (
+    ShapeEnv,
+    free_unbacked_symbols,
+    statically_known_true,
+)
 from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
@@ -100,6 +104,13 @@ def _origin(size: torch.SymInt) -> str:
     found = [_SOURCE.fullmatch(str(source.name)) for source in sources]
     dimensions = sorted(f"dimension {f['dim']} of {f['input']}{f['path']}" for f in found if f)
     return f" ({', '.join(dimensions)})" if dimensions else ""
+
+
+def same_sizes(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Check whether two shapes surely are the same, without an assumption about any size."""
+    return len(sizes) == len(others) and all(
+        statically_known_true(one == other) for one, other in zip(sizes, others, strict=True)
+    )
 
 
 def is_static(*nodes: object) -> bool:

@@ -10,41 +10,28 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import torch
 from torch._ops import OpOverload
 from torch.export.graph_signature import ExportGraphSignature, InputSpec, OutputSpec
 from torch.fx import Graph, Node, map_arg
 
-
-@dataclass(frozen=True)
-class Canonical:
-    """A graph and its signature under canonical names.
-
-    Attributes:
-        graph: The same nodes, with only ``val`` of their ``meta``: the rest depends on the position
-            in the program. The used outputs of a node come right after it.
-        signature: Its signature.
-        names: Canonical node name to the original name.
-        targets: Canonical name of a constant to its target (its name in the model).
-    """
-
-    graph: Graph
-    signature: ExportGraphSignature
-    names: dict[str, str]
-    targets: dict[str, str]
-
-    def values(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a dictionary of state or constants under the canonical names."""
-        return {new: _frozen(values[old]) for new, old in self.targets.items() if old in values}
+Renamed = tuple[Graph, ExportGraphSignature, dict[str, str], dict[str, str]]
 
 
-def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[str]) -> Canonical:
+def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[str]) -> Renamed:
     """Rename inputs ``input0``.., constants ``constant0``.., and nodes ``<operator>_<n>``.
 
-    ``users`` has the names of the placeholders that are user inputs.
+    Args:
+        graph: Not changed.
+        signature: Its signature.
+        users: The names of the placeholders that are user inputs.
+
+    Returns:
+        The same nodes, with only ``val`` of their ``meta``, since the rest depends on the position
+        in the program, and the used outputs of a node right after it; their signature; the original
+        name of each node; and the target (the name in the model) of each constant, by its new name.
     """
     counts: Counter[str] = Counter()
     new: dict[Node, Node] = {}
@@ -76,8 +63,7 @@ def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[s
         input_specs=[_renamed(spec, by_old, by_target) for spec in signature.input_specs],
         output_specs=[_renamed(spec, by_old, by_target) for spec in signature.output_specs],
     )
-    names = {node.name: old.name for old, node in new.items()}
-    return Canonical(renamed, changed, names, targets)
+    return renamed, changed, {node.name: old.name for old, node in new.items()}, targets
 
 
 def _in_order(graph: Graph) -> Iterator[Node]:
@@ -87,13 +73,6 @@ def _in_order(graph: Graph) -> Iterator[Node]:
             yield node
             picks = [n for n in node.users if n.target is operator.getitem and n.users]
             yield from sorted(picks, key=lambda pick: pick.args[1])
-
-
-def _frozen(value: Any) -> Any:  # noqa: ANN401
-    """Detach a tensor: a builder that traces would otherwise track and store gradients."""
-    if isinstance(value, torch.nn.Parameter):
-        return torch.nn.Parameter(value.detach(), requires_grad=False)
-    return value
 
 
 def _operator(node: Node) -> str:

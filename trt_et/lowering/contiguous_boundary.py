@@ -52,10 +52,10 @@ def contiguous_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _contiguous_value(value: Any) -> Any:  # noqa: ANN401
-    dense = _dense(value) if isinstance(value, torch.Tensor) else value
-    if dense is not value and isinstance(value, torch.nn.Parameter):
-        return torch.nn.Parameter(dense.detach(), requires_grad=value.requires_grad)
-    return dense
+    if isinstance(value, torch.nn.Parameter):
+        # A builder that traces would otherwise track and store gradients.
+        return torch.nn.Parameter(_dense(value.detach()), requires_grad=False)
+    return _dense(value) if isinstance(value, torch.Tensor) else value
 
 
 def _dense(value: torch.Tensor) -> torch.Tensor:

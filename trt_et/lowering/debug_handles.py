@@ -17,13 +17,11 @@ _WHOLE: Final = "reference engine"
 def debug_handles(
     program: ExportedProgram, names: Mapping[str, str], logged: Collection[str] = ()
 ) -> dict[str, tuple[int, ...]]:
-    """Return the debug handles of each event's calls, by the event's name.
+    """Return the debug handles of each event's calls of a partition, by the event's name.
 
-    Args:
-        program: The partition, in the Edge dialect.
-        names: The names that calls have in the engine, with the program's names for them. A layer's
-            event has the name of its call (``LayerEvents::report``).
-        logged: The calls, by their names in the engine, whose results the runtime logs.
+    ``names`` has the names that calls have in the engine, with the program's names for them. A
+    layer's event has the name of its call (``LayerEvents::report``). ``logged`` has the calls in
+    the engine whose results the runtime logs.
     """
     handles = {
         node.name: node.meta["debug_handle"]

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
-from torch.fx.passes.shape_prop import TensorMetadata
 
 from trt_et.graph.symbolic_shapes import is_static
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE, FOREIGN_NAME
@@ -26,18 +25,6 @@ _Call = tuple[AtenTarget, tuple[Any, ...], dict[str, Any]]
 _Rule = Callable[[Node, tuple[Any, ...], dict[str, Any]], _Call | None]
 
 aten = torch.ops.aten
-
-
-class AtenGraph(NamedTuple):
-    """A graph in plain ATen, with the new node for each source node.
-
-    Attributes:
-        graph: The new graph, with the ``meta["val"]`` of the source.
-        nodes: Source node to its equivalent. Several source nodes can share one.
-    """
-
-    graph: Graph
-    nodes: dict[Node, Node]
 
 
 def aten_target(node: Node) -> Any:  # noqa: ANN401
@@ -53,10 +40,11 @@ def qualified_name(node: Node) -> str:
     return str(getattr(target, "__name__", target))
 
 
-def to_aten(source: Graph) -> AtenGraph:
+def to_aten(source: Graph) -> tuple[Graph, dict[Node, Node]]:
     """Copy a graph, each Edge operator replaced by its plain ATen equivalent.
 
-    Operators without an equivalent keep their unwrapped overload.
+    Operators without an equivalent keep their unwrapped overload. Also return the new node for each
+    source node; several source nodes can share one.
     """
     graph = Graph()
     nodes: dict[Node, Node] = {}
@@ -66,7 +54,6 @@ def to_aten(source: Graph) -> AtenGraph:
             # Signatures know placeholders by name, and fx renames a placeholder that shadows a
             # builtin (``input``, a common name in torch.nn).
             nodes[node].name = node.name
-            describe_value(nodes[node])
             continue
         if _takes_values(node):
             # to_aten() made the producer of a (values, indices) pair return the values alone.
@@ -78,19 +65,9 @@ def to_aten(source: Graph) -> AtenGraph:
         new.meta = dict(node.meta)
         if _is_pooling_without_indices(node):
             new.meta["val"] = node.meta["val"][0]
-        describe_value(new)
         nodes[node] = new
     graph.lint()
-    return AtenGraph(graph, nodes)
-
-
-def describe_value(node: Node) -> None:
-    """Add ``meta["tensor_meta"]``, without which some of Torch-TensorRT's validators refuse."""
-    value = node.meta.get("val")
-    if isinstance(value, torch.Tensor):
-        node.meta["tensor_meta"] = TensorMetadata(
-            value.shape, value.dtype, False, value.stride(), None, False, {}
-        )
+    return graph, nodes
 
 
 def _equivalent(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:

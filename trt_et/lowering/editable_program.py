@@ -35,13 +35,9 @@ class EditableGraph:
     values: dict[Node, torch.Tensor]
 
     def add_constant(self, like: Node, suffix: str, value: torch.Tensor, fake: Any) -> Node:  # noqa: ANN401
-        """Add a constant after another one.
+        """Add a constant, and its fake value, after one of the same kind: a parameter, a buffer...
 
-        Args:
-            like: The placeholder of a constant of the same kind: a parameter, a buffer, ...
-            suffix: Makes the name of the new placeholder, with the name of ``like``.
-            value: The new constant.
-            fake: Its fake value.
+        ``suffix`` makes its name, with the name of ``like``.
         """
         with self.graph.inserting_after(like):
             node = self.graph.placeholder(f"{like.name}_{suffix}")

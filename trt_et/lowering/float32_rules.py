@@ -99,14 +99,10 @@ def float32_reasons(
     precision: torch.dtype,
     given: Mapping[Node, str],
 ) -> dict[Node, str]:
-    """Return the calls with a float32 result that keep it, each with the reason.
+    """Return the calls of a partition with a float32 result that keep it, each with the reason.
 
-    Args:
-        calls: The calls of a partition, plain ATen, in order, with ``val`` metadata; not changed.
-        outputs: The calls whose results leave the partition.
-        constants: The placeholders that never change, with their values; None if unknown.
-        precision: ``torch.float16`` or ``torch.bfloat16``.
-        given: Calls that keep float32 for other reasons.
+    ``constants`` has the placeholders that never change, with their values (None if unknown),
+    ``given`` the calls that keep float32 for other reasons.
     """
     return _Rules(list(calls), outputs, constants, precision, given).reasons
 

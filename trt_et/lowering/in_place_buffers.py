@@ -36,12 +36,9 @@ class InPlaceBuffer:
 def find_in_place_buffers(
     program: ExportedProgram, partitions: Sequence[Collection[Node]]
 ) -> list[tuple[InPlaceBuffer, ...]]:
-    """Return the buffers that each partition may write in place.
+    """Return the buffers that each partition of an Edge program may write in place.
 
-    Args:
-        program: Edge dialect; not changed.
-        partitions: The nodes of each partition. In a branch, buffers are arguments, so a partition
-            there gets none.
+    In a branch, buffers are arguments, so a partition there gets none.
     """
     home = {node: index for index, nodes in enumerate(partitions) for node in nodes}
     signature = program.graph_signature

@@ -39,13 +39,10 @@ def lower_partition(
     profiles: Sequence[OptimizationProfile] = (),
     aliased_outputs: Sequence[InPlaceBuffer] = (),
 ) -> LoweredPartition:
-    """Turn a partition of an Edge program into a plain ATen program.
+    """Turn a partition, as ``BackendDetails.preprocess`` gets it, into a plain ATen program.
 
-    Args:
-        edge_program: The partition, as ``BackendDetails.preprocess`` gets it; it is not changed.
-        partition: Its name, for messages.
-        profiles: Ranges to tune an engine for; none: one profile, of the exported ranges.
-        aliased_outputs: The buffers that may be written in place, by the Edge program's names.
+    ``partition`` is its name, for messages. Without profiles, an engine is tuned for the exported
+    ranges. The buffers that may be written in place have the Edge program's names.
 
     Raises:
         PartitionError: A boundary value is no tensor, or has a dtype that no engine takes.
@@ -65,14 +62,18 @@ def lower_partition(
     outputs = contiguous_outputs(graph, partition, profiles)
     contiguous_constants(graph, users)
     graph.lint()
-    renamed = canonical(graph, _signature(edge_program, graph, dropped), users)
-    state = renamed.values(edge_program.state_dict)
-    constants = renamed.values(edge_program.constants)
+    graph, signature, names, targets = canonical(
+        graph, _signature(edge_program, graph, dropped), users
+    )
+    state, constants = (
+        {new: values[old] for new, old in targets.items() if old in values}
+        for values in (edge_program.state_dict, edge_program.constants)
+    )
     tensors = {k: v for k, v in (state | constants).items() if isinstance(v, torch.Tensor)}
     program = changed_program(
         edge_program,
-        renamed.graph,
-        renamed.signature,
+        graph,
+        signature,
         contiguous_values(state),
         contiguous_values(constants),
     )
@@ -85,7 +86,7 @@ def lower_partition(
         {name: profile_shapes(sizes, profile) for name, sizes in shapes.items()}
         for profile in profiles
     )
-    return LoweredPartition(program, inputs, outputs, renamed.names, tensors, tuned, writable)
+    return LoweredPartition(program, inputs, outputs, names, tensors, tuned, writable)
 
 
 def _bindings_of(

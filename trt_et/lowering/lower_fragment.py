@@ -31,13 +31,9 @@ _SMALL: Final = 1 << 20
 
 @dataclass(frozen=True)
 class LoweredFragment:
-    """A fragment that can be converted.
+    """A fragment that can be converted; ``module`` is plain ATen, constants as attributes.
 
-    Attributes:
-        module: Plain ATen, constants as attributes.
-        inputs: One binding for each placeholder, in order.
-        outputs: One binding for each output, in order.
-        names: For every call of the module's graph, the name of the call that it is a copy of.
+    For every call of the module's graph, ``names`` has the name of the call that it is a copy of.
     """
 
     module: GraphModule

@@ -33,12 +33,9 @@ PRECISION_DTYPES: Final = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 def compute_in(
     lowered: LoweredPartition, precision: str, float32: Mapping[str, str]
 ) -> LoweredPartition:
-    """Return a partition that computes in a lower precision; its bindings are the same.
+    """Return a partition that computes in one of ``PRECISION_DTYPES``; its bindings are the same.
 
-    Args:
-        lowered: The partition; not changed.
-        precision: One of ``PRECISION_DTYPES``.
-        float32: The calls that keep float32, by their names in the Edge program, and why.
+    ``float32`` has the calls that keep float32, by their names in the Edge program, and why.
     """
     if any(is_prebuilt(node.target) for node in lowered.program.graph.nodes):
         return lowered

@@ -37,9 +37,8 @@ def is_prebuilt(target: object) -> bool:
 def info_text(info: EngineInfo) -> str:
     """Return the ``info`` argument of the operator.
 
-    Args:
-        info: The engine. Its inputs are in the order of the call's tensors, its outputs in the
-            order of the call's results. The inputs need no dtypes and shapes.
+    The engine's inputs and outputs are in the order of the call's tensors and results. The inputs
+    need no dtypes and shapes.
 
     Raises:
         BlobError: A blob cannot hold such an engine: the device id is no index, for example.

@@ -76,7 +76,7 @@ class OperatorSupport:
         constants: Mapping[str, torch.Tensor | None] | None = None,
     ) -> None:
         self.subgraph = subgraph
-        self.equivalent: Mapping[Node, Node] = to_aten(subgraph.graph).nodes
+        self.equivalent: Mapping[Node, Node] = to_aten(subgraph.graph)[1]
         self._constants = constants_among(self.equivalent.values(), constants or {})
         self._folded: dict[Node, torch.Tensor | None] = dict(self._constants)
         self._check = check

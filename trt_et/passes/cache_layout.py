@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.subgraphs import copied_module
+from trt_et.graph.symbolic_shapes import same_sizes
 
 aten = torch.ops.aten
 
@@ -81,8 +81,7 @@ def _write_to(buffers: dict[str, str], node: Node) -> _Write | None:
         or (value.dim(), dim) == (4, _POSITIONS)
         or index.dim() != 1
         or index.dtype is torch.bool
-        or len(expected) != len(found)
-        or not all(statically_known_true(a == b) for a, b in zip(expected, found, strict=True))
+        or not same_sizes(expected, found)
     ):
         return None
     return _Write(cache, dim, index_node, rows_node)

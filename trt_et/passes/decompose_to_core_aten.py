@@ -20,11 +20,10 @@ from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 from torch.export import ExportedProgram, default_decompositions
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trt_et.graph.arguments import writes_in_place
 from trt_et.graph.subgraphs import nodes_of
-from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
+from trt_et.graph.symbolic_shapes import UnboundedDimension, same_sizes, shape_range
 
 aten = torch.ops.aten
 
@@ -315,10 +314,8 @@ def _diagonal_scatter(
 
 
 def _copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
-    if x.dtype == source.dtype and x.dim() == source.dim():
-        sizes = zip(x.shape, source.shape, strict=True)
-        if all(statically_known_true(a == b) for a, b in sizes):
-            return source  # A copy would hide an update of a cache from the engine.
+    if x.dtype == source.dtype and same_sizes(x.shape, source.shape):
+        return source  # A copy would hide an update of a cache from the engine.
     return source.to(x.dtype).expand(x.shape).clone()
 
 

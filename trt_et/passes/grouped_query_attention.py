@@ -6,16 +6,15 @@ operators a layer, which all passes of ExecuTorch visit. ``enable_gqa=True`` rep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trt_et.graph.arguments import is_written_between, named_arguments
 from trt_et.graph.subgraphs import copied_module
+from trt_et.graph.symbolic_shapes import same_sizes
 
 aten = torch.ops.aten
 
@@ -80,20 +79,10 @@ def _repeated(value: Node) -> tuple[Node, Node] | None:
         return None
     source = unsqueeze.args[0]
     shape, wide = source.meta["val"].shape, expand.meta["val"].shape
-    repeats = wide[2] if len(wide) == _RANK + 1 else None
-    expected = (*shape[:2], repeats, *shape[2:])
-    if unsqueeze.args[1] not in (2, 1 - _RANK) or not _are_equal(wide, expected):
+    if len(wide) != _RANK + 1 or not all(isinstance(size, int) for size in wide[1:3]):
+        return None
+    expected = (*shape[:2], wide[2], *shape[2:])
+    if unsqueeze.args[1] not in (2, 1 - _RANK) or not same_sizes(wide, expected):
         return None
     merged = (shape[0], shape[1] * wide[2], *shape[2:])
-    return (source, copied) if _are_equal(value.meta["val"].shape, merged) else None
-
-
-def _are_equal(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Check that two shapes surely are the same, with static heads."""
-    return (
-        len(sizes) == len(others)
-        and isinstance(sizes[1], int)
-        and all(
-            statically_known_true(one == other) for one, other in zip(sizes, others, strict=True)
-        )
-    )
+    return (source, copied) if same_sizes(value.meta["val"].shape, merged) else None

@@ -18,7 +18,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.graph.arguments import named_arguments
-from trt_et.graph.insertion import insert_call
+from trt_et.graph.insertion import insert_call, insert_size
 from trt_et.graph.subgraphs import copied_module
 
 aten = torch.ops.aten
@@ -47,7 +47,7 @@ def _name(node: Node) -> str:
 
 def _update_cache(node: Node) -> None:
     def positions(value: Node) -> Node:
-        steps = _arange(node, value, 1)
+        steps = _arange(node, value)
         return insert_call(node, aten.add.Tensor, steps, node.kwargs["start_pos"])
 
     _copy_rows(node, positions)
@@ -89,9 +89,9 @@ def _attend(node: Node) -> None:
     if given["drpout_p"] != 0 or (mask is None) != causal or not _is_float(query):
         return
     if mask is None:
-        rows = insert_call(node, aten.add.Tensor, _arange(node, query, 1), given["start_pos"])
+        rows = insert_call(node, aten.add.Tensor, _arange(node, query), given["start_pos"])
         rows = insert_call(node, aten.unsqueeze.default, rows, 1)
-        mask = insert_call(node, aten.le.Tensor, _arange(node, key, 1), rows)
+        mask = insert_call(node, aten.le.Tensor, _arange(node, key), rows)
     elif _is_float(mask):
         mask = insert_call(node, aten._to_copy.default, mask, dtype=query.meta["val"].dtype)
     heads = [
@@ -112,13 +112,10 @@ def _attend(node: Node) -> None:
     result.name = node.name  # It may be an output of the program.
 
 
-def _arange(before: Node, tensor: Node, dim: int) -> Node:
-    """Return the numbers from 0 to a tensor's size, int64."""
-    value = tensor.meta["val"]
-    size: Any = value.shape[dim]
-    if not isinstance(size, int):
-        size = insert_call(before, aten.sym_size.int, tensor, dim)
-    return insert_call(before, aten.arange.default, size, dtype=torch.int64, device=value.device)
+def _arange(before: Node, tensor: Node) -> Node:
+    """Return the positions of a tensor of tokens, int64."""
+    size, device = insert_size(before, tensor, 1), tensor.meta["val"].device
+    return insert_call(before, aten.arange.default, size, dtype=torch.int64, device=device)
 
 
 def _is_float(node: Node) -> bool:

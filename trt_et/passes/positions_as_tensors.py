@@ -28,6 +28,7 @@ from torch.utils._sympy.value_ranges import bound_sympy
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.subgraphs import copied_module
+from trt_et.graph.symbolic_shapes import same_sizes
 
 aten = torch.ops.aten
 
@@ -375,10 +376,7 @@ def _erase_copy(value: object) -> None:
 
 def _alike(one: Any, other: Node) -> bool:  # noqa: ANN401
     """Check whether two tensors surely have the same dtype and shape."""
-    if not _same_dtype(other, one) or one.meta["val"].dim() != other.meta["val"].dim():
-        return False
-    sizes = map(operator.eq, one.meta["val"].shape, other.meta["val"].shape)
-    return all(map(statically_known_true, sizes))
+    return _same_dtype(other, one) and same_sizes(one.meta["val"].shape, other.meta["val"].shape)
 
 
 def _root(value: Any) -> Any:  # noqa: ANN401

@@ -26,11 +26,7 @@ _LEVELS: Final = 128  # Magnitudes of int8.
 
 
 class _Calibrated:
-    """Raises an error if there is no range to compute a scale from.
-
-    Args:
-        observed: The tensor's name in error messages.
-    """
+    """Raises an error, with the tensor's name, if there is no range to compute a scale from."""
 
     min_val: torch.Tensor
     max_val: torch.Tensor
@@ -40,11 +36,7 @@ class _Calibrated:
         self.observed = observed
 
     def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the scale and the zero point, which is 0.
-
-        Raises:
-            OptionError: The observer has seen no data, or numbers that are not finite.
-        """
+        """Return the scale and the zero point, which is 0, after ``check_range``."""
         self.check_range()
         found: tuple[torch.Tensor, torch.Tensor] = super().calculate_qparams()  # type: ignore[misc]
         return found

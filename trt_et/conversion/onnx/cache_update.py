@@ -14,8 +14,6 @@ import torch
 
 from trt_et.conversion.operators.kv_cache import write_rows
 
-__all__ = ["add_cache_update_function", "register_cache_update"]
-
 _DOMAIN: Final = "trt_et"
 _NAME: Final = "TensorScatter"
 _OPSET: Final = 20

@@ -11,8 +11,6 @@ from typing import Any, Final
 from trt_et.conversion.onnx.parser_operators import TAKES
 from trt_et.errors import ConversionError
 
-__all__ = ["check_model"]
-
 _LONGEST_REASON: Final = 300
 _MOST_DIMENSIONS: Final = 8
 

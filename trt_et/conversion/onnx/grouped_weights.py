@@ -12,8 +12,6 @@ import torch
 
 from trt_et.conversion.operators.dequantize_groups import dequantize_groups, pack_int4
 
-__all__ = ["pack_grouped_weights", "register_dequantize_groups"]
-
 _OPSET: Final = 21
 _BLOCKS: Final = "block_size"
 

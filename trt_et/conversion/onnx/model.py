@@ -21,8 +21,6 @@ from trt_et.errors import ConversionError
 from trt_et.graph.tensor_bytes import bytes_of
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
-__all__ = ["OnnxModel", "convert_module", "references", "weight_key"]
-
 _INLINE: Final = 1024
 """Initializers of fewer bytes are in the model itself."""
 
@@ -34,14 +32,9 @@ _PREFIX: Final = "trt_et_onnx_"
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """An ONNX model and the weights that lie outside of it.
+    """An ONNX model and the weights that its initializers refer to, by key."""
 
-    Attributes:
-        proto: The ``onnx.ModelProto``.
-        weights: The constants that its initializers refer to, by key.
-    """
-
-    proto: Any
+    proto: Any  # An onnx.ModelProto.
     weights: Mapping[str, torch.Tensor]
 
     @property
@@ -61,14 +54,9 @@ def convert_module(
     key_of: Callable[[str, torch.Tensor], str],
     aliased_outputs: Sequence[InPlaceBuffer] = (),
 ) -> OnnxModel:
-    """Convert a module to an ONNX model.
+    """Convert a module to an ONNX model; the arguments are those of ``network.convert_module``.
 
-    Args:
-        module: Plain ATen, constants as attributes; changed.
-        inputs: The model's inputs, by the names of the module's placeholders.
-        outputs: The model's outputs, in order.
-        key_of: Returns the key of a large constant, from its name and value.
-        aliased_outputs: The outputs that may be written into an input's memory.
+    ``key_of`` returns the key of a large constant, from its name and value.
 
     Raises:
         ConversionError: A call has no translation, or TensorRT's ONNX parser does not take it.

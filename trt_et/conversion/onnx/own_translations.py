@@ -10,25 +10,15 @@ import torch
 
 from trt_et.conversion.onnx.cache_update import register_cache_update
 from trt_et.conversion.onnx.grouped_weights import register_dequantize_groups
-from trt_et.conversion.onnx.quantize import dequantize_linear, quantize_linear
-
-__all__ = ["register_own_translations"]
+from trt_et.conversion.operators.quantize import dequantize_linear, quantize_linear
 
 aten = torch.ops.aten
 
 
 def register_own_translations(registry: Any) -> None:  # noqa: ANN401
     """Add functions that add ONNX's operators for a call to the exporter's registry."""
-    from onnxscript import opset20 as op
-
-    def quantize(x: Any, scale: Any, zero: Any, axis: int) -> Any:  # noqa: ANN401
-        return op.QuantizeLinear(x, scale, zero, axis=axis)
-
-    def dequantize(x: Any, scale: Any, axis: int) -> Any:  # noqa: ANN401
-        return op.DequantizeLinear(x, scale, axis=axis)
-
-    registry.register_op(quantize_linear, quantize)
-    registry.register_op(dequantize_linear, dequantize)
+    registry.register_op(quantize_linear, _quantize)
+    registry.register_op(dequantize_linear, _dequantize)
     register_dequantize_groups(registry)
     register_cache_update(registry)
     for target in (aten.div.Tensor_mode, aten.div.Scalar_mode):
@@ -36,6 +26,22 @@ def register_own_translations(registry: Any) -> None:  # noqa: ANN401
     registry.register_op(operator.floordiv, _divided_size)
     for sampler in (aten.grid_sampler.default, aten.grid_sampler_2d.default):
         registry.register_op(sampler, _sample_grid)
+
+
+def _quantize(x: Any, scale: Any, zero: Any, axis: int) -> Any:  # noqa: ANN401
+    import onnx_ir as ir
+    from onnxscript import opset20 as op
+
+    floats = x if x.dtype == ir.DataType.FLOAT else op.Cast(x, to=ir.DataType.FLOAT)
+    return op.QuantizeLinear(floats, scale, zero, axis=axis)
+
+
+def _dequantize(x: Any, scale: Any, axis: int, dtype: Any) -> Any:  # noqa: ANN401
+    import onnx_ir as ir
+    from onnxscript import opset20 as op
+
+    floats = op.DequantizeLinear(x, scale, axis=axis)
+    return floats if dtype == ir.DataType.FLOAT else op.Cast(floats, to=dtype)
 
 
 def _sample_grid(x: Any, grid: Any, mode: int, padding: int, align_corners: bool) -> Any:  # noqa: ANN401

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["TAKES"]
-
 _FLOATS: Final = frozenset({"FLOAT", "FLOAT16", "BFLOAT16"})
 _NUMBERS: Final = _FLOATS | {"INT32", "INT64"}
 _ALL: Final = _NUMBERS | {"BOOL"}

@@ -12,8 +12,6 @@ from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.type_promotion import cast
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["REWRITES"]
-
 aten = torch.ops.aten
 
 _HALF_PRECISION: Final = (torch.float16, torch.bfloat16)

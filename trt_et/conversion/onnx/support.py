@@ -10,8 +10,6 @@ from trt_et.graph.tracing import unchanged_by_tracing
 from trt_et.lowering.lower_fragment import lower_fragment
 from trt_et.ops.quantize import QUANTIZED_DTYPES, moves_numbers
 
-__all__ = ["make_support_check"]
-
 
 def make_support_check() -> SupportCheck:
     """Return a function that returns why calls of a plain ATen graph cannot be converted."""

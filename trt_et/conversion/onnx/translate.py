@@ -21,8 +21,6 @@ from trt_et.conversion.decompose import decomposed_from
 from trt_et.conversion.onnx.own_translations import register_own_translations
 from trt_et.errors import ConversionError
 
-__all__ = ["OPSET", "is_translatable", "torch_decompositions", "translate"]
-
 OPSET: Final = 20
 """The newest opset that the ONNX parser of TensorRT 10.0 takes."""
 
@@ -80,14 +78,9 @@ def torch_decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def translate(module: GraphModule) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Translate a module to an ONNX model.
+    """Return an ``onnx_ir.Model`` of a module, and its constants, by their names.
 
-    Args:
-        module: Plain ATen, constants as attributes, with ``val`` metadata; not changed.
-
-    Returns:
-        The ``onnx_ir.Model``, and its constants, by their names. The constants are inputs of the
-        graph after the module's own.
+    The constants are inputs of the graph after the module's own.
 
     Raises:
         ConversionError: A call has no translation.

@@ -19,8 +19,6 @@ from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant
 from trt_et.ops.quantize import constant_source
 
-__all__ = ["ACTIVATION_SCALE"]
-
 aten = torch.ops.aten
 _operators = torch.ops.quantized_decomposed
 _QUANTIZE: Final = _operators.quantize_per_tensor.default
@@ -89,5 +87,4 @@ ACTIVATION_SCALE: Final = Operator(
     (_QUANTIZE,),
     rewrite=scale_by_vector,
     library="tensorrt_rtx",
-    needed_with="TensorRT-RTX 1.6",
 )

@@ -14,8 +14,6 @@ from trt_et.conversion.operators.weighted_sums import weighted_sums
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import is_static
 
-__all__ = ["ADAPTIVE_AVG_POOL"]
-
 aten = torch.ops.aten
 
 

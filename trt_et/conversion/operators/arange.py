@@ -11,8 +11,6 @@ from torch.fx import Node
 from trt_et.conversion.operator import Operator
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["ARANGE", "FULL"]
-
 aten = torch.ops.aten
 
 

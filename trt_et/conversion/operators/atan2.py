@@ -14,8 +14,6 @@ from torch import Tensor
 
 from trt_et.conversion.operator import Operator
 
-__all__ = ["ATAN2"]
-
 
 def atan2(y: Tensor, x: Tensor) -> Any:  # noqa: ANN401
     """Return the angle, from the arc tangent of the quotient in float32.

@@ -1,7 +1,7 @@
 """Attention: constant arguments, causal masks, masked rows, and crashes of TensorRT-RTX's builder.
 
-TensorRT-RTX's compiler fuses an attention with adjacent layers, and its build ends the process
-(SIGSEGV) in two cases:
+The compiler of TensorRT-RTX 1.5 fuses an attention with adjacent layers, and its build ends the
+process (SIGSEGV) in two cases (1.6: in the first):
 
 - the product that scales a query (or a product that is a key or a value) has other uses, and a size
   is dynamic: ``attention(q, a, a) + attention(q, b, b)``;
@@ -24,9 +24,7 @@ from torch.fx import Node
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.graph.arguments import named_arguments
-from trt_et.graph.insertion import insert_call
-
-__all__ = ["ATTENTION", "ATTENTION_INPUTS", "ATTENTION_RESULTS", "SHARED_HEADS"]
+from trt_et.graph.insertion import insert_call, insert_size
 
 aten = torch.ops.aten
 
@@ -90,10 +88,7 @@ def _with_heads(heads: int, source: Node, before: Node) -> Node:
     axis = len(shape) - 3
     if shape[axis] == heads:
         return source
-    sizes = [
-        size if isinstance(size, int) else call(aten.sym_size.int, source, dim)
-        for dim, size in enumerate(shape)
-    ]
+    sizes = [insert_size(before, source, dim) for dim in range(len(shape))]
     groups = [-1] * len(shape)
     groups.insert(axis + 1, heads // shape[axis])
     repeated = call(aten.unsqueeze.default, source, axis + 1)
@@ -234,7 +229,6 @@ ATTENTION_INPUTS: Final = Operator(
     (_ATTENTION,),
     rewrite=separate_inputs,
     library="tensorrt_rtx",
-    needed_with="TensorRT-RTX 1.5",
     upstream="rtx_attention_crash",
 )
 ATTENTION_RESULTS: Final = Operator(
@@ -242,7 +236,6 @@ ATTENTION_RESULTS: Final = Operator(
     _RESHAPES,
     rewrite=separate_results,
     library="tensorrt_rtx",
-    needed_with="TensorRT-RTX 1.5",
     fixed_in=("tensorrt-rtx", "1.6"),
     upstream="rtx_attention_crash",
 )

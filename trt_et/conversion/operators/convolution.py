@@ -15,8 +15,6 @@ from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 from trt_et.ops.quantize import is_quantize_layer
 
-__all__ = ["QUANTIZED_CONVOLUTION", "TRANSPOSED_CONVOLUTION"]
-
 aten = torch.ops.aten
 
 _PRODUCTS: Final = (
@@ -111,6 +109,5 @@ QUANTIZED_CONVOLUTION: Final = Operator(
     (torch.ops.quantized_decomposed.dequantize_per_tensor.default,),
     rewrite=multiply_by_scale,
     library="tensorrt_rtx",
-    needed_with="TensorRT-RTX 1.5",
     upstream="rtx_int8_convolution",
 )

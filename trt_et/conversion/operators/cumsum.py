@@ -9,8 +9,6 @@ import torch
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 
-__all__ = ["CUMSUM"]
-
 # Half precision adds up in float32, as torch does on a CPU.
 _SUMMED_IN: Final = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 

@@ -14,9 +14,8 @@ from torch.fx import GraphModule, Node
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.errors import BuilderError
+from trt_et.graph.insertion import insert_call
 from trt_et.ops.quantize import is_weight_cast
-
-__all__ = ["DEQUANTIZE_GROUPS", "GROUPED_WEIGHTS", "dequantize_groups"]
 
 aten = torch.ops.aten
 _log = logging.getLogger(__name__)
@@ -50,10 +49,7 @@ def keep_weights_int4(node: Node) -> None:
     _log.info("a weight (%s) is stored as 4 bits with scales of groups", node.name)
     weight, _, scale = found
     for result in list(node.users):
-        with node.graph.inserting_before(result):
-            call = node.graph.call_function(dequantize_groups, (weight, scale))
-        call.meta = dict(result.meta)
-        result.replace_all_uses_with(call)
+        result.replace_all_uses_with(insert_call(result, dequantize_groups, weight, scale))
 
 
 _Found = tuple[Node, Node | None, Node]

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from trt_et.conversion.operator import Operator
 
-__all__ = ["DIAGONAL"]
-
 
 def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """Pick the diagonals from the flattened matrices, which may be batched in any dimensions."""

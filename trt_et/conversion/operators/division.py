@@ -21,8 +21,6 @@ from torch import Tensor
 
 from trt_et.conversion.operator import Operator
 
-__all__ = ["DIVISION", "FMOD", "REMAINDER", "TRUNC"]
-
 aten = torch.ops.aten
 
 _DIVISIONS: Final = (aten.div.Tensor_mode, aten.div.Scalar_mode)

@@ -9,8 +9,6 @@ import torch
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 
-__all__ = ["EMBEDDING"]
-
 
 def add_embedding(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
     """Add the layers of Torch-TensorRT's converter, which refuses constant int64 indices (2.13)."""

@@ -19,8 +19,6 @@ from trt_et.conversion.operators.scatter_reduce import sum_members
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["EMBEDDING_BAG", "embedding_bag"]
-
 aten = torch.ops.aten
 
 _MEAN: Final = 1

@@ -14,9 +14,7 @@ import torch
 from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
-from trt_et.graph.insertion import insert_call
-
-__all__ = ["INDEX", "count_from_zero"]
+from trt_et.graph.insertion import insert_call, insert_size
 
 aten = torch.ops.aten
 
@@ -46,10 +44,7 @@ def _normalized(node: Node, source: Node, dim: int, index: Node) -> Node:
         value: Any = getattr(node.graph.owning_module, str(index.target))
         if bool((value >= 0).all()):
             return index
-    size: Any = source.meta["val"].shape[dim]
-    if not isinstance(size, int):
-        size = insert_call(node, aten.sym_size.int, source, dim)
-    return count_from_zero(node, index, size)
+    return count_from_zero(node, index, insert_size(node, source, dim))
 
 
 def count_from_zero(before: Node, index: Node, size: Any) -> Node:  # noqa: ANN401

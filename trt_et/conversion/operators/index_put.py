@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import torch
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.scatter_reduce import (
@@ -17,9 +16,7 @@ from trt_et.conversion.operators.scatter_reduce import (
     unsupported_sum,
 )
 from trt_et.graph.insertion import insert_call
-from trt_et.graph.symbolic_shapes import is_static
-
-__all__ = ["FLAT_INDEX_PUT", "INDEX_PUT"]
+from trt_et.graph.symbolic_shapes import is_static, same_sizes
 
 aten = torch.ops.aten
 
@@ -81,9 +78,7 @@ def _broadcast_values(node: Node) -> None:
     shape: list[Any] = list(source.meta["val"].shape)
     shape[dim : dim + 1] = where.shape
     found = values.meta["val"].shape
-    if len(found) != len(shape) or not all(
-        statically_known_true(have == want) for have, want in zip(found, shape, strict=True)
-    ):
+    if not same_sizes(found, shape):
         if not all(isinstance(size, int) for size in (*found, *shape)):
             return
         values = insert_call(node, aten.expand.default, values, shape)

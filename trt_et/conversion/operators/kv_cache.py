@@ -23,7 +23,6 @@ from typing import Any, Final, TypeGuard
 
 import torch
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trt_et.blob.model import Alias
 from trt_et.conversion.layers import Layers
@@ -32,15 +31,8 @@ from trt_et.conversion.operators.index import count_from_zero
 from trt_et.errors import BuilderError
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant
+from trt_et.graph.symbolic_shapes import same_sizes
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
-
-__all__ = [
-    "KV_CACHE",
-    "check_cache_updates",
-    "has_cache_update_layer",
-    "update_in_place",
-    "write_rows",
-]
 
 aten = torch.ops.aten
 
@@ -80,13 +72,7 @@ def update_in_place(
 ) -> tuple[Alias, ...]:
     """Replace updates of caches by ``write_rows`` if an engine can make them in place.
 
-    Args:
-        module: Plain ATen, constants as attributes, inputs by the bindings' names; changed in
-            place.
-        aliased_outputs: The outputs that may be written into an input's memory.
-
-    Returns:
-        The outputs that the engine will write there.
+    Return the outputs that the engine will write into an input's memory, of those that may be.
     """
     results: Sequence[Any] = module.graph.output_node().args[0]  # type: ignore[assignment]
     inputs = {node.name: node for node in module.graph.nodes if node.op == "placeholder"}
@@ -158,7 +144,7 @@ def _of_index_put(
         return None
     if rows.meta["val"].dtype is not cache.meta["val"].dtype:
         return None
-    if not _equal(_shape(rows), [batch, heads, where.shape[0], width]):
+    if not same_sizes(_shape(rows), [batch, heads, where.shape[0], width]):
         return None
     if _is_one(where):
         return _Write(rows, _Start(0, [index]), not update.refuses_negative_indices)
@@ -182,7 +168,7 @@ def _of_slice_scatter(cache: Node, value: Node) -> _Write | None:
         target, source = rows.args[:2]
         if isinstance(target, Node) and set(target.users) == {rows}:
             users.add(target)
-        if not isinstance(source, Node) or not _equal(_shape(source), _shape(rows)):
+        if not isinstance(source, Node) or not same_sizes(_shape(source), _shape(rows)):
             return None
         rows = source
     if not set(cache.users) <= users or rows.meta["val"].dtype is not cache.meta["val"].dtype:
@@ -202,19 +188,13 @@ def _is_integer(value: object) -> TypeGuard[torch.Tensor]:
 
 def _is_one(value: torch.Tensor) -> bool:
     """Check whether a tensor surely has one element; reading its ``numel()`` would guard."""
-    return _equal(value.shape, [1] * value.dim())
-
-
-def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    return len(one) == len(other) and all(
-        statically_known_true(a == b) for a, b in zip(one, other, strict=True)
-    )
+    return same_sizes(value.shape, [1] * value.dim())
 
 
 def _run(module: GraphModule, index: Node, count: int | torch.SymInt) -> _Start | None:
     """Return the start of indices that are provably ``start + arange(count)``, or else None."""
     value = index.meta.get("val")
-    if not _is_integer(value) or not _equal(value.shape, [count]):
+    if not _is_integer(value) or not same_sizes(value.shape, [count]):
         return None
     if index.op == "get_attr":
         numbers = getattr(module, str(index.target)).tolist()
@@ -306,14 +286,10 @@ def add_cache_update(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: AN
 
 
 def check_cache_updates(network: Any, aliases: Collection[Alias]) -> None:  # noqa: ANN401
-    """Check that a network writes exactly the declared inputs in place.
+    """Check that a ``trt.INetworkDefinition`` writes exactly the declared inputs in place.
 
     A release of Torch-TensorRT that adds such layers itself does not know whether the program needs
     the old value.
-
-    Args:
-        network: ``trt.INetworkDefinition``.
-        aliases: The declared updates.
 
     Raises:
         BuilderError: The network writes other inputs in place.

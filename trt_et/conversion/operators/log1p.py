@@ -9,8 +9,6 @@ from torch import Tensor
 
 from trt_et.conversion.operator import Operator
 
-__all__ = ["LOG1P"]
-
 
 def log1p(x: Tensor) -> Tensor:
     """Add the 1 in float32.

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from trt_et.conversion.operator import Operator
 
-__all__ = ["MAX", "MIN"]
-
 aten = torch.ops.aten
 
 

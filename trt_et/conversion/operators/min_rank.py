@@ -14,8 +14,6 @@ from torch.fx import Node
 from trt_et.conversion.operator import Operator
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["MIN_RANK"]
-
 aten = torch.ops.aten
 
 # The least number of dimensions that the layer takes, and the index of the argument that is one.

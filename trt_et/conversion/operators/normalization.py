@@ -19,8 +19,6 @@ from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.type_promotion import cast
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["LAYER_NORM", "NORMALIZATION"]
-
 aten = torch.ops.aten
 
 # The index of the argument ``training`` or ``use_input_stats``; ``eps`` is two after it.

@@ -21,8 +21,6 @@ from trt_et.conversion.operator import Operator
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant
 
-__all__ = ["POOLING"]
-
 aten = torch.ops.aten
 
 # With the number of dimensions that a window has.
@@ -32,16 +30,7 @@ _AVERAGES: Final[dict[Any, int]] = {aten.avg_pool2d.default: 2, aten.avg_pool3d.
 
 @dataclass(frozen=True)
 class _Windows:
-    """The windows along one dimension.
-
-    Attributes:
-        size: Elements of the dimension.
-        kernel: Elements of a window.
-        step: From one window to the next.
-        pad: Elements added on either side.
-        gap: From one element of a window to the next.
-        over: Whether the last window may reach over the edge.
-    """
+    """The windows along one dimension; ``gap`` is the dilation, ``over`` is ``ceil_mode``."""
 
     size: int
     kernel: int

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from trt_et.conversion.operator import Operator
 
-__all__ = ["POWER"]
-
 
 def power(x: Tensor, exponent: float) -> Any:  # noqa: ANN401
     """Compute a root: a power of minus infinity is infinity, its root NaN, as in torch."""

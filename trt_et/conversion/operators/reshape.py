@@ -9,8 +9,6 @@ from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
 
-__all__ = ["RESHAPE"]
-
 aten = torch.ops.aten
 
 

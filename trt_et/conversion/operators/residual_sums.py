@@ -20,8 +20,6 @@ from torch.fx import Node
 from trt_et.conversion.operator import Operator
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["RESIDUAL_SUM"]
-
 aten = torch.ops.aten
 
 _LOW: Final = (torch.float16, torch.bfloat16)
@@ -76,5 +74,4 @@ RESIDUAL_SUM: Final = Operator(
     (aten.add.Tensor,),
     rewrite=add_as_matrices,
     library="tensorrt_rtx",
-    needed_with="TensorRT-RTX 1.5",
 )

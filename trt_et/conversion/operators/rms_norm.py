@@ -10,8 +10,6 @@ from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.graph.arguments import named_arguments
 
-__all__ = ["RMS_NORM"]
-
 
 def add_rms_norm(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
     """Add ``x * rsqrt(mean(x ** 2) + eps) * weight``, computed in float32, as torch does."""

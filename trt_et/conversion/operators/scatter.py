@@ -8,9 +8,7 @@ import torch
 from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
-from trt_et.graph.insertion import insert_call
-
-__all__ = ["SCATTER"]
+from trt_et.graph.insertion import insert_call, insert_size
 
 aten = torch.ops.aten
 
@@ -41,9 +39,7 @@ def fit_source(node: Node) -> None:
     elif isinstance(values, Node):
         for axis, (want, have) in enumerate(zip(wanted, values.meta["val"].shape, strict=True)):
             if str(want) != str(have):
-                end = want
-                if not isinstance(want, int):
-                    end = insert_call(node, aten.sym_size.int, index, axis)
+                end = insert_size(node, index, axis)
                 values = insert_call(node, aten.slice.Tensor, values, axis, 0, end)
     node.args = (source, dim, index, values)
 

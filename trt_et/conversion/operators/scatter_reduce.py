@@ -22,17 +22,6 @@ from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import shape_range
 
-__all__ = [
-    "INDEX_ADD",
-    "SCATTER_ADD",
-    "SCATTER_REDUCE",
-    "is_accumulating",
-    "scatter_reduce",
-    "sum_members",
-    "to_index_add",
-    "unsupported_sum",
-]
-
 aten = torch.ops.aten
 
 # Elements of the matrix, or of the tensor that it selects from. 64 MiB in float32.

@@ -16,8 +16,6 @@ import torch
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 
-__all__ = ["SELECT", "SLICE"]
-
 aten = torch.ops.aten
 
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from trt_et.conversion.operator import Operator
 
-__all__ = ["SLICE_SCATTER"]
-
 aten = torch.ops.aten
 
 

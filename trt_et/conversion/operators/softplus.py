@@ -9,8 +9,6 @@ from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
 
-__all__ = ["SOFTPLUS"]
-
 # Above this, softplus is its argument as far as float32 can tell.
 _THRESHOLD: Final = 15
 

@@ -9,8 +9,6 @@ import torch
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 
-__all__ = ["TO_COPY"]
-
 
 def add_cast(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
     """Add the layer of one ``aten._to_copy``; none if the tensor has the dtype.

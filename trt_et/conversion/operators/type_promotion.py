@@ -17,8 +17,6 @@ from torch.fx import Node
 from trt_et.conversion.operator import Operator
 from trt_et.graph.insertion import insert_call
 
-__all__ = ["TYPE_PROMOTION", "cast"]
-
 aten = torch.ops.aten
 _Argument = TypeVar("_Argument")
 

@@ -14,8 +14,6 @@ from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.weighted_sums import weighted_sums
 from trt_et.graph.symbolic_shapes import is_static
 
-__all__ = ["UPSAMPLE"]
-
 aten = torch.ops.aten
 
 _NEAREST: Final = (

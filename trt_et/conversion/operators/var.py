@@ -11,8 +11,6 @@ from torch import Tensor
 
 from trt_et.conversion.operator import Operator
 
-__all__ = ["VAR"]
-
 
 def variance(
     x: Tensor,

@@ -16,8 +16,6 @@ from torch.fx import Node
 from trt_et.conversion.operators.type_promotion import cast
 from trt_et.graph.insertion import insert_call, insert_constant
 
-__all__ = ["Line", "weighted_sums"]
-
 aten = torch.ops.aten
 
 Line = Callable[[torch.Tensor], torch.Tensor]

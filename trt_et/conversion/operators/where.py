@@ -9,8 +9,6 @@ import torch
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 
-__all__ = ["WHERE"]
-
 
 def add_select(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
     """Add the layer of one ``aten.where.self``.

@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.inlining import inline
+from trt_et.graph.insertion import insert_call
 from trt_et.ops.fake_quantize import SMALLEST_AMAX, limits
 
 aten = torch.ops.aten
@@ -42,11 +43,7 @@ def split_int4(
 ) -> tuple[Tensor, Tensor]:
     """Return a weight as int8 from -8 to 7, and the scales of its blocks, ``[rows, blocks]``.
 
-    Args:
-        blocks: The weight, one block a row.
-        amax: The largest magnitude of each block.
-        shape: The weight's shape.
-        narrow: True if the weight has no -8.
+    The argument ``blocks`` is the weight, one block a row; a narrow weight has no -8.
     """
     low, high = limits(4, 0, False, narrow)
     largest = amax.to(torch.float32)
@@ -60,9 +57,7 @@ def split_int4(
 def use_int4(module: GraphModule, results: list[Node], weight: Node, scale: Node) -> None:
     """Compute the rows of a weight from the parts that ``split_int4`` returns."""
     for result in results:
-        with module.graph.inserting_before(result):
-            call = module.graph.call_function(_dequantize, (weight, scale))
-        call.meta = dict(result.meta)
+        call = insert_call(result, _dequantize, weight, scale)
         result.replace_all_uses_with(call)
         module.graph.erase_node(result)
         inline(module, call, _dequantize)

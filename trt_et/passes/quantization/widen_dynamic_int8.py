@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx import Graph, Node, map_arg
+from torch.fx import Graph, Node
 
 from trt_et.graph.arguments import named_arguments
+from trt_et.graph.insertion import compute_value
 from trt_et.ops.quantize import moves_numbers
 
 INT_MM: Final = torch.ops.aten._int_mm.default
@@ -51,7 +51,7 @@ def widen_quantized(graph: Graph, weights: Collection[Node]) -> None:
             graph.erase_node(node)
         elif _widen(node, reads) or reads:
             before = node.meta.get("val")
-            node.meta["val"] = _computed(node)
+            compute_value(node, node)
             if _dtypes(before) != _dtypes(node.meta["val"]):
                 widened.add(node)
 
@@ -97,16 +97,6 @@ def _give(node: Node, given: dict[str, Any], name: str) -> bool:
 def _is_only_multiplied(node: Node) -> bool:
     users = [u for u in node.users if u.target is not aten._assert_tensor_metadata.default]
     return bool(users) and all(user.target is INT_MM for user in users)
-
-
-def _computed(node: Node) -> Any:  # noqa: ANN401
-    args, kwargs = map_arg((node.args, dict(node.kwargs)), lambda n: n.meta["val"])
-    values = [source.meta.get("val") for source in node.all_input_nodes]
-    modes = [value.fake_mode for value in values if isinstance(value, FakeTensor)]
-    if not modes:
-        return node.meta.get("val")
-    with modes[0]:
-        return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 def _dtypes(value: object) -> list[torch.dtype | None]:
