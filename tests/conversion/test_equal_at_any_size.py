@@ -6,14 +6,16 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from torch.export import Dim
 from torch.nn import functional as F
 
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
+from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
 from tests.support.programs.operator_networks import lower_and_compare, randn
 from tests.support.sampled import sampled
-from tests.support.simulated_gpus import load_method
+from tests.support.simulated_gpus import check
 from trt_et import TensorRTPartitioner
 from trt_et.conversion.decompose import decompose, decomposed_operators
 
@@ -29,80 +31,85 @@ def _clipped(x):
     return y + 1
 
 
+def _put_in_columns(x):
+    values = x.sum(1, keepdim=True).expand(-1, 2)
+    return aten.index_put(x * 2, [None, torch.tensor([1, 0])], values) * 2
+
+
 OF_ANY_SIZE = {
-    "repeated for every row": lambda x: torch.arange(x.shape[1]).repeat(x.shape[0], 1) + x,
-    "repeated along a dimension in front": lambda x: (x + 1).repeat(x.shape[1], 2, 1),
-    "repeated as often as both sizes": lambda x: x.repeat(1, x.shape[0] + x.shape[1]) * 2,
-    "repeated by a number": lambda x: x.repeat(3, 1, 2) * 2,
-    "looked up in every row": lambda x: (
-        BOOK.expand(x.shape[0], -1).gather(1, (x * 9).long() % 30) + x
-    ),
-    "gathered along a dynamic dimension": lambda x: x.gather(0, (x[:1] > 0).long()) + 1,
-    "cumulative sums": lambda x: x.cumsum(1) * x.cumsum(0),
-    "logarithms above 1": lambda x: torch.log1p(x.abs()) + 1,
-    "averaged to one number": lambda x: F.adaptive_avg_pool2d(x[None], 1) * 2,
+    "repeated": lambda x: [
+        torch.arange(x.shape[1]).repeat(x.shape[0], 1) + x,
+        (x + 1).repeat(x.shape[1], 2, 1),
+        x.repeat(1, x.shape[0] + x.shape[1]) * 2,
+        x.repeat(3, 1, 2) * 2,
+    ],
+    "gathered": lambda x: [
+        BOOK.expand(x.shape[0], -1).gather(1, (x * 9).long() % 30) + x,
+        x.gather(0, (x[:1] > 0).long()) + 1,
+        (x * 2).gather(1, torch.full((x.shape[0], 1), x.shape[1] - 1)),
+    ],
+    "cumulative sums": lambda x: [x.cumsum(1) * x.cumsum(0), torch.log1p(x.abs()) + 1],
+    "averaged": lambda x: [
+        F.adaptive_avg_pool2d(x[None], 1) * 2,
+        F.adaptive_avg_pool1d(x[:, :, None] * BOOK[0], 1).sin(),
+        F.adaptive_avg_pool1d(x[None], 1) * 2,
+    ],
     "the largest and their positions": lambda x: x.max(1)[0] * x.max(1)[1] + x.min(0)[1].sum(),
-    "a diagonal of matrices of a known size": lambda x: torch.diagonal(
-        (x[:, None, :, None] * BOOK[0, :12].reshape(3, 1, 4)).sin(), 1, 1, -1
-    ),
-    "a diagonal of matrices of any size": lambda x: torch.diagonal(x * 2) * 2,
-    "a diagonal below the main one, in batches": lambda x: torch.diagonal(
-        (x[:, None, :, None] * BOOK[0]).sin(), -1, 0, 2
-    ),
-    "the trace of a square": lambda x: torch.trace(x @ x.T) * 2,
+    "diagonals": lambda x: [
+        torch.diagonal((x[:, None, :, None] * BOOK[0, :12].reshape(3, 1, 4)).sin(), 1, 1, -1),
+        torch.diagonal(x * 2) * 2,
+        torch.diagonal((x[:, None, :, None] * BOOK[0]).sin(), -1, 0, 2),
+        torch.trace(x @ x.T) * 2,
+    ],
     "clipped by a mask": _clipped,
-    "rows added": lambda x: torch.zeros(4, x.shape[1]).index_add(
-        0, (torch.arange(x.shape[0]) % 4), x * 2
-    ),
-    "rows added to as many": lambda x: (x * 2).index_add(0, torch.arange(x.shape[0]) // 2, x.sin()),
+    "rows added": lambda x: [
+        torch.zeros(4, x.shape[1]).index_add(0, (torch.arange(x.shape[0]) % 4), x * 2),
+        (x * 2).index_add(0, torch.arange(x.shape[0]) // 2, x.sin()),
+    ],
     "rows scattered": lambda x: (x * 2).scatter_add(
         0, (torch.arange(x.shape[0]) // 2)[:, None].expand(x.shape), x.sin()
     ),
     "means of windows over the edge": lambda x: F.avg_pool2d(
         x[:, :, None, None] * BOOK.reshape(5, 6), 2, 2, ceil_mode=True
     ),
-    "the largest of windows without gaps": lambda x: aten.max_pool2d(
-        x[None, None] * 2, [2, 2], [1, 1], [1, 1], [1, 1]
-    ),
-    "the largest of windows over the edge": lambda x: F.max_pool2d(
-        (x.sum(1)[:, None, None, None] * BOOK.reshape(5, 6)), 2, 2, ceil_mode=True
-    ),
-    "as many lines averaged": lambda x: F.adaptive_avg_pool1d(x[:, :, None] * BOOK[0], 1).sin(),
-    "averaged by lines": lambda x: F.adaptive_avg_pool1d(x[None], 1) * 2,
-    **{
-        f"resized to its other size, {mode}": lambda x, mode=mode: (
+    "the largest of windows": lambda x: [
+        aten.max_pool2d(x[None, None] * 2, [2, 2], [1, 1], [1, 1], [1, 1]),
+        F.max_pool2d(x.sum(1)[:, None, None, None] * BOOK.reshape(5, 6), 2, 2, ceil_mode=True),
+    ],
+    "resized": lambda x: [
+        *(
             F.interpolate((x * 2)[None, None], (x.shape[1], x.shape[0] + 1), mode=mode) * 2
-        )
-        for mode in ("nearest", "bilinear", "bicubic")
-    },
-    "resized to a part known, corners aligned": lambda x: (
-        F.interpolate(x[None, None], (x.shape[1] * 2, 7), mode="bilinear", align_corners=True) * 2
-    ),
-    "resized along a line": lambda x: F.interpolate(x[None], x.shape[0] * 3, mode="linear") * 2,
-    "every other number": lambda x: torch.arange(0, x.shape[1] + 2, 2) * x.sum(),
-    "numbers downwards": lambda x: x + torch.arange(x.shape[1] - 1, -1, -1),
-    "every other number downwards": lambda x: torch.arange(3 * x.shape[1], 0, -2) * x.sum(),
-    "numbers from a size on": lambda x: x * torch.arange(x.shape[1], 2 * x.shape[1]),
-    "numbers up to a known one": lambda x: x * torch.arange(-x.shape[1] + 1, 1),
-    "filled with a size": lambda x: x + torch.full((1, 1), x.shape[1]),
-    "as large, filled with a size": lambda x: torch.full_like(x, x.shape[1] - 1) + x * 2,
-    "the last of every row": lambda x: (x * 2).gather(
-        1, torch.full((x.shape[0], 1), x.shape[1] - 1)
-    ),
+            for mode in ("nearest", "bilinear", "bicubic")
+        ),
+        F.interpolate(x[None, None], (x.shape[1] * 2, 7), mode="bilinear", align_corners=True) * 2,
+        F.interpolate(x[None], x.shape[0] * 3, mode="linear") * 2,
+    ],
+    "numbers upwards": lambda x: [
+        torch.arange(0, x.shape[1] + 2, 2) * x.sum(),
+        x * torch.arange(x.shape[1], 2 * x.shape[1]),
+        x * torch.arange(-x.shape[1] + 1, 1),
+    ],
+    "numbers downwards": lambda x: [
+        x + torch.arange(x.shape[1] - 1, -1, -1),
+        torch.arange(3 * x.shape[1], 0, -2) * x.sum(),
+    ],
+    "filled with a size": lambda x: [
+        x + torch.full((1, 1), x.shape[1]),
+        torch.full_like(x, x.shape[1] - 1) + x * 2,
+    ],
     "flattened in the middle": lambda x: (
         (x[:, :, None] * BOOK[0]).flatten(1).sin().flatten(0).cos()
     ),
-    "columns put": lambda x: (
-        aten.index_put(x * 2, [None, torch.tensor([1, 0])], x.sum(1, keepdim=True).expand(-1, 2))
-        * 2
-    ),
-    "variance": lambda x: (x * 2).var(0) + 1,
-    "variance of all": lambda x: (x * 2).var() + 1,
-    "uncorrected variance": lambda x: (x * 2).var((0, 1), correction=0) + 1,
-    "variance of as many as its correction": lambda x: (x * 2).var(1, correction=3) + 1,
-    "standard deviation": lambda x: x.std(0, keepdim=True) + x,
-    "standard deviation and mean": lambda x: torch.std_mean(x * 2, 0)[0] + 1,
-    "variance of half precision": lambda x: x.half().var(0).float() + 1,
+    "columns put": _put_in_columns,
+    "variances": lambda x: [
+        (x * 2).var(0) + 1,
+        (x * 2).var() + 1,
+        (x * 2).var((0, 1), correction=0) + 1,
+        (x * 2).var(1, correction=3) + 1,
+        x.std(0, keepdim=True) + x,
+        torch.std_mean(x * 2, 0)[0] + 1,
+        x.half().var(0).float() + 1,
+    ],
 }
 
 
@@ -128,7 +135,7 @@ def test_one_network_equals_eager_at_every_size(case):
     assert all(reason.endswith("not a tensor") for _, _, reason in partitioner.report.not_delegated)
 
 
-@pytest.mark.parametrize("case", sampled(OF_ANY_SIZE, 6))
+@pytest.mark.parametrize("case", sampled(OF_ANY_SIZE, 3))
 def test_an_engine_of_any_size_is_built(case):
     assert len(blobs(lower(of_any_size(OF_ANY_SIZE[case]), builder="tensorrt_rtx"))) == 1
 
@@ -138,11 +145,7 @@ def symbols(program):
     environment = next(v.fake_mode.shape_env for v in values if isinstance(v, torch.Tensor))
     return (
         dict(environment.replacements),
-        {
-            s: known
-            for s, known in environment.var_to_range.items()
-            if s in environment.var_to_sources
-        },
+        {s: environment.var_to_range.get(s) for s in environment.var_to_sources},
         [str(guard.expr) for guard in environment.guards],
     )
 
@@ -175,10 +178,7 @@ def test_scattering_to_some_of_dynamic_rows_keeps_them_dynamic():
 
     dynamic = (({0: Dim("rows", min=2, max=8)},),)
     program = torch.export.export(Function(added), (randn(3, 5),), dynamic_shapes=dynamic)
-    method = load_method(lower(program))
-    for rows in (3, 8):
-        x = randn(rows, 5)
-        torch.testing.assert_close(method.execute([x])[0], added(x))
+    check(lower(program), added, (randn(3, 5),), (randn(8, 5),))
 
 
 def test_a_graph_of_a_thousand_edges_is_a_small_engine():
@@ -191,3 +191,19 @@ def test_a_graph_of_a_thousand_edges_is_a_small_engine():
     edges = (randn(1024, 16), torch.arange(1024) % 20)
     (blob,) = blobs(lower(torch.export.export(Function(summed), edges), builder="tensorrt_rtx"))
     assert len(blob) < 1 << 20
+
+
+def test_a_network_takes_tensors_without_elements():
+    def halved(x):
+        # Of one row, half a row is none. TensorRT broadcasts its weights by computed shapes.
+        return F.interpolate(x, scale_factor=(0.5, 1.5), mode="bicubic")
+
+    sizes = {dim: Dim.AUTO(min=1, max=9) for dim in range(4)}
+    inputs = (torch.rand(5, 5, 5, 5),)
+    program = torch.export.export(Function(halved), inputs, dynamic_shapes=((sizes,),))
+    verdicts: list[Verdict] = []
+    # ExecuTorch's verifier does not know the size in float that torch computes here.
+    config = EdgeCompileConfig(_check_ir_validity=False)
+    partitioner = TensorRTPartitioner(builder=ComparingBuilder(verdicts))
+    to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
+    assert {verdict.outcome for verdict in verdicts} == {"equal"}, verdicts

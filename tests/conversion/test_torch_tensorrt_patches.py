@@ -1,4 +1,4 @@
-"""What is patched in Torch-TensorRT: once for each call of ExecuTorch, and undone."""
+"""What is patched in Torch-TensorRT is undone, and is still needed."""
 
 from __future__ import annotations
 
@@ -12,39 +12,12 @@ import torch
 from tests.support.lowering import blobs, lower_case
 from tests.support.mended import is_installed
 from tests.support.programs.quantized_models import quantized
-from tests.support.programs.quantized_networks import Network
+from tests.support.programs.quantized_networks import Network, needs_rtx
 from tests.support.python_process import run_forked
-from trt_et.conversion import network, prepare, torch_tensorrt_patches
-from trt_et.conversion.installed import installed_variant
+from trt_et.conversion import network, prepare
+from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
 
-pytestmark = pytest.mark.skipif(
-    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
-)
-PATCHES = {
-    "_answers": torch_tensorrt_patches,
-    "weights_stay_quantized": prepare,
-    "constants_stay_small": network,
-    "without_registry_checks": network,
-}
-
-
-@pytest.fixture
-def applied(monkeypatch) -> Counter[str]:
-    """How often each patch was applied."""
-    found: Counter[str] = Counter()
-    for name, user in PATCHES.items():
-        monkeypatch.setattr(user, name, counting(user, name, found))
-    return found
-
-
-def counting(user, name, found):
-    patch = getattr(user, name)
-
-    def counted():
-        found[name] += 1
-        return patch()
-
-    return counted
+pytestmark = needs_rtx
 
 
 def patched_functions() -> list[object]:
@@ -66,23 +39,12 @@ def lower_two_partitions(**options) -> None:
     assert len(blobs(pte)) == 2
 
 
-def test_the_builds_of_all_partitions_patch_once_and_undo_it(applied):
-    lower_two_partitions()  # Torch-TensorRT is imported, its decompositions are known.
+def test_builds_and_one_that_fails_leave_nothing_patched(monkeypatch):
+    torch_tensorrt()
     plain = patched_functions()
-    applied.clear()
-    lower_two_partitions()
     with ThreadPoolExecutor(2) as pool:
         lower_two_partitions(executor=pool)
-    # Two exports; the partitioner is called three times (what is not decomposed, the partitions,
-    # what is not decomposed) and the backend once.
-    answers = {} if torch.cuda.is_available() else {"_answers": 2 * (3 + 1)}
-    assert applied == dict.fromkeys(PATCHES.keys() - {"_answers"}, 2) | answers
     assert patched_functions() == plain
-
-
-def test_a_build_that_fails_leaves_nothing_patched(applied, monkeypatch):
-    lower_two_partitions()
-    plain = patched_functions()
 
     def failing(*_):
         raise ValueError("out of luck")

@@ -11,15 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.mended import is_installed
+from tests.support.programs.quantized_networks import needs_rtx
 from tests.support.run_documents import blocks
-from trt_et.conversion.installed import installed_variant
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(set(ROOT.glob("docs/internals/upstream/*.md")) - {*ROOT.glob("docs/**/index.md")})
 
-pytestmark = pytest.mark.skipif(
-    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
-)
+pytestmark = needs_rtx
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ def test_a_model_is_one_engine_that_says_what_eager_says(kind, tmp_path):
     methods = {method.name: method for method in inspect_program(pte)}
     assert len(methods["forward"].delegates) == 1
     runner, eager = Runner(tmp_path, pte), make(**KINDS[kind])
-    for length in (1, 7, 33, 100):
+    for length in (1, 100):
         text, ids = make_prompt(length)
         assert runner.answer(text, NEW_TOKENS) == eager_answer(eager, ids), length
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import pytest
 import torch
-import transformers as tf
 
-from tests.support.programs.language_models import make_model, make_prompt
+from tests.support.programs.language_models import make_prompt
 from tests.support.programs.multimodal_models import (
     IMAGE,
     OPTIONS,
     PLACE,
     SOUND,
-    TEXT,
     Runner,
     eager_answer,
     llava,
     smolvlm,
     voxtral,
 )
-from trt_et import OptionError, UnsupportedModelError
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_multimodal
 
@@ -61,30 +58,3 @@ def test_sound_before_a_text(tmp_path):
     found = Runner(tmp_path, pte).answer(make_audio_input(sound), make_text_input(text))
     count = model.get_audio_features(sound).pooler_output.shape[0]
     assert found == eager_answer(model, [*[PLACE] * count, *ids], input_features=sound)
-
-
-def gemma3() -> tf.PreTrainedModel:
-    vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
-    vision |= {"num_attention_heads": 2, "image_size": 16, "patch_size": 4}
-    config = tf.Gemma3Config(
-        text_config={**TEXT, "head_dim": 16}, vision_config=vision, mm_tokens_per_image=4
-    )
-    return tf.Gemma3ForConditionalGeneration(config)
-
-
-@pytest.mark.parametrize(
-    ("make", "inputs", "message"),
-    [
-        (llava, {}, "image and audio are None"),
-        (llava, {"audio": SOUND}, "LlavaForConditionalGeneration has no get_audio_features"),
-        (llava, {"image": IMAGE.half()}, r"the example of vision_encoder is torch\.float16"),
-        (gemma3, {"image": IMAGE}, r"forward takes token_type_ids"),
-        (lambda: make_model("llama"), {"image": IMAGE}, "has no get_image_features"),
-        (llava, {"image": IMAGE, "max_prompt": 97}, "the cache holds 96 tokens"),
-        (llava, {"image": IMAGE, "device": "cpu"}, "device 'cpu' is not a GPU"),
-    ],
-)
-def test_what_the_runner_cannot_run_is_refused_before_an_export(make, inputs, message, monkeypatch):
-    monkeypatch.setattr(torch.export, "export", None)
-    with pytest.raises((OptionError, UnsupportedModelError), match=message):
-        export_multimodal(make(), **inputs, **OPTIONS)

@@ -6,17 +6,15 @@ import pytest
 import torch
 
 from tests.support.programs.language_models import (
-    CountingModel,
     eager_answer,
     make_model,
     make_prompt,
 )
 from tests.support.simulated_gpus import load_program
-from trt_et import OptionError
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_llm
 
-NEW_TOKENS = 64
+NEW_TOKENS = 16
 
 
 def test_the_methods_say_what_eager_says_and_the_file_has_the_weights_once():
@@ -44,17 +42,3 @@ def test_the_methods_say_what_eager_says_and_the_file_has_the_weights_once():
             method.execute([torch.tensor([[3]]), torch.tensor([128])])
         with pytest.raises(RuntimeError, match="0x12"):
             method.execute([torch.tensor([[3]], dtype=torch.int32), torch.tensor([0])])
-
-
-@pytest.mark.parametrize(
-    "options", [{"io_on_gpu": True}, {"cache_on_gpu": False}, {"device": lambda layer: 0}]
-)
-def test_what_does_not_go_with_shared_memory_is_refused(options):
-    with pytest.raises(OptionError, match="prefill_and_decode=True cannot be combined with"):
-        export_llm(
-            CountingModel(8),
-            cache_length=8,
-            prefill_and_decode=True,
-            builder="reference",
-            **options,
-        )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
-from tests.support.programs.language_models import VOCABULARY, CountingModel, make_model
+from tests.support.programs.language_models import VOCABULARY, make_model
 from tests.support.simulated_gpus import load_method
-from trt_et import OptionError
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_llm
 from trt_et.runtime.counters import read_counters
@@ -39,28 +37,3 @@ def test_layers_on_two_gpus_are_two_engines_that_say_what_eager_says():
         ids.append(int(logits.argmax()))
     # Between the engines one row of activations, angles and a mask cross the host; no cache does.
     assert moved < 4 * VOCABULARY + 8 * 4 * HIDDEN < cache
-
-
-class SharedCache(torch.nn.Module):
-    """Two layers, of which the second one reads the first one's cache."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = torch.nn.ModuleList([CountingModel(8), torch.nn.Linear(VOCABULARY, 4)])
-
-    def forward(self, tokens: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self.layers[0](tokens, position)
-        return logits + self.layers[1](self.layers[0].cache).sum()
-
-
-@pytest.mark.parametrize(
-    ("model", "device", "message"),
-    [
-        (CountingModel(8), lambda _: 0, "CountingModel has no numbered layers"),
-        (SharedCache(), lambda n: n, "layer 1 on another GPU than layer 0, whose KV cache"),
-        (SharedCache(), lambda _: "tpu", "device 'tpu' is not a GPU"),
-    ],
-)
-def test_an_impossible_split_is_refused(model, device, message):
-    with pytest.raises(OptionError, match=message):
-        export_llm(model, cache_length=8, builder="reference", device=device)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.support.programs.language_models import make_model
 from tests.support.programs.speech_models import (
     POSITIONS,
     START,
@@ -16,14 +15,13 @@ from tests.support.programs.speech_models import (
     whisper,
 )
 from tests.support.simulated_gpus import load_program
-from trt_et import OptionError, UnsupportedModelError
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_speech
 from trt_et.runtime.counters import read_counters
 
 
 def test_transcriptions_are_those_of_eager():
-    """Without shared state: tests/runtime/test_cpp_example.py."""
+    """Without shared state, with and without a sampler: tests/runtime/test_cpp_example.py."""
     model = whisper()
     pte = bytes(export_speech(model, builder="reference").buffer)
     methods = {method.name: method for method in inspect_program(pte)}
@@ -61,41 +59,3 @@ def test_tensorrt_rtx_writes_all_keys_and_values_in_place():
         found[name] = sorted(shapes[alias.input] for alias in delegate.engine.aliases)
     cross = [(1, 2, POSITIONS + 1, 16)] * 4
     assert found == {"encoder": cross, "text_decoder": [(1, 2, 8, 16)] * 4 + cross}
-
-
-def test_with_a_sampler_tensorrt_rtx_keeps_what_methods_pass_on_in_memory_of_the_gpu():
-    program = export_speech(
-        whisper(), builder="tensorrt_rtx", cache_length=8, share_state=False, sampler=True
-    )
-    methods = {method.name: method for method in inspect_program(bytes(program.buffer))}
-    names = ("encoder", "text_decoder", "sampler")
-    assert [len(methods[name].delegates) for name in names] == [1, 1, 1]
-    devices = {
-        name: [
-            [end.device for end in ends] for ends in (methods[name].inputs, methods[name].outputs)
-        ]
-        for name in names
-    }
-    assert devices == {
-        "encoder": [["cpu"], ["cuda:0"]],
-        "text_decoder": [["cpu", "cuda:0", "cpu"], ["cuda:0"]],
-        "sampler": [["cuda:0"], ["cpu"]],
-    }
-
-
-@pytest.mark.parametrize(
-    ("make", "options", "message"),
-    [
-        (lambda: make_model("llama"), {}, "LlamaForCausalLM is no WhisperForConditional"),
-        (lambda: whisper().model, {}, "WhisperModel is no WhisperForConditional"),
-        (whisper, {"cache_length": 99}, "cache_length is 99, but the model has 44 positions"),
-        (whisper, {"dtype": torch.int8}, r"dtype is torch\.int8"),
-        (whisper, {"sampler": True}, "sampler=True needs share_state=False"),
-        (whisper, {"max_length": 8}, "'max_length' is no option: did you mean cache_length"),
-        (whisper, {"device": "cpu"}, "device 'cpu' is not a GPU"),
-    ],
-)
-def test_what_cannot_be_exported_is_refused_before_an_export(make, options, message, monkeypatch):
-    monkeypatch.setattr(torch.export, "export", None)
-    with pytest.raises((OptionError, UnsupportedModelError), match=message):
-        export_speech(make(), builder="reference", **options)

@@ -36,12 +36,6 @@ def test_a_model_says_what_eager_says(name, tmp_path):
     check(Runner(tmp_path, pte), model, (1, 17, 48))
 
 
-def test_a_prompt_longer_than_max_prompt_is_read_in_pieces(tmp_path):
-    model = make_model("llama")
-    pte = bytes(export_llm(model, cache_length=72, max_prompt=16, **OPTIONS).buffer)
-    check(Runner(tmp_path, pte), model, (16, 17, 48))
-
-
 def test_the_cache_of_a_sliding_window_grows_with_the_window_not_with_the_text(tmp_path):
     model = make_model("gemma3")  # A layer with a window, and one without.
     pte = bytes(export_llm(model, cache_length=200, max_prompt=8, **OPTIONS).buffer)
@@ -53,40 +47,53 @@ def test_the_cache_of_a_sliding_window_grows_with_the_window_not_with_the_text(t
     check(Runner(tmp_path, pte), model, (33, 1, 7, 8, 100))
 
 
-def test_max_prompt_1_reads_a_prompt_token_by_token(tmp_path):
-    pte = bytes(export_llm(CountingModel(24), cache_length=24, max_prompt=1, **OPTIONS).buffer)
-    runner = Runner(tmp_path, pte)
+@pytest.fixture(scope="module")
+def counting() -> bytes:
+    """A program whose cache holds 24 tokens."""
+    return bytes(export_llm(CountingModel(24), cache_length=24, **OPTIONS).buffer)
+
+
+@pytest.fixture(scope="module")
+def token_by_token() -> bytes:
+    """A program that reads one token at a time, and whose cache holds 28."""
+    model = CountingModel(28)
+    return bytes(export_llm(model, cache_length=28, max_prompt=1, **OPTIONS).buffer)
+
+
+def most_frequent(ids: list[int]) -> int:
+    """What the counting model says after these tokens."""
+    return max(sorted(set(ids)), key=ids.count)
+
+
+def test_max_prompt_1_reads_a_prompt_token_by_token(tmp_path, token_by_token):
+    runner = Runner(tmp_path, token_by_token)
     for length in (1, 17):
         text, ids = make_prompt(length)
         assert runner.answer(text, 4) == [most_frequent(ids)] * 4
 
 
-def test_a_text_ends_where_the_cache_ends_and_a_prompt_that_does_not_fit_is_an_error(tmp_path):
-    pte = bytes(export_llm(CountingModel(24), cache_length=24, **OPTIONS).buffer)
-    runner = Runner(tmp_path, pte)
+def test_a_text_ends_where_the_cache_ends_and_a_prompt_that_does_not_fit_is_an_error(
+    tmp_path, counting
+):
+    runner = Runner(tmp_path, counting)
     text, ids = make_prompt(20)
     answer = runner.answer(text, NEW_TOKENS)
     assert answer == [most_frequent(ids)] * len(answer)
     assert 1 <= len(answer) <= 5
-    with pytest.raises(RuntimeError, match="Generation failed"):
-        runner.answer(make_prompt(30)[0], NEW_TOKENS)
-    with pytest.raises(RuntimeError, match="Generation failed"):
-        runner.answer("", NEW_TOKENS)
+    for text in (make_prompt(30)[0], ""):
+        with pytest.raises(RuntimeError, match="Generation failed"):
+            runner.answer(text, NEW_TOKENS)
 
 
-def test_two_models_and_two_loads_of_one_keep_caches_of_their_own(tmp_path):
+def test_two_models_and_two_loads_of_one_keep_caches_of_their_own(
+    tmp_path, counting, token_by_token
+):
     runners, texts = [], []
-    for index, length in enumerate((48, 48, 64)):
+    for index, pte in enumerate((counting, counting, token_by_token)):
         (tmp_path / str(index)).mkdir()
-        pte = bytes(export_llm(CountingModel(length), cache_length=length, **OPTIONS).buffer)
         runners.append(Runner(tmp_path / str(index), pte))
         texts.append(make_prompt(7 + index))
     for runner, (text, _) in zip(runners, texts, strict=True):
         runner.read(text)
     for runner, (_, ids) in zip(runners, texts, strict=True):
         assert runner.go_on(3) == [most_frequent(ids)] * 3
-
-
-def most_frequent(ids: list[int]) -> int:
-    """What the counting model says after these tokens."""
-    return max(sorted(set(ids)), key=ids.count)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
 from torch import nn
 
-from tests.support.programs.kv_cache_models import Cache, Recorder, recorded
-from tests.support.simulated_gpus import load_method
+from tests.support.lowering import reference
+from tests.support.models import Function
+from tests.support.programs.kv_cache_models import Recorder, recorded
+from tests.support.simulated_gpus import check
 from trt_et import TensorRTPartitioner
 from trt_et.conversion.operators.kv_cache import update_in_place
+from trt_et.engines import BuildRequest
 from trt_et.errors import OptionError
 from trt_et.lowering.in_place_buffers import find_in_place_buffers
 from trt_et.lowering.lowered_partition import unlift
@@ -25,27 +26,21 @@ def write(cache, position, new):
     cache.index_copy_(2, position, new)
 
 
-class Base(nn.Module):
-    def __init__(self) -> None:
+class Stateful(nn.Module):
+    """Computes a function of its cache, a position and rows."""
+
+    def __init__(self, function) -> None:
         super().__init__()
+        self.function = function
         self.register_buffer("cache", torch.zeros(SHAPE))
 
-
-class Allowed(Base):
     def forward(self, position, rows):
-        write(self.cache, position, rows)
-        return self.cache * 2
+        return self.function(self.cache, position, rows)
 
 
-class NewValueReadByCpu(Base):
-    def forward(self, position, rows):
-        write(self.cache, position, rows)
-        return torch.cumsum(self.cache, 2)
-
-
-class TwoCaches(Base):
+class TwoCaches(Stateful):
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(None)
         self.register_buffer("values", torch.zeros(SHAPE), persistent=False)
 
     def forward(self, position, rows):
@@ -54,102 +49,91 @@ class TwoCaches(Base):
         return self.cache + self.values
 
 
-class OldValueReadByCpu(Base):
-    def forward(self, position, rows):
-        before = torch.cumsum(self.cache, 2)
-        write(self.cache, position, rows)
-        return self.cache * 2 + before
+def doubled(cache, position, rows):
+    write(cache, position, rows)
+    return cache * 2
 
 
-class OldValueReadByAnotherEngine(Base):
+def new_value_read_by_the_cpu(cache, position, rows):
+    write(cache, position, rows)
+    return torch.cumsum(cache, 2)
+
+
+def old_value_read_by_the_cpu(cache, position, rows):
+    before = torch.cumsum(cache, 2)
+    write(cache, position, rows)
+    return cache * 2 + before
+
+
+def old_value_read_by_another_engine(cache, position, rows):
     """One that runs after the engine that writes: the operator between them is on the CPU."""
-
-    def forward(self, position, rows):
-        old = self.cache
-        new = old.index_copy(2, position, rows)
-        late = torch.cumsum(new, 2)
-        result = old * 3 + late
-        self.cache.copy_(new)
-        return result
+    new = cache.index_copy(2, position, rows)
+    late = torch.cumsum(new, 2)
+    result = cache * 3 + late
+    cache.copy_(new)
+    return result
 
 
-class OldValueReturned(Base):
-    def forward(self, position, rows):
-        before = self.cache.clone()
-        write(self.cache, position, rows)
-        return self.cache * 2, before
+def old_value_returned(cache, position, rows):
+    before = cache.clone()
+    write(cache, position, rows)
+    return cache * 2, before
 
 
-class NewValueReturned(Base):
-    def forward(self, position, rows):
-        write(self.cache, position, rows)
-        return self.cache
+def new_value_returned(cache, position, rows):
+    write(cache, position, rows)
+    return cache
 
 
-class WrittenOnTheCpu(Base):
-    def forward(self, position, rows):
-        result = self.cache * 2
-        self.cache.copy_(torch.cumsum(result, 2))
-        return result + rows
+def written_on_the_cpu(cache, position, rows):
+    result = cache * 2
+    cache.copy_(torch.cumsum(result, 2))
+    return result + rows
 
 
-class WrittenByTwoEngines(Base):
-    def forward(self, position, rows):
-        write(self.cache, position, rows)
-        late = torch.cumsum(self.cache, 2)
-        write(self.cache, position + 1, late[:, :, :1] * 2)
-        return self.cache * 2
+def written_by_two_engines(cache, position, rows):
+    write(cache, position, rows)
+    late = torch.cumsum(cache, 2)
+    write(cache, position + 1, late[:, :, :1] * 2)
+    return cache * 2
 
 
-class ReadInABranch(Base):
-    def forward(self, position, rows):
-        old = self.cache
-        new = old.index_copy(2, position, rows)
-        read = torch.cond(rows.sum() > 0, lambda c: c * 2, lambda c: c * 3, (old,))
-        self.cache.copy_(new)
-        return read + new
+def read_in_a_branch(cache, position, rows):
+    new = cache.index_copy(2, position, rows)
+    read = torch.cond(rows.sum() > 0, lambda c: c * 2, lambda c: c * 3, (cache,))
+    cache.copy_(new)
+    return read + new
 
 
-class WrittenInABranch(Base):
-    def forward(self, position, rows):
-        def one(cache, position, new):
-            return cache.index_copy(2, position, new)
+def written_in_a_branch(cache, position, rows):
+    def one(cache, position, rows):
+        return cache.index_copy(2, position, rows)
 
-        def other(cache, position, new):
-            return cache.index_copy(2, position + 1, new)
-
-        new = torch.cond(rows.sum() > 0, one, other, (self.cache, position, rows))
-        self.cache.copy_(new)
-        return new * 2
+    new = torch.cond(rows.sum() > 0, one, lambda c, p, r: one(c, p + 1, r), (cache, position, rows))
+    cache.copy_(new)
+    return new * 2
 
 
-class OfTheCaller(nn.Module):
-    """The cache is an argument; its new value is a result."""
-
-    def forward(self, position, cache):
-        return cache.index_copy(2, position, torch.ones(1, 2, 1, 4))
-
-
-class ArgumentWrittenInPlace(nn.Module):
-    def forward(self, position, cache):
-        write(cache, position, torch.ones(1, 2, 1, 4))
-        return cache * 2
+def asked(model: nn.Module, *inputs: torch.Tensor, **options) -> tuple[list[BuildRequest], bytes]:
+    """What is asked of a builder, if cumsum stays on the CPU; and the program."""
+    requests, pte = recorded(model, inputs, excluded_ops=[torch.ops.aten.cumsum], **options)
+    assert requests
+    return requests, pte
 
 
 def updates(model: nn.Module, *inputs: torch.Tensor, **options) -> int:
     """How many outputs may be written in place, over all partitions."""
-    requests, _ = recorded(model, inputs, excluded_ops=[torch.ops.aten.cumsum], **options)
-    assert requests
+    requests, _ = asked(model, *inputs, **options)
     return sum(len(request.lowered.aliased_outputs) for request in requests)
 
 
 @pytest.mark.parametrize(
-    ("model", "expected"), [(Allowed(), 1), (NewValueReadByCpu(), 1), (TwoCaches(), 2)]
+    ("model", "expected"),
+    [(Stateful(doubled), 1), (Stateful(new_value_read_by_the_cpu), 1), (TwoCaches(), 2)],
 )
 def test_a_buffer_whose_old_value_nothing_else_reads_may_be_written_in_place(model, expected):
-    requests, _ = recorded(model, (ONE, ROWS), excluded_ops=[torch.ops.aten.cumsum])
+    requests, _ = asked(model, ONE, ROWS)
     (request,) = [each for each in requests if each.lowered.aliased_outputs]
-    assert len(request.lowered.aliased_outputs) == expected
     inputs = {binding.name: binding for binding in request.lowered.inputs}
     outputs = {binding.name: binding for binding in request.lowered.outputs}
     for update in request.lowered.aliased_outputs:
@@ -161,78 +145,70 @@ def test_a_buffer_whose_old_value_nothing_else_reads_may_be_written_in_place(mod
     assert len(update_in_place(module, request.lowered.aliased_outputs)) == expected
 
 
-NOT = [
-    OldValueReadByCpu(),
-    OldValueReadByAnotherEngine(),
-    OldValueReturned(),
-    NewValueReturned(),
-    WrittenOnTheCpu(),
-    WrittenByTwoEngines(),
-    ReadInABranch(),
-    WrittenInABranch(),
-]
-
-
-@pytest.mark.parametrize("model", NOT, ids=lambda model: type(model).__name__)
-def test_a_buffer_that_something_else_needs_is_not_written_in_place(model):
-    eager = copy.deepcopy(model)
-    requests, pte = recorded(model, (ONE, ROWS), excluded_ops=[torch.ops.aten.cumsum])
-    assert requests
+@pytest.mark.parametrize(
+    "function",
+    [
+        old_value_read_by_the_cpu,
+        old_value_read_by_another_engine,
+        old_value_returned,
+        new_value_returned,
+        written_on_the_cpu,
+        written_by_two_engines,
+        read_in_a_branch,
+        written_in_a_branch,
+    ],
+)
+def test_a_buffer_that_something_else_needs_is_not_written_in_place(function):
+    requests, pte = asked(Stateful(function), ONE, ROWS)
     for request in requests:
-        assert (
-            update_in_place(unlift(request.lowered.program), request.lowered.aliased_outputs) == ()
-        )
-    # What one partition reads twice is the builder's to refuse: the copy may be in it, or outside.
-    if not isinstance(model, OldValueReturned):
-        assert not any(request.lowered.aliased_outputs for request in requests)
-    method = load_method(pte)
-    for position in (5, 2):
-        call = (torch.tensor([position]), torch.randn(1, 2, 1, 4))
-        expected = eager(*call)
-        expected = expected if isinstance(expected, tuple) else (expected,)
-        for have, want in zip(method.execute([*call]), expected, strict=True):
-            torch.testing.assert_close(have, want)
+        aliased = request.lowered.aliased_outputs
+        assert update_in_place(unlift(request.lowered.program), aliased) == ()
+        # What one partition reads twice is the builder's to refuse: the copy may be in it, or not.
+        assert not aliased or function is old_value_returned
+    calls = [(torch.tensor([position]), torch.randn(1, 2, 1, 4)) for position in (5, 2)]
+    check(pte, Stateful(function), *calls)
 
 
-@pytest.mark.parametrize("model", [OfTheCaller(), ArgumentWrittenInPlace()])
-def test_what_the_caller_passes_is_not_written_in_place(model):
-    assert updates(model, ONE, torch.zeros(SHAPE)) == 0
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda position, cache: cache.index_copy(2, position, ROWS),
+        lambda position, cache: doubled(cache, position, ROWS),
+    ],
+)
+def test_what_the_caller_passes_is_not_written_in_place(function):
+    assert updates(Function(function), ONE, torch.zeros(SHAPE)) == 0
 
 
 def test_an_argument_with_the_name_of_a_buffer_is_not_taken_for_it():
-    class SameName(Base):
+    class SameName(Stateful):
         def forward(self, position, cache):
-            write(cache, position, self.cache[:, :, :1])
-            return cache * 2
+            return doubled(cache, position, self.cache[:, :, :1])
 
-    program = torch.export.export(SameName(), (ONE, torch.zeros(SHAPE))).run_decompositions({})
+    model, inputs = SameName(None), (ONE, torch.zeros(SHAPE))
+    program = torch.export.export(model, inputs).run_decompositions({})
     nodes = [node for node in program.graph.nodes if node.op == "call_function"]
     assert find_in_place_buffers(program, [nodes]) == [()]
 
 
 def test_positions_of_index_put_may_count_from_the_end():
-    def put(cache, position, new):
-        cache[:, :, position] = new
+    def put(cache, position, rows):
+        cache[:, :, position] = rows
+        return cache * 2
 
-    (request,), _ = recorded(Cache(put, SHAPE), (ONE, ROWS))
+    (request,), _ = asked(Stateful(put), ONE, ROWS)
     (update,) = request.lowered.aliased_outputs
     assert not update.refuses_negative_indices
 
 
 def test_it_can_be_turned_off():
-    assert updates(Allowed(), ONE, ROWS) == 1
-    assert updates(Allowed(), ONE, ROWS, state_in_place=False) == 0
+    assert updates(Stateful(doubled), ONE, ROWS, state_in_place=False) == 0
     with pytest.raises(OptionError, match="state_in_place is 'no'"):
-        TensorRTPartitioner(builder="reference", state_in_place="no")
+        reference(state_in_place="no")
 
 
 def test_methods_that_share_a_cache_may_each_write_it_in_place():
-    class Prompt(Allowed):
-        def forward(self, position, rows):
-            write(self.cache, position, rows)
-            return self.cache * 3
-
-    token, prompt = Allowed(), Prompt()
+    token, prompt = Stateful(doubled), Stateful(lambda *inputs: doubled(*inputs) + 1)
     prompt.cache = token.cache
     recorder = Recorder()
     with torch.no_grad():
@@ -240,7 +216,6 @@ def test_methods_that_share_a_cache_may_each_write_it_in_place():
             "token": torch.export.export(token, (ONE, ROWS)),
             "prompt": torch.export.export(prompt, (ONE, ROWS)),
         }
-        to_edge_transform_and_lower(
-            programs, partitioner=[TensorRTPartitioner(builder=recorder, progress=False)]
-        )
+        partitioner = TensorRTPartitioner(builder=recorder, progress=False)
+        to_edge_transform_and_lower(programs, partitioner=[partitioner])
     assert [len(request.lowered.aliased_outputs) for request in recorder.requests] == [1, 1]

@@ -9,26 +9,15 @@ from tests.support.modelopt.models import E4M3, expected_fp8, expected_int
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE, fake_quantize
 
 
-def all_fp8() -> torch.Tensor:
-    numbers = torch.arange(256, dtype=torch.uint8).view(E4M3).float()
-    return numbers[~numbers.isnan()].sort().values
-
-
 def test_fp8_rounds_as_a_cast_does_at_every_number_and_every_half():
-    numbers = all_fp8()
+    numbers = torch.arange(256, dtype=torch.uint8).view(E4M3).float()
+    numbers = numbers[~numbers.isnan()].sort().values
     halves = (numbers[1:] + numbers[:-1]) / 2
     points = torch.cat([numbers, halves])
     beside = [torch.nextafter(points, torch.tensor(s * float("inf"))) for s in (1, -1)]
     x = torch.cat([points, *beside]).clamp(-448, 448)
     found = fake_quantize(x, torch.tensor(448.0), 8, 4)
     assert torch.equal(found, x.to(E4M3).float())
-
-
-def test_fp8_rounds_as_a_cast_does_at_any_number():
-    torch.manual_seed(0)
-    x = torch.randn(100_000) * torch.exp2(torch.randint(-14, 9, (100_000,)))
-    found = fake_quantize(x, torch.tensor(448.0), 8, 4)
-    assert torch.equal(found, x.clamp(-448, 448).to(E4M3).float())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -62,11 +51,8 @@ def test_a_channel_of_zeros_stays_zeros():
     x, amax = torch.tensor([[0.0, 0.0], [1.0, -1.0]]), torch.tensor([[0.0], [1.0]])
     assert torch.equal(fake_quantize(x, amax, 8, 0, False, False), x)
     assert torch.equal(fake_quantize(x * 0, amax[0], 8, 4), x * 0)
-
-
-def test_int_numbers_are_zeros_where_the_largest_one_was_zero():
-    found = fake_quantize(torch.tensor([1.0, -3.0]), torch.tensor(0.0), 8, 0, False, False)
-    assert torch.equal(found, torch.zeros(2))
+    # So do numbers of a tensor that calibration saw as zeros.
+    assert torch.equal(fake_quantize(x, amax[0], 8, 0, False, False), x * 0)
 
 
 def test_the_operator_computes_it():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
@@ -10,17 +12,13 @@ from torch import nn
 from torch._higher_order_ops.while_loop import while_loop
 from torch.nn import functional
 
-from tests.support.lowering import blobs, reference, target_devices
-from tests.support.programs.control_flow_models import (
-    CASES,
-    Sigmoid,
-    case,
-    lowered,
-    signed,
-)
+from tests.support.lowering import blobs, delegate_tensor_devices, reference, target_devices
+from tests.support.models import Function
+from tests.support.programs.control_flow_models import CASES, Sigmoid, case, lowered, signed
 from tests.support.simulated_gpus import check
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.engine_info import parse_device_id
+from trt_et.errors import PartitionError
 from trt_et.inspection import inspect_program
 
 pytestmark = pytest.mark.usefixtures("no_grad")
@@ -47,49 +45,44 @@ def test_state_that_a_branch_reads_is_right_with_our_memory_planning():
 
 
 def test_a_program_of_two_partitions_in_a_branch_runs():
-    class Torn(nn.Module):
-        def forward(self, x):
-            return torch.cond(
-                x.sum() > 0, lambda a: torch.cumsum(a * 2, 1).relu() + 1, torch.sin, (x,)
-            )
+    def torn(x):
+        return torch.cond(x.sum() > 0, lambda a: torch.cumsum(a * 2, 1).relu() + 1, torch.sin, (x,))
 
     calls = signed((2, 4))
     partitioner = reference(excluded_ops=[torch.ops.aten.cumsum])
-    pte = lowered(torch.export.export(Torn(), calls[0]), partitioner)
-    places_ = [part.subgraph for part in partitioner.report.partitions]
-    assert places_ == ["", "cond/true", "cond/true", "cond/false"]
-    check(pte, Torn(), *calls)
+    pte = lowered(torch.export.export(Function(torn), calls[0]), partitioner)
+    places = [part.subgraph for part in partitioner.report.partitions]
+    assert places == ["", "cond/true", "cond/true", "cond/false"]
+    check(pte, torn, *calls)
 
 
 def test_an_operator_that_a_branch_must_decompose_is_decomposed_everywhere():
     """A preserved operator has no CPU kernel, so every one of its calls must be in an engine."""
 
-    class Double(nn.Module):
-        def forward(self, x):
-            y = functional.softplus(x)
-            return torch.cond(
-                x.sum() > 0, lambda a: functional.softplus(a.double()).float(), torch.sin, (y,)
-            )
+    def double(x):
+        y = functional.softplus(x)
+        return torch.cond(
+            x.sum() > 0, lambda a: functional.softplus(a.double()).float(), torch.sin, (y,)
+        )
 
     calls = signed((2, 4))
     partitioner = reference()
-    pte = lowered(torch.export.export(Double(), calls[0]), partitioner)
-    out = [
-        why for name, _, why in partitioner.report.not_delegated if name.startswith("cond/true/")
-    ]
-    assert any("torch.float64" in why for why in out)
-    check(pte, Double(), *calls)
+    pte = lowered(torch.export.export(Function(double), calls[0]), partitioner)
+    assert any(
+        name.startswith("cond/true/") and "torch.float64" in why
+        for name, _, why in partitioner.report.not_delegated
+    )
+    check(pte, double, *calls)
 
 
 def test_what_while_loop_holds_stays_on_the_cpu_and_says_why():
-    class Loop(nn.Module):
-        def forward(self, x):
-            y = functional.softplus(x)
-            return while_loop(
-                lambda i, a: i < 3, lambda i, a: (i + 1, functional.softplus(a)), (x[0, 0] * 0, y)
-            )[1]
+    def loop(x):
+        y = functional.softplus(x)
+        return while_loop(
+            lambda i, a: i < 3, lambda i, a: (i + 1, functional.softplus(a)), (x[0, 0] * 0, y)
+        )[1]
 
-    program = torch.export.export(Loop(), (torch.randn(2, 4),))
+    program = torch.export.export(Function(loop), (torch.randn(2, 4),))
     report = reference().explain(program)
     assert [part.subgraph for part in report.partitions] == [""]
     reasons = {n: why for n, _, why in report.not_delegated if n.startswith("while_loop/body/")}
@@ -112,15 +105,11 @@ def test_branches_work_with_xnnpack_before_and_behind(first):
     check(pte, model, *calls)
 
 
-@pytest.mark.parametrize("together", [True, False])
-def test_branches_are_lowered_further_by_ourselves(together):
+def test_branches_are_lowered_further_by_ourselves():
     model, calls, program = case("cond")
     first, second = reference(excluded_ops=["aten.tanh", "aten.relu"]), reference(device="cuda:1")
-    if together:
-        pte = lowered(program, first, second)
-    else:
-        manager = to_edge(program).to_backend(first).to_backend(second)
-        pte = bytes(manager.to_executorch().buffer)
+    manager = to_edge(program).to_backend(first).to_backend(second)
+    pte = bytes(manager.to_executorch().buffer)
     (method,) = inspect_program(pte)
     assert [d.problem for d in method.delegates] == [""] * len(method.delegates)
     assert [d.engine.device_id for d in method.delegates].count(1) == 2
@@ -131,17 +120,18 @@ def test_branches_are_lowered_further_by_ourselves(together):
 def test_results_of_a_delegate_in_a_branch_are_not_delegated_again():
     """ExecuTorch leaves its tags on them, and our second lowering has a partition of that name."""
 
-    class Results(nn.Module):
-        def forward(self, which, x):
-            return torch.cond(which, lambda a: a.relu() * (a + 1).tanh(), torch.sin, (x,))
+    def results(which, x):
+        return torch.cond(which, lambda a: a.relu() * (a + 1).tanh(), torch.sin, (x,))
 
     calls = [(torch.tensor(which), torch.randn(2, 4)) for which in (True, False)]
     first = reference(excluded_ops=["aten.tanh", "aten.mul"])
-    pte = lowered(torch.export.export(Results(), calls[0]), first, reference(device="cuda:1"))
+    pte = lowered(
+        torch.export.export(Function(results), calls[0]), first, reference(device="cuda:1")
+    )
     names = [part.name for part in first.report.partitions]
     assert names == ["tensorrt_0_cond_true", "tensorrt_1_cond_false"]
     assert [parse_device_id(blob) for blob in blobs(pte)] == [0, 1, 0]
-    check(pte, Results(), *calls)
+    check(pte, results, *calls)
 
 
 def test_a_weight_in_lists_of_several_partitions_stays_with_the_cpu():
@@ -166,7 +156,7 @@ def test_a_weight_in_lists_of_several_partitions_stays_with_the_cpu():
     check(pte, model, *calls)
 
 
-@pytest.mark.parametrize("name", ["cond", "layers", "map"])
+@pytest.mark.parametrize("name", ["layers", "map"])
 def test_tensorrt_rtx_builds_the_engines_of_branches(name):
     """Weights are inputs there, which its converters must take."""
     pytest.importorskip("tensorrt_rtx")
@@ -175,3 +165,75 @@ def test_tensorrt_rtx_builds_the_engines_of_branches(name):
     delegates = inspect_program(pte)[0].delegates
     assert [d.problem for d in delegates] == [""] * len(CASES[name][2])
     assert {d.engine.builder for d in delegates} == {"tensorrt_rtx"}
+
+
+def test_branches_have_gpus_of_their_own_and_tensors_on_the_host():
+    """ExecuTorch's propagation of devices does not enter branches: the delegate copies there."""
+    model, calls, program = case("cond")
+    partitioner = reference(device=lambda part: int(part.subgraph != "cond/false"))
+    pte = lowered(program, partitioner)
+    assert sorted(parse_device_id(blob) for blob in blobs(pte)) == [0, 1, 1, 1]
+    gpu, host = {"cuda:1"}, {"cpu"}
+    assert delegate_tensor_devices(pte) == [gpu, host, host, gpu]
+    check(pte, model, *calls)
+    report = partitioner.report
+    assert [part.name for part in report.partitions] == [
+        "tensorrt_0",
+        "tensorrt_1_cond_true",
+        "tensorrt_2_cond_false",
+        "tensorrt_3",
+    ]
+    assert all(node.startswith("cond/true/") for node in report.partitions[1].nodes)
+    assert "not delegated: cond (cond): control flow stays on the CPU" in str(report)
+
+
+def test_the_plan_counts_weights_of_a_branch_among_its_inputs():
+    _, _, program = case("map")
+    (part,) = reference().explain(program).partitions
+    assert part.constant_bytes == 0
+    assert sum(tensor.nbytes for tensor in part.inputs) == 4 * (8 + 8 + 16 + 4)
+
+
+def test_min_block_size_counts_in_each_branch():
+    torch.manual_seed(0)
+    model, calls = Sigmoid().eval(), signed((2, 4))
+    partitioner = reference(min_block_size=3)
+    pte = lowered(torch.export.export(model, calls[0]), partitioner)
+    # With its number made a tensor the one branch has three operators, the other has two.
+    assert [p.subgraph for p in partitioner.report.partitions if p.subgraph] == ["cond/true"]
+    small = [name for name, _, why in partitioner.report.not_delegated if "min_block_size=3" in why]
+    assert [name for name in small if name.startswith("cond/")] == [
+        "cond/false/aten_tanh_default",
+        "cond/false/aten_mul_tensor",
+    ]
+    check(pte, model, *calls)
+
+
+def test_full_graph_lists_what_stays_out_in_branches_too():
+    _, _, program = case("nested")
+    partitioner = reference(full_graph=True, excluded_ops=["aten.tanh"])
+    with pytest.raises(PartitionError) as caught:
+        lowered(program, partitioner)
+    message = str(caught.value)
+    assert "cond/true/cond/false/aten_tanh_default (aten::tanh.default): its operator" in message
+    assert "cond/true/cond (cond): control flow" in message
+
+
+def test_progress_and_the_log_name_the_branch(caplog):
+    _, _, program = case("cond")
+    events = []
+    with caplog.at_level(logging.DEBUG, "trt_et"):
+        lowered(program, reference(progress=events.append, excluded_ops=["aten.tanh"]))
+    assert {"tensorrt_1_cond_true", "tensorrt_2_cond_false"} <= {e.partition for e in events}
+    assert "partition tensorrt_1_cond_true: reference engine" in caplog.text
+    assert "cond/false/aten_tanh_default (aten::tanh.default) stays on the CPU" in caplog.text
+
+
+def test_equal_branches_share_an_engine():
+    def alike(x):
+        y = torch.cond(x.sum() > 0, lambda a: a.tanh() + a, torch.sin, (x,))
+        return torch.cond(x.sum() > 1, lambda a: a.tanh() + a, torch.cos, (y,))
+
+    pte = lowered(torch.export.export(Function(alike), (torch.randn(2, 4),)), reference())
+    assert len(blobs(pte)) == 5
+    assert len(set(blobs(pte))) == 4

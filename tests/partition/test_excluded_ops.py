@@ -7,6 +7,7 @@ import torch
 from executorch.exir import to_edge, to_edge_transform_and_lower
 from torch import nn
 
+from tests.support.lowering import reference
 from trt_et import OptionError, TensorRTPartitioner
 from trt_et.graph.subgraphs import subgraphs
 from trt_et.partition.excluded_ops import ExcludedOps
@@ -35,20 +36,14 @@ def edge(program):
     return to_edge(program).exported_program()
 
 
-def excluded(report):
-    return [
-        operator for _, operator, why in report.not_delegated if "excluded by the caller" in why
-    ]
-
-
-def is_tanh(node):
-    return "tanh" in node.name
+def excluded(partitioner):
+    return [op for _, op, why in partitioner.report.not_delegated if "excluded by" in why]
 
 
 CASES = {
     torch.ops.aten.conv2d: ["aten_convolution_default"],
     torch.ops.aten.relu.default: ["aten_relu_default", "cond/false/aten_relu_default"],
-    is_tanh: ["aten_tanh_default"],
+    (lambda node: "tanh" in node.name): ["aten_tanh_default"],
     "aten.conv2d": ["aten_convolution_default"],
     "conv2d": ["aten_convolution_default"],
     "aten.convolution.default": ["aten_convolution_default"],
@@ -81,8 +76,9 @@ def test_what_the_exported_or_the_edge_program_calls_a_node_is_excluded(edge, it
 
 @pytest.mark.parametrize(("name", "count"), [("aten::linear.default", 2), ("linear", 1)])
 def test_an_operator_that_would_be_preserved_is_decomposed_and_excluded(program, name, count):
-    report = TensorRTPartitioner(builder="reference", excluded_ops=[name]).explain(program)
-    assert excluded(report).count("aten::addmm.default") == count
+    partitioner = reference(excluded_ops=[name])
+    partitioner.explain(program)
+    assert excluded(partitioner).count("aten::addmm.default") == count
 
 
 def test_every_name_that_the_report_prints_is_excluded(edge):
@@ -93,57 +89,60 @@ def test_every_name_that_the_report_prints_is_excluded(edge):
                 assert ExcludedOps([name]).reason(node, subgraph) == "it is excluded by the caller"
 
 
+class Never:
+    name = "never"
+
+    def build(self, request):
+        raise AssertionError("an engine was built")
+
+
 @pytest.mark.parametrize(
     ("name", "near"),
     [
         ("linear_7", "linear_1"),
         ("aten_convolutoin_default", "aten_convolution_default"),
         ("aten.conv1d", "aten.conv2d"),
+        ("conv3d", "conv2d"),
     ],
 )
-def test_a_name_that_matches_nothing_is_an_error_with_the_nearest_names(program, name, near):
-    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[name])
+def test_a_name_that_matches_nothing_is_an_error_before_anything_is_built(program, name, near):
+    partitioner = TensorRTPartitioner(builder=Never(), excluded_ops=[name])
     with pytest.raises(OptionError, match=rf"'{name}'.*near it: .*{near}"):
-        partitioner.explain(program)
-
-
-def test_a_name_that_matches_nothing_is_an_error_before_anything_is_built(program):
-    class Never:
-        name = "never"
-
-        def build(self, request):
-            raise AssertionError("an engine was built")
-
-    partitioner = TensorRTPartitioner(builder=Never(), excluded_ops=["conv3d"])
-    with pytest.raises(OptionError, match=r"'conv3d'.*near it: .*conv2d"):
         to_edge_transform_and_lower(program, partitioner=[partitioner])
 
 
 def test_an_operator_object_need_not_be_called(program):
-    ops = [torch.ops.aten.conv1d, torch.ops.aten.cumsum.default]
-    report = TensorRTPartitioner(builder="reference", excluded_ops=ops).explain(program)
-    assert excluded(report) == []
+    partitioner = reference(excluded_ops=[torch.ops.aten.conv1d, torch.ops.aten.cumsum.default])
+    partitioner.explain(program)
+    assert excluded(partitioner) == []
 
 
-@pytest.mark.parametrize("item", ["aten.mull", "aten.conv2dd.default", "aten.mul.Dimname"])
-def test_an_operator_that_does_not_exist_is_an_error_with_the_nearest_names(item):
-    with pytest.raises(OptionError, match=r"near it: .*aten\.(mul|conv2d)"):
-        TensorRTPartitioner(builder="reference", excluded_ops=[item])
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ("aten.mull", r"near it: .*aten\.mul"),
+        ("aten.conv2dd.default", r"near it: .*aten\.conv2d"),
+        ("aten.mul.Dimname", r"near it: .*aten\.mul"),
+        (nn.GELU, r"holds <class .*GELU'>; expected an operator"),
+    ],
+)
+def test_what_is_no_operator_node_or_function_is_an_error(item, message):
+    with pytest.raises(OptionError, match=message):
+        reference(excluded_ops=[item])
 
 
-@pytest.mark.parametrize("names", [["tanh"], ["aten_tanh_default"], ["aten.relu", "aten.tanh"]])
-def test_a_name_counts_for_all_methods_that_are_lowered_together(names):
+def test_a_name_counts_for_all_methods_that_are_lowered_together():
     first = torch.export.export(nn.Sequential(nn.ReLU()), (torch.randn(3),))
     second = torch.export.export(nn.Sequential(nn.Tanh(), nn.Sigmoid()), (torch.randn(3),))
-    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=names)
+    partitioner = reference(excluded_ops=["relu", "aten.relu", "aten_tanh_default"])
     to_edge_transform_and_lower({"one": first, "two": second}, partitioner=[partitioner])
-    assert excluded(partitioner.report) == ["aten::tanh.default"]
+    assert excluded(partitioner) == ["aten::tanh.default"]
 
 
 def test_names_of_the_exported_program_count_where_edge_is_made_first(program):
-    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=["conv2d"])
+    partitioner = reference(excluded_ops=["conv2d"])
     to_edge(program).to_backend(partitioner)
-    assert excluded(partitioner.report) == ["aten::convolution.default"]
+    assert excluded(partitioner) == ["aten::convolution.default"]
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -154,12 +153,8 @@ def test_names_of_strictly_exported_programs_are_excluded(strict):
             return y.tanh() * y
 
     program = torch.export.export(Named(), (torch.randn(3),), strict=strict)
-    report = TensorRTPartitioner(builder="reference", excluded_ops=["add"]).explain(program)
-    assert "aten::add.Tensor" in excluded(report)
+    partitioner = reference(excluded_ops=["add"])
+    partitioner.explain(program)
+    assert "aten::add.Tensor" in excluded(partitioner)
     with pytest.raises(OptionError, match="'y', which matches no"):
-        TensorRTPartitioner(builder="reference", excluded_ops=["y"]).explain(program)
-
-
-def test_a_class_is_no_function_that_chooses_nodes():
-    with pytest.raises(OptionError, match=r"holds <class .*GELU'>; expected an operator"):
-        TensorRTPartitioner(builder="reference", excluded_ops=[torch.nn.GELU])
+        reference(excluded_ops=["y"]).explain(program)

@@ -7,15 +7,13 @@ from collections.abc import Callable
 import pytest
 import torch
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
-from executorch.runtime import Runtime
 from torch.export import Dim
 from torch.nn import functional
 
-from tests.support.lowering import lower
-from tests.support.models import Function
+from tests.support.lowering import lower, reference
+from tests.support.models import Function, Unary
 from tests.support.programs.operator_networks import lower_and_compare
-from tests.support.simulated_gpus import load_runtime
-from trt_et import TensorRTPartitioner
+from tests.support.simulated_gpus import check
 from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 
 aten = torch.ops.aten
@@ -73,22 +71,25 @@ CALLS: dict[object, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, ...
 }
 
 
-def test_the_list_here_is_the_list_there():
-    assert set(CALLS) == set(OPS_TO_PRESERVE)
+def test_preserved_operators_have_networks_and_reference_engines():
+    def function(*inputs):
+        by_shape = dict(zip((SIGNAL, IMAGE, VOLUME), inputs, strict=True))
+        calls = [CALLS[operator] for operator in OPS_TO_PRESERVE]
+        return [call(by_shape[shape]) for call, shape in calls]
 
-
-@pytest.mark.parametrize("operator", OPS_TO_PRESERVE, ids=str)
-def test_a_preserved_operator_has_a_network_and_a_reference_engine(operator):
-    function, shape = CALLS[operator]
-    program = torch.export.export(Function(function), (torch.rand(shape),))
-    kept, _ = TensorRTPartitioner(builder="reference").ops_to_not_decompose(
-        program.run_decompositions({})
-    )
+    inputs = tuple(torch.rand(shape) for shape in (SIGNAL, IMAGE, VOLUME))
+    program = torch.export.export(Function(function), inputs)
+    kept, _ = reference().ops_to_not_decompose(program.run_decompositions({}))
+    assert {aten.linear.default, aten.scaled_dot_product_attention.default} <= set(kept)
     _, partitioner = lower_and_compare(program, runs=True)
     (partition,) = partitioner.report.partitions
-    if operator in kept:
-        name = f"{operator._schema.name}.{operator._overloadname}"
-        assert name in partition.operators
+    names = {f"{operator._schema.name}.{operator._overloadname}" for operator in kept}
+    assert names <= set(partition.operators)
+
+
+def exported(function: Callable[[torch.Tensor], torch.Tensor]) -> torch.export.ExportedProgram:
+    dynamic = ({2: Dim("length", min=4, max=30)},)
+    return torch.export.export(Unary(function), (torch.randn(2, 3, 6),), dynamic_shapes=dynamic)
 
 
 def padded(x):
@@ -96,9 +97,13 @@ def padded(x):
     return functional.pad(x, (0, 9 - x.shape[2] % 8)).exp().tan().tanh()  # tan is on the CPU.
 
 
+def upsampled(x):
+    return functional.interpolate(padded(x), x.shape[2] * 2, mode="linear") * 2
+
+
 LENGTH_ON_THE_CPU = {
     "pad": lambda x: functional.pad(padded(x), (0, x.shape[2] % 3)) * 2,
-    "upsample": lambda x: functional.interpolate(padded(x), x.shape[2] * 2, mode="linear") * 2,
+    "upsample": upsampled,
     "upsample what was cut to that length": lambda x: (
         functional.interpolate(padded(x)[:, :, : x.shape[2]], x.shape[2] * 2, mode="linear") * 2
     ),
@@ -107,29 +112,15 @@ LENGTH_ON_THE_CPU = {
 
 @pytest.mark.parametrize("case", LENGTH_ON_THE_CPU)
 def test_an_operator_without_a_size_that_it_takes_does_not_end_an_export(case):
-    load_runtime()
     function = LENGTH_ON_THE_CPU[case]
-    dynamic = (({2: Dim("length", min=4, max=30)},),)
-    program = torch.export.export(
-        Function(function), (torch.randn(2, 3, 6),), dynamic_shapes=dynamic
-    )
-    pte = lower(program, builder="reference", excluded_ops=[aten.tan])
-    method = Runtime.get().load_program(pte).load_method("forward")
-    for length in (4, 6, 8, 13, 30):
-        x = torch.randn(2, 3, length)
-        torch.testing.assert_close(method.execute([x])[0], function(x), atol=1e-4, rtol=1e-4)
+    pte = lower(exported(function), excluded_ops=[aten.tan])
+    check(pte, function, *((torch.randn(2, 3, length),) for length in (4, 6, 8, 13, 30)))
 
 
 def test_a_program_that_only_the_caller_s_configuration_accepts_is_lowered():
-    def function(x):  # copysign is no core operator.
-        y = functional.interpolate(padded(x), x.shape[2] * 2, mode="linear")
-        return torch.copysign(y, x[:, :, :1])
-
-    dynamic = (({2: Dim("length", min=4, max=30)},),)
-    program = torch.export.export(
-        Function(function), (torch.randn(2, 3, 6),), dynamic_shapes=dynamic
-    )
-    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[aten.tan])
+    # copysign is no core operator.
+    program = exported(lambda x: torch.copysign(upsampled(x), x[:, :, :1]))
+    partitioner = reference(excluded_ops=[aten.tan])
     config = EdgeCompileConfig(_core_aten_ops_exception_list=[aten.copysign.Tensor])
     to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
     assert partitioner.report.partitions
@@ -139,9 +130,5 @@ def test_an_operator_takes_a_size_of_the_partition_s_input_undecomposed():
     def function(x):
         return functional.interpolate(functional.avg_pool1d(x, 2), x.shape[2:], mode="linear") + x
 
-    dynamic = (({2: Dim("length", min=4, max=30)},),)
-    program = torch.export.export(
-        Function(function), (torch.randn(2, 3, 6),), dynamic_shapes=dynamic
-    )
-    (partition,) = TensorRTPartitioner(builder="reference").explain(program).partitions
+    (partition,) = reference().explain(exported(function)).partitions
     assert "aten::upsample_linear1d.vec" in partition.operators

@@ -9,10 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.support.lowering import blobs, lower
-from tests.support.models import Function
+from tests.support.lowering import blobs, lower, reference
+from tests.support.models import Function, Unary
 from tests.support.simulated_gpus import check
-from trt_et import TensorRTPartitioner
 from trt_et.engines import support_check
 from trt_et.errors import PartitionError
 from trt_et.graph.fragment import Unsupported
@@ -20,18 +19,7 @@ from trt_et.graph.fragment import Unsupported
 X = torch.randn(2, 3)
 
 
-class Chain(nn.Module):
-    def forward(self, x):
-        return (torch.sin(x) * 2).exp() + x.cos()
-
-
-class Product(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(3, 3)
-
-    def forward(self, x):
-        return self.layer(x * 2).exp() + 1
+CHAIN = Function(lambda x: (torch.sin(x) * 2).exp() + x.cos())
 
 
 @pytest.fixture
@@ -57,36 +45,32 @@ def exported(model: nn.Module):
 
 def test_the_node_that_is_named_stays_on_the_cpu(unconvertible, caplog):
     unconvertible("aten.exp.default", "aten.sin.default")
-    partitioner = TensorRTPartitioner(builder="reference")
+    partitioner = reference()
     with caplog.at_level(logging.WARNING):
-        program = lower(exported(Chain()), partitioner=partitioner)
+        program = lower(exported(CHAIN), partitioner=partitioner)
     left = {operator: reason for _, operator, reason in partitioner.report.not_delegated}
     assert left == {
         "aten::exp.default": "it cannot be converted with its partition: TensorRT refuses the two"
     }
     assert "aten_exp_default (aten::exp.default) stays on the CPU" in caplog.text
     assert "TensorRT refuses the two" in caplog.text
-    check(program, Chain(), (X,))
+    check(program, CHAIN, (X,))
 
 
 def test_a_partition_of_which_no_node_is_named_stays_on_the_cpu(unconvertible):
     unconvertible(None, "aten.sin.default")
-    partitioner = TensorRTPartitioner(builder="reference")
-    program = lower(exported(Chain()), partitioner=partitioner)
+    partitioner = reference()
+    program = lower(exported(CHAIN), partitioner=partitioner)
     assert blobs(program) == []
-    check(program, Chain(), (X,))
-
-
-class Countdown(nn.Module):
-    def forward(self, x):
-        return torch.arange(2 * x.shape[0]).float() * x.sum()
+    check(program, CHAIN, (X,))
 
 
 def test_the_operators_that_use_a_named_size_stay_on_the_cpu(unconvertible):
     unconvertible("<built-in function mul>", "aten.sum.dim_IntList")
     size = torch.export.Dim("size", min=2, max=8)
-    program = torch.export.export(Countdown(), (X,), dynamic_shapes=({0: size},))
-    partitioner = TensorRTPartitioner(builder="reference")
+    model = Unary(lambda x: torch.arange(2 * x.shape[0]).float() * x.sum())
+    program = torch.export.export(model, (X,), dynamic_shapes=({0: size},))
+    partitioner = reference()
     lower(program, partitioner=partitioner)
     left = {operator: reason for _, operator, reason in partitioner.report.not_delegated}
     assert "TensorRT refuses the two" in left["aten::arange.start_step"]
@@ -97,9 +81,9 @@ def test_the_operators_that_use_a_named_size_stay_on_the_cpu(unconvertible):
 
 def test_a_node_without_a_cpu_kernel_gets_an_engine_of_its_own(unconvertible, caplog):
     unconvertible("aten.linear.default", "aten.exp.default")
-    torch.manual_seed(0)
-    model = Product().eval()
-    partitioner = TensorRTPartitioner(builder="reference")
+    times_two, exp = Function(lambda x: x * 2), Function(lambda x: x.exp() + 1)
+    model = nn.Sequential(times_two, nn.Linear(3, 3), exp)
+    partitioner = reference()
     with caplog.at_level(logging.WARNING):
         program = lower(exported(model), partitioner=partitioner)
     assert [p.operators for p in partitioner.report.partitions][1] == ("aten::linear.default",)
@@ -110,10 +94,7 @@ def test_a_node_without_a_cpu_kernel_gets_an_engine_of_its_own(unconvertible, ca
 def test_full_graph_refuses(unconvertible):
     unconvertible("aten.exp.default", "aten.sin.default")
     with pytest.raises(PartitionError, match="TensorRT refuses the two"):
-        lower(
-            exported(Chain()),
-            partitioner=TensorRTPartitioner(builder="reference", full_graph=True),
-        )
+        lower(exported(CHAIN), full_graph=True)
 
 
 def test_an_operator_that_cannot_be_converted_does_not_end_an_export():
@@ -127,44 +108,28 @@ def test_an_operator_that_cannot_be_converted_does_not_end_an_export():
         "one volume": (lambda x: F.avg_pool3d(x * 2, 2), torch.randn(3, 4, 4, 4)),
     }
     for name, (function, x) in cases.items():
-
-        class Model(nn.Module):
-            def forward(self, x, function=function):
-                return function(x)
-
-        program = torch.export.export(Model(), (x,))
+        program = torch.export.export(Function(function), (x,))
         assert blobs(lower(program, builder="tensorrt_rtx")), name
 
 
-class Buckets(nn.Module):
-    """Looks up a table by an index that is computed from constants, as T5 does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = nn.Embedding(2, 3)
-
-    def forward(self, x):
-        buckets = torch.arange(x.shape[0]).float() / 8.0
-        return x * 2 + self.table(buckets.to(torch.int64))
+def buckets(x):
+    """Look up a table by an index that is computed from constants, as T5 does."""
+    index = torch.arange(x.shape[0]).float() / 8.0
+    return x * 2 + F.embedding(index.to(torch.int64), torch.ones(2, 3))
 
 
-def test_a_constant_index_that_is_not_known_yet_does_not_split_a_partition():
-    model, x = Buckets().eval(), torch.randn(16, 3)
-    partitioner = TensorRTPartitioner(builder="reference")
-    lower(torch.export.export(model, (x,)), partitioner=partitioner)
-    (partition,) = partitioner.report.partitions
-    assert "aten::embedding.default" in partition.operators
+def positions(x):
+    """Gather at an offset that is a constant, as Funnel does."""
+    places = torch.arange(8, -8, -1)[:, None] + 16
+    table = torch.arange(32).float()[:, None] * torch.ones(1, 3)
+    return x * 2 + table.gather(0, places.expand(16, 3))
 
 
-def test_gathered_positions_that_are_not_known_yet_do_not_split_a_partition():
-    """As Funnel's: their offset is a constant."""
-
-    def function(x):
-        positions = torch.arange(8, -8, -1)[:, None] + 16
-        table = torch.arange(32).float()[:, None] * torch.ones(1, 3)
-        return x * 2 + table.gather(0, positions.expand(16, 3))
-
-    partitioner = TensorRTPartitioner(builder="reference")
-    lower(torch.export.export(Function(function), (torch.randn(16, 3),)), partitioner=partitioner)
-    (partition,) = partitioner.report.partitions
-    assert "aten::gather.default" in partition.operators
+@pytest.mark.parametrize(
+    ("function", "operator"),
+    [(buckets, "aten::embedding.default"), (positions, "aten::gather.default")],
+)
+def test_a_constant_index_that_is_not_known_yet_does_not_split_a_partition(function, operator):
+    program = torch.export.export(Function(function), (torch.randn(16, 3),))
+    (partition,) = reference().explain(program).partitions
+    assert operator in partition.operators

@@ -125,34 +125,32 @@ def test_a_cache_that_is_written_after_its_copy_stays_repeated(repeat, merge):
     assert share_heads(program) is program
 
 
-@pytest.mark.parametrize("option", ["excluded_ops", "float32_ops"])
-def test_operators_that_the_caller_names_stay(option):
-    options = {"precision": "float16"} if option == "float32_ops" else {}
-    partitioner = TensorRTPartitioner(
-        builder="reference", **options, **{option: [torch.ops.aten.repeat_interleave.self_int]}
-    )
-    program = torch.export.export(attention(by_interleaving), inputs())
-    assert shares_heads(partitioner.transform_for_pre_decomposition(program)) == [False]
+NAMED = [torch.ops.aten.repeat_interleave.self_int]
 
 
-def test_a_function_of_the_caller_does_not_keep_them():
-    """As those by which ``trt_et.llm`` leaves the check of positions to the CPU."""
-    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=[lambda node: False])
+@pytest.mark.parametrize(
+    ("options", "shared"),
+    [
+        ({"excluded_ops": NAMED}, False),
+        ({"precision": "float16", "float32_ops": NAMED}, False),
+        # As those by which trt_et.llm leaves the check of positions to the CPU.
+        ({"excluded_ops": [lambda node: False]}, True),
+    ],
+)
+def test_operators_that_the_caller_names_stay(options, shared):
+    partitioner = TensorRTPartitioner(builder="reference", **options)
     program = torch.export.export(attention(by_interleaving), inputs())
-    assert shares_heads(partitioner.transform_for_pre_decomposition(program)) == [True]
+    assert shares_heads(partitioner.transform_for_pre_decomposition(program)) == [shared]
 
 
 @pytest.mark.parametrize("repeat", [by_interleaving, by_expanding])
 def test_engines_attend_to_shared_heads(repeat):
-    lower_and_compare(export(attention(repeat)))
+    model = attention(repeat)
+    pte, _ = lower_and_compare(export(model), runs=True)
+    check(pte, model, inputs(), inputs(1, 9))
 
 
 def test_an_attention_on_the_cpu_repeats_them():
     program = torch.export.export(attention(by_interleaving), inputs())
     pte = lower(program, excluded_ops=[ATTENTION])
     check(pte, attention(by_interleaving), inputs())
-
-
-def test_a_reference_engine_shares_them():
-    model = attention(by_expanding)
-    check(lower(export(model)), model, inputs(), inputs(1, 9))

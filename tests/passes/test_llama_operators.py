@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from executorch.exir import to_edge_transform_and_lower
 from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
@@ -18,12 +17,11 @@ LENGTH, HEADS, KEY_HEADS, WIDTH = 16, 4, 2, 8
 class Attention(nn.Module):
     """Attention of new tokens [1, n, heads, width] to a cache."""
 
-    def __init__(self, dtype=torch.float32, *, causal=True, indices=False) -> None:
+    def __init__(self, *, causal=True, indices=False) -> None:
         super().__init__()
         self.causal, self.indices = causal, indices
         for name in ("keys", "values"):
-            cache = torch.zeros(1, LENGTH, KEY_HEADS, WIDTH, dtype=dtype)
-            self.register_buffer(name, cache)
+            self.register_buffer(name, torch.zeros(1, LENGTH, KEY_HEADS, WIDTH))
 
     def forward(self, query: Tensor, rows: Tensor, position: Tensor) -> Tensor:
         start = position[0].item()
@@ -43,28 +41,28 @@ class Attention(nn.Module):
         return attend(query, self.keys, self.values, 0, mask, 0.0, False, 0.25)
 
 
-def inputs(count: int, position: int, dtype=torch.float32) -> tuple[Tensor, Tensor, Tensor]:
-    query = torch.randn(1, count, HEADS, WIDTH, dtype=dtype)
-    rows = torch.randn(1, count, KEY_HEADS, WIDTH, dtype=dtype)
+def inputs(count: int, position: int) -> tuple[Tensor, Tensor, Tensor]:
+    query = torch.randn(1, count, HEADS, WIDTH)
+    rows = torch.randn(1, count, KEY_HEADS, WIDTH)
     return query, rows, torch.tensor([position])
 
 
-def export(model: nn.Module, dtype=torch.float32) -> ExportedProgram:
-    count = Dim("n", max=LENGTH - 1)
+def export(model: nn.Module) -> ExportedProgram:
+    count = {1: Dim("n", max=LENGTH - 1)}
+    shapes = (count, count, None)
     with torch.no_grad():
-        return torch.export.export(
-            *(model, inputs(3, 0, dtype)),
-            dynamic_shapes=({1: count}, {1: count}, None),
-            strict=True,
-        )
+        return torch.export.export(model, inputs(3, 0), dynamic_shapes=shapes, strict=True)
 
 
 def llama_operators(program: ExportedProgram) -> list[str]:
     return [node.name for node in program.graph.nodes if "llama." in f"{node.target} {node.args}"]
 
 
-@pytest.mark.parametrize("functional", [False, True])
-@pytest.mark.parametrize("options", [{}, {"causal": False}, {"indices": True}], ids=str)
+@pytest.mark.parametrize(
+    ("options", "functional"),
+    [({}, False), ({}, True), ({"causal": False}, False), ({"indices": True}, True)],
+    ids=str,
+)
 def test_core_operators_give_the_values_of_executorchs_kernels(options, functional):
     program = export(Attention(**options))
     if functional:
@@ -105,7 +103,5 @@ def test_a_program_of_other_operators_is_returned_as_it_is():
 
 def test_attention_to_a_cache_is_one_engine():
     program = export(Attention())
-    partitioner = TensorRTPartitioner(builder="reference", full_graph=True)
-    to_edge_transform_and_lower(program, partitioner=[partitioner])
-    assert partitioner.report is not None
-    assert len(partitioner.report.partitions) == 1
+    report = TensorRTPartitioner(builder="reference", full_graph=True).explain(program)
+    assert len(report.partitions) == 1

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.lowering import blobs, lower
+from tests.support.lowering import blobs, lower, reference
 from tests.support.programs.pt2e import quantize, quantizer
 from tests.support.programs.quantized_models import MODELS, Mlp
-from tests.support.programs.quantized_networks import Network, needs_rtx, plan
+from tests.support.programs.quantized_networks import Network, needs_rtx
 from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check
 from trt_et import TensorRTPartitioner
@@ -30,19 +30,15 @@ def made(name: str, config: str):
 
 
 @pytest.mark.parametrize("case", CASES, ids="-".join)
-def test_the_engine_computes_what_the_converted_program_computes(case):
+def test_one_engine_computes_what_the_converted_program_computes(case, caplog):
     program, inputs = made(*case)
-    model = program.module()
+    model, partitioner = program.module(), reference()
+    pte = lower(program, partitioner=partitioner)
     # A number half way between two steps may be rounded to either.
     step = 0.02 * float(model(*inputs).detach().abs().max())
-    check(lower(program), model, inputs, inputs, atol=step, rtol=0)
-
-
-@pytest.mark.parametrize("case", CASES, ids="-".join)
-def test_it_is_one_engine_without_products_in_float(case, caplog):
-    report = plan(made(*case)[0])
-    assert not report.not_delegated
-    assert len(report.partitions) == 1
+    check(pte, model, inputs, inputs, atol=step, rtol=0)
+    assert not partitioner.report.not_delegated
+    assert len(partitioner.report.partitions) == 1
     assert "computed in float" not in caplog.text
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests.support.models import Function
 from tests.support.programs.pt2e import quantize, quantized_inputs, quantizer, scales
 from trt_et.quantizer import int8, int8_weight_only
 
@@ -88,20 +89,12 @@ def test_the_channels_of_a_weight_are_those_of_the_result(function, shape, call,
 
 
 def test_an_outer_product_is_left_in_float():
-    class Rotary(nn.Module):
-        def forward(self, x):
-            return x[:, :, None] @ torch.arange(4.0)[None, None, :]
-
-    assert quantized_inputs(quantize(Rotary(), (torch.randn(2, 6),)))["matmul"] == [False, False]
+    rotary = Function(lambda x: x[:, :, None] @ torch.arange(4.0)[None, None, :])
+    assert quantized_inputs(quantize(rotary, (torch.randn(2, 6),)))["matmul"] == [False, False]
 
 
-class Attention(nn.Module):
-    def __init__(self, **how) -> None:
-        super().__init__()
-        self.how = how
-
-    def forward(self, q, k, v, mask=None):
-        return F.scaled_dot_product_attention(q, k, v, mask, **self.how)
+def attention(**how):
+    return Function(lambda *inputs: F.scaled_dot_product_attention(*inputs, **how))
 
 
 def heads(number: int) -> torch.Tensor:
@@ -123,20 +116,19 @@ ATTENTIONS = {
 @pytest.mark.parametrize("case", ATTENTIONS)
 def test_both_products_of_attention_are_quantized(case):
     how, inputs = ATTENTIONS[case]
-    program = quantize(Attention(**how), inputs)
+    model = attention(**how)
+    program = quantize(model, inputs)
     products = [flags for name, flags in quantized_inputs(program).items() if "matmul" in name]
     assert products == [[True, True], [True, True]]
-    torch.testing.assert_close(
-        program.module()(*inputs), Attention(**how)(*inputs), atol=0.1, rtol=0
-    )
+    torch.testing.assert_close(program.module()(*inputs), model(*inputs), atol=0.1, rtol=0)
 
 
 def test_attention_that_is_left_out_stays_one_operator():
     inputs = (heads(4), heads(4), heads(4))
     chosen = quantizer().set_op("aten.scaled_dot_product_attention", None)
-    program = quantize(Attention(), inputs, chosen)
+    program = quantize(attention(), inputs, chosen)
     assert quantized_inputs(program) == {"scaled_dot_product_attention": [False, False, False]}
-    program = quantize(Attention(), inputs, quantizer(int8_weight_only()))
+    program = quantize(attention(), inputs, quantizer(int8_weight_only()))
     assert "scaled_dot_product_attention" in quantized_inputs(program)
 
 
@@ -182,11 +174,8 @@ def test_concatenation_and_pooling_before_a_product_share_one_scale(pool):
 
 
 def test_concatenation_without_a_product_is_left_in_float():
-    class Cat(nn.Module):
-        def forward(self, x):
-            return torch.cat([x, x * 2])
-
-    assert not any(quantized_inputs(quantize(Cat(), (torch.randn(2, 3),)))["cat"])
+    model = Function(lambda x: torch.cat([x, x * 2]))
+    assert not any(quantized_inputs(quantize(model, (torch.randn(2, 3),)))["cat"])
 
 
 def test_an_embedding_has_a_scale_for_each_row():

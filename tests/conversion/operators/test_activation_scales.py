@@ -19,16 +19,15 @@ from tests.support.models import Function
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.pt2e import quantize
 from tests.support.programs.quantized_models import MODELS
-from trt_et.conversion.installed import installed_variant
+from tests.support.programs.quantized_networks import needs_rtx
 from trt_et.conversion.operators.activation_scales import ACTIVATION_SCALE
+from trt_et.conversion.prepare import rewrite
 from trt_et.engine_info import decode_blob
 from trt_et.engines import BuildOptions, BuildRequest
-from trt_et.engines.serialize import build_network
 from trt_et.lowering.lower import lower_partition
+from trt_et.lowering.lowered_partition import unlift
 
-pytestmark = pytest.mark.skipif(
-    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
-)
+pytestmark = needs_rtx
 
 LAYERS = 4
 SCALE = 0.1
@@ -89,24 +88,15 @@ def attended(x: torch.Tensor) -> torch.Tensor:
 def constants(
     function: Callable[..., Any], shape: tuple[int, ...], sizes: dict[int, Any]
 ) -> tuple[list[float], list[tuple[int, ...]]]:
-    """The scales of the quantize layers that a function becomes, and the shapes of vectors."""
-    program = torch.export.export(
-        Function(function), (torch.randn(shape),), dynamic_shapes=((sizes,),)
-    )
-    lowered = lower_partition(program.run_decompositions({}), "test")
-    built = build_network(BuildRequest("test", lowered, 0, BuildOptions()), "tensorrt_rtx")
-    layers = [built.network.get_layer(index) for index in range(built.network.num_layers)]
-    found = {}
-    for layer in layers:
-        if layer.type == built.trt.LayerType.CONSTANT:
-            layer.__class__ = built.trt.IConstantLayer
-            found[layer.get_output(0).name] = layer.weights
-    kinds = built.trt.LayerType
-    scales = [
-        found[layer.get_input(1).name].item() for layer in layers if layer.type == kinds.QUANTIZE
-    ]
-    vectors = [tuple(layer.shape) for layer in layers if layer.type == kinds.CONSTANT]
-    return scales, [shape for shape in vectors if max(shape, default=1) > 1]
+    """The scales by which a function quantizes after the rewrite, and the shapes of vectors."""
+    inputs = (torch.randn(shape),)
+    program = torch.export.export(Function(function), inputs, dynamic_shapes=((sizes,),))
+    module = unlift(lower_partition(program.run_decompositions({}), "test").program)
+    rewrite(module, ACTIVATION_SCALE)
+    quantize = quantized.quantize_per_tensor.default
+    calls = [node for node in module.graph.nodes if node.target is quantize]
+    vectors = [tuple(vector.shape) for vector in module.buffers() if vector.dim()]
+    return [call.args[1] for call in calls], vectors
 
 
 def attended_by_sdpa(x: torch.Tensor) -> torch.Tensor:

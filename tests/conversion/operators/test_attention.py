@@ -13,24 +13,18 @@ from tests.support.mended import is_fixed
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.attention_networks import CRASHES, NEIGHBOURS, build
 from tests.support.programs.crashing_builders import WithoutWorkarounds
-from trt_et.conversion.installed import installed_variant
+from tests.support.programs.quantized_networks import needs_rtx
 from trt_et.errors import BuildCrashed
 
-pytestmark = pytest.mark.skipif(
-    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
-)
+pytestmark = needs_rtx
 
 
 CRASH, WORKAROUND = "two attentions of one query", "inputs of attentions"
 
 
 @pytest.mark.parametrize("name", [*CRASHES, *NEIGHBOURS])
-def test_it_is_built_in_a_process_that_lives(name):
+def test_it_is_built_in_a_process_that_lives_and_equals_eager(name):
     assert build(name) == "built"
-
-
-@pytest.mark.parametrize("name", [*CRASHES, *NEIGHBOURS])
-def test_its_network_equals_eager(name):
     verdict = compare({**CRASHES, **NEIGHBOURS}[name].request())
     assert verdict.outcome == "equal", verdict
 

@@ -8,7 +8,7 @@ from torch import nn
 from torchao.quantization import IntxWeightOnlyConfig, quantize_
 from torchao.quantization.granularity import PerGroup
 
-from tests.support.lowering import blobs, lower, module_of
+from tests.support.lowering import module_of
 from tests.support.programs.quantized_networks import Network, needs_rtx
 from trt_et.conversion.operators.dequantize_groups import (
     GROUPED_WEIGHTS,
@@ -91,14 +91,3 @@ def test_a_weight_of_torchao_is_a_4_bit_constant_and_a_dequantize_layer(group):
     (weight,) = (w for name, w in network.constants.items() if name.endswith("_weight"))
     assert str(weight.dtype) == "DataType.INT4"
     assert weight.size == WIDTH * WIDTH
-
-
-@needs_rtx
-def test_the_engine_holds_at_most_062_bytes_for_each_weight():
-    (blob,) = blobs(lower(program(32, torch.bfloat16), builder="tensorrt_rtx"))
-    torch.manual_seed(0)
-    plain = nn.Sequential(nn.Linear(WIDTH, WIDTH, bias=False)).eval().to(torch.bfloat16)
-    exported = torch.export.export(plain, (torch.randn(4, WIDTH, dtype=torch.bfloat16),))
-    (whole,) = blobs(lower(exported, builder="tensorrt_rtx"))
-    fixed = len(whole) - 2 * WIDTH * WIDTH  # Kernels, layers and the blob's header.
-    assert (len(blob) - fixed) / WIDTH**2 <= 0.62

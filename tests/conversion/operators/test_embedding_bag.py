@@ -45,42 +45,35 @@ def test_any_bags_are_as_torch_has_them(mode, padding, ends):
 LENGTHS = torch.tensor([2, 0])
 
 
-def offsets(lengths: torch.Tensor) -> torch.Tensor:
-    """Such as torch takes, whatever the numbers are."""
-    return torch.cat([lengths.new_zeros(1), (lengths % 3).cumsum(0)])
+def of_any_bags(weight, indices, lengths):
+    # Such offsets as torch takes, whatever the numbers are.
+    offsets = torch.cat([lengths.new_zeros(1), (lengths % 3).cumsum(0)])
+    bags = (indices, weight, offsets)
+    weights = weight[indices.clamp(0, 8), 0]
+    return [
+        *(functional.embedding_bag(*bags, mode=mode) for mode in MODES),
+        functional.embedding_bag(*bags, mode="sum", per_sample_weights=weights),
+    ]
 
 
-CASES = {
-    "sum": (
-        lambda w, i, n: functional.embedding_bag(i, w, offsets(n), mode="sum"),
-        *(INDICES, LENGTHS),
-    ),
-    "mean": (lambda w, i, n: functional.embedding_bag(i, w, offsets(n)), INDICES, LENGTHS),
-    "largest": (
-        lambda w, i, n: functional.embedding_bag(i, w, offsets(n), mode="max"),
-        *(INDICES, LENGTHS),
-    ),
-    "weighted": (
-        lambda w, i, n: functional.embedding_bag(
-            i, w, offsets(n), mode="sum", per_sample_weights=w[i.clamp(0, 8), 0]
-        ),
-        *(INDICES, LENGTHS),
-    ),
-    "mean of known bags": (
-        lambda w: functional.embedding_bag(
-            INDICES, w, OFFSETS, include_last_offset=True, padding_idx=2
-        ),
-    ),
-    "mean of rows": (lambda w, i: functional.embedding_bag(i, w), ROWS),
-    "rows with padding": (lambda w, i: functional.embedding_bag(i, w, padding_idx=2), ROWS),
-    "largest of rows": (lambda w, i: functional.embedding_bag(i, w, mode="max"), ROWS),
-}
+def of_known_bags(weight):
+    return functional.embedding_bag(
+        INDICES, weight, OFFSETS, include_last_offset=True, padding_idx=2
+    )
+
+
+def of_rows(weight, rows):
+    options = ({}, {"padding_idx": 2}, {"mode": "max"})
+    return [functional.embedding_bag(rows, weight, **given) for given in options]
+
+
+CASES = [(of_any_bags, INDICES, LENGTHS), (of_known_bags,), (of_rows, ROWS)]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
 def test_the_network_equals_eager(case, dtype):
-    function, *inputs = CASES[case]
+    function, *inputs = case
     program = torch.export.export(Function(function), (WEIGHT.to(dtype), *inputs))
     lower_and_compare(program)
 

@@ -35,12 +35,10 @@ from tests.support.programs.kv_cache_updates import (
     rewritten,
     rows,
 )
-from trt_et.conversion.operators.index_put import INDEX_PUT
-from trt_et.conversion.operators.kv_cache import update_in_place, write_rows
-from trt_et.conversion.prepare import rewrite
+from trt_et.conversion.operators.kv_cache import write_rows
 from trt_et.engine_info import Alias, decode_blob
+from trt_et.engines import BuildRequest
 from trt_et.engines import serialize as engines
-from trt_et.lowering.lowered_partition import unlift
 
 aten = torch.ops.aten
 
@@ -54,6 +52,7 @@ def test_a_run_of_rows_is_written_in_place_with_the_values_of_eager(form):
     assert not {aten.index_put.default, aten.slice_scatter.default} & set(calls(module))
     cache = next(n for n in module.graph.nodes if n.name == alias.input)
     assert [user.target for user in cache.users] == [write_rows]
+    check_layer(request, 3 if new.shape[2:3] == (3,) else 1)
     if form == "ExecuTorch's Llama":  # Its position is computed on the CPU.
         return
     eager = copy.deepcopy(model)
@@ -64,25 +63,18 @@ def test_a_run_of_rows_is_written_in_place_with_the_values_of_eager(form):
     torch.testing.assert_close(result, expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_tensorrt_gets_its_layer_and_the_blob_declares_it(form):
-    _, _, new = FORMS[form]
-    _, request = recording(form)
+def check_layer(request: BuildRequest, count: int) -> None:
+    """TensorRT gets its layer, and the blob declares it."""
     built = engines.build_network(request)
-    (layer,) = layers(built.network, trt.LayerType.KV_CACHE_UPDATE)
+    every = [built.network.get_layer(index) for index in range(built.network.num_layers)]
+    (layer,) = (layer for layer in every if layer.type == trt.LayerType.KV_CACHE_UPDATE)
     cache, update, starts = (layer.get_input(i) for i in range(3))
     assert cache.is_network_input
     assert layer.get_output(0).is_network_output
     assert tuple(cache.shape) == SHAPE
-    count = 3 if new.shape[2:3] == (3,) else 1
     assert tuple(update.shape) == (BATCH, HEADS, count, WIDTH)
     assert (tuple(starts.shape), starts.dtype) == ((BATCH,), trt.int32)
     assert built.aliases == (Alias(layer.get_output(0).name, cache.name, "kv_cache_update"),)
-
-
-def layers(net, kind) -> list:
-    every = [net.get_layer(index) for index in range(net.num_layers)]
-    return [layer for layer in every if layer.type == kind]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -114,7 +106,7 @@ def put_at(index):
 
 
 def copy_to(positions, dim=2):
-    """Write to positions along a dimension, which are computed from the position."""
+    """Write along a dimension to positions that are computed from one."""
 
     def copy(cache, position, new):
         cache.index_copy_(dim, positions(position), new)
@@ -221,21 +213,6 @@ def test_integers_are_left_as_they_are():
     requests, _ = recorded(Cache(copy_rows, SHAPE, torch.int32), (ONE * 0, new))
     assert [update for request in requests for update in request.lowered.aliased_outputs]
     assert aliases(requests) == []
-
-
-@pytest.mark.parametrize("case", ["added to what is there", "two indices"])
-def test_calls_that_no_partition_has_today_are_not_written_in_place(case):
-    """Torch-TensorRT's converter refuses the one, torch the other's rows; another might not."""
-    (request,), _ = recorded(Cache(put), (ONE, rows()))
-    module = unlift(request.lowered.program)
-    rewrite(module, INDEX_PUT)
-    (node,) = (n for n in module.graph.nodes if n.target is aten.index_put.default)
-    cache, (*_, index), values = node.args
-    node.args = {
-        "added to what is there": (cache, [None, None, index], values, True),
-        "two indices": (cache, [None, index, index], values),
-    }[case]
-    assert update_in_place(module, request.lowered.aliased_outputs) == ()
 
 
 def test_what_eager_refuses_or_ignores_is_not_written():

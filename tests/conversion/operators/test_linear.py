@@ -1,19 +1,18 @@
-"""Biases of products that are split: TensorRT-RTX 1.5 does not build them if they are repeated."""
+"""Heads of attentions: split off products with a bias, or beside a dynamic length."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
 
 from tests.support.lowering import lower
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.kv_cache_models import recorded
-from trt_et.conversion.installed import installed_variant
+from tests.support.programs.quantized_networks import needs_rtx
 
-pytestmark = pytest.mark.skipif(
-    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
-)
+pytestmark = needs_rtx
 
 
 class FusedProjection(nn.Module):
@@ -60,3 +59,23 @@ def test_a_projection_is_right_and_builds(model):
     (request,) = recorded(model, (x,))[0]
     assert compare(request, x).outcome == "equal"
     lower(torch.export.export(model.eval(), (x,)), builder="tensorrt_rtx")
+
+
+class Heads(nn.Module):
+    """Grouped attention whose number of heads is left to be computed beside a dynamic length."""
+
+    def forward(self, x: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
+        length = x.shape[1]
+        q = x.view(1, length, -1, 8).transpose(1, 2)
+        kv = kv.view(1, 16, 4, 8).transpose(1, 2)
+        y = nn.functional.scaled_dot_product_attention(q, kv, kv)
+        return y.transpose(1, 2).reshape(1, length, -1)
+
+
+def test_heads_beside_a_dynamic_length_are_built():
+    program = torch.export.export(
+        Heads(),
+        (torch.randn(1, 5, 32), torch.randn(1, 16, 32)),
+        dynamic_shapes=({1: Dim("length", min=1, max=32)}, None),
+    )
+    lower(program, builder="tensorrt_rtx", full_graph=False)

@@ -9,12 +9,10 @@ from torch import nn
 from tests.support.lowering import blobs, lower
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.kv_cache_models import recorded
-from trt_et.conversion.installed import installed_variant
+from tests.support.programs.quantized_networks import needs_rtx
 from trt_et.engine_info import decode_blob
 
-pytestmark = pytest.mark.skipif(
-    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
-)
+pytestmark = needs_rtx
 WIDTH = 64
 
 
@@ -50,8 +48,7 @@ def test_the_size_of_an_engine_does_not_depend_on_the_number_of_tokens(is_affine
     assert abs(sizes[1] - sizes[0]) < repeated / 4
 
 
-@pytest.mark.parametrize("is_affine", [True, False])
-@pytest.mark.parametrize("tokens", [1, 5])
+@pytest.mark.parametrize(("is_affine", "tokens"), [(True, 1), (True, 5), (False, 5)])
 def test_the_network_computes_what_the_program_does(is_affine, tokens):
     inputs = (torch.randn(2, tokens, WIDTH),)
     (request,) = recorded(model(is_affine=is_affine), inputs)[0]

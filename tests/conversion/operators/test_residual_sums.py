@@ -14,14 +14,12 @@ from tests.support.lowering import blobs, lower
 from tests.support.mended import leave_out
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.kv_cache_models import recorded
-from trt_et.conversion.installed import installed_variant
+from tests.support.programs.quantized_networks import needs_rtx
 from trt_et.conversion.operators.residual_sums import RESIDUAL_SUM
 from trt_et.engine_info import decode_blob
 from trt_et.engines.serialize import build_network
 
-pytestmark = pytest.mark.skipif(
-    installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
-)
+pytestmark = needs_rtx
 
 LAYERS = 4
 
@@ -50,8 +48,7 @@ def kernels(x: torch.Tensor, *, norm_first: bool) -> Counter[bytes]:
     return Counter(name for name in names if b"Mean" in name)
 
 
-@pytest.mark.parametrize("norm_first", [True, False])
-@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize(("norm_first", "batch"), [(True, 1), (True, 2), (False, 2)])
 def test_an_engine_holds_the_kernel_of_a_normalization_once(batch, norm_first):
     found = kernels(torch.randn(batch, 6, 32), norm_first=norm_first)
     assert set(found.values()) == {1}
@@ -64,8 +61,10 @@ def test_otherwise_tensorrt_rtx_holds_it_for_each_layer():
     assert max(kernels(torch.randn(2, 6, 32), norm_first=True).values()) == LAYERS - 2
 
 
-@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
-@pytest.mark.parametrize("shape", [(1, 6, 32), (2, 6, 32), (1, 2, 3, 32)])
+@pytest.mark.parametrize(
+    ("shape", "precision"),
+    [((1, 6, 32), "float16"), ((2, 6, 32), "bfloat16"), ((1, 2, 3, 32), "float16")],
+)
 def test_the_sums_are_the_same(shape, precision):
     x = torch.randn(shape)
     (asked,) = recorded(Stream(norm_first=True).eval(), (x,), precision=precision)[0]

@@ -13,7 +13,7 @@ import torch
 from executorch.exir import to_edge
 from torch import nn
 
-from tests.support.lowering import blobs, lower
+from tests.support.lowering import blobs, lower, reference
 from tests.support.modelopt.models import (
     Blocks,
     Quantizer,
@@ -25,7 +25,6 @@ from tests.support.native_environment import ROOT
 from tests.support.programs.quantized_models import MODELS, Mlp
 from tests.support.programs.quantized_networks import Network, needs_rtx, plan
 from tests.support.simulated_gpus import check
-from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 from trt_et.lowering.lower import lower_partition
 
@@ -95,43 +94,63 @@ class Once(nn.Module):
         return torch.ops.tensorrt.quantize_op(x, self.amax, *self.how) + 1
 
 
-# A name, and: a model and its inputs, options of the partitioner.
+# A name, and: a model and its inputs, options of the partitioner, why some is computed in floats.
 CASES = {
-    "block-fp8": (lambda: made("block", FP8), {}),
-    "residual-fp8": (lambda: made("residual", FP8), {}),
-    "mlp-int8": (lambda: made("mlp", INT8), {}),
-    "weights of 4 bits": (lambda: made("mlp", (4, 0), input_bits=INT8), {}),
-    "blocks of 4 bits": (lambda: blocks(128, 64), {}),
-    "old target": (lambda: made("mlp", FP8), {"compute_capabilities": ["8.6", "12.0"]}),
-    "linear excluded": (lambda: made("mlp", FP8), {"excluded_ops": ["aten.linear"]}),
-    "quantizer excluded": (lambda: made("mlp", FP8), {"excluded_ops": ["tensorrt.quantize_op"]}),
-    "dynamic": (lambda: (Dynamic(), (torch.randn(4, 16),)), {}),
+    "block-fp8": (lambda: made("block", FP8), {}, ""),
+    "residual-fp8": (lambda: made("residual", FP8), {}, ""),
+    "mlp-int8": (lambda: made("mlp", INT8), {}, ""),
+    "blocks of 4 bits": (lambda: blocks(128, 64), {}, ""),
+    "weights of 4 bits": (
+        lambda: made("mlp", (4, 0), input_bits=INT8),
+        {},
+        "2 quantize operators are computed in floats: TensorRT quantizes to",
+    ),
+    "old target": (
+        lambda: made("mlp", FP8),
+        {"compute_capabilities": ["8.6", "12.0"]},
+        "4 quantize operators are computed in floats: fp8 needs compute capability",
+    ),
+    "linear excluded": (
+        lambda: made("mlp", FP8),
+        {"excluded_ops": ["aten.linear"]},
+        "the caller excluded the operators that they quantize for",
+    ),
+    "quantizer excluded": (
+        lambda: made("mlp", FP8),
+        {"excluded_ops": ["tensorrt.quantize_op"]},
+        "its operator is excluded by the caller",
+    ),
+    "dynamic": (
+        lambda: (Dynamic(), (torch.randn(4, 16),)),
+        {},
+        "its amax is computed at run time",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_it_runs_like_eager(case):
-    make, options = CASES[case]
+def test_it_runs_like_eager_and_says_what_is_computed_in_floats(caplog, case):
+    make, options, reason = CASES[case]
     model, inputs = make()
-    pte = lower(exported(model, inputs), **options)
+    partitioner, found = reference(**options), exported(model, inputs)
+    before = str(found)
+    with caplog.at_level(logging.WARNING, logger="trt_et"):
+        pte = lower(found, partitioner=partitioner)
+    assert str(found) == before
     check(pte, model, inputs, inputs, atol=1e-5, rtol=1e-5)
+    assert reason in caplog.text
+    if not reason:
+        assert "computed in floats" not in caplog.text
+        assert not partitioner.report.not_delegated
+        (partition,) = partitioner.report.partitions
+        assert OPERATOR in partition.operators or case == "blocks of 4 bits"
+        assert "aten::alias_copy.default" not in partition.operators  # Of detach().
 
 
 def test_a_branch_runs_like_eager():
     x = torch.full((3,), 0.3)
     pte = lower(exported(Chosen(), (x,)))
     check(pte, lambda x: expected_fp8(x, torch.tensor(2.0)) * 2, (x,), (x,), atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", MODELS)
-def test_it_is_one_partition(name, kind):
-    report = plan(program(name, KINDS[kind]))
-    assert not report.not_delegated
-    (partition,) = report.partitions
-    assert OPERATOR in partition.operators
-    assert "aten::alias_copy.default" not in partition.operators  # Of detach().
-    assert all(tensor.dtype is torch.float32 for tensor in partition.inputs + partition.outputs)
 
 
 @needs_rtx
@@ -157,6 +176,7 @@ def test_the_blob_says_that_fp8_needs_newer_gpus():
     assert min(targets(FP8)) == (8, 9)
     assert max(targets(FP8)) >= (12, 0)
     assert targets(FP8, compute_capabilities=["12.0"]) == [(12, 0)]
+    assert targets(FP8, compute_capabilities=["8.6", "12.0"]) == [(8, 6), (12, 0)]  # In floats.
     assert targets(INT8) == []
 
 
@@ -179,25 +199,20 @@ def test_the_engine_holds_blocks_of_4_bits_as_the_log_says(caplog, block, most, 
 @needs_rtx
 @pytest.mark.parametrize("bits", KINDS.values(), ids=KINDS)
 def test_the_engine_holds_the_weights_in_8_bits(bits):
-    torch.manual_seed(0)
-    model, inputs = fake_quantized(Mlp(512), (torch.randn(4, 512),), bits), (torch.randn(4, 512),)
-    (blob,) = blobs(lower(exported(model, inputs), builder="tensorrt_rtx"))
+    inputs = (torch.randn(4, 512),)
+    found = exported(fake_quantized(Mlp(512), inputs, bits), inputs)
+    (blob,) = blobs(lower(found, builder="tensorrt_rtx"))
     assert len(blob) < 2 * (2 * 512 * 1024)
 
 
 @needs_rtx
-@pytest.mark.parametrize("bits", KINDS.values(), ids=KINDS)
-def test_each_operator_is_two_layers(bits):
-    kinds = Network(program("mlp", bits)).kinds
-    # Torch-TensorRT computes int8 weights itself, TensorRT those of fp8.
-    assert (kinds["QUANTIZE"], kinds["DEQUANTIZE"]) == ((2, 4) if bits == INT8 else (4, 4))
-
-
-@needs_rtx
 @pytest.mark.parametrize(("bits", "high"), [(FP8, 448), (INT8, 127)], ids=["fp8", "int8"])
-def test_the_scale_is_the_largest_number_over_that_of_the_type(bits, high):
+def test_each_operator_is_two_layers_whose_scale_is_the_range_over_that_of_the_type(bits, high):
     model, inputs = made("mlp", bits)
     network = Network(exported(model, inputs))  # TensorRT's constants live as long as it does.
+    # Torch-TensorRT computes int8 weights itself, TensorRT those of fp8.
+    kinds = network.kinds
+    assert (kinds["QUANTIZE"], kinds["DEQUANTIZE"]) == ((2, 4) if bits == INT8 else (4, 4))
     weights = [w for name, w in network.constants.items() if name.endswith("_scale")]
     scales = {w.item() for w in weights if w.size == 1}
     for layer in (model[0], model[2]):
@@ -217,51 +232,21 @@ def test_half_precision_models_are_quantized(dtype):
     assert [b.dtype for b in decode_blob(blob).info.bindings] == [str(dtype)[6:]] * 2
 
 
-@needs_rtx
-def test_targets_without_fp8_get_float_engines():
-    options = {"builder": "tensorrt_rtx", "compute_capabilities": ["8.6", "12.0"]}
-    assert len(blobs(lower(program("mlp", FP8), **options))) == 1
-
-
 def test_an_operator_that_no_kernel_has_is_in_an_engine_however_small():
     found = exported(Once(8, 4, False, False), (torch.rand(4),))
     assert len(blobs(lower(found, min_block_size=1000))) == 1
 
 
-def refusals(caplog, found: torch.export.ExportedProgram, **options) -> str:
+def refusals(caplog, found: torch.export.ExportedProgram) -> str:
     with caplog.at_level(logging.WARNING, logger="trt_et"):
-        TensorRTPartitioner(builder="reference", **options).explain(found)
+        plan(found)
     return "\n".join(r.getMessage() for r in caplog.records if r.name.startswith("trt_et."))
 
 
-@pytest.mark.parametrize(
-    ("case", "reason"),
-    [
-        ("weights of 4 bits", "2 quantize operators are computed in floats: TensorRT quantizes to"),
-        ("old target", "4 quantize operators are computed in floats: fp8 needs compute capability"),
-        ("linear excluded", "the caller excluded the operators that they quantize for"),
-        ("quantizer excluded", "its operator is excluded by the caller"),
-        ("dynamic", "its amax is computed at run time"),
-        ("block-fp8", ""),
-        ("blocks of 4 bits", ""),
-    ],
-)
-def test_it_says_why_an_operator_is_computed_in_floats(caplog, case, reason):
-    make, options = CASES[case]
-    text = refusals(caplog, exported(*make()), **options)
-    assert reason in text
-    assert bool(text) == bool(reason)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        ((8, 0, True, False), "numbers with a sign"),
-        ((8, 0, False, False), ""),
-    ],
-)
-def test_what_tensorrt_has_no_layer_for(caplog, arguments, reason):
-    text = refusals(caplog, exported(Once(*arguments), (torch.rand(4),)))
+@pytest.mark.parametrize(("is_unsigned", "reason"), [(True, "numbers with a sign"), (False, "")])
+def test_what_tensorrt_has_no_layer_for(caplog, is_unsigned, reason):
+    found = exported(Once(8, 0, is_unsigned, False), (torch.rand(4),))
+    text = refusals(caplog, found)
     assert reason in text
     assert bool(text) == bool(reason)
 
@@ -282,16 +267,6 @@ def test_engines_are_built_where_modelopt_is_not_imported():
     lowered = lower_partition(edge, "test")
     assert "tensorrt." not in str(lowered.program.graph)
     assert "trt_et.fake_quantize" in str(lowered.program.graph)
-
-
-def test_the_program_of_the_caller_stays_as_it_is():
-    found = program("mlp", FP8)
-    before = found.graph_module.code
-    names = [spec.arg.name for spec in found.graph_signature.input_specs]
-    lower(found, compute_capabilities=["8.6"])
-    assert found.graph_module.code == before
-    assert [spec.arg.name for spec in found.graph_signature.input_specs] == names
-    assert not plan(found).not_delegated
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("modelopt"), reason="modelopt is not installed")

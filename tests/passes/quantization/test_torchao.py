@@ -17,12 +17,11 @@ from torchao.quantization import (
 )
 from torchao.quantization.granularity import PerGroup
 
-from tests.support.lowering import blobs, lower
+from tests.support.lowering import blobs, lower, reference
 from tests.support.programs.quantized_models import Mlp, quantize
 from tests.support.programs.quantized_networks import Network, needs_rtx, plan
 from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check
-from trt_et import TensorRTPartitioner
 
 WEIGHTS_ONLY = {
     "int8 weights": Int8WeightOnlyConfig(),
@@ -105,9 +104,7 @@ CASES = {
     "fp8 by PT2E": (made_by_pt2e, {}, 1e-5),
     "product excluded": (lambda: made("int8 weights"), {"excluded_ops": ["aten.mm"]}, 1e-5),
     "cast excluded": (
-        lambda: made("int4 weights in groups"),
-        {"excluded_ops": [excludes_casts]},
-        1e-5,
+        *(lambda: made("int4 weights in groups"), {"excluded_ops": [excludes_casts]}, 1e-5),
     ),
     **{
         model.__name__: (lambda model=model: (model(), model().inputs), {}, limit)
@@ -121,15 +118,15 @@ def test_it_runs_like_eager(case):
     make, options, limit = CASES[case]
     model, inputs = make()
     with torch.no_grad():
-        pte = lower(torch.export.export(model, inputs), **options)
+        exported = torch.export.export(model, inputs)
+    before = exported.graph_module.code
+    partitioner = reference(**options)
+    pte = lower(exported, partitioner=partitioner)
+    assert exported.graph_module.code == before
     check(pte, model, inputs, inputs, atol=limit, rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", WEIGHTS_ONLY)
-def test_quantized_weights_are_in_one_engine(name):
-    report = plan(program(name))
-    assert not report.not_delegated
-    assert len(report.partitions) == 1
+    if case in (*CONFIGS, "fp8 by PT2E"):
+        assert not partitioner.report.not_delegated
+        assert len(partitioner.report.partitions) == 1
 
 
 @needs_rtx
@@ -139,9 +136,8 @@ def test_tensorrt_rtx_builds_it(name):
 
 
 @needs_rtx
-@pytest.mark.parametrize("name", ["int8 weights", "int4 weights in groups"])
-def test_the_engine_holds_the_weights_in_int8(name):
-    (blob,) = blobs(lower(program(name, 512), builder="tensorrt_rtx"))
+def test_the_engine_holds_the_weights_in_int8():
+    (blob,) = blobs(lower(program("int8 weights", 512), builder="tensorrt_rtx"))
     assert len(blob) < 2 * (2 * 512 * 1024)
 
 
@@ -155,8 +151,7 @@ def test_int8_weights_are_dequantized_by_a_layer():
 
 
 def test_the_int8_weight_of_an_operator_that_stays_out_stays_out():
-    partitioner = TensorRTPartitioner(builder="reference", excluded_ops=["aten.mm"])
-    report = partitioner.explain(program("int8 weights"))
+    report = reference(excluded_ops=["aten.mm"]).explain(program("int8 weights"))
     reasons = {name: why for _, name, why in report.not_delegated}
     cast = reasons["dim_order_ops::_to_dim_order_copy.default"]
     assert cast == "no operator of an engine uses its quantized or dequantized tensor"
@@ -170,28 +165,11 @@ def test_an_int8_weight_leaves_no_engine():
     assert len(blobs(pte)) == 1
 
 
-@pytest.mark.parametrize("name", DYNAMIC)
-def test_what_is_quantized_at_run_time_is_computed_in_one_engine(name):
-    found = program(name)
-    before = found.graph_module.code
-    report = plan(found)
-    assert not report.not_delegated
-    (partition,) = report.partitions
-    assert partition.operators.count("aten::linear.default") + partition.operators.count(
-        "aten::mm.default"
-    ) == len([m for m in made(name)[0] if isinstance(m, nn.Linear)])
-    assert found.graph_module.code == before
-
-
-def test_fp8_by_pt2e_is_computed_in_one_engine_and_says_so(caplog):
-    model, inputs = made_by_pt2e()
-    report = plan(torch.export.export(model, inputs))
-    assert not report.not_delegated
-    assert len(report.partitions) == 1
+def test_fp8_by_pt2e_says_that_it_is_computed_in_floats(caplog):
+    plan(torch.export.export(*made_by_pt2e()))
     assert "3 quantize operators are computed in floats: PT2E rounds to whole" in caplog.text
 
 
 @needs_rtx
 def test_tensorrt_rtx_builds_fp8_by_pt2e():
-    model, inputs = made_by_pt2e()
-    assert blobs(lower(torch.export.export(model, inputs), builder="tensorrt_rtx"))
+    assert blobs(lower(torch.export.export(*made_by_pt2e()), builder="tensorrt_rtx"))

@@ -58,7 +58,7 @@ FRAMES = 200
 
 def transducer(name: str) -> Any:
     """A Parakeet: "TDT" or "RNNT"."""
-    torch.manual_seed(0)
+    torch.manual_seed(2)
     encoder = tf.ParakeetEncoderConfig(
         **{"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4},
         **{"intermediate_size": 64, "conv_kernel_size": 5, "subsampling_conv_channels": 8},
