@@ -90,9 +90,14 @@ void log(LogLevel level, const char* format, ...) {
   if (t_depth == 0 || !keep(level, text)) write_line(level, text);
 }
 
-void log_at_once(const std::string& text) {
+void log_at_once(const char* format, ...) {
+  char text[256];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
   write_kept();
-  write_line(LogLevel::info, text.c_str());
+  write_line(LogLevel::info, text);
 }
 
 void set_log_function(void (*function)(int, const char*)) { g_function = function; }

@@ -1,8 +1,6 @@
 // How trt-et logs: outside of its locks, and without Python's help.
 #pragma once
 
-#include <string>
-
 namespace trt_et {
 
 // What a load or a run does when all is well is debug, and is shown with TRT_ET_LOG=debug only.
@@ -15,7 +13,7 @@ void log(LogLevel level, const char* format, ...) __attribute__((format(printf, 
 
 // The same for information that a user waits for: it is written now, and so is what was kept back.
 // Not while a lock is held.
-void log_at_once(const std::string& text);
+void log_at_once(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // See trt_et_set_log_function.
 void set_log_function(void (*function)(int level, const char* text));

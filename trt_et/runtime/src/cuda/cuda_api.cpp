@@ -44,9 +44,8 @@ Status parse_mode(const std::string& text, Mode* mode) {
   if (text.empty() || text == "real") return *mode = Mode{}, Status{};
   for (const Kind kind : {Kind::simulated, Kind::automatic}) {
     for (int devices = 1; devices <= kMaxSimulated; ++devices) {
-      *mode = Mode{kind, devices};
-      const std::string name = mode->text();
-      if (text == name || text + ":1" == name) return {};
+      const Mode named{kind, devices};
+      if (text == named.text() || text + ":1" == named.text()) return *mode = named, Status{};
     }
   }
   return fail(Error::InvalidArgument,

@@ -120,15 +120,19 @@ Status Delegate::execute(Span<EValue*> values) {
   TRT_ET_TRY(stream_.join(stream));
   // Another method may use shared state next, on another thread's stream.
   bool wait = arguments_.has_shared_state();
-  Status status;
-  try {
-    status = arguments_.use_device_state();
-    if (status.ok()) status = run(stream, &wait);
-  } catch (const std::exception&) {  // A longer text would take memory, too.
-    status = {Error::MemoryAllocationFailed, "no host memory"};
-  }
-  arguments_.restore_host_state();
+  // An exception is out of memory on the host.
+  struct Scope {
+    Delegate& delegate;
+    bool finished = false;
+    ~Scope() {
+      if (!finished) delegate.abandon();
+      delegate.arguments_.restore_host_state();
+    }
+  } scope{*this};
+  Status status = arguments_.use_device_state();
+  if (status.ok()) status = run(stream, &wait);
   status = finish(std::move(status), wait);
+  scope.finished = true;
   if (status.ok()) debug_outputs_.log();
   return status;
 }
@@ -180,6 +184,14 @@ Status Delegate::finish(Status status, bool wait) {
   }
   contexts_.forget();
   return status.ok() ? std::move(drained) : std::move(status);
+}
+
+void Delegate::abandon() noexcept {
+  try {
+    (void)stream_.drain();
+    contexts_.forget();
+  } catch (const std::exception&) {  // The call fails all the same.
+  }
 }
 
 // The caller records a graph of its own. Nothing may wait, allocate or change a context meanwhile,

@@ -54,6 +54,7 @@ class Delegate {
   Status queue(cuda::Stream stream);
   Status finish(Status status, bool wait);
   Status run_captured(const WorkStream& stream);
+  void abandon() noexcept;
   std::string describe();
 
   cuda::Api& api_;

@@ -43,8 +43,7 @@ void log_of_provider(int level, const char* text) {
   if (level == TRT_ET_LOG_ERROR) log(LogLevel::error, "TensorRT: %.230s", text);
   if (level == TRT_ET_LOG_WARNING) log(LogLevel::info, "TensorRT warns: %.220s", text);
   if (level == TRT_ET_LOG_INFO) log(LogLevel::debug, "TensorRT: %.230s", text);
-  if (level == TRT_ET_LOG_NOTICE)
-    log_at_once("TensorRTBackend: " + std::string(text).substr(0, 230));
+  if (level == TRT_ET_LOG_NOTICE) log_at_once("TensorRTBackend: %.230s", text);
 }
 
 const trt_et_host& host() {

@@ -102,7 +102,9 @@ class KernelSaver {
     try {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (stopped_) return;
-      plans_[cache] = {Clock::now() + kSoon, 2};
+      Plan& plan = plans_[cache];
+      // Shapes that change all the time do not put it off.
+      if (plan.saves < 2) plan = {Clock::now() + kSoon, 2};
       if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
     } catch (...) {  // No memory or no thread: the file is written when the engine goes.
     }

@@ -18,13 +18,18 @@ Status RunContext::create(LoadedEngine& engine, uint32_t flags,
   return {};
 }
 
-// Its rank is the engine's: the blob's was compared with it. But a 0-d tensor may be [1] to the
-// engine.
 Status RunContext::set_input_shape(size_t index, const int64_t* dims, int32_t rank) {
+  const EngineTensor& tensor = engine_.tensors()[index];
   Dims shape{};
-  shape.nbDims = engine_.tensors()[index].dims.nbDims;
-  if (rank == 0) shape.d[0] = 1;
-  for (int32_t i = 0; i < rank && i < shape.nbDims; ++i) shape.d[i] = static_cast<Extent>(dims[i]);
+  // A 0-d tensor may be [1] to the engine.
+  const bool scalar = rank == 0 && tensor.dims.nbDims == 1;
+  if (!scalar && rank != tensor.dims.nbDims) {
+    return fail(Error::InvalidArgument, "input '%.60s' has rank %d, expected %d",
+                tensor.name.c_str(), rank, tensor.dims.nbDims);
+  }
+  shape.nbDims = tensor.dims.nbDims;
+  if (scalar) shape.d[0] = 1;
+  for (int32_t i = 0; i < rank; ++i) shape.d[i] = static_cast<Extent>(dims[i]);
   shapes_[index] = shape;
   return {};
 }
