@@ -227,11 +227,7 @@ UNSEEN = {("shared heads", "rewrite")}
 LARGER = {("scatter_add", "rewrite")}
 # Operators of others, which Torch-TensorRT has no converter for.
 FOREIGN = {
-    ("quantize", "rewrite"),
-    ("quantize_linear", "add_layer"),
-    ("dequantize_linear", "add_layer"),
-    ("dequantize_groups", "add_layer"),
-    ("kv_cache", "add_layer"),
+    (name, "add_layer") for name in ("quantize", "fake_quantize", "dequantize_groups", "kv_cache")
 }
 # The limit on the size of a matrix: test_refused.py.
 LIMITS = {(name, "unsupported") for name in ("scatter_add", "scatter_reduce", "index_add")}

@@ -99,18 +99,16 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     dequantize_groups.DEQUANTIZE_GROUPS,
     quantize.INT8_WEIGHTS,
     quantize.FAKE_QUANTIZED,  # Its dequantize layers may reach a convolution.
+    quantize.QUANTIZE,
     convolution.QUANTIZED_CONVOLUTION,
     attention.ATTENTION_RESULTS,
-    activation_scales.ACTIVATION_SCALE,  # After those that look for scales.
+    activation_scales.ACTIVATION_SCALE,  # After those that look for quantize operators.
     residual_sums.RESIDUAL_SUM,  # Knows linear layers by the casts, whatever else is rewritten.
-    quantize.QUANTIZE,  # After those that look for PT2E's operators.
     # Without a rewrite.
     cumsum.CUMSUM,
     embedding.EMBEDDING,
     gather.GATHER,
     normalization.LAYER_NORM,
-    quantize.DEQUANTIZE_LINEAR,
-    quantize.QUANTIZE_LINEAR,
     rms_norm.RMS_NORM,
     slice.SELECT,
     slice.SLICE,

@@ -16,11 +16,12 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from trt_et.conversion.operators.dequantize_groups import dequantize_groups
-from trt_et.conversion.operators.quantize import dequantize_linear, quantize_linear
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.tracing import TRACING
+from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer
 
 
 @contextlib.contextmanager
@@ -111,12 +112,23 @@ def weights_stay_quantized() -> AbstractContextManager[Any]:
     plain = folder.is_impure
 
     def is_impure(self: Any, node: Node) -> bool:  # noqa: ANN401
-        is_shifted = any(user.target is torch.ops.aten.sub.Tensor for user in node.users)
         return (
             bool(plain(self, node))
+            or is_fake_quantize(node.target)
             or node.target is dequantize_groups
-            or (node.target is dequantize_linear and not is_shifted)
-            or (node.target is quantize_linear and node.meta["val"].dtype is not torch.int8)
+            or _is_symmetric_dequantize(self.module, node)
         )
 
     return mock.patch.object(folder, "is_impure", is_impure)
+
+
+def _is_symmetric_dequantize(module: GraphModule, node: Node) -> bool:
+    if not is_quantize_layer(node.target) or "dequantize" not in str(node.target):
+        return False
+    arguments = named_arguments(node)
+    if "scale" in arguments:
+        return bool(arguments["zero_point"] == 0)
+    zero_points = arguments["zero_points"]
+    if isinstance(zero_points, Node):
+        zero_points = getattr(module, str(zero_points.target), None)
+    return zero_points is None or not bool(zero_points.any())

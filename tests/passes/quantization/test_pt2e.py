@@ -120,6 +120,17 @@ def test_half_precision_models_are_quantized(dtype):
     assert not Network(program).kinds["CAST"]
 
 
+@needs_rtx
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_zero_point_costs_half_precision_no_digits(dtype):
+    def round_trip(x):
+        how = (0.1, 100, -128, 127, torch.int8)
+        q = quantized_decomposed.quantize_per_tensor.default(x, *how)
+        return quantized_decomposed.dequantize_per_tensor.default(q, *how, out_dtype=dtype)
+
+    assert_network_equals_eager(round_trip, (torch.linspace(-3, 2.6, 57).to(dtype),))
+
+
 class Weights(nn.Module):
     """A linear layer whose weight has a scale and a zero point for each channel."""
 

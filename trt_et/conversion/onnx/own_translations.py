@@ -10,15 +10,23 @@ import torch
 
 from trt_et.conversion.onnx.cache_update import register_cache_update
 from trt_et.conversion.onnx.grouped_weights import register_dequantize_groups
-from trt_et.conversion.operators.quantize import dequantize_linear, quantize_linear
+from trt_et.conversion.onnx.quantize import dequantize_linear, quantize_linear
 
 aten = torch.ops.aten
 
 
 def register_own_translations(registry: Any) -> None:  # noqa: ANN401
     """Add functions that add ONNX's operators for a call to the exporter's registry."""
-    registry.register_op(quantize_linear, _quantize)
-    registry.register_op(dequantize_linear, _dequantize)
+    from onnxscript import opset20 as op
+
+    def quantize(x: Any, scale: Any, zero: Any, axis: int) -> Any:  # noqa: ANN401
+        return op.QuantizeLinear(x, scale, zero, axis=axis)
+
+    def dequantize(x: Any, scale: Any, axis: int) -> Any:  # noqa: ANN401
+        return op.DequantizeLinear(x, scale, axis=axis)
+
+    registry.register_op(quantize_linear, quantize)
+    registry.register_op(dequantize_linear, dequantize)
     register_dequantize_groups(registry)
     register_cache_update(registry)
     for target in (aten.div.Tensor_mode, aten.div.Scalar_mode):
@@ -26,22 +34,6 @@ def register_own_translations(registry: Any) -> None:  # noqa: ANN401
     registry.register_op(operator.floordiv, _divided_size)
     for sampler in (aten.grid_sampler.default, aten.grid_sampler_2d.default):
         registry.register_op(sampler, _sample_grid)
-
-
-def _quantize(x: Any, scale: Any, zero: Any, axis: int) -> Any:  # noqa: ANN401
-    import onnx_ir as ir
-    from onnxscript import opset20 as op
-
-    floats = x if x.dtype == ir.DataType.FLOAT else op.Cast(x, to=ir.DataType.FLOAT)
-    return op.QuantizeLinear(floats, scale, zero, axis=axis)
-
-
-def _dequantize(x: Any, scale: Any, axis: int, dtype: Any) -> Any:  # noqa: ANN401
-    import onnx_ir as ir
-    from onnxscript import opset20 as op
-
-    floats = op.DequantizeLinear(x, scale, axis=axis)
-    return floats if dtype == ir.DataType.FLOAT else op.Cast(floats, to=dtype)
 
 
 def _sample_grid(x: Any, grid: Any, mode: int, padding: int, align_corners: bool) -> Any:  # noqa: ANN401

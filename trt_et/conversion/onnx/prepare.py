@@ -13,6 +13,7 @@ from typing import Any, Final
 from torch.fx import GraphModule
 
 from trt_et.conversion.decompose import inline_decompositions
+from trt_et.conversion.onnx.quantize import ONNX_FP8, ONNX_QUANTIZE
 from trt_et.conversion.onnx.rewrites import REWRITES
 from trt_et.conversion.onnx.translate import torch_decompositions
 from trt_et.conversion.operator import Operator, Step
@@ -24,6 +25,8 @@ from trt_et.lowering.in_place_buffers import InPlaceBuffer
 _ENTRIES: Final = (
     *(entry for entry in OPERATORS if getattr(entry, "library", None) is None),
     *REWRITES,
+    ONNX_FP8,
+    ONNX_QUANTIZE,
 )
 
 

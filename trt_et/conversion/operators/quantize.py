@@ -1,29 +1,25 @@
-"""Quantize and dequantize operators as those of TensorRT and of ONNX: with constant scales.
+"""Quantize and dequantize operators in the form that TensorRT has layers for, and those layers.
 
-Both take a zero point of 0; another becomes a sum outside of the two operators. Torch-TensorRT's
-converters know only the quantize operators of other tools.
+Torch-TensorRT's converters know only the quantize operators of other tools.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final
 
 import torch
 import torch.ao.quantization.fx._decomposed  # Registers the operators of PT2E.
-from torch import Tensor
+from torch._ops import OpOverload
 from torch.fx import Node
 
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
-from trt_et.conversion.operators.type_promotion import cast
-from trt_et.errors import ConversionError
+from trt_et.errors import BuilderError
 from trt_et.graph.arguments import named_arguments
-from trt_et.graph.insertion import insert_call, insert_constant
+from trt_et.graph.insertion import insert_constant
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE, FP8_LIMIT, SMALLEST_AMAX, limits
-from trt_et.ops.quantize import constant_source, is_fp8, is_weight_cast, moves_numbers
+from trt_et.ops.quantize import constant_source, is_fp8, is_weight_cast
 
-aten = torch.ops.aten
 _operators = torch.ops.quantized_decomposed
 _QUANTIZE: Final = _operators.quantize_per_tensor.default
 _DEQUANTIZE: Final = _operators.dequantize_per_tensor.default
@@ -34,28 +30,6 @@ _INT8: Final = (-128, 127)  # TensorRT's layer clamps to these.
 _TO_ZERO: Final = 2.0**100  # A scale that turns all numbers into zeros.
 
 
-def quantize_linear(x: Tensor, scale: Tensor, zero: Tensor, axis: int) -> Tensor:
-    """Quantize floats by one float32 scale, or by one for each index along an axis.
-
-    ``zero`` holds as many zeros, of the result's dtype.
-    """
-    quotient = x.to(torch.float32) / _along(scale, axis, x.dim())
-    if zero.dtype is torch.int8:
-        quotient = torch.clamp(torch.round(quotient), *_INT8)
-    return quotient.to(zero.dtype)
-
-
-def dequantize_linear(x: Tensor, scale: Tensor, axis: int, dtype: torch.dtype) -> Tensor:
-    """Return floats of a dtype from quantized numbers; the scale is ``quantize_linear``'s."""
-    return (x.to(torch.float32) * _along(scale, axis, x.dim())).to(dtype)
-
-
-def _along(scale: Tensor, axis: int, rank: int) -> Tensor:
-    return (
-        scale.reshape([-1 if dim == axis else 1 for dim in range(rank)]) if scale.dim() else scale
-    )
-
-
 def keep_weights_int8(node: Node) -> Node | None:
     """Replace a cast of int8 weights to floats by dequantizing with the scale 1.
 
@@ -64,31 +38,24 @@ def keep_weights_int8(node: Node) -> Node | None:
     source = constant_source(node.args[0]) if is_weight_cast(node) else None
     if source is None or source.op != "get_attr":
         return None
-    how = (1.0, 0, *_INT8, torch.int8)
-    dtype = node.meta["val"].dtype
-    return insert_call(node, _DEQUANTIZE, node.args[0], *how, out_dtype=dtype)
+    args = (node.args[0], 1.0, 0, *_INT8, torch.int8)
+    return _call(node, _DEQUANTIZE, args, node.meta["val"])
 
 
 def split_fake_quantize(node: Node) -> Node | None:
-    """Split an operator that quantizes and dequantizes; for int8, into PT2E's two operators.
+    """Split an operator that quantizes to int8 and dequantizes into PT2E's two operators.
 
     So a program quantized by modelopt becomes the same engine as one quantized by PT2E.
     """
     given = named_arguments(node)
-    value = node.meta["val"]
-    amax = _constant(node, given["amax"])
-    if is_fp8(node):
-        if amax.dim():
-            reason = "it has a scale for each channel; TensorRT's fp8 has one"
-            raise ConversionError(reason, node.name)
-        scale = torch.where(amax > SMALLEST_AMAX, amax, 1.0) / FP8_LIMIT
-        factor = _insert(node, "scale", scale)
-        zero = _insert(node, "zero", torch.zeros((), dtype=torch.float8_e4m3fn))
-        x = insert_call(node, quantize_linear, given["input"], factor, zero, 0)
-        _become(node, dequantize_linear, x, factor, 0, value.dtype)
-        return None
+    source = None if is_fp8(node) else constant_source(given["amax"])
+    if source is None or source.op != "get_attr":
+        return None  # The layer's converter reports it.
+    owner: Any = node.graph.owning_module
+    amax = getattr(owner, str(source.target)).detach().to(torch.float32)
     low, high = (int(n) for n in limits(8, 0, given["unsigned"], given["narrow_range"]))
     scale = torch.where(amax <= SMALLEST_AMAX, _TO_ZERO, amax / high)
+    value = node.meta["val"]
     how: tuple[Any, ...]
     if scale.numel() == 1:
         how = (scale.item(), 0, low, high, torch.int8)
@@ -98,130 +65,148 @@ def split_fake_quantize(node: Node) -> Node | None:
         axis += value.dim() - scale.dim()
         zeros = torch.zeros(scale.numel(), dtype=torch.int64)
         constants = (
-            _insert(node, name, constant)
+            insert_constant(node, f"_{name}_{node.name}", constant)
             for name, constant in (("scales", scale.reshape(-1)), ("zeros", zeros))
         )
         how = (*constants, axis, low, high, torch.int8)
         quantize, dequantize = _QUANTIZE_CHANNELS, _DEQUANTIZE_CHANNELS
-    quantized = insert_call(node, quantize, given["input"], *how)
-    return insert_call(node, dequantize, quantized, *how, out_dtype=value.dtype)
+    quantized = _call(node, quantize, (given["input"], *how), value.to(torch.int8))
+    return _call(node, dequantize, (quantized, *how), value)
 
 
-def to_linear(node: Node) -> Node | None:
-    """Replace one of PT2E's operators by ``quantize_linear`` or ``dequantize_linear``."""
-    given = named_arguments(node)
-    call = partial(insert_call, node)
-    x = given["input"]
-    rank = x.meta["val"].dim()
-    channels = "scales" in given
-    axis = given["axis"] % rank if channels else 0
-    scale = _constant(node, given["scales" if channels else "scale"])
-    zero_points = given["zero_points" if channels else "zero_point"]
-    zero_point = _constant(node, 0 if zero_points is None else zero_points).expand(scale.shape)
-    is_shifted = bool(zero_point.any())
-
-    def shaped(what: str, value: Tensor, beside: Node) -> Node:
-        shape = _along(value, axis, rank)
-        return _insert(node, what, shape.to(beside.meta["val"].dtype))
-
-    if node.target in (_DEQUANTIZE, _DEQUANTIZE_CHANNELS):
-        x, factor, dtype = _moved(node, x), _insert(node, "scale", scale), node.meta["val"].dtype
-        if not is_shifted:
-            _become(node, dequantize_linear, x, factor, axis, dtype)
-            return None
-        result = call(dequantize_linear, x, factor, axis, torch.float32)
-        shift = shaped("shift", scale * zero_point, result)
-        return cast(node, call(aten.sub.Tensor, result, shift), dtype)
-    bounds = (given["quant_min"], given["quant_max"])
-    if is_shifted:
-        # Torch rounds to even before it adds the zero point, which may be odd.
-        x = cast(node, x, torch.float32)
-        x = call(aten.mul.Tensor, x, shaped("factor", 1 / scale, x))
-        x = call(aten.round.default, x)
-        x = call(aten.add.Tensor, x, shaped("zero_point", zero_point, x))
-        scale = torch.ones_like(scale)
-    if bounds != _INT8:
-        x = call(aten.maximum.default, x, shaped("low", scale * bounds[0], x))
-        x = call(aten.minimum.default, x, shaped("high", scale * bounds[1], x))
-    zero = _insert(node, "zero", torch.zeros(scale.shape, dtype=torch.int8))
-    _become(node, quantize_linear, x, _insert(node, "scale", scale), zero, axis)
-    return None
-
-
-def _become(node: Node, target: Any, *args: Any) -> None:  # noqa: ANN401
-    """Call another operator in a node, whose name the layers keep."""
-    node.target, node.args, node.kwargs = target, args, {}
-
-
-def _insert(node: Node, what: str, value: Tensor) -> Node:
-    return insert_constant(node, f"_constant_{node.name}_{what}", value.clone())
-
-
-def _constant(node: Node, value: Any) -> Tensor:  # noqa: ANN401
-    """Return a scale or zero point as float32; of one number, without dimensions.
-
-    Raises:
-        ConversionError: It is no constant.
-    """
-    if isinstance(value, Node):
-        source = constant_source(value)
-        if source is None or source.op != "get_attr":
-            raise ConversionError(
-                "its scale comes from outside; TensorRT needs constants", node.name
-            )
-        owner: Any = node.graph.owning_module
-        value = getattr(owner, str(source.target)).detach().reshape(value.meta["val"].shape)
-    tensor = torch.as_tensor(value, dtype=torch.float32)
-    return tensor.reshape(()) if tensor.numel() == 1 else tensor
-
-
-def _moved(node: Node, value: Node) -> Node:
-    """Move the numbers of a quantized constant now: TensorRT moves no int8 tensors."""
-    moves = []
-    source = value
-    while moves_numbers(source):
-        moves.append(source)
-        (source,) = source.all_input_nodes
-    if not moves or source.op != "get_attr":
-        return value
-    owner: Any = node.graph.owning_module
-    tensor = getattr(owner, str(source.target)).detach()
-    for move in reversed(moves):
-        tensor = move.target(tensor, *move.args[1:], **move.kwargs)  # type: ignore[operator]
-    return _insert(node, "moved", tensor.contiguous())
+def _call(node: Node, target: OpOverload, args: tuple[Any, ...], value: torch.Tensor) -> Node:
+    kwargs: dict[str, Any] = {"out_dtype": value.dtype} if value.dtype is not torch.int8 else {}
+    with node.graph.inserting_before(node):
+        new = node.graph.call_function(target, args, kwargs)
+    new.meta = {**node.meta, "val": value}
+    return new
 
 
 def add_quantize_layer(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
-    """Add the layer of one ``quantize_linear``."""
-    x, scale, zero, axis = args
-    return _add(layers, layers.net.add_quantize, x, scale, axis, zero.dtype)
+    """Add the layers of one of PT2E's operators.
+
+    Raises:
+        BuilderError: The scale is no constant.
+    """
+    given = _named(layers, args, kwargs)
+    parts = _Parts(layers, given)
+    if "dequantize" in str(layers.node.target):
+        return parts.dequantize(given["input"], layers.node.meta["val"].dtype)
+    return parts.quantize(given["input"], (given["quant_min"], given["quant_max"]))
 
 
-def add_dequantize_layer(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
-    """Add the layer of one ``dequantize_linear``."""
-    return _add(layers, layers.net.add_dequantize, *args)
+def add_fp8_layers(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layers that quantize to fp8 (e4m3) and dequantize; weights stay fp8 between the two.
+
+    Raises:
+        BuilderError: The scale is no constant.
+    """
+    given = _named(layers, args, kwargs)
+    amax = given["amax"]
+    if not isinstance(amax, torch.Tensor) or amax.numel() != 1:
+        raise BuilderError(
+            f"the amax of {layers.node.name} is no single constant; TensorRT needs one for fp8. "
+            "Exclude the node (excluded_ops=...)"
+        )
+    largest = amax.detach().to(torch.float32).reshape(())
+    scale = (largest if largest > SMALLEST_AMAX else torch.ones(())) / FP8_LIMIT
+    value = layers.tensor(scale, "scale", dtype=torch.float32)
+    source = layers.tensor(given["input"], "input")
+    quantized = layers.result(layers.net.add_quantize(source, value, layers.trt.fp8), "quantize")
+    dtype = _type(layers, layers.node.meta["val"].dtype)
+    return layers.result(layers.net.add_dequantize(quantized, value, dtype), "dequantize")
 
 
-def _add(layers: Layers, add: Any, x: Any, scale: Tensor, axis: int, dtype: torch.dtype) -> Any:  # noqa: ANN401
-    factor = layers.tensor(scale, "scale", dtype=torch.float32)
-    kind = "fp8" if dtype is torch.float8_e4m3fn else str(dtype).removeprefix("torch.")
-    layer = add(layers.tensor(x, "input"), factor, getattr(layers.trt, kind))
-    if scale.dim():
-        layer.axis = axis
-    return layers.result(layer, "layer")
+def _named(layers: Layers, args: Any, kwargs: Any) -> dict[str, Any]:  # noqa: ANN401
+    target: Any = layers.node.target
+    names = (argument.name for argument in target._schema.arguments)
+    given: dict[str, Any] = dict(zip(names, args, strict=False))
+    given.update(kwargs)
+    return given
 
 
-INT8_WEIGHTS: Final = Operator("int8 weights", (aten._to_copy.default,), rewrite=keep_weights_int8)
-FAKE_QUANTIZED: Final = Operator("fake_quantize", (FAKE_QUANTIZE,), rewrite=split_fake_quantize)
+def _type(layers: Layers, dtype: torch.dtype) -> Any:  # noqa: ANN401
+    return getattr(layers.trt, str(dtype).removeprefix("torch."))
+
+
+class _Parts:
+    """The layers of one of PT2E's operators."""
+
+    def __init__(self, layers: Layers, given: dict[str, Any]) -> None:
+        self._layers = layers
+        node, trt = layers.node, layers.trt
+        scale = given["scales"] if "scales" in given else given["scale"]
+        zero_point = given["zero_points"] if "scales" in given else given["zero_point"]
+        for what, value in (("scale", scale), ("zero point", zero_point)):
+            if isinstance(value, trt.ITensor):
+                raise BuilderError(
+                    f"the {what} of {node.name} is an input of the engine; TensorRT needs a "
+                    "constant. Exclude the node (excluded_ops=...)"
+                )
+        self._scale = torch.as_tensor(scale, dtype=torch.float32)
+        self._zero_point = torch.as_tensor(0 if zero_point is None else zero_point)
+        self._zero_point = self._zero_point.to(torch.float32).expand(self._scale.shape)
+        rank = node.meta["val"].dim()
+        self._axis = given["axis"] % rank if "axis" in given else None
+        # A constant of as many dimensions as the other tensor.
+        self._shape = [1] * rank
+        if self._axis is not None:
+            self._shape[self._axis] = -1
+
+    def quantize(self, source: Any, bounds: tuple[int, int]) -> Any:  # noqa: ANN401
+        layers, scale, operations = self._layers, self._scale, self._layers.trt.ElementWiseOperation
+        tensor = layers.tensor(source, "input")
+        if bool(self._zero_point.any()):
+            # Torch rounds to even before it adds the zero point, which may be odd.
+            tensor = layers.cast(tensor, torch.float32, "float32")
+            tensor = self._combined(tensor, 1 / scale, operations.PROD, "quotient")
+            rounded = layers.net.add_unary(tensor, layers.trt.UnaryOperation.ROUND)
+            tensor = layers.result(rounded, "round")
+            tensor = self._combined(tensor, self._zero_point, operations.SUM, "zero_point")
+            scale = torch.ones_like(scale)
+        if bounds != _INT8:
+            tensor = self._combined(tensor, scale * bounds[0], operations.MAX, "low")
+            tensor = self._combined(tensor, scale * bounds[1], operations.MIN, "high")
+        layer = layers.net.add_quantize(tensor, self._constant(scale), layers.trt.int8)
+        return self._result(layer, "quantize")
+
+    def dequantize(self, source: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401
+        layers, is_shifted = self._layers, bool(self._zero_point.any())
+        tensor = layers.tensor(source, "input")
+        # In half precision, the difference of two close numbers has few digits.
+        kind = _type(layers, torch.float32 if is_shifted else dtype)
+        layer = layers.net.add_dequantize(tensor, self._constant(self._scale), kind)
+        tensor = self._result(layer, "dequantize")
+        if not is_shifted:
+            return tensor
+        shift = self._scale * self._zero_point
+        tensor = self._combined(tensor, shift, layers.trt.ElementWiseOperation.SUB, "shift")
+        return layers.cast(tensor, dtype, "shifted")
+
+    def _combined(self, tensor: Any, value: torch.Tensor, operation: Any, what: str) -> Any:  # noqa: ANN401
+        shaped = value.reshape(self._shape) if self._shape else value
+        constant = self._layers.tensor(shaped, what, dtype=tensor.dtype)
+        layer = self._layers.net.add_elementwise(tensor, constant, operation)
+        return self._layers.result(layer, f"{what}_elementwise")
+
+    def _constant(self, scale: torch.Tensor) -> Any:  # noqa: ANN401
+        return self._layers.tensor(scale, "scale", dtype=torch.float32)
+
+    def _result(self, layer: Any, what: str) -> Any:  # noqa: ANN401
+        if self._axis is not None:
+            layer.axis = self._axis
+        return self._layers.result(layer, what)
+
+
 # Which of their calls are supported: ops/quantize.py.
 QUANTIZE: Final = Operator(
     "quantize",
     (_QUANTIZE, _DEQUANTIZE, _QUANTIZE_CHANNELS, _DEQUANTIZE_CHANNELS),
-    rewrite=to_linear,
+    add_layer=add_quantize_layer,
 )
-QUANTIZE_LINEAR: Final = Operator(
-    "quantize_linear", (quantize_linear,), add_layer=add_quantize_layer
+INT8_WEIGHTS: Final = Operator(
+    "int8 weights", (torch.ops.aten._to_copy.default,), rewrite=keep_weights_int8
 )
-DEQUANTIZE_LINEAR: Final = Operator(
-    "dequantize_linear", (dequantize_linear,), add_layer=add_dequantize_layer
+FAKE_QUANTIZED: Final = Operator(
+    "fake_quantize", (FAKE_QUANTIZE,), rewrite=split_fake_quantize, add_layer=add_fp8_layers
 )
