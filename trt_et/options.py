@@ -130,7 +130,7 @@ class BuildOptions:
         "TensorRT's builder optimization level, 0 to 5. None: its default.",
         setting="optimization_level",
     )
-    settings: Mapping[str, Any] = option(
+    torch_tensorrt_settings: Mapping[str, Any] = option(
         None,
         _settings,
         "Further fields of Torch-TensorRT's `CompilationSettings`, such as "
@@ -195,7 +195,7 @@ class BuildOptions:
 
     def compilation_settings(self) -> dict[str, Any]:
         """Return the ``CompilationSettings`` fields that differ from Torch-TensorRT's defaults."""
-        chosen = dict(self.settings)
+        chosen = dict(self.torch_tensorrt_settings)
         for known in fields(self):
             value = getattr(self, known.name)
             if known.metadata["setting"] and value != known.default:
@@ -284,7 +284,7 @@ def check_known(given: Iterable[str], known: Iterable[str]) -> None:
         else:
             advice = (
                 "docs/options.md lists the options; other fields of Torch-TensorRT's "
-                "CompilationSettings go into settings={...}"
+                "CompilationSettings go into torch_tensorrt_settings={...}"
             )
         raise UnknownOption(f"{name!r} is no option of the partitioner: {advice}")
 

@@ -133,7 +133,8 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         debug_outputs: Let engines also write the result of each operator inside them, for
             ExecuTorch's ``Inspector.calculate_numeric_gap`` (docs/guides/debugging.md). Such
             engines are slower: TensorRT fuses less, and each result is copied to the host.
-        settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
+        torch_tensorrt_settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
+        settings: The earlier name of ``torch_tensorrt_settings``.
         executor: Builds engines in parallel: a ``concurrent.futures.Executor`` such as
             ``ProcessPoolExecutor``, ``ThreadPoolExecutor``, or Dask's ``Client.get_executor()``.
             None: this process builds them in turn. A build that ends the process of a
@@ -177,6 +178,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         dla_gpu_fallback: bool = False,
         state_in_place: bool = True,
         debug_outputs: bool = False,
+        torch_tensorrt_settings: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
         executor: Executor | None = None,
         progress: ProgressOption = True,
@@ -203,7 +205,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         self._options = BuildOptions(
             compute_capabilities,  # type: ignore[arg-type]
             optimization_level,
-            settings or {},
+            torch_tensorrt_settings or settings or {},
             workspace_size=workspace_size,
             hardware_compatible=hardware_compatible,
             refittable=refittable,
@@ -331,8 +333,8 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         """
         if self._preserved[0]() is not ep:
             with self._support_check() as check:
-                found = ops_to_preserve(ep, check, self._excluded, self._float32_ops)
-            self._preserved = (weakref.ref(ep), self._delegated_among(found, ep))
+                operators = ops_to_preserve(ep, check, self._excluded, self._float32_ops)
+            self._preserved = (weakref.ref(ep), self._delegated_among(operators, ep))
         return list(self._preserved[1]), None
 
     def _delegated_among(

@@ -60,10 +60,22 @@ def test_what_tensorrt_says_of_a_failed_build_is_reported():
         ({"workspace_size": "1G"}, "workspace_size"),
         ({"refittable": 1}, "refittable is 1"),
         ({"dla_core": -1}, "dla_core is -1; expected a DLA core"),
-        ({"settings": {"immutable_weights": False}}, "option of the partitioner itself: refit"),
-        ({"settings": {"strip_engine_weights": True}}, "nothing here puts them back"),
-        ({"settings": {"version_compatible": True}}, "no other TensorRT version runs"),
-        ({"settings": {"enable_autocast": True}}, "would change nothing.*precision='float16'"),
+        (
+            {"torch_tensorrt_settings": {"immutable_weights": False}},
+            "option of the partitioner itself: refit",
+        ),
+        (
+            {"torch_tensorrt_settings": {"strip_engine_weights": True}},
+            "nothing here puts them back",
+        ),
+        (
+            {"torch_tensorrt_settings": {"version_compatible": True}},
+            "no other TensorRT version runs",
+        ),
+        (
+            {"torch_tensorrt_settings": {"enable_autocast": True}},
+            "would change nothing.*precision='float16'",
+        ),
         ({"settings": {"cache_built_engines": True}}, "would change nothing.*cache=True"),
         ({"full_graph": "yes"}, "full_graph is 'yes'; expected True or False"),
     ],

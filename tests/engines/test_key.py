@@ -127,7 +127,7 @@ def test_quantized_weights_count_with_their_scale():
 CHANGES = {
     "compute_capabilities": ("8.6",),
     "optimization_level": 3,
-    "settings": {"disable_tf32": True},
+    "torch_tensorrt_settings": {"disable_tf32": True},
     "workspace_size": 1 << 20,
     "hardware_compatible": True,
     "refittable": True,
@@ -147,7 +147,7 @@ def test_every_option_counts():
     found |= {key(program()), key(program(), device_id=1)}
     found |= {key(program(), options=replace(base, optimization_level=level)) for level in (0, 1)}
     found |= {
-        key(program(), options=replace(base, settings=given))
+        key(program(), options=replace(base, torch_tensorrt_settings=given))
         for given in ({"a": 1}, {"a": 1.0}, {"a": True}, {"a": "1"}, {"a": torch.half}, {"b": 1})
     }
     assert len(found) == len(CHANGES) + 2 + 2 + 6
@@ -155,7 +155,7 @@ def test_every_option_counts():
 
 def test_sets_and_the_order_of_settings_do_not_matter():
     def keyed(given):
-        return key(program(), options=BuildOptions(settings=given))
+        return key(program(), options=BuildOptions(torch_tensorrt_settings=given))
 
     assert keyed({"a": 1, "b": {torch.half, torch.float}}) == keyed(
         {"b": {torch.float, torch.half}, "a": 1}
@@ -163,7 +163,7 @@ def test_sets_and_the_order_of_settings_do_not_matter():
 
 
 def test_a_setting_that_has_no_text_is_not_guessed():
-    options = BuildOptions(settings={"a": object()})
+    options = BuildOptions(torch_tensorrt_settings={"a": object()})
     assert request_digest(request(program(), options=options)) is None
 
 

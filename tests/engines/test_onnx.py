@@ -67,7 +67,7 @@ def test_a_weight_that_is_transposed_is_beside_the_model():
         {"compute_capabilities": ["8.6"]},
         {"refittable": True},
         {"dla_core": 0},
-        {"settings": {"disable_tf32": True}},
+        {"torch_tensorrt_settings": {"disable_tf32": True}},
     ],
     ids=lambda option: next(iter(option)),
 )

@@ -54,7 +54,7 @@ def test_every_option_is_an_argument_of_the_partitioner_with_the_same_default():
         ("require_full_compilation", "use full_graph"),
         ("enable_weight_streaming", "use weight_streaming"),
         ("cache_built_engines", "cache=True"),
-        ("sparse_weights", "settings={...}"),
+        ("sparse_weights", "torch_tensorrt_settings={...}"),
     ],
 )
 def test_an_unknown_option_is_answered_by_the_known_one(name, message):

@@ -97,8 +97,8 @@ def test_other_settings_and_foreign_converters_are_asked_again(tmp_path, monkeyp
     first = explain()
     assert first > 3
     assert explain() == 0
-    assert explain(settings={"disable_tf32": True}) == first
-    assert explain(settings={"disable_tf32": True}) == 0
+    assert explain(torch_tensorrt_settings={"disable_tf32": True}) == first
+    assert explain(torch_tensorrt_settings={"disable_tf32": True}) == 0
     monkeypatch.setattr("trt_et.engines.support_check.has_foreign_converters", lambda: True)
     assert explain() == explain() >= first
 

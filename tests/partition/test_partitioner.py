@@ -111,7 +111,7 @@ def test_full_graph_lists_what_stays_out():
 
 def test_an_unknown_setting_of_torch_tensorrt_is_refused():
     with pytest.raises(OptionError, match="did you mean disable_tf32"):
-        lower_case("mlp", builder="tensorrt_rtx", settings={"disable_tf23": True})
+        lower_case("mlp", builder="tensorrt_rtx", torch_tensorrt_settings={"disable_tf23": True})
 
 
 @pytest.mark.parametrize(

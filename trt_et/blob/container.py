@@ -96,10 +96,12 @@ def check_checksum(chunks: Iterable[memoryview]) -> None:
     *_, kind, _, expected = _HEADER.unpack(first[: _HEADER.size])
     if kind != _CHECKSUM_CRC32C:
         return
-    found = crc32c(first[_HEADER.size :], crc32c(bytes(first[: CHECKSUM_SLICE.start]) + bytes(4)))
+    computed = crc32c(
+        first[_HEADER.size :], crc32c(bytes(first[: CHECKSUM_SLICE.start]) + bytes(4))
+    )
     for piece in pieces:
-        found = crc32c(piece, found)
-    if found != expected:
+        computed = crc32c(piece, computed)
+    if computed != expected:
         raise BlobError(
-            f"engine blob is corrupt: checksum {found:#010x}, expected {expected:#010x}"
+            f"engine blob is corrupt: checksum {computed:#010x}, expected {expected:#010x}"
         )

@@ -38,12 +38,12 @@ class PartitionNames:
 def decode_names(value: bytes) -> PartitionNames:
     """Read the value of the compile spec; no names if it is damaged."""
     try:
-        found = json.loads(value)
+        document = json.loads(value)
         return PartitionNames(
-            str(found["name"]),
-            tuple(map(str, found["inputs"])),
-            tuple(map(str, found["outputs"])),
-            {str(name): int(count) for name, count in found["operators"].items()},
+            str(document["name"]),
+            tuple(map(str, document["inputs"])),
+            tuple(map(str, document["outputs"])),
+            {str(name): int(count) for name, count in document["operators"].items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return PartitionNames()

@@ -66,9 +66,9 @@ def load_model(name: str) -> EagerModel:
         raise RunError(f"{name} fails: {type(error).__name__}: {error}") from error
     if not isinstance(result, tuple) or len(result) not in (2, 3):
         kind = type(result).__name__
-        found = f"{len(result)} values" if isinstance(result, tuple) else kind
+        given = f"{len(result)} values" if isinstance(result, tuple) else kind
         raise RunError(
-            f"{name} returns {found}; expected (module, example_inputs[, dynamic_shapes])"
+            f"{name} returns {given}; expected (module, example_inputs[, dynamic_shapes])"
         )
     model, inputs = result[:2]
     if not isinstance(model, torch.nn.Module) or not isinstance(inputs, tuple | dict):
@@ -155,12 +155,12 @@ def _refusal(error: Exception) -> str:
             "compute it outside the model"
         )
     if calls := _MISMATCH.findall(text):
-        found = ", ".join(
+        names = ", ".join(
             f"{operator} ({', '.join(map(' '.join, _DTYPE.findall(dtypes)))})"
             for operator, dtypes in calls
         )
         return (
-            f"operators have inputs of different dtypes: {found}; give the inputs the model's dtype"
+            f"operators have inputs of different dtypes: {names}; give the inputs the model's dtype"
         )
     return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"
 

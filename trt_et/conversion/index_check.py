@@ -54,8 +54,8 @@ class IndexCheck:
             self._check_slice(layer)
 
     def _negative(self, tensor: Any) -> list[bool]:  # noqa: ANN401
-        found = self._lowest.get(tensor.name)
-        return [] if found is None else (found.reshape(-1) < 0).tolist()
+        lowest = self._lowest.get(tensor.name)
+        return [] if lowest is None else (lowest.reshape(-1) < 0).tolist()
 
     def _check_gather(self, layer: Any) -> None:  # noqa: ANN401
         layer.__class__ = trt.IGatherLayer

@@ -72,7 +72,7 @@ def convert_partition(
     ``library`` is the engine library, by its builder's name; some rewrites are for one alone.
 
     Raises:
-        OptionError: ``options.settings`` has an unknown field.
+        OptionError: ``options.torch_tensorrt_settings`` has an unknown field.
         BuilderError: A converter failed, or the network's inputs and outputs are not the
             partition's.
     """
@@ -205,13 +205,13 @@ def _source_name(node: Node | None, names: Mapping[str, str]) -> str | None:
 
 
 def _profiles(builder: Any, profiles: Sequence[ProfileShapes]) -> list[Any]:  # noqa: ANN401
-    found = []
+    made = []
     for shapes in profiles:
         profile = builder.create_optimization_profile()
         for name, (low, opt, high) in shapes.items():
             profile.set_shape(name, low, opt, high)
-        found.append(profile)
-    return found
+        made.append(profile)
+    return made
 
 
 def _check_bindings(

@@ -292,13 +292,13 @@ def _checked_info(blob: object, lowered: LoweredPartition, *, verify: bool = Tru
     if not isinstance(blob, bytes):
         raise BuilderError(f"it returned {type(blob).__name__}, not the bytes of an engine blob")
     info = decode_blob(blob, verify=verify).info
-    for what, found, expected in (
+    for what, given, expected in (
         ("inputs", info.inputs, lowered.inputs),
         ("outputs", info.outputs, lowered.outputs),
     ):
-        if len(found) != len(expected):
-            raise BuilderError(f"its engine has {len(found)} {what}; expected {len(expected)}")
-        for index, (have, want) in enumerate(zip(found, expected, strict=True)):
+        if len(given) != len(expected):
+            raise BuilderError(f"its engine has {len(given)} {what}; expected {len(expected)}")
+        for index, (have, want) in enumerate(zip(given, expected, strict=True)):
             # A foreign blob may have no dtypes and shapes.
             if have.dtype and (have.dtype, have.shape) != (want.dtype, want.shape):
                 raise BuilderError(

@@ -188,13 +188,13 @@ class EngineCache:
 
     def entries(self) -> list[CacheEntry]:
         """Return the entries, the last used first."""
-        found = []
+        cached = []
         for path in (self.folder / "v1" / "engines").glob("??/*"):
             if _KEY.fullmatch(path.name):
                 with contextlib.suppress(OSError):  # Another process may have removed it.
                     status = path.stat()
-                    found.append(CacheEntry(path.name, path, status.st_size, status.st_mtime_ns))
-        return sorted(found, key=lambda entry: (-entry.used, entry.key))
+                    cached.append(CacheEntry(path.name, path, status.st_size, status.st_mtime_ns))
+        return sorted(cached, key=lambda entry: (-entry.used, entry.key))
 
     def verify(self) -> list[tuple[CacheEntry, str]]:
         """Check every entry, remove the corrupt ones, and return them with the reasons."""

@@ -40,7 +40,12 @@ class OnnxBuilder:
 
     def check_options(self, options: BuildOptions) -> None:
         """See ``trt_et.engines.EngineBuilder``."""
-        for name in ("compute_capabilities", "refittable", "hardware_compatible", "settings"):
+        for name in (
+            "compute_capabilities",
+            "refittable",
+            "hardware_compatible",
+            "torch_tensorrt_settings",
+        ):
             if getattr(options, name):
                 raise OptionError(
                     f"builder='onnx' takes no {name}: the engine is built for the GPU that loads "
@@ -86,10 +91,10 @@ class OnnxBuilder:
             return dict(converted)
         constants = lowered.constants
         engine = decode_blob(blob, verify=False).engine
-        found = references(bytes(engine))
-        if not constants.keys() >= found.keys():  # The conversion made some of them.
+        keys = references(bytes(engine))
+        if not constants.keys() >= keys.keys():  # The conversion made some of them.
             return dict(_convert(lowered).weights)
-        return {key: constants[name].detach() for name, key in found.items()}
+        return {key: constants[name].detach() for name, key in keys.items()}
 
 
 def _convert(lowered: LoweredPartition) -> OnnxModel:

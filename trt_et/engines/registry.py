@@ -113,8 +113,8 @@ def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
                 "builder='onnx' is not available: onnx and onnxscript are not both installed. Run: "
                 'pip install "trt-et[onnx]"'
             )
-        if found := installed_variant():
-            other = LIBRARIES[found].package
+        if variant := installed_variant():
+            other = LIBRARIES[variant].package
             raise BuilderUnavailable(
                 f"builder={builder!r} is not available: {other} is installed, and "
                 f"{library.package} has the same module. Use another environment, or run: "

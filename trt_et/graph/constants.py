@@ -37,12 +37,12 @@ def constant_values(program: ExportedProgram) -> Mapping[str, torch.Tensor]:
     """Return the tensors among ``constant_names``, by placeholder name."""
     names = constant_names(program)
     values = {**program.state_dict, **program.constants}
-    found = {}
+    constants = {}
     for spec in program.graph_signature.input_specs:
         value = values.get(str(spec.target), values.get(spec.arg.name))
         if spec.arg.name in names and isinstance(value, torch.Tensor):
-            found[spec.arg.name] = value
-    return found
+            constants[spec.arg.name] = value
+    return constants
 
 
 def known_constants(

@@ -28,8 +28,8 @@ def source_of(node: Node) -> str:
 
     The line is the innermost one outside of torch: ``model.py:7, in forward: return x.cumsum(0)``.
     """
-    found = _FRAME.finditer(node.meta.get("stack_trace") or "")
-    frames = [frame for frame in found if not frame["file"].startswith("<")]  # Generated code.
+    lines = _FRAME.finditer(node.meta.get("stack_trace") or "")
+    frames = [frame for frame in lines if not frame["file"].startswith("<")]  # Generated code.
     own = [frame for frame in frames if not frame["file"].startswith(_TORCH)] or frames
     if not own:
         return ""

@@ -54,9 +54,9 @@ class Subgraph:
 
 def subgraphs(module: GraphModule) -> list[Subgraph]:
     """Return each graph of a program's module once, the main graph first."""
-    found: dict[int, Subgraph] = {}
-    _collect(Subgraph("", module), found)
-    return list(found.values())
+    collected: dict[int, Subgraph] = {}
+    _collect(Subgraph("", module), collected)
+    return list(collected.values())
 
 
 def nodes_of(program: ExportedProgram) -> list[Node]:
@@ -110,10 +110,10 @@ def in_program_order(
     return sorted(groups, key=key)
 
 
-def _collect(subgraph: Subgraph, found: dict[int, Subgraph]) -> None:
-    if id(subgraph.module) in found:
+def _collect(subgraph: Subgraph, collected: dict[int, Subgraph]) -> None:
+    if id(subgraph.module) in collected:
         return
-    found[id(subgraph.module)] = subgraph
+    collected[id(subgraph.module)] = subgraph
     lowered = {id(module) for _, module, _ in get_control_flow_submodules(subgraph.module)}
     for position, node in enumerate(subgraph.graph.nodes):
         if not isinstance(node.target, HigherOrderOperator):
@@ -128,11 +128,13 @@ def _collect(subgraph: Subgraph, found: dict[int, Subgraph]) -> None:
             if obstacle is None and id(module) not in lowered:
                 obstacle = f"ExecuTorch lowers nothing inside of {operator}"
             path = f"{subgraph.name_of(node)}/{role}"
-            _collect(Subgraph(path, module, (*subgraph.order, position, index), obstacle), found)
+            _collect(
+                Subgraph(path, module, (*subgraph.order, position, index), obstacle), collected
+            )
 
 
 def _submodule(owner: GraphModule, argument: object) -> GraphModule | None:
     if not isinstance(argument, Node) or argument.op != "get_attr":
         return None
-    found = attrgetter(str(argument.target))(owner)
-    return found if isinstance(found, GraphModule) else None
+    attribute = attrgetter(str(argument.target))(owner)
+    return attribute if isinstance(attribute, GraphModule) else None

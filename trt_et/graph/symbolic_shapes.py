@@ -101,8 +101,8 @@ def _origin(size: torch.SymInt) -> str:
     """Describe the inputs' dimensions that a size is computed from; empty if unknown."""
     known = shape_env_of(size).var_to_sources
     sources = [known[symbol][0] for symbol in size.node.expr.free_symbols if known.get(symbol)]
-    found = [_SOURCE.fullmatch(str(source.name)) for source in sources]
-    dimensions = sorted(f"dimension {f['dim']} of {f['input']}{f['path']}" for f in found if f)
+    matches = [_SOURCE.fullmatch(str(source.name)) for source in sources]
+    dimensions = sorted(f"dimension {f['dim']} of {f['input']}{f['path']}" for f in matches if f)
     return f" ({', '.join(dimensions)})" if dimensions else ""
 
 

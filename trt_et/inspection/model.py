@@ -192,8 +192,8 @@ class MethodInfo(Shown):
     def _copies(self) -> Iterator[tuple[CopyInfo, int, int]]:
         """Yield each copy, with the values that it reads and writes."""
         for call in self.calls:
-            found = [(index, self.values[index]) for index in call.args]
-            tensors = [(index, tensor) for index, tensor in found if tensor is not None]
+            values = [(index, self.values[index]) for index in call.args]
+            tensors = [(index, tensor) for index, tensor in values if tensor is not None]
             direction = self.copy_direction(call)
             if direction and tensors:
                 (source, read), (target, written) = tensors[0], tensors[-1]

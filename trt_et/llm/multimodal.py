@@ -147,12 +147,12 @@ class _Encoder(nn.Module):
         config = getattr(self.model, "config", None)
         if getattr(config, "model_type", None) in _IMAGE_LISTS:
             parts = self.model.model
-            found = parts.connector(parts.vision_model(example).last_hidden_state)
+            features = parts.connector(parts.vision_model(example).last_hidden_state)
         else:
-            found = getattr(self.model, self.method)(example)
-        if not isinstance(found, torch.Tensor | list | tuple):
-            found = found.pooler_output
-        if not isinstance(found, torch.Tensor):
-            found = torch.cat(list(found))
-        embeddings: torch.Tensor = found.reshape(1, -1, found.shape[-1])
+            features = getattr(self.model, self.method)(example)
+        if not isinstance(features, torch.Tensor | list | tuple):
+            features = features.pooler_output
+        if not isinstance(features, torch.Tensor):
+            features = torch.cat(list(features))
+        embeddings: torch.Tensor = features.reshape(1, -1, features.shape[-1])
         return embeddings

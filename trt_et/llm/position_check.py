@@ -53,8 +53,8 @@ def is_position_check(node: Node) -> bool:
 
 def _before(node: Node) -> list[Node]:
     """Return the tensors that a node is computed from."""
-    found: list[Node] = []
+    users: list[Node] = []
     for used in node.all_input_nodes:
         if used.op == "call_function" and isinstance(used.meta.get("val"), torch.Tensor):
-            found += [used, *_before(used)]
-    return found
+            users += [used, *_before(used)]
+    return users

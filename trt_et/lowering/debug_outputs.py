@@ -78,14 +78,14 @@ def _results_of_operators(
 ) -> list[Node]:
     """Return the call that has the result of each operator of the model."""
     known = {node.name: node.meta.get("debug_handle") for node in edge_program.graph.nodes}
-    found: dict[object, Node] = {}
+    nodes: dict[object, Node] = {}
     for node in _computed(program):
         handle, made_by = (known.get(lowered.names.get(n.name, "")) for n in (node, _maker(node)))
         if isinstance(node.meta.get("val"), torch.Tensor) and handle == made_by:
-            found[node.name if handle is None else handle] = node
+            nodes[node.name if handle is None else handle] = node
         else:
-            found.pop(handle, None)
-    return list(found.values())
+            nodes.pop(handle, None)
+    return list(nodes.values())
 
 
 def _maker(node: Node) -> Node:
@@ -97,12 +97,12 @@ def _maker(node: Node) -> Node:
 def _computed(program: EditableProgram) -> list[Node]:
     """Return the calls that depend on the program's inputs."""
     depends = set(program.graph.find_nodes(op="placeholder")) - set(program.values)
-    found = []
+    nodes = []
     for node in program.graph.nodes:
         if node.op == "call_function" and depends.intersection(node.all_input_nodes):
             depends.add(node)
-            found.append(node)
-    return found
+            nodes.append(node)
+    return nodes
 
 
 def _binding(node: Node, name: str, profiles: Sequence[OptimizationProfile]) -> Binding | None:

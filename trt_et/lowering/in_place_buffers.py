@@ -45,7 +45,7 @@ def find_in_place_buffers(
     by_name = {node.name: node for node in program.graph.nodes}
     names = {target: name for name, target in signature.inputs_to_buffers.items()}
     uses = Counter(str(getattr(spec.arg, "name", "")) for spec in signature.output_specs)
-    found: list[list[InPlaceBuffer]] = [[] for _ in partitions]
+    buffers_of: list[list[InPlaceBuffer]] = [[] for _ in partitions]
     for spec in signature.output_specs:
         if spec.kind is not OutputKind.BUFFER_MUTATION:
             continue
@@ -61,5 +61,5 @@ def find_in_place_buffers(
         ):
             # Compare names: if lowering copies a graph, this is a copy of the operator.
             copied = str(value.meta.get("original_aten")) == "aten.index_copy.default"
-            found[home[value]].append(InPlaceBuffer(buffer.name, value.name, copied))
-    return [tuple(buffers) for buffers in found]
+            buffers_of[home[value]].append(InPlaceBuffer(buffer.name, value.name, copied))
+    return [tuple(buffers) for buffers in buffers_of]

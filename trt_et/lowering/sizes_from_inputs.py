@@ -72,7 +72,7 @@ class _Source:
 
 def _dimensions(tensors: list[Node]) -> dict[sympy.Symbol, _Source]:
     """Find a dimension to read each symbol from; prefer one that equals the symbol."""
-    found: dict[sympy.Symbol, _Source] = {}
+    sources: dict[sympy.Symbol, _Source] = {}
     for node in tensors:
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
@@ -83,9 +83,9 @@ def _dimensions(tensors: list[Node]) -> dict[sympy.Symbol, _Source]:
                 continue
             symbol, factor, number = shown
             source = _Source(node, dim, factor, number)
-            if symbol not in found or (source.is_plain and not found[symbol].is_plain):
-                found[symbol] = source
-    return found
+            if symbol not in sources or (source.is_plain and not sources[symbol].is_plain):
+                sources[symbol] = source
+    return sources
 
 
 def _emit(

@@ -64,20 +64,20 @@ def largest_values(
         OptionError: The program does not take the inputs.
         PartitionError: A weight has no values.
     """
-    found: dict[str, float] = {}
+    maxima: dict[str, float] = {}
     specs = program.graph_signature.input_specs
     given = {spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT}
     for index, inputs in enumerate(calibration):
         arguments = _arguments(program, pytree.tree_leaves(inputs), index)
         try:
             with torch.no_grad():
-                _Recorder(program.graph_module, given, found).run(*arguments)
+                _Recorder(program.graph_module, given, maxima).run(*arguments)
         except Exception as error:  # torch raises many types.
             first = (str(error).strip().splitlines() or [""])[0]
             raise OptionError(
                 f"calibration[{index}] cannot be run: {type(error).__name__}: {first}"
             ) from error
-    return found
+    return maxima
 
 
 def _arguments(program: ExportedProgram, inputs: list[Any], index: int) -> list[Any]:
@@ -125,8 +125,8 @@ def _check_input(given: object, expected: object, index: int, name: str) -> None
         )
     sizes = list(expected.shape)
     if len(given.shape) != len(sizes) or any(
-        isinstance(size, int) and size != found
-        for size, found in zip(sizes, given.shape, strict=True)
+        isinstance(size, int) and size != given_size
+        for size, given_size in zip(sizes, given.shape, strict=True)
     ):
         raise OptionError(
             f"calibration[{index}]: input {name} is {list(given.shape)}; expected {sizes}"
@@ -135,11 +135,11 @@ def _check_input(given: object, expected: object, index: int, name: str) -> None
 
 class _Recorder(Interpreter):
     def __init__(
-        self, module: torch.fx.GraphModule, given: set[str], found: dict[str, float]
+        self, module: torch.fx.GraphModule, given: set[str], maxima: dict[str, float]
     ) -> None:
         super().__init__(module)
         self._given = given
-        self._found = found
+        self._maxima = maxima
 
     def run_node(self, n: Node) -> Any:  # noqa: ANN401
         result = super().run_node(n)
@@ -148,5 +148,5 @@ class _Recorder(Interpreter):
         for value in pytree.tree_leaves(result):
             if isinstance(value, torch.Tensor) and value.is_floating_point():
                 largest = largest_value(value)
-                self._found[n.name] = max(self._found.get(n.name, 0.0), largest)
+                self._maxima[n.name] = max(self._maxima.get(n.name, 0.0), largest)
         return result

@@ -191,9 +191,9 @@ def _nearest(name: str, known: Collection[str], prefix: str = "") -> str:
 
 
 def _exists(name: str) -> bool:
-    found: object = torch.ops
+    attribute: object = torch.ops
     for part in name.split("."):
-        found = getattr(found, part, None)
-        if found is None:
+        attribute = getattr(attribute, part, None)
+        if attribute is None:
             return False
-    return isinstance(found, OpOverload | OpOverloadPacket)
+    return isinstance(attribute, OpOverload | OpOverloadPacket)

@@ -41,7 +41,7 @@ def chosen_for_float32(
     """
     limit = float(torch.finfo(precision).max) / 2
     beyond = {name for name, value in largest.items() if value > limit}
-    found = {}
+    reasons = {}
     for subgraph in subgraphs(program.graph_module):
         for node in subgraph.graph.nodes:
             if node.op != "call_function":
@@ -49,12 +49,12 @@ def chosen_for_float32(
             masks = attention_masks(node)
             taken = [source for source in node.all_input_nodes if source not in masks]
             if chosen.reason(node, subgraph) is not None:
-                found[subgraph.path, node.name] = "float32_ops"
+                reasons[subgraph.path, node.name] = "float32_ops"
             elif not subgraph.path and any(
                 exported_name(each) in beyond for each in (node, *taken)
             ):
-                found[subgraph.path, node.name] = f"values beyond {limit:.3g} in calibration"
-    return found
+                reasons[subgraph.path, node.name] = f"values beyond {limit:.3g} in calibration"
+    return reasons
 
 
 class Float32Plan:

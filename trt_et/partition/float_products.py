@@ -57,8 +57,8 @@ def warn_float_products(nodes: Collection[Node], without_int8: Collection[OpOver
 
 
 def _counts(nodes: Iterable[Node]) -> str:
-    found = Counter(qualified_name(node).rpartition(".")[0] for node in nodes)
-    return ", ".join(f"{count} {name}" for name, count in found.items())
+    counts = Counter(qualified_name(node).rpartition(".")[0] for node in nodes)
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
 def _is_shifted(node: Node) -> bool:

@@ -37,11 +37,11 @@ def is_size(node: Node) -> bool:
 
 def inner_sizes(graph: Graph, is_supported: Callable[[Node], bool]) -> set[Node]:
     """Return the sizes that only supported nodes use, directly or through other such sizes."""
-    found: set[Node] = set()
+    inner: set[Node] = set()
     for node in reversed(graph.nodes):
-        if is_size(node) and all(is_supported(user) or user in found for user in node.users):
-            found.add(node)
-    return {node for node in found if node.users}
+        if is_size(node) and all(is_supported(user) or user in inner for user in node.users):
+            inner.add(node)
+    return {node for node in inner if node.users}
 
 
 def misplaced_sizes(groups: Sequence[Sequence[Node]]) -> set[Node]:

@@ -256,11 +256,11 @@ def _is_within(value: object, inside: Collection[Node]) -> bool:
 
 def _operators_of(nodes: Iterable[Node]) -> list[Node]:
     """Return the nodes, with the users of a size in its place."""
-    found: dict[Node, None] = {}
+    chosen: dict[Node, None] = {}
     for node in nodes:
         operators = _operators_of(node.users) if is_size(node) else [node]
-        found.update(dict.fromkeys(operators))
-    return list(found)
+        chosen.update(dict.fromkeys(operators))
+    return list(chosen)
 
 
 def _reason_for_higher_order(node: Node) -> str:

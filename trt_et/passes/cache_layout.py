@@ -75,13 +75,13 @@ def _write_to(buffers: dict[str, str], node: Node) -> _Write | None:
     value, index, rows = (each.meta["val"] for each in (cache, index_node, rows_node))
     expected = [*value.shape[:dim], *index.shape, *value.shape[dim + 1 :]]
     # ``index_put`` of one row may come without leading dimensions of size 1.
-    found = [1] * (len(expected) - rows.dim()) + list(rows.shape)
+    given = [1] * (len(expected) - rows.dim()) + list(rows.shape)
     if (
         value.dtype not in _FLOATS
         or (value.dim(), dim) == (4, _POSITIONS)
         or index.dim() != 1
         or index.dtype is torch.bool
-        or not same_sizes(expected, found)
+        or not same_sizes(expected, given)
     ):
         return None
     return _Write(cache, dim, index_node, rows_node)

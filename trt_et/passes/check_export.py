@@ -39,25 +39,25 @@ def check_converted(program: ExportedProgram) -> None:
         PartitionError: It has observers.
     """
     buffers = program.graph_signature.inputs_to_buffers.values()
-    found = sorted({match[0] for buffer in buffers if (match := _OBSERVER.match(buffer))})
-    if found:
+    observers = sorted({match[0] for buffer in buffers if (match := _OBSERVER.match(buffer))})
+    if observers:
         raise PartitionError(
-            f"the program still has {len(found)} observer(s) of prepare_pt2e, "
-            f"such as {found[0]}; expected none. Calibrate the prepared model, then export "
+            f"the program still has {len(observers)} observer(s) of prepare_pt2e, "
+            f"such as {observers[0]}; expected none. Calibrate the prepared model, then export "
             "convert_pt2e(prepared)"
         )
 
 
 def warn_training_mode(program: ExportedProgram) -> None:
     """Warn if an operator of the program, as ``torch.export`` returns it, is in training mode."""
-    found = [node for node in program.graph.nodes if _is_training(node)]
-    if found:
+    nodes = [node for node in program.graph.nodes if _is_training(node)]
+    if nodes:
         _log.warning(
             "%d operator(s) are in training mode, such as %s (%s): outputs are random or depend on "
             "the other samples of the batch. Call model.eval() before torch.export",
-            len(found),
-            found[0].name,
-            found[0].target,
+            len(nodes),
+            nodes[0].name,
+            nodes[0].target,
         )
 
 

@@ -127,8 +127,8 @@ def _cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:  
             more = _multiply_along(more, dim, reach, min(length, reach * step), torch.add)
         reach *= step
         if reach < length:
-            product, found = _split_exponent(product)
-            more = found if more is None else more + found
+            product, exponent = _split_exponent(product)
+            more = exponent if more is None else more + exponent
     exponents = exponents if more is None else exponents + more
     return _times_power_of_two(product, exponents.clamp(-300, 300)).to(x.dtype)
 

@@ -147,15 +147,15 @@ def _replace(graph: Graph, node: Node, engine: Node, info: EngineInfo) -> None:
     tensors: Any = node.args[0]
     value = node.meta.get("val")
     results = list(value) if isinstance(value, list | tuple) else [value]
-    for what, bindings, found in (
+    for what, bindings, count in (
         ("inputs", info.inputs, len(tensors)),
         ("outputs", info.outputs, len(results)),
     ):
-        if len(bindings) != found:
+        if len(bindings) != count:
             names = ", ".join(binding.name for binding in bindings)
             raise PartitionError(
                 f"node {node.name}: its engine has {len(bindings)} {what} ({names}); the program "
-                f"has {found}"
+                f"has {count}"
             )
     outputs = []
     for binding, result in zip(info.outputs, results, strict=True):

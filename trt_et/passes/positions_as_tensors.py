@@ -257,8 +257,8 @@ def _read(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
 
     def edit(a: dict[str, Any]) -> Node:
         index = positions.range(*rows, user)
-        found = insert_call(user, aten.index_select.default, a["self"], a["dim"], index)
-        return insert_call(user, aten.squeeze.dim, found, a["dim"]) if "index" in a else found
+        selected = insert_call(user, aten.index_select.default, a["self"], a["dim"], index)
+        return insert_call(user, aten.squeeze.dim, selected, a["dim"]) if "index" in a else selected
 
     return edit
 

@@ -29,8 +29,8 @@ def use_rms_norm(program: ExportedProgram) -> ExportedProgram:
         return program
     module = copied_module(program.graph_module)
     for rsqrt in module.graph.find_nodes(op="call_function", target=_RSQRT):
-        if found := _normalized(rsqrt):
-            source, eps = found
+        if normalized := _normalized(rsqrt):
+            source, eps = normalized
             (product,) = rsqrt.users
             result, weight = _scaled(product, source.meta["val"].shape[-1])
             _drop_assertions(product, result)

@@ -38,8 +38,8 @@ class _Calibrated:
     def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the scale and the zero point, which is 0, after ``check_range``."""
         self.check_range()
-        found: tuple[torch.Tensor, torch.Tensor] = super().calculate_qparams()  # type: ignore[misc]
-        return found
+        parameters: tuple[torch.Tensor, torch.Tensor] = super().calculate_qparams()  # type: ignore[misc]
+        return parameters
 
     def check_range(self) -> None:
         """Check that the observed range is known and finite.
@@ -98,8 +98,8 @@ class SymmetricHistogramObserver(_Calibrated, HistogramObserver):
                 f"{self.observed} has numbers in calibration that are not finite; expected finite "
                 "numbers. Check the calibration inputs, or leave its operator out (None)"
             )
-        found: torch.Tensor = super().forward(x_orig)
-        return found
+        observed: torch.Tensor = super().forward(x_orig)
+        return observed
 
     def _non_linear_param_search(self) -> tuple[torch.Tensor, torch.Tensor]:
         counts, width = self._magnitudes()

@@ -121,15 +121,15 @@ def annotate_shared(node: Node, config: QuantizationConfig) -> None:
 
 def _annotate_operands(node: Node, config: QuantizationConfig, constants: Set[Node]) -> None:
     operands = _PRODUCTS[node.target]  # type: ignore[index]
-    found = []
+    given = []
     for index, axis in operands:
         operand = node.args[index] if len(node.args) > index else None
         if not isinstance(operand, Node) or not _is_float(operand):
             return
-        found.append((operand, axis))
-    if _is_outer(node, found[0][0]):
+        given.append((operand, axis))
+    if _is_outer(node, given[0][0]):
         return
-    for operand, axis in found:
+    for operand, axis in given:
         rank = operand.meta["val"].dim()
         if _is_transposed(node):
             axis = axis if axis is None else 1

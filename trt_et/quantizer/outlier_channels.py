@@ -40,8 +40,8 @@ class ScaledMinMaxObserver(CalibratedMinMaxObserver):
             seen = x_orig.detach().abs().reshape(-1, x_orig.shape[-1]).amax(0).to(torch.float32)
             known = self.channel_max
             self.channel_max = torch.maximum(known, seen) if known.shape == seen.shape else seen
-        found: torch.Tensor = super().forward(x_orig)
-        return found
+        observed: torch.Tensor = super().forward(x_orig)
+        return observed
 
     def convert(self, model: GraphModule, node: Node) -> None:
         """Replace the observer by the operators of PT2E; ``convert_pt2e`` calls this."""

@@ -122,13 +122,13 @@ def _wrong_inputs(method: Any, inputs: Sequence[Any]) -> str:  # noqa: ANN401
         if not hasattr(value, "dtype") or not hasattr(value, "shape"):
             wrong.append(f"input {index} is {type(value).__name__}; expected {dtype} {largest}")
             continue
-        found, sizes = str(value.dtype).removeprefix("torch."), list(value.shape)
-        if (found, sizes) == (dtype, largest):
+        given_dtype, sizes = str(value.dtype).removeprefix("torch."), list(value.shape)
+        if (given_dtype, sizes) == (dtype, largest):
             continue
         # The sizes of a dynamic dimension may be smaller.
-        fits = found == dtype and len(sizes) == len(largest)
+        fits = given_dtype == dtype and len(sizes) == len(largest)
         fits = fits and all(a <= b for a, b in zip(sizes, largest, strict=True))
-        text = f"input {index} is {found} {sizes}; expected {dtype} {largest}"
+        text = f"input {index} is {given_dtype} {sizes}; expected {dtype} {largest}"
         (smaller if fits else wrong).append(text)
     return "; ".join(wrong or smaller)
 

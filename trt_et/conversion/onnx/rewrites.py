@@ -63,8 +63,8 @@ def _place(find: Any) -> Any:  # noqa: ANN401
         """Return the place in a line, or among all numbers; the parser needs two dimensions."""
         if dim is not None and x.dim() > 1:
             return NotImplemented
-        found = find(x.reshape(1, -1), 1)
-        return found.reshape([1] * x.dim() if keepdim else [])
+        index = find(x.reshape(1, -1), 1)
+        return index.reshape([1] * x.dim() if keepdim else [])
 
     return place
 

@@ -39,15 +39,15 @@ def dequantize_groups(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor
 def keep_weights_int4(node: Node) -> None:
     """Dequantize groups of 4-bit weights by one call; warn of those that stay int8."""
     module: Any = node.graph.owning_module
-    found = _match(module, node)
-    if found is None:
+    parts = _match(module, node)
+    if parts is None:
         return
-    reason = _refusal(module, *found)
+    reason = _refusal(module, *parts)
     if reason is not None:
         _log.warning("a 4-bit weight (%s) is stored as int8: %s", node.name, reason)
         return
     _log.info("a weight (%s) is stored as 4 bits with scales of groups", node.name)
-    weight, _, scale = found
+    weight, _, scale = parts
     for result in list(node.users):
         result.replace_all_uses_with(insert_call(result, dequantize_groups, weight, scale))
 

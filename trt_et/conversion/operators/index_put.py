@@ -77,9 +77,9 @@ def _broadcast_values(node: Node) -> None:
         return
     shape: list[Any] = list(source.meta["val"].shape)
     shape[dim : dim + 1] = where.shape
-    found = values.meta["val"].shape
-    if not same_sizes(found, shape):
-        if not all(isinstance(size, int) for size in (*found, *shape)):
+    given = values.meta["val"].shape
+    if not same_sizes(given, shape):
+        if not all(isinstance(size, int) for size in (*given, *shape)):
             return
         values = insert_call(node, aten.expand.default, values, shape)
     if where.dim() == 0:

@@ -299,15 +299,15 @@ def check_cache_updates(network: Any, aliases: Collection[Alias]) -> None:  # no
     import tensorrt as trt
 
     layers = (network.get_layer(index) for index in range(network.num_layers))
-    found = {
+    updated = {
         (layer.get_output(0).name, layer.get_input(0).name)
         for layer in layers
         if layer.type == trt.LayerType.KV_CACHE_UPDATE
     }
     declared = {(alias.output, alias.input) for alias in aliases}
-    if found != declared:
+    if updated != declared:
         raise BuilderError(
-            f"the network updates {sorted(found)} in place; expected {sorted(declared)}. Install "
+            f"the network updates {sorted(updated)} in place; expected {sorted(declared)}. Install "
             "a version of Torch-TensorRT that trt-et supports"
         )
 

@@ -199,13 +199,13 @@ def _adds_up_int8(node: Node) -> bool:
 
 def _computable(graph: Graph, weights: _Weights) -> set[Node]:
     """Return the nodes whose values depend on weights only."""
-    found: set[Node] = set()
+    constants: set[Node] = set()
     for node in graph.nodes:
         sources = node.all_input_nodes
-        is_made = node.op == "call_function" and bool(sources) and found.issuperset(sources)
+        is_made = node.op == "call_function" and bool(sources) and constants.issuperset(sources)
         if is_made or (node.op == "placeholder" and node.name in weights):
-            found.add(node)
-    return found
+            constants.add(node)
+    return constants
 
 
 def _value(node: Node, weights: _Weights) -> Any:  # noqa: ANN401

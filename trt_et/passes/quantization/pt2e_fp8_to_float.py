@@ -32,13 +32,13 @@ def quantizes_to_fp8(node: Node) -> bool:
 
 def compute_in_floats(module: GraphModule) -> int:
     """Compute what a module's pairs of such operators do with floats; return how many it had."""
-    found = [node for node in module.graph.nodes if quantizes_to_fp8(node)]
-    for node in found:
+    nodes = [node for node in module.graph.nodes if quantizes_to_fp8(node)]
+    for node in nodes:
         users = list(node.users)
         inline(module, node, _quantize)
         for user in users:
             inline(module, user, _dequantize)
-    return len(found)
+    return len(nodes)
 
 
 def _calls(node: Node, name: str) -> bool:
