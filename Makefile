@@ -256,6 +256,8 @@ optimum: $(INSTALLED)
 	  --no-build-isolation --config-settings build-dir=$(OPTIMUM)/native '.[rtx]' 'optimum-executorch==1.1.0'
 	$(OPTIMUM)/bin/python scripts/optimum/check.py $(OPTIMUM)/check
 
+# The Python of the machine with the GPU.
+GPU_KIT_PYTHON := 3.12
 GPU_PYTHON = PYTHONPATH=$(CURDIR) $(BIN)/python
 gpu-kit: $(INSTALLED)
 	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/models models
@@ -263,7 +265,7 @@ gpu-kit: $(INSTALLED)
 	  -DTRT_ET_BUILD_GPU_CHECK=ON -DTRT_ET_GPU_CHECK_RTX=ON -DCMAKE_UNITY_BUILD=OFF)
 	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/engines tensorrt_rtx
 	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/rehearsal tensorrt_rtx --fake
-	$(GPU_PYTHON) scripts/gpu/collect_programs.py build/gpu_kit build/gpu_check
+	$(GPU_PYTHON) scripts/gpu/collect_programs.py build/gpu_kit build/gpu_check $(GPU_KIT_PYTHON)
 
 clean:
 	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

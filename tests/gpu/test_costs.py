@@ -3,39 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 TIMED = ["line", "deep", "pair"]
-
-MEMORY = """
-import ctypes, json, os, sys, torch, trt_et.runtime
-trt_et.runtime.load()
-from executorch.runtime import Runtime
-from trt_et.runtime.counters import read_counter
-
-def used():
-    if os.environ["TRT_ET_CUDA"] != "real":
-        return read_counter("live_bytes") or 0
-    cuda = ctypes.CDLL(os.environ.get("TRT_ET_CUDART_LIBRARY", "libcudart.so.13"))
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    assert cuda.cudaDeviceSynchronize() == 0
-    assert cuda.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total)) == 0
-    return total.value - free.value
-
-runtime, kept, found, before = Runtime.get(), [], [], used()
-for _ in range(4):
-    program = runtime.load_program(sys.argv[1])
-    method = program.load_method("forward")
-    info = method.metadata
-    sizes = [info.input_tensor_meta(i).sizes() for i in range(info.num_inputs())]
-    method.execute([torch.ones(size) for size in sizes])
-    kept.append((program, method))
-    found.append(used() - before)
-print(json.dumps(found))
-"""
 
 
 def program(setup, name: str, suffix: str = "") -> Path:
@@ -65,10 +37,7 @@ def test_a_call_is_timed_beside_the_bare_api(name, setup, probe, record):
     assert all(value > 0 for value in (*graphs.values(), *plain.values()))
 
 
-def test_methods_of_one_program_share_its_engine(setup, record):
-    pytest.importorskip("executorch.runtime")
-    done = setup.run(sys.executable, "-c", MEMORY, program(setup, "deep"))
-    assert done.returncode == 0, done.stderr[-1500:]
-    used = json.loads(done.stdout.splitlines()[-1])
-    record({"bytes_of_1_to_4_methods": used})
-    assert used[3] < 4 * used[0]
+def test_methods_of_one_program_share_its_engine(setup, probe, record):
+    used = probe("memory", program(setup, "deep", "_device"), 4)
+    record(used)
+    assert used["bytes_of_4"] < 4 * used["bytes_of_1"]

@@ -53,13 +53,14 @@ def missing_for_cuda_partitioner() -> str:
 
     if not torch.cuda.is_available():
         return "this PyTorch finds no GPU"
-    for module in ("executorch", "triton", "executorch.backends.cuda.cuda_partitioner"):
-        if find_spec(module) is None:
-            return f"the module {module} is not installed"
+    if find_spec("executorch") is None:
+        return "the module executorch is not installed"
     from executorch.runtime import Runtime
 
     if not Runtime.get().backend_registry.is_available("CudaBackend"):
         return "the installed ExecuTorch was built without its CUDA backend"
+    if find_spec("triton") is None:
+        return "the module triton is not installed"
     return ""
 
 

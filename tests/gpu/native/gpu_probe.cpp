@@ -4,11 +4,13 @@
 //   gpu_probe order PROGRAM ROUNDS
 //   gpu_probe rebind|barrier PROGRAM ENGINE LIBRARY ROUNDS TENSOR=BYTES...
 //   gpu_probe static|contexts PROGRAM
+//   gpu_probe memory PROGRAM METHODS
 //
 // "costs" times a call through ExecuTorch and the bare API in one process: medians of the host's
 // clock in microseconds, "queued" until a call returns, "done" until its stream is empty.
 // TRT_ET_CUDA_GRAPHS=0 switches the delegate's graphs off; the probe captures the bare one itself.
-// stream_order.h and cuda_rules.h describe the others.
+// "memory" loads and runs the program's method several times, keeps each, and prints the bytes that
+// all of them take on the GPU. stream_order.h and cuda_rules.h describe the others.
 //
 // PROGRAM is a .pte with one engine of static shapes and its inputs and outputs on the GPU. ENGINE
 // is that engine; the tensors are its inputs, then its output.
@@ -19,6 +21,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -137,6 +140,32 @@ int run(const std::string& program, const std::string& engine, const std::string
   return 0;
 }
 
+size_t used_bytes(cuda::Api& api) {
+  if (uint64_t bytes = 0; api.simulated()) {
+    if (trt_et_counter("live_bytes", &bytes) != 0) bench::die("no counter live_bytes");
+    return bytes;
+  }
+  size_t available = 0;
+  check(api.free_memory(&available), "asking for free memory");
+  return size_t{0} - available;
+}
+
+int count_bytes(const std::string& program, int count) {
+  cuda::Api* api = nullptr;
+  check(cuda::access(&api), "CUDA");
+  cuda::Entered entered;
+  check(api->enter_device(0, &entered), "choosing cuda:0");
+  const size_t before = used_bytes(*api);
+  std::deque<bench::LoadedMethod> methods;
+  for (int i = 1; i <= count; ++i) {
+    methods.emplace_back(program).bind(true);
+    methods.back().execute();
+    check(api->synchronize_stream(cuda::kLegacyStream), "the run");
+    std::printf("bytes_of_%d %zu\n", i, used_bytes(*api) - before);
+  }
+  return 0;
+}
+
 std::vector<IoTensor> read_tensors(const std::vector<std::string>& words) {
   std::vector<IoTensor> tensors;
   for (const std::string& word : words) {
@@ -168,5 +197,6 @@ int main(int argc, char** argv) {
   }
   if (what == "static" && argc == 3) return check::leave_to_static_objects(argv[2]);
   if (what == "contexts" && argc == 3) return check::list_primary_contexts(argv[2]);
+  if (what == "memory" && argc == 4) return check::count_bytes(argv[2], number(3));
   trt_et::bench::die("see the head of gpu_probe.cpp");
 }

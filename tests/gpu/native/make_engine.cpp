@@ -170,6 +170,10 @@ void make_engine(const char* description, const char* library, const char* engin
   const std::unique_ptr<nvinfer1::IBuilderConfig> config(builder->createBuilderConfig());
   if (network == nullptr || config == nullptr) die("TensorRT makes no network");
   config->clearFlag(nvinfer1::BuilderFlag::kTF32);
+#if NV_TENSORRT_MAJOR < 10 && !defined(TRT_ET_TENSORRT_RTX)
+  // Without those of cuBLAS and cuDNN, which may be missing or newer.
+  config->setTacticSources(config->getTacticSources() & ~uint32_t{7});
+#endif
   Network described(*network, plan);
   described.build();
   add_profiles(*builder, *config, plan);

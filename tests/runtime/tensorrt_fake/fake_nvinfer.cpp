@@ -120,6 +120,16 @@ class PluginRegistry : public Tabled<PluginRegistry> {
   }
 };
 
+// The reason why the bytes are no engine of this version; empty when they are one.
+std::string parse_engine(const std::string& bytes, Plan* plan) {
+  const bool has_header =
+      bytes.size() >= 32 && (bytes.rfind("ftrt", 0) == 0 || bytes.rfind("vtrt", 0) == 0);
+  if (has_header && bytes[24] != trt_et::tensorrt::kMajor) {
+    return "the engine plan file is not compatible with this version of TensorRT";
+  }
+  return parse_plan(bytes.substr(has_header ? 32 : 0), plan);
+}
+
 class Runtime : public Tabled<Runtime> {
  public:
   explicit Runtime(ILogger& logger) : logger_(logger) {}
@@ -128,7 +138,7 @@ class Runtime : public Tabled<Runtime> {
     if (!call("deserializeCudaEngine", logger_)) return nullptr;
     auto plan = std::make_shared<Plan>();
     std::string problem =
-        parse_plan(std::string(static_cast<const char*>(bytes), size), plan.get());
+        parse_engine(std::string(static_cast<const char*>(bytes), size), plan.get());
     if (problem.empty()) problem = missing(*plan);
     auto engine = std::make_unique<Handle<nvinfer1::ICudaEngine, CudaEngine>>(logger_, plan);
     if (problem.empty() && engine->inside.allocate()) return engine.release();

@@ -95,13 +95,7 @@ size_t Plan::find(const std::string& name) const {
   return i;
 }
 
-std::string parse_plan(const std::string& bytes, Plan* plan) {
-  const bool has_header =
-      bytes.size() >= 32 && (bytes.rfind("ftrt", 0) == 0 || bytes.rfind("vtrt", 0) == 0);
-  if (has_header && bytes[24] != trt_et::tensorrt::kMajor) {
-    return "the engine plan file is not compatible with this version of TensorRT";
-  }
-  const std::string text = bytes.substr(has_header ? 32 : 0);
+std::string parse_plan(const std::string& text, Plan* plan) {
   if (text.rfind("fake\n", 0) != 0) return "not an engine: the magic tag does not match";
   std::stringstream lines(text);
   std::string line;

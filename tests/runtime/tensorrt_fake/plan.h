@@ -1,7 +1,7 @@
 // The fake's engine format: lines of words.
 //
-//   fake                           the magic word; in front of it may be the 32 bytes with which
-//                                  TensorRT's engines begin, for the version
+//   fake                           the magic word; in an engine, the 32 bytes with which TensorRT's
+//                                  engines begin may be in front of it, for the version
 //   weights 1024                   bytes on the GPU for the engine
 //   streamable 512                 bytes of weights that may stay on the host; none without it
 //   scratch 256                    bytes on the GPU for each context
@@ -72,6 +72,6 @@ struct Plan {
 };
 
 // The reason why the text is no plan; empty when it is one.
-std::string parse_plan(const std::string& bytes, Plan* plan);
+std::string parse_plan(const std::string& text, Plan* plan);
 
 }  // namespace fake
