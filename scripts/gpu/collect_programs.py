@@ -28,7 +28,7 @@ PACKAGES = (
 )
 # Two thirds of ExecuTorch's package.
 UNNEEDED = ("backends", "examples")
-LIBRARY = Path("tensorrt_rtx_libs", "libtensorrt_rtx.so.1")
+LIBRARIES = ("libtensorrt_rtx.so.1", "libtensorrt_onnxparser_rtx.so.1")
 # The rehearsal uses the last one.
 TOOLS = (
     "tests/gpu/native/gpu_probe",
@@ -50,8 +50,10 @@ def main(kit: Path, build: Path, python_version: str) -> None:
     runtime = trt_et.runtime.plugin_path().parents[1]
     for part in ("bin", "lib"):
         shutil.copytree(runtime / part, site / "trt_et" / "runtime" / part)
-    (site / LIBRARY).parent.mkdir()
-    shutil.copy2(Path(sysconfig.get_path("purelib")) / LIBRARY, site / LIBRARY)
+    (site / "tensorrt_rtx_libs").mkdir()
+    for library in LIBRARIES:
+        source = Path(sysconfig.get_path("purelib"), "tensorrt_rtx_libs", library)
+        shutil.copy2(source, site / "tensorrt_rtx_libs")
     for tool in TOOLS:
         shutil.copy2(build / tool, site / Path(tool).name)
 

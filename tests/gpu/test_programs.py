@@ -1,8 +1,9 @@
-"""Questions 1 and 2: do engines that were built without a GPU run on one, and equal eager?"""
+"""Questions 1 and 2: do engines that were built without a GPU, and networks, equal eager on one?"""
 
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.support.gpu.kit import Model, compare, read_kit, read_output
 
 MODELS = ["mlp", "cnn", "vit", "channels_last", "outputs", "order", "cached"]
 ENGINES = ["line", "deep", "pair", "dynamic", "cut"]
+NETWORKS = ["mlp", "cnn", "cached"]
 CASES = [*(("models", name) for name in MODELS), *(("engines", name) for name in ENGINES)]
 
 FROM_PYTHON = """
@@ -33,26 +35,49 @@ def models_of(setup, kit: str) -> dict[str, Model]:
 
 def environment(setup, kit: str) -> dict[str, str]:
     """Return the environment of a program; reference engines use no TensorRT."""
-    variables = setup.environment()
-    if getattr(setup, f"{kit}_builder") == "reference":
+    variables, builder = setup.environment(), getattr(setup, f"{kit}_builder")
+    if builder == "reference":
         del variables["TRT_ET_TENSORRT_LIBRARY"]
+    elif builder != setup.engines_builder:
+        pytest.skip(f"{setup.library} is not {builder}'s library")
     return variables
+
+
+def run_in_executor_runner(setup, model: Model, variables, record, folder, *more) -> None:
+    command = [setup.runner, "--model_path", model.program, "--num_executions", 20, *more]
+    command += ["--inputs", ",".join(map(str, model.files)), "--output_file", folder / "out"]
+    done = setup.run(*command, env=variables, timeout=400)
+    assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-1500:]}"
+    outputs = [
+        read_output(folder / f"out-{index}.bin", like) for index, like in enumerate(model.expected)
+    ]
+    facts = compare(outputs, model.expected)
+    record(facts)
+    assert facts["ok"], facts
 
 
 @pytest.mark.parametrize(("kit", "name"), CASES)
 def test_a_program_equals_eager_in_executor_runner(kit, name, setup, record, tmp_path):
     model = models_of(setup, kit)[name]
-    command = [setup.runner, "--model_path", model.program, "--num_executions", 20]
-    command += ["--inputs", ",".join(map(str, model.files)), "--output_file", tmp_path / "out"]
-    done = setup.run(*command, env=environment(setup, kit))
-    assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-1500:]}"
-    outputs = [
-        read_output(tmp_path / f"out-{index}.bin", like)
-        for index, like in enumerate(model.expected)
-    ]
-    facts = compare(outputs, model.expected)
-    record(facts)
-    assert facts["ok"], facts
+    run_in_executor_runner(setup, model, environment(setup, kit), record, tmp_path)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_an_engine_is_built_at_load_and_equals_eager(name, setup, record, tmp_path):
+    variables, more = setup.environment(), ["--build_with", setup.engines_builder]
+    if setup.is_rehearsal:
+        spec = find_spec("onnxruntime")
+        if spec is None:
+            pytest.skip("networks on simulated GPUs need onnxruntime")
+        (library,) = Path(spec.origin).parent.glob("capi/libonnxruntime.so.*")
+        variables["TRT_ET_ONNXRUNTIME_LIBRARY"] = str(library)
+        del variables["TRT_ET_TENSORRT_LIBRARY"]
+        more = []
+    elif setup.library.endswith(".so.8"):
+        pytest.skip("TensorRT 8 builds no engines of networks")
+    (model,) = (m for m in read_kit(Path(setup.models), "onnx") if m.name == name)
+    more += ["--engine_folder", tmp_path / "engines"]
+    run_in_executor_runner(setup, model, variables, record, tmp_path, *more)
 
 
 @pytest.mark.parametrize("kit", ["models", "engines"])

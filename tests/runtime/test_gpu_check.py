@@ -21,7 +21,7 @@ def kit(tmp_path_factory, fakes, gpu_probe):
     """A kit with reference engines and engines of the fake TensorRT-RTX."""
     kit = tmp_path_factory.mktemp("kit")
     site = kit / "site"
-    make_models(kit / "models", builders=("reference",))
+    make_models(kit / "models", builders=("onnx", "reference"))
     make_engines(kit / "rehearsal", "tensorrt_rtx", DescribedEngines(name="tensorrt_rtx"), depth=5)
     (site / "trt_et").mkdir(parents=True)
     (site / "trt_et" / "runtime").symlink_to(trt_et.runtime.plugin_path().parents[1])
@@ -44,7 +44,7 @@ def test_every_question_is_answered_on_simulated_gpus(kit, tmp_path):
         f"carried: {name}": "ok" for name in ("programs", "costs", "streams", "sanitizers")
     }
     answers = found["answers"]
-    assert len(answers["carried/programs"]) == 12 + 2
+    assert len(answers["carried/programs"]) == 12 + 2 + 3
     assert {name.partition("[")[0] for name in answers["carried/streams"]} == {
         "runs_are_ordered_with_copies_on_the_legacy_stream",
         "a_rule_of_cuda_holds",

@@ -4,11 +4,11 @@
     python -m tests.support.gpu.make_kit KIT tensorrt|tensorrt_rtx [--fake]
     python -m tests.support.gpu.make_kit KIT tensorrt|tensorrt_rtx --maker PROGRAM --library FILE
 
-``models`` exports the tests' models twice: with TensorRT-RTX engines and, for a rehearsal, with
-reference engines. The others export the models of ``native_models``: with this package's builder,
-with the tests' fake, or with TensorRT's C++ API on the GPU. Timed models have a second program,
-``<model>.<name>_device.pte``, with inputs and outputs on the GPU, the bare engine, and the sizes of
-its tensors.
+``models`` exports the tests' models with TensorRT-RTX engines, with ONNX networks and, for a
+rehearsal, with reference engines. The others export the models of ``native_models``: with this
+package's builder, with the tests' fake, or with TensorRT's C++ API on the GPU. Timed models have a
+second program, ``<model>.<name>_device.pte``, with inputs and outputs on the GPU, the bare engine,
+and the sizes of its tensors.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from trt_et.engines import EngineBuilder
 from trt_et.inspection import inspect_program
 
 MODELS = ("mlp", "cnn", "vit", "channels_last", "outputs", "order", "cached")
+NETWORKS = ("mlp", "cnn", "cached")  # Of the models; their engines are built on the GPU.
+BUILDERS = ("tensorrt_rtx", "onnx", "reference")
 
 
 def export_model(
@@ -63,11 +65,13 @@ def export_model(
             manager.to_executorch(config).write_to_file(file)
 
 
-def make_models(folder: Path, builders: tuple[str, ...] = ("tensorrt_rtx", "reference")) -> None:
-    """Write the tests' models with engines of each builder."""
+def make_models(folder: Path, builders: tuple[str, ...] = BUILDERS) -> None:
+    """Write the tests' models with engines or networks of each builder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in MODELS:
         for builder in builders:
+            if builder == "onnx" and name not in NETWORKS:
+                continue
             # A model may change its buffers when it runs, so each use gets a new one.
             model, inputs = make(name)
             partitioners = [TensorRTPartitioner(builder=builder)]
