@@ -44,7 +44,9 @@ def record(setup: Setup, request: pytest.FixtureRequest) -> Callable[[Mapping[st
 
 
 @pytest.fixture
-def probe(setup: Setup) -> Callable[..., dict[str, float]]:
+def probe(
+    setup: Setup, record: Callable[[Mapping[str, Any]], None]
+) -> Callable[..., dict[str, float]]:
     """Run gpu_probe and return its values; a failure of the probe fails the test."""
 
     def run(*arguments: object, **variables: str) -> dict[str, float]:
@@ -53,6 +55,8 @@ def probe(setup: Setup) -> Callable[..., dict[str, float]]:
             lib = Path(setup.runner).parents[1] / "lib"
             environment["TRT_ET_PROVIDER_PATH"] = str(lib)
         done = setup.run(setup.probe, *arguments, env=environment)
+        if done.returncode not in (0, 2):
+            record({"ok": False, "exit": done.returncode, "stderr": done.stderr[-1500:]})
         assert done.returncode in (0, 2), f"exit {done.returncode}: {done.stderr[-1500:]}"
         return {name: float(value) for name, value in map(str.split, done.stdout.splitlines())}
 

@@ -10,7 +10,8 @@
 // clock in microseconds, "queued" until a call returns, "done" until its stream is empty.
 // TRT_ET_CUDA_GRAPHS=0 switches the delegate's graphs off; the probe captures the bare one itself.
 // "memory" loads and runs the program's method several times, keeps each, and prints the bytes that
-// all of them take on the GPU. stream_order.h and cuda_rules.h describe the others.
+// all of them take on the GPU, without what the first use of TensorRT takes, and how many engines
+// there are. stream_order.h and cuda_rules.h describe the others.
 //
 // PROGRAM is a .pte with one engine of static shapes and its inputs and outputs on the GPU. ENGINE
 // is that engine; the tensors are its inputs, then its output.
@@ -140,14 +141,17 @@ int run(const std::string& program, const std::string& engine, const std::string
   return 0;
 }
 
-size_t used_bytes(cuda::Api& api) {
-  if (uint64_t bytes = 0; api.simulated()) {
-    if (trt_et_counter("live_bytes", &bytes) != 0) bench::die("no counter live_bytes");
-    return bytes;
-  }
+long long counter(const char* name) {
+  uint64_t value = 0;
+  if (trt_et_counter(name, &value) != 0) bench::die(std::string("no counter ") + name);
+  return static_cast<long long>(value);
+}
+
+long long used_bytes(cuda::Api& api) {
+  if (api.simulated()) return counter("live_bytes");
   size_t available = 0;
   check(api.free_memory(&available), "asking for free memory");
-  return size_t{0} - available;
+  return -static_cast<long long>(available);
 }
 
 int count_bytes(const std::string& program, int count) {
@@ -155,14 +159,20 @@ int count_bytes(const std::string& program, int count) {
   check(cuda::access(&api), "CUDA");
   cuda::Entered entered;
   check(api->enter_device(0, &entered), "choosing cuda:0");
-  const size_t before = used_bytes(*api);
   std::deque<bench::LoadedMethod> methods;
-  for (int i = 1; i <= count; ++i) {
+  const auto run_another = [&] {
     methods.emplace_back(program).bind(true);
     methods.back().execute();
     check(api->synchronize_stream(cuda::kLegacyStream), "the run");
-    std::printf("bytes_of_%d %zu\n", i, used_bytes(*api) - before);
+  };
+  run_another();
+  methods.clear();
+  const long long before = used_bytes(*api);
+  for (int i = 1; i <= count; ++i) {
+    run_another();
+    std::printf("bytes_of_%d %lld\n", i, used_bytes(*api) - before);
   }
+  std::printf("engines %lld\n", counter("engines"));
   return 0;
 }
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+MODELS = ("mlp", "cnn", "vit", "channels_last", "outputs", "order", "cached")
+NETWORKS = ("mlp", "cnn", "cached")  # Of the models; a machine builds their engines.
+
 
 @dataclass(frozen=True)
 class Model:

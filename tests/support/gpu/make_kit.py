@@ -25,7 +25,7 @@ from executorch.exir.backend.partitioner import Partitioner
 from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 
 from tests.support.gpu.described_engines import DescribedEngines
-from tests.support.gpu.kit import write_model
+from tests.support.gpu.kit import MODELS, NETWORKS, write_model
 from tests.support.gpu.native_models import native_models
 from tests.support.models import make
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
@@ -33,8 +33,6 @@ from trt_et.engine_info import decode_blob
 from trt_et.engines import EngineBuilder
 from trt_et.inspection import inspect_program
 
-MODELS = ("mlp", "cnn", "vit", "channels_last", "outputs", "order", "cached")
-NETWORKS = ("mlp", "cnn", "cached")  # Of the models; their engines are built on the GPU.
 BUILDERS = ("tensorrt_rtx", "onnx", "reference")
 
 

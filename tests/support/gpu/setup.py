@@ -69,7 +69,7 @@ def read_setup(folder: Path) -> Setup:
         ["gpu_probe"],
         *("-DTRT_ET_BUILD_GPU_CHECK=ON", "-DTRT_ET_GPU_CHECK_RTX=ON"),
     )
-    make_models(folder / "models")
+    make_models(folder / "models", ("tensorrt_rtx", "onnx"))
     make_engines(folder / "engines", "tensorrt_rtx", "tensorrt_rtx")
     return Setup(
         models=str(folder / "models"),
