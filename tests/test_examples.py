@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 ARGUMENTS = {
     "cnn_precisions.py": " --short --steps 20 --only int8",
     "llm.py": " --short",
-    "precisions.py": " --no-engines --only int8",
+    "precisions.py": " --no-engines --only float16",
 }
 EXAMPLES = {
     path.name: f"{path}{ARGUMENTS.get(path.name, '')}"
