@@ -18,8 +18,7 @@ def test_a_program_has_no_finding(name, tool, setup, record):
     program = Path(setup.engines) / f"{name}.{setup.engines_builder}.pte"
     command = ["compute-sanitizer", "--tool", tool, "--target-processes", "all"]
     command += ["--error-exitcode", "3", setup.runner, "--model_path", program]
-    done = setup.run(
-        *command, "--num_executions", "5", timeout=60
-    )  # gpu_check ends a file after 540.
+    # gpu_check ends the eight of them after 540 seconds.
+    done = setup.run(*command, "--num_executions", "5", timeout=60)
     record({"exit": done.returncode, "tail": done.stdout[-1500:]})
     assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-500:]
