@@ -31,13 +31,13 @@ def models_of(setup, kit: str) -> dict[str, Model]:
     return {model.name: model for model in found}
 
 
-def environment(setup, kit: str) -> dict[str, str]:
+def environment(setup, kit: str, skip) -> dict[str, str]:
     """Return the environment of a program; reference engines use no TensorRT."""
     variables, builder = setup.environment(), getattr(setup, f"{kit}_builder")
     if builder == "reference":
         del variables["TRT_ET_TENSORRT_LIBRARY"]
     elif builder != setup.engines_builder:
-        pytest.skip(f"{setup.library} is not {builder}'s library")
+        skip(f"{setup.library} is not {builder}'s library")
     return variables
 
 
@@ -58,42 +58,43 @@ def run_in_executor_runner(
 
 
 @pytest.mark.parametrize(("kit", "name"), CASES)
-def test_a_program_equals_eager_in_executor_runner(kit, name, setup, record, tmp_path):
+def test_a_program_equals_eager_in_executor_runner(kit, name, setup, record, skip, tmp_path):
     model = models_of(setup, kit)[name]
-    run_in_executor_runner(setup, model, environment(setup, kit), record, tmp_path)
+    run_in_executor_runner(setup, model, environment(setup, kit, skip), record, tmp_path)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_an_engine_is_built_at_load_and_equals_eager(name, setup, record, tmp_path):
+def test_an_engine_is_built_at_load_and_equals_eager(name, setup, record, skip, tmp_path):
     variables, more = setup.environment(), ["--build_with", setup.engines_builder]
     if setup.is_rehearsal:
         spec = find_spec("onnxruntime")
         if spec is None:
-            pytest.skip("networks on simulated GPUs need onnxruntime")
+            skip("networks on simulated GPUs need onnxruntime")
         (library,) = Path(spec.origin).parent.glob("capi/libonnxruntime.so.*")
         variables["TRT_ET_ONNXRUNTIME_LIBRARY"] = str(library)
         del variables["TRT_ET_TENSORRT_LIBRARY"]
         more = []
     elif ".so.8" in Path(setup.library).name:
-        pytest.skip("TensorRT 8 builds no engines of networks")
+        skip("TensorRT 8 builds no engines of networks")
     (model,) = (m for m in read_kit(Path(setup.models), "onnx") if m.name == name)
     more += ["--engine_folder", tmp_path / "engines"]
     run_in_executor_runner(setup, model, variables, record, tmp_path, *more, timeout=400)
 
 
 @pytest.mark.parametrize("kit", ["models", "engines"])
-def test_programs_equal_eager_in_the_stock_runtime(kit, setup, record, tmp_path):
-    pytest.importorskip("executorch.runtime")
+def test_programs_equal_eager_in_the_stock_runtime(kit, setup, record, skip, tmp_path):
     import torch
 
+    if find_spec("executorch") is None:
+        skip("ExecuTorch is not installed")
     if Version(torch.__version__) < Version("2.13"):
-        pytest.skip("ExecuTorch's bindings need PyTorch 2.13 or newer")
+        skip("ExecuTorch's bindings need PyTorch 2.13 or newer")
 
     models = models_of(setup, kit).values()
     jobs = [(str(m.program), m.inputs, str(tmp_path / f"{m.name}.outputs")) for m in models]
     torch.save(jobs, tmp_path / "jobs")
     command = [sys.executable, "-c", FROM_PYTHON, tmp_path / "jobs"]
-    done = setup.run(*command, env=environment(setup, kit), timeout=400)
+    done = setup.run(*command, env=environment(setup, kit, skip), timeout=400)
     # A crash leaves no outputs of the programs after it.
     facts = {
         model.name: compare(torch.load(path), model.expected) if Path(path).is_file() else None

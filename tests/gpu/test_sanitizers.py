@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("compute-sanitizer") is None, reason="compute-sanitizer is not installed"
-)
-
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
 @pytest.mark.parametrize("name", ["line", "pair", "dynamic", "cut"])
-def test_a_program_has_no_finding(name, tool, setup, record):
+def test_a_program_has_no_finding(name, tool, setup, record, skip):
+    if shutil.which("compute-sanitizer") is None:
+        skip("compute-sanitizer is not installed")
     program = Path(setup.engines) / f"{name}.{setup.engines_builder}.pte"
     command = ["compute-sanitizer", "--tool", tool, "--target-processes", "all"]
     command += ["--error-exitcode", "3", setup.runner, "--model_path", program]

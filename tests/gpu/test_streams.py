@@ -64,10 +64,9 @@ def missing_for_cuda_partitioner() -> str:
     return ""
 
 
-def test_a_program_shared_with_cuda_partitioner_equals_eager(setup, record, tmp_path):
+def test_a_program_shared_with_cuda_partitioner_equals_eager(record, skip, tmp_path):
     if reason := missing_for_cuda_partitioner():
-        record({"ok": None, "why": reason})
-        pytest.skip(reason)
+        skip(reason)
     import torch
     from executorch.backends.cuda.cuda_backend import CudaBackend
     from executorch.backends.cuda.cuda_partitioner import CudaPartitioner

@@ -45,6 +45,8 @@ def test_every_question_is_answered_on_simulated_gpus(kit, tmp_path):
     }
     answers = found["answers"]
     assert len(answers["carried/programs"]) == 12 + 2 + 3
+    assert all(answer["ok"] for answer in answers["carried/programs"].values() if "ok" in answer)
+    assert len(answers["carried/sanitizers"]) == 2 * 4
     assert {name.partition("[")[0] for name in answers["carried/streams"]} == {
         "runs_are_ordered_with_copies_on_the_legacy_stream",
         "a_rule_of_cuda_holds",
