@@ -78,12 +78,7 @@ def constants_stay_small() -> AbstractContextManager[Any]:
     from torch_tensorrt.dynamo.conversion.converter_utils import broadcast
     from torch_tensorrt.dynamo.conversion.impl.elementwise import base
 
-    repeat = base.broadcast_to_same_shape
-
-    def with_equal_ranks(ctx: Any, target: Any, ir: Any, name: str, left: Any, right: Any) -> Any:  # noqa: ANN401
-        # TensorRT-RTX fuses attentions by their scales, and some such builds end the process.
-        if any(all(size == 1 for size in operand.shape) for operand in (left, right)):
-            return repeat(ctx, target, ir, name, left, right)
+    def with_equal_ranks(ctx: Any, _target: Any, _ir: Any, name: str, left: Any, right: Any) -> Any:  # noqa: ANN401
         return broadcast(ctx, left, right, f"{name}_lhs", f"{name}_rhs")
 
     return mock.patch.object(base, "broadcast_to_same_shape", with_equal_ranks)

@@ -32,6 +32,7 @@ from trt_et.engines.partition_build import PartitionBuild
 from trt_et.engines.progress import ProgressOption, ProgressSession
 from trt_et.engines.workers import BuildJob, build_all, explained
 from trt_et.errors import BlobError, BuilderError
+from trt_et.lowering.batch_norms import without_batch_norms
 from trt_et.lowering.debug_outputs import add_debug_outputs, copy_repeated_outputs
 from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.lowering.lower import lower_partition
@@ -168,6 +169,8 @@ class _Session:
             lowered = add_debug_outputs(lowered, wanted.program, how.profiles)
         if how.options.precision is not None:
             lowered = compute_in(lowered, how.options.precision, how.float32)
+        elif not how.options.debug_outputs:
+            lowered = without_batch_norms(lowered)
         if how.options.debug_outputs:
             lowered = copy_repeated_outputs(lowered)
         timings = cache.timings_folder if cache is not None else None

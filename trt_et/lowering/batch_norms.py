@@ -1,14 +1,15 @@
-"""Folds batch norms into their convolution, in float32, before weights are rounded.
+"""Folds batch norms into their convolution, in double precision, before weights are rounded.
 
 A batch norm's parameters may leave float16's range where the product with the convolution's weight
-does not, and rounding once is more exact than rounding twice. A batch norm without a convolution
-becomes a product and a sum.
+does not, and rounding once is more exact than rounding twice. TensorRT would fold one, too, but
+TensorRT-RTX 1.6 then takes none of its own convolution kernels, and more memory.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -17,16 +18,36 @@ from torch.fx import Node
 
 from trt_et.graph.insertion import insert_call
 from trt_et.lowering.editable_program import EditableProgram
+from trt_et.lowering.lowered_partition import LoweredPartition
 
 aten = torch.ops.aten
 
 _BATCH_NORM: Final = aten._native_batch_norm_legit_no_training.default
 _CONVOLUTION: Final = aten.convolution.default
+_FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
 _TRANSPOSED, _GROUPS = 6, 8  # Indices of a convolution's arguments.
 
 
-def fold_batch_norms(program: EditableProgram, kept: Collection[str]) -> None:
-    """Fold batch norms with float32 constants as parameters, except for calls named in ``kept``."""
+def without_batch_norms(lowered: LoweredPartition) -> LoweredPartition:
+    """Return a partition whose batch norms are folded where that is possible."""
+    graph = lowered.program.graph
+    if not graph.find_nodes(op="call_function", target=_BATCH_NORM):
+        return lowered
+    program = EditableProgram(lowered.program, lowered.constants)
+    fold_batch_norms(program)
+    return replace(lowered, program=program.program())
+
+
+def fold_batch_norms(
+    program: EditableProgram, kept: Collection[str] = (), *, write_out: bool = False
+) -> None:
+    """Fold batch norms with constants as parameters.
+
+    Args:
+        program: Changed.
+        kept: The names of calls to leave as they are.
+        write_out: Turn a batch norm without a convolution into a product and a sum.
+    """
     for node in list(program.graph.find_nodes(op="call_function", target=_BATCH_NORM)):
         source, *parameters = node.args[:5]
         picks = [user for user in node.users if user.target is operator.getitem]
@@ -43,8 +64,10 @@ def fold_batch_norms(program: EditableProgram, kept: Collection[str]) -> None:
         if _can_fold(program, source, node) and source.name not in kept:
             _fold(program, source, node, scale, shift)
             result = source
-        else:
+        elif write_out:
             result = _write_out(program, node, scale.float(), shift.float())
+        else:
+            continue
         for pick in picks:
             pick.replace_all_uses_with(result)
             program.graph.erase_node(pick)
@@ -53,7 +76,7 @@ def fold_batch_norms(program: EditableProgram, kept: Collection[str]) -> None:
 
 def _value(program: EditableProgram, node: Any) -> Tensor | None:  # noqa: ANN401
     value = program.values.get(node) if isinstance(node, Node) else None
-    return value if value is not None and value.dtype == torch.float32 else None
+    return value if value is not None and value.dtype in _FLOATS else None
 
 
 def _can_fold(program: EditableProgram, convolution: Node, norm: Node) -> bool:
@@ -77,10 +100,12 @@ def _fold(
     shape = [-1 if dim == channels else 1 for dim in range(value.dim())]
     if bias is not None:
         shift = shift + program.values[bias].double() * scale
-    folded = (value * scale.reshape(shape)).float()
+    dtype = program.values[weight].dtype
+    folded = (value * scale.reshape(shape)).to(dtype)
     name = convolution.name
     convolution.update_arg(1, program.add_constant(weight, name, folded, weight.meta["val"]))
-    bias = program.add_constant(norm_bias, name, shift.float(), norm_bias.meta["val"])
+    fake = norm_bias.meta["val"].to(dtype)
+    bias = program.add_constant(norm_bias, name, shift.to(dtype), fake)
     convolution.update_arg(2, bias)
 
 

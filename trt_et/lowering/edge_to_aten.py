@@ -81,7 +81,19 @@ def _equivalent(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _C
     if isinstance(rule, OpOverload):
         return rule, args, kwargs
     call = rule(node, args, kwargs) if rule else None
-    return call or (_without_copy(target), args, kwargs)
+    return call or (functional(_without_copy(target)), args, kwargs)
+
+
+def functional(target: Any) -> Any:  # noqa: ANN401
+    """Return the variant of an operator that writes to none of its arguments: of ``silu_``, ``silu``.
+
+    A program as exported still has those that do.
+    """
+    if not isinstance(target, OpOverload) or not target._schema.is_mutable:
+        return target
+    namespace, _, name = target._schema.name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
+    return getattr(packet, target._overloadname, target)
 
 
 def _without_copy(target: OpOverload) -> OpOverload:

@@ -24,6 +24,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node
 
+from trt_et.graph.symbolic_shapes import same_sizes
 from trt_et.lowering.edge_to_aten import aten_target
 
 _ATTENTION: Final = "scaled_dot_product_attention"
@@ -42,11 +43,7 @@ _ROTATIONS: Final = frozenset({"sin", "cos"})
 _SUMS: Final = frozenset(
     {"sum", "cumsum", "prod", "cumprod", "var", "var_mean", "std", "linalg_vector_norm", "norm"}
 )
-_REDUCTIONS: Final = (
-    _SUMS
-    | {"mean", "logsumexp", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"}
-    | {"_adaptive_avg_pool2d", "_adaptive_avg_pool3d"}
-)
+_REDUCTIONS: Final = _SUMS | {"mean", "logsumexp"}
 _KINDS: Final = {
     "written out": frozenset({"pow", "mean"}),  # A normalization of powers and means.
     "sum": _SUMS,
@@ -62,11 +59,13 @@ _RESIDUAL: Final = frozenset({"add", "sub"})
 _BOUNDED: Final = frozenset({"sigmoid", "tanh", "hardsigmoid", "erf"}) | _SOFTMAX | _ROTATIONS
 _ACTIVATIONS: Final = frozenset(
     {"relu", "relu6", "gelu", "silu", "sigmoid", "tanh", "erf", "hardtanh", "hardsigmoid", "elu"}
-    | {"hardswish", "leaky_relu", "mish", "glu", "_prelu_kernel"}
+    | {"hardswish", "leaky_relu", "mish", "glu", "log_sigmoid", "_prelu_kernel"}
 )
 _POINTWISE: Final = (
     frozenset({"add", "sub", "rsub", "neg", "abs", "maximum", "minimum", "clamp"})
     | {"clamp_min", "clamp_max", "where", "masked_fill", "avg_pool1d", "avg_pool2d", "avg_pool3d"}
+    | {"adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"}
+    | {"_adaptive_avg_pool2d", "_adaptive_avg_pool3d"}
     | {"upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "grid_sampler"}
     | {"grid_sampler_2d", "upsample_trilinear3d", _BATCH_NORM}
     | _FACTORS
@@ -252,6 +251,8 @@ class _Rules:
             if any(self._peak_of(source) > self._limits.max for source in taken):
                 return f"values beyond {self._precision}"
             return "angles" if self._is_angle(node) else None
+        if name in _NORMALIZATIONS and self._is_between_products(node):
+            return None
         if not self._follows(node):
             return _why(name)
         if not floats:
@@ -277,12 +278,27 @@ class _Rules:
             name in _RESIDUAL
             and takers & {"normalization", "written out"}
             and sum(not self._is_fixed(source) for source in floats) == _OPERANDS
+            and all(same_sizes(s.meta["val"].shape, node.meta["val"].shape) for s in floats)
         ):
             return "sums before normalizations"
         wide = [source in self._wide or source not in self._inside for source in moving]
         if (any(wide) and "float32" in takers) or (all(wide) and "normalization" in takers):
             return _BETWEEN
         return None
+
+    def _is_between_products(self, norm: Node) -> bool:
+        """Return whether a normalization gets rounded values, and its result is rounded anyway.
+
+        TensorRT computes it in float32 inside.
+        """
+        source = norm.args[0]
+        return (
+            isinstance(source, Node)
+            and source in self._inside
+            and source not in self.reasons
+            and not self._takers[norm]
+            and not any(self._takers[pick] for pick in norm.users)
+        )
 
     def _is_fixed(self, node: Node) -> bool:
         return node in self._constants or node in self._fixed

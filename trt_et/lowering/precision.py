@@ -42,7 +42,7 @@ def compute_in(
     given = {name: float32[old] for name, old in lowered.names.items() if old in float32}
     dtype = PRECISION_DTYPES[precision]
     program = EditableProgram(lowered.program, lowered.constants)
-    fold_batch_norms(program, given)
+    fold_batch_norms(program, given, write_out=True)
     calls = [node for node in program.graph.nodes if node.op == "call_function"]
     # To look at a value must not change its precision.
     results: Any = program.graph.output_node().args[0]

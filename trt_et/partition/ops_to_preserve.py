@@ -13,7 +13,7 @@ from torch.fx import Node
 from trt_et.graph.constants import known_constants
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.subgraphs import subgraphs
-from trt_et.lowering.edge_to_aten import aten_target
+from trt_et.lowering.edge_to_aten import aten_target, functional
 from trt_et.ops.quantize import is_fake_quantize
 from trt_et.partition.excluded_ops import ExcludedOps
 from trt_et.partition.internal_sizes import nodes_without_sizes
@@ -37,6 +37,12 @@ OPS_TO_PRESERVE: Final[tuple[OpOverload, ...]] = (
     aten.max_pool2d.default,
     aten.max_pool3d.default,
     aten.hardsigmoid.default,
+    aten.hardswish.default,
+    aten.silu.default,
+    aten.mish.default,
+    aten.log_sigmoid.default,
+    aten.baddbmm.default,
+    aten.instance_norm.default,
     aten.softplus.default,
     aten._prelu_kernel.default,
     aten.embedding_bag.padding_idx,
@@ -73,14 +79,12 @@ def ops_to_preserve(
     called: set[OpOverload] = set()
     refused: set[object] = set()
     for subgraph in subgraphs(program.graph_module):
-        here = {
-            op for op in OPS_TO_PRESERVE if any(node.target is op for node in subgraph.graph.nodes)
-        }
-        if here:
-            called |= here
+        calls = [n.target for n in subgraph.graph.nodes if functional(n.target) in OPS_TO_PRESERVE]
+        if calls:
+            called |= set(map(functional, calls))
             constants = {} if subgraph.path else known_constants(program, program.state_dict)
-            support = OperatorSupport(subgraph, check, excluded, here, constants)
-            refused |= {node.target for node in support.reasons}
+            support = OperatorSupport(subgraph, check, excluded, calls, constants)
+            refused |= {functional(node.target) for node in support.reasons}
     # Decomposed norms have names that the caller may have chosen.
     if any(each and each.may_name_parts_of(_RMS_NORM) for each in (excluded, float32_ops)):
         refused.add(_RMS_NORM)

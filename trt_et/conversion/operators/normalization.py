@@ -1,9 +1,9 @@
 """Normalization by the input's own statistics; layer norms.
 
-Torch-TensorRT 2.13 converts an instance norm as a batch norm whose running mean is 0 and variance
-1, so it does not normalize: it is written out as sums and products. It converts layer norms to
-TensorRT's layer, which returns no statistics, and repeats weight and bias to the size of the input,
-which TensorRT-RTX then stores.
+Torch-TensorRT 2.13 converts a batch norm of its input's statistics as one whose running mean is 0
+and variance 1, so it does not normalize: it is written out as sums and products. It has no
+converter of instance norms. It converts layer norms to TensorRT's layer, which returns no
+statistics, and repeats weight and bias to the size of the input, which TensorRT-RTX then stores.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from torch.fx import Node
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.type_promotion import cast
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 
 aten = torch.ops.aten
 
 # The index of the argument ``training`` or ``use_input_stats``; ``eps`` is two after it.
 _TRAINING: Final[dict[Any, int]] = {
-    aten.instance_norm.default: 5,
     aten._native_batch_norm_legit.no_stats: 3,
     aten.native_batch_norm.default: 5,
     aten._native_batch_norm_legit.default: 5,
@@ -44,40 +44,69 @@ def expand(node: Node) -> None:
 
 def add_layer_norm(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
     """Add TensorRT's normalization, with weight and bias in the shape that it normalizes."""
-    shape, eps = tuple(args[1]), args[4]
+    shape, weight, bias, eps = args[1:5]
     if kwargs or not all(isinstance(size, int) for size in shape):
         return layers.convert(args, kwargs)
     source = layers.tensor(args[0], "input")
     rank = len(source.shape)
     first = rank - len(shape)
+    dims, sizes = range(first, rank), [*[1] * first, *shape]
+    return _normalized(layers, "layer_norm", source, weight, bias, dims, sizes, eps), None, None
+
+
+def add_instance_norm(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add TensorRT's normalization over the spatial dimensions."""
+    named = named_arguments(layers.node)
+    weight, bias = args[1:3]
+    source = layers.tensor(args[0], "input")
+    rank = len(source.shape)
+    sizes = [1, layers.node.meta["val"].shape[1], *[1] * (rank - 2)]
+    dims = range(2, rank)
+    return _normalized(layers, "instance_norm", source, weight, bias, dims, sizes, named["eps"])
+
+
+def _normalized(
+    layers: Layers,
+    name: str,
+    source: Any,  # noqa: ANN401
+    weight: Any,  # noqa: ANN401
+    bias: Any,  # noqa: ANN401
+    dims: range,
+    sizes: list[int],
+    eps: float,
+) -> Any:  # noqa: ANN401
+    """Add a normalization over ``dims``; ``sizes`` is the shape of its weight and bias."""
     factors = []
-    for index, name, number in ((2, "weight", 1.0), (3, "bias", 0.0)):
-        value = torch.full(shape, number) if args[index] is None else args[index]
-        value = layers.tensor(value, name, source.dtype)
-        value = layers.cast(value, source.dtype, f"{name}_cast")
+    for value, role, number in ((weight, "weight", 1.0), (bias, "bias", 0.0)):
+        value = torch.full(sizes, number) if value is None else value
+        value = layers.tensor(value, role, source.dtype)
+        value = layers.cast(value, source.dtype, f"{role}_cast")
         shuffle = layers.net.add_shuffle(value)
-        shuffle.reshape_dims = (*[1] * first, *shape)
-        factors.append(layers.result(shuffle, f"{name}_in_rank_{rank}"))
-    axes = sum(1 << dim for dim in range(first, rank))
-    layer = layers.net.add_normalization(source, *factors, axes)
+        shuffle.reshape_dims = sizes
+        factors.append(layers.result(shuffle, f"{role}_in_rank_{len(sizes)}"))
+    layer = layers.net.add_normalization(source, *factors, sum(1 << dim for dim in dims))
     layer.epsilon = eps
-    return layers.result(layer, "layer_norm"), None, None
+    return layers.result(layer, name)
+
+
+def running_statistics(node: Node) -> str | None:
+    """Refuse an instance norm that uses its running statistics: ExecuTorch decomposes it."""
+    if named_arguments(node)["use_input_stats"] and isinstance(node.meta["val"].shape[1], int):
+        return None
+    return "it uses running statistics"
 
 
 def _write_out(node: Node) -> None:
-    of_instances = node.target is aten.instance_norm.default
-    # The others return their statistics as well.
-    first = next((user for user in node.users if of_instances or user.args[1] == 0), None)
+    first = next((user for user in node.users if user.args[1] == 0), None)
     if first is None:
         return
-    first = node if of_instances else first
     source, weight, bias = node.args[:3]
     assert isinstance(source, Node)
     value = source.meta["val"]
     epsilon: Any = node.args[_TRAINING[node.target] + 2]
 
     call = partial(insert_call, first)
-    dims = [dim for dim in range(value.dim()) if dim > 1 or (dim == 0 and not of_instances)]
+    dims = [dim for dim in range(value.dim()) if dim != 1]
     centered, _, deviation = _statistics(first, source, dims, epsilon)
     result = call(aten.mul.Tensor, centered, deviation)
     shape = [-1 if dim == 1 else 1 for dim in range(value.dim())]
@@ -116,6 +145,12 @@ def _compute_statistics(node: Node) -> None:
 
 NORMALIZATION: Final = Operator(
     "normalization", (*_TRAINING, aten.native_layer_norm.default), rewrite=expand
+)
+INSTANCE_NORM: Final = Operator(
+    "instance_norm",
+    (aten.instance_norm.default,),
+    unsupported=running_statistics,
+    add_layer=add_instance_norm,
 )
 LAYER_NORM: Final = Operator(
     "layer_norm", (aten.native_layer_norm.default,), add_layer=add_layer_norm
