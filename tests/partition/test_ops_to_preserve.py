@@ -44,6 +44,12 @@ CALLS: dict[object, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, ...
     aten.max_pool2d.default: (lambda x: functional.max_pool2d(x, 3, 2, 1), IMAGE),
     aten.max_pool3d.default: (lambda x: functional.max_pool3d(x, 2), VOLUME),
     aten.hardsigmoid.default: (functional.hardsigmoid, SIGNAL),
+    aten.hardswish.default: (functional.hardswish, SIGNAL),
+    aten.silu.default: (functional.silu, SIGNAL),
+    aten.mish.default: (functional.mish, SIGNAL),
+    aten.log_sigmoid.default: (functional.logsigmoid, SIGNAL),
+    aten.baddbmm.default: (lambda x: torch.baddbmm(x @ x.mT, x, x.mT, alpha=0.5), SIGNAL),
+    aten.instance_norm.default: (functional.instance_norm, IMAGE),
     aten.softplus.default: (functional.softplus, SIGNAL),
     aten._prelu_kernel.default: (lambda x: torch.prelu(x, torch.full((4,), 0.2)), IMAGE),
     aten.embedding_bag.padding_idx: (

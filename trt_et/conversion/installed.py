@@ -7,8 +7,12 @@ from functools import cache
 from importlib.metadata import packages_distributions, version
 
 
+@cache
 def installed_packages() -> set[str]:
-    """Return the packages that install the module ``torch_tensorrt``; at most one should."""
+    """Return the packages that install the module ``torch_tensorrt``; at most one should.
+
+    To ask for them takes half a second.
+    """
     owners = packages_distributions().get("torch_tensorrt", ())
     return {name.replace("_", "-").lower() for name in owners}
 
