@@ -7,6 +7,7 @@ the memory.
 
 from __future__ import annotations
 
+from trt_et.inspection.kernels import EngineKernels, Kernel, read_kernels
 from trt_et.inspection.model import (
     Call,
     CopyInfo,
@@ -23,10 +24,13 @@ __all__ = [
     "CopyInfo",
     "DelegateInfo",
     "DeviceUse",
+    "EngineKernels",
+    "Kernel",
     "MethodInfo",
     "ProgramInfo",
     "TensorValue",
     "inspect_file",
     "inspect_program",
+    "read_kernels",
     "read_program",
 ]

@@ -1,0 +1,122 @@
+"""Finds and parses the texts of kernel programs in a TensorRT-RTX engine.
+
+TensorRT-RTX documents no such text. It was read off engines of versions 1.5, 1.6 and 1.7: each
+program is framed by ``NLYM``, the library's number (u32) and the text's length (u64), and consists
+of blocks. A value is a word, a text in quotes, or a block itself::
+
+    header { version = 5 region = { name=devmem size=512 } }
+    descriptors { tensor={ name="input0.1" dims={ 4 16 } type=float } }
+    main { label bb1: function={ name=__myl_Add input_args={ "input0.1" } } }
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+_START: Final = re.compile(rb"header \{\n")
+_FRAME: Final = struct.Struct("<4sIQ")
+_MAGIC: Final = b"NLYM"
+_TOKEN: Final = re.compile(r'\s*(?:"([^"]*)"|([{}=])|([^\s{}="]+))')
+_MOST_NESTED: Final = 8
+
+
+@dataclass
+class Block:
+    """The contents of a pair of braces: values without a name, and named ones, in order."""
+
+    values: list[str] = field(default_factory=list)
+    fields: list[tuple[str, str | Block]] = field(default_factory=list)
+
+    def get(self, name: str) -> str | Block | None:
+        """Return the first value of this name; None if there is none."""
+        return next((value for key, value in self.fields if key == name), None)
+
+    def text(self, name: str) -> str:
+        """Return a word or a text; empty if there is none of this name."""
+        value = self.get(name)
+        return value if isinstance(value, str) else ""
+
+    def list(self, name: str) -> list[str]:
+        """Return the values of a block; empty if there is none of this name."""
+        value = self.get(name)
+        return value.values if isinstance(value, Block) else []
+
+    def blocks(self, *names: str) -> Iterator[Block]:
+        """Yield the blocks of these names."""
+        for key, value in self.fields:
+            if key in names and isinstance(value, Block):
+                yield value
+
+
+@dataclass
+class Program:
+    """A kernel program: what it declares, its tensors, and its statements."""
+
+    header: Block
+    descriptors: Block
+    main: Block
+
+
+def programs(engine: memoryview) -> Iterator[Program]:
+    """Yield the programs of an engine, in order.
+
+    It takes a time in proportion to the engine's size, whatever the bytes are.
+
+    Raises:
+        ValueError: A program has no known frame, or another form.
+    """
+    at = 0
+    while found := _START.search(engine, at):
+        start = found.start() - _FRAME.size
+        if start < 0:
+            raise ValueError("a text without a frame")
+        magic, _, size = _FRAME.unpack_from(engine, start)
+        at = found.start() + size
+        if magic != _MAGIC or not len(found.group()) <= size <= len(engine) - found.start():
+            raise ValueError("a text without a frame")
+        yield _parse(str(engine[found.start() : at], "utf-8", "replace"))
+
+
+def _parse(text: str) -> Program:
+    tokens = _tokens(text)
+    sections = []
+    for name in ("header", "descriptors", "main"):
+        if next(tokens, None) != (name, False) or next(tokens, None) != ("{", True):
+            raise ValueError(f"expected {name}")
+        sections.append(_block(tokens, _MOST_NESTED))
+    return Program(*sections)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield each token, and whether it is a brace or an equals sign."""
+    at = 0
+    while match := _TOKEN.match(text, at):
+        at = match.end()
+        yield match.group(match.lastindex or 0), match.lastindex == 2
+
+
+def _block(tokens: Iterator[tuple[str, bool]], depth: int) -> Block:
+    """Read up to the brace that ends the block."""
+    if not depth:
+        raise ValueError("blocks are nested too deep")
+    block = Block()
+    for token, is_sign in tokens:
+        if not is_sign:
+            block.values.append(token)
+        elif token == "}":
+            return block
+        elif token == "{":
+            raise ValueError("a block without a name")
+        else:
+            if not block.values:
+                raise ValueError("a value without a name")
+            name = block.values.pop()
+            value, is_sign = next(tokens, ("", True))
+            if is_sign and value != "{":
+                raise ValueError(f"{name} has no value")
+            block.fields.append((name, _block(tokens, depth - 1) if is_sign else value))
+    raise ValueError("a block has no end")

@@ -1,0 +1,293 @@
+"""Reads the kernels of a TensorRT-RTX engine, without a GPU or the library.
+
+A TensorRT-RTX engine holds its kernel program as text (``kernel_text``). NVIDIA documents no such
+text: what is not known exactly is None here, never a guess.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from trt_et.inspection.kernel_text import Block, Program, programs
+
+_START: Final = struct.Struct("<4s12xQ")  # Of a TensorRT-RTX engine: its mark and its size.
+_MAGIC: Final = b"vtrt"
+_VERSION, _FUSION_VERSION = "5", "4"  # Of the texts of TensorRT-RTX 1.5 to 1.7.
+# fmt: off
+_BITS: Final = {
+    "float": 32, "half": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e8m0": 8, "fp4_e2m1": 4,
+    "int64": 64, "int32": 32, "int8": 8, "int4": 4, "bool": 8,
+}
+# Operators by their short names in a kernel's name, where these are no words.
+_OPERATORS: Final = {
+    "conc": "concat", "corr": "convolution", "corrltn": "convolution", "cums": "cumsum",
+    "fc": "matmul", "fully_connected": "matmul", "gath": "gather", "gtr": "greater",
+    "maxr": "max_reduce", "resh": "reshape", "resi": "resize", "scat": "scatter",
+    "sigm": "sigmoid", "slic": "slice", "tran": "transpose",
+}
+# fmt: on
+_FUSED: Final = re.compile(r"__myl_((?:[A-Z][a-z0-9]*)+)")
+# A layer is named after a node of the partition, "linear_0"; "linear_0_add_bias" is a part of it.
+_NODE: Final = r"((?!__)[A-Za-z_]\w*?_\d+)(?![0-9A-Za-z])"
+_LAYER: Final = re.compile(rf"\[\w+\]-\[[^\]]*\]-\[{_NODE}")
+_LAYER_START: Final = re.compile(_NODE)
+_VALUE: Final = re.compile(r"\.\d+$")  # Else a tensor is a copy of a value, in another layout.
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel, copy or fill that a call launches.
+
+    Bytes are those of the tensors that it names, each one once, at their whole size. They are None
+    if a tensor's sizes are dynamic.
+
+    Attributes:
+        kind: What the engine calls it: ``function`` (compiled from CUDA source),
+            ``runtime_fusion`` (a matrix product or convolution with what follows it),
+            ``fully_connected``, ``memset``, ...
+        name: Its name in the engine.
+        operators: The operators that it computes, in order.
+        nodes: The partition's nodes that the engine names with it; often not all that it computes.
+        bytes_read: Bytes of activations that it reads.
+        bytes_written: Bytes that it writes.
+        constant_bytes: Bytes of constants that it reads.
+    """
+
+    kind: str
+    name: str
+    operators: tuple[str, ...]
+    nodes: tuple[str, ...]
+    bytes_read: int | None
+    bytes_written: int | None
+    constant_bytes: int | None
+
+    @property
+    def bytes_moved(self) -> int | None:
+        """Return the bytes that it reads and writes, constants included."""
+        return _sum((self.bytes_read, self.bytes_written, self.constant_bytes))
+
+
+@dataclass(frozen=True)
+class EngineKernels:
+    """What a call of an engine launches.
+
+    A loop's body counts once, and so does each branch of a condition.
+
+    Attributes:
+        kernels: In the order of the engine's program.
+        activation_memory: Bytes of GPU memory for activations and scratch space; with dynamic
+            sizes for the largest ones.
+        sources: The number of kernels that are compiled from CUDA source.
+        distinct_sources: The number of different sources among them.
+    """
+
+    kernels: tuple[Kernel, ...]
+    activation_memory: int
+    sources: int
+    distinct_sources: int
+
+    @property
+    def traffic(self) -> int | None:
+        """Return the bytes of activations that the kernels read and write; None: not known."""
+        both = ((kernel.bytes_read, kernel.bytes_written) for kernel in self.kernels)
+        return _sum(count for pair in both for count in pair)
+
+    @property
+    def constant_bytes(self) -> int | None:
+        """Return the bytes of constants that the kernels read; None: not known."""
+        return _sum(kernel.constant_bytes for kernel in self.kernels)
+
+    @property
+    def bytes_moved(self) -> int | None:
+        """Return the bytes that the kernels read and write, constants included."""
+        return _sum((self.traffic, self.constant_bytes))
+
+
+def read_kernels(engine: bytes | memoryview) -> EngineKernels | None:
+    """Read the kernels of a serialized engine.
+
+    Args:
+        engine: The engine itself, not its blob. Its text is parsed; its weights are only passed
+            over, once.
+
+    Returns:
+        None if they are not known: another library's engine, a network that is built at load
+        time, a damaged engine, or a text of another form than that of TensorRT-RTX 1.5 to 1.7.
+    """
+    try:
+        readers = _readers(programs(_whole(engine)))
+        kernels = tuple(kernel for reader in readers for kernel in reader.kernels())
+        sources = [source for reader in readers for source in reader.sources()]
+        memory = sum(reader.activation_memory for reader in readers)
+    except ValueError:
+        return None
+    if not readers:
+        return None
+    return EngineKernels(kernels, memory, len(sources), len(set(sources)))
+
+
+def _whole(engine: bytes | memoryview) -> memoryview:
+    """Return a TensorRT-RTX engine, without what follows it."""
+    view = memoryview(engine).cast("B")
+    if len(view) < _START.size:
+        raise ValueError("it has no start")
+    magic, size = _START.unpack_from(view)
+    if magic != _MAGIC or size > len(view):
+        raise ValueError("it is no TensorRT-RTX engine, or not a whole one")
+    return view[:size]
+
+
+def _readers(found: Iterable[Program]) -> list[_Reader]:
+    """Return a reader of each program. Fusions that a program launches follow it in the engine."""
+    readers: list[_Reader] = []
+    for program in found:
+        version = program.header.text("version")
+        if version == _VERSION:
+            readers.append(_Reader(program))
+        elif version == _FUSION_VERSION and readers:
+            readers[-1].fusions.append(program)
+        else:
+            raise ValueError(f"a text of version {version}")
+    return readers
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    nbytes: int | None
+    is_constant: bool
+    is_on_host: bool
+
+
+_UNKNOWN: Final = _Tensor(None, is_constant=False, is_on_host=False)
+
+
+class _Reader:
+    """Reads one program, which launches kernels of its own and of its fusions."""
+
+    def __init__(self, program: Program) -> None:
+        self._main = program.main
+        self.fusions: list[Program] = []
+        regions = list(program.header.blocks("region"))
+        self.activation_memory = sum(
+            _number(region.text("size"))
+            for region in regions
+            if region.text("place") == "accelerator" and region.text("constant") != "true"
+        )
+        host = {region.text("name") for region in regions if region.text("place") == "host"}
+        self._tensors: dict[str, _Tensor] = {}
+        for block in program.descriptors.blocks("tensor", "sub_tensor"):
+            self._tensors[block.text("name")] = self._tensor(block, host)
+
+    def _tensor(self, block: Block, host: set[str]) -> _Tensor:
+        name = block.text("base")
+        if name and name not in self._tensors:  # What it is a view on stands before it.
+            raise ValueError(f"a view on {name}, which is not described")
+        base = self._tensors.get(name)
+        payload, region = block.text("const_payload_size"), block.text("region")
+        return _Tensor(
+            _number(payload) if payload else _nbytes(block),
+            is_constant=bool(payload) or (base is not None and base.is_constant),
+            is_on_host=region in host or (base is not None and base.is_on_host),
+        )
+
+    def kernels(self) -> Iterator[Kernel]:
+        """Yield what the program launches.
+
+        What writes to no tensor of the GPU is control flow, a wait or the host's arithmetic.
+        """
+        for kind, statement in self._main.fields:
+            if not isinstance(statement, Block):
+                raise ValueError(f"{kind} is no statement")
+            outputs = _arguments(statement, "output")
+            if not all(self._tensors.get(name, _UNKNOWN).is_on_host for name in outputs):
+                yield self._kernel(kind, statement, outputs)
+
+    def sources(self) -> Iterator[str]:
+        """Yield the names of the CUDA sources of its kernels."""
+        yield from filter(None, (s.text("fqn") for s in self._main.blocks("function")))
+
+    def _kernel(self, kind: str, statement: Block, outputs: list[str]) -> Kernel:
+        name, inputs = statement.text("name"), _arguments(statement, "input")
+        read = {key: self._tensors.get(key, _UNKNOWN) for key in inputs}
+        read = {key: tensor for key, tensor in read.items() if not tensor.is_on_host}
+        constants = [key for key, tensor in read.items() if tensor.is_constant]
+        written = {key: self._tensors.get(key, _UNKNOWN) for key in outputs}
+        parts = self._parts(kind, statement)
+        return Kernel(
+            kind,
+            name,
+            tuple(_operator(part) for part, _ in parts) or _operators(kind, name),
+            _nodes([*(part for _, part in parts), statement], constants),
+            _sum(tensor.nbytes for tensor in read.values() if not tensor.is_constant),
+            _sum(tensor.nbytes for tensor in written.values()),
+            _sum(tensor.nbytes for tensor in read.values() if tensor.is_constant),
+        )
+
+    def _parts(self, kind: str, statement: Block) -> list[tuple[str, Block]]:
+        """Return the statements of the fusion that a statement launches; empty if unknown."""
+        index = statement.text("binary")
+        if kind != "runtime_fusion" or not index or _number(index) >= len(self.fusions):
+            return []
+        fusion = self.fusions[_number(index)]
+        for end in ("input", "output"):
+            if len(fusion.header.list(f"{end}s")) != len(_arguments(statement, end)):
+                return []
+        return [(key, part) for key, part in fusion.main.fields if isinstance(part, Block)]
+
+
+def _arguments(statement: Block, end: str) -> list[str]:
+    return statement.list(f"{end}_args") or statement.list(end)
+
+
+def _operators(kind: str, name: str) -> tuple[str, ...]:
+    if fused := _FUSED.fullmatch(name):
+        return tuple(map(_operator, re.findall("[A-Z][a-z0-9]*", fused.group(1))))
+    if kind in ("function", "runtime_function", "runtime_fusion"):
+        return (name.strip("_"),) if name else ()
+    return (_operator(kind),)
+
+
+def _operator(name: str) -> str:
+    return _OPERATORS.get(name.lower(), name.lower())
+
+
+def _nodes(statements: Iterable[Block], constants: Iterable[str]) -> tuple[str, ...]:
+    names: list[str] = []
+    for statement in statements:
+        outputs = _arguments(statement, "output")
+        names += [statement.text("name"), *(name for name in outputs if _VALUE.search(name))]
+    found = (_LAYER.search(name) or _LAYER_START.match(name) for name in (*names, *constants))
+    return tuple(dict.fromkeys(match.group(1) for match in found if match))
+
+
+def _nbytes(block: Block) -> int | None:
+    """Return the bytes of a tensor; None with a dynamic size or an unknown type."""
+    dims, bits = block.list("dims"), _BITS.get(block.text("type"))
+    if bits is None or len(dims) > 64 or not all(size.isdecimal() for size in dims):
+        return None
+    strides = block.list("strides")
+    strides = strides if len(strides) == len(dims) else [""] * len(dims)
+    # The elements of a dimension of stride 0 are the same ones.
+    sizes = [_number(size) for size, step in zip(dims, strides, strict=True) if step != "0"]
+    return -(-math.prod(sizes) * bits // 8)
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 19:
+        raise ValueError(f"{text[:30]!r} is no size")
+    return int(text)
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """Add counts; None if one is None."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
