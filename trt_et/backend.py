@@ -97,6 +97,8 @@ def _preprocess(
     for build, engine, (program, specs) in zip(builds, engines, partitions, strict=True):
         resolve_target_device(build.name, engine.info, engine.blob, specs)
         add_names(build.name, program, specs)
+        if engine.kernels is not None:
+            build.kernels[build.name] = engine.kernels
         if isinstance(specs, PartitionSpecs):  # Else the graph is the caller's.
             keep_ranges(program.graph)
     shared: dict[str, bytes] = {}

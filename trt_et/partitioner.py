@@ -147,7 +147,8 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             default there is no cache.
 
     Attributes:
-        report: The result of the last ``partition``; None before.
+        report: The result of the last ``partition``; None before. Once the engines are built, it
+            also has what a call of each TensorRT-RTX engine launches.
 
     Raises:
         OptionError: An option is unknown, or has an impossible value.
@@ -416,6 +417,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             },
             progress=self._progress,
             check=self._check_names,
+            kernels=self.report.kernels if self.report is not None else {},
         )
         return PartitionSpecs(self._compile_specs, build)
 

@@ -7,10 +7,13 @@ import random
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 
 from tests.support.cli.command_line import invoke, run
 from tests.support.cli.sample_programs import program
+from tests.support.lowering import finish
+from trt_et import TensorRTPartitioner
 from trt_et.cli.common import errors_on_one_line
 from trt_et.cli.inspect import differences, inspect_command
 from trt_et.inspection import inspect_program
@@ -151,3 +154,69 @@ def test_a_damaged_file_ends_in_one_line_and_exit_status_1(tmp_path, kind, capsy
                 end = delegate.offset + delegate.size
                 assert code or not any(delegate.offset <= at < end for at in changed)
     assert refused > 10
+
+
+@pytest.fixture(scope="module")
+def perceptrons(tmp_path_factory):
+    """Two programs of TensorRT-RTX: the second has one more operator, and what follows it."""
+    folder = tmp_path_factory.mktemp("perceptrons")
+    first, second = torch.nn.Linear(16, 32), torch.nn.Linear(32, 16)
+    modules = {
+        "plain": torch.nn.Sequential(first, torch.nn.GELU(), second),
+        "softmax": torch.nn.Sequential(first, torch.nn.GELU(), second, torch.nn.Softmax(-1)),
+    }
+    for name, module in modules.items():
+        exported = torch.export.export(module.eval(), (torch.randn(4, 16),))
+        program = finish(exported, TensorRTPartitioner(builder="tensorrt_rtx"))
+        (folder / f"{name}.pte").write_bytes(program.buffer)
+    return folder
+
+
+def test_kernels_are_a_table_with_totals_below(perceptrons):
+    lines = run("inspect", perceptrons / "plain.pte", "--kernels").splitlines()
+    rows = [" ".join(line.split()) for line in lines if "runtime_fusion" in line]
+    assert rows == [
+        "0 runtime_fusion matmul, add, div, erf, add, mul, mul linear_0, gelu_0 256 B 512 B "
+        "2.1 KiB __myl_FcAddDivErfAddMulMul",
+        "1 runtime_fusion matmul, add linear_1 512 B 256 B 2.1 KiB __myl_FcAdd",
+    ]
+    totals = "2 kernels, 5.7 KiB read and written in a call, of which 4.2 KiB constants"
+    assert lines[-1].startswith(f"delegate 0, tensorrt_0: {totals}; ")
+
+
+def test_kernels_are_in_the_document_if_asked_for(perceptrons):
+    file = perceptrons / "plain.pte"
+    (plain,) = _delegates(run("inspect", file, "--json"))
+    (full,) = _delegates(run("inspect", file, "--json", "--kernels"))
+    kernels = full.pop("kernels")
+    assert full == plain
+    assert kernels["count"] == len(kernels["kernels"]) == 2
+    assert kernels["kernels"][1]["operators"] == ["matmul", "add"]
+    assert kernels["bytes_moved"] == kernels["traffic"] + kernels["constant_bytes"] == 5824
+
+
+@pytest.mark.parametrize("kind", ["split", "foreign", "xnnpack"])
+def test_kernels_of_other_engines_are_not_known(kind, file):
+    path = file(kind)
+    lines = run("inspect", path, "--kernels").splitlines()
+    delegates = _delegates(run("inspect", path, "--json", "--kernels"))
+    assert delegates
+    assert all(delegate["kernels"] is None for delegate in delegates)
+    assert sum(line.endswith(": kernels are not known") for line in lines) == len(delegates)
+
+
+def test_a_comparison_names_the_kernels_that_differ(perceptrons):
+    paths = [perceptrons / f"{name}.pte" for name in ("plain", "softmax")]
+    done = invoke("inspect", paths[0], "--diff", paths[1])
+    assert done.exit_code == 1
+    lines = [line for line in done.stdout.splitlines() if ".kernels" in line]
+    start = "methods.forward.delegates[0].kernels"
+    assert lines[0].startswith(f"{start}: 2 kernels, 5.7 KiB read")
+    assert any(" -> 3 kernels, " in line for line in lines)
+    assert f"{start}[2]: only in the second: function " in lines[-1]
+    assert not any(line.startswith(f"{start}[0]") for line in lines)
+    assert "kernels" not in invoke("inspect", paths[0], "--diff", paths[0]).stdout
+
+
+def _delegates(printed: str) -> list[dict]:
+    return json.loads(printed)["methods"]["forward"]["delegates"]

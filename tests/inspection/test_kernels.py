@@ -14,6 +14,11 @@ from trt_et import TensorRTPartitioner
 from trt_et.blob.codec import decode_blob
 from trt_et.inspection import EngineKernels, inspect_program, read_kernels
 
+FUSION = """fully_connected={ name="[MATRIX_MULTIPLY]-[aten_ops.linear.default]-[linear_7_mm]" }
+  relu={ name="[RELU]-[aten_ops.relu.default]-[relu_2]" }"""
+LAUNCH = 'runtime_fusion={ name=__myl_FcRelu input_args={ "x.1" "weight" } '
+LAUNCH += 'output_args={ "y.1" } binary=0 }'
+
 
 class Perceptron(torch.nn.Module):
     def __init__(self) -> None:
@@ -105,6 +110,9 @@ def test_a_hand_made_program_is_read():
         engine([frame(text(header=HEADER.replace("5", "6")))]),
         engine([frame(text(header=HEADER.replace("5", "4")))]),
         engine([frame(text(header="region = { size=1 }"))]),
+        engine([frame(text()), frame(text())]),
+        engine([frame(text(FUSION, header="version = 4")), frame(text())]),
+        engine([frame(text(main='launch={ name="unknown" results={ "y.1" } }'))]),
         engine([frame(text(header=HEADER.replace("1024", "all")))]),
         engine([frame(text(header=HEADER.replace("1024", "-1024")))]),
         engine([frame(text(header=HEADER.replace("1024", "9" * 5000)))]),
@@ -127,7 +135,7 @@ def test_what_is_not_a_known_text_has_no_kernels(data):
 
 
 def test_an_engine_that_is_cut_anywhere_has_no_kernels():
-    whole = engine([frame(text()), frame(text(ADD.replace("Add", "Mul")))])
+    whole = engine([frame(text(LAUNCH)), frame(text(FUSION, header="version = 4"))])
     assert read_kernels(whole) is not None
     assert not any(read_kernels(whole[:end]) for end in range(len(whole)))
 
@@ -145,7 +153,7 @@ def test_signals_jumps_and_the_hosts_arithmetic_are_no_kernels():
         'memset={ name="init" output={"flag" } src="1b" stream=0 }\n'
         '  copy={ name="to_host" output={"flag" } input={"x.1" } speculate={ }}\n'
         '  cjmp={ name="branch" input={"flag" } target={bb1 bb2 } }\n label bb2: \n'
-        f"  {ADD}\n  signal={{ stream=1 }}\n"
+        f"  {ADD}\n" + '  signal={ name="done" stream=1 event=2 }\n'
     )
     assert [kernel.kind for kernel in found.kernels] == ["function"]
 
@@ -184,12 +192,6 @@ def test_a_tensor_that_is_not_described_has_no_bytes():
 def test_kernels_of_one_source_count_once_among_the_distinct_ones():
     found = kernels_of(f"{ADD}\n  {ADD}\n  {ADD.replace('0x1', '0x2')}")
     assert (len(found.kernels), found.sources, found.distinct_sources) == (3, 3, 2)
-
-
-FUSION = """fully_connected={ name="[MATRIX_MULTIPLY]-[aten_ops.linear.default]-[linear_7_mm]" }
-  relu={ name="[RELU]-[aten_ops.relu.default]-[relu_2]" }"""
-LAUNCH = 'runtime_fusion={ name=__myl_FcRelu input_args={ "x.1" "weight" } '
-LAUNCH += 'output_args={ "y.1" } binary=0 }'
 
 
 def fused(header: str) -> EngineKernels:

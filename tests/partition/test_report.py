@@ -137,3 +137,36 @@ def test_engines_in_a_branch_are_drawn_below_the_operator_that_calls_it():
         if "cond" in titles[start] and "cond" in titles[end]
     ]
     assert found == [["branch cond/true"], ["branch cond/false"]]
+
+
+def test_built_engines_say_what_a_call_launches():
+    model = Function(lambda x: torch.cumsum(x * 2 + 1, 0) * 3)
+    program = torch.export.export(model, (torch.randn(4, 4),))
+    partitioner = TensorRTPartitioner(builder="tensorrt_rtx", excluded_ops=["aten.cumsum"])
+    assert "kernel" not in str(partitioner.explain(program))
+    lower(program, partitioner=partitioner)
+    report = partitioner.report
+    assert list(report.kernels) == ["tensorrt_0", "tensorrt_1"]
+    lines = [line for line in str(report).splitlines() if "kernel" in line]
+    assert len(lines) == 2
+    for number, line in enumerate(lines):
+        assert line.startswith(f"tensorrt_{number}: 1 kernel, ")
+        assert " read and written in a call, of which " in line
+    (table,) = (table for table in report.tables() if table.title == "What a call launches")
+    assert [f"{name}: {text}" for name, text in table.rows] == lines
+
+
+def test_equal_engines_are_each_in_the_report():
+    model = Function(lambda x: torch.cumsum(torch.cumsum(x * 2, 0) * 2, 0) * 2)
+    program = torch.export.export(model, (torch.randn(4, 4),))
+    partitioner = TensorRTPartitioner(builder="tensorrt_rtx", excluded_ops=["aten.cumsum"])
+    lower(program, partitioner=partitioner)
+    assert len(partitioner.report.kernels) == len(partitioner.report.partitions) == 3
+    assert len(set(partitioner.report.kernels.values())) == 1
+
+
+def test_other_builders_engines_are_not_in_the_report():
+    partitioner = reference()
+    lower(export("mlp"), partitioner=partitioner)
+    assert partitioner.report.kernels == {}
+    assert "kernel" not in str(partitioner.report)

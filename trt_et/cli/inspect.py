@@ -14,7 +14,9 @@ from trt_et.cli.output import check_output
 from trt_et.errors import OptionError, RunError
 
 if TYPE_CHECKING:
-    from trt_et.inspection import DelegateInfo, MethodInfo, ProgramInfo
+    from rich.console import Console
+
+    from trt_et.inspection import DelegateInfo, EngineKernels, MethodInfo, ProgramInfo
 
 
 def inspect_command(
@@ -34,6 +36,10 @@ def inspect_command(
         str | None,
         typer.Option("--method", help="The method of --extract-engine. [default: the first]"),
     ] = None,
+    kernels: Annotated[
+        bool,
+        typer.Option("--kernels", help="Also show what each TensorRT-RTX engine launches."),
+    ] = False,
     html: Annotated[
         Path | None,
         typer.Option("--html", metavar="OUT", help="Write one HTML page with the graph to OUT."),
@@ -45,6 +51,7 @@ def inspect_command(
 ) -> None:
     """Show the contents of a .pte: methods, delegates, engines, devices, memory, copies."""
     from trt_et.inspection import inspect_file
+    from trt_et.inspection.kernel_differences import kernel_differences
     from trt_et.inspection.tables import size_text
 
     for output in filter(None, (extract, html)):
@@ -52,7 +59,10 @@ def inspect_command(
     program = inspect_file(file, verify=verify)
     if diff is not None:
         other = inspect_file(diff, verify=verify)
-        lines = list(differences(to_document(program), to_document(other)))
+        lines = [
+            *differences(to_document(program), to_document(other)),
+            *kernel_differences(program, other),
+        ]
         if as_json:
             print_json({"differences": lines})
         else:
@@ -67,11 +77,13 @@ def inspect_command(
         html.write_text(html_page(pictures_of(program), file.name), encoding="utf-8")
         typer.echo(f"wrote {html}", err=True)
     if as_json:
-        print_json(to_document(program))
+        print_json(to_document(program, kernels=kernels))
     elif extract is None and html is None:
         console = make_console()
         console.print(f"{file.name}: {size_text(program.size)}", style="bold")
         console.print(program)
+        if kernels:
+            _print_kernels(program, console)
     if program.problems:
         raise RunError(f"{file} is damaged: {'; '.join(program.problems)}")
 
@@ -96,7 +108,17 @@ def _extract(program: ProgramInfo, name: str | None, index: int, out: Path) -> N
     typer.echo(f"wrote {chosen.engine_size} bytes to {out}", err=True)
 
 
-def to_document(program: ProgramInfo) -> dict[str, Any]:
+def _print_kernels(program: ProgramInfo, console: Console) -> None:
+    for method in program.methods:
+        where = f" of method {method.name}" if len(program.methods) > 1 else ""
+        for index, delegate in enumerate(method.delegates):
+            if delegate.kernels:
+                console.print(delegate.kernels)
+            known = delegate.kernels or "kernels are not known"
+            console.print(f"delegate {index}{where}, {delegate.title}: {known}")
+
+
+def to_document(program: ProgramInfo, *, kernels: bool = False) -> dict[str, Any]:
     """Convert a program's facts to types that JSON has, without the blobs' bytes."""
     return {
         "bytes": program.size,
@@ -106,7 +128,13 @@ def to_document(program: ProgramInfo) -> dict[str, Any]:
             method.name: {
                 "inputs": _tensor_documents(method, method.input_values),
                 "outputs": _tensor_documents(method, method.output_values),
-                "delegates": [_delegate_document(delegate) for delegate in method.delegates],
+                "delegates": [
+                    {
+                        **_delegate_document(delegate),
+                        **({"kernels": _kernels_document(delegate.kernels)} if kernels else {}),
+                    }
+                    for delegate in method.delegates
+                ],
                 "cpu_operators": method.operator_calls,
                 "devices": {use.device: asdict(use) for use in method.devices},
                 "copies": [asdict(copy) for copy in method.copies],
@@ -136,6 +164,15 @@ def _delegate_document(delegate: DelegateInfo) -> dict[str, Any]:
         "engine": asdict(delegate.engine) if delegate.engine else None,
         "operators": delegate.operator_counts,
         "problem": delegate.problem,
+    }
+
+
+def _kernels_document(kernels: EngineKernels | None) -> dict[str, Any] | None:
+    if kernels is None:
+        return None
+    totals = ("traffic", "constant_bytes", "bytes_moved")
+    return {"count": len(kernels.kernels), **asdict(kernels)} | {
+        name: getattr(kernels, name) for name in totals
     }
 
 

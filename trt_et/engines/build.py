@@ -32,6 +32,7 @@ from trt_et.engines.partition_build import PartitionBuild
 from trt_et.engines.progress import ProgressOption, ProgressSession
 from trt_et.engines.workers import BuildJob, build_all, explained
 from trt_et.errors import BlobError, BuilderError
+from trt_et.inspection import EngineKernels, read_kernels
 from trt_et.lowering.batch_norms import without_batch_norms
 from trt_et.lowering.debug_outputs import add_debug_outputs, copy_repeated_outputs
 from trt_et.lowering.edge_to_aten import qualified_name
@@ -53,6 +54,7 @@ class Engine:
         origin: ``"built"`` or ``"cached"``.
         named_data: The tensors that the blob refers to, by key.
         names: The names of calls in the engine, with one partition's names for them.
+        kernels: What a call of it launches; None if that is not known.
     """
 
     partition: str
@@ -61,6 +63,7 @@ class Engine:
     origin: str
     named_data: Mapping[str, torch.Tensor] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    kernels: EngineKernels | None = None
 
 
 def build_engines(partitions: Sequence[tuple[ExportedProgram, PartitionBuild]]) -> list[Engine]:
@@ -258,6 +261,7 @@ class _Session:
         wanted, job = pending.wanted, pending.job
         if named_data := getattr(job.builder, "named_data", None):
             engine.named_data = named_data(job.request.lowered, engine.blob)
+        engine.kernels = read_kernels(decode_blob(engine.blob, verify=False).engine)
         wanted.engine, info = engine, engine.info
         _log.info(
             "partition %s: %s engine for cuda:%s, %s, %d bytes, %d inputs, %d outputs, %d in place",

@@ -11,7 +11,7 @@ builder object, a device, options) is an attribute of the list, and of each copy
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,6 +23,7 @@ from trt_et.engines.base import EngineBuilder
 from trt_et.engines.cache import EngineCache
 from trt_et.engines.progress import ProgressOption
 from trt_et.errors import PartitionError
+from trt_et.inspection import EngineKernels
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 from trt_et.lowering.optimization_profiles import OptimizationProfile
 from trt_et.options import BuildOptions
@@ -45,6 +46,7 @@ class PartitionBuild:
             the reason by the name in the Edge program.
         progress: The partitioner's option; see ``trt_et.engines.progress.ProgressSession``.
         check: Called before the first build; raises if an option does not fit the program.
+        kernels: Where to note what a call of the engine launches, if it is known, by ``name``.
     """
 
     name: str
@@ -58,6 +60,7 @@ class PartitionBuild:
     float32: Mapping[str, str] = field(default_factory=dict)
     progress: ProgressOption = False
     check: Callable[[], None] | None = None
+    kernels: MutableMapping[str, EngineKernels] = field(default_factory=dict)
 
 
 # The partitioner's names of partitions, see trt_et.partition.report.

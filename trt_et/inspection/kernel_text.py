@@ -20,7 +20,8 @@ from typing import Final
 _START: Final = re.compile(rb"header \{\n")
 _FRAME: Final = struct.Struct("<4sIQ")
 _MAGIC: Final = b"NLYM"
-_TOKEN: Final = re.compile(r'\s*(?:"([^"]*)"|([{}=])|([^\s{}="]+))')
+# Quoted, a sign, or a word. A quote without its end is a sign that stands nowhere.
+_TOKEN: Final = re.compile(r'"([^"]*)"|([{}="])|([^\s{}="]+)')
 _MOST_NESTED: Final = 8
 
 
@@ -82,41 +83,43 @@ def programs(engine: memoryview) -> Iterator[Program]:
 
 
 def _parse(text: str) -> Program:
-    tokens = _tokens(text)
+    needed = text.partition("\nshape_main {")[0]  # The host's arithmetic of sizes comes last.
+    tokens = iter(_TOKEN.findall(needed))
     sections = []
     for name in ("header", "descriptors", "main"):
-        if next(tokens, None) != (name, False) or next(tokens, None) != ("{", True):
+        if next(tokens, None) != ("", "", name) or next(tokens, None) != ("", "{", ""):
             raise ValueError(f"expected {name}")
         sections.append(_block(tokens, _MOST_NESTED))
     return Program(*sections)
 
 
-def _tokens(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each token, and whether it is a brace or an equals sign."""
-    at = 0
-    while match := _TOKEN.match(text, at):
-        at = match.end()
-        yield match.group(match.lastindex or 0), match.lastindex == 2
-
-
-def _block(tokens: Iterator[tuple[str, bool]], depth: int) -> Block:
+def _block(tokens: Iterator[tuple[str, str, str]], depth: int) -> Block:
     """Read up to the brace that ends the block."""
     if not depth:
         raise ValueError("blocks are nested too deep")
     block = Block()
-    for token, is_sign in tokens:
-        if not is_sign:
-            block.values.append(token)
-        elif token == "}":
+    for quoted, sign, word in tokens:
+        if not sign:
+            block.values.append(word or quoted)
+        elif sign == "}":
             return block
-        elif token == "{":
-            raise ValueError("a block without a name")
+        elif sign == "=":
+            block.fields.append((_popped(block.values), _value(tokens, depth)))
         else:
-            if not block.values:
-                raise ValueError("a value without a name")
-            name = block.values.pop()
-            value, is_sign = next(tokens, ("", True))
-            if is_sign and value != "{":
-                raise ValueError(f"{name} has no value")
-            block.fields.append((name, _block(tokens, depth - 1) if is_sign else value))
+            raise ValueError(f"{sign} is not expected")
     raise ValueError("a block has no end")
+
+
+def _popped(values: list[str]) -> str:
+    if not values:
+        raise ValueError("a value has no name")
+    return values.pop()
+
+
+def _value(tokens: Iterator[tuple[str, str, str]], depth: int) -> str | Block:
+    quoted, sign, word = next(tokens, ("", "}", ""))
+    if not sign:
+        return word or quoted
+    if sign != "{":
+        raise ValueError(f"{sign} is no value")
+    return _block(tokens, depth - 1)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from trt_et.inspection.kernel_text import Block, Program, programs
+from trt_et.inspection.tables import Shown, Table, size_text
 
 _START: Final = struct.Struct("<4s12xQ")  # Of a TensorRT-RTX engine: its mark and its size.
 _MAGIC: Final = b"vtrt"
@@ -23,14 +24,20 @@ _BITS: Final = {
     "float": 32, "half": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e8m0": 8, "fp4_e2m1": 4,
     "int64": 64, "int32": 32, "int8": 8, "int4": 4, "bool": 8,
 }
+# Statements that write to no tensor.
+_CONTROL: Final = frozenset(["assert", "cjmp", "jmp", "shape_call", "signal", "wait"])
 # Operators by their short names in a kernel's name, where these are no words.
 _OPERATORS: Final = {
     "conc": "concat", "corr": "convolution", "corrltn": "convolution", "cums": "cumsum",
-    "fc": "matmul", "fully_connected": "matmul", "gath": "gather", "gtr": "greater",
-    "maxr": "max_reduce", "resh": "reshape", "resi": "resize", "scat": "scatter",
-    "sigm": "sigmoid", "slic": "slice", "tran": "transpose",
+    "eql": "equal", "etc": "...", "fc": "matmul", "fully_connected": "matmul", "gath": "gather",
+    "gtr": "greater", "lt": "less", "maxr": "max_reduce", "repl": "replicate", "resh": "reshape",
+    "resi": "resize", "scat": "scatter", "sele": "select", "sigm": "sigmoid", "slic": "slice",
+    "tran": "transpose",
 }
 # fmt: on
+_BYTES: Final = ("read", "written", "constants")
+#: Headings of the table of kernels.
+KERNEL: Final = ("", "kind", "operators", "nodes", *_BYTES, "name in the engine")
 _FUSED: Final = re.compile(r"__myl_((?:[A-Z][a-z0-9]*)+)")
 # A layer is named after a node of the partition, "linear_0"; "linear_0_add_bias" is a part of it.
 _NODE: Final = r"((?!__)[A-Za-z_]\w*?_\d+)(?![0-9A-Za-z])"
@@ -51,11 +58,12 @@ class Kernel:
             ``runtime_fusion`` (a matrix product or convolution with what follows it),
             ``fully_connected``, ``memset``, ...
         name: Its name in the engine.
-        operators: The operators that it computes, in order.
+        operators: The operators that it computes, in order; ``...`` if its name leaves some out.
         nodes: The partition's nodes that the engine names with it; often not all that it computes.
         bytes_read: Bytes of activations that it reads.
         bytes_written: Bytes that it writes.
         constant_bytes: Bytes of constants that it reads.
+        source: The name of the CUDA source that it is compiled from; empty without one.
     """
 
     kind: str
@@ -65,18 +73,28 @@ class Kernel:
     bytes_read: int | None
     bytes_written: int | None
     constant_bytes: int | None
+    source: str = ""
 
     @property
     def bytes_moved(self) -> int | None:
         """Return the bytes that it reads and writes, constants included."""
         return _sum((self.bytes_read, self.bytes_written, self.constant_bytes))
 
+    def __str__(self) -> str:
+        nodes = f" ({', '.join(self.nodes)})" if self.nodes else ""
+        counts = zip(
+            (self.bytes_read, self.bytes_written, self.constant_bytes), _BYTES, strict=True
+        )
+        moved = ", ".join(f"{text} {what}" for count, what in counts if (text := _cell(count)))
+        return f"{self.kind} {', '.join(self.operators)}{nodes}: {moved}"
+
 
 @dataclass(frozen=True)
-class EngineKernels:
+class EngineKernels(Shown):
     """What a call of an engine launches.
 
-    A loop's body counts once, and so does each branch of a condition.
+    A loop's body counts once, and so does each branch of a condition. ``print`` shows the totals,
+    a notebook a table of the kernels.
 
     Attributes:
         kernels: In the order of the engine's program.
@@ -107,6 +125,28 @@ class EngineKernels:
         """Return the bytes that the kernels read and write, constants included."""
         return _sum((self.traffic, self.constant_bytes))
 
+    def __str__(self) -> str:
+        count = f"{len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'}"
+        moved = "bytes read and written are not known (dynamic sizes)"
+        if self.bytes_moved is not None and self.constant_bytes is not None:
+            moved = (
+                f"{size_text(self.bytes_moved)} read and written in a call, of which "
+                f"{size_text(self.constant_bytes)} constants"
+            )
+        return f"{count}, {moved}; {size_text(self.activation_memory)} of activation memory"
+
+    def tables(self) -> Iterator[Table]:
+        """Yield a table of the kernels, with their totals."""
+        rows = [
+            (
+                *(str(index), kernel.kind, ", ".join(kernel.operators), ", ".join(kernel.nodes)),
+                *map(_cell, (kernel.bytes_read, kernel.bytes_written, kernel.constant_bytes)),
+                kernel.name,
+            )
+            for index, kernel in enumerate(self.kernels)
+        ]
+        yield Table("Kernels of a call", KERNEL, rows, ["", *_BYTES])
+
 
 def read_kernels(engine: bytes | memoryview) -> EngineKernels | None:
     """Read the kernels of a serialized engine.
@@ -120,15 +160,13 @@ def read_kernels(engine: bytes | memoryview) -> EngineKernels | None:
         time, a damaged engine, or a text of another form than that of TensorRT-RTX 1.5 to 1.7.
     """
     try:
-        readers = _readers(programs(_whole(engine)))
-        kernels = tuple(kernel for reader in readers for kernel in reader.kernels())
-        sources = [source for reader in readers for source in reader.sources()]
-        memory = sum(reader.activation_memory for reader in readers)
+        main, *fusions = programs(_whole(engine))
+        reader = _Reader(main, fusions)
+        kernels = tuple(reader.kernels())
     except ValueError:
         return None
-    if not readers:
-        return None
-    return EngineKernels(kernels, memory, len(sources), len(set(sources)))
+    sources = [kernel.source for kernel in kernels if kernel.source]
+    return EngineKernels(kernels, reader.activation_memory, len(sources), len(set(sources)))
 
 
 def _whole(engine: bytes | memoryview) -> memoryview:
@@ -142,20 +180,6 @@ def _whole(engine: bytes | memoryview) -> memoryview:
     return view[:size]
 
 
-def _readers(found: Iterable[Program]) -> list[_Reader]:
-    """Return a reader of each program. Fusions that a program launches follow it in the engine."""
-    readers: list[_Reader] = []
-    for program in found:
-        version = program.header.text("version")
-        if version == _VERSION:
-            readers.append(_Reader(program))
-        elif version == _FUSION_VERSION and readers:
-            readers[-1].fusions.append(program)
-        else:
-            raise ValueError(f"a text of version {version}")
-    return readers
-
-
 @dataclass(frozen=True)
 class _Tensor:
     nbytes: int | None
@@ -167,11 +191,13 @@ _UNKNOWN: Final = _Tensor(None, is_constant=False, is_on_host=False)
 
 
 class _Reader:
-    """Reads one program, which launches kernels of its own and of its fusions."""
+    """Reads a program and the fusions that it launches."""
 
-    def __init__(self, program: Program) -> None:
-        self._main = program.main
-        self.fusions: list[Program] = []
+    def __init__(self, program: Program, fusions: list[Program]) -> None:
+        versions = [each.header.text("version") for each in (program, *fusions)]
+        if versions != [_VERSION, *[_FUSION_VERSION] * len(fusions)]:
+            raise ValueError(f"texts of the versions {versions}")
+        self._main, self._fusions = program.main, fusions
         regions = list(program.header.blocks("region"))
         self.activation_memory = sum(
             _number(region.text("size"))
@@ -196,20 +222,15 @@ class _Reader:
         )
 
     def kernels(self) -> Iterator[Kernel]:
-        """Yield what the program launches.
-
-        What writes to no tensor of the GPU is control flow, a wait or the host's arithmetic.
-        """
+        """Yield what the program launches: each statement that writes to memory of the GPU."""
         for kind, statement in self._main.fields:
             if not isinstance(statement, Block):
                 raise ValueError(f"{kind} is no statement")
             outputs = _arguments(statement, "output")
+            if not outputs and kind not in _CONTROL:
+                raise ValueError(f"{kind} has no known outputs")
             if not all(self._tensors.get(name, _UNKNOWN).is_on_host for name in outputs):
                 yield self._kernel(kind, statement, outputs)
-
-    def sources(self) -> Iterator[str]:
-        """Yield the names of the CUDA sources of its kernels."""
-        yield from filter(None, (s.text("fqn") for s in self._main.blocks("function")))
 
     def _kernel(self, kind: str, statement: Block, outputs: list[str]) -> Kernel:
         name, inputs = statement.text("name"), _arguments(statement, "input")
@@ -226,14 +247,15 @@ class _Reader:
             _sum(tensor.nbytes for tensor in read.values() if not tensor.is_constant),
             _sum(tensor.nbytes for tensor in written.values()),
             _sum(tensor.nbytes for tensor in read.values() if tensor.is_constant),
+            statement.text("fqn"),
         )
 
     def _parts(self, kind: str, statement: Block) -> list[tuple[str, Block]]:
         """Return the statements of the fusion that a statement launches; empty if unknown."""
         index = statement.text("binary")
-        if kind != "runtime_fusion" or not index or _number(index) >= len(self.fusions):
+        if kind != "runtime_fusion" or not index or _number(index) >= len(self._fusions):
             return []
-        fusion = self.fusions[_number(index)]
+        fusion = self._fusions[_number(index)]
         for end in ("input", "output"):
             if len(fusion.header.list(f"{end}s")) != len(_arguments(statement, end)):
                 return []
@@ -281,6 +303,12 @@ def _number(text: str) -> int:
     if not text.isdecimal() or len(text) > 19:
         raise ValueError(f"{text[:30]!r} is no size")
     return int(text)
+
+
+def _cell(count: int | None) -> str:
+    if count is None:
+        return "unknown"
+    return size_text(count) if count else ""
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

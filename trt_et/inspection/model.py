@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
+from trt_et.blob.codec import decode_blob
 from trt_et.blob.model import EngineInfo
 from trt_et.blob.partition_spec import PartitionNames
+from trt_et.inspection.kernels import EngineKernels, read_kernels
 from trt_et.inspection.tables import Shown, Table, size_text
 from trt_et.inspection.texts import binding_sizes, counted, engine_text, targets_text
 
@@ -119,6 +122,16 @@ class DelegateInfo:
                     *(str(index), "in" if is_input else "out", binding.name, name),
                     *(binding.dtype, binding_sizes(binding), notes.get(binding.name, "")),
                 )
+
+    @cached_property
+    def kernels(self) -> EngineKernels | None:
+        """Return what a call of its engine launches; None if that is not known.
+
+        The engine is passed over once, when this is first read.
+        """
+        if self.engine is None or self.problem:
+            return None
+        return read_kernels(decode_blob(self.blob, verify=False).engine)
 
     @property
     def operator_counts(self) -> dict[str, int]:

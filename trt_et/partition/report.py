@@ -9,6 +9,7 @@ from typing import Final
 
 import torch
 
+from trt_et.inspection.kernels import EngineKernels
 from trt_et.inspection.page import Picture, html_page
 from trt_et.inspection.tables import Shown, Table, size_text
 from trt_et.partition.operator_support import COMPUTES_A_SIZE
@@ -88,12 +89,16 @@ class PartitionReport(Shown):
         sources: The line of the model that made each of these calls, by the node's name, if
             ``torch.export`` recorded it.
         picture: The graph of the partitions, for ``to_html``; only ``explain`` draws it.
+        kernels: What a call of each engine launches, by the partition's name. Empty until the
+            engines are built; without those whose kernels are not known
+            (``trt_et.inspection.read_kernels``).
     """
 
     partitions: tuple[Partition, ...]
     not_delegated: tuple[tuple[str, str, str], ...]
     sources: Mapping[str, str] = field(default_factory=dict)
     picture: Picture = field(default_factory=Picture, compare=False, repr=False)
+    kernels: dict[str, EngineKernels] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def tensors_not_delegated(self) -> tuple[tuple[str, str, str], ...]:
@@ -105,6 +110,7 @@ class PartitionReport(Shown):
         for part in self.partitions:
             lines.append(_partition_line(part))
             lines += [f"    float32: {why}: {what}" for why, what in part.float32_groups().items()]
+        lines += [f"{name}: {kernels}" for name, kernels in self.kernels.items()]
         return "\n".join([*lines, *self.not_delegated_lines()])
 
     def not_delegated_lines(self, limit: int | None = None) -> list[str]:
@@ -158,6 +164,9 @@ class PartitionReport(Shown):
             for part in self.partitions
         )
         yield Table("Engines", heads, rows, heads[1:])
+        if self.kernels:
+            rows = tuple((name, str(kernels)) for name, kernels in self.kernels.items())
+            yield Table("What a call launches", ("engine", "kernels"), rows)
         wide = tuple(
             (part.name, why, what)
             for part in self.partitions
