@@ -30,6 +30,21 @@ def test_boxes_name_the_operators_of_an_engine():
     assert ("aten::sub.Tensor", "2") in operators.rows
 
 
+def test_an_engine_of_tensorrt_rtx_opens_into_its_kernels():
+    (method,) = inspect_program(program("rtx"))
+    (engine,) = (box for box in picture_of(method).boxes if box.title == "tensorrt_0")
+    kernels = method.delegates[0].kernels
+    assert engine.lines[-1] == f"{len(kernels.kernels)} kernel"
+    assert engine.summary == str(kernels)
+    (bar,) = engine.bars
+    (kernel,) = kernels.kernels
+    assert bar.parts == (kernel.bytes_read, kernel.bytes_written, kernel.constant_bytes)
+    assert bar.text == ", ".join(kernel.operators)
+    assert kernel.name in bar.tip
+    (other,) = inspect_program(program("dynamic"))
+    assert not any(box.bars for box in picture_of(other).boxes)
+
+
 def test_delegates_of_other_backends_are_boxes_without_operators():
     (method,) = inspect_program(program("xnnpack"))
     boxes = [box for box in picture_of(method).boxes if box.title.startswith("XnnpackBackend")]

@@ -26,18 +26,20 @@ _BITS: Final = {
 }
 # Statements that write to no tensor.
 _CONTROL: Final = frozenset(["assert", "cjmp", "jmp", "shape_call", "signal", "wait"])
+# Where the statements that launch a fusion have its number.
+_FUSION_INDEX: Final = {"runtime_fusion": "binary", "runtime_function": "runtime_binary"}
 # Operators by their short names in a kernel's name, where these are no words.
 _OPERATORS: Final = {
     "conc": "concat", "corr": "convolution", "corrltn": "convolution", "cums": "cumsum",
-    "eql": "equal", "etc": "...", "fc": "matmul", "fully_connected": "matmul", "gath": "gather",
-    "gtr": "greater", "lt": "less", "maxr": "max_reduce", "repl": "replicate", "resh": "reshape",
-    "resi": "resize", "scat": "scatter", "sele": "select", "sigm": "sigmoid", "slic": "slice",
-    "tran": "transpose",
+    "deco": "deconvolution", "eql": "equal", "etc": "...", "fc": "matmul", "floo": "floor",
+    "fully_connected": "matmul", "gath": "gather", "gnor": "group_norm", "gnorm": "group_norm",
+    "gtr": "greater", "inor": "instance_norm", "inorm": "instance_norm", "lt": "less",
+    "maxr": "max_reduce", "repl": "replicate", "resh": "reshape", "resi": "resize",
+    "scat": "scatter", "sele": "select", "sigm": "sigmoid", "slic": "slice", "tran": "transpose",
 }
 # fmt: on
-_BYTES: Final = ("read", "written", "constants")
-#: Headings of the table of kernels.
-KERNEL: Final = ("", "kind", "operators", "nodes", *_BYTES, "name in the engine")
+#: What ``Kernel.bytes_read``, ``bytes_written`` and ``constant_bytes`` are called in tables.
+KERNEL_BYTES: Final = ("read", "written", "constants")
 _FUSED: Final = re.compile(r"__myl_((?:[A-Z][a-z0-9]*)+)")
 # A layer is named after a node of the partition, "linear_0"; "linear_0_add_bias" is a part of it.
 _NODE: Final = r"((?!__)[A-Za-z_]\w*?_\d+)(?![0-9A-Za-z])"
@@ -83,7 +85,7 @@ class Kernel:
     def __str__(self) -> str:
         nodes = f" ({', '.join(self.nodes)})" if self.nodes else ""
         counts = zip(
-            (self.bytes_read, self.bytes_written, self.constant_bytes), _BYTES, strict=True
+            (self.bytes_read, self.bytes_written, self.constant_bytes), KERNEL_BYTES, strict=True
         )
         moved = ", ".join(f"{text} {what}" for count, what in counts if (text := _cell(count)))
         return f"{self.kind} {', '.join(self.operators)}{nodes}: {moved}"
@@ -125,15 +127,21 @@ class EngineKernels(Shown):
         """Return the bytes that the kernels read and write, constants included."""
         return _sum((self.traffic, self.constant_bytes))
 
+    @property
+    def count_text(self) -> str:
+        """Return the number of kernels in words."""
+        return f"{len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'}"
+
     def __str__(self) -> str:
-        count = f"{len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'}"
         moved = "bytes read and written are not known (dynamic sizes)"
         if self.bytes_moved is not None and self.constant_bytes is not None:
             moved = (
                 f"{size_text(self.bytes_moved)} read and written in a call, of which "
                 f"{size_text(self.constant_bytes)} constants"
             )
-        return f"{count}, {moved}; {size_text(self.activation_memory)} of activation memory"
+        return (
+            f"{self.count_text}, {moved}; {size_text(self.activation_memory)} of activation memory"
+        )
 
     def tables(self) -> Iterator[Table]:
         """Yield a table of the kernels, with their totals."""
@@ -145,7 +153,8 @@ class EngineKernels(Shown):
             )
             for index, kernel in enumerate(self.kernels)
         ]
-        yield Table("Kernels of a call", KERNEL, rows, ["", *_BYTES])
+        heads = ("", "kind", "operators", "nodes", *KERNEL_BYTES, "name in the engine")
+        yield Table("Kernels of a call", heads, rows, ["", *KERNEL_BYTES])
 
 
 def read_kernels(engine: bytes | memoryview) -> EngineKernels | None:
@@ -252,8 +261,8 @@ class _Reader:
 
     def _parts(self, kind: str, statement: Block) -> list[tuple[str, Block]]:
         """Return the statements of the fusion that a statement launches; empty if unknown."""
-        index = statement.text("binary")
-        if kind != "runtime_fusion" or not index or _number(index) >= len(self._fusions):
+        index = statement.text(_FUSION_INDEX.get(kind, ""))
+        if not index or _number(index) >= len(self._fusions):
             return []
         fusion = self._fusions[_number(index)]
         for end in ("input", "output"):

@@ -18,16 +18,42 @@ _MOST_LINES = 6
 
 
 @dataclass(frozen=True)
+class Bar:
+    """A row in an open box: texts, and a bar as wide as its bytes.
+
+    Attributes:
+        text: What it stands for.
+        note: Where it comes from.
+        tip: What else the pointer shows.
+        parts: Bytes, with the colours and names of ``Box.parts``; None: not known.
+    """
+
+    text: str
+    note: str
+    tip: str
+    parts: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
 class Box:
     """A box with a title and lines below.
 
-    Each group has a colour. The page shows the facts beside the graph when the box is chosen.
+    Each group has a colour. The page shows the facts beside the graph when the box is chosen. A box
+    with bars then opens: the bars take the place of the lines.
+
+    Attributes:
+        bars: Its rows when it is open.
+        parts: What the parts of a bar are called.
+        summary: One line above the bars.
     """
 
     group: str
     title: str
     lines: tuple[str, ...] = ()
     facts: tuple[Table, ...] = ()
+    bars: tuple[Bar, ...] = ()
+    parts: tuple[str, ...] = ()
+    summary: str = ""
 
 
 @dataclass

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from trt_et.inspection.kernels import KERNEL_BYTES, Kernel
 from trt_et.inspection.model import BINDING, DELEGATE, MethodInfo, ProgramInfo, TensorValue
-from trt_et.inspection.page import CPU, ENDS, Box, Picture, box_lines
+from trt_et.inspection.page import CPU, ENDS, Bar, Box, Picture, box_lines
 from trt_et.inspection.tables import Table
 from trt_et.inspection.texts import engine_text
 
@@ -74,12 +75,24 @@ def _delegate_box(method: MethodInfo, index: int) -> Box:
     if counts:
         facts.append(_operators_table(counts))
     lines = [engine_text(info) if info else "", *box_lines(counts)]
+    kernels = delegate.kernels
+    if kernels:
+        lines.append(kernels.count_text)
     return Box(
         group,
         f"{delegate.title} {'' if delegate.partition.name else index}".strip(),
         tuple(filter(None, lines)),
         tuple(facts),
+        tuple(map(_bar, kernels.kernels)) if kernels else (),
+        KERNEL_BYTES,
+        str(kernels or ""),
     )
+
+
+def _bar(kernel: Kernel) -> Bar:
+    parts = (kernel.bytes_read, kernel.bytes_written, kernel.constant_bytes)
+    tip = f"{kernel.kind} {kernel.name}"
+    return Bar(", ".join(kernel.operators), ", ".join(kernel.nodes), tip, parts)
 
 
 def _operators_box(names: list[str]) -> Box:
