@@ -62,7 +62,7 @@ STEPS = {
     "conversion": [
         *("-m", "pytest", "tests/conversion/test_network.py"),
         "tests/conversion/operators/test_attention.py",
-        "tests/conversion/test_operators_are_needed.py",
+        *("tests/conversion/test_operators_are_needed.py", "tests/inspection/test_kernels.py"),
     ],
 }
 PYTEST = ["-q", "-p", "no:cacheprovider", "--numprocesses", "2", "--dist", "loadfile"]
@@ -80,7 +80,8 @@ the versions that pip installs for `trt-et[rtx]`.
 * **demo**: `examples/minilm.py`. **operators**: `tests/coverage`, a part of ExecuTorch's suite.
   **models**: the models of `tests/zoo` that CI takes, built by TensorRT-RTX and run by the
   reference builder. **runtime**: `tests/runtime`. **conversion**: the workarounds for
-  Torch-TensorRT and TensorRT-RTX, and whether they are still needed.
+  Torch-TensorRT and TensorRT-RTX, whether they are still needed, and whether the kernels of an
+  engine can be read.
 * `make test` runs all other tests with the versions of **pinned**.
 * A number counts the tests that passed, without skipped tests.
 * The machines have no GPU: TensorRT-RTX engines are built, reference engines run on simulated GPUs.
