@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 
 import pytest
@@ -125,6 +126,12 @@ def test_a_hand_made_program_is_read():
         engine([frame(text(main='add={ name="__myl_Add }'))]),
         engine([frame(text(main="add={ " * 5000))]),
         engine([frame(text(tensors='sub_tensor={ base="gone" dims={ 4 } name="x" }'))]),
+        engine([frame(text(tensors=TENSORS.replace("const_payload_size=64", "rank=1")))]),
+        engine([frame(text(tensors=TENSORS.replace("payload_size=64", "payload_size=0")))]),
+        engine([frame(text(tensors=TENSORS.replace('"devmem"', '"other"')))]),
+        engine([frame(text(tensors=TENSORS.replace("dims={ 4 16 }", "")))]),
+        engine([frame(text(tensors=TENSORS.replace("{ 4 16 }", "{ n=4 16 }")))]),
+        engine([frame(text(header=HEADER.replace("place=accelerator", "place=elsewhere")))]),
         engine([frame(text()), b"header {\n  version = 5\n}"]),
         engine([frame("header {\n")]),
         b"PK\x03\x04 an archive" * 100,
@@ -138,6 +145,23 @@ def test_an_engine_that_is_cut_anywhere_has_no_kernels():
     whole = engine([frame(text(LAUNCH)), frame(text(FUSION, header="version = 4"))])
     assert read_kernels(whole) is not None
     assert not any(read_kernels(whole[:end]) for end in range(len(whole)))
+
+
+def test_changed_bytes_never_raise():
+    whole = engine([frame(text(LAUNCH)), frame(text(FUSION, header="version = 4"))])
+    chosen = random.Random(0)
+    for _ in range(2_000):
+        mutant = bytearray(whole)
+        for _ in range(chosen.randint(1, 3)):
+            mutant[chosen.randrange(len(mutant))] = chosen.choice(b'\x00\xff{}="9a \n')
+        read_kernels(bytes(mutant))
+
+
+def test_more_text_than_an_engine_has_is_not_read(monkeypatch):
+    monkeypatch.setattr("trt_et.inspection.kernel_text._MOST_TEXT", len(text()))
+    assert read_kernels(engine()) is not None
+    monkeypatch.setattr("trt_et.inspection.kernel_text._MOST_TEXT", len(text()) - 1)
+    assert read_kernels(engine()) is None
 
 
 def test_what_follows_an_engine_is_not_read():
@@ -168,6 +192,11 @@ def test_a_fill_of_gpu_memory_is_a_launch():
 def test_a_tensor_that_a_kernel_names_twice_counts_once():
     twice = ADD.replace('{ "x.1" "weight" }', '{ "x.1" "x.1" "weight" "weight" }')
     assert kernels_of(twice).kernels == kernels_of().kernels
+
+
+def test_numbers_that_the_host_passes_are_not_read_from_the_gpus_memory():
+    passed = ADD.replace('"x.1" "weight"', '"x.1" "weight" "flag"')
+    assert kernels_of(passed).kernels == kernels_of().kernels
 
 
 def test_views_count_as_what_they_show():
@@ -239,7 +268,7 @@ def test_a_large_engine_is_passed_over_quickly():
 
 @pytest.mark.parametrize("unit", ["NLYM", "header {", '"', "{", "[a]-[", "a_1"])
 def test_repeated_pieces_take_no_forever(unit):
-    name = unit * (1 << 18)
+    name = unit * (1 << 18)  # A megabyte or more: it would take minutes if it were quadratic.
     data = engine([frame(text(f'add={{ name="{name}" output={{ "y.1" }} }}')), name.encode()])
     start = time.process_time()
     read_kernels(data)

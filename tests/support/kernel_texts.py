@@ -6,7 +6,8 @@ import struct
 from collections.abc import Sequence
 
 HEADER = "version = 5\n  region = { name=devmem size=1024 place=accelerator }\n"
-HEADER += "  region = { name=hmem size=64 place=host }"
+HEADER += "  region = { name=hmem size=64 place=host }\n"
+HEADER += "  region = { name=consts size=64 place=accelerator constant=true }"
 TENSORS = """tensor={ dims={ 4 16 } name="x.1" region="" strides={ 16 1 } type=float }
   tensor={ const_payload_size=64 dims={ 16 } name="weight" region=consts strides={ 1 } type=float }
   tensor={ dims={ 4 16 } name="y.1" region="devmem" strides={ 16 1 } type=half }

@@ -23,6 +23,7 @@ _MAGIC: Final = b"NLYM"
 # Quoted, a sign, or a word. A quote without its end is a sign that stands nowhere.
 _TOKEN: Final = re.compile(r'"([^"]*)"|([{}="])|([^\s{}="]+)')
 _MOST_NESTED: Final = 8
+_MOST_TEXT: Final = 64 << 20  # Bytes; a kernel takes 3 to 10 KB of text.
 
 
 @dataclass
@@ -42,8 +43,14 @@ class Block:
         return value if isinstance(value, str) else ""
 
     def list(self, name: str) -> list[str]:
-        """Return the values of a block; empty if there is none of this name."""
+        """Return the values of a block; empty if there is none of this name.
+
+        Raises:
+            ValueError: The block has named values.
+        """
         value = self.get(name)
+        if isinstance(value, Block) and value.fields:
+            raise ValueError(f"{name} has named values")
         return value.values if isinstance(value, Block) else []
 
     def blocks(self, *names: str) -> Iterator[Block]:
@@ -68,9 +75,9 @@ def programs(engine: memoryview) -> Iterator[Program]:
     It takes a time in proportion to the engine's size, whatever the bytes are.
 
     Raises:
-        ValueError: A program has no known frame, or another form.
+        ValueError: A program has no known frame, or another form, or the text is too long.
     """
-    at = 0
+    at, left = 0, _MOST_TEXT
     while found := _START.search(engine, at):
         start = found.start() - _FRAME.size
         if start < 0:
@@ -79,12 +86,15 @@ def programs(engine: memoryview) -> Iterator[Program]:
         at = found.start() + size
         if magic != _MAGIC or not len(found.group()) <= size <= len(engine) - found.start():
             raise ValueError("a text without a frame")
+        left -= size
+        if left < 0:
+            raise ValueError("more text than an engine has")
         yield _parse(str(engine[found.start() : at], "utf-8", "replace"))
 
 
 def _parse(text: str) -> Program:
     needed = text.partition("\nshape_main {")[0]  # The host's arithmetic of sizes comes last.
-    tokens = iter(_TOKEN.findall(needed))
+    tokens = (match.groups("") for match in _TOKEN.finditer(needed))
     sections = []
     for name in ("header", "descriptors", "main"):
         if next(tokens, None) != ("", "", name) or next(tokens, None) != ("", "{", ""):
@@ -93,7 +103,7 @@ def _parse(text: str) -> Program:
     return Program(*sections)
 
 
-def _block(tokens: Iterator[tuple[str, str, str]], depth: int) -> Block:
+def _block(tokens: Iterator[tuple[str, ...]], depth: int) -> Block:
     """Read up to the brace that ends the block."""
     if not depth:
         raise ValueError("blocks are nested too deep")
@@ -116,7 +126,7 @@ def _popped(values: list[str]) -> str:
     return values.pop()
 
 
-def _value(tokens: Iterator[tuple[str, str, str]], depth: int) -> str | Block:
+def _value(tokens: Iterator[tuple[str, ...]], depth: int) -> str | Block:
     quoted, sign, word = next(tokens, ("", "}", ""))
     if not sign:
         return word or quoted

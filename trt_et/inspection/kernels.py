@@ -10,7 +10,7 @@ import math
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from trt_et.inspection.kernel_text import Block, Program, programs
@@ -24,6 +24,7 @@ _BITS: Final = {
     "float": 32, "half": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e8m0": 8, "fp4_e2m1": 4,
     "int64": 64, "int32": 32, "int8": 8, "int4": 4, "bool": 8,
 }
+_PLACES: Final = frozenset(["accelerator", "host"])  # Of regions of memory.
 # Statements that write to no tensor.
 _CONTROL: Final = frozenset(["assert", "cjmp", "jmp", "shape_call", "signal", "wait"])
 # Where the statements that launch a fusion have its number.
@@ -133,7 +134,7 @@ class EngineKernels(Shown):
         return f"{len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'}"
 
     def __str__(self) -> str:
-        moved = "bytes read and written are not known (dynamic sizes)"
+        moved = "bytes read and written are not known"
         if self.bytes_moved is not None and self.constant_bytes is not None:
             moved = (
                 f"{size_text(self.bytes_moved)} read and written in a call, of which "
@@ -207,28 +208,38 @@ class _Reader:
         if versions != [_VERSION, *[_FUSION_VERSION] * len(fusions)]:
             raise ValueError(f"texts of the versions {versions}")
         self._main, self._fusions = program.main, fusions
-        regions = list(program.header.blocks("region"))
+        self._regions = {block.text("name"): block for block in program.header.blocks("region")}
+        if not {region.text("place") for region in self._regions.values()} <= _PLACES:
+            raise ValueError("a region is in an unknown place")
         self.activation_memory = sum(
             _number(region.text("size"))
-            for region in regions
-            if region.text("place") == "accelerator" and region.text("constant") != "true"
+            for region in self._regions.values()
+            if region.text("place") == "accelerator" and not _is_constant(region)
         )
-        host = {region.text("name") for region in regions if region.text("place") == "host"}
         self._tensors: dict[str, _Tensor] = {}
         for block in program.descriptors.blocks("tensor", "sub_tensor"):
-            self._tensors[block.text("name")] = self._tensor(block, host)
+            self._tensors[block.text("name")] = self._tensor(block)
 
-    def _tensor(self, block: Block, host: set[str]) -> _Tensor:
-        name = block.text("base")
-        if name and name not in self._tensors:  # What it is a view on stands before it.
-            raise ValueError(f"a view on {name}, which is not described")
-        base = self._tensors.get(name)
-        payload, region = block.text("const_payload_size"), block.text("region")
-        return _Tensor(
-            _number(payload) if payload else _nbytes(block),
-            is_constant=bool(payload) or (base is not None and base.is_constant),
-            is_on_host=region in host or (base is not None and base.is_on_host),
-        )
+    def _tensor(self, block: Block) -> _Tensor:
+        nbytes, base = _nbytes(block), block.text("base")
+        if base:  # A view; what it shows a part of stands before it.
+            if base not in self._tensors:
+                raise ValueError(f"a view on {base}, which is not described")
+            return replace(self._tensors[base], nbytes=nbytes)
+        region, payload = self._region(block), block.text("const_payload_size")
+        if region is not None and region.text("place") == "host":
+            return _Tensor(nbytes, is_constant=False, is_on_host=True)
+        is_constant = region is not None and _is_constant(region)
+        if is_constant != bool(payload) or (payload and _number(payload) != nbytes):
+            raise ValueError(f"constant {block.text('name')} has no data, or others")
+        return _Tensor(nbytes, is_constant, is_on_host=False)
+
+    def _region(self, block: Block) -> Block | None:
+        """Return where a tensor lies; None if the caller passes it."""
+        name = block.text("region")
+        if name and name not in self._regions:
+            raise ValueError(f"a tensor in {name}, which is not described")
+        return self._regions.get(name)
 
     def kernels(self) -> Iterator[Kernel]:
         """Yield what the program launches: each statement that writes to memory of the GPU."""
@@ -271,6 +282,10 @@ class _Reader:
         return [(key, part) for key, part in fusion.main.fields if isinstance(part, Block)]
 
 
+def _is_constant(region: Block) -> bool:
+    return region.text("constant") == "true"
+
+
 def _arguments(statement: Block, end: str) -> list[str]:
     return statement.list(f"{end}_args") or statement.list(end)
 
@@ -299,7 +314,9 @@ def _nodes(statements: Iterable[Block], constants: Iterable[str]) -> tuple[str, 
 def _nbytes(block: Block) -> int | None:
     """Return the bytes of a tensor; None with a dynamic size or an unknown type."""
     dims, bits = block.list("dims"), _BITS.get(block.text("type"))
-    if bits is None or len(dims) > 64 or not all(size.isdecimal() for size in dims):
+    if block.get("dims") is None or len(dims) > 64:
+        raise ValueError("a tensor has no known sizes")
+    if bits is None or not all(size.isdecimal() for size in dims):
         return None
     strides = block.list("strides")
     strides = strides if len(strides) == len(dims) else [""] * len(dims)
