@@ -90,6 +90,7 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     arange.FULL,
     attention.SHARED_HEADS,  # Before all others that look at keys and values.
     attention.ATTENTION,  # Reduces boolean masks, which TensorRT does as int32 only.
+    attention.WRITTEN_OUT_ATTENTION,
     type_promotion.TYPE_PROMOTION,
     normalization.NORMALIZATION,
     adaptive_avg_pool.ADAPTIVE_AVG_POOL,  # Makes means.

@@ -85,7 +85,7 @@ def _equivalent(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _C
 
 
 def functional(target: Any) -> Any:  # noqa: ANN401
-    """Return the variant of an operator that writes to none of its arguments: of ``silu_``, ``silu``.
+    """Return the variant of an operator that writes to no argument: ``silu`` of ``silu_``.
 
     A program as exported still has those that do.
     """

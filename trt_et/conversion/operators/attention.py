@@ -25,6 +25,7 @@ from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_size
+from trt_et.graph.symbolic_shapes import is_static
 
 aten = torch.ops.aten
 
@@ -134,6 +135,32 @@ def _has_no_fully_masked_row(mask: Node) -> bool:
     return bool(seen.any(-1).all())
 
 
+def write_out(node: Node) -> Node | None:
+    """Write out an attention without a mask in half precision, in torch's own order.
+
+    TensorRT-RTX 1.6 fuses both into one kernel if the sizes are static, and copies an input of its
+    attention layer first: a ViT has 37 kernels in place of 41. With a mask, or in float32, it fuses
+    the layer only.
+    """
+    named = named_arguments(node)
+    query, key, value = (named[name] for name in ("query", "key", "value"))
+    tensor = query.meta["val"]
+    if (
+        tensor.dtype not in (torch.float16, torch.bfloat16)
+        or named["attn_mask"] is not None
+        or named["is_causal"]
+        or not is_static(query, key, value)
+    ):
+        return None
+    call = partial(insert_call, node)
+    root = math.sqrt(_scale(node))
+    last = key.meta["val"].dim() - 1
+    order = [*range(last - 1), last, last - 1]
+    keys = call(_MULTIPLY, call(aten.permute.default, key, order), root)
+    scores = call(aten.matmul.default, call(_MULTIPLY, query, root), keys)
+    return call(aten.matmul.default, call(aten._softmax.default, scores, -1, False), value)
+
+
 def separate_inputs(node: Node) -> None:
     """Scale a query that has other uses before its attentions, and separate it from them.
 
@@ -223,6 +250,9 @@ def _moved_from(node: Any) -> Node | None:  # noqa: ANN401
 SHARED_HEADS: Final = Operator("shared heads", (_ATTENTION,), rewrite=repeat_shared_heads)
 ATTENTION: Final = Operator(
     "attention", (_ATTENTION,), rewrite=zero_fully_masked_rows, add_layer=add_attention
+)
+WRITTEN_OUT_ATTENTION: Final = Operator(
+    "written out attention", (_ATTENTION,), rewrite=write_out, library="tensorrt_rtx"
 )
 ATTENTION_INPUTS: Final = Operator(
     "inputs of attentions",
