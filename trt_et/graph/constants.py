@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -11,6 +12,7 @@ from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Graph, Node
 
 from trt_et.graph.arguments import fake_mode_of
+from trt_et.graph.symbolic_shapes import is_static
 
 
 def constant_names(program: ExportedProgram) -> frozenset[str]:
@@ -88,3 +90,28 @@ def add_constant(graph: Graph, specs: list[InputSpec], target: str, value: torch
     spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(name=node.name), target)
     specs.insert(position, spec)
     return node
+
+
+def constant_value(node: Node) -> torch.Tensor | None:
+    """Compute the value of a node of a module's graph that depends on constants alone, else None.
+
+    The graph is of plain ATen with constants as attributes.
+    """
+    owner: Any = node.graph.owning_module
+    values: dict[Node, Any] = {}
+    pending = [node]
+    while pending:
+        each = pending[-1]
+        missing = [source for source in each.all_input_nodes if source not in values]
+        if each.op not in ("get_attr", "call_function") or not is_static(each):
+            return None
+        pending.extend(missing)
+        if not missing:
+            pending.pop()
+            if each.op == "get_attr":
+                values[each] = owner.get_buffer(str(each.target))
+            else:
+                args, kwargs = torch.fx.map_arg((each.args, each.kwargs), values.__getitem__)
+                values[each] = each.target(*args, **kwargs)  # type: ignore[operator]
+    result = values[node]
+    return result if isinstance(result, torch.Tensor) else None

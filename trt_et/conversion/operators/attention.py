@@ -24,8 +24,8 @@ from torch.fx import Node
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.graph.arguments import named_arguments
-from trt_et.graph.insertion import insert_call, insert_size
-from trt_et.graph.symbolic_shapes import is_static
+from trt_et.graph.constants import constant_value
+from trt_et.graph.insertion import insert_call, insert_constant, insert_size
 
 aten = torch.ops.aten
 
@@ -39,6 +39,8 @@ _MOVES = (
     *(aten.view.default, aten.reshape.default, aten.dropout.default, aten._to_copy.default),
 )
 _SEPARATED = "trt_et_separated"
+# With more elements, the attention layer is better: it skips the half that a causal mask hides.
+_LARGEST_MASK: Final = 512 * 512
 _RESHAPES = (aten.view.default, aten.reshape.default)
 
 
@@ -127,37 +129,41 @@ def zero_fully_masked_rows(node: Node) -> Node | None:
 
 
 def _has_no_fully_masked_row(mask: Node) -> bool:
-    if mask.op != "get_attr":
+    value = constant_value(mask)
+    if value is None:
         return False
-    owner: Any = mask.graph.owning_module
-    value = owner.get_buffer(str(mask.target))
     seen = value if value.dtype == torch.bool else value > -math.inf
     return bool(seen.any(-1).all())
 
 
 def write_out(node: Node) -> Node | None:
-    """Write out an attention without a mask in half precision, in torch's own order.
+    """Write out an attention in half precision, in torch's own order.
 
-    TensorRT-RTX 1.6 fuses both into one kernel if the sizes are static, and copies an input of its
-    attention layer first: a ViT has 37 kernels in place of 41. With a mask, or in float32, it fuses
-    the layer only.
+    TensorRT-RTX 1.6 fuses both into one kernel, and copies values and results of its attention
+    layer: a ViT has 37 kernels in place of 41. In float32 it fuses the layer only.
     """
     named = named_arguments(node)
-    query, key, value = (named[name] for name in ("query", "key", "value"))
-    tensor = query.meta["val"]
-    if (
-        tensor.dtype not in (torch.float16, torch.bfloat16)
-        or named["attn_mask"] is not None
-        or named["is_causal"]
-        or not is_static(query, key, value)
-    ):
+    query, key, value, mask = (named[name] for name in ("query", "key", "value", "attn_mask"))
+    dtype = query.meta["val"].dtype
+    if dtype not in (torch.float16, torch.bfloat16):
         return None
+    if named["is_causal"]:
+        sizes = query.meta["val"].shape[-2], key.meta["val"].shape[-2]
+        if not all(isinstance(size, int) for size in sizes) or math.prod(sizes) > _LARGEST_MASK:
+            return None
+        seen = torch.ones(sizes, dtype=torch.bool).tril()
+        mask = insert_constant(node, f"_causal_mask_{node.name}", seen)
     call = partial(insert_call, node)
+    if mask is not None and mask.meta["val"].dtype == torch.bool:
+        numbers = (call(aten.full.default, [], each, dtype=dtype) for each in (0.0, -math.inf))
+        mask = call(aten.where.self, mask, *numbers)
     root = math.sqrt(_scale(node))
     last = key.meta["val"].dim() - 1
     order = [*range(last - 1), last, last - 1]
     keys = call(_MULTIPLY, call(aten.permute.default, key, order), root)
     scores = call(aten.matmul.default, call(_MULTIPLY, query, root), keys)
+    if mask is not None:
+        scores = call(aten.add.Tensor, scores, mask)
     return call(aten.matmul.default, call(aten._softmax.default, scores, -1, False), value)
 
 
