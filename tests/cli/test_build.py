@@ -66,17 +66,14 @@ def test_all_is_the_librarys_default(program, tmp_path):
     [
         (["--compute-capability", "5.0"], "has no target 5.0; it has"),
         (["--compute-capability", "new"], "new"),
-        (["--with", "tensort"], "--with is 'tensort'; expected tensorrt or tensorrt_rtx"),
-        (["--compute-capability", "8.9", "--cuda", "simulated:1"], "leave --with"),
-        (["--compute-capability", "8.9", "--with", "tensorrt"], "leave --with"),
-        (["--compute-capability", "8.9", "--engine-folder", "off"], "leave --with"),
+        (["--compute-capability", "8.9", "--cuda", "simulated:1"], "leave --engine-folder"),
+        (["--compute-capability", "8.9", "--engine-folder", "off"], "leave --engine-folder"),
     ],
 )
 def test_what_it_cannot_build_is_one_sentence_and_no_file(
     program, tmp_path, monkeypatch, arguments, message
 ):
-    for name in ("BUILD_WITH", "ENGINE_FOLDER"):
-        monkeypatch.setenv(f"TRT_ET_{name}", "")  # The command sets them.
+    monkeypatch.setenv("TRT_ET_ENGINE_FOLDER", "")  # The command sets it.
     output = tmp_path / "x.pte"
     done = build(program, "-o", output, *arguments)
     assert done.exit_code == 2

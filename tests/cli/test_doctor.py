@@ -76,11 +76,12 @@ def test_libraries_that_the_environment_names_are_looked_for(monkeypatch, tmp_pa
     (tmp_path / "libnvinfer.so.11").touch()
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     assert finding("TensorRT").fact == f"nvinfer 11, {tmp_path}/libnvinfer.so.11"
-    monkeypatch.setenv("TRT_ET_PROVIDER_PATH", str(tmp_path))
+    monkeypatch.setenv("TRT_ET_PLUGIN", str(tmp_path / "libtrt_et_backend.so"))
+    (tmp_path / "libtrt_et_backend.so").touch()
     (tmp_path / "libtrt_et_tensorrt_11.so").touch()
     (tmp_path / "libtrt_et_tensorrt_rtx.so").touch()
     providers = [one.fact for one in diagnose()[0] if one.subject == "provider"]
-    assert providers[:2] == [
+    assert providers == [
         f"for TensorRT 11, {tmp_path}/libtrt_et_tensorrt_11.so",
         f"for TensorRT RTX, {tmp_path}/libtrt_et_tensorrt_rtx.so",
     ]

@@ -65,7 +65,7 @@ def test_a_program_equals_eager_in_executor_runner(kit, name, setup, record, ski
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_an_engine_is_built_at_load_and_equals_eager(name, setup, record, skip, tmp_path):
-    variables, more = setup.environment(), ["--build_with", setup.engines_builder]
+    variables = setup.environment()
     if setup.is_rehearsal:
         spec = find_spec("onnxruntime")
         if spec is None:
@@ -73,12 +73,11 @@ def test_an_engine_is_built_at_load_and_equals_eager(name, setup, record, skip, 
         (library,) = Path(spec.origin).parent.glob("capi/libonnxruntime.so.*")
         variables["TRT_ET_ONNXRUNTIME_LIBRARY"] = str(library)
         del variables["TRT_ET_TENSORRT_LIBRARY"]
-        more = []
     elif ".so.8" in Path(setup.library).name:
         skip("TensorRT 8 builds no engines of networks")
     (model,) = (m for m in read_kit(Path(setup.models), "onnx") if m.name == name)
-    more += ["--engine_folder", tmp_path / "engines"]
-    run_in_executor_runner(setup, model, variables, record, tmp_path, *more, timeout=400)
+    folder = ["--engine_folder", tmp_path / "engines"]
+    run_in_executor_runner(setup, model, variables, record, tmp_path, *folder, timeout=400)
 
 
 @pytest.mark.parametrize("kit", ["models", "engines"])

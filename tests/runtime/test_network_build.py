@@ -281,12 +281,17 @@ class TestEngineFolder:
         for factor in (1.0, 2.0, 3.0):
             keep(scaled(factor))
         files = sorted(folder.iterdir())
-        size = max(file.stat().st_size for file in files)
         for file in files:
             os.utime(file, (1, 1))
         assert not _built(keep(scaled(2.0)))  # Used just now.
-        assert _built(keep(scaled(4.0), limit=2 * size))
-        assert len(list(folder.iterdir())) == 2
+        with files[0].open("r+b") as unused:
+            unused.truncate(12 << 30)  # It takes no room on the disk.
+        with (folder / "another.engine").open("wb") as older:
+            older.truncate(12 << 30)
+        os.utime(older.name, (0, 0))
+        assert _built(keep(scaled(4.0)))
+        assert "another.engine" not in {file.name for file in folder.iterdir()}
+        assert len(list(folder.iterdir())) == 4
         assert not _built(keep(scaled(2.0)))
         assert not _built(keep(scaled(4.0)))
 

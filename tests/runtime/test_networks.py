@@ -1,5 +1,5 @@
 """Programs with ONNX networks: engines are built at the first load, or before it by
-``trt-et build`` and ``--write_engines``, and kept.
+``trt-et build``, and kept.
 """
 
 from __future__ import annotations
@@ -88,7 +88,13 @@ def build(fakes, tmp_path):
     def start(program, *flags, fake="TensorRT 11"):
         library = fake and str(fakes / FAKES[fake])
         variables = environment(TRT_ET_CUDA="simulated:1", TRT_ET_TENSORRT_LIBRARY=library)
-        arguments = ("build", program.path, "-o", tmp_path / "built.pte", *flags)
+        arguments = (
+            "build",
+            getattr(program, "path", program),
+            "-o",
+            tmp_path / "built.pte",
+            *flags,
+        )
         return run_forked(code, *arguments, cwd=tmp_path, env=variables)
 
     return start
@@ -127,19 +133,12 @@ def test_the_line_at_the_start_is_there_while_the_engine_is_built(fakes, tmp_pat
         process.wait(60)
 
 
-def test_build_with_names_the_library(run):
-    refused = run("--build_with", "tensorrt_rtx")
-    assert refused.returncode == 1
-    assert "TensorRT-RTX 11.7.3 has an unknown interface" in refused.stderr
-    assert run("--build_with", "tensorrt_rtx", fake="TensorRT-RTX").returncode == 0
-
-
 @pytest.mark.skipif(find_spec("tensorrt_rtx_libs") is None, reason="no TensorRT-RTX: pip install")
 def test_the_real_tensorrt_rtx_builds_at_load_up_to_the_driver(runner, tmp_path, fake_cuda):
     """A program of builder="onnx", on a fake driver: only the run needs a GPU."""
     program = export(tmp_path, "linear", torch.nn.Linear(512, 64), (X,), builder="onnx")
     done = runner(
-        *(*flags(program, tmp_path / "engines"), "--build_with", "tensorrt_rtx"),
+        *flags(program, tmp_path / "engines"),
         LD_LIBRARY_PATH=str(fake_cuda),
         TRT_ET_CUDART_LIBRARY=str(fake_cuda / "libcuda.so.1"),
     )
@@ -180,11 +179,10 @@ def test_an_engine_that_cannot_be_built_is_one_line(build, run, tmp_path):
     assert done.returncode == 1
     reason = "TensorRT 11.7.3 does not take node '/gelu' (Gelu): not today"
     assert f"the engine cannot be built here: {reason}" in done.stderr
-    assert not output.exists()
-    done = run("--write_engines", output, path=program.path)
-    assert done.returncode == 1
-    assert f"--write_engines: {reason}" in done.stderr
     assert not list(tmp_path.glob("built.pte*"))
+    done = run(path=program.path)
+    assert done.returncode == 1
+    assert reason in done.stderr
 
 
 def test_a_program_without_networks_is_refused(build, tmp_path):
@@ -241,9 +239,9 @@ def test_methods_share_one_engine_that_is_built_once(methods, run):
     assert done.stderr.count("built an engine of") == 1
 
 
-def test_other_weights_methods_and_delegates_stay(methods, run, check, tmp_path):
+def test_other_weights_methods_and_delegates_stay(methods, build, check, tmp_path):
     (path, models), output = methods, tmp_path / "built.pte"
-    done = run("--write_engines", output, "--engine_folder", "off", path=path)
+    done = build(path, "--engine-folder", "off")
     assert done.returncode == 0, done.stderr
     # Weights of networks are gone, and the product's is not.
     table = models["forward"].table.nbytes
@@ -252,37 +250,11 @@ def test_other_weights_methods_and_delegates_stay(methods, run, check, tmp_path)
         check(model, "--build", "0", "--method_name", name, path=output)
 
 
-def test_the_runner_writes_the_blobs_of_the_command_line(build, run, program, tmp_path):
-    folder, ours, theirs = (tmp_path / name for name in ("engines", "ours.pte", "built.pte"))
-    done = run("--write_engines", ours)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert len(list(folder.iterdir())) == 1
-    assert build(program, "--engine-folder", str(folder)).returncode == 0
-    blobs = [
-        [bytes(delegate.blob) for delegate in inspect_file(path).methods[0].delegates]
-        for path in (ours, theirs)
-    ]
-    assert blobs[0] == blobs[1]
-
-
 def test_a_copied_engine_folder_serves_a_device_that_must_not_build(run, tmp_path):
     unbuilt = ("--build", "0", "--engine_folder", tmp_path / "shipped")
     refused = run(*unbuilt)
     assert refused.returncode == 1
     assert "load once with build=1" in refused.stderr
-    assert run("--write_engines", tmp_path / "x.pte").returncode == 0
+    assert run().returncode == 0
     shutil.copytree(tmp_path / "engines", tmp_path / "shipped")
     assert run(*unbuilt).returncode == 0
-
-
-def test_files_that_cannot_be_read_or_written_are_named(run, program, tmp_path):
-    damaged = tmp_path / "damaged.pte"
-    for size in (10, 700):
-        damaged.write_bytes(program.path.read_bytes()[:size])
-        done = run("--write_engines", tmp_path / "out.pte", path=damaged)
-        assert done.returncode == 1
-        assert "no ExecuTorch program" in done.stderr or "cannot be opened" in done.stderr
-        assert not list(tmp_path.glob("out.pte*"))
-    done = run("--write_engines", tmp_path / "nowhere" / "out.pte")
-    assert done.returncode == 1
-    assert "nowhere/out.pte.part: No such file or directory" in done.stderr

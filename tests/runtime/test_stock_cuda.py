@@ -51,7 +51,9 @@ def compile_fake(out: Path, *arguments: str | Path) -> Path:
 
 @pytest.fixture(scope="module")
 def fake(tmp_path_factory):
-    return compile_fake(tmp_path_factory.mktemp("fake") / "fake.so", "-shared")
+    return compile_fake(
+        tmp_path_factory.mktemp("fake") / BACKEND, "-shared", f"-Wl,-soname,{BACKEND}"
+    )
 
 
 def load(folder: Path, *later: str) -> subprocess.CompletedProcess[str]:
@@ -80,18 +82,17 @@ def test_the_other_order_would_end_the_process(folder, fake):
     assert done.returncode < 0, "executorch takes a second allocator: opening it first is needless"
 
 
-@pytest.mark.parametrize("order", ["static", "fake first", "plugin first", "none"])
+@pytest.mark.parametrize("order", ["fake first", "plugin first", "none"])
 def test_programs_that_link_both_start(fake, tmp_path, order):
     """Ours gives way to an allocator that registers later, too."""
     plugin = trt_et.runtime.plugin_path()
     libraries = {
-        "static": [plugin],
         "fake first": [fake, plugin],
         "plugin first": [plugin, fake],
         "none": [plugin],
     }[order]
-    flags = ["-DSTAND_IN_MAIN"] + ["-DWITHOUT_STAND_IN"] * (order != "static")
-    program = compile_fake(tmp_path / "program", *flags, "-Wl,--no-as-needed", *libraries)
+    flags = ["-DSTAND_IN_MAIN", "-DWITHOUT_STAND_IN", "-Wl,--no-as-needed"]
+    program = compile_fake(tmp_path / "program", *flags, *libraries)
     env = environment(LD_LIBRARY_PATH=f"{PACKAGE / 'lib'}:{plugin.parent}:{fake.parent}")
     done = run(program, env=env)
     assert done.returncode == 0, done.stderr

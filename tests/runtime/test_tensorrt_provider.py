@@ -119,7 +119,6 @@ def test_options_come_from_flags(run, lines, fake_tensorrt):
         "--device=gpu": "option device (TRT_ET_DEVICE) is 'gpu'",
         "--cuda_graphs=yes": "option cuda_graphs (TRT_ET_CUDA_GRAPHS) is 'yes'",
         "--shared_device_memory=2": "shared_device_memory (TRT_ET_SHARED_DEVICE_MEMORY) is '2'",
-        "--use_shared_engines=2": "use_shared_engines (TRT_ET_USE_SHARED_ENGINES) is '2'",
         "--execution_contexts=0": "execution_contexts (TRT_ET_EXECUTION_CONTEXTS) is '0'",
         "--optimization_profile=x": "optimization_profile (TRT_ET_OPTIMIZATION_PROFILE) is 'x'",
         f"--device={'1' * 256}": "--device has 256 characters, at most 255 are taken",

@@ -26,20 +26,21 @@ struct Memory { char* begin; size_t size; int type, gpu; struct Memory* next; };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct Context primary[kGpus] = {{0}, {1}};
 static uint64_t is_primary_made[kGpus];
-static uint64_t waits, calls_after_end;
+static uint64_t waits, calls, calls_after_end;
 static int ended;
 static struct Memory* memories;
 static struct Stream legacy = {&primary[0], 0, 0};
 static void* last_recorded;
-static int fails_with;
+static int fails_with, waits_fail_with;
 static __thread struct Context* stack[kDepth];
 static __thread int depth;
 static __thread struct Stream* capturing; /* by this thread, not in relaxed mode */
 
-/* "primary:N", "waits", "calls_after_end", "depth" of this thread's contexts, "last_recorded" stream. */
+/* "primary:N", "waits", "calls", "calls_after_end", "depth" of this thread's contexts, "last_recorded" stream. */
 uint64_t fake_cuda(const char* what) {
   if (strncmp(what, "primary:", 8) == 0) return is_primary_made[atoi(what + 8) % kGpus];
   if (strcmp(what, "waits") == 0) return waits;
+  if (strcmp(what, "calls") == 0) return calls;
   if (strcmp(what, "calls_after_end") == 0) return calls_after_end;
   if (strcmp(what, "depth") == 0) return (uint64_t)depth;
   return (uint64_t)(uintptr_t)last_recorded;
@@ -47,10 +48,13 @@ uint64_t fake_cuda(const char* what) {
 
 /* From now on each copy fails so; 0: none. */
 void fake_cuda_fail(int code) { fails_with = code; }
+/* The same for waits, and for the question how much memory is free. */
+void fake_cuda_fail_waits(int code) { waits_fail_with = code; }
 
 static void end(void) { ended = 1; }
 #define UP                \
   do {                    \
+    __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED); \
     if (ended) {          \
       ++calls_after_end;  \
       return kEnded;      \
@@ -59,23 +63,23 @@ static void end(void) { ended = 1; }
 
 #ifdef FAKE_RECORDS
 enum { kHasGraphs = 1 };
-static char calls[2048];
+static char lines[2048];
 static size_t used;
 
 static void record(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  int length = vsnprintf(calls + used, sizeof calls - used, format, arguments);
+  int length = vsnprintf(lines + used, sizeof lines - used, format, arguments);
   va_end(arguments);
-  if (length >= 0 && (size_t)length < sizeof calls - used) used += (size_t)length;
+  if (length >= 0 && (size_t)length < sizeof lines - used) used += (size_t)length;
 }
 
 /* The calls since the last time, a line each; no more than there is room for. */
 const char* fake_cuda_calls(void) {
-  static char taken[sizeof calls];
-  memcpy(taken, calls, sizeof calls);
+  static char taken[sizeof lines];
+  memcpy(taken, lines, sizeof lines);
   used = 0;
-  calls[0] = 0;
+  lines[0] = 0;
   return taken;
 }
 #else
@@ -237,6 +241,7 @@ int cudaDeviceGetAttribute(int* value, int which, int device) {
 int cudaMemGetInfo(size_t* available, size_t* total) {
   UP;
   (void)current();
+  if (waits_fail_with != 0) return waits_fail_with;
   *available = *total = (size_t)1 << 30;
   return 0;
 }
@@ -308,6 +313,7 @@ int cudaStreamSynchronize(void* s) {
   UP;
   record("wait for stream %p\n", s);
   ++waits;
+  if (waits_fail_with != 0) return waits_fail_with;
   if (!stream_of(s)->capturing) return 0;
   stream_of(s)->broken = 1;
   return kCaptureUnsupported;

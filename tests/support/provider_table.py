@@ -1,4 +1,4 @@
-"""A provider library without the plugin: its table (engine_provider.h) through ctypes.
+"""A provider library without the plugin: its table (engine/engine_provider.h) through ctypes.
 
 It needs no driver, so that TensorRT-RTX, which builds engines without a GPU, can be asked to.
 """
@@ -6,6 +6,7 @@ It needs no driver, so that TensorRT-RTX, which builds engines without a GPU, ca
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import resource
 import signal
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import executorch
 
-ABI = 6
+ABI = 7
 MAX_RANK = 16
 SCALAR_TYPES = {
     "uint8": 0,
@@ -55,7 +56,6 @@ class Weight(ctypes.Structure):
 
 class Request(ctypes.Structure):
     _fields_ = [
-        ("struct_size", ctypes.c_uint32),
         ("magic", ctypes.c_char * 4),
         ("builder", ctypes.c_char_p),
         ("library_version", ctypes.c_char_p),
@@ -81,7 +81,6 @@ class Request(ctypes.Structure):
         ("gpu_minor", ctypes.c_int32),
         ("engine_folder", ctypes.c_char_p),
         ("build", ctypes.c_int32),
-        ("engine_folder_limit", ctypes.c_uint64),
         ("report_build", Report),
     ]
 
@@ -89,7 +88,6 @@ class Request(ctypes.Structure):
 class Table(ctypes.Structure):
     _fields_ = [
         ("abi", ctypes.c_uint32),
-        ("struct_size", ctypes.c_uint32),
         ("flags", ctypes.c_uint32),
         ("alignment", ctypes.c_uint32),
         ("name", ctypes.c_char_p),
@@ -106,7 +104,6 @@ class Table(ctypes.Structure):
 class Host(ctypes.Structure):
     _fields_ = [
         ("abi", ctypes.c_uint32),
-        ("struct_size", ctypes.c_uint32),
         ("log", Log),
         ("site_packages", ctypes.c_char_p),
     ]
@@ -150,7 +147,7 @@ class Provider:
     def __post_init__(self) -> None:
         self._log = Log(lambda level, text: self.lines.append(f"{level} {text.decode()}"))
         packages = Path(next(iter(executorch.__path__))).parent
-        self._host = Host(ABI, ctypes.sizeof(Host), self._log, str(packages).encode())
+        self._host = Host(ABI, self._log, str(packages).encode())
         opened = ctypes.CDLL(str(self.library)).trt_et_open_provider
         opened.restype = ctypes.POINTER(Table)
         self.table = opened(ctypes.byref(self._host)).contents
@@ -165,7 +162,6 @@ class Provider:
         report: Callable[[bytes, int, int], int] | None = None,
         *,
         build: bool = True,
-        limit: int = 1 << 40,
     ) -> bytes:
         """Build an engine.
 
@@ -177,7 +173,6 @@ class Provider:
             folder: The load option ``engine_folder``.
             report: Called with the phase, the step and the number of steps; returns 0 to end.
             build: The load option ``build``.
-            limit: The load option ``engine_folder_limit``.
 
         Returns:
             The serialized engine.
@@ -195,7 +190,6 @@ class Provider:
         best = (Dims * len(tensors))(*(tensor.best() for tensor in tensors))
         listed = [Weight(name.encode(), data, len(data)) for name, data in sorted(weights.items())]
         request = Request(
-            struct_size=ctypes.sizeof(Request),
             magic=b"TR01",
             builder=b"onnx",
             library_version=b"onnx",
@@ -203,7 +197,7 @@ class Provider:
             size=len(model),
             bindings=bindings,
             binding_count=len(tensors),
-            sha256=b"",
+            sha256=hashlib.sha256(model).hexdigest().encode(),
             gpu=b"no GPU",
             runtime_cache=b"off",
             plugin_libraries=b"",
@@ -215,7 +209,6 @@ class Provider:
             opt_dims=best,
             engine_folder=folder.encode(),
             build=int(build),
-            engine_folder_limit=limit,
             report_build=Report(report) if report else Report(),
         )
         code = self.table.build(ctypes.byref(request), Take(take), None)
@@ -248,7 +241,6 @@ def main() -> None:
             case.get("engine_folder", "off"),
             report if case.get("report") else None,
             build=case.get("build", True),
-            limit=case.get("limit", 1 << 40),
         )
         result["engine"] = engine.decode("latin-1")
     except RuntimeError as error:

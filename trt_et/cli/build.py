@@ -16,9 +16,6 @@ from trt_et.cli.common import Cuda, Json, make_console, print_json
 def build_command(
     file: Annotated[Path, typer.Argument(help="A .pte file with ONNX networks.", metavar="FILE")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The .pte to write.")],
-    build_with: Annotated[
-        str, typer.Option("--with", help="tensorrt or tensorrt_rtx. [default: the first found]")
-    ] = "",
     folder: Annotated[
         str, typer.Option("--engine-folder", help="Folder for built engines, or off.")
     ] = "",
@@ -41,20 +38,17 @@ def build_command(
     from trt_et.runtime.explain import wrong_file
     from trt_et.runtime.networks import build_engine, build_program
 
-    if build_with not in ("", "tensorrt", "tensorrt_rtx"):
-        raise OptionError(f"--with is {build_with!r}; expected tensorrt or tensorrt_rtx")
-    for name, value in (("BUILD_WITH", build_with), ("ENGINE_FOLDER", folder)):
-        if value:
-            os.environ[f"TRT_ET_{name}"] = value
+    if folder:
+        os.environ["TRT_ET_ENGINE_FOLDER"] = folder
     check_output(output)
     if problem := wrong_file(file):
         raise BlobError(problem)
     if capabilities is None:
         trt_et.runtime.load(cuda or None)
-    elif build_with == "tensorrt" or folder or cuda:
+    elif folder or cuda:
         raise OptionError(
             "--compute-capability builds TensorRT-RTX engines without a GPU and without a "
-            "folder; leave --with, --engine-folder and --cuda out"
+            "folder; leave --engine-folder and --cuda out"
         )
     build = build_engine if capabilities is None else _for_targets(capabilities)
     try:

@@ -99,7 +99,7 @@ def diagnose() -> tuple[list[Finding], dict[str, str]]:
     libraries = list(_tensorrt_libraries()) or [
         Finding("TensorRT", False, "no library found", _install_tensorrt())
     ]
-    no_provider = "no provider library next to the plugin or in TRT_ET_PROVIDER_PATH"
+    no_provider = "no provider library next to the plugin"
     providers = list(_providers()) or [Finding("provider", False, no_provider, _FROM_SOURCES)]
     findings = [
         Finding("platform", is_linux, system, "" if is_linux else "use Linux"),
@@ -287,9 +287,9 @@ def _loader_path() -> list[Path]:
 
 
 def _providers() -> Iterator[Finding]:
-    folders = _folders("TRT_ET_PROVIDER_PATH")
+    folders = []
     with contextlib.suppress(TrtEtError):
-        folders.append(trt_et.runtime.plugin_path().parent)
+        folders = [trt_et.runtime.plugin_path().parent]
     for path in _files(folders):
         if match := _PROVIDERS.fullmatch(path.name):
             yield Finding("provider", True, f"for TensorRT {match[1].upper()}, {path}")

@@ -1,7 +1,8 @@
 """Lists the engine libraries, and makes a builder from its name.
 
-To add a library see ``docs/internals/add-an-engine-library.md``. A library is imported when its
-builder is made.
+A new library needs an entry here, a builder (the protocol ``EngineBuilder`` in ``base.py``), and a
+provider for the plugin (``trt_et/runtime/src/engine``). A library is imported when its builder is
+made.
 """
 
 from __future__ import annotations

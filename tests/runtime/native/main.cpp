@@ -42,7 +42,6 @@ constexpr Test kTests[] = {
     {"blob_fuzz", false, false, test_blob_fuzz},
     {"blob_edits", false, false, test_blob_edits},
     {"network_blob", false, false, test_network_blob},
-    {"program_file", false, false, test_program_file},
     {"real_cuda", false, false, test_real_cuda},
     // Starts this program again, where it is the only test.
     {"fresh_process", false, false, test_fresh_process},

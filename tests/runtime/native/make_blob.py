@@ -31,7 +31,6 @@ def main(target: Path) -> None:
         _, _, _, engine_at, engine_size, *_ = HEADER.unpack_from(program, at)
         blob = program[at : at + engine_at + engine_size]
         target.with_name(target.name + suffix).write_bytes(blob)
-    target.with_name(target.name + "_program").write_bytes(program)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 // process of its own: what CUDA makes for a process stays, and its end is one of the parts.
 #include <dlfcn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -231,7 +233,35 @@ void test_failures_have_codes() {
   CHECK(says("illegal memory access was encountered (700); the GPU is lost to this process"));
   fail_with(1);
   CHECK(scale.run(in, out) == Error::Internal);
+  // 46 is cudaErrorDevicesUnavailable, "at the current time"; of the others, CUDA's header says
+  // that the process must be relaunched.
+  fail_with(46);
+  CHECK(scale.run(in, out) == Error::Internal && !says("is lost"));
+  for (const int code :
+       {214, 220, 226, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911}) {
+    fail_with(code);
+    CHECK(scale.run(in, out) == Error::AccessFailed && says("the GPU is lost to this process"));
+  }
   fail_with(0);
+  CHECK(scale.run(in, out) == Error::Ok);
+}
+
+// What fails first may be the least of it.
+void test_a_lost_gpu_is_told_whatever_fails_first() {
+  const OnDriver scale;
+  float in[8] = {}, out[8] = {};
+  const auto fail_with = function<void(int)>("fake_cuda_fail");
+  const auto waits_fail_with = function<void(int)>("fake_cuda_fail_waits");
+  fail_with(1);
+  waits_fail_with(719);
+  CHECK(scale.run(in, out) == Error::AccessFailed && says("(719); the GPU is lost"));
+  fail_with(0);
+  // TensorRT then says of any engine that it cannot be deserialized.
+  BackendDelegate other;
+  const Bytes refused = plan_blob(kDoublingPlan + "linear\n");
+  CHECK(other.init(refused) == Error::AccessFailed && says("(719); the GPU is lost"));
+  waits_fail_with(0);
+  CHECK(other.init(refused) == Error::DelegateInvalidCompatibility);
   CHECK(scale.run(in, out) == Error::Ok);
 }
 
@@ -251,17 +281,100 @@ void test_the_end_of_the_process() {
   CHECK(g_late.scale->run(allocate(), allocate()) == Error::Ok);
 }
 
-void test_a_forked_process_says_so() {
-  const OnDriver scale;
+// The exit status of a child that does this; it fails if it takes long.
+template <typename F>
+int status_of_child(F&& function) {
   const pid_t child = fork();
   if (child == 0) {
-    BackendDelegate delegate;
-    const bool refused = delegate.init(scale_blob("8")) != Error::Ok;
-    std::_Exit(refused && says("CUDA was in use when this process was forked") ? 0 : 1);
+    (void)alarm(60);
+    function();
   }
   int status = -1;
   CHECK(waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+constexpr const char* kForked = "CUDA was in use when this process was forked";
+
+void test_a_forked_process_says_so() {
+  const OnDriver scale;
+  const int status = status_of_child([&] {
+    BackendDelegate delegate;
+    float in[8] = {}, out[8] = {};
+    void* stream = nullptr;
+    CHECK(delegate.init(scale_blob("8")) == Error::InvalidState && says(kForked));
+    CHECK(scale.run(in, out) == Error::InvalidState && says(kForked));
+    CHECK(!backend().is_available() && says(kForked) && !says("simulated"));
+    CHECK(trt_et_device_count() == -1 && says(kForked));
+    CHECK(trt_et_get_stream(0, &stream) == -1 && says(kForked));
+    CHECK(trt_et_save_kernels() == -1 && says(kForked));
+    CHECK(trt_et_choose_cuda("simulated") == -1 && says(kForked));
+    CHECK(!cuda_allocator().allocate(16, 0, 16).ok() && says(kForked) && !says("simulated"));
+    std::_Exit(7);
+  });
+  CHECK(status == 7);
+}
+
+// Nothing of CUDA or TensorRT, also when the child drops what it inherited, and ends as a program
+// does, with threads and static objects.
+struct AfterTheFork {
+  uint64_t calls = 0;
+  ~AfterTheFork() {
+    if (calls != 0 && driver_count("calls") != calls) std::_Exit(3);
+  }
+} g_after_the_fork;
+
+void test_a_forked_process_leaves_what_it_inherited() {
+  auto* scale = new OnDriver;
+  float in[8] = {}, out[8] = {};
+  CHECK(scale->run(in, out) == Error::Ok);
+  auto memory = cuda_allocator().allocate(64, 0, 16);
+  CHECK(memory.ok());
+  const uint64_t engines = counter("engines");
+  const int status = status_of_child([&] {
+    g_after_the_fork.calls = driver_count("calls");
+    delete scale;
+    cuda_allocator().deallocate(*memory, 0);
+    std::thread([] { CHECK(!backend().is_available()); }).join();
+    CHECK(counter("engines") == engines && driver_count("calls") == g_after_the_fork.calls);
+    std::exit(0);
+  });
+  CHECK(status == 0);
+  CHECK(scale->run(in, out) == Error::Ok);  // The parent's is as it was.
+  cuda_allocator().deallocate(*memory, 0);
+  delete scale;
+}
+
+// Locks that a thread of the parent's held at that moment stay held in the child.
+void test_forks_beside_running_threads() {
+  const OnDriver scale;
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      float in[8] = {}, out[8] = {};
+      char text[512];
+      while (!done) {
+        const OnDriver own;
+        CHECK(own.run(in, out) == Error::Ok && scale.run(in, out) == Error::Ok);
+        (void)trt_et_describe_engines(text, sizeof text);
+      }
+    });
+  }
+  for (int i = 0; i < 40; ++i) {
+    const int status = status_of_child([&] {
+      float in[8] = {}, out[8] = {};
+      char text[512];
+      BackendDelegate delegate;
+      CHECK(scale.run(in, out) == Error::InvalidState);
+      CHECK(delegate.init(scale_blob("8")) == Error::InvalidState);
+      CHECK(trt_et_describe_engines(text, sizeof text) == 2 && trt_et_status(text, 512) > 0);
+      std::_Exit(0);  // What other threads had on their stacks would count as leaked.
+    });
+    CHECK(status == 0);
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
 }
 
 struct Part {
@@ -278,8 +391,11 @@ constexpr Part kParts[] = {
     {"order", test_order_with_the_callers_own_work},
     {"buffers", test_buffers_in_turn_are_not_waited_for},
     {"codes", test_failures_have_codes},
+    {"lost", test_a_lost_gpu_is_told_whatever_fails_first},
     {"end", test_the_end_of_the_process},
     {"fork", test_a_forked_process_says_so},
+    {"forked end", test_a_forked_process_leaves_what_it_inherited},
+    {"forks and threads", test_forks_beside_running_threads},
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ void set(const char* key, const char* value) { CHECK(set_option(key, value) == E
 void change_options(uint64_t number) {
   set("cuda_graphs", number % 2 == 0 ? "on" : "off");
   set("device", number % 3 == 0 ? "1" : "");
-  set("pinned_staging", number % 4 == 0 ? "4096" : "0");
+  set("blocking_waits", number % 4 == 0 ? "1" : "0");
 }
 
 void work(uint64_t number, const BackendDelegate& shared, const std::array<Bytes, 3>& blobs,
@@ -64,7 +64,7 @@ void test_many_threads(const std::string&) {
     }
     for (std::thread& thread : threads) thread.join();
   }
-  for (const char* key : {"cuda_graphs", "device", "pinned_staging"}) set(key, "");
+  for (const char* key : {"cuda_graphs", "device", "blocking_waits"}) set(key, "");
   CHECK(counter("engines") == 0);
   std::printf("R7 8 threads, %llu executes, %llu loads, 0 reports\n",
               static_cast<unsigned long long>(kThreads * executes),

@@ -103,8 +103,7 @@ void test_threads(const std::string& folder) {
   NamedData data;
   data.bytes[kWeight] = of_floats(5.0F);
   const Bytes blob = network(model(kWeight, "steps 1 50\n"));
-  LoadOptions options = kept_in(folder);
-  options.shared_engines = false;
+  const LoadOptions options = kept_in(folder);
   std::unique_ptr<Delegate> delegates[4], last;
   std::vector<std::thread> threads;
   for (size_t i = 0; i < 4; ++i) {
@@ -114,7 +113,7 @@ void test_threads(const std::string& folder) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  CHECK(data.reads == 1 && counter("engines") == 4);
+  CHECK(data.reads == 1 && counter("engines") == 1);
   CHECK_OK(try_load(blob, &last, options, nullptr));
   check_call(*last, 1.0F, 5.0F);
 }

@@ -54,7 +54,7 @@ void test_onnx_provider(const std::string& blob_file) {
     return;
   }
   std::shared_ptr<Engine> engine;
-  CHECK_OK(Engine::load(onnx_provider(), blob, request, false, &engine));
+  CHECK_OK(Engine::load(onnx_provider(), blob, request, &engine));
   std::vector<std::vector<float>> expected, found(4);
   for (int i = 0; i < 4; ++i) expected.push_back(run_onnx(*engine, static_cast<float>(i)));
   CHECK(expected[0] != expected[1]);

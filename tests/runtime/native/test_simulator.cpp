@@ -62,7 +62,7 @@ void test_wrong_pointers(Api& api) {
   CHECK_OK(api.pointer_info(host, &info));
   CHECK(info.kind == cuda::MemoryKind::host);
   void* pinned = nullptr;
-  CHECK_OK(api.allocate_pinned(16, &pinned));
+  CHECK_OK(cuda::simulated_api()->allocate_pinned(16, &pinned));
   CHECK_OK(api.pointer_info(pinned, &info));
   CHECK(info.kind == cuda::MemoryKind::pinned && info.device == -1);
   CHECK_FAILS(api.copy(pinned, memory, 16, CopyKind::device_to_device, stream), "is host memory");
@@ -70,7 +70,7 @@ void test_wrong_pointers(Api& api) {
   // Freeing waits for what is queued.
   std::memset(pinned, 3, 16);
   CHECK_OK(api.copy(memory, pinned, 16, CopyKind::host_to_device, stream));
-  CHECK_OK(api.release_pinned(pinned));
+  CHECK_OK(cuda::simulated_api()->release_pinned(pinned));
   CHECK(bytes[15] == 3);
   host[7] = 1;
   CHECK_OK(api.copy(host, memory, 8, CopyKind::device_to_host, stream));

@@ -250,46 +250,6 @@ void test_changing_shapes() {
   }
 }
 
-// Through pinned memory a copy to the device is not waited for, and the host's memory is free.
-void test_pinned_staging() {
-  LoadOptions options;
-  options.pinned_staging = 1024;
-  std::thread([&] {
-    const auto delegate = load(scale_blob("8"), options);
-    std::vector<float> host(8), out(8);
-    Device in(8, 0, 0.0F), result(8, 0, 0.0F);
-    OwnedTensor x({8}, host.data()), y({8}, out.data()), on_device({8}, result.data);
-    for (int i = 1; i <= 6; ++i) {
-      const auto value = static_cast<float>(i);
-      host.assign(8, value);
-      const Counts before = stats();
-      CHECK_OK(call(*delegate, {&x.value, &on_device.value}));
-      CHECK(cuda_allocator().copy_host_to_device(in.data, host.data(), 32, 0) == Error::Ok);
-      if (i > 4) CHECK(stats().synchronizations == before.synchronizations);
-      host.assign(8, -1.0F);
-      CHECK(result.read(5) == 2 * value && in.read(5) == value);
-      host.assign(8, value);
-      CHECK_OK(call(*delegate, {&x.value, &y.value}));
-      CHECK(out[7] == 2 * value);
-    }
-    // More than there is room for goes the plain way.
-    std::vector<float> large(512, 3.0F);
-    Device room(512, 0, 0.0F);
-    CHECK(cuda_allocator().copy_host_to_device(room.data, large.data(), 2048, 0) == Error::Ok);
-    large.assign(512, -1.0F);
-    CHECK(room.read(511) == 3.0F);
-    for (int i = 0; i < 40; ++i) in.write();  // Room is made.
-    CHECK(in.read(0) == 6.0F);
-    // The largest request counts, for a thread that has memory, too.
-    request_pinned_staging(4096);
-    large.assign(512, 4.0F);
-    const Counts before = stats();
-    CHECK(cuda_allocator().copy_host_to_device(room.data, large.data(), 2048, 0) == Error::Ok);
-    CHECK(stats().synchronizations == before.synchronizations);
-    CHECK(room.read(511) == 4.0F);
-  }).join();
-}
-
 }  // namespace
 
 void test_streams(const std::string&) {
@@ -311,7 +271,6 @@ void test_streams(const std::string&) {
   test_copies_ask_once();
   test_alternating_memory();
   test_changing_shapes();
-  test_pinned_staging();
 }
 
 // ExecuTorch's CUDA backend runs on a blocking stream of its own and does not wait. Once it is

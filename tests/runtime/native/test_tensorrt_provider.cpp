@@ -148,6 +148,19 @@ void test_no_memory_is_told_from_another_engine() {
   CHECK(damaged.error == Error::DelegateInvalidCompatibility);
 }
 
+// Which is not always for lack of memory.
+void test_contexts_are_refused_with_tensorrts_reason() {
+  const Status other = refusal(plan_with("no_context profile_is_in_use"));
+  CHECK_FAILS(other, "TensorRT gives no execution context: profile_is_in_use");
+  CHECK(other.error == Error::Internal);
+  const Status silent = refusal(plan_with("no_context"));
+  CHECK_FAILS(silent, "TensorRT gives no execution context: it says no reason");
+  CHECK(silent.error == Error::MemoryAllocationFailed);
+  const Status full = refusal(plan_with("scratch 1000000000000000"));
+  CHECK_FAILS(full, "out of memory");
+  CHECK(full.error == Error::MemoryAllocationFailed);
+}
+
 void test_plugins() {
   const std::string folder = TRT_ET_FAKE_PLUGINS;
   const Status missing = refusal(plan_with("plugin Swirl"));
@@ -256,29 +269,18 @@ void test_log_function() {
   g_lines = {};
 }
 
-void test_provider_tables() {
-  trt_et_engine_provider table{};
-  table.abi = TRT_ET_PROVIDER_ABI;
-  table.struct_size = offsetof(trt_et_engine_provider, memory_size) - 1;
-  CHECK(trt_et_add_provider(&table) == -1);
-  table.struct_size = sizeof table;
-  table.abi = TRT_ET_PROVIDER_ABI - 1;
-  CHECK(trt_et_add_provider(&table) == -1);
-}
-
 // The typed options are those of the backend.
 void test_typed_options() {
   Options all;
   all.device(1).cuda_graphs(true).execution_contexts(1).optimization_profile(-1);
   all.blocking_waits(false).warm_up_at_load(false).profile_layers(false).shared_device_memory(
       false);
-  all.use_shared_activation_scratch(false).use_shared_engines(true).weight_streaming_budget(-1);
-  all.pinned_staging(0).runtime_cache("off");
+  all.weight_streaming_budget(-1).runtime_cache("off");
   CHECK(all.set() == Error::Ok);
   CHECK(Options().execution_contexts(65).set() == Error::InvalidArgument);
   executorch::runtime::LoadBackendOptionsMap by_backend;
   CHECK(all.add_to(by_backend) == Error::Ok);
-  CHECK(by_backend.get_options(TRT_ET_BACKEND_NAME).size() == 13);
+  CHECK(by_backend.get_options(TRT_ET_BACKEND_NAME).size() == 10);
   for (const auto& option : by_backend.get_options(TRT_ET_BACKEND_NAME)) {
     CHECK(set_option(option.key, "") == Error::Ok);  // Taken back.
   }
@@ -310,31 +312,6 @@ void test_shared_device_memory() {
   }).join();
   CHECK_OK(call(*second, {&x.value, &z.value}));
   CHECK(out.read(6) == 4.0F);
-}
-
-// All engines on a GPU take turns in one scratch memory, also of several methods, as
-// Torch-TensorRT's delegate does by the same option; and engines are loaded twice by another.
-void test_their_options() {
-  const uint64_t bytes = stats().live_bytes[0], engines = counter("engines");
-  LoadOptions options;
-  options.shared_activation_scratch = true;
-  const int first_method = 0, second_method = 0;
-  options.method = &first_method;
-  const auto first = load(doubling_blob(), options);
-  options.method = &second_method;
-  const auto second = load(doubling_blob(), options);
-  CHECK(stats().live_bytes[0] - bytes == 4096 + 512 && counter("engines") == engines + 1);
-  options.shared_engines = false;
-  const auto third = load(doubling_blob(), options);
-  const auto fourth = load(doubling_blob());
-  CHECK(counter("engines") == engines + 2);
-  Device in(16, 0, 3.0F), out(16, 0, 0.0F);
-  OwnedTensor x({2, 8}, in.data), y({2, 8}, out.data);
-  for (const auto* delegate : {&first, &second, &third, &fourth}) {
-    in.fill(in.values[0] + 1);
-    for (int i = 0; i < 4; ++i) CHECK_OK(call(**delegate, {&x.value, &y.value}));
-    CHECK(out.read(1) == 2 * in.values[0]);
-  }
 }
 
 // Doubles memory that the host reaches, and waits once; returns the bytes that the call copied.
@@ -422,7 +399,6 @@ void test_pageable_memory() {
 }  // namespace
 
 void test_tensorrt_provider(const std::string&) {
-  CHECK(setenv("TRT_ET_PROVIDER_PATH", TRT_ET_FAKE_FOLDER, 1) == 0);
   std::unique_ptr<Delegate> none;
   CHECK_FAILS(try_load(doubling_blob(), &none), "cannot run on simulated GPUs");
   use_fake_tensorrt();
@@ -435,6 +411,7 @@ void test_tensorrt_provider(const std::string&) {
   test_other_gpu();
   test_sharing();
   test_no_memory_is_told_from_another_engine();
+  test_contexts_are_refused_with_tensorrts_reason();
   test_plugins();
   test_code_of_engines();
   test_dla();
@@ -442,11 +419,9 @@ void test_tensorrt_provider(const std::string&) {
   test_state();
   test_description_of_engines();
   test_log_function();
-  test_provider_tables();
   test_typed_options();
   test_contexts();
   test_shared_device_memory();
-  test_their_options();
   test_managed_memory();
   test_pinned_memory();
   test_pageable_memory();

@@ -68,6 +68,10 @@ class CudaEngine : public Tabled<CudaEngine> {
   nvinfer1::IExecutionContext* createExecutionContext(
       nvinfer1::ExecutionContextAllocationStrategy strategy) noexcept {
     if (!call("createExecutionContext", logger_)) return nullptr;
+    if (plan_->no_context) {
+      if (!plan_->why_no_context.empty()) complain(logger_, plan_->why_no_context);
+      return nullptr;
+    }
     auto context = std::make_unique<Handle<nvinfer1::IExecutionContext, ExecutionContext>>(
         logger_, plan_, device_);
     using Strategy = nvinfer1::ExecutionContextAllocationStrategy;

@@ -11,6 +11,7 @@
 //   plugin name                    the engine needs this plugin
 //   host_code                      it holds code for the host
 //   dla                            it was built for DLA
+//   no_context why                 contexts are refused, with this reason or without one
 //   plain                          runs cannot be captured into a CUDA graph
 //   late y                         the shape of y is known after the run
 //   profile                        a new optimization profile; there is one without this line
@@ -63,6 +64,8 @@ struct Plan {
   bool plain = false;
   bool host_code = false;
   bool dla = false;
+  bool no_context = false;
+  std::string why_no_context;
   std::vector<std::string> plugins;
   std::vector<PlanTensor> tensors;
   std::vector<std::map<std::string, Range>> profiles;

@@ -13,9 +13,6 @@ namespace {
 constexpr const char* kUsage =
     "usage: executor_runner --model_path FILE [flags]\n"
     "  --model_path FILE       program to run (default: model.pte)\n"
-    "  --write_engines FILE    build the engines of the program's ONNX networks, and write the "
-    "program\n"
-    "                          with them to FILE; nothing runs\n"
     "  --data_path FILE        the program's external weights (.ptd)\n"
     "  --inputs FILE,FILE,...  each tensor input: a .npy file, or raw bytes (default: all ones)\n"
     "  --input_sizes 2x8,4     sizes of each tensor input, where they are dynamic (default: what "
@@ -44,12 +41,8 @@ constexpr const char* kUsage =
     "                          libraries with TensorRT plugins, separated by ':'\n"
     "  --dla_core N            the DLA core for engines that were built for DLA\n"
     "  --engine_host_code 0|1  whether code in engines may run on the host (default: 0)\n"
-    "  --build_with LIBRARY    tensorrt or tensorrt_rtx: builds the engines of networks\n"
     "  --build 0|1             whether engines of networks may be built (default: 1)\n"
     "  --engine_folder FOLDER  where built engines are kept, or off\n"
-    "  --engine_folder_limit BYTES\n"
-    "                          how much room they may take (default: 20 GiB)\n"
-    "  --pinned_staging BYTES  copy from and to the host through this much pinned memory\n"
     "  --profile_layers        trace the time of every layer; needs --etdump_path\n"
     "  --help                  show this\n"
     "Simulated GPUs, on host memory, run reference engines.\n";
@@ -164,7 +157,6 @@ bool take_layers(const char* name, const char*, Flags* flags) {
 constexpr Flag kFlags[] = {
     {"model_path", take_text<&Flags::model_path>},
     {"data_path", take_text<&Flags::data_path>},
-    {"write_engines", take_text<&Flags::engines_file>},
     {"inputs", take_list<&Flags::inputs>},
     {"input_sizes", take_sizes},
     {"random_inputs", take_seed},
@@ -186,17 +178,12 @@ constexpr const char* kOptions[] = {"device",
                                     "cuda_graphs",
                                     "build",
                                     "shared_device_memory",
-                                    "build_with",
-                                    "use_shared_activation_scratch",
                                     "dla_core",
-                                    "use_shared_engines",
                                     "engine_folder",
-                                    "engine_folder_limit",
                                     "engine_host_code",
                                     "execution_contexts",
                                     "blocking_waits",
                                     "optimization_profile",
-                                    "pinned_staging",
                                     "weight_streaming_budget",
                                     "runtime_cache",
                                     "warm_up_at_load",

@@ -19,7 +19,6 @@ struct Flags {
   std::vector<std::vector<int32_t>> input_sizes;
   std::optional<uint64_t> random_seed;  // random inputs in place of ones
   std::string output_file;
-  std::string engines_file;  // written, with engines of this machine; empty: methods run
   std::vector<std::string> method_names;  // run one after another; empty: the program's first
   uint32_t warm_up = 0;
   uint32_t num_executions = 1;

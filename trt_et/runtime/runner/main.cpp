@@ -228,22 +228,10 @@ bool run_methods(const Program& program, const Flags& flags, const FlatTensorDat
   return true;
 }
 
-int write_engines(const Flags& flags) {
-  Mapped<Program> file;
-  if (!set_backend_options(flags.options) || !file.open("model", flags.model_path)) return 1;
-  const size_t size = *file.loader->size();
-  auto program = file.loader->load(0, size, {});
-  if (!program.ok()) return fail("reading the model failed", program.error());
-  if (trt_et_write_engines(program->data(), size, flags.engines_file.c_str()) > 0) return 0;
-  std::fprintf(stderr, "executor_runner: --write_engines: %s\n", trt_et_last_error());
-  return 1;
-}
-
 int run(const Flags& flags) {
   if (!flags.cuda.empty() && trt_et_choose_cuda(flags.cuda.c_str()) != 0) {
     return fail("--cuda is refused", Error::InvalidArgument);
   }
-  if (!flags.engines_file.empty()) return write_engines(flags);
   const auto start = Clock::now();
   Etdump etdump(flags.etdump_path);
   Mapped<Program> program;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/provider_status.h"
-#include "trt_et/engine_provider.h"
+#include "engine/engine_provider.h"
 
 namespace trt_et {
 

@@ -52,6 +52,11 @@ bool SimStream::breaks_capture() {
   return recorded_.has_value();
 }
 
+bool SimStream::idle() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return completed_ == enqueued_;
+}
+
 SimMark SimStream::mark() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return SimMark{shared_from_this(), enqueued_, recorded_.has_value()};

@@ -58,6 +58,9 @@ class SimStream : public std::enable_shared_from_this<SimStream> {
   // The point behind everything that is queued now.
   SimMark mark();
 
+  // Whether all that was ever queued has run.
+  bool idle();
+
   // Runs the queue up to `position`. Once an item has failed the rest is dropped, and this and
   // every later call return the failure until synchronize() clears it. Threads may call it at the
   // same time: one runs the items, the others wait for it.

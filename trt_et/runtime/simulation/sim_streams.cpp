@@ -1,6 +1,7 @@
 #include "sim_streams.h"
 
 #include <algorithm>
+#include <climits>
 
 namespace trt_et::cuda {
 
@@ -25,16 +26,26 @@ Stream SimStreams::add(int device, StreamKind kind) {
   return handle;
 }
 
-// One for each thread and device. They live as long as the simulator: threads are few.
+// One for each thread and device.
 SimStreamPtr SimStreams::per_thread(int device) {
   thread_local std::unordered_map<int, SimStreamPtr> own;
   SimStreamPtr& stream = own[device];
   if (stream == nullptr) {
     stream = std::make_shared<SimStream>(device, SimStream::Kind::blocking);
     const std::unique_lock<StripedLock> lock(lock_);
+    forget_idle(per_thread_, /*owners=*/1);  // Of threads that have ended.
     per_thread_.push_back(stream);
   }
   return stream;
+}
+
+// Of streams that have as few owners and no work left, there is nothing to wait for.
+void SimStreams::forget_idle(std::vector<SimStreamPtr>& streams, long owners) {
+  streams.erase(std::remove_if(streams.begin(), streams.end(),
+                               [owners](const SimStreamPtr& stream) {
+                                 return stream.use_count() <= owners && stream->idle();
+                               }),
+                streams.end());
 }
 
 Status SimStreams::find(Stream stream, int current_device, SimStreamPtr* out) {
@@ -57,6 +68,7 @@ Status SimStreams::remove(Stream stream) {
   const std::unique_lock<StripedLock> lock(lock_);
   const auto found = by_handle_.find(stream);
   if (found == by_handle_.end()) return {Error::InvalidArgument, "not a stream of a simulated GPU"};
+  forget_idle(removed_, /*owners=*/LONG_MAX);
   removed_.push_back(std::move(found->second));
   by_handle_.erase(found);
   free_handles_.push_back(stream);

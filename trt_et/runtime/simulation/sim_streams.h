@@ -35,6 +35,7 @@ class SimStreams {
 
  private:
   SimStreamPtr per_thread(int device);
+  static void forget_idle(std::vector<SimStreamPtr>& streams, long owners);
   std::vector<SimStreamPtr> blocking(int device);
 
   std::vector<SimStreamPtr> legacy_;  // by device

@@ -114,7 +114,8 @@ class SimulatedApi final : public Api {
     return call("allocate_managed", [&] { return allocate_on(t_device, size, pointer, true); });
   }
 
-  Status allocate_pinned(size_t size, void** pointer) override {
+  // As cudaHostAlloc() and cudaFreeHost() do, for tests.
+  Status allocate_pinned(size_t size, void** pointer) {
     return call("allocate_pinned",
                 [&] { return allocate_on(SimMemory::kPinned, size, pointer, false); });
   }
@@ -131,7 +132,7 @@ class SimulatedApi final : public Api {
     });
   }
 
-  Status release_pinned(void* pointer) override {
+  Status release_pinned(void* pointer) {
     return call_anyway("release_pinned", [&]() -> Status {
       TRT_ET_TRY(check_uncaptured("freeing memory"));
       for (int device = 0; device < devices_; ++device) streams_.run_all(device);

@@ -130,10 +130,7 @@ cuda::Api& api() {
   return *found;
 }
 
-void use_fake_tensorrt() {
-  CHECK(setenv("TRT_ET_PROVIDER_PATH", TRT_ET_FAKE_FOLDER, 1) == 0);
-  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
-}
+void use_fake_tensorrt() { CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0); }
 
 Bytes read_bytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -11,7 +11,6 @@ void test_provider_shapes();
 void test_kernel_saver();
 void test_long_runs(const std::string& blob_file);
 void test_network_blob(const std::string& blob_file);
-void test_program_file(const std::string& blob_file);
 void test_networks(const std::string& blob_file);
 void test_onnx_provider(const std::string& blob_file);
 void test_many_faults(const std::string& blob_file);

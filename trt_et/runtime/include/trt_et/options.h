@@ -38,19 +38,11 @@ class Options {
   // Runs each engine at load, with its smallest, typical and largest shapes.
   Options& warm_up_at_load(bool on) { return add("warm_up_at_load", on); }
   Options& profile_layers(bool on) { return add("profile_layers", on); }
-  // One scratch memory on each GPU: for the engines of a method, or for all.
+  // One scratch memory on each GPU for the engines of a method.
   Options& shared_device_memory(bool on) { return add("shared_device_memory", on); }
-  Options& use_shared_activation_scratch(bool on) {
-    return add("use_shared_activation_scratch", on);
-  }
-  Options& use_shared_engines(bool on) { return add("use_shared_engines", on); }
   // Bytes of GPU memory for weights; -1: as TensorRT sees fit.
   Options& weight_streaming_budget(int64_t bytes) {
     return add("weight_streaming_budget", std::to_string(bytes).c_str());
-  }
-  // Bytes for each thread and GPU; for all methods of the process.
-  Options& pinned_staging(uint64_t bytes) {
-    return add("pinned_staging", std::to_string(bytes).c_str());
   }
   // The absolute path of a folder, or "off"; at most 255 characters.
   Options& runtime_cache(const char* folder) { return add("runtime_cache", folder); }
@@ -61,17 +53,10 @@ class Options {
   // Whether TensorRT may run code on the host that an engine holds.
   Options& engine_host_code(bool allowed) { return add("engine_host_code", allowed); }
 
-  // Which TensorRT builds the engines of ONNX networks: "tensorrt" or "tensorrt_rtx".
-  Options& build_with(const char* library) { return add("build_with", library); }
-  // Whether engines may be built at all. They are kept in a folder: its absolute path, or "off"; at
-  // most 255 characters.
+  // Whether engines of ONNX networks may be built. They are kept in a folder: its absolute path, or
+  // "off"; at most 255 characters.
   Options& build(bool allowed) { return add("build", allowed); }
   Options& engine_folder(const char* folder) { return add("engine_folder", folder); }
-
-  // Bytes that built engines may take there.
-  Options& engine_folder_limit(uint64_t bytes) {
-    return add("engine_folder_limit", std::to_string(bytes).c_str());
-  }
 
   // For all loads from now on.
   Error set() {

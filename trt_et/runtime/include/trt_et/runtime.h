@@ -31,9 +31,9 @@ TRT_ET_EXPORT const char* trt_et_version(void);
 TRT_ET_EXPORT size_t trt_et_status(char* out, size_t capacity);
 
 // Registers our CUDA DeviceAllocator if there is none, and returns 1 if ours is the registered one,
-// else 0. Loading the library does that, unless the program or another library in it calls
-// ExecuTorch's register_device_allocator() too, which ends the process at a second allocator. A
-// program that calls it for another purpose calls this from main(), before it loads a method.
+// else 0. Loading the library does that, unless ExecuTorch's CUDA backend is part of the program or
+// loaded: it registers one, too, and ExecuTorch ends the process at a second allocator. A program
+// with an allocator of its own registers it before it opens this library.
 TRT_ET_EXPORT int trt_et_register_allocator(void);
 
 // 1 if at least one GPU (real, or simulated when asked for) can be used, else 0. This is a first
@@ -99,12 +99,6 @@ typedef int (*trt_et_take_engine)(void* user, const char* facts, const void* byt
 TRT_ET_EXPORT int trt_et_build_engine(const void* blob, size_t size, trt_et_find_data find,
                                       void* user, trt_et_take_engine take);
 
-// Writes the program (the bytes of a .pte) to the file `output`, with the engines of this machine
-// in place of its ONNX networks, and without the weights that only these need. It builds the
-// engines as a load of the program would: with the same options of the process, GPU and folder of
-// built engines. The file is there whole or not at all. Returns the number of engines, or -1.
-TRT_ET_EXPORT int trt_et_write_engines(const void* program, size_t size, const char* output);
-
 // Gets a line of the plugin's log: `level` is 0 for an error, 1 for information, and 2 for what
 // TRT_ET_LOG=debug adds. May be called on any thread, and must not throw.
 typedef void (*trt_et_log_function)(int level, const char* text);
@@ -131,12 +125,6 @@ typedef int (*trt_et_caller_stream_source)(void** stream);
 // extension by itself if that is a shared library; a program that links it statically hands over a
 // function that calls getCallerStream(). Null: by itself again.
 TRT_ET_EXPORT void trt_et_set_caller_stream_source(trt_et_caller_stream_source source);
-
-struct trt_et_engine_provider;
-// Adds a provider (engine_provider.h), which is asked when no provider library (docs/native.md)
-// takes an engine. The table must live until the process ends. Returns 0, or -1 when it is of
-// another ABI.
-TRT_ET_EXPORT int trt_et_add_provider(const struct trt_et_engine_provider* provider);
 
 #ifdef __cplusplus
 }

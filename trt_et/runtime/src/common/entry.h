@@ -22,6 +22,9 @@ Error enter(F&& function) noexcept {
   } catch (const std::exception& error) {
     remember_error(error.what());
     return Error::Internal;
+  } catch (...) {
+    remember_error("an exception of an unknown type");
+    return Error::Internal;
   }
 }
 

@@ -11,10 +11,11 @@ std::string folder_of(const void* symbol, int levels) {
   Dl_info info;
   if (dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return "";
   std::string path = info.dli_fname;
-  // The program itself, which was found in PATH.
+  // The program itself, which was found in PATH, or was started by this name.
+  constexpr const char* kProgram = "/proc/self/exe";
   std::error_code unknown;
-  if (path.find('/') == std::string::npos) {
-    path = std::filesystem::read_symlink("/proc/self/exe", unknown).string();
+  if (path.find('/') == std::string::npos || path == kProgram) {
+    path = std::filesystem::read_symlink(kProgram, unknown).string();
   }
   // Libraries that were found by $ORIGIN have ".." in their paths.
   path = std::filesystem::path(path).lexically_normal().string();

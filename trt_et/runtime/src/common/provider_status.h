@@ -6,8 +6,8 @@
 #include <new>
 #include <string>
 
+#include "engine/engine_provider.h"
 #include "status.h"
-#include "trt_et/engine_provider.h"
 
 namespace trt_et {
 

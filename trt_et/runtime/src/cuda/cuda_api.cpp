@@ -59,7 +59,7 @@ Status count_devices(Api& api, int* count) {
   return fail(Error::NotFound, "no CUDA device: the driver reports 0 GPUs");
 }
 
-// CUDA does not work in a child of a process that has used it.
+// CUDA does not work in a child of a process that has used it, nor does what the child inherited.
 void forbid_forks() {
   (void)pthread_atfork(nullptr, nullptr, [] {
     g_forked = true;
@@ -105,6 +105,7 @@ void make_choice(Choice& chosen) {
 }  // namespace
 
 Status choose(const char* mode) {
+  TRT_ET_TRY(check_not_forked());
   Mode wanted;
   TRT_ET_TRY(parse_mode(mode == nullptr ? "" : mode, &wanted));
   auto& chosen = immortal<Choice>();
@@ -127,10 +128,7 @@ Status choose(const char* mode) {
 Status access(Api** api) {
   *api = g_ready.load(std::memory_order_acquire);
   if (*api != nullptr) return {};
-  if (g_forked) {
-    return fail(Error::InvalidState,
-                "CUDA was in use when this process was forked: start it anew (spawn) instead");
-  }
+  TRT_ET_TRY(check_not_forked());
   auto& chosen = immortal<Choice>();
   const std::lock_guard<std::mutex> lock(chosen.mutex);
   if (!chosen.made) make_choice(chosen);
@@ -139,7 +137,17 @@ Status access(Api** api) {
   return chosen.status;
 }
 
+bool is_forked() { return g_forked.load(std::memory_order_relaxed); }
+
+Status check_not_forked() {
+  if (!is_forked()) return {};
+  return fail(Error::InvalidState,
+              "CUDA was in use when this process was forked: start it anew (spawn) instead");
+}
+
+// Whatever the child's parent was doing: it used real GPUs.
 std::string chosen_mode() {
+  if (is_forked()) return Mode{}.text();
   auto& chosen = immortal<Choice>();
   const std::lock_guard<std::mutex> lock(chosen.mutex);
   return chosen.made || chosen.requested ? chosen.mode.text() : std::string();
@@ -176,6 +184,6 @@ void note_opened_library() {
   (void)std::atexit([] { g_ending = true; });
 }
 
-bool is_ending() { return g_ending.load(std::memory_order_relaxed); }
+bool is_ending() { return g_ending.load(std::memory_order_relaxed) || is_forked(); }
 
 }  // namespace trt_et::cuda

@@ -73,9 +73,6 @@ class Api {
   virtual Status allocate(size_t size, void** pointer) = 0;
   // Waits for everything on the memory's device. Fails in a thread that captures a stream.
   virtual Status release(void* pointer) = 0;
-  // Host memory that GPUs read and write directly, for all devices.
-  virtual Status allocate_pinned(size_t size, void** pointer) = 0;
-  virtual Status release_pinned(void* pointer) = 0;
   // What a pointer is; interior pointers are fine, unknown ones are host memory.
   virtual Status pointer_info(const void* pointer, PointerInfo* info) = 0;
 
@@ -146,9 +143,17 @@ class DeviceGuard {
   Entered entered_;
 };
 
+// Whether this process is a child that was forked after its parent had begun to use real GPUs.
+// Nothing of CUDA or TensorRT is called there, and what was inherited is left as it is: locks may
+// be held by threads that are not there.
+bool is_forked();
+// The refusal of such a child.
+Status check_not_forked();
+
 // The libraries of NVIDIA's unload themselves while the process ends, in the opposite order in
 // which they were opened. Call this when one has been opened and used: from the moment on at which
-// the first of them may be gone, is_ending() is true, and what is left is not freed any more.
+// the first of them may be gone, is_ending() is true, and what is left is not freed any more. In a
+// forked child it is always true.
 void note_opened_library();
 bool is_ending();
 

@@ -1,7 +1,6 @@
 #include "device_allocator.h"
 
 #include <atomic>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -87,6 +86,7 @@ class Entry {
   Status open_device(int index) {
     int count = 0;
     Status status = cuda::usable_devices(&api_, &count);
+    if (!status.ok() && status.error != Error::NotFound) return status;
     if (!status.ok()) {
       return fail(
           Error::NotFound,
@@ -112,21 +112,7 @@ class Entry {
 
   cuda::Stream stream() const { return stream_.handle; }
 
-  Status wait() {
-    Status status = api_->synchronize_stream(stream());
-    if (stream_.staging != nullptr) stream_.staging->reset();
-    return status;
-  }
-
-  // Pinned memory for a copy from or to pageable memory; null: none.
-  void* staging(const void* host, size_t size) {
-    if (stream_.staging == nullptr) return nullptr;
-    void* room = stream_.staging->take(size, /*may_wait=*/true);
-    cuda::PointerInfo info;
-    const bool pageable = room != nullptr && api_->pointer_info(host, &info).ok() &&
-                          info.kind == cuda::MemoryKind::host;
-    return pageable ? room : nullptr;
-  }
+  Status wait() { return api_->synchronize_stream(stream()); }
 
   // Whether a pointer that ExecuTorch calls memory of this device is that.
   Status check_device_pointer(const void* pointer, size_t size, const char* what) {
@@ -208,13 +194,10 @@ Status copy_to_device(void* to, const void* from, size_t nbytes, int index) {
   Entry entry;
   TRT_ET_TRY(entry.open_for(to, index));
   TRT_ET_TRY(entry.check_device_pointer(to, nbytes, "copy to the device: target"));
-  void* const staged = entry.staging(from, nbytes);
-  if (staged != nullptr) std::memcpy(staged, from, nbytes);
-  TRT_ET_TRY(entry.api().copy(to, staged != nullptr ? staged : from, nbytes,
-                              cuda::CopyKind::host_to_device, entry.stream()));
+  TRT_ET_TRY(entry.api().copy(to, from, nbytes, cuda::CopyKind::host_to_device, entry.stream()));
   // The planner may give the source to another tensor as soon as this returns, and CUDA may not
   // have read it by then, pageable or not.
-  return staged != nullptr ? Status{} : entry.wait();
+  return entry.wait();
 }
 
 Status copy_to_host(void* to, const void* from, size_t nbytes, int index) {
@@ -223,12 +206,8 @@ Status copy_to_host(void* to, const void* from, size_t nbytes, int index) {
   Entry entry;
   TRT_ET_TRY(entry.open_for(from, index));
   TRT_ET_TRY(entry.check_device_pointer(from, nbytes, "copy to the host: source"));
-  void* const staged = entry.staging(to, nbytes);
-  TRT_ET_TRY(entry.api().copy(staged != nullptr ? staged : to, from, nbytes,
-                              cuda::CopyKind::device_to_host, entry.stream()));
-  TRT_ET_TRY(entry.wait());
-  if (staged != nullptr) std::memcpy(to, staged, nbytes);
-  return {};
+  TRT_ET_TRY(entry.api().copy(to, from, nbytes, cuda::CopyKind::device_to_host, entry.stream()));
+  return entry.wait();
 }
 
 class CudaAllocator final : public executorch::runtime::DeviceAllocator {

@@ -9,8 +9,7 @@ namespace trt_et {
 
 // What the plugin registers; it lives until the process ends. Thread-safe. The memory is zeroed. A
 // device of -1 means the current one, as ExecuTorch's own CUDA allocator takes it. Copies go
-// through the calling thread's stream (streams.h), and are complete when they return; with pinned
-// staging, a copy to the device may still be going on, and the host's memory is free all the same.
+// through the calling thread's stream (streams.h), and are complete when they return.
 executorch::runtime::DeviceAllocator& cuda_allocator();
 
 // Whether ExecuTorch uses that instance, and not the allocator of another library.

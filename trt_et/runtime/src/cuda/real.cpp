@@ -19,7 +19,6 @@ namespace {
 
 constexpr unsigned kStreamBlocking = 0;
 constexpr unsigned kStreamNonBlocking = 1;
-constexpr unsigned kHostPortable = 1;
 constexpr unsigned kEventBlockingSync = 1;
 constexpr unsigned kEventDisableTiming = 2;
 constexpr int kAttributeMajor = 75;
@@ -31,9 +30,11 @@ constexpr int kCaptureNone = 0;
 constexpr int kCaptureThreadLocal = 1;
 constexpr int kMaxDevices = 128;
 
-// Errors after which no call of the process to this GPU succeeds: memory errors of the hardware,
-// faults of kernels, a context that was destroyed.
-constexpr int kLost[] = {46, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719};
+// Errors of which CUDA's documentation says that the process must be ended, for no call of it to
+// this GPU succeeds any more: memory errors of the hardware, faults of kernels, a context that was
+// destroyed, a server of MPS or an external device that failed.
+constexpr int kLost[] = {214, 220, 226, 700, 702, 709, 710, 714,
+                         715, 716, 717, 718, 719, 721, 810, 911};
 
 // cudaPointerAttributes. CUDA 13 has reserved words behind these four fields.
 struct PointerAttributes {
@@ -54,8 +55,6 @@ using Context = void*;
   RUNTIME(cudaMemGetInfo, size_t*, size_t*)                                  \
   RUNTIME(cudaMalloc, void**, size_t)                                        \
   RUNTIME(cudaFree, void*)                                                   \
-  RUNTIME(cudaHostAlloc, void**, size_t, unsigned)                           \
-  RUNTIME(cudaFreeHost, void*)                                               \
   RUNTIME(cudaPointerGetAttributes, PointerAttributes*, const void*)         \
   RUNTIME(cudaMemcpyAsync, void*, const void*, size_t, int, Stream)          \
   RUNTIME(cudaMemsetAsync, void*, int, size_t, Stream)                       \
@@ -165,17 +164,13 @@ class RealApi final : public Api {
   }
 
   Status allocate(size_t size, void** pointer) override {
-    return check_memory(f_.cudaMalloc(pointer, size), "cudaMalloc", "GPU memory", size);
+    const int code = f_.cudaMalloc(pointer, size);
+    if (code != kErrorMemoryAllocation) return check(code, "cudaMalloc");
+    (void)f_.cudaGetLastError();
+    return fail(Error::MemoryAllocationFailed, "no GPU memory for %zu bytes", size);
   }
 
   Status release(void* pointer) override { return TRT_ET_CALL(cudaFree, pointer); }
-
-  Status allocate_pinned(size_t size, void** pointer) override {
-    return check_memory(f_.cudaHostAlloc(pointer, size, kHostPortable), "cudaHostAlloc",
-                        "pinned host memory", size);
-  }
-
-  Status release_pinned(void* pointer) override { return TRT_ET_CALL(cudaFreeHost, pointer); }
 
   Status pointer_info(const void* pointer, PointerInfo* info) override {
     PointerAttributes attributes{};
@@ -311,12 +306,6 @@ class RealApi final : public Api {
         check_driver(f_.cuDevicePrimaryCtxRetain(context, handle), "cuDevicePrimaryCtxRetain"));
     known.store(*context, std::memory_order_release);
     return {};
-  }
-
-  Status check_memory(int code, const char* call, const char* what, size_t size) {
-    if (code != kErrorMemoryAllocation) return check(code, call);
-    (void)f_.cudaGetLastError();
-    return fail(Error::MemoryAllocationFailed, "no %s for %zu bytes", what, size);
   }
 
   // The driver's numbers are the runtime's.

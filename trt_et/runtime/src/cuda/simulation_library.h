@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda_api.h"
-#include "trt_et/engine_provider.h"
+#include "engine/engine_provider.h"
 
 namespace trt_et::cuda {
 

@@ -32,7 +32,6 @@ struct OwnedStream {
     if (stream == nullptr || cuda::is_ending()) return;
     cuda::DeviceGuard guard(api);
     (void)report(guard.enter(device));
-    staging.reset();
     // CUDA finishes what is queued.
     (void)report(api.destroy_stream(stream));
   }
@@ -42,7 +41,6 @@ struct OwnedStream {
   cuda::Stream stream = nullptr;
   const uint64_t identity = next_identity();
   bool is_known = false;  // to the caller, who may capture it
-  std::optional<PinnedStaging> staging;
 };
 
 using ThreadStreams = std::map<int, OwnedStream>;  // by device
@@ -99,7 +97,7 @@ WorkStream callers_stream(cuda::Stream stream, WorkStream::Source source) {
                             : stream == cuda::kPerThreadStream ? per_thread
                                                                : 0;
   const bool may_be_captured = stream != cuda::kLegacyStream;
-  return {stream, identity, source, may_be_captured, nullptr};
+  return {stream, identity, source, may_be_captured};
 }
 
 // Whether the innermost CallerStreamGuard of this thread holds a stream for this device.
@@ -192,9 +190,8 @@ Status thread_stream(cuda::Api& api, int device, WorkStream* stream) {
   OwnedStream& own = this_threads_streams().try_emplace(device, api, device).first->second;
   if (own.stream == nullptr) {
     TRT_ET_TRY(api.create_stream(cuda::StreamKind::blocking, &own.stream));
-    own.staging.emplace(api, own.stream);
   }
-  *stream = {own.stream, own.identity, WorkStream::Source::own, own.is_known, &*own.staging};
+  *stream = {own.stream, own.identity, WorkStream::Source::own, own.is_known};
   return {};
 }
 

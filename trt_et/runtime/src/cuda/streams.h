@@ -7,7 +7,6 @@
 #pragma once
 
 #include "cuda_api.h"
-#include "pinned_staging.h"
 
 namespace trt_et {
 
@@ -21,7 +20,6 @@ struct WorkStream {
   uint64_t identity = 0;
   Source source = Source::own;   // given: by use_stream; guard: by ExecuTorch's CallerStreamGuard
   bool may_be_captured = false;  // by the caller, who knows it
-  PinnedStaging* staging = nullptr;  // of a stream of ours
 
   bool is(const WorkStream& other) const { return identity != 0 && identity == other.identity; }
 };

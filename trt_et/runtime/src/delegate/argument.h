@@ -12,7 +12,7 @@
 #include "cuda/cuda_api.h"
 #include "cuda/device_buffer.h"
 #include "device_state.h"
-#include "trt_et/engine_provider.h"
+#include "engine/engine_provider.h"
 
 namespace trt_et {
 
@@ -76,7 +76,6 @@ struct Argument {
     Memory memory;  // what the engine is given
     // Memory of the engine's device that is copied to or from `memory`.
     Memory copied;
-    void* arrived = nullptr;  // pinned memory that the output was copied to
 
     Memory own() const { return {tensor->mutable_data_ptr(), tensor->nbytes()}; }
   };

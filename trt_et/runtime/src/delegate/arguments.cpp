@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <string>
 #include <unordered_map>
 
@@ -264,7 +263,6 @@ Status Arguments::place(Contexts& contexts, bool* wait) {
   for (size_t i = 0; i < arguments_.size(); ++i) {
     Argument& argument = arguments_[i];
     argument.call.copied = {};
-    argument.call.arrived = nullptr;
     TRT_ET_TRY(i < input_count_ ? place_input(argument, contexts.bound(i), slot, wait)
                                 : place_output(argument, contexts.bound(i), slot, wait));
   }
@@ -371,14 +369,6 @@ Status Arguments::finish_output(Argument& argument, Contexts& contexts, bool* wa
   return copy_out(argument, wait);
 }
 
-void Arguments::unstage_outputs() {
-  for (size_t i = input_count_; i < arguments_.size(); ++i) {
-    const Argument::Call& call = arguments_[i].call;
-    if (call.arrived == nullptr) continue;
-    std::memcpy(call.own().data, call.arrived, call.own().bytes);
-  }
-}
-
 Status Arguments::copy_in(Argument& argument, bool* wait) {
   Argument::Call& call = argument.call;
   const Memory own = call.own();
@@ -390,16 +380,10 @@ Status Arguments::copy_in(Argument& argument, bool* wait) {
   if (call.where.kind == MemoryKind::device) return copy_peer(argument, true);
   const TraceEvent event("h2d");
   log_staging(argument.expected.name, device_);
-  const bool pageable = call.where.kind == MemoryKind::host;
-  void* const staged = pageable ? stream_.pinned(own.bytes, true) : nullptr;
-  if (staged != nullptr) {
-    std::memcpy(staged, own.data, own.bytes);
-  } else {
-    // CUDA may read host memory after this call, when the planner has reused it.
-    *wait = true;
-  }
-  return api_.copy(call.memory.data, staged != nullptr ? staged : own.data, own.bytes,
-                   CopyKind::host_to_device, stream_.handle());
+  // CUDA may read host memory after this call, when the planner has reused it.
+  *wait = true;
+  return api_.copy(call.memory.data, own.data, own.bytes, CopyKind::host_to_device,
+                   stream_.handle());
 }
 
 Status Arguments::copy_out(Argument& argument, bool* wait) {
@@ -414,9 +398,7 @@ Status Arguments::copy_out(Argument& argument, bool* wait) {
   const TraceEvent event("d2h");
   log_staging(argument.expected.name, device_);
   *wait = true;
-  if (call.where.kind == MemoryKind::host) call.arrived = stream_.pinned(bytes, false);
-  return api_.copy(call.arrived != nullptr ? call.arrived : to, call.memory.data, bytes,
-                   CopyKind::device_to_host, stream_.handle());
+  return api_.copy(to, call.memory.data, bytes, CopyKind::device_to_host, stream_.handle());
 }
 
 // From or to another GPU. Its stream may still use what is there, and what comes after must see

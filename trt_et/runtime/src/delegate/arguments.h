@@ -45,8 +45,6 @@ class Arguments {
   Status copy(bool inputs, const Contexts& contexts, Copied which, cuda::Stream stream);
   // After the run: queues the outputs' copies to hosts and other GPUs.
   Status finish_outputs(Contexts& contexts, bool* wait);
-  // What arrived in pinned memory goes to its tensors.
-  void unstage_outputs();
 
   // Takes the arguments as `slot` has them bound. Fails where that is not possible without a change
   // or a wait.

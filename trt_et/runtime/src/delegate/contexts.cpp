@@ -19,6 +19,8 @@ constexpr uint64_t kEnoughLaunches = 16;
 constexpr uint32_t kMaxNeeded = 1 << 16;
 // A context that was not used for so many calls is given to other shapes.
 constexpr uint64_t kIdleCalls = 16;
+// Contexts for graphs of the caller's, of which nobody says when they go.
+constexpr std::ptrdiff_t kMaxCaptured = 64;
 // Another context is made only where this many times its memory is free.
 constexpr size_t kFreeShare = 4;
 
@@ -94,10 +96,10 @@ Status Contexts::create(const Engine& engine, const LoadOptions& options) {
   TRT_ET_TRY(api_.device_info(device_, &gpu));
   max_count_ = options.execution_contexts.value_or(gpu.integrated ? 1 : 2);
   const bool can_share = provider.memory_size != nullptr && provider.set_memory != nullptr;
-  if (options.shared_scratch() != nullptr && can_share) {
+  if (options.shared_device_memory && can_share) {
     size_t bytes = 0;
     TRT_ET_TRY(engine.memory_size(&bytes));
-    scratch_ = Scratch::of(options.shared_scratch(), api_, device_);
+    scratch_ = Scratch::of(options.method, api_, device_);
     TRT_ET_TRY(scratch_->reserve(bytes));
   }
   TRT_ET_TRY(add());
@@ -312,6 +314,11 @@ Status Contexts::enqueue(cuda::Stream stream) {
   no_graph_ = replay.refusal();
   for (const auto& slot : slots_) slot->kept = false;
   return status;
+}
+
+bool Contexts::are_captured() const {
+  return std::count_if(slots_.begin(), slots_.end(),
+                       [](const auto& slot) { return slot->fixed; }) >= kMaxCaptured;
 }
 
 void Contexts::clear() {

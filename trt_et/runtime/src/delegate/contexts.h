@@ -106,6 +106,8 @@ class Contexts {
   // memory that is freed afterwards: neither a tensor nor state is read or written. A run that
   // fails is logged; the first call with these shapes reports the error to its caller.
   void warm_up(const Blob& blob);
+  // Whether graphs of the caller's hold so many contexts that no more are given to them.
+  bool are_captured() const;
   // Whether a run may be part of the caller's graph.
   bool can_be_captured() const { return scratch_ == nullptr && !profiles_layers_; }
   // Frees them; nothing may be running.

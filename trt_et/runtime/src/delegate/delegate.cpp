@@ -24,17 +24,29 @@ struct Loaded {
 
 }  // namespace
 
+// A delegate that a call keeps busy is waited for without the list's lock, so that others can be
+// loaded and freed meanwhile.
 std::string Delegate::describe_all() {
-  auto& all = immortal<Loaded>();
-  const std::lock_guard<std::mutex> lock(all.mutex);
+  if (cuda::is_forked()) return "[]";
+  std::vector<std::shared_ptr<Handle>> handles;
+  {
+    auto& all = immortal<Loaded>();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    for (Delegate* delegate : all.delegates) handles.push_back(delegate->handle_);
+  }
   std::string text;
-  for (Delegate* delegate : all.delegates)
-    text += (text.empty() ? "" : ", ") + delegate->describe();
+  for (const auto& handle : handles) {
+    const std::lock_guard<std::mutex> lock(handle->mutex);
+    if (handle->delegate == nullptr) continue;  // Freed meanwhile.
+    text += (text.empty() ? "" : ", ") + handle->delegate->describe();
+  }
   return "[" + text + "]";
 }
 
 std::string Delegate::describe() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  cuda::DeviceGuard guard(api_);
+  (void)report(guard.enter(device_));
   nlohmann::json facts;
   facts["device"] = device_;
   facts["engine"] = engine_->provider().name;
@@ -61,7 +73,6 @@ Status Delegate::create(FreeableBuffer* processed, const NamedDataMap* named_dat
   }
   TRT_ET_TRY(source.open(processed->data(), processed->size(), find_data, options));
   find_caller_streams();
-  request_pinned_staging(options.pinned_staging);
   cuda::DeviceGuard guard(source.api());
   TRT_ET_TRY(guard.enter(source.device()));
   TRT_ET_TRY(source.fit());
@@ -98,6 +109,10 @@ Delegate::~Delegate() {
     const std::lock_guard<std::mutex> lock(all.mutex);
     auto& delegates = all.delegates;
     delegates.erase(std::remove(delegates.begin(), delegates.end(), this), delegates.end());
+  }
+  {
+    const std::lock_guard<std::mutex> lock(handle_->mutex);
+    handle_->delegate = nullptr;
   }
   cuda::DeviceGuard guard(api_);
   (void)report(guard.enter(device_));
@@ -178,12 +193,11 @@ Status Delegate::finish(Status status, bool wait) {
   // After a failure too: what is queued uses memory that the caller may free next.
   const TraceEvent event("wait");
   Status drained = stream_.drain();
-  if (status.ok() && drained.ok()) {
-    arguments_.unstage_outputs();
-    return {};
-  }
+  if (status.ok() && drained.ok()) return {};
   contexts_.forget();
-  return status.ok() ? std::move(drained) : std::move(status);
+  // That the GPU is lost says more than what failed first because of it.
+  const bool lost = drained.error == Error::AccessFailed;
+  return status.ok() || lost ? std::move(drained) : std::move(status);
 }
 
 void Delegate::abandon() noexcept {
@@ -217,6 +231,11 @@ Status Delegate::run_captured(const WorkStream& stream) {
   contexts_.take(*slot);
   TRT_ET_TRY(slot->context->check_capture(stream.handle));
   TRT_ET_TRY(arguments_.place_for_capture(*slot));
+  if (!slot->fixed && contexts_.are_captured()) {
+    return fail(Error::NotSupported,
+                "the stream is captured, and graphs hold all contexts that a method gives to them: "
+                "capture with the tensors of an earlier graph, or load the method again");
+  }
   slot->fixed = true;
   TRT_ET_TRY(arguments_.copy(/*inputs=*/true, contexts_, Arguments::Copied::moving, stream.handle));
   TRT_ET_TRY(queue(stream.handle));

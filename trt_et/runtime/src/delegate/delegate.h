@@ -57,9 +57,16 @@ class Delegate {
   void abandon() noexcept;
   std::string describe();
 
+  // What describe_all() finds a delegate by: the delegate is not freed while the lock is held.
+  struct Handle {
+    std::mutex mutex;
+    Delegate* delegate;
+  };
+
   cuda::Api& api_;
   const int device_;
   std::mutex mutex_;
+  const std::shared_ptr<Handle> handle_{new Handle{{}, this}};
   std::shared_ptr<Engine> engine_;
   RunStream stream_;
   Arguments arguments_;

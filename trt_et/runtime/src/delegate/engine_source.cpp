@@ -65,8 +65,7 @@ Status EngineSource::open(const void* bytes, size_t size, FindData find_data,
       return "no host memory for the weights";
     }
   };
-  share_ = options.shared_engines;
-  TRT_ET_TRY(find_provider(blob_, request_, options.build_with, &provider_));
+  TRT_ET_TRY(find_provider(blob_, request_, &provider_));
   return cuda::access(&api_);
 }
 
@@ -100,17 +99,26 @@ Status EngineSource::fit() {
   return {};
 }
 
+// TensorRT refuses every engine once the GPU is lost to the process: any call of CUDA tells.
 Status EngineSource::load(std::shared_ptr<Engine>* engine) const {
+  Status status = find_or_load(engine);
+  if (status.ok()) return status;
+  size_t bytes = 0;
+  Status asked = api_->free_memory(&bytes);
+  return asked.error == Error::AccessFailed ? std::move(asked) : std::move(status);
+}
+
+Status EngineSource::find_or_load(std::shared_ptr<Engine>* engine) const {
   if (!blob_.is_network() || provider_->build == nullptr) {
-    return Engine::load(*provider_, blob_, request_, share_, engine);
+    return Engine::load(*provider_, blob_, request_, engine);
   }
-  if (share_) *engine = Engine::find(*provider_, blob_, request_);
+  *engine = Engine::find(*provider_, blob_, request_);
   if (*engine != nullptr) return {};
   return build([&](const void* bytes, size_t size) {
     trt_et_engine_request built = request_;
     built.bytes = bytes;
     built.size = size;
-    return Engine::load(*provider_, blob_, built, share_, engine);
+    return Engine::load(*provider_, blob_, built, engine);
   });
 }
 

@@ -38,10 +38,10 @@ class EngineSource {
 
  private:
   Status read_weights();
+  Status find_or_load(std::shared_ptr<Engine>* engine) const;
 
   Blob blob_;
   int device_ = 0;
-  bool share_ = true;
   cuda::Api* api_ = nullptr;
   cuda::DeviceInfo gpu_;
   std::vector<trt_et_binding> bindings_;

@@ -56,7 +56,6 @@ Status RunStream::drain() {
     status = api_.synchronize_stream(handle());
   }
   in_flight_ = false;
-  if (stream_.staging != nullptr) stream_.staging->reset();
   return status;
 }
 
@@ -72,10 +71,6 @@ Status RunStream::find_on(int device, cuda::Stream* stream) const {
   TRT_ET_TRY(thread_stream(api_, device, &found));
   *stream = fenced_ && found.source == WorkStream::Source::own ? cuda::kLegacyStream : found.handle;
   return {};
-}
-
-void* RunStream::pinned(size_t bytes, bool may_wait) const {
-  return stream_.staging == nullptr ? nullptr : stream_.staging->take(bytes, may_wait);
 }
 
 }  // namespace trt_et

@@ -30,14 +30,14 @@ class RunStream {
   Status wait_for_last();
 
   cuda::Stream handle() const { return stream_.handle; }
-  // Whether a run that may still be going on was queued on another stream.
+  // Whether a run that may still be going on was queued on another stream. A handle may be that of
+  // another stream by now; of a CallerStreamGuard's nothing else is known.
   bool is_busy_elsewhere(const WorkStream& stream) const {
-    return in_flight_ && stream.handle != stream_.handle;
+    const bool known = stream.identity != 0 && stream_.identity != 0;
+    return in_flight_ && (known ? !stream.is(stream_) : stream.handle != stream_.handle);
   }
   // The stream of another GPU that uses this thread's memory there.
   Status find_on(int device, cuda::Stream* stream) const;
-  // Pinned memory for a copy from or to the host; null: none.
-  void* pinned(size_t bytes, bool may_wait) const;
 
  private:
   cuda::Api& api_;

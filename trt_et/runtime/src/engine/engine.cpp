@@ -109,7 +109,6 @@ trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptio
     std::copy(best.begin(), best.end(), opt_dims->emplace_back().begin());
   }
   trt_et_engine_request request{};
-  request.struct_size = sizeof request;
   std::memcpy(request.magic, blob.magic, sizeof request.magic);
   request.builder = metadata.builder.c_str();
   request.library_version = metadata.library_version.c_str();
@@ -130,7 +129,6 @@ trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptio
   request.opt_dims = reinterpret_cast<const int64_t (*)[TRT_ET_MAX_RANK]>(opt_dims->data());
   request.engine_folder = options.engine_folder.c_str();
   request.build = options.build ? 1 : 0;
-  request.engine_folder_limit = options.engine_folder_limit;
   request.report_build = g_build_progress;
   return request;
 }
@@ -142,8 +140,7 @@ Engine::~Engine() {
 }
 
 Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob,
-                    const trt_et_engine_request& request, bool share,
-                    std::shared_ptr<Engine>* engine) {
+                    const trt_et_engine_request& request, std::shared_ptr<Engine>* engine) {
   const auto create = [&](std::shared_ptr<Engine>* created) -> Status {
     // Its owner first: with no memory for that, nothing is loaded that nobody frees.
     const std::shared_ptr<Engine> owner(new Engine(provider, request.size));
@@ -154,7 +151,7 @@ Status Engine::load(const trt_et_engine_provider& provider, const Blob& blob,
     *created = owner;
     return {};
   };
-  if (!share || blob.metadata.sha256.empty()) return create(engine);
+  if (blob.metadata.sha256.empty()) return create(engine);
   const auto slot =
       immortal<Slots>().find(key_of(provider, blob, request), std::make_shared<Slot>());
   const std::lock_guard<std::mutex> lock(slot->loading);

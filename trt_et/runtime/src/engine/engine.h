@@ -9,21 +9,16 @@
 
 #include "blob/blob.h"
 #include "common/status.h"
+#include "engine/engine_provider.h"
 #include "options.h"
-#include "trt_et/engine_provider.h"
 #include "trt_et/runtime.h"
 
 namespace trt_et {
 
 // Finds the provider for an engine on this machine, or says why there is none: by the blob's
-// builder and library version. A network is built by TensorRT 11, else 10, else TensorRT-RTX, or
-// the one that `build_with` names.
+// builder and library version. A network is built by TensorRT 11, else 10, else TensorRT-RTX.
 Status find_provider(const Blob& blob, const trt_et_engine_request& request,
-                     const std::string& build_with, const trt_et_engine_provider** provider);
-
-// The provider's table as this plugin has it: what a shorter one lacks is null. Null for one of
-// another ABI, or without what every provider has. Lives until the process ends.
-const trt_et_engine_provider* complete(const trt_et_engine_provider* provider);
+                     const trt_et_engine_provider** provider);
 
 // Turns a provider's code and text into a Status. `what` is the function that was called.
 Status check(const trt_et_engine_provider& provider, int code, const char* what);
@@ -31,9 +26,6 @@ Status check(const trt_et_engine_provider& provider, int code, const char* what)
 // Builds the engine of a network and hands its bytes, which are only valid then, to `take`.
 Status build_engine(const trt_et_engine_provider& provider, const trt_et_engine_request& request,
                     const std::function<Status(const void* bytes, size_t size)>& take);
-
-// See trt_et_add_provider.
-Status add_provider(const trt_et_engine_provider* provider);
 
 // See trt_et_save_kernels: of the provider libraries that are open.
 void save_kernels();
@@ -57,10 +49,8 @@ class Engine {
   // Every delegate that loads the same engine onto the same GPU with the same options gets the same
   // object: engines that their blob names by sha256, and that do not keep the blob's bytes. The
   // last owner frees it. Thread-safe; the device must be current, there and in the destructor.
-  // `share`: without it, the engine is neither taken from another delegate nor given to one.
   static Status load(const trt_et_engine_provider& provider, const Blob& blob,
-                     const trt_et_engine_request& request, bool share,
-                     std::shared_ptr<Engine>* engine);
+                     const trt_et_engine_request& request, std::shared_ptr<Engine>* engine);
   // The engine that load() would share; null if there is none now.
   static std::shared_ptr<Engine> find(const trt_et_engine_provider& provider, const Blob& blob,
                                       const trt_et_engine_request& request);

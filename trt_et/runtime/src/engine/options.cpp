@@ -134,8 +134,7 @@ Status read_number(const Option& option, const std::string& text, LoadOptions* o
   if (text.empty()) return {};
   if (!parse_integer(text, &number) || number < low || number > high) {
     const std::string range =
-        high == INT64_MAX ? "a number of bytes"
-                          : "a number from " + std::to_string(low) + " to " + std::to_string(high);
+        "a number from " + std::to_string(low) + " to " + std::to_string(high);
     return bad(option, text, range.c_str());
   }
   options->*member = static_cast<std::decay_t<decltype(options->*member)>>(number);
@@ -161,37 +160,25 @@ Status read_folder(const Option& option, const std::string& text, LoadOptions* o
   return {};
 }
 
-Status read_library(const Option& option, const std::string& text, LoadOptions* options) {
-  if (!text.empty() && text != "tensorrt" && text != "tensorrt_rtx") {
-    return bad(option, text, "tensorrt or tensorrt_rtx");
-  }
-  options->build_with = text;
-  return {};
-}
-
 using L = LoadOptions;
 constexpr Option kDevice = {"device", read_device};
 constexpr Option kOptions[] = {
     kDevice,
     {"cuda_graphs", read_switch<&L::cuda_graphs>, false, "use_cuda_graphs"},
-    {"shared_device_memory", read_switch<&L::shared_device_memory>},
-    {"use_shared_activation_scratch", read_switch<&L::shared_activation_scratch>},
-    {"use_shared_engines", read_switch<&L::shared_engines>},
+    {"shared_device_memory", read_switch<&L::shared_device_memory>, false,
+     "use_shared_activation_scratch"},
     {"execution_contexts", read_number<&L::execution_contexts, 1, 64>},
     {"optimization_profile", read_number<&L::optimization_profile, -1, 999>},
     {"blocking_waits", read_switch<&L::blocking_waits>},
     {"warm_up_at_load", read_switch<&L::warm_up_at_load>},
     {"weight_streaming_budget", read_budget},
-    {"pinned_staging", read_number<&L::pinned_staging, 0, INT64_MAX>},
     {"profile_layers", read_switch<&L::profile_layers>},
     {"runtime_cache", read_folder<&L::runtime_cache>, true},
     {"plugin_libraries", read_libraries, true},
     {"dla_core", read_number<&L::dla_core, 0, 63>},
     {"engine_host_code", read_switch<&L::engine_host_code>, true},
-    {"build_with", read_library},
     {"build", read_switch<&L::build>},
     {"engine_folder", read_folder<&L::engine_folder>, true},
-    {"engine_folder_limit", read_number<&L::engine_folder_limit, 0, INT64_MAX>, true},
 };
 
 // "0,3".
@@ -211,11 +198,6 @@ Status read_indices(const char* spec, const std::string& text, std::vector<size_
 }
 
 }  // namespace
-
-const void* LoadOptions::shared_scratch() const {
-  static const char whole_process = 0;
-  return shared_activation_scratch ? &whole_process : shared_device_memory ? method : nullptr;
-}
 
 Status read_options(const BackendInitContext& context, ArrayRef<CompileSpec> compile_specs,
                     LoadOptions* options) {

@@ -22,23 +22,18 @@ struct LoadOptions {
   bool cuda_graphs = true;
   std::optional<int64_t> weight_streaming_budget;  // -1: "auto"
   bool shared_device_memory = false;
-  bool shared_activation_scratch = false;
-  bool shared_engines = true;
   // Not said: two, and one where the GPU shares its memory with the host.
   std::optional<size_t> execution_contexts;
   int optimization_profile = -1;  // the smallest that takes the shapes
   bool blocking_waits = false;
   bool warm_up_at_load = false;
-  size_t pinned_staging = 0;
   bool profile_layers = false;
   std::string runtime_cache;  // empty: in the user's cache folder; or "off"
   std::string plugin_libraries;
   int dla_core = -1;  // TensorRT's choice
   bool engine_host_code = false;
-  std::string build_with;  // empty: any
   bool build = true;
   std::string engine_folder;  // as runtime_cache
-  uint64_t engine_folder_limit = uint64_t{20} << 30;
 
   // Not options. What the delegates of a method have in common.
   const void* method = nullptr;
@@ -50,9 +45,6 @@ struct LoadOptions {
   // The program's compile spec names tensors, inputs then outputs, that are state on the GPU
   // although ExecuTorch plans them on the host.
   std::vector<size_t> device_state;
-
-  // What delegates that share scratch memory have in common; null: nothing.
-  const void* shared_scratch() const;
 };
 
 // Reads the options of one delegate.

@@ -3,10 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -25,31 +22,18 @@ constexpr const char* kEnterpriseMajors[] = {"11", "10", "8"};
 
 std::string library_name(const std::string& which) { return "libtrt_et_tensorrt_" + which + ".so"; }
 
-std::vector<std::string> folders() {
-  std::vector<std::string> found;
-  const char* path = std::getenv("TRT_ET_PROVIDER_PATH");
-  std::string rest = path == nullptr ? "" : path;
-  while (!rest.empty()) {
-    const size_t colon = rest.find(':');
-    if (colon != 0) found.push_back(rest.substr(0, colon));
-    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
-  }
-  found.push_back(folder_of(reinterpret_cast<const void*>(&find_provider), 1));
-  return found;
-}
-
 // TensorRT's verbose lines, a hundred for each engine, are dropped.
 void log_of_provider(int level, const char* text) {
   if (level == TRT_ET_LOG_ERROR) log(LogLevel::error, "TensorRT: %.230s", text);
   if (level == TRT_ET_LOG_WARNING) log(LogLevel::info, "TensorRT warns: %.220s", text);
   if (level == TRT_ET_LOG_INFO) log(LogLevel::debug, "TensorRT: %.230s", text);
   if (level == TRT_ET_LOG_NOTICE) log_at_once("TensorRTBackend: %.230s", text);
+  if (level == TRT_ET_LOG_OWN) log(LogLevel::info, "TensorRTBackend: %.230s", text);
 }
 
 const trt_et_host& host() {
   static const auto* packages = new std::string(executorch_packages());
-  static const trt_et_host table = {TRT_ET_PROVIDER_ABI, sizeof(trt_et_host), log_of_provider,
-                                    packages->c_str()};
+  static const trt_et_host table = {TRT_ET_PROVIDER_ABI, log_of_provider, packages->c_str()};
   return table;
 }
 
@@ -60,18 +44,16 @@ Status open_file(const std::string& path, const trt_et_engine_provider** provide
   }
   const auto open =
       reinterpret_cast<trt_et_open_provider_function>(dlsym(handle, TRT_ET_OPEN_PROVIDER));
-  *provider = open == nullptr ? nullptr : complete(open(&host()));
-  if (*provider != nullptr) return {};
+  *provider = open == nullptr ? nullptr : open(&host());
+  if (*provider != nullptr && (*provider)->abi == TRT_ET_PROVIDER_ABI) return {};
   dlclose(handle);
   return fail(Error::NotSupported, "%.120s is of another trt-et: build it again", path.c_str());
 }
 
 Status find_and_open(const std::string& name, const trt_et_engine_provider** provider) {
-  for (const std::string& folder : folders()) {
-    const std::string path = folder + "/" + name;
-    if (access(path.c_str(), R_OK) == 0) return open_file(path, provider);
-  }
-  return fail(Error::NotFound, "no %s next to the plugin or in TRT_ET_PROVIDER_PATH", name.c_str());
+  const std::string path = folder_of(reinterpret_cast<const void*>(&find_provider), 1) + "/" + name;
+  if (access(path.c_str(), R_OK) == 0) return open_file(path, provider);
+  return fail(Error::NotFound, "no %s next to the plugin", name.c_str());
 }
 
 struct Opened {
@@ -94,17 +76,13 @@ std::vector<std::string> provider_libraries(const std::string& builder,
   return names;
 }
 
-// The same for a network, of which any TensorRT that has a parser builds an engine; `build_with`:
-// "tensorrt", "tensorrt_rtx", or empty.
-std::vector<std::string> building_libraries(const std::string& build_with) {
-  std::vector<std::string> names;
-  if (build_with != "tensorrt_rtx") names = {library_name("11"), library_name("10")};
-  if (build_with != "tensorrt") names.push_back(library_name("rtx"));
-  return names;
+// The same for a network, of which any TensorRT that has a parser builds an engine.
+std::vector<std::string> building_libraries() {
+  return {library_name("11"), library_name("10"), library_name("rtx")};
 }
 
-// Opens a library by its name in TRT_ET_PROVIDER_PATH or next to the plugin, once. NotFound where
-// there is none. Only after the driver has been asked.
+// Opens a library by its name next to the plugin, once. NotFound where there is none. Only after
+// the driver has been asked.
 Status open_provider_library(const std::string& name, const trt_et_engine_provider** provider) {
   auto& all = immortal<Opened>();
   const std::lock_guard<std::mutex> lock(all.mutex);
@@ -133,11 +111,6 @@ std::string builder_of(const Blob& blob) {
   std::string name = metadata.builder.empty() ? "TensorRT" : metadata.builder.substr(0, 24);
   return version.empty() ? name : name + " " + version;
 }
-
-struct Added {
-  std::mutex mutex;
-  std::vector<const trt_et_engine_provider*> providers;
-};
 
 Status find_reference(const trt_et_engine_provider** provider) {
   const cuda::Simulation* simulation = cuda::simulation();
@@ -174,7 +147,7 @@ void keep_first_reason(const Status& refusal, Status* reason) {
 
 // On simulated GPUs without a fake TensorRT, onnxruntime runs networks.
 Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine_request& request,
-                     const std::string& build_with, const trt_et_engine_provider** provider) {
+                     const trt_et_engine_provider** provider) {
   if (api.simulated() && !cuda::simulation()->attach_fake()) {
     if (blob.is_network()) {
       Status status;
@@ -187,7 +160,7 @@ Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine
   }
   Status status, reason;
   for (const std::string& name :
-       blob.is_network() ? building_libraries(build_with)
+       blob.is_network() ? building_libraries()
                          : provider_libraries(blob.metadata.builder, version_of(blob))) {
     const trt_et_engine_provider* candidate = nullptr;
     const Status opened = open_provider_library(name, &candidate);
@@ -200,15 +173,6 @@ Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine
     }
   }
   status = blob.is_network() ? reason : status;
-  std::vector<const trt_et_engine_provider*> candidates;
-  {
-    auto& all = immortal<Added>();
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    candidates = all.providers;
-  }
-  for (const trt_et_engine_provider* candidate : candidates) {
-    if (ask(*candidate, request, provider, &status)) return status;
-  }
   if (!status.ok()) return status;
   return fail(Error::NotSupported,
               "engine for %s: this build of trt-et has no engine provider for it (docs/native.md)",
@@ -232,44 +196,14 @@ std::string plan_version(const void* engine, size_t size) {
   return version;
 }
 
-const trt_et_engine_provider* complete(const trt_et_engine_provider* provider) {
-  constexpr size_t kRequired = offsetof(trt_et_engine_provider, memory_size);
-  if (provider == nullptr || provider->abi != TRT_ET_PROVIDER_ABI ||
-      provider->struct_size < kRequired) {
-    return nullptr;
-  }
-  if (provider->struct_size >= sizeof *provider) return provider;
-  static auto* tables = new std::map<const void*, trt_et_engine_provider>;
-  static std::mutex mutex;
-  const std::lock_guard<std::mutex> lock(mutex);
-  trt_et_engine_provider& table = (*tables)[provider];
-  std::memcpy(&table, provider, provider->struct_size);
-  return &table;
-}
-
-Status add_provider(const trt_et_engine_provider* provider) {
-  const trt_et_engine_provider* table = complete(provider);
-  if (table == nullptr) {
-    return fail(Error::InvalidArgument, "provider is of ABI %u and %u bytes, expected ABI %u",
-                provider == nullptr ? 0 : provider->abi,
-                provider == nullptr ? 0 : provider->struct_size, TRT_ET_PROVIDER_ABI);
-  }
-  auto& all = immortal<Added>();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  if (std::find(all.providers.begin(), all.providers.end(), table) == all.providers.end()) {
-    all.providers.push_back(table);
-  }
-  return {};
-}
-
 Status find_provider(const Blob& blob, const trt_et_engine_request& request,
-                     const std::string& build_with, const trt_et_engine_provider** provider) {
+                     const trt_et_engine_provider** provider) {
   cuda::Api* api = nullptr;
   int count = 0;
   const int device = request.device;
   const Status usable = cuda::usable_devices(&api, &count);
   if (!usable.ok()) {
-    if (usable.error == Error::InvalidArgument) return usable;  // A bad TRT_ET_CUDA.
+    if (usable.error != Error::NotFound) return usable;  // A bad TRT_ET_CUDA, or a forked child.
     if (blob.is_reference()) {
       return fail(Error::NotFound, "reference engine on cuda:%d needs TRT_ET_CUDA=simulated:N: %s",
                   device, usable.text.c_str());
@@ -282,13 +216,18 @@ Status find_provider(const Blob& blob, const trt_et_engine_request& request,
                 count);
   }
   if (blob.is_reference()) return find_reference(provider);
-  return find_tensorrt(*api, blob, request, build_with, provider);
+  return find_tensorrt(*api, blob, request, provider);
 }
 
+// Files are written: other threads may load meanwhile.
 void save_kernels() {
-  auto& all = immortal<Opened>();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  for (const auto& [name, provider] : all.providers) {
+  std::map<std::string, const trt_et_engine_provider*> opened;
+  {
+    auto& all = immortal<Opened>();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    opened = all.providers;
+  }
+  for (const auto& [name, provider] : opened) {
     if (provider->save_kernels != nullptr) (void)provider->save_kernels();
   }
 }

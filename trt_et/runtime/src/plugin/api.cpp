@@ -123,7 +123,10 @@ int trt_et_get_stream(int device, void** stream) {
 }
 
 int trt_et_save_kernels(void) {
-  return call([] { return save_kernels(), Status{}; });
+  return call([]() -> Status {
+    TRT_ET_TRY(cuda::check_not_forked());
+    return save_kernels(), Status{};
+  });
 }
 
 int trt_et_wait(int device) {
@@ -152,10 +155,6 @@ void trt_et_set_build_progress(trt_et_build_progress progress) { set_build_progr
 
 void trt_et_set_caller_stream_source(trt_et_caller_stream_source source) {
   set_caller_stream_source(source);
-}
-
-int trt_et_add_provider(const trt_et_engine_provider* provider) {
-  return call([&] { return add_provider(provider); });
 }
 
 }  // extern "C"

@@ -22,7 +22,7 @@ class TensorRTBackend final : public BackendInterface {
              cuda::Api* api = nullptr;
              int count = 0;
              Status status = cuda::usable_devices(&api, &count);
-             if (status.ok() || status.error == Error::InvalidArgument) return status;
+             if (status.error != Error::NotFound) return status;
              return fail(
                  status.error,
                  "not available: %s. TRT_ET_CUDA=simulated:N runs engines of builder='reference'",
@@ -37,6 +37,7 @@ class TensorRTBackend final : public BackendInterface {
     const TraceScope scope(context.event_tracer());
     const TraceEvent event("load");
     const Error error = enter([&]() -> Status {
+      TRT_ET_TRY(cuda::check_not_forked());
       LoadOptions options;
       TRT_ET_TRY(read_options(context, compile_specs, &options));
       // Our allocator has cleared its memory; ExecuTorch's own leaves in it what was there.
@@ -52,7 +53,10 @@ class TensorRTBackend final : public BackendInterface {
     clear_last_error();
     if (handle == nullptr) return Error::DelegateInvalidHandle;
     const TraceScope scope(context.event_tracer());
-    return enter([&] { return static_cast<Delegate*>(handle)->execute(args); });
+    return enter([&]() -> Status {
+      TRT_ET_TRY(cuda::check_not_forked());
+      return static_cast<Delegate*>(handle)->execute(args);
+    });
   }
 
   // The options of options.h.
@@ -64,6 +68,7 @@ class TensorRTBackend final : public BackendInterface {
   // A program's static objects may go after CUDA and TensorRT have: what they own is left to the
   // end of the process then.
   void destroy(DelegateHandle* handle) const override {
+    if (cuda::is_forked()) return;
     static std::mutex mutex;
     // Reachable, so that it counts as no leak.
     static auto* left = new std::vector<DelegateHandle*>;

@@ -1,14 +1,22 @@
 #include "plugin.h"
 
+#include <dlfcn.h>
 #include <executorch/runtime/core/device_allocator.h>
 #include <executorch/runtime/platform/runtime.h>
 
+#include <algorithm>
+#include <iterator>
 #include <mutex>
 
 #include "common/log.h"
 #include "cuda/device_allocator.h"
 #include "engine/options.h"
 #include "trt_et/runtime.h"
+
+// CudaAllocator::instance() of ExecuTorch's CUDA backend; null unless this program or library
+// contains that backend.
+extern "C" __attribute__((weak)) void trt_et_cuda_allocator_of_executorch(void) __asm__(
+    "_ZN10executorch8backends4cuda13CudaAllocator8instanceEv");
 
 namespace trt_et {
 namespace {
@@ -27,6 +35,18 @@ void register_backend(Registration& done) {
     return;
   }
   log(LogLevel::error, "TensorRTBackend: not registered: %s", done.problem);
+}
+
+// ExecuTorch's CUDA libraries register an allocator, and it ends the process at a second one. Those
+// that the program links are loaded by now, and their static initializers may come after ours.
+bool another_allocator_comes() {
+  constexpr const char* kLibraries[] = {"libexecutorch_extension_cuda.so",
+                                        "libexecutorch_backend_cuda.so"};
+  return trt_et_cuda_allocator_of_executorch != nullptr ||
+         std::any_of(std::begin(kLibraries), std::end(kLibraries), [](const char* name) {
+           void* library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+           return library != nullptr && dlclose(library) == 0;
+         });
 }
 
 Registration register_all() {

@@ -19,9 +19,4 @@ const Registration& registration();
 // library does it, but where another module brings an allocator of its own.
 bool register_allocator();
 
-// Whether the program or a library in it calls ExecuTorch's registration of device allocators, or
-// contains ExecuTorch's CUDA backend. A static initializer may do that after this library's own,
-// and ExecuTorch ends the process at a second allocator, so ours must not come first.
-bool another_allocator_comes();
-
 }  // namespace trt_et

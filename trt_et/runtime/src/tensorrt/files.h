@@ -1,6 +1,7 @@
 // Files that the providers keep from one process to the next.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <initializer_list>
@@ -10,6 +11,7 @@
 namespace trt_et::tensorrt {
 
 // The folder that a load option names, or else `name` in the user's cache folder; empty: nowhere.
+// Root makes no folder in the home of another user, who could not write there any more.
 std::filesystem::path cache_folder(const std::string& option, const char* name);
 
 // Makes a folder whose content is run: it is its user's alone.
@@ -18,12 +20,20 @@ bool make_private(const std::filesystem::path& folder);
 // Whether another user owns the folder, or may write to it.
 bool is_others(const std::filesystem::path& folder);
 
-// What a file holds. Both functions return false if it cannot be written; errno tells why.
+// The content of a file. False, and errno tells why, also if it is no regular file: one that
+// others have put there must not hold the process up.
+bool read_file(const std::string& path, std::string* content);
+
+// What a file holds. Both functions return false if it cannot be written; errno tells why. A limit
+// of the process for the size of files is such a reason, and no signal.
 using Parts = std::initializer_list<std::string_view>;
 bool write_file(const std::string& path, Parts parts);
 // A reader finds the old file or the new one, never a part of one. The name of the part is `prefix`
 // and six characters that nobody can guess.
 bool write_atomically(const std::string& path, const std::string& prefix, Parts parts);
+// Parts of write_atomically() with this prefix that a process has left which was killed an hour ago
+// or earlier.
+void remove_old_parts(const std::string& prefix);
 bool make_temporary_folder(const std::string& prefix, std::string* path);
 
 // A file that one thread of all processes has locked; it goes with the lock.
@@ -34,8 +44,9 @@ class FileLock {
   FileLock& operator=(const FileLock&) = delete;
   ~FileLock() { release(); }
 
-  // False if another has it and `wait` is false, or if there can be no such file; errno tells.
-  bool take(const std::string& path, bool wait);
+  // False if another has it for longer than `patience`, or if there can be no such file; errno
+  // tells.
+  bool take(const std::string& path, std::chrono::milliseconds patience);
   void release();
   bool is_held() const { return file_ >= 0; }
 

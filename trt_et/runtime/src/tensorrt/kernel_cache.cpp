@@ -3,17 +3,19 @@
 #if defined(TRT_ET_TENSORRT_RTX)
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cctype>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -31,23 +33,23 @@ std::string file_name(const trt_et_engine_request& request, const Version& versi
   return std::string(request.sha256).substr(0, 32) + "-" + gpu + "-" + version.text() + ".kernels";
 }
 
-void warn(const std::string& text) { host().log(TRT_ET_LOG_WARNING, text.c_str()); }
+void warn(const std::string& text) { host().log(TRT_ET_LOG_OWN, ("kernel cache " + text).c_str()); }
 
-// The file is copied: another host may replace it, and a mapping of it would then end the process.
-bool read_all(const std::string& path, std::string* bytes) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream all;
-  all << in.rdbuf();  // Which sets the failed bit where the file cannot be read.
-  *bytes = all.str();
-  return !all.fail();
-}
+// Set in a child of a process that uses this library: the thread of KernelSaver is not there,
+// locks may be held by threads that are not there either, and TensorRT must not be called.
+std::atomic<bool> g_forked{false};
 
-// Keeps other processes from writing files of the folder; without a lock where there is none.
+// Keeps other processes from writing files of the folder. It is tried for a moment only: on a
+// network's file system it may never be free, and the process may be about to end.
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& folder)
       : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (folder_ >= 0) (void)flock(folder_, LOCK_EX);
+    constexpr int kTries = 5;
+    for (int i = 0; folder_ >= 0 && !held_ && i < kTries; ++i) {
+      if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      held_ = flock(folder_, LOCK_EX | LOCK_NB) == 0;
+    }
   }
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
@@ -55,8 +57,11 @@ class FolderLock {
     if (folder_ >= 0) (void)close(folder_);
   }
 
+  bool is_held() const { return held_; }
+
  private:
   const int folder_;
+  bool held_ = false;
 };
 
 std::string serialized(const nvinfer1::IRuntimeCache& cache) {
@@ -81,7 +86,9 @@ class KernelSaver {
   static KernelSaver& instance() {
     static auto* saver = [] {
       auto* created = new KernelSaver;
+      (void)pthread_atfork(nullptr, nullptr, [] { g_forked = true; });
       (void)std::atexit([] {
+        if (g_forked) return;
         KernelSaver& last = instance();
         {
           const std::lock_guard<std::mutex> lock(last.mutex_);
@@ -99,6 +106,7 @@ class KernelSaver {
   // Writes the cache's file soon, and once more when the library has compiled what it compiles
   // beside the runs.
   void expect(KernelCache* cache) noexcept {
+    if (g_forked) return;
     try {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (stopped_) return;
@@ -113,6 +121,7 @@ class KernelSaver {
 
   // Waits while the cache is being written.
   void forget(KernelCache* cache) noexcept {
+    if (g_forked) return;
     std::unique_lock<std::mutex> lock(mutex_);
     while (busy_ == cache) (void)changed_.wait_for(lock, kSoon);
     plans_.erase(cache);
@@ -120,6 +129,7 @@ class KernelSaver {
 
   // Writes every cache now.
   void save_all() noexcept {
+    if (g_forked) return;
     std::unique_lock<std::mutex> lock(mutex_);
     try {
       std::vector<KernelCache*> caches;
@@ -189,20 +199,20 @@ void KernelCache::open(nvinfer1::ICudaEngine& engine, const trt_et_engine_reques
   if (folder.empty() || *request.sha256 == '\0') return;
   // A folder that is named is its user's choice.
   if (*request.runtime_cache == '\0' && is_others(folder)) {
-    warn("kernel cache is not used, for other users may write to " + folder.string());
+    warn("is not used, for other users may write to " + folder.string());
     return;
   }
   maker_.reset(engine.createRuntimeConfig());
   if (maker_ != nullptr) cache_.reset(maker_->createRuntimeCache());
   if (cache_ == nullptr) return;
   path_ = folder / file_name(request, version);
-  std::error_code missing;
-  if (!fs::exists(path_, missing)) return;
   std::string file;
-  if (read_all(path_, &file) && cache_->deserialize(file.data(), file.size())) {
+  if (!read_file(path_, &file)) {
+    if (errno != ENOENT) warn("cannot be read: " + path_ + ": " + std::strerror(errno));
+  } else if (cache_->deserialize(file.data(), file.size())) {
     saved_ = std::hash<std::string>()(serialized(*cache_));
   } else {
-    warn("kernel cache is not usable and will be written anew: " + path_);
+    warn("is not usable and will be written anew: " + path_);
   }
 }
 
@@ -214,8 +224,7 @@ void KernelCache::expect_kernels() noexcept {
 // engine's is in use.
 std::string KernelCache::merged_with_file(const std::string& own) const {
   std::string file;
-  std::error_code missing;
-  if (!fs::exists(path_, missing) || !read_all(path_, &file) || file == own) return own;
+  if (!read_file(path_, &file) || file == own) return own;
   const std::unique_ptr<nvinfer1::IRuntimeCache> both(maker_->createRuntimeCache());
   if (both == nullptr || !both->deserialize(file.data(), file.size()) ||
       !both->deserialize(own.data(), own.size())) {
@@ -241,21 +250,27 @@ nvinfer1::IExecutionContext* KernelCache::create_context(nvinfer1::ICudaEngine& 
   return engine.createExecutionContext(config.get());
 }
 
+// Where another process keeps the folder, its kernels are not waited for: the file is ours alone.
+int KernelCache::write() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (cache_ == nullptr) return 0;
+  const std::string own = serialized(*cache_);
+  const size_t hash = std::hash<std::string>()(own);
+  if (own.empty() || hash == saved_) return 0;
+  saved_ = hash;
+  const fs::path folder = fs::path(path_).parent_path();
+  if (!make_private(folder)) return errno;
+  const FolderLock alone(folder);
+  if (alone.is_held()) remove_old_parts(path_ + ".");
+  const std::string all = alone.is_held() ? merged_with_file(own) : own;
+  return write_atomically(path_, path_ + ".", {all}) ? 0 : errno;
+}
+
 void KernelCache::save() noexcept {
+  if (g_forked) return;
   try {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (cache_ == nullptr) return;
-    const std::string own = serialized(*cache_);
-    const size_t hash = std::hash<std::string>()(own);
-    if (own.empty() || hash == saved_) return;
-    saved_ = hash;
-    const fs::path folder = fs::path(path_).parent_path();
-    bool written = make_private(folder);
-    if (written) {
-      const FolderLock alone(folder);
-      written = write_atomically(path_, path_ + ".", {merged_with_file(own)});
-    }
-    if (!written) warn("kernel cache cannot be written: " + path_);
+    const int problem = write();
+    if (problem != 0) warn("cannot be written: " + path_ + ": " + std::strerror(problem));
   } catch (...) {  // No memory, or no file system to speak of: kernels are compiled again.
   }
 }

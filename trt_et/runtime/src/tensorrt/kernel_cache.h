@@ -33,6 +33,8 @@ class KernelCache {
 
  private:
   std::string merged_with_file(const std::string& own) const;
+  // 0, or why the file cannot be written.
+  int write();
 
   std::mutex mutex_;
   std::string path_;  // empty: no file

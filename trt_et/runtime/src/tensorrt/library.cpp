@@ -145,7 +145,7 @@ Status load_plugins(const std::string& path, const Library& library, State* all)
   Logger::forget();
   if (initialize != nullptr && !initialize(&all->logger, "")) {
     return fail(Error::InvalidState, "initLibNvInferPlugins of %.80s fails: %.100s", path.c_str(),
-                Logger::reason().c_str());
+                Logger::reason_text());
   }
 #if TRT_ET_MODERN
   const bool has_creators =
@@ -155,8 +155,7 @@ Status load_plugins(const std::string& path, const Library& library, State* all)
     if (registry == nullptr ||
         slots::PluginRegistry_loadLibrary::call(registry, path.c_str()) == nullptr) {
       return fail(Error::InvalidState, "TensorRT refuses the plugin library %.80s: %.100s",
-                  path.c_str(),
-                  registry == nullptr ? "it has no plugins" : Logger::reason().c_str());
+                  path.c_str(), registry == nullptr ? "it has no plugins" : Logger::reason_text());
     }
   }
 #else
@@ -274,7 +273,7 @@ Status runtime_of(const trt_et_engine_request& request, std::shared_ptr<Runtime>
   // Where TensorRT cannot reach CUDA it says so, and returns a pointer that must not be touched.
   if (started == nullptr || !Logger::reason().empty()) {
     return fail(Error::InvalidState, "TensorRT %s does not start on cuda:%d: %.150s",
-                library->version.text().c_str(), request.device, Logger::reason().c_str());
+                library->version.text().c_str(), request.device, Logger::reason_text());
   }
   created->runtime.reset(static_cast<nvinfer1::IRuntime*>(started));
   TRT_ET_TRY(set_up(created->runtime.get(), request, *library));

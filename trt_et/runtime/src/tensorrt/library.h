@@ -19,6 +19,10 @@ class Logger final : public nvinfer1::ILogger {
   // Why TensorRT failed on this thread since `forget()`; "" if it did not. TensorRT says what is
   // wrong first, and then in which of its own files it noticed; lack of memory comes later.
   static ThreadText& reason();
+  // For messages: never empty.
+  static const char* reason_text() {
+    return reason().empty() ? "it says no reason" : reason().c_str();
+  }
   static void forget() { reason().clear(); }
   static bool lacks_memory();
   static bool lacks_plugin();

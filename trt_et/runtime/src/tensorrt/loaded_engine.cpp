@@ -19,23 +19,22 @@ int32_t scalar_type_of(nvinfer1::DataType type) {
 Status refused(const trt_et_engine_request& request, const Library& library) {
   if (Logger::lacks_memory()) {
     return fail(Error::MemoryAllocationFailed, "no GPU memory for an engine of %zu bytes: %.160s",
-                request.size, Logger::reason().c_str());
+                request.size, Logger::reason_text());
   }
   if (Logger::lacks_plugin()) {
     return fail(Error::NotFound,
                 "engine needs a plugin; name its library in plugin_libraries: %.160s",
-                Logger::reason().c_str());
+                Logger::reason_text());
   }
   Version built;
   const bool known = Version::parse(request.library_version, &built);
   if (known && !(built == library.version)) {
     return fail(Error::DelegateInvalidCompatibility,
                 "engine was built by %s %s, this machine has %s: %.120s", kName,
-                built.text().c_str(), library.version.text().c_str(), Logger::reason().c_str());
+                built.text().c_str(), library.version.text().c_str(), Logger::reason_text());
   }
   return fail(Error::DelegateInvalidCompatibility, "TensorRT %s refuses the engine: %.160s",
-              library.version.text().c_str(),
-              Logger::reason().empty() ? "it says no reason" : Logger::reason().c_str());
+              library.version.text().c_str(), Logger::reason_text());
 }
 
 }  // namespace
@@ -84,7 +83,7 @@ Status LoadedEngine::set_budget(int64_t budget) {
   Logger::forget();
   if (!set_weight_budget(*engine_, budget)) {
     return fail(Error::InvalidArgument, "TensorRT refuses weight_streaming_budget %lld: %.120s",
-                static_cast<long long>(budget), Logger::reason().c_str());
+                static_cast<long long>(budget), Logger::reason_text());
   }
   streams_ = budget < streamable;
   return {};
@@ -185,8 +184,9 @@ Status LoadedEngine::create_context(uint32_t flags,
   context->reset(kernels_.create_context(*engine_, (flags & TRT_ET_CONTEXT_USER_MEMORY) != 0,
                                          is_dynamic() && (flags & TRT_ET_CONTEXT_GRAPHS) != 0));
   if (*context != nullptr) return {};
-  return fail(Error::MemoryAllocationFailed, "TensorRT gives no execution context: %.150s",
-              Logger::reason().c_str());
+  const bool may_be_memory = Logger::lacks_memory() || Logger::reason().empty();
+  return fail(may_be_memory ? Error::MemoryAllocationFailed : Error::Internal,
+              "TensorRT gives no execution context: %.150s", Logger::reason_text());
 }
 
 void LoadedEngine::free_context(std::unique_ptr<nvinfer1::IExecutionContext> context) {

@@ -92,7 +92,6 @@ int profile(void* context, int32_t* profile) {
 }
 
 constexpr trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
-                                              sizeof(trt_et_engine_provider),
                                               TRT_ET_PROVIDER_GRAPHS,
                                               kAddressAlignment,
                                               kName,

@@ -90,7 +90,7 @@ Status RunContext::choose_profile(void* stream) {
   Logger::forget();
   if (!context_->setOptimizationProfileAsync(found, static_cast<cudaStream_t>(stream))) {
     return fail(Error::Internal, "TensorRT does not change to optimization profile %d: %.120s",
-                found, Logger::reason().c_str());
+                found, Logger::reason_text());
   }
   profile_ = found;
   return {};
@@ -103,12 +103,12 @@ Status RunContext::set_shapes() {
     if (!context_->setInputShape(tensor.name.c_str(), shapes_[i])) {
       return fail(Error::InvalidArgument, "TensorRT refuses shape %s of input '%.60s': %.100s",
                   shape_text(shapes_[i].d, shapes_[i].nbDims).c_str(), tensor.name.c_str(),
-                  Logger::reason().c_str());
+                  Logger::reason_text());
     }
   }
   if (context_->inferShapes(0, nullptr) == 0) return {};
   return fail(Error::Internal, "TensorRT cannot infer the output shapes: %.150s",
-              Logger::reason().c_str());
+              Logger::reason_text());
 }
 
 Status RunContext::find_data_dependent_outputs() {
@@ -161,14 +161,13 @@ Status RunContext::set_address(size_t index, void* address, size_t capacity) {
   Logger::forget();
   if (context_->setTensorAddress(name.c_str(), address)) return {};
   return fail(Error::InvalidArgument, "TensorRT refuses address %p of '%.60s': %.100s", address,
-              name.c_str(), Logger::reason().c_str());
+              name.c_str(), Logger::reason_text());
 }
 
 Status RunContext::enqueue(void* stream) {
   Logger::forget();
   if (context_->enqueueV3(static_cast<cudaStream_t>(stream))) return {};
-  return fail(Error::Internal, "TensorRT cannot queue the engine: %.160s",
-              Logger::reason().c_str());
+  return fail(Error::Internal, "TensorRT cannot queue the engine: %.160s", Logger::reason_text());
 }
 
 Status RunContext::check_capture(void* stream) {

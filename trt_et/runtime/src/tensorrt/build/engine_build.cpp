@@ -65,7 +65,7 @@ Status build_engine(const trt_et_engine_request& request, TakeEngine take, void*
   std::unique_ptr<nvinfer::IHostMemory> plan;
   TRT_ET_TRY(build_network(request, *library, *parser, store.temporary_prefix(), &plan));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  const bool kept = store.keep(plan->data(), plan->size(), request.engine_folder_limit);
+  const bool kept = store.keep(plan->data(), plan->size());
   store.unlock();
   tell(fail(Error::Ok, "built an engine of %.1f MB in %.1f s%s%.90s",
             static_cast<double>(plan->size()) / kMegabyte, took.count(), kept ? ", kept in " : "",

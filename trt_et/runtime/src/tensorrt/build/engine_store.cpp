@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
 #include "blob/crc32c.h"
-#include "common/sha256.h"
 
 namespace trt_et::tensorrt {
 namespace {
@@ -19,17 +20,22 @@ namespace fs = std::filesystem;
 constexpr const char* kEngine = ".engine";
 constexpr const char* kLock = ".lock";
 constexpr const char* kPart = ".part-";
-constexpr size_t kDigits = 64;
+// Of a name: the model's, "-", and those of the key.
+constexpr size_t kModelDigits = 32;
+constexpr size_t kDigits = kModelDigits + 1 + 8;
+constexpr uint64_t kLimit = uint64_t{20} << 30;  // bytes of all engines
+// For another process, which may build for long; then this one builds, too.
+constexpr std::chrono::hours kPatience{1};
 
-// What a file begins with.
+// What a file begins with; behind it are the engine and its key.
 struct Header {
   char magic[8];
-  uint64_t size;  // of the engine behind it
+  uint64_t size;  // of the engine
   uint32_t checksum;
   uint8_t zero[44];
 };
 static_assert(sizeof(Header) == 64);
-constexpr char kMagic[8] = {'T', 'R', 'T', 'E', 'T', 'E', 'N', '1'};
+constexpr char kMagic[8] = {'T', 'R', 'T', 'E', 'T', 'E', 'N', '2'};
 
 Header header_of(const void* engine, size_t size) {
   Header header{};
@@ -53,9 +59,8 @@ std::string joined(const int64_t* sizes, int32_t rank) {
 
 // Everything that an engine depends on. TensorRT-RTX's run on every GPU of a capability.
 std::string key_of(const trt_et_engine_request& request, const Library& library) {
-  std::string text = "trt-et engine 1\n";
-  add(&text, "model",
-      *request.sha256 != '\0' ? request.sha256 : sha256(request.bytes, request.size));
+  std::string text;
+  add(&text, "model", request.sha256);
   add(&text, "network", request.network);
   for (size_t i = 0; i < request.binding_count; ++i) {
     const trt_et_binding& binding = request.bindings[i];
@@ -68,7 +73,14 @@ std::string key_of(const trt_et_engine_request& request, const Library& library)
   if (!kRtx) add(&text, "gpu", request.gpu);
   add(&text, "capability",
       std::to_string(request.gpu_major) + "." + std::to_string(request.gpu_minor));
-  return sha256(text.data(), text.size());
+  return text;
+}
+
+// The name of a file holds little of its key: the file itself has all of it.
+std::string name_of(const trt_et_engine_request& request, const std::string& key) {
+  char digits[9];
+  std::snprintf(digits, sizeof digits, "%08x", crc32c(0, key.data(), key.size()));
+  return std::string(request.sha256).substr(0, kModelDigits) + "-" + digits;
 }
 
 std::vector<fs::path> entries(const fs::path& folder) {
@@ -83,7 +95,10 @@ std::vector<fs::path> entries(const fs::path& folder) {
 }  // namespace
 
 EngineStore::EngineStore(const trt_et_engine_request& request, const Library& library)
-    : folder_(cache_folder(request.engine_folder, "engines")), key_(key_of(request, library)) {
+    : folder_(cache_folder(request.engine_folder, "engines")),
+      key_(key_of(request, library)),
+      name_(name_of(request, key_)) {
+  if (*request.sha256 == '\0') folder_.clear();
   // A folder that is named is its user's choice.
   if (*request.engine_folder == '\0' && !folder_.empty() && is_others(folder_)) {
     warn("built engines are not kept, for other users may write to " + folder_.string());
@@ -91,7 +106,7 @@ EngineStore::EngineStore(const trt_et_engine_request& request, const Library& li
   }
 }
 
-std::string EngineStore::path(const char* ending) const { return folder_ / (key_ + ending); }
+std::string EngineStore::path(const char* ending) const { return folder_ / (name_ + ending); }
 
 std::string EngineStore::temporary_prefix() const {
   if (!folder_.empty()) return path(kPart);
@@ -102,12 +117,14 @@ std::string EngineStore::temporary_prefix() const {
 
 bool EngineStore::find(MappedFile* file, const void** engine, size_t* size) {
   if (folder_.empty() || !file->open(path(kEngine))) return false;
-  bool intact = file->size() >= sizeof(Header);
+  bool intact = file->size() >= sizeof(Header) + key_.size();
   if (intact) {
     *engine = file->data() + sizeof(Header);
-    *size = file->size() - sizeof(Header);
+    *size = file->size() - sizeof(Header) - key_.size();
     const Header header = header_of(*engine, *size);
-    intact = std::memcmp(file->data(), &header, sizeof header) == 0;
+    const unsigned char* const key = file->data() + sizeof(Header) + *size;
+    intact = std::memcmp(file->data(), &header, sizeof header) == 0 &&
+             std::memcmp(key, key_.data(), key_.size()) == 0;
   }
   if (!intact) {
     warn("a built engine is damaged, and will be built again: " + path(kEngine));
@@ -120,10 +137,11 @@ bool EngineStore::find(MappedFile* file, const void** engine, size_t* size) {
 
 void EngineStore::lock() {
   if (folder_.empty()) return;
-  bool taken = make_private(folder_) && lock_.take(path(kLock), false);
+  using std::chrono::milliseconds;
+  bool taken = make_private(folder_) && lock_.take(path(kLock), milliseconds(0));
   if (!taken && errno == EWOULDBLOCK) {
     warn("waits for another process that builds the same engine");
-    taken = lock_.take(path(kLock), true);
+    taken = lock_.take(path(kLock), kPatience);
   }
   if (taken) return remove_leftovers();
   warn("built engines are not kept: " + folder_.string() + ": " + std::strerror(errno));
@@ -138,19 +156,20 @@ void EngineStore::remove_leftovers() {
     if (!is_part && file.extension() != kLock) continue;
     const std::string key = name.substr(0, kDigits);
     FileLock other;
-    if (key != key_ && !other.take(folder_ / (key + kLock), false)) continue;
+    if (key != name_ && !other.take(folder_ / (key + kLock), std::chrono::milliseconds(0)))
+      continue;
     std::error_code ignored;
     if (is_part) fs::remove_all(file, ignored);
   }
 }
 
-bool EngineStore::keep(const void* engine, size_t size, uint64_t limit) {
+bool EngineStore::keep(const void* engine, size_t size) {
   if (!lock_.is_held()) return false;
   const Header header = header_of(engine, size);
   const std::string_view front(reinterpret_cast<const char*>(&header), sizeof header);
   const std::string_view rest(static_cast<const char*>(engine), size);
-  if (write_atomically(path(kEngine), path(kPart), {front, rest})) {
-    make_room(limit);
+  if (write_atomically(path(kEngine), path(kPart), {front, rest, key_})) {
+    make_room();
     return true;
   }
   const int problem = errno;
@@ -159,7 +178,7 @@ bool EngineStore::keep(const void* engine, size_t size, uint64_t limit) {
   return false;
 }
 
-void EngineStore::make_room(uint64_t limit) const {
+void EngineStore::make_room() const {
   struct Kept {
     fs::file_time_type used;
     uint64_t size;
@@ -179,7 +198,7 @@ void EngineStore::make_room(uint64_t limit) const {
   std::sort(others.begin(), others.end(),
             [](const Kept& a, const Kept& b) { return a.used < b.used; });
   for (const Kept& one : others) {
-    if (all <= limit) return;
+    if (all <= kLimit) return;
     std::error_code gone;
     if (fs::remove(one.path, gone)) all -= one.size;
   }

@@ -22,21 +22,22 @@ class EngineStore {
 
   // Finds the engine; it stays valid as long as `file`.
   bool find(MappedFile* file, const void** engine, size_t* size);
-  // For the process that builds: waits while another one does. Removes what killed builds have
-  // left.
+  // For the process that builds: waits while another one does, for an hour. Removes what killed
+  // builds have left.
   void lock();
   void unlock() { lock_.release(); }
   // Writes the engine, whole or not at all, and removes the engines that were not used for the
-  // longest time as long as all together are larger than the limit.
-  bool keep(const void* engine, size_t size, uint64_t limit);
+  // longest time as long as all together are larger than 20 GiB.
+  bool keep(const void* engine, size_t size);
 
  private:
   std::string path(const char* ending) const;
   void remove_leftovers();
-  void make_room(uint64_t limit) const;
+  void make_room() const;
 
   std::filesystem::path folder_;
-  std::string key_;
+  const std::string key_;   // everything that the engine depends on
+  const std::string name_;  // of its files, without their endings
   FileLock lock_;
 };
 

@@ -143,12 +143,12 @@ Status begin(const Library& library, const ParserLibrary& parser, Build* build) 
   }
   if (build->network == nullptr || build->config == nullptr) {
     return fail(Error::InvalidState, "the builder of %s does not start: %.130s",
-                library.name().c_str(), Logger::reason().c_str());
+                library.name().c_str(), Logger::reason_text());
   }
   void* made = parser.create(build->network.get(), &logger(), parser.version);
   if (made == nullptr) {
     return fail(Error::InvalidState, "the ONNX parser of %s does not start: %.120s",
-                library.name().c_str(), Logger::reason().c_str());
+                library.name().c_str(), Logger::reason_text());
   }
   build->parser = std::make_unique<nvinfer::OnnxParser>(made);
   return {};
@@ -158,7 +158,7 @@ Status begin(const Library& library, const ParserLibrary& parser, Build* build) 
 Status refused(const nvinfer::OnnxParser& parser, const Library& library) {
   if (parser.getNbErrors() == 0) {
     return fail(Error::DelegateInvalidCompatibility, "%s does not parse the network: %.140s",
-                library.name().c_str(), Logger::reason().c_str());
+                library.name().c_str(), Logger::reason_text());
   }
   const nvinfer::ParserError error = parser.getError(0);
   const auto text = [](const char* part) { return part == nullptr ? "" : part; };
@@ -318,13 +318,13 @@ Status add_profile(const trt_et_engine_request& request, const NetworkOptions::R
       if (!profile->setDimensions(binding.name, static_cast<OptProfileSelector>(which),
                                   dims_of(sizes[which], rank))) {
         return fail(Error::InvalidProgram, "TensorRT refuses the range of input '%.60s': %.90s",
-                    binding.name, Logger::reason().c_str());
+                    binding.name, Logger::reason_text());
       }
     }
   }
   if (build->config->addOptimizationProfile(profile) >= 0) return {};
   return fail(Error::InvalidProgram, "TensorRT refuses an optimization profile: %.130s",
-              Logger::reason().c_str());
+              Logger::reason_text());
 }
 
 Status configure(const trt_et_engine_request& request, const Library& library, Build* build) {
@@ -360,8 +360,7 @@ Status build_plan(const Library& library, const BuildProgress& progress, Build* 
   }
   return fail(
       Logger::lacks_memory() ? Error::MemoryAllocationFailed : Error::DelegateInvalidCompatibility,
-      "%s builds no engine of the network: %.140s", library.name().c_str(),
-      Logger::reason().empty() ? "it says no reason" : Logger::reason().c_str());
+      "%s builds no engine of the network: %.140s", library.name().c_str(), Logger::reason_text());
 }
 
 }  // namespace

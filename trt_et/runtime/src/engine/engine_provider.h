@@ -1,10 +1,8 @@
 // The table through which the delegate knows engines: a small C ABI, so that a provider is a
 // library of its own: one per TensorRT major, and one for reference engines on simulated GPUs.
 //
-// The table is frozen. What begins with its size may get more fields at its end, and nothing else
-// changes: a provider works with every later plugin, and a plugin with every later provider, which
-// must not read a request or a host past its size. The plugin takes the optional functions behind a
-// shorter table for null. The TensorRT providers are libraries with this table, and not parts of
+// It is internal: providers and plugin are of one version of trt-et, and TRT_ET_PROVIDER_ABI tells
+// of a library that is not. The TensorRT providers are libraries with this table, and not parts of
 // the plugin, because each is compiled against another interface of TensorRT, and one can be built
 // again with NVIDIA's headers and replaced without the plugin.
 //
@@ -22,7 +20,7 @@
 extern "C" {
 #endif
 
-#define TRT_ET_PROVIDER_ABI 6
+#define TRT_ET_PROVIDER_ABI 7
 #define TRT_ET_MAX_RANK 16
 
 // One input or output. `dtype` is an ExecuTorch ScalarType, or -1 where it is not known. A
@@ -52,7 +50,6 @@ typedef struct trt_et_weight {
 // What is to be loaded. Everything in it is only valid during the call that it is given to, except
 // that the engine's bytes live as long as the engine when keeps_bytes() says so.
 typedef struct trt_et_engine_request {
-  uint32_t struct_size;  // of this struct, in the plugin
   char magic[4];
   const char* builder;          // "" where a foreign blob does not say
   const char* library_version;  // likewise
@@ -83,7 +80,6 @@ typedef struct trt_et_engine_request {
   int32_t gpu_major, gpu_minor;                // its compute capability
   const char* engine_folder;                   // for built engines; "": the provider's own; "off"
   int32_t build;                               // 0: an engine that is not in the folder is refused
-  uint64_t engine_folder_limit;                // bytes of all engines in the folder
   // Null, or to be called while an engine is built, on any thread: what is being done, and how far
   // it is; 0 steps: not known. Building ends as soon as it can when this returns 0.
   int (*report_build)(const char* phase, int32_t step, int32_t steps);
@@ -97,11 +93,10 @@ typedef struct trt_et_engine_request {
 #define TRT_ET_CONTEXT_GRAPHS 2u       // the library may record CUDA graphs of its own
 
 typedef struct trt_et_engine_provider {
-  uint32_t abi;          // TRT_ET_PROVIDER_ABI
-  uint32_t struct_size;  // of this struct, in the provider
-  uint32_t flags;        // TRT_ET_PROVIDER_*
-  uint32_t alignment;    // of every address that it is given
-  const char* name;      // for messages
+  uint32_t abi;        // TRT_ET_PROVIDER_ABI
+  uint32_t flags;      // TRT_ET_PROVIDER_*
+  uint32_t alignment;  // of every address that it is given
+  const char* name;    // for messages
   // Whether it can load this engine on this machine. Looks at no engine byte. NotFound: its library
   // is not here, and another provider may be asked.
   int (*probe)(const trt_et_engine_request* request);
@@ -155,11 +150,11 @@ typedef struct trt_et_engine_provider {
 #define TRT_ET_LOG_INFO 2
 #define TRT_ET_LOG_DEBUG 3
 #define TRT_ET_LOG_NOTICE 4  // what a user waits for; shown at once, so only outside of locks
+#define TRT_ET_LOG_OWN 5     // the provider's own words, where the others are TensorRT's
 
 // What the plugin gives to a provider library when it opens it. Lives until the process ends.
 typedef struct trt_et_host {
-  uint32_t abi;          // TRT_ET_PROVIDER_ABI
-  uint32_t struct_size;  // of this struct, in the plugin
+  uint32_t abi;  // TRT_ET_PROVIDER_ABI
   void (*log)(int level, const char* text);
   const char* site_packages;  // folder of the Python packages beside ExecuTorch's; "" if unknown
 } trt_et_host;
