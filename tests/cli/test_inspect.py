@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -45,6 +49,33 @@ def file(tmp_path):
 def test_it_reads_files_of_every_backend(file, kind, expected):
     rows = (" ".join(line.split()) for line in run("inspect", file(kind)).splitlines())
     assert any(expected in row for row in rows)
+
+
+def test_it_reads_a_pipe(file, tmp_path):
+    path = file("split")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(path.read_bytes()))
+    writer.start()
+    found = run("inspect", pipe)
+    writer.join()
+    assert found.splitlines()[1:] == run("inspect", path).splitlines()[1:]
+
+
+def test_it_writes_in_an_ascii_locale(file, tmp_path):
+    path = tmp_path / "mod\N{LATIN SMALL LETTER E WITH GRAVE}le.pte"
+    path.write_bytes(file("split").read_bytes())
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", "from trt_et.cli import main; main()", "inspect", path],
+        env=os.environ | ascii_only,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"mod")
+    assert b"tensorrt_1" in done.stdout
 
 
 def test_json_holds_the_same_facts(file):

@@ -12,7 +12,7 @@ from trt_et.errors import BlobError
 _SHAPES: Final = ("min_shape", "opt_shape", "max_shape", "dim_order")
 _TEXTS: Final = (
     *("builder", "library_version", "gpu_name", "target_platform", "precision", "sha256"),
-    "serialized_metadata",
+    *("engine_key", "serialized_metadata"),
 )
 _MAX_RANK: Final = 16
 _INT64_MAX: Final = 2**63 - 1
@@ -45,6 +45,7 @@ def metadata_of(info: EngineInfo) -> dict[str, Any]:
         "gpu_name": info.gpu_name,
         "precision": info.precision,
         "sha256": info.sha256,
+        "engine_key": info.engine_key,
         "network": None if info.network is None else dict(info.network),
     }
     return document | {key: value for key, value in ours.items() if value}

@@ -87,6 +87,8 @@ class EngineInfo:
         aliases: Outputs that share their input's memory.
         network: How to build the engine, if the engine bytes are a network (``docs/blob.md``).
         serialized_metadata: A field of Torch-TensorRT, passed through.
+        engine_key: Name of the engine among the program's named data, if the blob has no engine
+            bytes: they are in a file of their own (``.ptd``).
     """
 
     bindings: tuple[Binding, ...]
@@ -102,6 +104,7 @@ class EngineInfo:
     aliases: tuple[Alias, ...] = ()
     serialized_metadata: str = ""
     network: Mapping[str, Any] | None = None
+    engine_key: str = ""
 
     @property
     def inputs(self) -> tuple[Binding, ...]:

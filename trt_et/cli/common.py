@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -63,9 +64,14 @@ def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:
 
 
 def make_console() -> Console:
-    """Return standard output. Lines wrap on a terminal only: ``| grep`` sees whole lines."""
+    """Return standard output. Lines wrap on a terminal only: ``| grep`` sees whole lines.
+
+    What the locale's encoding lacks, such as a name in an ASCII locale, is written escaped.
+    """
     from rich.console import Console
 
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     width = None if sys.stdout.isatty() else 100_000
     return Console(width=width, soft_wrap=True, highlight=False, markup=False, emoji=False)
 

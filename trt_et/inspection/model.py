@@ -97,6 +97,8 @@ class DelegateInfo:
         built = engine_text(info) if info else ""
         if info and info.precision:
             built += f", computes in {info.precision}"
+        if info and info.engine_key and not self.engine_size:
+            built += f"; the engine is in a .ptd file: {info.engine_key}"
         return (
             *(str(index), self.partition.name, self.backend_id),
             f"DAMAGED: {self.problem}" if self.problem else built,

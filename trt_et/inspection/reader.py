@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from stat import S_ISREG
 from typing import BinaryIO, Final, TypeVar
 
 from flatbuffers.table import Table
@@ -71,7 +72,10 @@ def inspect_file(path: str | os.PathLike[str], *, verify: bool = True) -> Progra
     """
     try:
         with Path(path).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
+            status = os.fstat(file.fileno())
+            if not S_ISREG(status.st_mode):  # A pipe cannot be mapped.
+                return _Reader(memoryview(file.read()), verify=verify).program()
+            size = status.st_size
             data = mmap(file.fileno(), 0, access=ACCESS_READ) if size else b""
 
             def check(offset: int, size: int) -> None:
@@ -266,7 +270,8 @@ class _Reader:
             try:
                 decoded = decode_blob(view, verify=self._verify)
                 engine, engine_size = decoded.info, len(decoded.engine)
-                operators = _operators(decoded)
+                if engine_size or not engine.engine_key:
+                    operators = _operators(decoded)
                 if self._check:
                     self._check(offset, size)
             except BlobError as error:

@@ -162,6 +162,32 @@ void test_progress() {
   CHECK(g_told == 4);
 }
 
+// As Torch-TensorRT writes it, without a checksum, and ours, whose key has one.
+void test_engines_beside_the_program(bool ours) {
+  const std::string plan = kDoublingPlan;
+  char key[32];
+  std::snprintf(key, sizeof key, "engine_%08x", crc32c(0, plan.data(), plan.size()));
+  const std::string more = std::string(",\"engine_key\":\"") + key + "\"";
+  const std::string bindings = ours ? io("2,8") : foreign("x", true) + "," + foreign("y", false);
+  const Bytes blob = make_blob(bindings, "", more, ours);
+  std::unique_ptr<Delegate> delegate;
+  NamedData data;
+  const char* const missing = "is in a file of its own beside the program (.ptd): load the program";
+  CHECK_FAILS(try_load(blob, &delegate), missing);
+  CHECK_FAILS(try_load(blob, &delegate, {}, &data), missing);
+  data.bytes[key] = plan + "scale y x 3\n";
+  if (ours) {
+    CHECK_FAILS(try_load(blob, &delegate, {}, &data), "bytes is damaged");
+  } else {
+    CHECK_OK(try_load(blob, &delegate, {}, &data));
+    check_call(*delegate, 1.0F, 3.0F);
+  }
+  data.bytes[key] = plan;
+  CHECK_OK(try_load(blob, &delegate, {}, &data));
+  data.bytes.clear();
+  check_call(*delegate, 1.0F, 2.0F);
+}
+
 }  // namespace
 
 void test_networks(const std::string&) {
@@ -172,5 +198,6 @@ void test_networks(const std::string&) {
   test_threads(folder);
   test_faults();
   test_progress();
+  for (const bool ours : {false, true}) test_engines_beside_the_program(ours);
   CHECK(fs::remove_all(folder) == 2 + 1);  // Two engines.
 }

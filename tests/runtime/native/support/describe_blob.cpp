@@ -44,7 +44,8 @@ Json blob_json(const Blob& blob) {
               {"library_version", metadata.library_version},
               {"compute_capabilities", metadata.compute_capabilities},
               {"gpu_name", metadata.gpu_name},
-              {"sha256", metadata.sha256}};
+              {"sha256", metadata.sha256},
+              {"engine_key", metadata.engine_key}};
   if (!metadata.network.empty()) out["network"] = Json::parse(metadata.network);
   if (metadata.device_id_state == DeviceIdState::present) out["device_id"] = metadata.device_id;
   return out;

@@ -56,6 +56,8 @@ struct Metadata {
   std::vector<std::string> compute_capabilities;
   std::string gpu_name;
   std::string sha256;
+  // Of the engine among the program's named data; empty: the engine is in the blob.
+  std::string engine_key;
   // Of an ONNX network: its JSON text, and the named data that its initializers refer to.
   std::string network;
   std::vector<std::string> weights;
@@ -70,6 +72,8 @@ struct Blob {
   size_t engine_offset = 0;
   bool has_checksum = false;
 
+  // The engine is in a file of its own beside the program (.ptd).
+  bool is_external() const { return engine_size == 0 && !metadata.engine_key.empty(); }
   bool is_reference() const { return std::string_view(magic) == "TRRF"; }
   // The engine's bytes are an ONNX model, to be built where it is loaded.
   bool is_network() const { return metadata.builder == "onnx"; }

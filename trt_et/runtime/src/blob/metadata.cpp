@@ -221,6 +221,7 @@ Status parse_metadata(const char* text, size_t size, Metadata* metadata) {
   reader.text("library_version", &metadata->library_version);
   reader.text("gpu_name", &metadata->gpu_name);
   reader.text("sha256", &metadata->sha256);
+  reader.text("engine_key", &metadata->engine_key);
   if (!metadata->sha256.empty() && !is_sha256(metadata->sha256)) {
     reader.refuse("sha256 is not 64 hex digits");
   }

@@ -88,7 +88,11 @@ Status Delegate::create(FreeableBuffer* processed, const NamedDataMap* named_dat
     const std::lock_guard<std::mutex> lock(all.mutex);
     all.delegates.push_back(created.get());
   }
-  if (!created->engine_->keeps_bytes()) processed->Free();
+  if (!created->engine_->keeps_bytes()) {
+    processed->Free();
+  } else if (source.external_engine()) {
+    created->external_engine_.emplace(std::move(*source.external_engine()));
+  }
   *delegate = std::move(created);
   return {};
 }

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "arguments.h"
@@ -67,6 +68,7 @@ class Delegate {
   const int device_;
   std::mutex mutex_;
   const std::shared_ptr<Handle> handle_{new Handle{{}, this}};
+  std::optional<executorch::runtime::FreeableBuffer> external_engine_;  // that engine_ keeps
   std::shared_ptr<Engine> engine_;
   RunStream stream_;
   Arguments arguments_;

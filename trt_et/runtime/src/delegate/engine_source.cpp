@@ -8,6 +8,10 @@
 #include "engine/compatibility.h"
 
 namespace trt_et {
+
+using executorch::runtime::FreeableBuffer;
+using executorch::runtime::Result;
+
 namespace {
 
 // The GPU to load for: the blob's, or the one that the user moves it to.
@@ -32,13 +36,10 @@ bool has_checksum(const std::string& name, uint32_t* checksum) {
   return error == std::errc() && read == end;
 }
 
-Status check_weight(const trt_et_weight& weight) {
+Status check_data(const char* what, const char* name, const void* bytes, size_t size) {
   uint32_t checksum = 0;
-  if (!has_checksum(weight.name, &checksum) || crc32c(0, weight.bytes, weight.size) == checksum) {
-    return {};
-  }
-  return fail(Error::InvalidProgram, "weight %.100s of %zu bytes is damaged", weight.name,
-              weight.size);
+  if (!has_checksum(name, &checksum) || crc32c(0, bytes, size) == checksum) return {};
+  return fail(Error::InvalidProgram, "%s %.100s of %zu bytes is damaged", what, name, size);
 }
 
 }  // namespace
@@ -46,9 +47,10 @@ Status check_weight(const trt_et_weight& weight) {
 Status EngineSource::open(const void* bytes, size_t size, FindData find_data,
                           const LoadOptions& options) {
   TRT_ET_TRY(parse_blob(bytes, size, &blob_));
+  find_data_ = std::move(find_data);
+  TRT_ET_TRY(find_external_engine());
   TRT_ET_TRY(choose_device(blob_, options, &device_));
   request_ = make_request(blob_, device_, options, &bindings_, &opt_dims_);
-  find_data_ = std::move(find_data);
   for (const std::string& key : blob_.metadata.weights)
     weights_.push_back({key.c_str(), nullptr, 0});
   request_.weights = weights_.data();
@@ -69,6 +71,24 @@ Status EngineSource::open(const void* bytes, size_t size, FindData find_data,
   return cuda::access(&api_);
 }
 
+Status EngineSource::find_external_engine() {
+  if (!blob_.is_external()) return {};
+  const char* const key = blob_.metadata.engine_key.c_str();
+  auto data = find_data_ == nullptr ? Result<FreeableBuffer>(Error::NotFound) : find_data_(key);
+  if (!data.ok()) {
+    return fail(data.error(),
+                "the engine '%.60s' is in a file of its own beside the program (.ptd): load the "
+                "program with that file (data_path; executor_runner --data_path)",
+                key);
+  }
+  external_.emplace(std::move(data.get()));
+  blob_.engine = static_cast<const uint8_t*>(external_->data());
+  blob_.engine_size = external_->size();
+  // Of ours alone is it known what the end of a key means.
+  if (!blob_.has_checksum) return {};
+  return check_data("engine", key, blob_.engine, blob_.engine_size);
+}
+
 Status EngineSource::read_weights() {
   buffers_.reserve(weights_.size());
   for (size_t i = buffers_.size(); i < weights_.size(); ++i) {
@@ -84,7 +104,7 @@ Status EngineSource::read_weights() {
     }
     weight.bytes = data->data();
     weight.size = data->size();
-    TRT_ET_TRY(check_weight(weight));
+    TRT_ET_TRY(check_data("weight", weight.name, weight.bytes, weight.size));
     buffers_.push_back(std::move(data.get()));
   }
   return {};

@@ -5,6 +5,7 @@
 #include <executorch/runtime/core/result.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,12 @@ class EngineSource {
   int device() const { return device_; }
   cuda::Api& api() const { return *api_; }
   const cuda::DeviceInfo& gpu() const { return gpu_; }
+  // Of an engine beside the program, which must live as long as an engine that keeps its bytes.
+  std::optional<executorch::runtime::FreeableBuffer>& external_engine() { return external_; }
   const trt_et_engine_provider& provider() const { return *provider_; }
 
  private:
+  Status find_external_engine();
   Status read_weights();
   Status find_or_load(std::shared_ptr<Engine>* engine) const;
 
@@ -48,6 +52,7 @@ class EngineSource {
   OptDims opt_dims_;
   // Of networks: named data of the program, read and checked only if an engine is to be built.
   FindData find_data_;
+  std::optional<executorch::runtime::FreeableBuffer> external_;
   std::vector<trt_et_weight> weights_;
   std::vector<executorch::runtime::FreeableBuffer> buffers_;
   std::string problem_;

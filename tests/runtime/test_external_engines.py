@@ -1,0 +1,93 @@
+"""Engines beside the program (.ptd), as Torch-TensorRT's ``external_engine_data`` stores them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from executorch.exir._serialize.data_serializer import DataEntry, DataPayload
+from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
+
+from tests.support.fake_tensorrt import FakeBuilder, Line
+from tests.support.native_blobs import pack
+from tests.support.native_environment import environment
+from tests.support.native_programs import export
+from tests.support.python_process import run_forked
+from trt_et.inspection import inspect_file
+
+X = torch.arange(16, dtype=torch.float32).reshape(2, 8)
+MISSING = "the engine 'the engine' is in a file of its own beside the program (.ptd)"
+RUN = """
+import sys
+import torch
+import trt_et.runtime
+trt_et.runtime.load("simulated")
+from executorch.runtime import Runtime
+from trt_et.runtime.explain import explained_errors
+data = sys.argv[2] if len(sys.argv) > 2 else None
+with explained_errors():
+    program = Runtime.get().load_program(sys.argv[1], data_path=data)
+    method = program.load_method("forward")
+    print(method.execute([torch.arange(16, dtype=torch.float32).reshape(2, 8)])[0].sum().item())
+"""
+
+
+class ExternalBuilder(FakeBuilder):
+    """Writes a blob without an engine, as Torch-TensorRT does, and keeps the engine."""
+
+    engine = b""
+
+    def build(self, request):
+        x, y = request.lowered.bindings
+        self.engine = self.plan(x, y).encode()
+        document = {
+            "io_bindings": [
+                {"name": b.name, "dtype": "", "shape": [], "is_input": b.is_input} for b in (x, y)
+            ],
+            "hardware_compatible": False,
+            "device_id": request.device_id,
+            "serialized_metadata": "",
+            "target_platform": "linux_x86_64",
+            "engine_key": "the engine",
+        }
+        return pack(document, b"", checksum=False)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    builder, folder = ExternalBuilder(), tmp_path_factory.mktemp("external")
+    exported = export(folder, "external", Line(), (X,), builder=builder)
+    assert b"scale y x" not in exported.path.read_bytes()
+    data = DataPayload([builder.engine], {"the engine": DataEntry(0, 16, None)})
+    (folder / "engines.ptd").write_bytes(bytes(FlatTensorSerializer().serialize(data)))
+    return exported
+
+
+def test_it_runs_in_the_runner_with_its_file(program, runner, fake_tensorrt, tmp_path):
+    data = program.path.with_name("engines.ptd")
+    inputs = ",".join(map(str, program.input_files()))
+    flags = ("--model_path", program.path, "--inputs", inputs, "--output_file", tmp_path / "out")
+    done = runner(*flags, "--data_path", data, cuda="simulated", **fake_tensorrt)
+    assert done.returncode == 0, done.stderr
+    found = np.fromfile(tmp_path / "out-0.bin", dtype=np.float32)
+    np.testing.assert_array_equal(found, (2 * X + 1).numpy().flatten())
+    without = runner(*flags, cuda="simulated", **fake_tensorrt)
+    assert without.returncode == 1
+    assert MISSING in without.stderr
+
+
+def test_it_runs_in_the_stock_runtime_with_its_file(program, fake_tensorrt, tmp_path):
+    data = str(program.path.with_name("engines.ptd"))
+    env = environment(**fake_tensorrt)
+    done = run_forked(RUN, str(program.path), data, cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == (2 * X + 1).sum().item()
+    without = run_forked(RUN, str(program.path), cwd=tmp_path, env=env)
+    assert without.returncode != 0
+    assert MISSING in without.stderr
+
+
+def test_inspect_names_the_engine_that_is_elsewhere(program):
+    (delegate,) = inspect_file(program.path).methods[0].delegates
+    assert not delegate.problem
+    assert "the engine is in a .ptd file: the engine" in " ".join(delegate.row(0))
