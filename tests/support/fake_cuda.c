@@ -18,13 +18,14 @@ enum { kGpus = 2, kDepth = 16 };
 enum { kOutOfMemory = 2, kEnded = 4, kBadDevice = 101, kNoContext = 201, kBadHandle = 400 };
 enum { kCaptureUnsupported = 900, kCaptureInvalidated = 901, kIsolation = 905, kCapturedEvent = 907 };
 
-struct Context { int gpu; };
+struct Context { int gpu; struct Context* part_of; /* of a green context: the primary one */ };
 struct Stream { struct Context* context; int capturing, broken; };
 struct Event { struct Context* context; int captured, recorded; };
 struct Memory { char* begin; size_t size; int type, gpu; struct Memory* next; };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct Context primary[kGpus] = {{0}, {1}};
+static struct Context primary[kGpus] = {{0, NULL}, {1, NULL}};
+static struct Context green[kGpus] = {{0, &primary[0]}, {1, &primary[1]}};
 static uint64_t is_primary_made[kGpus];
 static uint64_t waits, calls, calls_after_end;
 static int ended;
@@ -178,7 +179,7 @@ int cuDevicePrimaryCtxRetain(void** context, int gpu) {
 int cuCtxCreate_v2(void** context, unsigned flags, int gpu) {
   UP;
   (void)flags;
-  struct Context* made = malloc(sizeof *made);
+  struct Context* made = calloc(1, sizeof *made);
   made->gpu = gpu;
   stack[depth++] = made;
   *context = made;
@@ -211,6 +212,20 @@ int cuStreamGetCtx(void* s, void** context) {
   UP;
   *context = stream_of(s)->context;
   return 0;
+}
+int cuStreamGetCtx_v2(void* s, void** context, void** its_green) {
+  UP;
+  struct Context* own = stream_of(s)->context;
+  *its_green = own->part_of != NULL ? own : NULL;
+  *context = own->part_of != NULL ? own->part_of : own;
+  return 0;
+}
+/* A stream of a green context of the GPU. */
+void* fake_cuda_green_stream(int gpu) {
+  struct Stream* made = calloc(1, sizeof *made);
+  make_primary(gpu);
+  made->context = &green[gpu];
+  return made;
 }
 int cudaGetDeviceCount(int* count) {
   UP;
@@ -352,7 +367,8 @@ int cudaEventRecord(void* e, void* s) {
   struct Event* event = e;
   struct Stream* stream = stream_of(s);
   record("record %p on %p\n", e, s);
-  if (stream != &legacy && event->context != stream->context) return kBadHandle;
+  struct Context* context = stream->context->part_of ? stream->context->part_of : stream->context;
+  if (stream != &legacy && event->context != context) return kBadHandle;
   event->recorded = 1;
   event->captured = stream->capturing;
   last_recorded = s;

@@ -156,6 +156,25 @@ void test_a_guards_stream_of_another_gpu_than_the_first_is_used() {
   CHECK(trt_et_use_stream(1, stream) == 0 && trt_et_use_stream(1, nullptr) == 0);
 }
 
+// Of a green context, which has some of the GPU's multiprocessors.
+void test_streams_of_green_contexts_are_used() {
+  const OnDriver scale;
+  const auto make = function<void*(int)>("fake_cuda_green_stream");
+  void *in = allocate(), *out = allocate();
+  void *stream = keep(make(0)), *other = keep(make(1));
+  executorch::extension::cuda::t_caller_stream = stream;
+  CHECK(scale.run(in, out) == Error::Ok);
+  CHECK(driver_count("last_recorded") == reinterpret_cast<uintptr_t>(stream));
+  executorch::extension::cuda::t_caller_stream = other;  // Of another GPU.
+  CHECK(scale.run(in, out) == Error::Ok);
+  CHECK(driver_count("last_recorded") != reinterpret_cast<uintptr_t>(other));
+  executorch::extension::cuda::t_caller_stream = std::nullopt;
+  CHECK(trt_et_use_stream(0, other) == -1 && says("the stream for cuda:0 is one of cuda:1"));
+  CHECK(trt_et_use_stream(0, stream) == 0 && scale.run(in, out) == Error::Ok);
+  CHECK(driver_count("last_recorded") == reinterpret_cast<uintptr_t>(stream));
+  CHECK(trt_et_use_stream(0, nullptr) == 0);
+}
+
 // A run in the caller's graph, or a refusal that leaves the capture and the method as they were.
 void test_captures_of_the_caller() {
   const OnDriver scale;
@@ -387,6 +406,7 @@ constexpr Part kParts[] = {
     {"own context", test_a_context_of_the_callers_own_stays_current},
     {"managed", test_managed_memory_is_waited_for},
     {"guard", test_a_guards_stream_of_another_gpu_than_the_first_is_used},
+    {"green", test_streams_of_green_contexts_are_used},
     {"capture", test_captures_of_the_caller},
     {"order", test_order_with_the_callers_own_work},
     {"buffers", test_buffers_in_turn_are_not_waited_for},

@@ -153,6 +153,13 @@ std::string chosen_mode() {
   return chosen.made || chosen.requested ? chosen.mode.text() : std::string();
 }
 
+std::string problem() {
+  if (is_forked()) return check_not_forked().text;
+  auto& chosen = immortal<Choice>();
+  const std::lock_guard<std::mutex> lock(chosen.mutex);
+  return chosen.status.text;
+}
+
 Status usable_devices(Api** api, int* count) {
   static std::atomic<int> known{0};  // GPUs do not come and go.
   TRT_ET_TRY(access(api));

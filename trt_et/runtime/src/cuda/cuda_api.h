@@ -88,8 +88,8 @@ class Api {
   virtual Status destroy_stream(Stream stream) = 0;
   virtual Status synchronize_stream(Stream stream) = 0;
 
-  // The device of a stream that is no default stream. Fails where its context is not the primary
-  // one of its device: our work cannot go there.
+  // The device of a stream that is no default stream. Fails where its context is neither the
+  // primary one of its device nor a green one, which is a part of that: our work cannot go there.
   virtual Status stream_device(Stream stream, int* device) = 0;
   // Whether work that is queued on the stream is recorded for a graph.
   virtual Status is_captured(Stream stream, bool* captured) = 0;
@@ -121,6 +121,8 @@ Status access(Api** api);
 
 // "real", "simulated:N", or "" before the first use.
 std::string chosen_mode();
+// Why that has no GPU; "" if it has, and before the first use.
+std::string problem();
 
 // Number of devices of the chosen implementation; fails when that is none.
 Status usable_devices(Api** api, int* count);

@@ -87,6 +87,7 @@ using Context = void*;
 
 struct Functions {
   const char* (*cudaGetErrorString)(int);
+  int (*cuStreamGetCtx_v2)(Stream, Context*, Context* green);  // null before CUDA 12.5
 #define TRT_ET_FUNCTION(name, ...) int (*name)(__VA_ARGS__);
   TRT_ET_FUNCTIONS(TRT_ET_FUNCTION, TRT_ET_FUNCTION)
 #undef TRT_ET_FUNCTION
@@ -105,6 +106,8 @@ Status find_functions(void* driver, void* runtime, Functions& f) {
 #define TRT_ET_DRIVER(name, ...) find(driver, #name, &f.name, &missing);
   TRT_ET_FUNCTIONS(TRT_ET_RUNTIME, TRT_ET_DRIVER)
   TRT_ET_RUNTIME(cudaGetErrorString)
+  const char* may_be_missing = nullptr;
+  find(driver, "cuStreamGetCtx_v2", &f.cuStreamGetCtx_v2, &may_be_missing);
 #undef TRT_ET_RUNTIME
 #undef TRT_ET_DRIVER
   if (missing == nullptr) return {};
@@ -211,10 +214,10 @@ class RealApi final : public Api {
     return TRT_ET_CALL(cudaStreamSynchronize, stream);
   }
 
-  // By the driver: cudaStreamGetDevice() comes with CUDA 12.8.
+  // By the driver: cudaStreamGetDevice() comes with CUDA 12.8, and does not tell the context.
   Status stream_device(Stream stream, int* device) override {
     Context owner = nullptr, primary = nullptr, popped = nullptr;
-    TRT_ET_TRY(check_driver(f_.cuStreamGetCtx(stream, &owner), "cuStreamGetCtx"));
+    TRT_ET_TRY(find_context(stream, &owner));
     for (int known = 0; known < kMaxDevices; ++known) {
       if (owner != nullptr && primary_[index(known)] == owner) return *device = known, Status{};
     }
@@ -287,6 +290,15 @@ class RealApi final : public Api {
 
   Status attribute(int which, int device, int* value) {
     return TRT_ET_CALL(cudaDeviceGetAttribute, value, which, device);
+  }
+
+  // The context of a stream; of a green context's, the primary one that it is a part of.
+  Status find_context(Stream stream, Context* context) {
+    Context green = nullptr;
+    if (f_.cuStreamGetCtx_v2 == nullptr) {
+      return check_driver(f_.cuStreamGetCtx(stream, context), "cuStreamGetCtx");
+    }
+    return check_driver(f_.cuStreamGetCtx_v2(stream, context, &green), "cuStreamGetCtx");
   }
 
   // Retained once for the life of the process.
