@@ -194,3 +194,37 @@ def test_the_users_folder_is_not_used_where_others_may_write(
     assert "it is not this user's alone" in caplog.text
     # Whoever names a folder has chosen it.
     assert build(CheapBuilder(), EngineCache(tmp_path / "trt-et")).origin == "cached"
+
+
+def test_a_lock_that_never_comes_free_costs_the_lock_and_not_the_engine(
+    tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr("trt_et.engines.cache._PATIENCE", 0.2)
+    holder, cache = EngineCache(tmp_path), EngineCache(tmp_path)
+    key = "0" * 64
+    held = holder.lock(key, wait=True)
+    assert held is not None
+    assert cache.lock(key, wait=False) is None
+    waited = cache.lock(key, wait=True)
+    assert waited is not None
+    assert not waited.is_locked
+    assert "is not free after 0 s; the engine is built without it" in caplog.text
+    waited.release()
+    held.release()
+    again = cache.lock(key, wait=True)
+    assert again is not None
+    assert again.is_locked
+    again.release()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_root_makes_nothing_in_the_home_of_another_user(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
+    os.chown(tmp_path, 1000, 1000)
+    assert build(CheapBuilder(), EngineCache()).origin == "built"
+    assert build(CheapBuilder(), EngineCache()).origin == "built"
+    assert "root writes nothing into another user's home" in caplog.text
+    assert not list(tmp_path.iterdir())
+    # Whoever names a folder has chosen it.
+    assert build(CheapBuilder(), EngineCache(tmp_path / "named")).origin == "built"
+    assert build(CheapBuilder(), EngineCache(tmp_path / "named")).origin == "cached"

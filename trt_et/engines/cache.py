@@ -39,6 +39,7 @@ _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
 _UNITS: Final = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _ABANDONED: Final = 3600.0  # Seconds after which nobody writes to a file that has no name yet.
+_PATIENCE: Final = 3600.0  # Seconds for another process that builds the same engine.
 _log = logging.getLogger(__name__)
 
 
@@ -167,11 +168,12 @@ class EngineCache:
 
         Args:
             key: The engine's key.
-            wait: Wait for a process that has it. Never while holding another lock: that process
-                may be waiting for this one.
+            wait: Wait for a process that has it, for an hour. Never while holding another lock:
+                that process may be waiting for this one.
 
         Returns:
-            The lock; None if another process has it. If the folder has no locks, it is not held.
+            The lock; None if another process has it. If the folder has no locks, or another
+            process keeps it for longer, it is not held.
         """
         folder = self.folder / "v1" / "locks"
         lock = FileLock(folder / f"{key[:3]}.lock", thread_local=False)
@@ -179,9 +181,16 @@ class EngineCache:
             return lock
         try:
             make_private(folder)
-            lock.acquire(timeout=-1 if wait else 0)
+            lock.acquire(timeout=_PATIENCE if wait else 0)
         except Timeout:
-            return None
+            if not wait:
+                return None
+            _log.warning(
+                "the engine cache's lock %s is not free after %.0f s; the engine is built without "
+                "it. If no process builds, remove the file",
+                lock.lock_file,
+                _PATIENCE,
+            )
         except OSError as error:
             self._warn("locked", error)
         return lock
@@ -240,7 +249,12 @@ class EngineCache:
                     part.unlink()
 
     def _is_unsafe(self) -> bool:
-        if self._is_named or not others_may_write(self.folder):
+        if self._is_named:
+            return False
+        if _is_in_anothers_home(self.folder):
+            self._warn("used", PermissionError("root writes nothing into another user's home"))
+            return True
+        if not others_may_write(self.folder):
             return False
         self._warn("used", PermissionError("it is not this user's alone"))
         return True
@@ -258,6 +272,12 @@ class EngineCache:
                 what,
                 error,
             )
+
+
+def _is_in_anothers_home(folder: Path) -> bool:
+    """Return whether root would make the folder where its owner could not write any more."""
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    return os.geteuid() == 0 and existing.stat().st_uid != 0
 
 
 def _decoded(blob: bytes) -> EngineBlob:

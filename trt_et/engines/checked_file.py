@@ -13,6 +13,7 @@ from crc32c import crc32c
 from filelock import FileLock
 
 _WRITABLE_BY_OTHERS = 0o022
+_PATIENCE = 60.0  # Seconds for a process that reads and replaces a file.
 _log = logging.getLogger(__name__)
 
 
@@ -64,10 +65,10 @@ def locked(path: Path) -> Iterator[None]:
     """Keep other processes from replacing the file; its folder is made.
 
     Raises:
-        OSError: The folder cannot be written.
+        OSError: The folder cannot be written, or another process keeps the file for a minute.
     """
     make_private(path.parent)
-    with FileLock(path.with_suffix(".lock")):
+    with FileLock(path.with_suffix(".lock"), timeout=_PATIENCE):
         yield
 
 
