@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 
 import numpy as np
 import pytest
 import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 
+import trt_et.runtime
 from tests.support.native_blobs import patch_program
+from tests.support.native_environment import environment
 from tests.support.native_programs import Program
 from trt_et import TensorRTPartitioner
 
@@ -202,7 +206,9 @@ def test_weights_outside_of_the_program(runner, outputs, tmp_path):
     program.write_tensor_data_to_file(str(tmp_path))
     (weights,) = tmp_path.glob("*.ptd")
     np.save(tmp_path / "x.npy", x.numpy())
-    assert runner("--model_path", path, cuda="simulated").returncode == 1
+    without = runner("--model_path", path, cuda="simulated")
+    assert without.returncode == 1
+    assert "in a file of its own (.ptd), name it with --data_path" in without.stderr
     found = outputs(path, "--inputs", tmp_path / "x.npy", "--data_path", weights)
     check(found, [model(x)])
 
@@ -217,6 +223,45 @@ def test_memory(run):
     assert engine["device"] == 1
     assert engine["engine_bytes"] > 0
     assert engine["profile"] is None  # A reference engine has none.
+
+
+def test_memory_is_where_the_user_moves_it(programs, runner):
+    flags = ("--print_output=none", "--print_memory")
+    path = programs["mlp_on_1"].path
+    done = runner("--model_path", path, *flags, cuda="simulated:2", TRT_ET_DEVICE="0")
+    assert "Planned memory on cuda:0" in done.stdout
+    assert "cuda:1" not in done.stdout
+
+
+@pytest.mark.parametrize("name", ["a,b.bin", ",", "a,,b,"])
+def test_a_comma_in_the_name_of_an_input_file(programs, outputs, tmp_path, name):
+    program = programs["mlp"]
+    (tmp_path / name).write_bytes(program.inputs[0].numpy().tobytes())
+    escaped = str(tmp_path / name).replace(",", "\\,")
+    check(outputs(program.path, "--inputs", escaped), program.outputs)
+
+
+@pytest.mark.parametrize("where", ["full", "closed", "a closed pipe"])
+def test_an_output_that_does_not_arrive_is_a_failure(programs, tmp_path, where):
+    program = programs["mlp"].path
+    command = [str(trt_et.runtime.runner_path()), "--model_path", str(program)]
+    redirection = {"full": ">/dev/full", "closed": ">&-", "a closed pipe": ">&3"}[where]
+    reading, writing = os.pipe()
+    os.close(reading)
+    script = f'trap "" PIPE; exec "$@" --output_file {tmp_path}/out {redirection}'
+    done = subprocess.run(
+        ["sh", "-c", f"exec 3>&{writing}; {script}", "sh", *command],
+        env=environment(TRT_ET_CUDA="simulated"),
+        stderr=subprocess.PIPE,
+        pass_fds=(writing,),
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert done.returncode == 1
+    assert "executor_runner: the standard output cannot be written: " in done.stderr
+    assert (tmp_path / "out-0.bin").stat().st_size == 2 * 4 * 4
 
 
 def test_help(runner):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import shlex
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -95,7 +100,92 @@ def test_a_corrupt_file_is_reported_and_replaced(run, tmp_path):
 def test_a_folder_that_cannot_be_written_is_reported(run, tmp_path):
     (tmp_path / "file").write_text("")
     found = run(TRT_ET_RUNTIME_CACHE=str(tmp_path / "file" / "cache"))
-    assert "kernel cache cannot be written" in found
+    assert f"TensorRTBackend: kernel cache cannot be written: {tmp_path}/file/cache/" in found
+    assert "Not a directory" in found
+
+
+@contextlib.contextmanager
+def locked(folder: Path):
+    """Keep the folder's lock, as a process would that hangs; for a minute at most."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    released = threading.Timer(60, fcntl.flock, (descriptor, fcntl.LOCK_UN))
+    released.start()
+    try:
+        yield
+    finally:
+        released.cancel()
+        os.close(descriptor)
+
+
+def test_a_lock_that_is_not_free_holds_no_process_up(run, server, tmp_path):
+    """Neither the end of a process nor a save; the file is written without the lock."""
+    folder = tmp_path / "home" / ".cache" / "trt-et" / "kernels"
+    server(1)  # It has started.
+    with locked(folder):
+        start = time.monotonic()
+        run()
+        server(2)
+        server("save")
+        assert time.monotonic() - start < 30
+        assert sizes(folder) == {1, 2}
+
+
+def test_a_limit_for_the_size_of_files_is_reported(program, variables):
+    """And no signal ends the process."""
+    import trt_et.runtime
+
+    flags = ["--model_path", str(program.path), "--print_output=none"]
+    command = shlex.join([str(trt_et.runtime.runner_path()), *flags])
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -f 0; exec {command}"],
+        env=environment(TRT_ET_CUDA="simulated:1", **variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "TensorRTBackend: kernel cache cannot be written: " in done.stderr
+    assert "File too large" in done.stderr
+
+
+def test_a_pipe_in_place_of_the_file_is_not_waited_for(run, tmp_path):
+    folder = tmp_path / "cache"
+    run(TRT_ET_RUNTIME_CACHE=str(folder))
+    (kept,) = files(folder)
+    good = kept.read_bytes()
+    kept.unlink()
+    os.mkfifo(kept)
+    found = run(TRT_ET_RUNTIME_CACHE=str(folder))
+    assert "kernel cache cannot be read" in found
+    assert kept.read_bytes() == good
+
+
+def test_parts_of_files_that_killed_processes_left_are_removed(run, tmp_path):
+    folder = tmp_path / "cache"
+    run(TRT_ET_RUNTIME_CACHE=str(folder))
+    (kept,) = files(folder)
+    names = ("abandon", "ABCDEF", "FEDCBA")
+    other, old, young = (kept.with_name(f"{kept.name}.{name}") for name in names)
+    for path in (other, old, young):
+        path.write_bytes(b"part")
+    for path in (other, old):
+        os.utime(path, (1, 1))
+    kept.unlink()
+    run(TRT_ET_RUNTIME_CACHE=str(folder))
+    assert set(files(folder)) == {kept, other, young}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("variable", ["HOME", "XDG_CACHE_HOME"])
+def test_root_makes_nothing_in_the_home_of_another_user(run, tmp_path, variable):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 1000, 1000)
+    run(**{variable: str(theirs)})
+    assert not list(theirs.iterdir())
 
 
 def test_without_graphs_the_library_records_none(run):
@@ -117,6 +207,50 @@ for line in sys.stdin:
         method.execute([torch.ones(int(line), 8)])
     print("done", flush=True)
 """
+
+
+FORKS = """
+import os, signal, sys, threading, torch, ctypes, trt_et.runtime
+trt_et.runtime.load()
+from executorch.runtime import Runtime
+method = Runtime.get().load_program(sys.argv[1]).load_method("forward")
+library = ctypes.CDLL(str(trt_et.runtime.plugin_path()))
+done = False
+def save():
+    while not done:
+        library.trt_et_save_kernels()
+thread = threading.Thread(target=save)
+thread.start()
+children = []
+for size in range(1, 9):
+    method.execute([torch.ones(size, 8)])
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        if size % 2:
+            del method
+        ctypes.CDLL(None).exit(0)  # With what C and C++ do at the end; Python's takes long.
+    children.append(child)
+statuses = {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children}
+done = True
+thread.join()
+print(statuses)
+"""
+
+
+def test_a_process_forked_while_kernels_are_saved_ends(program, variables, tmp_path):
+    """With the folder's lock taken, a save takes a while."""
+    folder = tmp_path / "home" / ".cache" / "trt-et" / "kernels"
+    with locked(folder):
+        done = subprocess.run(
+            [sys.executable, "-c", FORKS, str(program.path)],
+            env=environment(TRT_ET_CUDA="simulated:1", **variables),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.stdout == "{0}\n", done.stderr
 
 
 @pytest.fixture

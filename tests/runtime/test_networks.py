@@ -174,7 +174,6 @@ def test_a_built_program_has_engines_and_no_weights(
 def test_an_engine_that_cannot_be_built_is_one_line(build, run, tmp_path):
     builder = FakeNetworkBuilder("refuse /gelu Gelu not today\n")
     program = export(tmp_path, "bad", Scale(), (X,), builder=builder)
-    output = tmp_path / "built.pte"
     done = build(program)
     assert done.returncode == 1
     reason = "TensorRT 11.7.3 does not take node '/gelu' (Gelu): not today"

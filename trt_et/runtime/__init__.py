@@ -72,8 +72,8 @@ def load(cuda: str | None = None) -> None:
     Raises:
         OptionError: ``cuda`` is another text.
         PluginError: The plugin is missing, does not match the installed executorch, or cannot be
-            used; or this process already uses another mode. You can change a mode without a GPU
-            (``is_available`` is False).
+            used; ``cuda`` is ``"real"``, and no GPU can be used; or this process already uses
+            another mode. You can change a mode without a GPU (``is_available`` is False).
     """
     if cuda is not None and not (isinstance(cuda, str) and _CUDA_MODE.fullmatch(cuda)):
         raise OptionError(
@@ -81,6 +81,8 @@ def load(cuda: str | None = None) -> None:
         )
     library = load_plugin()
     if cuda is not None and library.trt_et_choose_cuda(cuda.encode()) != 0:
+        raise PluginError(last_error())
+    if cuda == "real" and library.trt_et_device_count() < 0:
         raise PluginError(last_error())
 
 
@@ -110,7 +112,7 @@ def status() -> dict[str, Any]:
     Returns:
         ``version`` of the plugin; ``backend`` and ``allocator``, True if ours are registered;
         ``cuda``, the current mode (empty before the first use); ``problem``, empty if there is
-        none.
+        none: why the backend is not registered, or why the mode has no GPU.
 
     Raises:
         PluginError: The plugin cannot be loaded.
@@ -123,7 +125,8 @@ def status() -> dict[str, Any]:
 def last_error() -> str:
     """Return the message of this thread's last call into the backend; empty after a success.
 
-    ExecuTorch's exceptions contain a number only.
+    ExecuTorch's exceptions contain a number only. It is also empty if ExecuTorch itself refuses a
+    file or an input: ``trt_et.runtime.explain.explained_errors`` has the reason.
     """
     if _library is None:
         return ""

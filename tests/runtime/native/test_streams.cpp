@@ -1,9 +1,13 @@
 // Runs of a delegate beside other code of the process that uses CUDA: whoever reads next sees the
 // result, and whoever writes next does not overtake it.
+#include <chrono>
 #include <functional>
+#include <future>
+#include <list>
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "backend_calls.h"
 #include "cuda/device_allocator.h"
@@ -123,6 +127,93 @@ void test_handles_are_used_again() {
   CHECK(reinterpret_cast<float*>(sum.state.data)[1] == 2.0F);
   CHECK(trt_et_use_stream(0, nullptr) == 0);
   CHECK_OK(api().destroy_stream(again));
+}
+
+// The last run was on a stream that is gone, and may not be over.
+void test_a_capture_on_a_handle_that_is_used_again() {
+  Scaling scaling;
+  Stream stream = nullptr, again = nullptr;
+  cuda::Graph graph = nullptr;
+  CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &stream));
+  CHECK(trt_et_use_stream(0, stream) == 0);
+  for (int i = 0; i < 2; ++i) CHECK_OK(scaling.run());
+  CHECK_OK(api().destroy_stream(stream));
+  CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &again));
+  CHECK(again == stream && trt_et_use_stream(0, again) == 0);
+  CHECK_OK(api().begin_capture(again));
+  CHECK_FAILS(scaling.run(), "the last run was on another");
+  CHECK_OK(api().end_capture(again, &graph));
+  CHECK_OK(api().destroy_graph(graph));
+  CHECK(trt_et_use_stream(0, nullptr) == 0);
+  CHECK_OK(api().destroy_stream(again));
+}
+
+// Each capture with new tensors takes a context for good: not without an end.
+void test_captures_take_a_limited_number_of_contexts() {
+  Scaling scaling;
+  Stream stream = nullptr;
+  size_t captured = 0;
+  CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &stream));
+  CHECK(trt_et_use_stream(0, stream) == 0);
+  std::list<Device> outputs;
+  std::vector<cuda::Graph> graphs;
+  Status status;
+  for (; status.ok() && captured < 200; ++captured) {
+    const Device& out = outputs.emplace_back(size_t{16}, 0, 0.0F);
+    OwnedTensor y({2, 8}, out.data);
+    for (int i = 0; i < 2; ++i) CHECK_OK(call(*scaling.delegate, {&scaling.x.value, &y.value}));
+    CHECK_OK(api().begin_capture(stream));
+    status = call(*scaling.delegate, {&scaling.x.value, &y.value});
+    CHECK_OK(api().end_capture(stream, &graphs.emplace_back()));
+  }
+  CHECK_FAILS(status, "graphs hold all contexts that a method gives to them");
+  CHECK(captured == 64 + 1);
+  for (const cuda::Graph graph : graphs) CHECK_OK(api().destroy_graph(graph));
+  CHECK(trt_et_use_stream(0, nullptr) == 0);
+  CHECK_OK(api().destroy_stream(stream));
+}
+
+// A method that is described while it runs is waited for; others are loaded and run meanwhile.
+void test_a_description_holds_up_no_other_method() {
+  std::promise<void> end, queued;
+  const auto ended = end.get_future().share();
+  const auto busy = load(scale_blob("8"));
+  std::thread runs([&] {
+    float in[8] = {}, out[8] = {};
+    OwnedTensor x({8}, in), y({8}, out);
+    Stream stream = nullptr;
+    CHECK(trt_et_get_stream(0, &stream) == 0);
+    CHECK_OK(cuda::simulated_api()->launch(stream, [ended] { return ended.wait(), Status{}; }));
+    queued.set_value();
+    CHECK_OK(call(*busy, {&x.value, &y.value}));
+  });
+  queued.get_future().wait();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  std::thread describes([] {
+    std::vector<char> text(4096);
+    CHECK(trt_et_describe_engines(text.data(), text.size()) > 2);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto other = load(doubling_blob());
+  check_call(*other, 1.0F, 2.0F);
+  end.set_value();
+  runs.join();
+  describes.join();
+}
+
+void test_streams_of_threads_that_have_ended_are_forgotten() {
+  const auto delegate = load(scale_blob("8"));
+  for (int i = 0; i < 100; ++i) {
+    std::thread([&] {
+      float in[8] = {}, out[8] = {};
+      OwnedTensor x({8}, in), y({8}, out);
+      CHECK_OK(call(*delegate, {&x.value, &y.value}));
+      if (i % 2 == 0) return;
+      CHECK(trt_et_use_stream(0, cuda::kPerThreadStream) == 0);
+      CHECK_OK(call(*delegate, {&x.value, &y.value}));
+    }).join();
+  }
+  CHECK(counter("kept_streams") < 10);
 }
 
 // One handle, and another stream in each thread.
@@ -266,6 +357,10 @@ void test_streams(const std::string&) {
   check_order_with(nullptr, 3);
   test_host_memory_is_free_after_a_call();
   test_handles_are_used_again();
+  test_a_capture_on_a_handle_that_is_used_again();
+  test_captures_take_a_limited_number_of_contexts();
+  test_a_description_holds_up_no_other_method();
+  test_streams_of_threads_that_have_ended_are_forgotten();
   test_per_thread_default_stream();
   test_captures_are_left_alone();
   test_copies_ask_once();

@@ -14,7 +14,9 @@ constexpr const char* kUsage =
     "usage: executor_runner --model_path FILE [flags]\n"
     "  --model_path FILE       program to run (default: model.pte)\n"
     "  --data_path FILE        the program's external weights (.ptd)\n"
-    "  --inputs FILE,FILE,...  each tensor input: a .npy file, or raw bytes (default: all ones)\n"
+    "  --inputs FILE,FILE,...  each tensor input: a .npy file, or raw bytes (default: all ones); a "
+    "comma\n"
+    "                          in a name is written \\,\n"
     "  --input_sizes 2x8,4     sizes of each tensor input, where they are dynamic (default: what "
     "a\n"
     "                          .npy file has, or the largest); an empty one keeps the default\n"
@@ -47,10 +49,13 @@ constexpr const char* kUsage =
     "  --help                  show this\n"
     "Simulated GPUs, on host memory, run reference engines.\n";
 
+// "a,b"; a comma behind a backslash is part of a name.
 std::vector<std::string> split(const char* list) {
   std::vector<std::string> parts(1);
   for (const char* c = list; *c != '\0'; ++c) {
-    if (*c == ',') {
+    if (c[0] == '\\' && c[1] == ',') {
+      parts.back() += *++c;
+    } else if (*c == ',') {
       parts.emplace_back();
     } else {
       parts.back() += *c;

@@ -5,8 +5,11 @@
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/executor/program.h>
 #include <executorch/runtime/platform/runtime.h>
+#include <fcntl.h>
 #include <trt_et/runtime.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -160,6 +163,12 @@ bool load(const Program& program, const std::string& name, const Flags& flags,
       program.load_method(name.c_str(), &loaded.memory.manager(), etdump.tracer(), weights);
   if (!method.ok()) {
     fail("loading the method failed", method.error());
+    if (weights == nullptr && *trt_et_last_error() == '\0') {
+      std::fputs(
+          "executor_runner: if the program keeps weights in a file of its own (.ptd), name it "
+          "with --data_path\n",
+          stderr);
+    }
     return false;
   }
   loaded.method.emplace(std::move(*method));
@@ -251,21 +260,38 @@ int run(const Flags& flags) {
   return etdump.write() && done ? 0 : 1;
 }
 
+// One that is closed would be the next file that is opened, and get what is printed.
+void keep_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) < 0) (void)open("/dev/null", O_RDONLY);
+  }
+}
+
+// What was printed has arrived only now.
+int end(int status) {
+  const bool failed_before = std::ferror(stdout) != 0;
+  if (std::fflush(stdout) == 0 && !failed_before) return status;
+  std::fprintf(stderr, "executor_runner: the standard output cannot be written: %s\n",
+               failed_before ? "a write failed" : std::strerror(errno));
+  return 1;
+}
+
 }  // namespace
 }  // namespace trt_et::runner
 
 int main(int argc, char** argv) {
   using namespace trt_et::runner;
+  keep_standard_streams();
   executorch::runtime::runtime_init();
   try {
     Flags flags;
     switch (parse_flags(argc, argv, &flags)) {
       case Parsed::done:
-        return 0;
+        return end(0);
       case Parsed::wrong:
         return 1;
       case Parsed::run:
-        return run(flags);
+        return end(run(flags));
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "executor_runner: %s\n", error.what());

@@ -1,5 +1,7 @@
 #include "memory.h"
 
+#include <trt_et/runtime.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -89,7 +91,9 @@ bool MethodMemory::plan(const executorch::runtime::MethodMeta& meta, SharedArena
 void MethodMemory::print() const {
   std::map<int, size_t> bytes;  // by GPU; -1: the host
   for (size_t i = 0; i < spans_.size(); ++i) {
-    bytes[devices_[i].is_cpu() ? -1 : devices_[i].index()] += spans_[i].size();
+    const int planned = trt_et_planned_device(spans_[i].data());
+    const int device = planned >= 0 ? planned : devices_[i].index();
+    bytes[devices_[i].is_cpu() ? -1 : device] += spans_[i].size();
   }
   for (const auto& [device, size] : bytes) {
     const std::string name = device < 0 ? "the host" : "cuda:" + std::to_string(device);

@@ -80,6 +80,11 @@ size_t SimStreams::live() {
   return by_handle_.size();
 }
 
+size_t SimStreams::kept() {
+  const std::shared_lock<StripedLock> lock(lock_);
+  return removed_.size() + per_thread_.size();
+}
+
 std::vector<SimStreamPtr> SimStreams::blocking(int device) {
   std::vector<SimStreamPtr> found;
   const auto take = [&](const SimStreamPtr& stream) {

@@ -24,6 +24,8 @@ class SimStreams {
   // What is queued on it is run all the same, but nothing waits for that.
   Status remove(Stream stream);
   size_t live();
+  // Streams that are gone to their users, or may be.
+  size_t kept();
 
   // Appends what the default streams imply: work of the legacy stream comes behind all work of the
   // device's blocking streams, and before all that they get later.

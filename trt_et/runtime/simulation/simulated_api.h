@@ -349,6 +349,7 @@ class SimulatedApi final : public Api {
     if (name == "live_graphs") return *value = graphs_.live(), true;
     if (name == "live_events") return *value = events_.live(), true;
     if (name == "live_streams") return *value = streams_.live(), true;
+    if (name == "kept_streams") return *value = streams_.kept(), true;
     return live_bytes(name, value);
   }
 

@@ -26,8 +26,9 @@ TRT_ET_EXPORT const char* trt_et_version(void);
 
 // Writes one JSON object: {"backend": bool, "allocator": bool, "cuda": mode, "problem": text}.
 // "backend" and "allocator" say whether ours are the registered ones; "cuda" is "real",
-// "simulated:N", or "" as long as nothing has used it; "problem" is empty when all is well.
-// Returns the length of the whole text; at most `capacity` bytes are written, always terminated.
+// "simulated:N", or "" as long as nothing has used it; "problem" says why ours is not registered,
+// or why that mode has no GPU, and is empty when all is well. Returns the length of the whole text;
+// at most `capacity` bytes are written, always terminated.
 TRT_ET_EXPORT size_t trt_et_status(char* out, size_t capacity);
 
 // Registers our CUDA DeviceAllocator if there is none, and returns 1 if ours is the registered one,
@@ -43,6 +44,10 @@ TRT_ET_EXPORT int trt_et_available(void);
 // Number of GPUs; -1 on failure, and trt_et_last_error says why.
 TRT_ET_EXPORT int trt_et_device_count(void);
 
+// The GPU on which our allocator has planned the memory that holds this address; -1: none. It is
+// not the GPU in the program if the user moves programs to another one.
+TRT_ET_EXPORT int trt_et_planned_device(const void* pointer);
+
 // Why the last call of this thread that can fail did so: of this interface, of the backend, or of
 // the allocator; "" if it succeeded. The pointer stays valid until this thread's next call.
 TRT_ET_EXPORT const char* trt_et_last_error(void);
@@ -56,8 +61,9 @@ TRT_ET_EXPORT int trt_et_choose_cuda(const char* mode);
 // Reads a counter: "engines" (loaded now), "engine_loads", and of simulated GPUs "mallocs",
 // "frees", "copies_h2d", "copies_d2h", "copies_d2d", "copies_peer", "bytes_h2d" and so on,
 // "synchronizations", "launches", "calls", "captures", "graph_launches", "fake_calls" (of a fake
-// TensorRT), "live_graphs", "live_events", "live_streams", "live_bytes", "live_bytes:N" (of device
-// N). Returns 0, or -1 when there is no such: GPUs that are not simulated count nothing.
+// TensorRT), "live_graphs", "live_events", "live_streams", "kept_streams" (with work left),
+// "live_bytes", "live_bytes:N" (of device N). Returns 0, or -1 when there is no such: GPUs that are
+// not simulated count nothing.
 TRT_ET_EXPORT int trt_et_counter(const char* name, uint64_t* value);
 
 // Writes a JSON array with an object for each engine of a loaded method: "device", "engine" (the

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "common/immortal.h"
+#include "unknown_settings.h"
 
 namespace trt_et {
 namespace {
@@ -181,6 +182,10 @@ constexpr Option kOptions[] = {
     {"engine_folder", read_folder<&L::engine_folder>, true},
 };
 
+// Compile specs that are no options; the last two are of Torch-TensorRT's delegate.
+constexpr const char* kSpecs[] = {"target_device", "state_inputs",         "device_state",
+                                  "partition",     "external_engine_data", "use_shared_engines"};
+
 // "0,3".
 Status read_indices(const char* spec, const std::string& text, std::vector<size_t>* inputs) {
   for (size_t begin = 0; begin <= text.size();) {
@@ -197,10 +202,32 @@ Status read_indices(const char* spec, const std::string& text, std::vector<size_
   return {};
 }
 
+std::vector<std::string> names_of_options() {
+  std::vector<std::string> names;
+  for (const Option& option : kOptions) {
+    names.emplace_back(option.name);
+    if (option.theirs != nullptr) names.emplace_back(option.theirs);
+  }
+  return names;
+}
+
+// What a misspelt name asked for would be missed without a word.
+void report_unknown_names(const BackendInitContext& context, ArrayRef<CompileSpec> compile_specs) {
+  std::vector<std::string> variables, names = names_of_options();
+  for (const Option& option : kOptions) variables.push_back(option.variable());
+  report_unknown_variables(variables);
+  for (const BackendOption& spec : context.runtime_specs()) {
+    report_unknown("load option", spec.key, names);
+  }
+  names.insert(names.end(), std::begin(kSpecs), std::end(kSpecs));
+  for (const CompileSpec& spec : compile_specs) report_unknown("compile spec", spec.key, names);
+}
+
 }  // namespace
 
 Status read_options(const BackendInitContext& context, ArrayRef<CompileSpec> compile_specs,
                     LoadOptions* options) {
+  report_unknown_names(context, compile_specs);
   options->method = const_cast<BackendInitContext&>(context).get_runtime_allocator();
   for (const Option& option : kOptions) {
     TRT_ET_TRY(option.read(option, find(option, context, compile_specs), options));

@@ -1,5 +1,6 @@
 // The C interface; see include/trt_et/runtime.h.
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -64,10 +65,12 @@ const char* trt_et_version(void) {
 size_t trt_et_status(char* out, size_t capacity) {
   return write_text(out, capacity, [] {
     const Registration& done = registration();
-    const auto word = [](bool value) { return value ? "true" : "false"; };
-    return std::string("{\"backend\": ") + word(done.backend) +
-           ", \"allocator\": " + word(cuda_allocator_is_registered()) + ", \"cuda\": \"" +
-           cuda::chosen_mode() + "\", \"problem\": \"" + done.problem + "\"}";
+    const nlohmann::json facts = {
+        {"backend", done.backend},
+        {"allocator", cuda_allocator_is_registered()},
+        {"cuda", cuda::chosen_mode()},
+        {"problem", *done.problem != '\0' ? done.problem : cuda::problem()}};
+    return facts.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   });
 }
 
@@ -87,6 +90,8 @@ int trt_et_device_count(void) {
   });
   return failed != 0 ? -1 : count;
 }
+
+int trt_et_planned_device(const void* pointer) { return planned_device(pointer, 1); }
 
 const char* trt_et_last_error(void) { return last_error_text(); }
 
