@@ -183,8 +183,9 @@ constexpr Option kOptions[] = {
 };
 
 // Compile specs that are no options; the last two are of Torch-TensorRT's delegate.
-constexpr const char* kSpecs[] = {"target_device", "state_inputs",         "device_state",
-                                  "partition",     "external_engine_data", "use_shared_engines"};
+constexpr const char* kTargetDevice = "target_device";
+constexpr const char* kSpecs[] = {kTargetDevice, "state_inputs",         "device_state",
+                                  "partition",   "external_engine_data", "use_shared_engines"};
 
 // "0,3".
 Status read_indices(const char* spec, const std::string& text, std::vector<size_t>* inputs) {
@@ -234,7 +235,7 @@ Status read_options(const BackendInitContext& context, ArrayRef<CompileSpec> com
   }
   for (const CompileSpec& spec : compile_specs) {
     const std::string text(static_cast<const char*>(spec.value.buffer), spec.value.nbytes);
-    if (std::strcmp(spec.key, "target_device") == 0) options->host_planned = text == "cpu";
+    if (std::strcmp(spec.key, kTargetDevice) == 0) options->host_planned = text == "cpu";
     if (std::strcmp(spec.key, "state_inputs") == 0) {
       TRT_ET_TRY(read_indices(spec.key, text, &options->state_inputs));
     }
