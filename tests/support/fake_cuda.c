@@ -70,9 +70,11 @@ static size_t used;
 static void record(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
+  pthread_mutex_lock(&mutex);
   int length = vsnprintf(lines + used, sizeof lines - used, format, arguments);
   va_end(arguments);
   if (length >= 0 && (size_t)length < sizeof lines - used) used += (size_t)length;
+  pthread_mutex_unlock(&mutex);
 }
 
 /* The calls since the last time, a line each; no more than there is room for. */
@@ -89,7 +91,7 @@ static void record(const char* format, ...) { (void)format; }
 #endif
 
 static struct Context* make_primary(int gpu) {
-  is_primary_made[gpu] = 1;
+  __atomic_store_n(&is_primary_made[gpu], 1, __ATOMIC_RELAXED);
   return &primary[gpu];
 }
 
@@ -167,7 +169,7 @@ int cuDeviceGetName(char* name, int size, int handle) {
 }
 int cuDevicePrimaryCtxGetState(int gpu, unsigned* flags, int* active) {
   *flags = 0;
-  *active = (int)is_primary_made[gpu];
+  *active = (int)__atomic_load_n(&is_primary_made[gpu], __ATOMIC_RELAXED);
   return 0;
 }
 int cuDevicePrimaryCtxRetain(void** context, int gpu) {
@@ -327,7 +329,7 @@ int cudaStreamDestroy(void* s) {
 int cudaStreamSynchronize(void* s) {
   UP;
   record("wait for stream %p\n", s);
-  ++waits;
+  __atomic_add_fetch(&waits, 1, __ATOMIC_RELAXED);
   if (waits_fail_with != 0) return waits_fail_with;
   if (!stream_of(s)->capturing) return 0;
   stream_of(s)->broken = 1;
@@ -371,13 +373,13 @@ int cudaEventRecord(void* e, void* s) {
   if (stream != &legacy && event->context != context) return kBadHandle;
   event->recorded = 1;
   event->captured = stream->capturing;
-  last_recorded = s;
+  __atomic_store_n(&last_recorded, s, __ATOMIC_RELAXED);
   return 0;
 }
 int cudaEventSynchronize(void* e) {
   UP;
   record("wait for event %p\n", e);
-  ++waits;
+  __atomic_add_fetch(&waits, 1, __ATOMIC_RELAXED);
   return ((struct Event*)e)->captured ? kCapturedEvent : 0;
 }
 
