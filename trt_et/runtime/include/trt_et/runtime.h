@@ -49,8 +49,8 @@ TRT_ET_EXPORT int trt_et_device_count(void);
 TRT_ET_EXPORT int trt_et_planned_device(const void* pointer);
 
 // Why the last call of this thread that can fail did so: of this interface, of the backend, or of
-// the allocator; "" if it succeeded, and if ExecuTorch itself refused a file or an input. The pointer
-// stays valid until this thread's next call.
+// the allocator; "" if it succeeded, and if ExecuTorch itself refused a file or an input. The
+// pointer stays valid until this thread's next call.
 TRT_ET_EXPORT const char* trt_et_last_error(void);
 
 // Chooses the CUDA implementation instead of the environment variable TRT_ET_CUDA: "real",
