@@ -58,6 +58,16 @@ OWN_CASES = {
         lambda x: [x.argmax() + x[0].argmin(0, True), x[0].argmax(0) * 2],
         (randn(3, 7),),
     ),
+    "means of images": (
+        lambda x: [
+            x.mean((2, 3)),
+            x.mean((-1, -2), keepdim=True),
+            x.mean((1, 2)),
+            x.mean((2, 3), dtype=torch.float16) * 2,
+            F.adaptive_avg_pool2d(x, 1),
+        ],
+        (randn(2, 3, 5, 4),),
+    ),
     "copied to another shape": (lambda x: x[:, :1].sin().copy_(x[:, 1:2]) * 2, (randn(3, 4),)),
 }
 ON_CPU = ("bfloat16 deconvolved",)  # TensorRT-RTX builds no engine of it.
@@ -111,6 +121,20 @@ def test_quotients_of_sizes_are_rounded_down():
     assert_equal(
         torch.export.export(Function(function), (randn(5, 3),), dynamic_shapes=((sizes,),))
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("options", [{}, {"correction": 0}, {"correction": 3}])
+def test_a_variance_over_a_dynamic_size_is_in_the_payload(options, dtype):
+    sizes = {1: Dim("rows", min=1, max=17)}
+    program = torch.export.export(
+        Function(lambda x: [x.var(1, **options), x.std((1, 2), **options) * 2]),
+        (randn(2, 5, 3).to(dtype),),
+        dynamic_shapes=((sizes,),),
+    )
+    verdicts, partitioner = judged(program)
+    assert [verdict.outcome for verdict in verdicts] == ["equal"], verdicts
+    assert not partitioner.report.not_delegated
 
 
 @pytest.mark.parametrize("case", INDICES if ALL else INDICES_IN_CI)

@@ -10,11 +10,14 @@ from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.type_promotion import cast
+from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.symbolic_shapes import is_static
 
 aten = torch.ops.aten
 
 _HALF_PRECISION: Final = (torch.float16, torch.bfloat16)
+_FLOATS: Final = (torch.float32, *_HALF_PRECISION)
 
 
 def choose_in_one_dtype(node: Node) -> None:
@@ -58,6 +61,34 @@ def copied(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) ->
     return source.to(x.dtype).expand(x.shape).clone()
 
 
+def count_in_one_dtype(node: Node) -> None:
+    """Turn a dynamic size into a number of the tensor's dtype; the exporter takes it as int64."""
+    number: Any = node.args[1]
+    if isinstance(number, Node) and isinstance(number.meta["val"], torch.SymInt):
+        dtype = node.meta["val"].dtype
+        number = insert_call(node, aten.scalar_tensor.default, number, dtype=dtype)
+        node.update_arg(1, number)
+
+
+def average_in_a_window(node: Node) -> Node | None:
+    """Average whole images by pooling: for a ReduceMean, TensorRT-RTX 1.6 transposes them first.
+
+    Its parser makes the same layer of a GlobalAveragePool as of a ReduceMean.
+    """
+    named = named_arguments(node)
+    image: Any = named["self"]
+    value = image.meta["val"]
+    is_image = value.dim() == 4 and is_static(image) and value.dtype in _FLOATS
+    axes = {dim % 4 for dim in named["dim"] or ()}
+    if not is_image or axes != {2, 3} or named["dtype"] not in (None, value.dtype):
+        return None
+    batch, channels, *window = value.shape
+    pooled = insert_call(node, aten.avg_pool2d.default, image, window)
+    if named["keepdim"]:
+        return pooled
+    return insert_call(node, aten.view.default, pooled, [batch, channels])
+
+
 def _place(find: Any) -> Any:  # noqa: ANN401
     def place(x: torch.Tensor, dim: int | None = None, keepdim: bool = False) -> Any:  # noqa: ANN401
         """Return the place in a line, or among all numbers; the parser needs two dimensions."""
@@ -69,7 +100,11 @@ def _place(find: Any) -> Any:  # noqa: ANN401
     return place
 
 
+_ARITHMETIC: Final = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
+
 REWRITES: Final = (
+    Operator("ONNX's arithmetic of sizes", _ARITHMETIC, rewrite=count_in_one_dtype),
+    Operator("ONNX's means of images", (aten.mean.dim,), rewrite=average_in_a_window),
     Operator("ONNX's where", (aten.where.self,), rewrite=choose_in_one_dtype),
     Operator("ONNX's clamp", (aten.clamp.default,), rewrite=clamp_to_infinity),
     Operator("ONNX's argmax", (aten.argmax.default,), decompose=_place(torch.argmax)),
