@@ -25,6 +25,9 @@
 # make bench-runtime     what the native runtime costs, on simulated GPUs: benchmarks/results/runtime.json
 # make bench-aot         what exporting costs, next to its peers: benchmarks/results/aot.json; half an
 #                        hour on two cores. QUICK=1: small models, build/aot-quick.json; ONLY="P1 P2": these
+# make bench-engines     kernels, memory traffic and activation memory of engines, next to other ways': benchmarks/results/engines.json and
+#               docs/performance.md; a quarter of an hour on two cores. QUICK=1: three models, build/engines-quick.json;
+#               ONLY="unet swin": these models, and no times
 # make matrix   the demo and short tests with the oldest, the pinned and the newest versions of torch and the others, each in
 #               an environment of its own; docs/versions.*. SETS="oldest newest": these
 # make docs     the documentation site, in build/site; warnings are errors
@@ -48,6 +51,8 @@ TOOLS := $(VENV)/.tools
 comma := ,
 AARCH64_TOOLCHAIN := $(CURDIR)/scripts/aarch64/toolchain.cmake
 INSTALLED := $(VENV)/.installed
+# Models of other packages, for the engines of bench-engines.
+BENCH := $(VENV)/.bench
 
 # For the native tests: a reference engine, and one build a sanitizer.
 NATIVE_BLOB := build/native/blob
@@ -57,7 +62,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: models onnx peer-tests docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
+.PHONY: models onnx peer-tests docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-engines bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
 
 setup: $(INSTALLED)
 
@@ -241,6 +246,14 @@ bench-runtime: $(INSTALLED)
 
 bench-aot: $(INSTALLED)
 	$(BIN)/python -m benchmarks.aot $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
+
+$(BENCH): $(INSTALLED)
+	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[rtx,demo,dev,docs,bench]'
+	touch $@
+
+bench-engines: $(BENCH)
+	$(BIN)/python -m benchmarks.engines $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
+	$(if $(QUICK),,$(BIN)/python -m benchmarks.plots)
 
 bench-llm: $(INSTALLED)
 	$(BIN)/python -m benchmarks.llm $(if $(QUICK),--quick)

@@ -8,6 +8,9 @@ from typing import Any, Final
 
 import matplotlib as mpl
 
+from benchmarks.engines.goals import best_peer, figure_of
+from benchmarks.engines.page import COLUMNS, TITLES, with_table
+
 mpl.use("Agg")
 mpl.rcParams["svg.hashsalt"] = "trt-et"  # The same results give the same file.
 _TEXT: Final = "#7a828c"  # Legible on white and on the site's dark page.
@@ -69,13 +72,39 @@ def plot_coverage(flows: dict[str, Any]) -> Any:
     return figure
 
 
+def plot_engines(models: dict[str, Any]) -> Any:
+    """Plot kernels and memory traffic of a call for each model, ours and the best other way's."""
+    figure, panels = plt.subplots(1, 2, figsize=(9, 5), layout="constrained")
+    for axes, key in zip(panels, ("kernels", "moved_bytes"), strict=True):
+        title, unit, _ = COLUMNS[key]
+        pairs = {
+            TITLES[name]: (figure_of(ways["ours"], key), best_peer(ways, key))
+            for name, ways in models.items()
+        }
+        known = {name: pair for name, pair in pairs.items() if None not in pair}
+        rows = range(len(known))
+        for side, (label, color) in enumerate((("trt-et", _GREEN), ("best other", _GREY))):
+            places = [row + (side - 0.5) * 0.4 for row in rows]
+            values = [pair[side] / unit for pair in known.values()]
+            axes.barh(places, values, height=0.4, color=color, label=label)
+        axes.set_yticks(rows, known)
+        axes.invert_yaxis()
+        axes.set_xlabel(title)
+    panels[1].legend(frameon=False, loc="lower right")
+    return figure
+
+
 def main() -> None:
-    """Write ``docs/images/export-costs.svg`` and ``docs/images/coverage.svg``."""
+    """Write the pictures and the table of engines into ``docs``."""
+    engines = json.loads((_ROOT / "benchmarks/results/engines.json").read_text())["models"]
+    page = _ROOT / "docs/performance.md"
+    page.write_text(with_table(page.read_text(), engines))
     results = json.loads((_ROOT / "benchmarks/results/aot.json").read_text())
     coverage = json.loads((_ROOT / "docs/coverage.json").read_text())
     images = _ROOT / "docs/images"
     for name, figure in (
         ("export-costs", plot_export_costs(results["curves"])),
+        ("engines", plot_engines(engines)),
         ("coverage", plot_coverage(coverage["flows"])),
     ):
         figure.savefig(images / f"{name}.svg", metadata={"Date": None}, transparent=True)

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-RESULTS = Path(__file__).parents[1] / "benchmarks/results"
+from benchmarks.engines.goals import engine_goals
+from benchmarks.engines.models import MODELS
+from benchmarks.engines.page import TITLES, engines_table, with_table
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks/results"
 
 
 @pytest.mark.parametrize(
@@ -16,6 +21,7 @@ RESULTS = Path(__file__).parents[1] / "benchmarks/results"
         ("aot.json", [1, 2, 3, 4, 6, 7, 8, 9, 10, 22, *range(25, 29)]),  # 5 is retired.
         ("runtime.json", [*range(11, 18), 23]),
         ("llm.json", range(18, 22)),
+        ("engines.json", range(29, 34)),
     ],
 )
 def test_a_result_file_has_every_goal(file, numbers):
@@ -25,3 +31,77 @@ def test_a_result_file_has_every_goal(file, numbers):
     for goal in found["goals"].values():
         assert {"value", "goal", "ok", "how"} <= goal.keys()
         assert (goal["value"] is None) == (goal["ok"] is None)
+
+
+def facts(kernels, activations=100, constants=100, memory=50):
+    return {
+        "engines": 1,
+        "kernels": kernels,
+        "activation_bytes": activations,
+        "constant_bytes": constants,
+        "activation_memory_bytes": memory,
+    }
+
+
+def ways(ours, parser, converted, precision=None):
+    return {
+        "ours": ours,
+        "onnx_parser": parser,
+        "torch_tensorrt": converted,
+        "ours_precision": precision or ours,
+    }
+
+
+DYNAMIC = facts(12, None, 100, None)
+FAILED = {"failed": "UnsupportedOperator: gather"}
+ENGINES = {
+    "unet": ways(facts(8, 300, 100), facts(10), facts(16, 0), facts(9, 150)),
+    "bert_dynamic": ways(DYNAMIC, facts(10, None, 100, None), FAILED),
+}
+
+
+def test_ours_is_divided_by_the_better_of_the_other_ways():
+    goals = dict(engine_goals(ENGINES))
+    kernels, moved = goals["P29"], goals["P30"]
+    assert kernels["details"]["ratios"] == {"unet": 0.8, "bert_dynamic": 1.2}
+    assert (kernels["value"], kernels["ok"]) == (1.2, False)
+    assert kernels["details"]["geometric_mean"] == pytest.approx(0.96**0.5, abs=1e-4)
+    # Unknown sizes and ways that failed count nowhere.
+    assert moved["details"]["ratios"] == {"unet": 4.0}
+    assert goals["P31"]["value"] == 1.0
+    # With precision=, against the parser's float16 model alone.
+    assert goals["P32"]["value"] == 1.25
+
+
+def test_kernels_of_an_engine_with_a_loop_are_unknown():
+    looped = facts(3) | {"has_loops": True}
+    goals = dict(engine_goals({"lstm_gru": ways(facts(12), looped, facts(10))}))
+    assert goals["P29"]["value"] == 1.2
+    assert goals["P31"]["value"] == 1.0
+
+
+@pytest.mark.parametrize(("kernels", "ok"), [((8, 10), True), ((10, 10), False), ((7, 11), False)])
+def test_the_worst_model_and_the_mean_must_both_reach_the_goal(kernels, ok):
+    found = {
+        name: ways(facts(count), facts(10), facts(10))
+        for name, count in zip(("unet", "swin"), kernels, strict=True)
+    }
+    assert dict(engine_goals(found))["P29"]["ok"] is ok
+
+
+def test_the_table_of_engines_marks_where_ours_needs_less():
+    rows = engines_table(ENGINES).splitlines()[2:]
+    assert rows[0].split(" | ")[1:4] == ["**8**", "10", "0.0"]
+    assert rows[1] == f"| {TITLES['bert_dynamic']} | 12 | 10 | - | - | - | - |"
+
+
+def test_the_page_without_a_place_for_the_table_is_refused():
+    with pytest.raises(ValueError, match="0 places"):
+        with_table("# Performance\n", ENGINES)
+
+
+def test_the_page_has_the_table_of_the_results():
+    """``python -m benchmarks.plots`` writes it."""
+    models = json.loads((RESULTS / "engines.json").read_text())["models"]
+    assert list(models) == list(MODELS) == list(TITLES)
+    assert engines_table(models) in (ROOT / "docs/performance.md").read_text()

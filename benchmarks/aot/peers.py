@@ -21,6 +21,7 @@ from torch.fx.passes.operator_support import create_op_support
 from trt_et.blob.writer import BlobWriter
 from trt_et.engine_info import EngineInfo
 from trt_et.engines import BuildRequest
+from trt_et.graph.symbolic_shapes import shape_range
 from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 
 LEFT_OUT = torch.ops.aten.sin.default
@@ -138,11 +139,8 @@ def bare_build(program: ExportedProgram, path: Path) -> None:
         program = pre_export_lowering(program, settings)
         program = program.run_decompositions(get_decompositions(False))
         module = post_lowering(program.module(), settings)
-        inputs = [
-            Input(shape=node.meta["val"].shape, dtype=node.meta["val"].dtype)
-            for node in module.graph.nodes
-            if node.op == "placeholder"
-        ]
+        values = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"]
+        inputs = [Input(**_shapes(value), dtype=value.dtype) for value in values]
         interpreter = TRTInterpreter(module, inputs, compilation_settings=settings)
         interpreter._construct_trt_network_def()
         config = interpreter._populate_trt_builder_config()
@@ -151,6 +149,13 @@ def bare_build(program: ExportedProgram, path: Path) -> None:
         )
     if not built:
         raise SystemExit("the bare build failed")
+
+
+def _shapes(value: torch.Tensor) -> dict[str, tuple[int, ...]]:
+    if all(isinstance(size, int) for size in value.shape):
+        return {"shape": tuple(value.shape)}
+    sizes = zip(*(shape_range(size) for size in value.shape), strict=True)
+    return dict(zip(("min_shape", "opt_shape", "max_shape"), sizes, strict=True))
 
 
 def quick_bytes() -> Any:

@@ -119,13 +119,13 @@ def export(
         program = torch.export.export(module, inputs)
         with _own_share() as own:
             clock = Clock()
-            _write(path, program, partitioner)
+            write_program(path, program, partitioner)
             result = clock.read() | own
         result |= {"peak_bytes": peak.bytes, "weights_bytes": weights}
         return result | {"pte_bytes": path.stat().st_size} | _engines(path, backend)
 
 
-def _write(path: Path, program: Any, partitioner: Any, config: Any = None) -> None:
+def write_program(path: Path, program: Any, partitioner: Any, config: Any = None) -> None:
     from executorch.exir import to_edge_transform_and_lower
 
     manager = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
@@ -293,7 +293,7 @@ def stage(engine_bytes: int, vendor: bool) -> Result:
         else:
             program, config = torch.export.export(*tiny()), None
             partitioner = make_partitioner("idle", size, {})
-        _write(path, program, partitioner, config)
+        write_program(path, program, partitioner, config)
         if path.stat().st_size < size:
             raise SystemExit("the engine is not in the program")
 
@@ -314,7 +314,9 @@ def inspect(engine_bytes: int) -> Result:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program.pte"
-        _write(path, torch.export.export(*tiny()), make_partitioner("idle", engine_bytes, {}))
+        write_program(
+            path, torch.export.export(*tiny()), make_partitioner("idle", engine_bytes, {})
+        )
         clock = Clock()
         command = [sys.executable, "-m", "trt_et.cli", "inspect", str(path)]
         subprocess.run(command, check=True, capture_output=True)
