@@ -33,3 +33,20 @@ def test_a_cumulative_sum_and_profiles_are_built():
     shapes = [[list(shape) for shape in p["input0"]] for p in payload.info.network["profiles"]]
     assert shapes == [[[2, 1], [2, 1], [2, 4]], [[2, 1], [2, 16], [2, 32]]]
     assert build_program(pte, build_rtx_engine)
+
+
+def test_weights_of_equal_bytes_and_different_sizes_are_built():
+    class Zeros(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("floats", torch.zeros(1024))
+            self.register_buffer("rows", torch.zeros(512, dtype=torch.int64))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x + self.floats)[:, self.rows] * 2
+
+    program = torch.export.export(Zeros(), (torch.randn(2, 1024),))
+    pte = lower(program, builder="onnx")
+    (payload,) = of_program(pte)
+    assert len(payload.weights) == 1
+    assert build_program(pte, build_rtx_engine)

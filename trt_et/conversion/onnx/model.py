@@ -172,7 +172,11 @@ def _move_weights_out(
     model: Any,  # noqa: ANN401
     key_of: Callable[[str, torch.Tensor], str],
 ) -> dict[str, torch.Tensor]:
-    """Replace large initializers by references; return what they refer to."""
+    """Replace large initializers by references; return what they refer to.
+
+    TensorRT's parser takes no data for tensors of different sizes, so a weight whose bytes are
+    those of one with another dtype, such as zeros, stays in the model.
+    """
     import onnx_ir as ir
 
     weights: dict[str, torch.Tensor] = {}
@@ -182,7 +186,8 @@ def _move_weights_out(
         if held.nbytes < _INLINE or not isinstance(tensor, torch.Tensor):
             continue
         key = key_of(value.name, tensor)
-        weights[key] = tensor
+        if weights.setdefault(key, tensor).dtype != tensor.dtype:
+            continue
         value.const_value = ir.ExternalTensor(
             key, 0, tensor.nbytes, held.dtype, shape=held.shape, name=value.name
         )
