@@ -6,8 +6,10 @@ import onnx
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from tests.support.lowering import lower
+from tests.support.models import Function
 from tests.support.onnx.comparison import HAS_PARSER, rtx
 from tests.support.onnx.payloads import of_program
 from trt_et.inspection import EngineKernels, read_kernels
@@ -71,3 +73,13 @@ def test_a_mean_of_an_image_in_bfloat16_is_built():
     (payload,) = of_program(lower(program, builder="onnx"))
     assert "AveragePool" in {node.op_type for node in payload.proto.graph.node}
     assert kernels_of(payload.with_weights())
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"scale": 0.3}])
+def test_products_and_a_softmax_become_the_kernel_of_the_attention_layer(options):
+    heads = [torch.randn(2, 4, 96, 64).half() for _ in range(3)]
+    model = Function(lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, **options))
+    program = torch.export.export(model, tuple(heads))
+    (payload,) = of_program(lower(program, builder="onnx"))
+    names = [kernel.name for kernel in kernels_of(payload.with_weights()).kernels]
+    assert sum("mha" in name for name in names) == 1, names
