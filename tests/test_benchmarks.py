@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.engines.goals import engine_goals
 from benchmarks.engines.models import MODELS
+from benchmarks.engines.operators import differing
 from benchmarks.engines.page import TITLES, engines_table, with_table
 
 ROOT = Path(__file__).parents[1]
@@ -105,3 +106,15 @@ def test_the_page_has_the_table_of_the_results():
     models = json.loads((RESULTS / "engines.json").read_text())["models"]
     assert list(models) == list(MODELS) == list(TITLES)
     assert engines_table(models) in (ROOT / "docs/performance.md").read_text()
+
+
+def test_networks_whose_kernels_and_bytes_are_nearly_equal_are_left_out():
+    dtypes = {
+        "float16": {"ours": facts(3, 1000, 0), "onnx_parser": facts(3, 1040, 0)},
+        "float32": {"ours": facts(3, 9000, 0), "onnx_parser": facts(3, 8000, 0)},
+    }
+    assert list(differing("mish", dtypes)) == [["mish", "float32", "3", "3", "9", "8"]]
+    failed = {"float16": {"ours": facts(3), "onnx_parser": FAILED}}
+    assert list(differing("gather", failed)) == [
+        ["gather", "float16", "onnx_parser: UnsupportedOperator: gather"]
+    ]

@@ -283,12 +283,13 @@ def main() -> None:
     sys.stdout.write("\n".join(table(head, [])) + "\n")
     with ThreadPoolExecutor(2) as pool:
         for found in pool.map(partial(run, module=TASKS), tasks):
-            lines = table(head, [row for name in found for row in _rows(name, found[name])])[2:]
+            lines = table(head, [row for name in found for row in differing(name, found[name])])[2:]
             sys.stdout.writelines(f"{line}\n" for line in lines)
             sys.stdout.flush()
 
 
-def _rows(name: str, dtypes: dict[str, Any]) -> Iterator[list[str]]:
+def differing(name: str, dtypes: dict[str, Any]) -> Iterator[list[str]]:
+    """Rows of the table: the dtypes in which kernels or bytes differ, or in which a way fails."""
     for dtype, ways in dtypes.items():
         if failed := [
             f"{way}: {facts['failed']}" for way, facts in ways.items() if "failed" in facts
