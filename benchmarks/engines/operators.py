@@ -176,11 +176,11 @@ def _reductions() -> dict[str, Callable[..., Any]]:
 
 _OF_TOKENS: dict[str, Callable[..., Any]] = {
     **_reductions(),
-    "max_dim": lambda x: x.max(-1),
+    "max_dim": lambda x: tuple(x.max(-1)),
     "norm": lambda x: torch.linalg.vector_norm(x, dim=-1),
     "normalize": lambda x: functional.normalize(x, dim=-1),
-    "topk": lambda x: x.topk(5, -1),
-    "sort": lambda x: x.sort(-1),
+    "topk": lambda x: tuple(x.topk(5, -1)),
+    "sort": lambda x: tuple(x.sort(-1)),
     "layer_norm": nn.LayerNorm(128),
     "rms_norm": nn.RMSNorm(128),
     "linear": nn.Linear(128, 256),
