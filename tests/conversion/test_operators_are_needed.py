@@ -131,7 +131,16 @@ EXAMPLES = {
     ("index_put", "rewrite", "sums"): Example(*CASES["added at an index"]),
     ("index_put with several indices", "rewrite"): Example(*CASES["put behind a dimension"]),
     ("type promotion", "rewrite"): Example(lambda x: x * 2.5, (torch.arange(6),)),
-    ("normalization", "rewrite"): Example(*CASES["instance norms"]),
+    ("normalization", "rewrite"): Example(
+        lambda x: F.batch_norm(x, None, None, training=True), (IMAGE,)
+    ),
+    ("instance_norm", "add_layer"): Example(*CASES["instance norms"]),
+    ("instance_norm", "unsupported"): Example(
+        lambda x: aten.instance_norm.default(
+            x, None, None, torch.zeros(4), torch.ones(4) * 4, False, 0.1, 1e-5, False
+        ),
+        (IMAGE,),
+    ),
     ("adaptive_avg_pool", "rewrite"): Example(lambda x: F.adaptive_avg_pool2d(x, (2, 3)), (IMAGE,)),
     ("upsample", "rewrite"): Example(lambda x: F.interpolate(x, scale_factor=1.3), (X,)),
     ("pooling", "rewrite"): Example(*CASES["largest of windows"]),
@@ -212,6 +221,9 @@ EXAMPLES = {
 }
 # These make an engine smaller or faster; without them it is right.
 IMPROVEMENTS = {
+    # engines/test_kernels_of_networks.py
+    *((name, "decompose") for name in ("silu", "hardswish", "mish", "log_sigmoid", "baddbmm")),
+    ("written out attention", "rewrite"),
     ("embedding_bag", "rewrite"),
     ("int8 weights", "rewrite"),
     ("4-bit weights", "rewrite"),

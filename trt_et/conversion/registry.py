@@ -89,8 +89,8 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     arange.ARANGE,  # The products that it makes may mix dtypes.
     arange.FULL,
     attention.SHARED_HEADS,  # Before all others that look at keys and values.
+    attention.WRITTEN_OUT_ATTENTION,  # Has a form of its own for rows that are masked.
     attention.ATTENTION,  # Reduces boolean masks, which TensorRT does as int32 only.
-    attention.WRITTEN_OUT_ATTENTION,
     type_promotion.TYPE_PROMOTION,
     normalization.NORMALIZATION,
     adaptive_avg_pool.ADAPTIVE_AVG_POOL,  # Makes means.
