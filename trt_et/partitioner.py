@@ -44,6 +44,7 @@ from trt_et.partition.calibration import (
     checked_calibration,
     largest_example_values,
     largest_values,
+    mark_large_values,
 )
 from trt_et.partition.dry_run import dry_run
 from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
@@ -236,7 +237,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         self._cache = choose_cache(cache)
         self._device = self._checked_device(device)
         self._preserved: tuple[Callable[[], object], list[OpOverload]] = (lambda: None, [])
-        self._largest: dict[str, float] = {}
+        self._is_calibrated = False
         self._ranges = ExportedRanges()
         self._float32: dict[tuple[str, str], str] = {}
         self._weights: WeakValueDictionary[str, torch.Tensor] = WeakValueDictionary()
@@ -310,11 +311,11 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         precision = PRECISION_DTYPES.get(str(self._options.precision))
         if precision is None:
             return None
-        if self._calibration and not self._largest:
+        if self._calibration and not self._is_calibrated:
             raise PartitionError(
                 "calibration needs the exported program: lower it by to_edge_transform_and_lower"
             )
-        self._float32 = chosen_for_float32(program, self._float32_ops, self._largest, precision)
+        self._float32 = chosen_for_float32(program, self._float32_ops)
         return Float32Plan(check, precision, self._float32)
 
     def _add_known_names(self, program: ExportedProgram) -> None:
@@ -383,13 +384,22 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         self._ranges.remember(exported_program)
         self._add_known_names(exported_program)
         program = run_passes(exported_program, self._excluded, self._float32_ops, self._options)
-        if self._calibration is not None:
-            self._largest.update(largest_values(program, self._calibration))
-        elif self._options.precision == "float16":
-            self._largest.update(largest_example_values(program))
         # partition() gets the program without the values of its weights.
         self._weights.update(program.state_dict)
-        return program
+        return self._calibrated(program)
+
+    def _calibrated(self, program: ExportedProgram) -> ExportedProgram:
+        """Mark the calls of a program whose values leave the range of the precision."""
+        precision = PRECISION_DTYPES.get(str(self._options.precision))
+        if precision is None:
+            return program
+        maxima: dict[str, float] = {}
+        if self._calibration is not None:
+            maxima = largest_values(program, self._calibration)
+        elif precision == torch.float16:
+            maxima = largest_example_values(program)
+        self._is_calibrated = True
+        return mark_large_values(program, maxima, precision)
 
     def _support_check(self) -> AbstractContextManager[SupportCheck]:
         return cached_support_check(self._builder, self._options, self._cache)

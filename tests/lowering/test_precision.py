@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from executorch.exir import to_edge_transform_and_lower
 from torch import nn
 from torch.export import Dim
 from torch.nn import functional
@@ -19,6 +20,7 @@ from tests.support.programs.kv_cache_models import SHAPE, Cache, Recorder, recor
 from tests.support.programs.quantized_models import quantized
 from tests.support.programs.quantized_networks import needs_rtx
 from tests.support.simulated_gpus import check
+from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 from trt_et.engines import BuildRequest
 from trt_et.lowering.lowered_partition import unlift
@@ -315,6 +317,23 @@ def test_the_example_inputs_show_the_range_if_there_is_no_calibration():
     assert error(evaluated(found, large)[0], model(large)) < 2e-3
     unseen = asked(copy.deepcopy(model), large, calibration=[])
     assert dtypes(unseen, ATEN.linear.default) == {HALF}
+
+
+@pytest.mark.parametrize("order", [("large", "small"), ("small", "large")])
+def test_each_method_keeps_float32_by_its_own_values(order):
+    """Both methods have the same names of nodes."""
+    model, x = Products().eval(), torch.randn(4, 8)
+    programs = {
+        "large": torch.export.export(copy.deepcopy(model), (x * 1000,)),
+        "small": torch.export.export(copy.deepcopy(model), (x,)),
+    }
+    recorder = Recorder()
+    partitioner = TensorRTPartitioner(builder=recorder, precision="float16", progress=False)
+    methods = {name: programs[name] for name in order}
+    to_edge_transform_and_lower(methods, partitioner=[partitioner])
+    found = dict(zip(order, recorder.requests, strict=True))
+    assert dtypes(found["large"], ATEN.linear.default) == {HALF, FLOAT}
+    assert dtypes(found["small"], ATEN.linear.default) == {HALF}
 
 
 @pytest.mark.parametrize("calibrated", [True, False])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -14,9 +14,12 @@ from torch.fx import Interpreter, Node
 from torch.utils import _pytree as pytree
 
 from trt_et.errors import OptionError, PartitionError
-from trt_et.lowering.float32_rules import largest_value
+from trt_et.graph.subgraphs import copied_module
+from trt_et.lowering.float32_rules import attention_masks, largest_value
 
 _log = logging.getLogger(__name__)
+
+_MARK: Final = "trt_et.beyond_range"
 
 
 def checked_calibration(inputs: object) -> tuple[tuple[Any, ...], ...] | None:
@@ -78,6 +81,41 @@ def largest_values(
                 f"calibration[{index}] cannot be run: {type(error).__name__}: {first}"
             ) from error
     return maxima
+
+
+def mark_large_values(
+    program: ExportedProgram, maxima: Mapping[str, float], precision: torch.dtype
+) -> ExportedProgram:
+    """Mark the calls that take or make values beyond half of a precision's largest number.
+
+    A mark is on the node, and ExecuTorch's decompositions copy it, so each program of a partitioner
+    has its own. ``beyond_range`` reads it.
+
+    Args:
+        program: Not changed.
+        maxima: See ``largest_values``.
+        precision: What the other calls compute in.
+    """
+    limit = float(torch.finfo(precision).max) / 2
+    beyond = {name for name, value in maxima.items() if value > limit}
+    if not beyond:
+        return program
+
+    marked = copied_module(program.graph_module)
+    for node in marked.graph.nodes:
+        if node.op != "call_function":
+            continue
+        taken = set(node.all_input_nodes).difference(attention_masks(node))
+        if beyond & {node.name, *(source.name for source in taken)}:
+            reason = f"values beyond {limit:.3g} in calibration"
+            node.meta["custom"] = {**node.meta.get("custom", {}), _MARK: reason}
+    return program._update(marked, program.graph_signature)
+
+
+def beyond_range(node: Node) -> str | None:
+    """Return why ``mark_large_values`` marked a node's call; None if it did not."""
+    reason: str | None = node.meta.get("custom", {}).get(_MARK)
+    return reason
 
 
 def _arguments(program: ExportedProgram, inputs: list[Any], index: int) -> list[Any]:

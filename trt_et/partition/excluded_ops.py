@@ -147,12 +147,6 @@ def _exported_names(node: Node) -> list[str]:
     return [str(source.name) for source in sources]
 
 
-def exported_name(node: Node) -> str:
-    """Return the name that an Edge program's node had in the program before decomposition."""
-    names = [] if node.op == "placeholder" else _exported_names(node)
-    return names[0] if names else node.name
-
-
 def _operator_names(node: Node) -> Iterator[str]:
     """Return names such as ``aten.mul`` and ``aten.mul.Tensor`` of a node and of its origins."""
     target = aten_target(node)

@@ -13,47 +13,34 @@ from torch.fx import Node
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported, fragment_of_call
 from trt_et.graph.subgraphs import subgraphs
 from trt_et.lowering.edge_to_aten import qualified_name
-from trt_et.lowering.float32_rules import attention_masks, float32_reasons, is_float32
+from trt_et.lowering.float32_rules import float32_reasons, is_float32
 from trt_et.lowering.precision_fragment import in_precision
 from trt_et.ops.prebuilt_engine import is_prebuilt
-from trt_et.partition.excluded_ops import ExcludedOps, exported_name
+from trt_et.partition.calibration import beyond_range
+from trt_et.partition.excluded_ops import ExcludedOps
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.report import Partition
 
 
-def chosen_for_float32(
-    program: ExportedProgram,
-    chosen: ExcludedOps,
-    largest: Mapping[str, float],
-    precision: torch.dtype,
-) -> dict[tuple[str, str], str]:
-    """Return the calls that keep float32 by the caller's choice, and why.
+def chosen_for_float32(program: ExportedProgram, chosen: ExcludedOps) -> dict[tuple[str, str], str]:
+    """Return the calls that keep float32 by the caller's choice or calibration, and why.
 
     Args:
         program: Edge dialect.
         chosen: The value of ``float32_ops``.
-        largest: The largest values of tensors seen in calibration, by their names in the exported
-            program.
-        precision: What the other calls compute in.
 
     Returns:
         Reasons by the path of the subgraph and the name of the node.
     """
-    limit = float(torch.finfo(precision).max) / 2
-    beyond = {name for name, value in largest.items() if value > limit}
     reasons = {}
     for subgraph in subgraphs(program.graph_module):
         for node in subgraph.graph.nodes:
             if node.op != "call_function":
                 continue
-            masks = attention_masks(node)
-            taken = [source for source in node.all_input_nodes if source not in masks]
             if chosen.reason(node, subgraph) is not None:
                 reasons[subgraph.path, node.name] = "float32_ops"
-            elif not subgraph.path and any(
-                exported_name(each) in beyond for each in (node, *taken)
-            ):
-                reasons[subgraph.path, node.name] = f"values beyond {limit:.3g} in calibration"
+            elif (beyond := beyond_range(node)) is not None:
+                reasons[subgraph.path, node.name] = beyond
     return reasons
 
 
