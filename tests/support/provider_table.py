@@ -1,4 +1,4 @@
-"""A provider library without the plugin: its table (engine/engine_provider.h) through ctypes.
+"""A provider library without the plugin: its table (common/engine_provider.h) through ctypes.
 
 It needs no driver, so that TensorRT-RTX, which builds engines without a GPU, can be asked to.
 """

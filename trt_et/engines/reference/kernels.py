@@ -288,7 +288,7 @@ _IN_FLOAT32: Final = (
     *(aten.linear.default, aten.matmul.default, aten.mm.default, aten.bmm.default),
     *(aten.addmm.default, aten.native_layer_norm.default, aten._native_batch_norm_legit.no_stats),
     *(aten.var.correction, aten.var_mean.correction, aten.scatter_add.default),
-    *(aten.avg_pool1d.default, aten.avg_pool2d.default),
+    *(aten.avg_pool1d.default, aten.avg_pool2d.default, aten.instance_norm.default),
 )
 _PARTS: Final[dict[object, Callable[..., Any]]] = {
     aten.max_pool3d.default: _max_pool3d,

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "common/engine_provider.h"
 #include "common/provider_status.h"
-#include "engine/engine_provider.h"
 
 namespace trt_et {
 

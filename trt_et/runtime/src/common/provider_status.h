@@ -6,7 +6,7 @@
 #include <new>
 #include <string>
 
-#include "engine/engine_provider.h"
+#include "common/engine_provider.h"
 #include "status.h"
 
 namespace trt_et {

@@ -1,8 +1,8 @@
 // Opening libtrt_et_simulation.so: GPUs on host memory, and the engines that they run.
 #pragma once
 
+#include "common/engine_provider.h"
 #include "cuda_api.h"
-#include "engine/engine_provider.h"
 
 namespace trt_et::cuda {
 

@@ -9,10 +9,10 @@
 
 #include "blob/blob.h"
 #include "common/dtype.h"
+#include "common/engine_provider.h"
 #include "cuda/cuda_api.h"
 #include "cuda/device_buffer.h"
 #include "device_state.h"
-#include "engine/engine_provider.h"
 
 namespace trt_et {
 

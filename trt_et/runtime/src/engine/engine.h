@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "blob/blob.h"
+#include "common/engine_provider.h"
 #include "common/status.h"
-#include "engine/engine_provider.h"
 #include "options.h"
 #include "trt_et/runtime.h"
 
