@@ -4,6 +4,7 @@ add_executable(
   "${CMAKE_CURRENT_LIST_DIR}/flags.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/main.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/memory.cpp"
+  "${CMAKE_CURRENT_LIST_DIR}/print_memory.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/outputs.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/inputs.cpp")
 target_link_libraries(

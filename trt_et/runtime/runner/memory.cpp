@@ -1,10 +1,7 @@
 #include "memory.h"
 
-#include <trt_et/runtime.h>
-
 #include <algorithm>
 #include <cstdio>
-#include <string>
 
 namespace trt_et::runner {
 
@@ -86,19 +83,6 @@ bool MethodMemory::plan(const executorch::runtime::MethodMeta& meta, SharedArena
   }
   manager_.emplace(&method_allocator_, &*planned_, &temp_allocator_);
   return true;
-}
-
-void MethodMemory::print() const {
-  std::map<int, size_t> bytes;  // by GPU; -1: the host
-  for (size_t i = 0; i < spans_.size(); ++i) {
-    const int planned = trt_et_planned_device(spans_[i].data());
-    const int device = planned >= 0 ? planned : devices_[i].index();
-    bytes[devices_[i].is_cpu() ? -1 : device] += spans_[i].size();
-  }
-  for (const auto& [device, size] : bytes) {
-    const std::string name = device < 0 ? "the host" : "cuda:" + std::to_string(device);
-    std::printf("Planned memory on %s: %zu bytes\n", name.c_str(), size);
-  }
 }
 
 const Device* MethodMemory::device_of(const void* pointer) const {
