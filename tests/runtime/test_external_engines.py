@@ -8,7 +8,7 @@ import torch
 from executorch.exir._serialize.data_serializer import DataEntry, DataPayload
 from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
 
-from tests.support.fake_tensorrt import FakeBuilder, Line
+from tests.support.fake_tensorrt import FakeBuilder, Line, upstream_document
 from tests.support.native_blobs import pack
 from tests.support.native_environment import environment
 from tests.support.native_programs import export
@@ -40,16 +40,7 @@ class ExternalBuilder(FakeBuilder):
     def build(self, request):
         x, y = request.lowered.bindings
         self.engine = self.plan(x, y).encode()
-        document = {
-            "io_bindings": [
-                {"name": b.name, "dtype": "", "shape": [], "is_input": b.is_input} for b in (x, y)
-            ],
-            "hardware_compatible": False,
-            "device_id": request.device_id,
-            "serialized_metadata": "",
-            "target_platform": "linux_x86_64",
-            "engine_key": "the engine",
-        }
+        document = {**upstream_document(request), "engine_key": "the engine"}
         return pack(document, b"", checksum=False)
 
 

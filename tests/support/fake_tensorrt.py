@@ -65,18 +65,24 @@ class FakeBuilder:
         if not self.upstream:
             facts = {"builder": self.name, "library_version": self.version, **self.info}
             return encode_blob(plan, EngineInfo((x, y), request.device_id, **facts))
-        document = {
-            "io_bindings": [
-                {"name": b.name, "dtype": "", "shape": [], "is_input": b.is_input} for b in (x, y)
-            ],
-            "hardware_compatible": False,
-            "device_id": request.device_id,
-            "serialized_metadata": "",
-            "target_platform": "linux_x86_64",
-        }
+        document = upstream_document(request)
         if self.alias:
             document["aliased_io"] = [asdict(Alias(y.name, x.name))]
         return pack(document, plan, magic=b"TR02" if self.alias else b"TR01", checksum=False)
+
+
+def upstream_document(request: Any) -> dict[str, Any]:
+    """The metadata of a blob that Torch-TensorRT writes."""
+    return {
+        "io_bindings": [
+            {"name": b.name, "dtype": "", "shape": [], "is_input": b.is_input}
+            for b in request.lowered.bindings
+        ],
+        "hardware_compatible": False,
+        "device_id": request.device_id,
+        "serialized_metadata": "",
+        "target_platform": "linux_x86_64",
+    }
 
 
 class Line(torch.nn.Module):

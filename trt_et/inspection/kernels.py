@@ -222,7 +222,7 @@ class _Reader:
 
     def _tensor(self, block: Block) -> _Tensor:
         nbytes, base = _nbytes(block), block.text("base")
-        if base:  # A view; what it shows a part of stands before it.
+        if base:  # A view; its base is described before it.
             if base not in self._tensors:
                 raise ValueError(f"a view on {base}, which is not described")
             return replace(self._tensors[base], nbytes=nbytes)

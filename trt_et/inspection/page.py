@@ -22,9 +22,9 @@ class Bar:
     """A row in an open box: texts, and a bar as wide as its bytes.
 
     Attributes:
-        text: What it stands for.
-        note: Where it comes from.
-        tip: What else the pointer shows.
+        text: Its first text, such as the operators of a kernel.
+        note: Its second text, such as the nodes of a kernel.
+        tip: The text under the pointer.
         parts: Bytes, with the colours and names of ``Box.parts``; None: not known.
     """
 

@@ -1,8 +1,8 @@
 """Folds batch norms into their convolution, in double precision, before weights are rounded.
 
 A batch norm's parameters may leave float16's range where the product with the convolution's weight
-does not, and rounding once is more exact than rounding twice. TensorRT would fold one, too, but
-TensorRT-RTX 1.6 then takes none of its own convolution kernels, and more memory.
+does not, and rounding once is more exact than rounding twice. TensorRT-RTX 1.6 folds batch norms
+itself, but then a ResNet-18 in float16 needs 17.2 MB of activation memory in place of 10.2.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def fold_batch_norms(
         scale = weight.double() / torch.sqrt(variance.double() + float(node.args[6]))
         shift = bias.double() - mean.double() * scale
         assert isinstance(source, Node)
-        if _can_fold(program, source, node) and source.name not in kept:
-            _fold(program, source, node, scale, shift)
+        is_foldable = _can_fold(program, source, node) and source.name not in kept
+        if is_foldable and _fold(program, source, node, scale, shift):
             result = source
         elif write_out:
             result = _write_out(program, node, scale.float(), shift.float())
@@ -91,7 +91,8 @@ def _can_fold(program: EditableProgram, convolution: Node, norm: Node) -> bool:
 
 def _fold(
     program: EditableProgram, convolution: Node, norm: Node, scale: Tensor, shift: Tensor
-) -> None:
+) -> bool:
+    """Fold a batch norm into its convolution; return False if the weights' dtype cannot hold it."""
     norm_bias: Any = norm.args[2]
     weight: Any = convolution.args[1]
     bias: Any = convolution.args[2]
@@ -101,12 +102,24 @@ def _fold(
     if bias is not None:
         shift = shift + program.values[bias].double() * scale
     dtype = program.values[weight].dtype
-    folded = (value * scale.reshape(shape)).to(dtype)
+    folded = value * scale.reshape(shape)
+    if not (_holds(dtype, folded.movedim(channels, 0)) and _holds(dtype, shift.unsqueeze(0))):
+        return False
+    folded = folded.to(dtype)
     name = convolution.name
     convolution.update_arg(1, program.add_constant(weight, name, folded, weight.meta["val"]))
     fake = norm_bias.meta["val"].to(dtype)
     bias = program.add_constant(norm_bias, name, shift.to(dtype), fake)
     convolution.update_arg(2, bias)
+    return True
+
+
+def _holds(dtype: torch.dtype, rows: Tensor) -> bool:
+    """Return whether the largest number of each row is a normal number of a dtype, or 0."""
+    limits = torch.finfo(dtype)
+    largest = rows.flatten(1).abs().amax(1)
+    normal = (largest >= limits.smallest_normal) & (largest <= limits.max)
+    return bool((normal | (largest == 0)).all())
 
 
 def _write_out(program: EditableProgram, norm: Node, scale: Tensor, shift: Tensor) -> Node:
