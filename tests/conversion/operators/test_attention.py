@@ -7,13 +7,17 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 
 import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention as attention
 
-from tests.support.lowering import lower
+from tests.support.lowering import lower, request
 from tests.support.mended import is_fixed
+from tests.support.models import Function
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.attention_networks import CRASHES, NEIGHBOURS, build
 from tests.support.programs.crashing_builders import WithoutWorkarounds
 from tests.support.programs.quantized_networks import needs_rtx
+from trt_et.engines.serialize import build_network
 from trt_et.errors import BuildCrashed
 
 pytestmark = needs_rtx
@@ -44,3 +48,37 @@ def test_without_the_workarounds_the_crash_is_an_error_of_its_partition():
     spawn = multiprocessing.get_context("spawn")
     with crash, ProcessPoolExecutor(1, mp_context=spawn) as pool:
         lower(CRASHES[CRASH].program(), builder=WithoutWorkarounds(), executor=pool)
+
+
+def masked(x, mask):
+    return attention(x, x, x, mask)
+
+
+HIDDEN = torch.ones(1, 1, 5, 5, dtype=torch.bool).tril(-1)  # The first query sees nothing.
+HALVES = {
+    "no mask": (lambda x: attention(x, x, x), ()),
+    "causal": (lambda x: attention(x, x[:, :, :3], x[:, :, :3], is_causal=True), ()),
+    "a scale": (lambda x: attention(x, x, x, scale=0.3), ()),
+    "shared heads": (lambda x: attention(x, x[:, :2], x[:, :2], enable_gqa=True), ()),
+    "booleans": (masked, (HIDDEN,)),
+    "numbers": (masked, (torch.zeros(1, 1, 5, 5).masked_fill(~HIDDEN, -torch.inf),)),
+    "a constant": (lambda x: masked(x, torch.ones(5, 5).tril().bool()), ()),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_attention_in_half_precision_equals_eager(name):
+    function, masks = HALVES[name]
+    masks = tuple(mask.half() if mask.is_floating_point() else mask for mask in masks)
+    inputs = (torch.randn(1, 4, 5, 8).half(), *masks)
+    case = request(Function(function), *inputs)
+    assert "SOFTMAX" in layers(case), "it is no longer written out"
+    verdict = compare(case, *inputs)
+    assert verdict.outcome == "equal", verdict
+
+
+def layers(case):
+    network = build_network(case, "tensorrt_rtx").network
+    return {
+        str(network.get_layer(index).type).split(".")[-1] for index in range(network.num_layers)
+    }
