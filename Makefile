@@ -274,10 +274,10 @@ GPU_KIT_PYTHON := 3.12
 GPU_PYTHON = PYTHONPATH=$(CURDIR) $(BIN)/python
 gpu-kit: $(INSTALLED)
 	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/models models
-	$(call build-native,gpu_check,gpu_probe fake_tensorrt_rtx,\
+	$(call build-native,gpu_check,gpu_probe fake_tensorrt_rtx kernels_tensorrt_rtx,\
 	  -DTRT_ET_BUILD_GPU_CHECK=ON -DTRT_ET_GPU_CHECK_RTX=ON -DCMAKE_UNITY_BUILD=OFF)
 	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/engines tensorrt_rtx
-	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/rehearsal tensorrt_rtx --fake
+	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/described tensorrt_rtx --fake
 	$(GPU_PYTHON) scripts/gpu/collect_programs.py build/gpu_kit build/gpu_check $(GPU_KIT_PYTHON)
 
 clean:

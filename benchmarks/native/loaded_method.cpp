@@ -14,6 +14,7 @@ using executorch::runtime::Error;
 using executorch::runtime::EValue;
 using executorch::runtime::Program;
 using executorch::runtime::Tag;
+using executorch::runtime::TensorInfo;
 using executorch::runtime::etensor::DeviceType;
 using executorch::runtime::etensor::Tensor;
 using executorch::runtime::etensor::TensorImpl;
@@ -45,10 +46,13 @@ LoadedMethod::~LoadedMethod() {
   for (void* pointer : device_) allocator->deallocate(pointer, 0);
 }
 
-void* LoadedMethod::memory_of(size_t bytes, bool on_device) {
-  host_.emplace_back(new uint8_t[bytes + 1]);
-  const std::vector<float> ones(bytes / sizeof(float), 1.0F);
-  std::memcpy(host_.back().get(), ones.data(), ones.size() * sizeof(float));
+void* LoadedMethod::memory_of(const TensorInfo& info, bool on_device) {
+  const size_t bytes = info.nbytes();
+  host_.emplace_back(new uint8_t[bytes + 1]());
+  if (info.scalar_type() == executorch::runtime::etensor::ScalarType::Float) {
+    const std::vector<float> ones(bytes / sizeof(float), 1.0F);
+    std::memcpy(host_.back().get(), ones.data(), bytes);
+  }
   if (!on_device) return host_.back().get();
   auto* allocator = executorch::runtime::get_device_allocator(DeviceType::CUDA);
   auto pointer = allocator->allocate(bytes, 0);
@@ -64,20 +68,20 @@ void LoadedMethod::bind(bool on_device) {
   const auto meta = method_->method_meta();
   for (size_t i = 0; i < method_->inputs_size(); ++i) {
     if (*meta.input_tag(i) != Tag::Tensor) continue;
-    set_input(i, memory_of(meta.input_tensor_meta(i)->nbytes(), on_device));
+    set_input(i, memory_of(*meta.input_tensor_meta(i), on_device));
   }
   for (size_t i = 0; i < method_->outputs_size(); ++i) {
     const EValue& value = method_->get_output(i);
     const auto info = meta.output_tensor_meta(i);
     if (!value.isTensor() || !info.ok() || info->is_memory_planned()) continue;
-    (void)method_->set_output_data_ptr(memory_of(info->nbytes(), on_device), info->nbytes(), i);
+    (void)method_->set_output_data_ptr(memory_of(*info, on_device), info->nbytes(), i);
   }
 }
 
 std::vector<void*> LoadedMethod::inputs_on_device(size_t count) {
   std::vector<void*> buffers(count);
-  const size_t bytes = method_->method_meta().input_tensor_meta(0)->nbytes();
-  for (void*& buffer : buffers) buffer = memory_of(bytes, true);
+  const auto info = *method_->method_meta().input_tensor_meta(0);
+  for (void*& buffer : buffers) buffer = memory_of(info, true);
   return buffers;
 }
 

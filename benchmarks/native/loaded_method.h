@@ -22,7 +22,8 @@ class LoadedMethod {
   explicit LoadedMethod(const std::string& path);
   ~LoadedMethod();
 
-  // Inputs of ones and outputs, on the host, or in memory of GPU 0 for a program without copies.
+  // Inputs of ones (zeros but in float32) and outputs, on the host, or in memory of GPU 0 for a
+  // program without copies.
   void bind(bool on_device);
 
   // `count` buffers of ones on GPU 0, each of the first input's size.
@@ -35,7 +36,7 @@ class LoadedMethod {
   executorch::runtime::Method& method() { return *method_; }
 
  private:
-  void* memory_of(size_t bytes, bool on_device);
+  void* memory_of(const executorch::runtime::TensorInfo& info, bool on_device);
 
   std::optional<executorch::extension::MmapDataLoader> loader_;
   std::optional<executorch::runtime::Program> program_;

@@ -29,9 +29,10 @@ PACKAGES = (
 # Two thirds of ExecuTorch's package.
 UNNEEDED = ("backends", "examples")
 LIBRARIES = ("libtensorrt_rtx.so.1", "libtensorrt_onnxparser_rtx.so.1")
-# The rehearsal uses the last one.
+# The rehearsal uses the last one; the one before runs described engines as CUDA kernels.
 TOOLS = (
     "tests/gpu/native/gpu_probe",
+    "tests/runtime/tensorrt_fake/libkernels_tensorrt_rtx.so",
     "tests/runtime/tensorrt_fake/libfake_tensorrt_rtx.so",
 )
 

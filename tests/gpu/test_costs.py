@@ -41,3 +41,4 @@ def test_methods_of_one_program_share_its_engine(setup, probe, record):
     used = probe("memory", program(setup, "deep", "_device"), 4)
     record(used)
     assert used["engines"] == 1
+    assert used["bytes_left_by_loads"] <= 0

@@ -14,6 +14,8 @@ from tests.support.gpu.kit import MODELS, NETWORKS, Model, compare, read_kit, re
 ENGINES = ["line", "deep", "pair", "dynamic", "cut"]
 CASES = [*(("models", name) for name in MODELS), *(("engines", name) for name in ENGINES)]
 
+NO_MODELS = "the library runs described engines only"
+
 FROM_PYTHON = """
 import sys, torch, trt_et.runtime
 trt_et.runtime.load()
@@ -34,6 +36,8 @@ def models_of(setup, kit: str) -> dict[str, Model]:
 def environment(setup, kit: str, skip) -> dict[str, str]:
     """Return the environment of a program; reference engines use no TensorRT."""
     variables, builder = setup.environment(), getattr(setup, f"{kit}_builder")
+    if not getattr(setup, kit):
+        skip(NO_MODELS)
     if builder == "reference":
         del variables["TRT_ET_TENSORRT_LIBRARY"]
     elif builder != setup.engines_builder:
@@ -59,13 +63,15 @@ def run_in_executor_runner(
 
 @pytest.mark.parametrize(("kit", "name"), CASES)
 def test_a_program_equals_eager_in_executor_runner(kit, name, setup, record, skip, tmp_path):
-    model = models_of(setup, kit)[name]
-    run_in_executor_runner(setup, model, environment(setup, kit, skip), record, tmp_path)
+    variables = environment(setup, kit, skip)
+    run_in_executor_runner(setup, models_of(setup, kit)[name], variables, record, tmp_path)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_an_engine_is_built_at_load_and_equals_eager(name, setup, record, skip, tmp_path):
     variables = setup.environment()
+    if not setup.models:
+        skip(NO_MODELS)
     if setup.is_rehearsal:
         spec = find_spec("onnxruntime")
         if spec is None:
@@ -89,11 +95,12 @@ def test_programs_equal_eager_in_the_stock_runtime(kit, setup, record, skip, tmp
     if Version(torch.__version__) < Version("2.13"):
         skip("ExecuTorch's bindings need PyTorch 2.13 or newer")
 
+    variables = environment(setup, kit, skip)
     models = models_of(setup, kit).values()
     jobs = [(str(m.program), m.inputs, str(tmp_path / f"{m.name}.outputs")) for m in models]
     torch.save(jobs, tmp_path / "jobs")
     command = [sys.executable, "-c", FROM_PYTHON, tmp_path / "jobs"]
-    done = setup.run(*command, env=environment(setup, kit, skip), timeout=400)
+    done = setup.run(*command, env=variables, timeout=400)
     # A crash leaves no outputs of the programs after it.
     facts = {
         model.name: compare(torch.load(path), model.expected) if Path(path).is_file() else None

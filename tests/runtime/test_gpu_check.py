@@ -22,7 +22,7 @@ def kit(tmp_path_factory, fakes, gpu_probe):
     kit = tmp_path_factory.mktemp("kit")
     site = kit / "site"
     make_models(kit / "models", builders=("onnx", "reference"))
-    make_engines(kit / "rehearsal", "tensorrt_rtx", DescribedEngines(name="tensorrt_rtx"), depth=5)
+    make_engines(kit / "described", "tensorrt_rtx", DescribedEngines(name="tensorrt_rtx"), depth=5)
     (site / "trt_et").mkdir(parents=True)
     (site / "trt_et" / "runtime").symlink_to(trt_et.runtime.plugin_path().parents[1])
     for file in (fakes / "libfake_tensorrt_rtx.so", gpu_probe):
@@ -41,11 +41,13 @@ def test_every_question_is_answered_on_simulated_gpus(kit, tmp_path):
     found = json.loads((tmp_path / "gpu_check.json").read_text())
     steps = {step["name"]: step["status"] for step in found["steps"]}
     assert steps == {
-        f"carried: {name}": "ok" for name in ("programs", "costs", "streams", "sanitizers")
+        f"carried: {name}": "ok"
+        for name in ("programs", "costs", "callers", "streams", "sanitizers")
     }
     answers = found["answers"]
     assert len(answers["carried/programs"]) == 12 + 2 + 3
     assert all(answer["ok"] for answer in answers["carried/programs"].values() if "ok" in answer)
+    assert len(answers["carried/callers"]) == 2 * 6
     assert len(answers["carried/sanitizers"]) == 2 * 4
     assert {name.partition("[")[0] for name in answers["carried/streams"]} == {
         "runs_are_ordered_with_copies_on_the_legacy_stream",

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <memory>
 
+#include "bound_program.h"
 #include "cuda/cuda_api.h"
 #include "loaded_method.h"
 
@@ -17,19 +18,9 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-void check(const Status& status, const char* what) {
-  if (!status.ok()) bench::die(std::string(what) + ": " + status.text);
-}
-
-cuda::Api& api() {
-  cuda::Api* found = nullptr;
-  check(cuda::access(&found), "CUDA");
-  return *found;
-}
-
 cuda::Stream new_stream(cuda::StreamKind kind) {
   cuda::Stream stream = nullptr;
-  check(api().create_stream(kind, &stream), "making a stream");
+  check(cuda0().create_stream(kind, &stream), "making a stream");
   return stream;
 }
 
@@ -44,13 +35,13 @@ class BoundEngine {
       std::vector<void*> addresses;
       for (const IoTensor& tensor : tensors_) {
         void* memory = nullptr;
-        check(api().allocate(tensor.bytes, &memory), "allocating");
+        check(cuda0().allocate(tensor.bytes, &memory), "allocating");
         // Each set computes from other inputs.
         const std::vector<float> values(tensor.bytes / 4, static_cast<float>(set + 1));
-        check(api().copy(memory, values.data(), tensor.bytes, cuda::CopyKind::host_to_device,
-                         cuda::kLegacyStream),
+        check(cuda0().copy(memory, values.data(), tensor.bytes, cuda::CopyKind::host_to_device,
+                           cuda::kLegacyStream),
               "filling");
-        check(api().synchronize_stream(cuda::kLegacyStream), "filling");
+        check(cuda0().synchronize_stream(cuda::kLegacyStream), "filling");
         addresses.push_back(memory);
       }
       sets_.push_back(addresses);
@@ -62,15 +53,15 @@ class BoundEngine {
   }
 
   void clear_output(size_t set, cuda::Stream stream) {
-    check(api().zero(sets_[set].back(), tensors_.back().bytes, stream), "clearing");
+    check(cuda0().zero(sets_[set].back(), tensors_.back().bytes, stream), "clearing");
   }
 
   // Queues the copy of an output; the stream's owner waits for it.
   void copy_output(size_t set, Bytes& to, cuda::Stream stream) {
     to.resize(tensors_.back().bytes);
-    check(
-        api().copy(to.data(), sets_[set].back(), to.size(), cuda::CopyKind::device_to_host, stream),
-        "reading");
+    check(cuda0().copy(to.data(), sets_[set].back(), to.size(), cuda::CopyKind::device_to_host,
+                       stream),
+          "reading");
   }
 
  private:
@@ -93,15 +84,13 @@ int report(int rounds, int wrong) {
 
 int check_rebinding(const std::string& engine, const std::string& library, int rounds,
                     const std::vector<IoTensor>& tensors) {
-  cuda::Entered entered;
-  check(api().enter_device(0, &entered), "choosing cuda:0");
   const cuda::Stream stream = new_stream(cuda::StreamKind::non_blocking);
   BoundEngine bound(engine, library, tensors, 2);
   Bytes expected[2], found;
   for (const size_t set : {0, 1}) {
     bound.enqueue(set, stream);
     bound.copy_output(set, expected[set], stream);
-    check(api().synchronize_stream(stream), "waiting");
+    check(cuda0().synchronize_stream(stream), "waiting");
   }
   if (expected[0] == expected[1]) bench::die("both sets of inputs give the same output");
   int wrong = 0;
@@ -110,7 +99,7 @@ int check_rebinding(const std::string& engine, const std::string& library, int r
     for (const size_t set : {0, 1, 0, 1}) bound.enqueue(set, stream);
     for (const size_t set : {0, 1}) {
       bound.copy_output(set, found, stream);
-      check(api().synchronize_stream(stream), "waiting");
+      check(cuda0().synchronize_stream(stream), "waiting");
       if (found != expected[set]) ++wrong;
     }
   }
@@ -119,30 +108,28 @@ int check_rebinding(const std::string& engine, const std::string& library, int r
 
 int check_barrier(const std::string& engine, const std::string& library, int rounds,
                   const std::vector<IoTensor>& tensors) {
-  cuda::Entered entered;
-  check(api().enter_device(0, &entered), "choosing cuda:0");
   const cuda::Stream writer = new_stream(cuda::StreamKind::non_blocking);
   const cuda::Stream reader = new_stream(cuda::StreamKind::blocking);
   BoundEngine bound(engine, library, tensors, 1);
   cuda::Event event = nullptr;
-  check(api().create_event(&event), "making an event");
+  check(cuda0().create_event(&event), "making an event");
   Bytes expected, found;
   bound.enqueue(0, writer);
   bound.copy_output(0, expected, writer);
-  check(api().synchronize_stream(writer), "waiting");
+  check(cuda0().synchronize_stream(writer), "waiting");
   int wrong = 0;
   for (int round = 0; round < rounds; ++round) {
     bound.clear_output(0, writer);
-    check(api().synchronize_stream(writer), "waiting");
+    check(cuda0().synchronize_stream(writer), "waiting");
     for (int run = 0; run < 8; ++run) bound.enqueue(0, writer);  // Keeps the GPU busy for a while.
     bound.clear_output(0, writer);
     bound.enqueue(0, writer);
-    check(api().record_event(event, writer), "recording");
-    check(api().wait_event(cuda::kLegacyStream, event), "ordering");
+    check(cuda0().record_event(event, writer), "recording");
+    check(cuda0().wait_event(cuda::kLegacyStream, event), "ordering");
     bound.copy_output(0, found, reader);
-    check(api().synchronize_stream(reader), "waiting");
+    check(cuda0().synchronize_stream(reader), "waiting");
     if (found != expected) ++wrong;
-    check(api().synchronize_stream(writer), "waiting");
+    check(cuda0().synchronize_stream(writer), "waiting");
   }
   return report(rounds, wrong);
 }
@@ -157,13 +144,15 @@ int leave_to_static_objects(const std::string& program) {
 }
 
 int list_primary_contexts(const std::string& program) {
+  cuda::Api* api = nullptr;
   int devices = 0;
-  check(api().device_count(&devices), "counting GPUs");
+  check(cuda::access(&api), "CUDA");
+  check(api->device_count(&devices), "counting GPUs");
   bench::LoadedMethod method(program);
   method.bind(true);
   method.execute();
   std::printf("gpus %d\n", devices);
-  if (api().simulated()) return 0;  // They have no contexts.
+  if (api->simulated()) return 0;  // They have no contexts.
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   using State = int (*)(int, unsigned*, int*);
   const auto state = reinterpret_cast<State>(

@@ -4,14 +4,18 @@
 //   gpu_probe order PROGRAM ROUNDS
 //   gpu_probe rebind|barrier PROGRAM ENGINE LIBRARY ROUNDS TENSOR=BYTES...
 //   gpu_probe static|contexts PROGRAM
+//   gpu_probe caller PART PROGRAM ROUNDS
 //   gpu_probe memory PROGRAM METHODS
+//   gpu_probe times PROGRAM ROUNDS
 //
 // "costs" times a call through ExecuTorch and the bare API in one process: medians of the host's
 // clock in microseconds, "queued" until a call returns, "done" until its stream is empty.
 // TRT_ET_CUDA_GRAPHS=0 switches the delegate's graphs off; the probe captures the bare one itself.
 // "memory" loads and runs the program's method several times, keeps each, and prints the bytes that
-// all of them take on the GPU, without what the first use of TensorRT takes, and how many engines
-// there are. stream_order.h and cuda_rules.h describe the others.
+// all of them take on the GPU, without what the first use of TensorRT takes, how many engines there
+// are, and what 50 more loads leave when they are dropped. "times" times a load and a call of any
+// program with its inputs and outputs on the GPU. stream_order.h, cuda_rules.h and callers.h
+// describe the others.
 //
 // PROGRAM is a .pte with one engine of static shapes and its inputs and outputs on the GPU. ENGINE
 // is that engine; the tensors are its inputs, then its output.
@@ -30,6 +34,8 @@
 #include <vector>
 
 #include "bare_engine.h"
+#include "bound_program.h"
+#include "callers.h"
 #include "cuda/cuda_api.h"
 #include "cuda_rules.h"
 #include "loaded_method.h"
@@ -40,15 +46,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// How often a method is loaded, run and dropped.
+constexpr int kLoads = 50;
+
 // Calls between two waits: few enough that the stream's queue never fills up.
 constexpr int kCalls = 16;
 
 double microseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
-
-void check(const Status& status, const char* what) {
-  if (!status.ok()) bench::die(std::string(what) + ": " + status.text);
 }
 
 struct Way {
@@ -141,6 +146,24 @@ int run(const std::string& program, const std::string& engine, const std::string
   return 0;
 }
 
+int time_calls(const std::string& program, int rounds) {
+  cuda::Stream stream = nullptr;
+  check(cuda0().create_stream(cuda::StreamKind::non_blocking, &stream), "making a stream");
+  if (trt_et_use_stream(0, stream) != 0) bench::die("using a stream");
+  auto start = Clock::now();
+  bench::LoadedMethod method(program);
+  method.bind(true);
+  method.execute();
+  check(cuda0().synchronize_stream(stream), "the first run");
+  print("load_us", {microseconds_since(start)});
+  std::vector<Way> ways = {{"delegate", [&] { method.execute(); }, {}, {}}};
+  measure(ways, rounds, cuda0(), stream);
+  print("queued_us", ways[0].queued);
+  print("done_us", ways[0].done);
+  (void)trt_et_use_stream(0, nullptr);
+  return 0;
+}
+
 long long counter(const char* name) {
   uint64_t value = 0;
   if (trt_et_counter(name, &value) != 0) bench::die(std::string("no counter ") + name);
@@ -173,6 +196,10 @@ int count_bytes(const std::string& program, int count) {
     std::printf("bytes_of_%d %lld\n", i, used_bytes(*api) - before);
   }
   std::printf("engines %lld\n", counter("engines"));
+  methods.clear();
+  const long long loaded_once = used_bytes(*api);
+  for (int i = 0; i < kLoads; ++i) run_another(), methods.clear();
+  std::printf("bytes_left_by_loads %lld\n", used_bytes(*api) - loaded_once);
   return 0;
 }
 
@@ -207,6 +234,8 @@ int main(int argc, char** argv) {
   }
   if (what == "static" && argc == 3) return check::leave_to_static_objects(argv[2]);
   if (what == "contexts" && argc == 3) return check::list_primary_contexts(argv[2]);
+  if (what == "caller" && argc == 5) return check::check_caller(argv[2], argv[3], number(4));
+  if (what == "times" && argc == 4) return check::time_calls(argv[2], number(3));
   if (what == "memory" && argc == 4) return check::count_bytes(argv[2], number(3));
   trt_et::bench::die("see the head of gpu_probe.cpp");
 }

@@ -6,15 +6,20 @@
 #include <string>
 #include <vector>
 
-#include "run.h"
 #include "runtime_cache.h"
+#if defined(TRT_ET_FAKE_ON_GPU)
+#include "gpu_run.h"
+#else
+#include "host_run.h"
+#endif
 
 namespace fake {
 
 class ExecutionContext : public Tabled<ExecutionContext> {
  public:
-  ExecutionContext(ILogger& logger, std::shared_ptr<const Plan> plan, int device)
-      : logger_(logger), plan_(std::move(plan)), device_(device) {
+  ExecutionContext(ILogger& logger, std::shared_ptr<const Plan> plan, const Prepared& prepared,
+                   int device)
+      : logger_(logger), plan_(std::move(plan)), prepared_(prepared), device_(device) {
     const size_t count = plan_->tensors.size();
     addresses_.resize(count);
     data_dependent_.resize(count);
@@ -102,13 +107,7 @@ class ExecutionContext : public Tabled<ExecutionContext> {
   bool enqueueV3(cudaStream_t stream) noexcept {
     if (!call("enqueueV3", logger_)) return false;
     const Inside inside;
-    auto run = std::make_unique<Run>();
-    run->plan = plan_;
-    run->device = device_;
-    run->addresses = addresses_;
-    run->late = data_dependent_;
-    run->shapes = shapes_;
-    run->scratch = user_memory_;
+    Run run{plan_, device_, addresses_, {}, data_dependent_, shapes_, user_memory_};
     if (needs_memory_ && user_memory_ == nullptr) {
       complain(logger_, "enqueueV3: no device memory is set");
       return false;
@@ -119,15 +118,13 @@ class ExecutionContext : public Tabled<ExecutionContext> {
         complain(logger_, "enqueueV3: an address or a shape is not set");
         return false;
       }
-      run->counts.push_back(elements(shapes_[i]));
+      run.counts.push_back(elements(shapes_[i]));
     }
     compile();
     for (const Layer& layer : plan_->layers) {
       if (profiler_ != nullptr) profiler_->reportLayerTime(layer.name.c_str(), 0.5F);
     }
-    return g_services->launch(
-               stream, [](void* argument) { return (*static_cast<Run*>(argument))(); },
-               [](void* argument) { delete static_cast<Run*>(argument); }, run.release()) == 0;
+    return queue(std::move(run), prepared_, stream);
   }
 
  private:
@@ -151,6 +148,7 @@ class ExecutionContext : public Tabled<ExecutionContext> {
 
   ILogger& logger_;
   const std::shared_ptr<const Plan> plan_;
+  const Prepared& prepared_;  // The engine's, which outlives its contexts.
   const int device_;
   Memory scratch_;
   bool needs_memory_ = false;

@@ -22,7 +22,8 @@ class CudaEngine : public Tabled<CudaEngine> {
       : logger_(logger), plan_(std::move(plan)) {}
 
   bool allocate() {
-    return g_services->current_device(&device_) == 0 && weights_.allocate(plan_->weights);
+    return g_services->current_device(&device_) == 0 && weights_.allocate(plan_->weights) &&
+           prepared_.prepare(*plan_);
   }
 
   int32_t getNbIOTensors() noexcept { return static_cast<int32_t>(plan_->tensors.size()); }
@@ -73,7 +74,7 @@ class CudaEngine : public Tabled<CudaEngine> {
       return nullptr;
     }
     auto context = std::make_unique<Handle<nvinfer1::IExecutionContext, ExecutionContext>>(
-        logger_, plan_, device_);
+        logger_, plan_, prepared_, device_);
     using Strategy = nvinfer1::ExecutionContextAllocationStrategy;
     if (context->inside.allocate(strategy == Strategy::kUSER_MANAGED)) return context.release();
     complain(logger_, "createExecutionContext: out of memory");
@@ -106,6 +107,7 @@ class CudaEngine : public Tabled<CudaEngine> {
   const std::shared_ptr<const Plan> plan_;
   int device_ = 0;
   Memory weights_;
+  Prepared prepared_;
 };
 
 std::set<std::string>& plugins() {

@@ -29,7 +29,12 @@ inline constexpr trt_et_sim_services kOnFakeDriver = {
     [](int) {},
 };
 
+#if defined(TRT_ET_FAKE_ON_GPU)
+const trt_et_sim_services* gpu_services();
+inline const trt_et_sim_services* g_services = gpu_services();
+#else
 inline const trt_et_sim_services* g_services = &kOnFakeDriver;
+#endif
 
 // As TensorRT does: what is wrong, then where it noticed.
 inline void complain(ILogger& logger, const std::string& reason) {

@@ -20,7 +20,7 @@ from tests.support.native_environment import ROOT, build, run
 class Setup:
     """Paths are absolute."""
 
-    models: str  # Kit of the tests' models.
+    models: str  # Kit of the tests' models; "" if the library cannot run them.
     models_builder: str  # "tensorrt_rtx", or "reference" in a rehearsal.
     engines: str  # Kit of the native models.
     engines_builder: str  # "tensorrt" or "tensorrt_rtx".
