@@ -28,7 +28,8 @@ def _lower(model: Model, **options: Any) -> bytes:
     return bytes(lowered.to_executorch().buffer)
 
 
-def _engines(pte: bytes) -> list[bytes]:
+def engines_of(pte: bytes) -> list[bytes]:
+    """The engines of a program, in the order of its delegates."""
     from trt_et.engine_info import decode_blob
     from trt_et.inspection import inspect_program
 
@@ -41,12 +42,12 @@ def _engines(pte: bytes) -> list[bytes]:
 
 def ours(model: Model) -> list[bytes]:
     """``TensorRTPartitioner()``."""
-    return _engines(_lower(model))
+    return engines_of(_lower(model))
 
 
 def ours_precision(model: Model) -> list[bytes]:
     """``TensorRTPartitioner(precision="float16")``."""
-    return _engines(_lower(model, precision="float16"))
+    return engines_of(_lower(model, precision="float16"))
 
 
 def ours_onnx(model: Model) -> list[bytes]:
@@ -55,7 +56,7 @@ def ours_onnx(model: Model) -> list[bytes]:
     from trt_et.runtime.networks import build_program
 
     pte = _lower(model, builder="onnx")
-    return _engines(build_program(pte, build_rtx_engine)[0])
+    return engines_of(build_program(pte, build_rtx_engine)[0])
 
 
 def onnx_parser(model: Model) -> list[bytes]:

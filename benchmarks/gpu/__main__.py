@@ -1,0 +1,69 @@
+"""Times of our engines, eager PyTorch and ``torch.compile``: models of ``make bench-engines``.
+
+    python -m benchmarks.gpu export FOLDER             programs; needs no GPU
+    python -m benchmarks.gpu run FOLDER OUTPUT.json --probe GPU_PROBE
+    python -m benchmarks.gpu table OUTPUT.json FOLDER  prints a Markdown table
+
+``run`` needs neither trt-et nor ExecuTorch, but PyTorch, timm, torchvision and transformers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.engines.models import MODELS
+
+
+def main() -> None:
+    """Do what the command line names."""
+    start = time.monotonic()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    export = verbs.add_parser("export")
+    export.add_argument("folder", type=Path)
+    run = verbs.add_parser("run")
+    run.add_argument("folder", type=Path)
+    run.add_argument("output", type=Path)
+    run.add_argument("--probe", type=Path, required=True, help="the program gpu_probe")
+    run.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    run.add_argument("--rounds", type=int, default=100, help="timed calls")
+    run.add_argument(
+        "--seconds-per-model", type=float, default=60, help="the longest that a way may take"
+    )
+    run.add_argument("--deadline", type=float, default=150, help="seconds; the rest is not run")
+    for verb in (export, run):
+        verb.add_argument("--only", nargs="+", metavar="MODEL", choices=MODELS)
+    table = verbs.add_parser("table")
+    table.add_argument("output", type=Path)
+    table.add_argument("folder", type=Path)
+    options = parser.parse_args()
+
+    if options.verb == "export":
+        from benchmarks.gpu.export import export as export_programs
+
+        export_programs(options.folder, options.only or MODELS)
+    elif options.verb == "run":
+        from benchmarks.gpu.measure import Plan, measure
+
+        plan = Plan(
+            folder=options.folder,
+            output=options.output,
+            probe=options.probe,
+            device=options.device,
+            rounds=options.rounds,
+            names=tuple(options.only or MODELS),
+            seconds_per_model=options.seconds_per_model,
+            deadline=start + options.deadline,
+        )
+        measure(plan)
+    else:
+        from benchmarks.gpu.page import times_table
+
+        sys.stdout.write(times_table(options.output, options.folder))
+
+
+if __name__ == "__main__":
+    main()
