@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import lzma
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.engines.goals import engine_goals
 from benchmarks.engines.models import MODELS
 from benchmarks.engines.operators import differing
 from benchmarks.engines.page import TITLES, engines_table, with_table
+from benchmarks.gpu.models import half_model
+from benchmarks.gpu.page import times_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results"
@@ -118,3 +122,27 @@ def test_networks_whose_kernels_and_bytes_are_nearly_equal_are_left_out():
     assert list(differing("gather", failed)) == [
         ["gather", "float16", "onnx_parser: UnsupportedOperator: gather"]
     ]
+
+
+def test_times_are_divided_by_those_of_ours_and_errors_are_shown(tmp_path):
+    output = tmp_path / "times.json"
+    times = {
+        "ours": {"done_us": 200.0},
+        "eager": {"done_us": 1000.0},
+        "eager_graph": {"error": "RuntimeError: capture"},
+        "compile_graph": {"done_us": 500.0},
+        "compile_default": {"error": "not run: the deadline was over"},
+    }
+    output.write_text(json.dumps({"models": {"unet": times}}))
+    (tmp_path / "unet.json").write_text(json.dumps(facts(8, 1_500_000, 1_000_000)))
+    row = times_table(output, tmp_path).splitlines()[2]
+    cells = ["8", "2.5", "0.200", "1.000", "failed", "0.500", "-", "2.50"]
+    assert row == f"| {TITLES['unet']} | {' | '.join(cells)} |"
+
+
+def test_weights_of_timed_models_compress_and_are_finite_and_unequal():
+    weights = [tensor.numpy().tobytes() for tensor in half_model("unet").module.parameters()]
+    assert len(set(weights)) == len(weights)
+    together = b"".join(weights)
+    assert len(lzma.compress(together)) < len(together) / 10
+    assert torch.frombuffer(bytearray(together), dtype=torch.float16).isfinite().all()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engines.goals import moved_bytes
+from benchmarks.engines.goals import figure_of
 from benchmarks.engines.page import TITLES
 from benchmarks.gpu.ways import WAYS
 from tests.support.markdown import table
@@ -33,13 +33,13 @@ def _facts(path: Path) -> dict[str, Any]:
 
 
 def _row(name: str, ways: dict[str, Any], facts: dict[str, Any]) -> list[str]:
-    moved = moved_bytes(facts)
+    kernels, moved = (figure_of(facts, key) for key in ("kernels", "moved_bytes"))
     traffic = "-" if moved is None else f"{moved / 1e6:.1f}"
     others = [ways[way]["done_us"] for way in WAYS if "done_us" in ways.get(way, {})]
     mine = ways.get("ours", {}).get("done_us")
     ratio = f"{min(others) / mine:.2f}" if mine and others else "-"
     times = [_milliseconds(ways.get(way)) for way in ("ours", *WAYS)]
-    return [TITLES[name], str(facts.get("kernels", "-")), traffic, *times, ratio]
+    return [TITLES[name], "-" if kernels is None else str(kernels), traffic, *times, ratio]
 
 
 def _milliseconds(found: dict[str, Any] | None) -> str:
