@@ -277,6 +277,7 @@ gpu-kit: $(INSTALLED)
 	$(call build-native,gpu_check,gpu_probe fake_tensorrt_rtx kernels_tensorrt_rtx,\
 	  -DTRT_ET_BUILD_GPU_CHECK=ON -DTRT_ET_GPU_CHECK_RTX=ON -DCMAKE_UNITY_BUILD=OFF)
 	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/engines tensorrt_rtx
+	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/operators operators
 	$(GPU_PYTHON) -m tests.support.gpu.make_kit build/gpu_kit/described tensorrt_rtx --fake
 	$(GPU_PYTHON) scripts/gpu/collect_programs.py build/gpu_kit build/gpu_check $(GPU_KIT_PYTHON)
 

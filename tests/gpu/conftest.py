@@ -1,4 +1,4 @@
-"""Tests that need a GPU (docs/gpu.md). ``TRT_ET_GPU_SETUP`` names what ``setup.py`` describes."""
+"""Tests that need a GPU (docs/gpu.md). ``GPU_CHECK_SETUP`` names what ``setup.py`` describes."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_every_question_is_answered_on_simulated_gpus(kit, tmp_path):
     steps = {step["name"]: step["status"] for step in found["steps"]}
     assert steps == {
         f"carried: {name}": "ok"
-        for name in ("programs", "costs", "callers", "streams", "sanitizers")
+        for name in ("programs", "costs", "callers", "streams", "operators", "sanitizers")
     }
     answers = found["answers"]
     assert len(answers["carried/programs"]) == 12 + 2 + 3

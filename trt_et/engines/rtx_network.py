@@ -16,7 +16,7 @@ from trt_et.conversion.network import Network
 from trt_et.conversion.torch_tensorrt_import import tensorrt_log
 from trt_et.engines.fingerprint import target_platform
 from trt_et.engines.serialize import serialize
-from trt_et.engines.tensorrt_rtx import set_targets, targets_with_fp8
+from trt_et.engines.tensorrt_rtx import allow_captures, set_targets, targets_with_fp8
 from trt_et.errors import BlobError, BuilderError, BuilderUnavailable
 from trt_et.requirements import install_command
 
@@ -54,6 +54,7 @@ def build_rtx_engine(
         capabilities = targets_with_fp8(trt)
     _configure(network, decoded.info)
     set_targets(trt, network.config, tuple(capabilities))
+    allow_captures(network)
     info = replace(
         decoded.info,
         builder=_BUILDER,

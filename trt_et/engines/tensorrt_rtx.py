@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -15,6 +15,9 @@ from trt_et.engines.serialize import build_engine, serialize
 from trt_et.errors import OptionError
 from trt_et.ops.quantize import FP8_CAPABILITY, is_fp8
 from trt_et.options import BuildOptions
+
+
+_UNKNOWN_MEMORY: Final = frozenset({"CONDITION", "NMS", "NON_ZERO", "TRIP_LIMIT"})
 
 
 class TensorRTRTXBuilder:
@@ -51,6 +54,7 @@ class TensorRTRTXBuilder:
             # By default the library drops older targets, which the blob would still promise.
             capabilities = targets_with_fp8(network.trt)
         set_targets(network.trt, network.config, capabilities)
+        allow_captures(network)
         info = EngineInfo(
             bindings=request.lowered.bindings,
             device_id=request.device_id,
@@ -66,6 +70,18 @@ class TensorRTRTXBuilder:
             serialize(network, request.partition, writer.write, request.monitor)
             network.free()  # Before the blob takes memory.
             return writer.finish()
+
+
+def allow_captures(network: Network) -> None:
+    """Let the runtime capture runs of the engine into CUDA graphs.
+
+    TensorRT-RTX says of an engine without this flag that its runs cannot be captured
+    (``IExecutionContext::isStreamCapturable``), and builds none with it that has a layer of
+    unknown memory (its documentation of ``REQUIRE_USER_ALLOCATION``).
+    """
+    layers = (network.network.get_layer(index) for index in range(network.network.num_layers))
+    if not any(layer.type.name in _UNKNOWN_MEMORY for layer in layers):
+        network.config.set_flag(network.trt.BuilderFlag.REQUIRE_USER_ALLOCATION)
 
 
 def targets_with_fp8(trt: Any) -> tuple[str, ...]:  # noqa: ANN401

@@ -1,5 +1,7 @@
 #include "bound_program.h"
 
+#include <trt_et/runtime.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -107,6 +109,8 @@ Floats BoundProgram::run_on(float value, float* memory) {
     memory += outputs_[i].bytes / 4;
   }
   execute();
+  // Managed memory in a tensor of the GPU's is the GPU's until the caller waits.
+  if (trt_et_wait(0) != 0) bench::die("waiting");
   return {results, memory};
 }
 

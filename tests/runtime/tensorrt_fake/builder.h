@@ -75,7 +75,7 @@ class OptimizationProfile : public Tabled<OptimizationProfile> {
 class BuilderConfig : public Tabled<BuilderConfig> {
  public:
   void setFlag(nvinfer1::BuilderFlag flag) noexcept {
-    streaming = flag == nvinfer1::BuilderFlag::kWEIGHT_STREAMING;
+    if (flag == nvinfer1::BuilderFlag::kWEIGHT_STREAMING) streaming = true;
   }
   int32_t addOptimizationProfile(const nvinfer1::IOptimizationProfile* profile) noexcept {
     using Profile = Handle<nvinfer1::IOptimizationProfile, OptimizationProfile>;

@@ -1,14 +1,14 @@
 """Make a kit: programs with engines, their inputs and eager's outputs, for tests/gpu.
 
-    python -m tests.support.gpu.make_kit KIT models
+    python -m tests.support.gpu.make_kit KIT models|operators
     python -m tests.support.gpu.make_kit KIT tensorrt|tensorrt_rtx [--fake]
     python -m tests.support.gpu.make_kit KIT tensorrt|tensorrt_rtx --maker PROGRAM --library FILE
 
 ``models`` exports the tests' models with TensorRT-RTX engines, with ONNX networks and, for a
-rehearsal, with reference engines. The others export the models of ``native_models``: with this
-package's builder, with the tests' fake, or with TensorRT's C++ API on the GPU. Timed models have a
-second program, ``<model>.<name>_device.pte``, with inputs and outputs on the GPU, the bare engine,
-and the sizes of its tensors.
+rehearsal, with reference engines; ``operators`` exports small networks. The others export the
+models of ``native_models``: with this package's builder, with the tests' fake, or with TensorRT's
+C++ API on the GPU. Timed models have a second program, ``<model>.<name>_device.pte``, with inputs
+and outputs on the GPU, the bare engine, and the sizes of its tensors.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 from tests.support.gpu.described_engines import DescribedEngines
 from tests.support.gpu.kit import MODELS, NETWORKS, write_model
 from tests.support.gpu.native_models import native_models
+from tests.support.gpu.operators import write_operators
 from tests.support.models import make
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.engine_info import decode_blob
@@ -98,6 +99,11 @@ def make_engines(folder: Path, name: str, builder: str | EngineBuilder, depth: i
         write_model(folder, model, case.model, case.inputs)
 
 
+def make_operators(folder: Path) -> None:
+    """Write the networks of ``operators`` with TensorRT-RTX engines."""
+    write_operators(folder, lambda *call: export_model(*call[:2], [TensorRTPartitioner()], call[2]))
+
+
 def _write_engine(path: Path, program: Path) -> None:
     """Write a program's only engine, and the sizes of its tensors in bytes."""
     (delegate,) = inspect_program(program.read_bytes())[0].delegates
@@ -112,13 +118,16 @@ def main() -> None:
     """Write the kit that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("kit", type=Path)
-    parser.add_argument("what", choices=["models", "tensorrt", "tensorrt_rtx"])
+    parser.add_argument("what", choices=["models", "operators", "tensorrt", "tensorrt_rtx"])
     parser.add_argument("--fake", action="store_true", help="engines of the tests' fake")
     parser.add_argument("--maker", type=Path, help="the program make_engine")
     parser.add_argument("--library", type=Path, help="a TensorRT with a builder")
     options = parser.parse_args()
     if options.what == "models":
         make_models(options.kit)
+        return
+    if options.what == "operators":
+        make_operators(options.kit)
         return
     builder: str | EngineBuilder = options.what
     if options.maker or options.fake:

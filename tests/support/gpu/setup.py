@@ -1,6 +1,6 @@
 """The programs and tools that tests/gpu use.
 
-``scripts/gpu_check`` writes them to the JSON file that ``TRT_ET_GPU_SETUP`` names, since a machine
+``scripts/gpu_check`` writes them to the JSON file that ``GPU_CHECK_SETUP`` names, since a machine
 with a GPU may have neither ExecuTorch nor a compiler. Without that variable the tests build them.
 """
 
@@ -24,6 +24,7 @@ class Setup:
     models_builder: str  # "tensorrt_rtx", or "reference" in a rehearsal.
     engines: str  # Kit of the native models.
     engines_builder: str  # "tensorrt" or "tensorrt_rtx".
+    operators: str  # Kit of operators; "" if the library cannot run them.
     library: str  # The TensorRT of those engines.
     runner: str  # executor_runner.
     probe: str  # gpu_probe.
@@ -49,7 +50,7 @@ class Setup:
 
 def can_run() -> bool:
     """Return whether there is a GPU or a setup; PyTorch may have been built without CUDA."""
-    if os.environ.get("TRT_ET_GPU_SETUP"):
+    if os.environ.get("GPU_CHECK_SETUP"):
         return True
     tool = shutil.which("nvidia-smi")
     return tool is not None and subprocess.run([tool, "-L"], capture_output=True).returncode == 0
@@ -57,12 +58,12 @@ def can_run() -> bool:
 
 def read_setup(folder: Path) -> Setup:
     """Return the setup that the environment names, or build one in a folder."""
-    if path := os.environ.get("TRT_ET_GPU_SETUP"):
+    if path := os.environ.get("GPU_CHECK_SETUP"):
         return Setup(**json.loads(Path(path).read_text()))
     import tensorrt_rtx_libs
 
     import trt_et.runtime
-    from tests.support.gpu.make_kit import make_engines, make_models
+    from tests.support.gpu.make_kit import make_engines, make_models, make_operators
 
     build(
         ROOT / "build/gpu",
@@ -71,11 +72,13 @@ def read_setup(folder: Path) -> Setup:
     )
     make_models(folder / "models", ("tensorrt_rtx", "onnx"))
     make_engines(folder / "engines", "tensorrt_rtx", "tensorrt_rtx")
+    make_operators(folder / "operators")
     return Setup(
         models=str(folder / "models"),
         models_builder="tensorrt_rtx",
         engines=str(folder / "engines"),
         engines_builder="tensorrt_rtx",
+        operators=str(folder / "operators"),
         library=str(Path(tensorrt_rtx_libs.__path__[0]) / "libtensorrt_rtx.so.1"),
         runner=str(trt_et.runtime.runner_path()),
         probe=str(ROOT / "build/gpu/tests/gpu/native/gpu_probe"),
@@ -84,5 +87,5 @@ def read_setup(folder: Path) -> Setup:
 
 
 def write_setup(setup: Setup, path: Path) -> None:
-    """Write a setup for ``TRT_ET_GPU_SETUP``."""
+    """Write a setup for ``GPU_CHECK_SETUP``."""
     path.write_text(json.dumps(asdict(setup), indent=2) + "\n")

@@ -343,6 +343,14 @@ Status configure(const trt_et_engine_request& request, const Library& library, B
     }
     build->config->setFlag(nvinfer::BuilderFlag::kWEIGHT_STREAMING);
   }
+#if defined(TRT_ET_TENSORRT_RTX)
+  // Else the runs of the engine cannot be captured; networks of which TensorRT-RTX cannot promise
+  // that are not built with it.
+  if (!may_have_operator(request.bytes, request.size,
+                         {"If", "Loop", "NonMaxSuppression", "NonZero", "Scan"})) {
+    build->config->setFlag(nvinfer::BuilderFlag::kREQUIRE_USER_ALLOCATION);
+  }
+#endif
   Logger::forget();
   if (options.profiles.empty()) return add_profile(request, {}, build);
   for (const auto& ranges : options.profiles) TRT_ET_TRY(add_profile(request, ranges, build));

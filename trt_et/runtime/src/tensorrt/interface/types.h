@@ -52,7 +52,10 @@ enum class MemoryPoolType : int32_t { kWORKSPACE = 0 };
 enum class BuilderFlag : int32_t { kWEIGHT_STREAMING = 21 };
 enum class NetworkDefinitionCreationFlag : int32_t { kSTRONGLY_TYPED = 1 };
 #else
-enum class BuilderFlag : int32_t { kWEIGHT_STREAMING = 20 };
+enum class BuilderFlag : int32_t {
+  kWEIGHT_STREAMING = 20,
+  kREQUIRE_USER_ALLOCATION = 28  // RTX only
+};
 enum class NetworkDefinitionCreationFlag : int32_t { kSTRONGLY_TYPED = 0 };
 #endif
 enum class APILanguage : int32_t { kCPP = 0 };
