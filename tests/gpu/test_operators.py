@@ -12,7 +12,7 @@ from tests.support.gpu.kit import Model, compare, read_kit, read_output
 
 # TensorRT may sum in another order, and in float32 with TF32: 10 bits of mantissa, as float16 has.
 TOLERANCE = 2e-2
-AT_ONCE = 8  # Processes: starting CUDA takes longer than the runs.
+AT_ONCE = 12  # Processes: starting CUDA takes longer than the runs.
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])

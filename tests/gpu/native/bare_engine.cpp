@@ -6,6 +6,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "bound_program.h"
+#include "cuda/device_buffer.h"
+
 namespace trt_et::gpu_check {
 
 #if !defined(TRT_ET_TENSORRT_HEADERS)
@@ -34,6 +37,7 @@ struct BareEngine::Parts {
   Logger logger;
   std::unique_ptr<nvinfer1::IRuntime> runtime;
   std::unique_ptr<nvinfer1::ICudaEngine> engine;
+  DeviceBuffer memory;  // of the context
   std::unique_ptr<nvinfer1::IExecutionContext> context;
 };
 
@@ -55,8 +59,18 @@ BareEngine::BareEngine(const std::string& library, const std::string& bytes)
 BareEngine::~BareEngine() = default;
 
 void BareEngine::create_context() {
+#if defined(TRT_ET_TENSORRT_RTX)
+  constexpr bool kUserMemory = true;
+#else
+  constexpr bool kUserMemory = false;
+#endif
   parts_->context.reset(
-      wanted(tensorrt::create_context(*parts_->engine, false), "createExecutionContext"));
+      wanted(tensorrt::create_context(*parts_->engine, kUserMemory), "createExecutionContext"));
+  if (!kUserMemory) return;
+  const int64_t bytes =
+      tensorrt::memory_size(*parts_->engine, {tensorrt::kMajor, tensorrt::kLastMinor, 0});
+  check(parts_->memory.reserve(cuda0(), 0, static_cast<size_t>(bytes)), "memory of a context");
+  tensorrt::set_memory(*parts_->context, parts_->memory.data(), parts_->memory.size());
 }
 
 bool BareEngine::enqueue(const std::vector<IoTensor>& tensors, const std::vector<void*>& addresses,

@@ -210,9 +210,17 @@ bool Contexts::has_room_for_another() const {
 
 Status Contexts::add() {
   auto slot = std::make_unique<ContextSlot>(api_, graphs_, arguments_.size(), queue_);
-  const uint32_t flags = (scratch_ != nullptr ? TRT_ET_CONTEXT_USER_MEMORY : 0) |
+  const bool own =
+      scratch_ == nullptr && (engine_->provider().flags & TRT_ET_PROVIDER_USER_MEMORY) != 0;
+  const uint32_t flags = (scratch_ != nullptr || own ? TRT_ET_CONTEXT_USER_MEMORY : 0) |
                          (graphs_ ? TRT_ET_CONTEXT_GRAPHS : 0);
   TRT_ET_TRY(Context::create(*engine_, flags, &slot->context));
+  if (own) {
+    size_t bytes = 0;
+    TRT_ET_TRY(engine_->memory_size(&bytes));
+    TRT_ET_TRY(slot->memory.reserve(api_, device_, bytes));
+    TRT_ET_TRY(slot->context->set_memory(slot->memory.data(), slot->memory.size()));
+  }
   if (profile_ >= 0) TRT_ET_TRY(slot->context->set_profile(profile_));
   slots_.push_back(std::move(slot));
   return {};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "argument.h"
+#include "cuda/device_buffer.h"
 #include "engine/engine.h"
 #include "engine/options.h"
 #include "event_tracing.h"
@@ -43,6 +44,7 @@ struct ContextSlot {
   // Counts whether the argument's tensor has moved.
   void see(Bound& one, const Memory& memory) const;
 
+  DeviceBuffer memory;  // the context's scratch memory, if the library takes none of its own
   std::unique_ptr<Context> context;
   GraphReplay replay;
   std::vector<Bound> bound;

@@ -91,8 +91,11 @@ int profile(void* context, int32_t* profile) {
   return 0;
 }
 
+// TensorRT-RTX makes no other context of an engine whose runs can be captured.
+constexpr uint32_t kFlags = TRT_ET_PROVIDER_GRAPHS | (kRtx ? TRT_ET_PROVIDER_USER_MEMORY : 0);
+
 constexpr trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
-                                              TRT_ET_PROVIDER_GRAPHS,
+                                              kFlags,
                                               kAddressAlignment,
                                               kName,
                                               probe,
