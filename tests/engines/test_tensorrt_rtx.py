@@ -13,6 +13,7 @@ from trt_et import BuilderUnavailable, OptionError, TensorRTPartitioner
 from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import decode_blob
 from trt_et.engines.serialize import build_network, serialize
+from trt_et.engines.tensorrt_rtx import allow_captures
 
 pytestmark = pytest.mark.skipif(
     installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"
@@ -106,3 +107,31 @@ def test_a_tensorrt_that_cannot_stream_hands_its_engine_over_whole():
         serialize(network, "test", lambda piece, to=pieces: to.append(bytes(piece)) or len(piece))
     assert len(whole) == 1
     assert len(b"".join(streamed)) == len(whole[0])
+
+
+class Positive(torch.nn.Module):
+    def forward(self, x):
+        return torch.nonzero(x > 0)
+
+
+@pytest.mark.parametrize(
+    ("model", "dynamic", "captured"),
+    [
+        (torch.nn.Linear(4, 4), False, True),
+        (torch.nn.Linear(4, 4), True, False),
+        (Positive(), False, False),
+    ],
+    ids=["static", "dynamic", "data-dependent"],
+)
+def test_engines_of_known_memory_may_be_captured_into_graphs(model, dynamic, captured, monkeypatch):
+    flags = []
+
+    def allow(network):
+        allow_captures(network)
+        flags.append(network.config.get_flag(network.trt.BuilderFlag.REQUIRE_USER_ALLOCATION))
+
+    monkeypatch.setattr("trt_et.engines.tensorrt_rtx.allow_captures", allow)
+    sizes = ({0: torch.export.Dim("batch", min=2, max=8)},) if dynamic else None
+    program = torch.export.export(model.eval(), (torch.randn(3, 4),), dynamic_shapes=sizes)
+    lower(program, builder="tensorrt_rtx")
+    assert flags == [captured]

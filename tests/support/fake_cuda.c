@@ -32,7 +32,7 @@ static int ended;
 static struct Memory* memories;
 static struct Stream legacy = {&primary[0], 0, 0};
 static void* last_recorded;
-static int fails_with, waits_fail_with;
+static int fails_with, waits_fail_with, major = 75;
 static __thread struct Context* stack[kDepth];
 static __thread int depth;
 static __thread struct Stream* capturing; /* by this thread, not in relaxed mode */
@@ -51,6 +51,8 @@ uint64_t fake_cuda(const char* what) {
 void fake_cuda_fail(int code) { fails_with = code; }
 /* The same for waits, and for the question how much memory is free. */
 void fake_cuda_fail_waits(int code) { waits_fail_with = code; }
+/* The first number of the GPUs' compute capability. */
+void fake_cuda_major(int value) { major = value; }
 
 static void end(void) { ended = 1; }
 #define UP                \
@@ -252,7 +254,7 @@ int cudaSetDevice(int device) {
 int cudaDeviceGetAttribute(int* value, int which, int device) {
   UP;
   (void)device;
-  *value = which == 18 ? 0 : which; /* No integrated GPU. */
+  *value = which == 75 ? major : which == 18 ? 0 : which; /* No integrated GPU. */
   return 0;
 }
 int cudaMemGetInfo(size_t* available, size_t* total) {

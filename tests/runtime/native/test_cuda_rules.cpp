@@ -396,6 +396,24 @@ void test_forks_beside_running_threads() {
   for (std::thread& thread : threads) thread.join();
 }
 
+void test_tensorrt_rtx_is_refused_where_it_has_no_target() {
+  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_RTX_LIBRARY, 1) == 0);
+  const Bytes blob = unary_blob("8", "scale y x 2\n", "", "", true);
+  const auto set_major = function<void(int)>("fake_cuda_major");
+  for (const int major : {9, 10, 11}) {
+    set_major(major);
+    BackendDelegate delegate;
+    CHECK(delegate.init(blob) == Error::DelegateInvalidCompatibility);
+    CHECK(says("TensorRT-RTX does not support compute capability"));
+  }
+  CHECK(setenv("TRT_ET_ANY_GPU", "1", 1) == 0);
+  BackendDelegate anyway, newer;
+  CHECK(anyway.init(blob) == Error::Ok);
+  CHECK(unsetenv("TRT_ET_ANY_GPU") == 0);
+  set_major(12);
+  CHECK(newer.init(blob) == Error::Ok);
+}
+
 struct Part {
   const char* name;
   void (*run)();
@@ -415,6 +433,7 @@ constexpr Part kParts[] = {
     {"end", test_the_end_of_the_process},
     {"fork", test_a_forked_process_says_so},
     {"forked end", test_a_forked_process_leaves_what_it_inherited},
+    {"unsupported GPU", test_tensorrt_rtx_is_refused_where_it_has_no_target},
     {"forks and threads", test_forks_beside_running_threads},
 };
 

@@ -87,7 +87,7 @@ typedef struct trt_et_engine_request {
 
 // Flags of a provider.
 #define TRT_ET_PROVIDER_GRAPHS 1u       // enqueue() may be captured into a CUDA graph
-#define TRT_ET_PROVIDER_USER_MEMORY 2u  // its contexts have TRT_ET_CONTEXT_USER_MEMORY, all of them
+#define TRT_ET_PROVIDER_USER_MEMORY 2u  // static engines need TRT_ET_CONTEXT_USER_MEMORY
 
 // Flags of create_context().
 #define TRT_ET_CONTEXT_USER_MEMORY 1u  // its scratch memory comes through set_memory()

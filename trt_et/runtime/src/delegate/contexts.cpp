@@ -210,8 +210,11 @@ bool Contexts::has_room_for_another() const {
 
 Status Contexts::add() {
   auto slot = std::make_unique<ContextSlot>(api_, graphs_, arguments_.size(), queue_);
-  const bool own =
-      scratch_ == nullptr && (engine_->provider().flags & TRT_ET_PROVIDER_USER_MEMORY) != 0;
+  const bool is_static = std::none_of(
+      arguments_.begin(), arguments_.end(),
+      [](const Argument& one) { return one.expected.dynamic || one.expected.any_shape; });
+  const bool own = scratch_ == nullptr && is_static &&
+                   (engine_->provider().flags & TRT_ET_PROVIDER_USER_MEMORY) != 0;
   const uint32_t flags = (scratch_ != nullptr || own ? TRT_ET_CONTEXT_USER_MEMORY : 0) |
                          (graphs_ ? TRT_ET_CONTEXT_GRAPHS : 0);
   TRT_ET_TRY(Context::create(*engine_, flags, &slot->context));

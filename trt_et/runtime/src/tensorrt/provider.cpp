@@ -1,4 +1,5 @@
 // The provider's table, and its one exported symbol.
+#include <cstdlib>
 #include <cstring>
 
 #include "build/engine_build.h"
@@ -26,8 +27,21 @@ int probe(const trt_et_engine_request* request) {
   });
 }
 
+// TensorRT-RTX has no targets of 9.0, 10.x and 11.0, and refuses no such GPU. On an H200 its
+// engines lost biases of linear layers (docs/gpu.md).
+Status check_gpu(const trt_et_engine_request& request) {
+  const bool supported = !kRtx || request.gpu_major < 9 || request.gpu_major > 11;
+  const char* anyway = std::getenv("TRT_ET_ANY_GPU");
+  if (supported || (anyway != nullptr && std::strcmp(anyway, "1") == 0)) return {};
+  return fail(Error::DelegateInvalidCompatibility,
+              "TensorRT-RTX does not support compute capability %d.%d (%.60s), where its results "
+              "may be wrong: use TensorRT there, with builder='onnx' or 'tensorrt'",
+              request.gpu_major, request.gpu_minor, request.gpu);
+}
+
 int load(const trt_et_engine_request* request, void** engine) {
   return guarded([&]() -> Status {
+    TRT_ET_TRY(check_gpu(*request));
     std::unique_ptr<LoadedEngine> loaded;
     TRT_ET_TRY(LoadedEngine::load(*request, &loaded));
     *engine = loaded.release();
@@ -36,7 +50,10 @@ int load(const trt_et_engine_request* request, void** engine) {
 }
 
 int build(const trt_et_engine_request* request, TakeEngine take, void* user) {
-  return guarded([&] { return build_engine(*request, take, user); });
+  return guarded([&]() -> Status {
+    TRT_ET_TRY(check_gpu(*request));
+    return build_engine(*request, take, user);
+  });
 }
 
 LoadedEngine& engine_at(void* engine) { return *static_cast<LoadedEngine*>(engine); }
@@ -91,7 +108,8 @@ int profile(void* context, int32_t* profile) {
   return 0;
 }
 
-// TensorRT-RTX makes no other context of an engine whose runs can be captured.
+// TensorRT-RTX makes no other context of an engine whose runs can be captured, which trt-et asks of
+// static ones (trt_et/engines/tensorrt_rtx.py).
 constexpr uint32_t kFlags = TRT_ET_PROVIDER_GRAPHS | (kRtx ? TRT_ET_PROVIDER_USER_MEMORY : 0);
 
 constexpr trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,

@@ -294,6 +294,11 @@ Status check_bindings(const trt_et_engine_request& request,
   return {};
 }
 
+bool is_dynamic(const trt_et_binding& binding) {
+  const int64_t* const end = binding.dims + std::max(binding.rank, 0);
+  return std::any_of(binding.dims, end, [](int64_t size) { return size < 0; });
+}
+
 Dims dims_of(const int64_t* sizes, size_t rank) {
   Dims dims{static_cast<int32_t>(rank), {}};
   std::copy(sizes, sizes + std::min<size_t>(rank, std::size(dims.d)), dims.d);
@@ -308,9 +313,7 @@ Status add_profile(const trt_et_engine_request& request, const NetworkOptions::R
   for (size_t i = 0; i < request.binding_count; ++i) {
     const trt_et_binding& binding = request.bindings[i];
     const size_t rank = static_cast<size_t>(std::max(binding.rank, 0));
-    const bool dynamic =
-        std::any_of(binding.dims, binding.dims + rank, [](int64_t size) { return size < 0; });
-    if (binding.is_input == 0 || !dynamic) continue;
+    if (binding.is_input == 0 || !is_dynamic(binding)) continue;
     const int64_t* sizes[3] = {binding.min_dims, request.opt_dims[i], binding.max_dims};
     const auto named = ranges.find(binding.name);
     for (int32_t which = 0; which < 3; ++which) {
@@ -344,10 +347,11 @@ Status configure(const trt_et_engine_request& request, const Library& library, B
     build->config->setFlag(nvinfer::BuilderFlag::kWEIGHT_STREAMING);
   }
 #if defined(TRT_ET_TENSORRT_RTX)
-  // Else the runs of the engine cannot be captured; networks of which TensorRT-RTX cannot promise
-  // that are not built with it.
-  if (!may_have_operator(request.bytes, request.size,
-                         {"If", "Loop", "NonMaxSuppression", "NonZero", "Scan"})) {
+  // As trt_et/engines/tensorrt_rtx.py.
+  const bool dynamic = std::any_of(request.bindings, request.bindings + request.binding_count,
+                                   [](const trt_et_binding& one) { return is_dynamic(one); });
+  if (!dynamic && !may_have_operator(request.bytes, request.size,
+                                     {"If", "Loop", "NonMaxSuppression", "NonZero", "Scan"})) {
     build->config->setFlag(nvinfer::BuilderFlag::kREQUIRE_USER_ALLOCATION);
   }
 #endif
