@@ -1,9 +1,6 @@
 #include "onnx_model.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <cstring>
-#include <string_view>
 
 namespace trt_et::tensorrt {
 namespace {
@@ -116,15 +113,6 @@ bool find_external_initializers(const void* model, size_t size,
     if (graph.bad()) return false;
   }
   return has_graph && !message.bad();
-}
-
-// NodeProto.op_type is field 4, of bytes: its tag, its length, its text.
-bool may_have_operator(const void* model, size_t size, std::initializer_list<const char*> names) {
-  const std::string_view bytes(static_cast<const char*>(model), size);
-  return std::any_of(names.begin(), names.end(), [&](const char* name) {
-    const std::string field = std::string("\x22") + static_cast<char>(std::strlen(name)) + name;
-    return bytes.find(field) != std::string_view::npos;
-  });
 }
 
 }  // namespace trt_et::tensorrt

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -13,9 +12,6 @@ struct ExternalInitializer {
   std::string name;
   std::string location;
 };
-
-// Whether a node of the model is one of these operators: perhaps, if a text says so.
-bool may_have_operator(const void* model, size_t size, std::initializer_list<const char*> names);
 
 // Lists them in the model's order. False where the bytes are no serialized ModelProto.
 bool find_external_initializers(const void* model, size_t size,
