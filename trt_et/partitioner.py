@@ -47,13 +47,13 @@ from trt_et.partition.calibration import (
     mark_large_values,
 )
 from trt_et.partition.dry_run import dry_run
-from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
 from trt_et.partition.float32_plan import (
     Float32Plan,
     chosen_for_float32,
 )
 from trt_et.partition.make_partitions import make_partitions
 from trt_et.partition.narrowed_sizes import ExportedRanges
+from trt_et.partition.node_choice import Choice, NodeChoice
 from trt_et.partition.ops_to_preserve import (
     ops_not_delegated,
     ops_that_may_lack_a_size,
@@ -166,10 +166,10 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         compute_capabilities: Sequence[str] | None = None,
         optimization_level: int | None = None,
         precision: str | None = None,
-        float32_ops: Collection[ExcludedOp] = (),
+        float32_ops: Collection[Choice] = (),
         calibration: Sequence[tuple[Any, ...]] | None = None,
         min_block_size: int = 1,
-        excluded_ops: Collection[ExcludedOp] = (),
+        excluded_ops: Collection[Choice] = (),
         full_graph: bool = False,
         optimization_profiles: Sequence[ProfileOption] = (),
         workspace_size: int | None = None,
@@ -225,8 +225,8 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         self._state_in_place = state_in_place
         self._profiles = check_profiles(optimization_profiles)
         self._min_block_size = min_block_size
-        self._excluded = ExcludedOps(excluded_ops)
-        self._float32_ops = ExcludedOps(float32_ops, "float32_ops")
+        self._excluded = NodeChoice(excluded_ops)
+        self._float32_ops = NodeChoice(float32_ops, "float32_ops")
         self._calibration = checked_calibration(calibration)
         if precision is None and (float32_ops or calibration):
             name = "float32_ops" if float32_ops else "calibration"

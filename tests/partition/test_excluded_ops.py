@@ -10,7 +10,7 @@ from torch import nn
 from tests.support.lowering import reference
 from trt_et import OptionError, TensorRTPartitioner
 from trt_et.graph.subgraphs import subgraphs
-from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.node_choice import NodeChoice
 
 
 class Model(nn.Module):
@@ -64,7 +64,7 @@ CASES = {
 
 @pytest.mark.parametrize("item", CASES)
 def test_what_the_exported_or_the_edge_program_calls_a_node_is_excluded(edge, item):
-    ops = ExcludedOps([item])
+    ops = NodeChoice([item])
     found = [
         subgraph.name_of(node)
         for subgraph in subgraphs(edge.graph_module)
@@ -86,7 +86,7 @@ def test_every_name_that_the_report_prints_is_excluded(edge):
         for node in subgraph.graph.nodes:
             if node.op == "call_function" and "aten" in node.name:
                 name = subgraph.name_of(node)
-                assert ExcludedOps([name]).reason(node, subgraph) == "it is excluded by the caller"
+                assert NodeChoice([name]).reason(node, subgraph) == "it is excluded by the caller"
 
 
 class Never:

@@ -17,12 +17,12 @@ from trt_et.lowering.float32_rules import float32_reasons, is_float32
 from trt_et.lowering.precision_fragment import in_precision
 from trt_et.ops.prebuilt_engine import is_prebuilt
 from trt_et.partition.calibration import beyond_range
-from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.node_choice import NodeChoice
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.report import Partition
 
 
-def chosen_for_float32(program: ExportedProgram, chosen: ExcludedOps) -> dict[tuple[str, str], str]:
+def chosen_for_float32(program: ExportedProgram, chosen: NodeChoice) -> dict[tuple[str, str], str]:
     """Return the calls that keep float32 by the caller's choice or calibration, and why.
 
     Args:

@@ -15,11 +15,11 @@ from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.subgraphs import in_program_order, subgraphs
 from trt_et.lowering.edge_to_aten import aten_target
 from trt_et.ops.quantize import is_quantization
-from trt_et.partition.excluded_ops import ExcludedOps
 from trt_et.partition.float32_plan import Float32Plan
 from trt_et.partition.float_products import warn_float_products
 from trt_et.partition.grouping import group_nodes
 from trt_et.partition.make_report import describe_partition, make_report
+from trt_et.partition.node_choice import NodeChoice
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.picture import draw_partitions
 from trt_et.partition.report import Partition, PartitionReport
@@ -28,7 +28,7 @@ from trt_et.partition.report import Partition, PartitionReport
 def make_partitions(
     program: ExportedProgram,
     check: SupportCheck,
-    excluded: ExcludedOps,
+    excluded: NodeChoice,
     min_block_size: int,
     weights: Mapping[str, torch.Tensor],
     without_int8: Collection[OpOverload] = (),

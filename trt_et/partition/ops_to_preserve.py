@@ -15,8 +15,8 @@ from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.subgraphs import subgraphs
 from trt_et.lowering.edge_to_aten import aten_target, functional
 from trt_et.ops.quantize import is_fake_quantize
-from trt_et.partition.excluded_ops import ExcludedOps
 from trt_et.partition.internal_sizes import nodes_without_sizes
+from trt_et.partition.node_choice import NodeChoice
 from trt_et.partition.operator_support import OperatorSupport
 
 aten = torch.ops.aten
@@ -67,8 +67,8 @@ OPS_TO_PRESERVE: Final[tuple[OpOverload, ...]] = (
 def ops_to_preserve(
     program: ExportedProgram,
     check: SupportCheck,
-    excluded: ExcludedOps | None = None,
-    float32_ops: ExcludedOps | None = None,
+    excluded: NodeChoice | None = None,
+    float32_ops: NodeChoice | None = None,
 ) -> list[OpOverload]:
     """Return the operators of an ATen program that must not be decomposed.
 

@@ -9,7 +9,7 @@ from typing import Final
 from torch.export import ExportedProgram
 
 from trt_et.options import BuildOptions
-from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.node_choice import NodeChoice
 from trt_et.passes.cache_layout import lay_out_caches
 from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
 from trt_et.passes.grouped_query_attention import share_heads
@@ -53,8 +53,8 @@ PASSES: Final[tuple[Pass, ...]] = (
 
 def run_passes(
     program: ExportedProgram,
-    excluded: ExcludedOps,
-    float32_ops: ExcludedOps,
+    excluded: NodeChoice,
+    float32_ops: NodeChoice,
     options: BuildOptions,
 ) -> ExportedProgram:
     """Run all passes on a program as ``torch.export`` returns it, which is not changed.

@@ -21,7 +21,7 @@ from trt_et.errors import OptionError
 from trt_et.graph.subgraphs import Subgraph, subgraphs
 from trt_et.lowering.edge_to_aten import aten_target
 
-ExcludedOp = str | OpOverload | OpOverloadPacket | Callable[[Node], bool]
+Choice = str | OpOverload | OpOverloadPacket | Callable[[Node], bool]
 
 _SHOWN: Final = 5
 # Names that torch 2.13 records for the pass that took a node over from an exported program, and
@@ -30,7 +30,7 @@ _PROGRAM: Final = "ExportedProgram.module()"
 _DYNAMO: Final = "Interpreter_DynamoGraphTransformer"
 
 
-class ExcludedOps:
+class NodeChoice:
     """The checked value of ``excluded_ops`` or ``float32_ops``.
 
     Args:
@@ -44,7 +44,7 @@ class ExcludedOps:
         OptionError: An item is none of these, or names an operator that does not exist.
     """
 
-    def __init__(self, items: Collection[ExcludedOp] = (), option: str = "excluded_ops") -> None:
+    def __init__(self, items: Collection[Choice] = (), option: str = "excluded_ops") -> None:
         self._option = option
         if isinstance(items, str) or not isinstance(items, Collection):
             raise OptionError(f"{option} is {items!r}; expected a collection, such as ['aten.mul']")
