@@ -65,11 +65,12 @@ CASES = {
 @pytest.mark.parametrize("item", CASES)
 def test_what_the_exported_or_the_edge_program_calls_a_node_is_excluded(edge, item):
     ops = NodeChoice([item])
+    ops.mark(edge)
     found = [
         subgraph.name_of(node)
         for subgraph in subgraphs(edge.graph_module)
         for node in subgraph.graph.nodes
-        if node.op == "call_function" and ops.reason(node, subgraph) is not None
+        if node.op == "call_function" and ops.reason(node) is not None
     ]
     assert [each for each in found if "dim_order" not in each] == CASES[item]
 
@@ -86,7 +87,9 @@ def test_every_name_that_the_report_prints_is_excluded(edge):
         for node in subgraph.graph.nodes:
             if node.op == "call_function" and "aten" in node.name:
                 name = subgraph.name_of(node)
-                assert NodeChoice([name]).reason(node, subgraph) == "it is excluded by the caller"
+                ops = NodeChoice([name])
+                ops.mark(edge)
+                assert ops.reason(node) == "it is excluded by the caller"
 
 
 class Never:

@@ -171,7 +171,7 @@ class _Session:
         if how.options.debug_outputs:
             lowered = add_debug_outputs(lowered, wanted.program, how.profiles)
         if how.options.precision is not None:
-            lowered = compute_in(lowered, how.options.precision, how.float32)
+            lowered = compute_in(lowered, how.options.precision, wanted.program)
         elif not how.options.debug_outputs:
             lowered = without_batch_norms(lowered)
         if how.options.debug_outputs:

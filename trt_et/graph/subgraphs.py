@@ -46,6 +46,11 @@ class Subgraph:
         """Return the module's graph."""
         return self.module.graph
 
+    @property
+    def calls(self) -> list[Node]:
+        """Return the calls of operators and functions in the graph."""
+        return [node for node in self.graph.nodes if node.op == "call_function"]
+
     def name_of(self, node: Node | str) -> str:
         """Return a node's path and name, which is unique in the program."""
         name = node.name if isinstance(node, Node) else node

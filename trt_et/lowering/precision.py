@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import Node, map_arg
 from torch.utils._pytree import tree_map
 
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.marks import Mark
 from trt_et.lowering.batch_norms import fold_batch_norms
 from trt_et.lowering.editable_program import EditableGraph, EditableProgram
 from trt_et.lowering.float32_rules import attention_masks, float32_reasons, is_float32
@@ -29,14 +31,18 @@ aten = torch.ops.aten
 PRECISION_DTYPES: Final = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 """The values of the option ``precision``."""
 
+FLOAT32: Final = Mark("float32")
+"""Of a call in a partition that keeps float32 by the caller's choice: the reason."""
+
 
 def compute_in(
-    lowered: LoweredPartition, precision: str, float32: Mapping[str, str]
+    lowered: LoweredPartition, precision: str, edge_program: ExportedProgram
 ) -> LoweredPartition:
     """Return a partition that computes in one of ``PRECISION_DTYPES``; its bindings are the same.
 
-    ``float32`` has the calls that keep float32, by their names in the Edge program, and why.
+    The calls of ``edge_program``, which the partition was made of, have the marks ``FLOAT32``.
     """
+    float32 = {node.name: why for node in edge_program.graph.nodes if (why := FLOAT32.of(node))}
     if any(is_prebuilt(node.target) for node in lowered.program.graph.nodes):
         return lowered
     given = {name: float32[old] for name, old in lowered.names.items() if old in float32}

@@ -53,7 +53,7 @@ class OperatorSupport:
     Args:
         subgraph: The graph, in the Edge dialect or ATen; not changed.
         check: Whether the builder supports calls of the equivalent ATen graph.
-        excluded: The nodes that the caller leaves to the CPU.
+        excluded: The nodes that the caller leaves to the CPU; it has marked the graph.
         only: The operators to look at; None: all. Other nodes count as unsupported.
         constants: The values of the graph's placeholders that never change, by name; None if a
             value is not known.
@@ -196,7 +196,7 @@ class OperatorSupport:
             return COMPUTES_A_SIZE
         if node.meta.get("val") is None:
             return "it returns no tensor"
-        reason = self._excluded.reason(node, self.subgraph)
+        reason = self._excluded.reason(node)
         if reason is not None:
             return reason
         if draws_random_numbers(node, target):

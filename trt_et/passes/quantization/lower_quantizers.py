@@ -127,14 +127,13 @@ class _Rewriting:
                 reasons[node] = (
                     f"fp8 needs compute capability 8.9, and {major}.{minor} is among the targets"
                 )
-            elif self._is_for_the_cpu(subgraph, node):
+            elif self._is_for_the_cpu(node):
                 reasons.setdefault(node, "the caller excluded the operators that they quantize for")
         return reasons
 
-    def _is_for_the_cpu(self, subgraph: Subgraph, node: Node) -> bool:
+    def _is_for_the_cpu(self, node: Node) -> bool:
         return any(
-            isinstance(user.target, OpOverload)
-            and self._excluded.reason(user, subgraph) is not None
+            isinstance(user.target, OpOverload) and self._excluded.reason(user) is not None
             for user in node.users
         )
 
