@@ -30,7 +30,7 @@ from trt_et.errors import OptionError, PartitionError
 from trt_et.graph.constants import mark_constants
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.own_symbols import with_own_symbols
-from trt_et.graph.subgraphs import copied_module
+from trt_et.graph.subgraphs import copied_program
 from trt_et.lowering.in_place_buffers import InPlaceBuffer, find_in_place_buffers
 from trt_et.lowering.optimization_profiles import (
     ProfileOption,
@@ -388,8 +388,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         _check_exported(exported_program, "to_edge_transform_and_lower")
         warn_training_mode(exported_program)
         check_converted(exported_program)
-        graph_module = copied_module(exported_program.graph_module)
-        program = exported_program._update(graph_module, exported_program.graph_signature)
+        program = copied_program(exported_program)
         mark_ranges(program)
         for choice in (self._excluded, self._float32_ops):
             choice.mark(program)

@@ -157,10 +157,10 @@ WORKAROUNDS = (
     ),
     Workaround(
         "trt_et.partition.grouping._in_lists_of_several_groups",
-        lambda program, groups: [],
+        lambda graph, inputs, groups: [],
         weight_in_two_lists,
     ),
-    Workaround("trt_et.partitioner.clear_tags", lambda program: None, two_partitioners_in_a_branch),
+    Workaround("trt_et.partitioner.clear_tags", lambda _: None, two_partitioners_in_a_branch),
     Workaround("trt_et.partition.tags._let_lists_keep_it", lambda node: None, weight_beside_a_list),
 )
 

@@ -33,12 +33,10 @@ from trt_et.engines.progress import ProgressOption, ProgressSession
 from trt_et.engines.workers import BuildJob, build_all, explained
 from trt_et.errors import BlobError, BuilderError
 from trt_et.inspection import EngineKernels, read_kernels
-from trt_et.lowering.batch_norms import without_batch_norms
-from trt_et.lowering.debug_outputs import add_debug_outputs, copy_repeated_outputs
 from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.lowering.lower import lower_partition
 from trt_et.lowering.lowered_partition import LoweredPartition
-from trt_et.lowering.precision import compute_in
+from trt_et.lowering.partition_edits import edit_partition
 
 _log = logging.getLogger(__name__)
 
@@ -168,14 +166,7 @@ class _Session:
         how, cache = wanted.how, wanted.how.cache
         lowered = lower_partition(wanted.program, how.name, how.profiles, how.aliased_outputs)
         wanted.names = lowered.names
-        if how.options.debug_outputs:
-            lowered = add_debug_outputs(lowered, wanted.program, how.profiles)
-        if how.options.precision is not None:
-            lowered = compute_in(lowered, how.options.precision, wanted.program)
-        elif not how.options.debug_outputs:
-            lowered = without_batch_norms(lowered)
-        if how.options.debug_outputs:
-            lowered = copy_repeated_outputs(lowered)
+        lowered = edit_partition(lowered, wanted.program, how.options, how.profiles)
         timings = cache.timings_folder if cache is not None else None
         monitor = wanted.progress.monitor(how.name)
         request = BuildRequest(how.name, lowered, how.device_id, how.options, timings, monitor)

@@ -12,6 +12,7 @@ from executorch.exir.graph_module import get_control_flow_submodules
 from torch._ops import HigherOrderOperator
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.traceback import NodeSource, NodeSourceAction
 
 _ROLES: Final = {
     ("cond", 1): "true",
@@ -98,6 +99,19 @@ def copied_module(module: GraphModule) -> GraphModule:
         for before, after in zip(old.graph.nodes, new.graph.nodes, strict=True):
             after.name = before.name
     return copied
+
+
+def copied_program(program: ExportedProgram) -> ExportedProgram:
+    """Copy a program whose nodes are going to be marked; the copy shares its weights.
+
+    The provenance of its nodes leads to those of the original, where ExecuTorch's ``Inspector``
+    looks for them.
+    """
+    own = copy.copy(program)
+    own._graph_module = copied_module(program.graph_module)
+    for old, new in zip(nodes_of(program), nodes_of(own), strict=True):
+        new.meta["from_node"] = [NodeSource(old, "trt_et", NodeSourceAction.CREATE)]
+    return own
 
 
 def in_program_order(

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import torch
-from torch.export import ExportedProgram
 from torch.fx import Node, map_arg
 from torch.utils._pytree import tree_map
 
+from trt_et.blob.model import Binding
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.marks import Mark
 from trt_et.lowering.batch_norms import fold_batch_norms
 from trt_et.lowering.editable_program import EditableGraph, EditableProgram
 from trt_et.lowering.float32_rules import attention_masks, float32_reasons, is_float32
-from trt_et.lowering.lowered_partition import LoweredPartition
-from trt_et.ops.prebuilt_engine import is_prebuilt
 
 aten = torch.ops.aten
 
@@ -36,23 +33,22 @@ FLOAT32: Final = Mark("float32")
 
 
 def compute_in(
-    lowered: LoweredPartition, precision: str, edge_program: ExportedProgram
-) -> LoweredPartition:
-    """Return a partition that computes in one of ``PRECISION_DTYPES``; its bindings are the same.
+    program: EditableProgram, precision: str, given: Mapping[str, str], outputs: Sequence[Binding]
+) -> None:
+    """Let a partition compute in one of ``PRECISION_DTYPES``; its bindings stay the same.
 
-    The calls of ``edge_program``, which the partition was made of, have the marks ``FLOAT32``.
+    Args:
+        program: The partition; changed.
+        precision: The precision.
+        given: The names of the calls that keep float32 by the caller's choice, and why.
+        outputs: The bindings of its outputs.
     """
-    float32 = {node.name: why for node in edge_program.graph.nodes if (why := FLOAT32.of(node))}
-    if any(is_prebuilt(node.target) for node in lowered.program.graph.nodes):
-        return lowered
-    given = {name: float32[old] for name, old in lowered.names.items() if old in float32}
     dtype = PRECISION_DTYPES[precision]
-    program = EditableProgram(lowered.program, lowered.constants)
     fold_batch_norms(program, given, write_out=True)
     calls = [node for node in program.graph.nodes if node.op == "call_function"]
     # To look at a value must not change its precision.
     results: Any = program.graph.output_node().args[0]
-    returned = [node for node, b in zip(results, lowered.outputs, strict=True) if not b.value_of]
+    returned = [node for node, b in zip(results, outputs, strict=True) if not b.value_of]
     reasons = float32_reasons(
         calls,
         returned,
@@ -61,7 +57,6 @@ def compute_in(
         {node: given[node.name] for node in calls if node.name in given},
     )
     insert_casts(program, dtype, {n for n in calls if is_float32(n) and n not in reasons})
-    return replace(lowered, program=program.program())
 
 
 def insert_casts(program: EditableGraph, dtype: torch.dtype, low: Collection[Node]) -> None:
