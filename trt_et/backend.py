@@ -15,7 +15,6 @@ from trt_et.engines.build import Engine, build_engines
 from trt_et.engines.partition_build import PartitionBuild, PartitionSpecs, build_of, check_names
 from trt_et.errors import BackendConflictError, PartitionError
 from trt_et.graph.tensor_bytes import bytes_of
-from trt_et.graph.tracing import unchanged_fake_modes
 from trt_et.lowering.debug_handles import debug_handles
 from trt_et.lowering.partition_names import add_names
 from trt_et.ops.convolution import keep_ranges
@@ -91,8 +90,7 @@ def _preprocess(
     programs = [program for program, _ in partitions]
     for program in programs:
         _check_weights(program)
-    with unchanged_fake_modes(programs):
-        engines = build_engines(list(zip(programs, builds, strict=True)))
+    engines = build_engines(list(zip(programs, builds, strict=True)))
     for build, engine, (program, specs) in zip(builds, engines, partitions, strict=True):
         resolve_target_device(build.name, engine.info, engine.blob, specs)
         add_names(build.name, program, specs)
