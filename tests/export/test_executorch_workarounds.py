@@ -138,19 +138,19 @@ WORKAROUNDS = (
     Workaround("replace_split_with_slice", None, any_batch),
     Workaround("_with_own_dictionaries", None, constants_stay, "torch 2.13", fixed_in="2.14"),
     Workaround(
-        "trt_et.engines.reference.builder.unchanged_by_tracing",
+        "trt_et.engines.workers.unchanged_by_tracing",
         lambda nodes: contextlib.nullcontext(),
         data_dependent_twice,
         "torch 2.13",
     ),
     Workaround(
-        "trt_et.engines.reference.builder.unchanged_by_tracing",
+        "trt_et.engines.workers.unchanged_by_tracing",
         lambda nodes: contextlib.nullcontext(),
         data_dependent_elsewhere,
         "torch 2.13",
     ),
     Workaround(
-        "trt_et.conversion.network.unchanged_by_tracing",
+        "trt_et.engines.workers.unchanged_by_tracing",
         lambda nodes: contextlib.nullcontext(),
         functools.partial(data_dependent_elsewhere, "tensorrt_rtx"),
         "torch 2.13",

@@ -161,3 +161,22 @@ def test_names_of_strictly_exported_programs_are_excluded(strict):
     assert "aten::add.Tensor" in excluded(partitioner)
     with pytest.raises(OptionError, match="'y', which matches no"):
         reference(excluded_ops=["y"]).explain(program)
+
+
+def test_a_call_that_a_pass_replaces_is_excluded_by_its_name():
+    """The cache gets another shape, and the write to it another call."""
+
+    class Cache(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(2, 8, 4))
+
+        def forward(self, position, rows):
+            return self.cache.index_copy_(1, position, rows) * 2
+
+    with torch.no_grad():
+        inputs = (torch.tensor([3]), torch.randn(2, 1, 4))
+        program = torch.export.export(Cache(), inputs)
+    partitioner = reference(excluded_ops=["index_copy_"])
+    partitioner.explain(program)
+    assert excluded(partitioner) == ["aten::index_put.default"]

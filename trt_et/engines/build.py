@@ -32,6 +32,7 @@ from trt_et.engines.partition_build import PartitionBuild
 from trt_et.engines.progress import ProgressOption, ProgressSession
 from trt_et.engines.workers import BuildJob, build_all, explained
 from trt_et.errors import BlobError, BuilderError
+from trt_et.graph.tracing import unchanged_by_tracing
 from trt_et.inspection import EngineKernels, read_kernels
 from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.lowering.lower import lower_partition
@@ -251,7 +252,9 @@ class _Session:
     def _set(self, pending: _Pending, engine: Engine) -> None:
         wanted, job = pending.wanted, pending.job
         if named_data := getattr(job.builder, "named_data", None):
-            engine.named_data = named_data(job.request.lowered, engine.blob)
+            lowered = job.request.lowered
+            with unchanged_by_tracing(lowered.program.graph.nodes):
+                engine.named_data = named_data(lowered, engine.blob)
         engine.kernels = read_kernels(decode_blob(engine.blob, verify=False).engine)
         wanted.engine, info = engine, engine.info
         _log.info(

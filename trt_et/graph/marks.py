@@ -44,7 +44,8 @@ class Mark:
 
 def inherit_marks(new: Node, old: Node) -> None:
     """Write the marks of a node on one that replaces it."""
-    new.meta[_CUSTOM] = {**_custom(new), **_custom(old)}
+    if _custom(old):
+        new.meta[_CUSTOM] = {**_custom(new), **_custom(old)}
 
 
 def _custom(node: Node) -> dict[str, Any]:
