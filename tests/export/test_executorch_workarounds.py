@@ -136,7 +136,13 @@ class Workaround:
 WORKAROUNDS = (
     Workaround("decompose_to_core_aten", None, beyond_core),
     Workaround("replace_split_with_slice", None, any_batch),
-    Workaround("_with_own_dictionaries", None, constants_stay, "torch 2.13", fixed_in="2.14"),
+    Workaround(
+        "trt_et.partitioner.copied_program",
+        lambda program: program,
+        constants_stay,
+        "torch 2.13",
+        fixed_in="2.14",
+    ),
     Workaround(
         "trt_et.engines.workers.unchanged_by_tracing",
         lambda nodes: contextlib.nullcontext(),

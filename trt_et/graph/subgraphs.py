@@ -104,11 +104,15 @@ def copied_module(module: GraphModule) -> GraphModule:
 def copied_program(program: ExportedProgram) -> ExportedProgram:
     """Copy a program whose nodes are going to be marked; the copy shares its weights.
 
-    The provenance of its nodes leads to those of the original, where ExecuTorch's ``Inspector``
-    looks for them.
+    The dictionaries of weights and constants are copied: lowering removes the entries that a
+    delegate consumes (``_unsafe_adjust_original_program``), and the program could be lowered only
+    once. The provenance of nodes leads to the original ones, where ExecuTorch's ``Inspector`` looks
+    for them.
     """
     own = copy.copy(program)
     own._graph_module = copied_module(program.graph_module)
+    own._state_dict = dict(program.state_dict)
+    own._constants = dict(program.constants)
     for old, new in zip(nodes_of(program), nodes_of(own), strict=True):
         new.meta["from_node"] = [NodeSource(old, "trt_et", NodeSourceAction.CREATE)]
     return own

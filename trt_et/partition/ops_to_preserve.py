@@ -68,8 +68,8 @@ OPS_TO_PRESERVE: Final[tuple[OpOverload, ...]] = (
 def ops_to_preserve(
     program: ExportedProgram,
     check: SupportCheck,
-    excluded: NodeChoice | None = None,
-    float32_ops: NodeChoice | None = None,
+    excluded: NodeChoice,
+    float32_ops: NodeChoice,
 ) -> list[OpOverload]:
     """Return the operators of an ATen program that must not be decomposed.
 
@@ -87,7 +87,7 @@ def ops_to_preserve(
             support = OperatorSupport(subgraph, check, excluded, calls, constants)
             refused |= {functional(node.target) for node in support.reasons}
     # Decomposed norms have names that the caller may have chosen.
-    if any(each and each.may_name_parts_of(_RMS_NORM) for each in (excluded, float32_ops)):
+    if any(each.may_name_parts_of(_RMS_NORM) for each in (excluded, float32_ops)):
         refused.add(_RMS_NORM)
     # ExecuTorch has a kernel for pads with a number.
     refused |= {aten.pad.default} & ops_that_may_lack_a_size(program)
