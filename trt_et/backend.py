@@ -12,10 +12,9 @@ from torch.export import ExportedProgram
 
 from trt_et.engines import BuildOptions, make_builder
 from trt_et.engines.build import Engine, build_engines
-from trt_et.engines.partition_build import PartitionBuild, PartitionSpecs, build_of
+from trt_et.engines.partition_build import PartitionBuild, PartitionSpecs, build_of, check_names
 from trt_et.errors import BackendConflictError, PartitionError
 from trt_et.graph.tensor_bytes import bytes_of
-from trt_et.graph.tracing import unchanged_fake_modes
 from trt_et.lowering.debug_handles import debug_handles
 from trt_et.lowering.partition_names import add_names
 from trt_et.ops.convolution import keep_ranges
@@ -87,13 +86,11 @@ def _preprocess(
     partitions: list[tuple[ExportedProgram, list[CompileSpec]]],
 ) -> list[PreprocessResult]:
     builds = [build_of(*pair) or _build_by_name(pair[1]) for pair in partitions]
-    for check in dict.fromkeys(build.check for build in builds if build.check is not None):
-        check()
+    check_names(builds)
     programs = [program for program, _ in partitions]
     for program in programs:
         _check_weights(program)
-    with unchanged_fake_modes(programs):
-        engines = build_engines(list(zip(programs, builds, strict=True)))
+    engines = build_engines(list(zip(programs, builds, strict=True)))
     for build, engine, (program, specs) in zip(builds, engines, partitions, strict=True):
         resolve_target_device(build.name, engine.info, engine.blob, specs)
         add_names(build.name, program, specs)

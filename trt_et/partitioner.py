@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import weakref
 from abc import ABCMeta
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
-from functools import partial
+from dataclasses import replace
 from typing import Any, Final, NoReturn
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary
 
 import torch
 from executorch.exir.backend.compile_spec_schema import CompileSpec
@@ -28,11 +27,12 @@ from trt_et.engines.progress import ProgressOption, checked_progress
 from trt_et.engines.support_check import cached_support_check
 from trt_et.engines.workers import checked_executor
 from trt_et.errors import OptionError, PartitionError
+from trt_et.graph.constants import mark_constants
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.own_symbols import with_own_symbols
+from trt_et.graph.subgraphs import copied_program
 from trt_et.lowering.in_place_buffers import InPlaceBuffer, find_in_place_buffers
 from trt_et.lowering.optimization_profiles import (
-    OptimizationProfile,
     ProfileOption,
     check_profiles,
     resolve_profiles,
@@ -40,20 +40,13 @@ from trt_et.lowering.optimization_profiles import (
 from trt_et.lowering.precision import PRECISION_DTYPES
 from trt_et.ops.prebuilt_engine import PREBUILT_NAME
 from trt_et.options import check_known
-from trt_et.partition.calibration import (
-    checked_calibration,
-    largest_example_values,
-    largest_values,
-    mark_large_values,
-)
+from trt_et.partition.analysis import Analysis
+from trt_et.partition.calibration import Calibration
 from trt_et.partition.dry_run import dry_run
-from trt_et.partition.excluded_ops import ExcludedOp, ExcludedOps
-from trt_et.partition.float32_plan import (
-    Float32Plan,
-    chosen_for_float32,
-)
+from trt_et.partition.float32_plan import Float32Plan, mark_float32
 from trt_et.partition.make_partitions import make_partitions
-from trt_et.partition.narrowed_sizes import ExportedRanges
+from trt_et.partition.narrowed_sizes import mark_ranges, warn_narrowed
+from trt_et.partition.node_choice import Choice, NodeChoice
 from trt_et.partition.ops_to_preserve import (
     ops_not_delegated,
     ops_that_may_lack_a_size,
@@ -166,10 +159,10 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         compute_capabilities: Sequence[str] | None = None,
         optimization_level: int | None = None,
         precision: str | None = None,
-        float32_ops: Collection[ExcludedOp] = (),
+        float32_ops: Collection[Choice] = (),
         calibration: Sequence[tuple[Any, ...]] | None = None,
         min_block_size: int = 1,
-        excluded_ops: Collection[ExcludedOp] = (),
+        excluded_ops: Collection[Choice] = (),
         full_graph: bool = False,
         optimization_profiles: Sequence[ProfileOption] = (),
         workspace_size: int | None = None,
@@ -225,9 +218,10 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         self._state_in_place = state_in_place
         self._profiles = check_profiles(optimization_profiles)
         self._min_block_size = min_block_size
-        self._excluded = ExcludedOps(excluded_ops)
-        self._float32_ops = ExcludedOps(float32_ops, "float32_ops")
-        self._calibration = checked_calibration(calibration)
+        self._excluded = NodeChoice(excluded_ops)
+        self._float32_ops = NodeChoice(float32_ops, "float32_ops")
+        self._precision = PRECISION_DTYPES.get(str(precision))
+        self._calibration = Calibration(calibration, self._precision)
         if precision is None and (float32_ops or calibration):
             name = "float32_ops" if float32_ops else "calibration"
             raise OptionError(f"{name} needs precision='float16' or 'bfloat16'")
@@ -236,34 +230,46 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         self._progress = checked_progress(progress)
         self._cache = choose_cache(cache)
         self._device = self._checked_device(device)
-        self._preserved: tuple[Callable[[], object], list[OpOverload]] = (lambda: None, [])
-        self._is_calibrated = False
-        self._ranges = ExportedRanges()
-        self._float32: dict[tuple[str, str], str] = {}
-        self._weights: WeakValueDictionary[str, torch.Tensor] = WeakValueDictionary()
+        # ExecuTorch asks twice for each program.
+        self._preserved: WeakKeyDictionary[ExportedProgram, list[OpOverload]] = WeakKeyDictionary()
+        # Names in the options that match something in a program without partitions, whose methods
+        # no later step sees.
+        self._matched_elsewhere: set[tuple[str, str]] = set()
         self.report: PartitionReport | None = None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes of an Edge program that become engines; nothing is built yet."""
         check_no_conflict()
         warn_specialized_dims(exported_program)
-        self._ranges.warn_narrowed(exported_program)
-        clear_tags(exported_program)
-        tags: dict[str, DelegationSpec] = {}
-        parts = self._make_partitions(exported_program)
-        if self._full_graph and self.report is not None and self.report.tensors_not_delegated:
+        warn_narrowed(exported_program)
+        analysis = self._analysed(exported_program)
+        clear_tags(analysis)
+        parts, report = self._make_partitions(analysis)
+        self.report = report
+        if self._full_graph and report.tensors_not_delegated:
             raise PartitionError(
                 "full_graph=True, but some operators stay on the CPU:\n"
-                + "\n".join(self.report.not_delegated_lines(limit=_MOST_LINES))
+                + "\n".join(report.not_delegated_lines(limit=_MOST_LINES))
             )
+        if not parts:
+            names = self._excluded.names | self._float32_ops.names
+            self._matched_elsewhere |= names - analysis.unmatched.keys()
         profiles = resolve_profiles(exported_program, self._profiles)
-        writable = self._in_place_buffers(exported_program, parts)
-        for (partition, nodes), aliased_outputs in zip(parts, writable, strict=True):
+        in_place = self._in_place_buffers(exported_program, parts)
+        tags: dict[str, DelegationSpec] = {}
+        for (partition, nodes), aliased_outputs in zip(parts, in_place, strict=True):
             for node in nodes:
                 node.meta["delegation_tag"] = partition.name
-            specs = self._specs(partition, profiles, aliased_outputs)
+            build = replace(
+                self._build_of(partition),
+                profiles=profiles,
+                aliased_outputs=aliased_outputs,
+                unmatched=analysis.unmatched,
+                kernels=report.kernels,
+            )
+            specs = PartitionSpecs(self._compile_specs, build)
             tags[partition.name] = DelegationSpec(TensorRTBackend.__name__, specs)
-        tag_constants(exported_program)
+        tag_constants(analysis)
         return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
 
     def explain(self, program: ExportedProgram) -> PartitionReport:
@@ -278,10 +284,20 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
                 or ``program`` is no exported program.
         """
         _check_exported(program, "explain")
-        self.report = PartitionReport((), ())
-        dry_run(with_own_symbols(program), self, partial(self._make_partitions, draw=True))
-        self._check_names()
-        return self.report
+        report = PartitionReport((), ())
+        unmatched: dict[tuple[str, str], str] = {}
+
+        def choose(edge: ExportedProgram) -> None:
+            nonlocal report
+            analysis = self._analysed(edge)
+            _, report = self._make_partitions(analysis, draw=True)
+            unmatched.update(analysis.unmatched)
+
+        dry_run(with_own_symbols(program), self, choose)
+        self.report = report
+        for message in unmatched.values():
+            raise OptionError(message)
+        return report
 
     def _in_place_buffers(
         self, program: ExportedProgram, parts: Sequence[tuple[Partition, list[Node]]]
@@ -290,41 +306,28 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             return [()] * len(parts)
         return find_in_place_buffers(program, [nodes for _, nodes in parts])
 
+    def _analysed(self, program: ExportedProgram) -> Analysis:
+        """Analyse an Edge program, and mark the calls that the caller chooses."""
+        analysis = Analysis.of(program, (self._excluded, self._float32_ops))
+        if self._precision is not None:
+            self._calibration.check_done(program)
+            mark_float32(analysis.subgraphs, self._float32_ops, self._calibration)
+        return analysis
+
     def _make_partitions(
-        self, program: ExportedProgram, *, draw: bool = False
-    ) -> list[tuple[Partition, list[Node]]]:
-        self._add_known_names(program)
+        self, analysis: Analysis, *, draw: bool = False
+    ) -> tuple[list[tuple[Partition, list[Node]]], PartitionReport]:
+        precision = self._precision
         with self._support_check() as check:
-            parts, self.report = make_partitions(
-                program,
+            return make_partitions(
+                analysis,
                 check,
                 self._excluded,
                 self._min_block_size,
-                self._weights,
                 getattr(self._builder, "without_int8", ()),
-                float32=self._float32_plan(program, check),
+                float32=Float32Plan(check, precision) if precision is not None else None,
                 draw=draw,
             )
-        return parts
-
-    def _float32_plan(self, program: ExportedProgram, check: SupportCheck) -> Float32Plan | None:
-        precision = PRECISION_DTYPES.get(str(self._options.precision))
-        if precision is None:
-            return None
-        if self._calibration and not self._is_calibrated:
-            raise PartitionError(
-                "calibration needs the exported program: lower it by to_edge_transform_and_lower"
-            )
-        self._float32 = chosen_for_float32(program, self._float32_ops)
-        return Float32Plan(check, precision, self._float32)
-
-    def _add_known_names(self, program: ExportedProgram) -> None:
-        self._excluded.add_known_names(program)
-        self._float32_ops.add_known_names(program)
-
-    def _check_names(self) -> None:
-        self._excluded.check_names()
-        self._float32_ops.check_names()
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
@@ -333,11 +336,13 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
 
         ExecuTorch calls this twice in a row for each program.
         """
-        if self._preserved[0]() is not ep:
+        preserved = self._preserved.get(ep)
+        if preserved is None:
+            self._excluded.mark(ep)  # Passes may have made operators that the caller names.
             with self._support_check() as check:
                 operators = ops_to_preserve(ep, check, self._excluded, self._float32_ops)
-            self._preserved = (weakref.ref(ep), self._delegated_among(operators, ep))
-        return list(self._preserved[1]), None
+            preserved = self._preserved[ep] = self._delegated_among(operators, ep)
+        return list(preserved), None
 
     def _delegated_among(
         self, preserved: list[OpOverload], program: ExportedProgram
@@ -347,8 +352,10 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         refused: set[object] = set()
 
         def choose(edge: ExportedProgram) -> None:
-            delegated = {node for _, nodes in self._make_partitions(edge) for node in nodes}
-            refused.update(ops_not_delegated(edge, delegated))
+            analysis = self._analysed(edge)
+            parts, _ = self._make_partitions(analysis)
+            delegated = {node for _, nodes in parts for node in nodes}
+            refused.update(ops_not_delegated(analysis, delegated))
 
         while doubtful:
             dry_run(with_own_symbols(program), self, choose, preserved)
@@ -381,55 +388,30 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         _check_exported(exported_program, "to_edge_transform_and_lower")
         warn_training_mode(exported_program)
         check_converted(exported_program)
-        self._ranges.remember(exported_program)
-        self._add_known_names(exported_program)
-        program = run_passes(exported_program, self._excluded, self._float32_ops, self._options)
-        # partition() gets the program without the values of its weights.
-        self._weights.update(program.state_dict)
-        return self._calibrated(program)
-
-    def _calibrated(self, program: ExportedProgram) -> ExportedProgram:
-        """Mark the calls of a program whose values leave the range of the precision."""
-        precision = PRECISION_DTYPES.get(str(self._options.precision))
-        if precision is None:
-            return program
-        maxima: dict[str, float] = {}
-        if self._calibration is not None:
-            maxima = largest_values(program, self._calibration)
-        elif precision == torch.float16:
-            maxima = largest_example_values(program)
-        self._is_calibrated = True
-        return mark_large_values(program, maxima, precision)
+        program = copied_program(exported_program)
+        mark_ranges(program)
+        for choice in (self._excluded, self._float32_ops):
+            choice.mark(program)
+        program = run_passes(program, self._excluded, self._float32_ops, self._options)
+        mark_constants(program)
+        self._calibration.mark(program)
+        return program
 
     def _support_check(self) -> AbstractContextManager[SupportCheck]:
         return cached_support_check(self._builder, self._options, self._cache)
 
-    def _specs(
-        self,
-        partition: Partition,
-        profiles: tuple[OptimizationProfile, ...],
-        aliased_outputs: tuple[InPlaceBuffer, ...],
-    ) -> PartitionSpecs:
+    def _build_of(self, partition: Partition) -> PartitionBuild:
         device = self._device(partition) if callable(self._device) else self._device
-        build = PartitionBuild(
+        return PartitionBuild(
             partition.name,
             PrebuiltBuilder() if PREBUILT_NAME in partition.operators else self._builder,
             parse_device(device),
             self._options,
             cache=self._cache,
-            profiles=profiles,
-            aliased_outputs=aliased_outputs,
             executor=self._executor,
-            float32={
-                name: reason
-                for (path, name), reason in self._float32.items()
-                if path == partition.subgraph
-            },
             progress=self._progress,
-            check=self._check_names,
-            kernels=self.report.kernels if self.report is not None else {},
+            matched_elsewhere=self._matched_elsewhere,
         )
-        return PartitionSpecs(self._compile_specs, build)
 
     def _checked_device(self, device: DeviceChoice | None) -> DeviceChoice:
         pinned = explicit_device(self._compile_specs)

@@ -136,31 +136,37 @@ class Workaround:
 WORKAROUNDS = (
     Workaround("decompose_to_core_aten", None, beyond_core),
     Workaround("replace_split_with_slice", None, any_batch),
-    Workaround("_with_own_dictionaries", None, constants_stay, "torch 2.13", fixed_in="2.14"),
     Workaround(
-        "trt_et.backend.unchanged_fake_modes",
-        lambda programs: contextlib.nullcontext(),
+        "trt_et.partitioner.copied_program",
+        lambda program: program,
+        constants_stay,
+        "torch 2.13",
+        fixed_in="2.14",
+    ),
+    Workaround(
+        "trt_et.engines.workers.unchanged_by_tracing",
+        lambda nodes: contextlib.nullcontext(),
         data_dependent_twice,
         "torch 2.13",
     ),
     Workaround(
-        "trt_et.engines.reference.builder.clean_symbols",
-        lambda program: contextlib.nullcontext(),
+        "trt_et.engines.workers.unchanged_by_tracing",
+        lambda nodes: contextlib.nullcontext(),
         data_dependent_elsewhere,
         "torch 2.13",
     ),
     Workaround(
-        "trt_et.conversion.network.clean_symbols",
-        lambda program: contextlib.nullcontext(),
+        "trt_et.engines.workers.unchanged_by_tracing",
+        lambda nodes: contextlib.nullcontext(),
         functools.partial(data_dependent_elsewhere, "tensorrt_rtx"),
         "torch 2.13",
     ),
     Workaround(
         "trt_et.partition.grouping._in_lists_of_several_groups",
-        lambda program, groups: [],
+        lambda graph, inputs, groups: [],
         weight_in_two_lists,
     ),
-    Workaround("trt_et.partitioner.clear_tags", lambda program: None, two_partitioners_in_a_branch),
+    Workaround("trt_et.partitioner.clear_tags", lambda _: None, two_partitioners_in_a_branch),
     Workaround("trt_et.partition.tags._let_lists_keep_it", lambda node: None, weight_beside_a_list),
 )
 

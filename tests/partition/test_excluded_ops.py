@@ -10,7 +10,7 @@ from torch import nn
 from tests.support.lowering import reference
 from trt_et import OptionError, TensorRTPartitioner
 from trt_et.graph.subgraphs import subgraphs
-from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.node_choice import NodeChoice
 
 
 class Model(nn.Module):
@@ -64,12 +64,13 @@ CASES = {
 
 @pytest.mark.parametrize("item", CASES)
 def test_what_the_exported_or_the_edge_program_calls_a_node_is_excluded(edge, item):
-    ops = ExcludedOps([item])
+    ops = NodeChoice([item])
+    ops.mark(edge)
     found = [
         subgraph.name_of(node)
         for subgraph in subgraphs(edge.graph_module)
         for node in subgraph.graph.nodes
-        if node.op == "call_function" and ops.reason(node, subgraph) is not None
+        if node.op == "call_function" and ops.reason(node) is not None
     ]
     assert [each for each in found if "dim_order" not in each] == CASES[item]
 
@@ -86,7 +87,9 @@ def test_every_name_that_the_report_prints_is_excluded(edge):
         for node in subgraph.graph.nodes:
             if node.op == "call_function" and "aten" in node.name:
                 name = subgraph.name_of(node)
-                assert ExcludedOps([name]).reason(node, subgraph) == "it is excluded by the caller"
+                ops = NodeChoice([name])
+                ops.mark(edge)
+                assert ops.reason(node) == "it is excluded by the caller"
 
 
 class Never:
@@ -158,3 +161,22 @@ def test_names_of_strictly_exported_programs_are_excluded(strict):
     assert "aten::add.Tensor" in excluded(partitioner)
     with pytest.raises(OptionError, match="'y', which matches no"):
         reference(excluded_ops=["y"]).explain(program)
+
+
+def test_a_call_that_a_pass_replaces_is_excluded_by_its_name():
+    """The cache gets another shape, and the write to it another call."""
+
+    class Cache(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(2, 8, 4))
+
+        def forward(self, position, rows):
+            return self.cache.index_copy_(1, position, rows) * 2
+
+    with torch.no_grad():
+        inputs = (torch.tensor([3]), torch.randn(2, 1, 4))
+        program = torch.export.export(Cache(), inputs)
+    partitioner = reference(excluded_ops=["index_copy_"])
+    partitioner.explain(program)
+    assert excluded(partitioner) == ["aten::index_put.default"]

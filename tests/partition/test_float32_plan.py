@@ -160,7 +160,7 @@ def test_a_group_that_was_accepted_as_another_fragment_and_is_refused_is_planned
         lower = any(call.meta["val"].dtype == torch.float16 for call in fragment.calls)
         return Unsupported("no kernel", None) if refused and lower else None
 
-    plan = Float32Plan(check, torch.float16, {})
+    plan = Float32Plan(check, torch.float16)
     assert plan.check(Fragment(group.calls, group.calls)) is None
     refused = True
     assert plan.check(group) is None

@@ -28,7 +28,6 @@ from trt_et.conversion.torch_tensorrt_patches import (
     without_registry_checks,
 )
 from trt_et.errors import BuilderError, ConversionError
-from trt_et.graph.tracing import clean_symbols
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition, ProfileShapes, unlift
 from trt_et.options import BuildOptions
@@ -76,7 +75,7 @@ def convert_partition(
         BuilderError: A converter failed, or the network's inputs and outputs are not the
             partition's.
     """
-    with without_gpu(), clean_symbols(lowered.program):
+    with without_gpu():
         settings = make_settings(**options.compilation_settings())
         try:
             network = convert_module(

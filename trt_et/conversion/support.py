@@ -45,7 +45,7 @@ def make_support_check(options: BuildOptions) -> Callable[[Fragment], Unsupporte
             refused = refusal_reason(call)
             if refused is not None:
                 return Unsupported(refused, call.name)
-        with without_gpu(), unchanged_by_tracing(fragment):
+        with without_gpu(), unchanged_by_tracing(fragment.nodes):
             try:
                 _convert(lower_fragment(fragment), settings, library)
             except ConversionError as error:

@@ -32,13 +32,12 @@ from trt_et.engines.partition_build import PartitionBuild
 from trt_et.engines.progress import ProgressOption, ProgressSession
 from trt_et.engines.workers import BuildJob, build_all, explained
 from trt_et.errors import BlobError, BuilderError
+from trt_et.graph.tracing import unchanged_by_tracing
 from trt_et.inspection import EngineKernels, read_kernels
-from trt_et.lowering.batch_norms import without_batch_norms
-from trt_et.lowering.debug_outputs import add_debug_outputs, copy_repeated_outputs
 from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.lowering.lower import lower_partition
 from trt_et.lowering.lowered_partition import LoweredPartition
-from trt_et.lowering.precision import compute_in
+from trt_et.lowering.partition_edits import edit_partition
 
 _log = logging.getLogger(__name__)
 
@@ -168,14 +167,7 @@ class _Session:
         how, cache = wanted.how, wanted.how.cache
         lowered = lower_partition(wanted.program, how.name, how.profiles, how.aliased_outputs)
         wanted.names = lowered.names
-        if how.options.debug_outputs:
-            lowered = add_debug_outputs(lowered, wanted.program, how.profiles)
-        if how.options.precision is not None:
-            lowered = compute_in(lowered, how.options.precision, how.float32)
-        elif not how.options.debug_outputs:
-            lowered = without_batch_norms(lowered)
-        if how.options.debug_outputs:
-            lowered = copy_repeated_outputs(lowered)
+        lowered = edit_partition(lowered, wanted.program, how.options, how.profiles)
         timings = cache.timings_folder if cache is not None else None
         monitor = wanted.progress.monitor(how.name)
         request = BuildRequest(how.name, lowered, how.device_id, how.options, timings, monitor)
@@ -260,7 +252,9 @@ class _Session:
     def _set(self, pending: _Pending, engine: Engine) -> None:
         wanted, job = pending.wanted, pending.job
         if named_data := getattr(job.builder, "named_data", None):
-            engine.named_data = named_data(job.request.lowered, engine.blob)
+            lowered = job.request.lowered
+            with unchanged_by_tracing(lowered.program.graph.nodes):
+                engine.named_data = named_data(lowered, engine.blob)
         engine.kernels = read_kernels(decode_blob(engine.blob, verify=False).engine)
         wanted.engine, info = engine, engine.info
         _log.info(

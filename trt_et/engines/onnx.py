@@ -16,7 +16,7 @@ from trt_et.engines.base import BuildRequest
 from trt_et.engines.fingerprint import fingerprint_of
 from trt_et.errors import BuilderError, ConversionError, OptionError
 from trt_et.graph.fragment import SupportCheck
-from trt_et.graph.tracing import TRACING, clean_symbols
+from trt_et.graph.tracing import TRACING
 from trt_et.lowering.lowered_partition import LoweredPartition, unlift
 from trt_et.options import BuildOptions
 
@@ -100,7 +100,7 @@ class OnnxBuilder:
 def _convert(lowered: LoweredPartition) -> OnnxModel:
     from trt_et.conversion.onnx.model import convert_module, weight_key
 
-    with TRACING, clean_symbols(lowered.program):
+    with TRACING:
         return convert_module(
             unlift(lowered.program),
             lowered.inputs,

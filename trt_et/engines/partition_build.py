@@ -11,7 +11,7 @@ builder object, a device, options) is an attribute of the list, and of each copy
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,7 +22,7 @@ from torch.export import ExportedProgram
 from trt_et.engines.base import EngineBuilder
 from trt_et.engines.cache import EngineCache
 from trt_et.engines.progress import ProgressOption
-from trt_et.errors import PartitionError
+from trt_et.errors import OptionError, PartitionError
 from trt_et.inspection import EngineKernels
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 from trt_et.lowering.optimization_profiles import OptimizationProfile
@@ -42,10 +42,11 @@ class PartitionBuild:
         executor: Runs the build; None: this process runs it.
         profiles: Ranges of the program's symbols to tune the engine for.
         aliased_outputs: The buffers that the engine may write in place.
-        float32: Calls that keep float32 by the caller's choice, if ``options.precision`` is lower:
-            the reason by the name in the Edge program.
         progress: The partitioner's option; see ``trt_et.engines.progress.ProgressSession``.
-        check: Called before the first build; raises if an option does not fit the program.
+        unmatched: Messages about the names in the partitioner's options that match nothing in the
+            program.
+        matched_elsewhere: Those of them that match something in a program without partitions; the
+            builds of one partitioner share this object.
         kernels: Where to note what a call of the engine launches, if it is known, by ``name``.
     """
 
@@ -57,9 +58,9 @@ class PartitionBuild:
     executor: Executor | None = None
     profiles: tuple[OptimizationProfile, ...] = ()
     aliased_outputs: tuple[InPlaceBuffer, ...] = ()
-    float32: Mapping[str, str] = field(default_factory=dict)
     progress: ProgressOption = False
-    check: Callable[[], None] | None = None
+    unmatched: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    matched_elsewhere: Collection[tuple[str, str]] = ()
     kernels: MutableMapping[str, EngineKernels] = field(default_factory=dict)
 
 
@@ -87,6 +88,21 @@ class PartitionSpecs(list[CompileSpec]):
     def __reduce__(self) -> tuple[Any, ...]:
         # A pickled program needs only its specs.
         return (list, (list(self),))
+
+
+def check_names(builds: Iterable[PartitionBuild]) -> None:
+    """Check that each name in a partitioner's options matches something in one of its programs.
+
+    Raises:
+        OptionError: A name matches nothing.
+    """
+    of_partitioners: dict[int, list[PartitionBuild]] = {}
+    for build in builds:
+        of_partitioners.setdefault(id(build.matched_elsewhere), []).append(build)
+    for first, *others in of_partitioners.values():
+        for name, message in first.unmatched.items():
+            if name not in first.matched_elsewhere and all(name in o.unmatched for o in others):
+                raise OptionError(message)
 
 
 def build_of(program: ExportedProgram, specs: list[CompileSpec]) -> PartitionBuild | None:

@@ -36,7 +36,7 @@ from trt_et.engines.base import BuildRequest, EngineBuilder
 from trt_et.engines.monitor import BuildMonitor
 from trt_et.errors import BuildCrashed, BuilderError, OptionError, PartitionError
 from trt_et.graph.symbolic_shapes import UnboundedDimension
-from trt_et.graph.tracing import TRACING
+from trt_et.graph.tracing import TRACING, unchanged_by_tracing
 
 __all__ = ["BuildJob", "build_all", "build_in_worker", "checked_executor", "explained"]
 
@@ -135,7 +135,8 @@ def build_all(
 def _build_here(jobs: Iterable[BuildJob]) -> Iterator[tuple[BuildJob, bytes]]:
     for job in jobs:
         try:
-            blob = job.builder.build(job.request)
+            with unchanged_by_tracing(job.request.lowered.program.graph.nodes):
+                blob = job.builder.build(job.request)
         except Exception as error:
             # A caller's builder may raise any type; the report names the partition.
             raise job.failed(error) from error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -12,7 +13,12 @@ from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Graph, Node
 
 from trt_et.graph.arguments import fake_mode_of
+from trt_et.graph.marks import Mark
 from trt_et.graph.symbolic_shapes import is_static
+
+# The values of weights that exist, by the number that their placeholders are marked with.
+_VALUES: Final[WeakValueDictionary[int, torch.Tensor]] = WeakValueDictionary()
+_VALUE: Final = Mark.own("value")
 
 
 def constant_names(program: ExportedProgram) -> frozenset[str]:
@@ -47,31 +53,35 @@ def constant_values(program: ExportedProgram) -> Mapping[str, torch.Tensor]:
     return constants
 
 
-def known_constants(
-    program: ExportedProgram, weights: Mapping[str, torch.Tensor]
-) -> dict[str, torch.Tensor | None]:
+def mark_constants(program: ExportedProgram) -> None:
+    """Mark the placeholders of constants with their values, so that ``known_constants`` finds them.
+
+    The values are not kept alive.
+    """
+    values = constant_values(program)
+    for node in program.graph.find_nodes(op="placeholder"):
+        if node.name in values:
+            _VALUE.write(node, id(values[node.name]))
+            _VALUES[id(values[node.name])] = values[node.name]
+
+
+def known_constants(program: ExportedProgram) -> dict[str, torch.Tensor | None]:
     """Return the values of ``constant_names``, by placeholder name; None if unknown.
 
-    ``weights`` has the values that an earlier form of the program had, which may be fake now.
+    ExecuTorch hands a partitioner a program with fake values; its exported form was marked.
     """
-    names = constant_names(program)
-    values = {**program.constants, **weights}
-    return {
-        spec.arg.name: _value_like(spec.target, values, program)
-        for spec in program.graph_signature.input_specs
-        if spec.arg.name in names
-    }
+    names, values = constant_names(program), constant_values(program)
+    placeholders = program.graph.find_nodes(op="placeholder")
+    return {n.name: _real(n, values.get(n.name)) for n in placeholders if n.name in names}
 
 
-def _value_like(
-    target: str | None, values: Mapping[str, object], program: ExportedProgram
-) -> torch.Tensor | None:
-    value, fake = values.get(str(target)), program.state_dict.get(str(target))
-    if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
-        return None
-    if fake is not None and (value.dtype, value.shape) != (fake.dtype, fake.shape):
+def _real(node: Node, value: torch.Tensor | None) -> torch.Tensor | None:
+    if not isinstance(value, FakeTensor):
+        return value
+    real = _VALUES.get(_VALUE.of(node))
+    if real is None or (real.dtype, real.shape) != (value.dtype, value.shape):
         return None  # A pass replaced the weight.
-    return value
+    return None if isinstance(real, FakeTensor) else real
 
 
 def add_constant(graph: Graph, specs: list[InputSpec], target: str, value: torch.Tensor) -> Node:

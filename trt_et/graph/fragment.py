@@ -39,6 +39,11 @@ class Fragment:
     constants: Mapping[Node, torch.Tensor | None] = field(default_factory=dict)
 
     @property
+    def nodes(self) -> list[Node]:
+        """Return the calls, then the nodes outside of the fragment that they take."""
+        return [*self.calls, *self.sources]
+
+    @property
     def sources(self) -> list[Node]:
         """Return the nodes outside of the fragment that its calls take, each once."""
         inside = set(self.calls)

@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from trt_et.graph.arguments import fake_mode_of
+from trt_et.graph.marks import inherit_marks
 from trt_et.graph.tracing import unchanged_symbols
 
 
@@ -72,6 +73,7 @@ def insert_traced(
                 result = torch.fx.map_arg(part.args[0], new.__getitem__)
             else:
                 new[part] = graph.node_copy(part, new.__getitem__)
+                inherit_marks(new[part], node)
     if isinstance(result, Node):
         node.replace_all_uses_with(result)
     else:

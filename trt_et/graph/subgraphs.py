@@ -12,6 +12,7 @@ from executorch.exir.graph_module import get_control_flow_submodules
 from torch._ops import HigherOrderOperator
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.traceback import NodeSource, NodeSourceAction
 
 _ROLES: Final = {
     ("cond", 1): "true",
@@ -45,6 +46,11 @@ class Subgraph:
     def graph(self) -> Graph:
         """Return the module's graph."""
         return self.module.graph
+
+    @property
+    def calls(self) -> list[Node]:
+        """Return the calls of operators and functions in the graph."""
+        return [node for node in self.graph.nodes if node.op == "call_function"]
 
     def name_of(self, node: Node | str) -> str:
         """Return a node's path and name, which is unique in the program."""
@@ -93,6 +99,23 @@ def copied_module(module: GraphModule) -> GraphModule:
         for before, after in zip(old.graph.nodes, new.graph.nodes, strict=True):
             after.name = before.name
     return copied
+
+
+def copied_program(program: ExportedProgram) -> ExportedProgram:
+    """Copy a program whose nodes are going to be marked; the copy shares its weights.
+
+    The dictionaries of weights and constants are copied: lowering removes the entries that a
+    delegate consumes (``_unsafe_adjust_original_program``), and the program could be lowered only
+    once. The provenance of nodes leads to the original ones, where ExecuTorch's ``Inspector`` looks
+    for them.
+    """
+    own = copy.copy(program)
+    own._graph_module = copied_module(program.graph_module)
+    own._state_dict = dict(program.state_dict)
+    own._constants = dict(program.constants)
+    for old, new in zip(nodes_of(program), nodes_of(own), strict=True):
+        new.meta["from_node"] = [NodeSource(old, "trt_et", NodeSourceAction.CREATE)]
+    return own
 
 
 def in_program_order(

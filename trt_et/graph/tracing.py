@@ -1,4 +1,4 @@
-"""Trace a partition again: a lock for state of the process, and clean symbols.
+"""Trace a part of a program again: a lock for state of the process, and guards of symbols.
 
 Tracing graphs (fake modes, symbolic shapes), Torch-TensorRT's converter registry, and the answers
 that replace a missing GPU (``torch_tensorrt_patches.without_gpu``) are state of the process.
@@ -15,52 +15,38 @@ from typing import Any, Final
 
 import sympy
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.export import ExportedProgram
+from torch.fx import Node
 
 from trt_et.graph.arguments import fake_mode_of
-from trt_et.graph.fragment import Fragment
 
 TRACING: Final = threading.RLock()
 
 
 @contextlib.contextmanager
-def unchanged_fake_modes(programs: Iterable[ExportedProgram]) -> Iterator[None]:
-    """Restore the fake modes of programs after the block.
+def unchanged_by_tracing(nodes: Iterable[Node]) -> Iterator[None]:
+    """Trace nodes in the block, and leave their fake mode and its ``ShapeEnv`` as they were.
 
-    Partitions share their fake mode with the caller's program. Tracing one advances the mode's
-    ``epoch``, which invalidates the cached results of ``item()``: the next pass over the whole
-    program makes new symbols for the same sizes, and the program cannot be decomposed again
+    Partitions share both with the caller's program. What tracing assumes of a size would hold for
+    that program too: ExecuTorch would plan less memory, and refuse larger inputs. Tracing also
+    fails if data-dependent sizes of other parts are pending, and it advances the mode's ``epoch``,
+    which invalidates the cached results of ``item()``: the next pass over the whole program makes
+    new symbols for the same sizes, and the program cannot be decomposed again
     (``PendingUnbackedSymbolNotFound``, seen with torch 2.13).
     """
-    modes = [fake_mode_of(program.graph.nodes) for program in programs]
-    epochs = {mode: mode.epoch for mode in modes if mode is not None}
-    try:
-        yield
-    finally:
-        for mode, epoch in epochs.items():
-            mode.epoch = epoch
-
-
-@contextlib.contextmanager
-def unchanged_by_tracing(fragment: Fragment) -> Iterator[None]:
-    """Leave the fake mode of a fragment's graph and its ``ShapeEnv`` as they are.
-
-    A decomposition that compares sizes would otherwise add a guard, or replace a symbol by a
-    number, in the caller's program.
-    """
-    mode = fake_mode_of((*fragment.calls, *fragment.sources))
-    environment = mode.shape_env if mode else None
-    if mode is None or environment is None:
+    mode = fake_mode_of(nodes)
+    if mode is None:
         yield
         return
-    epoch, pending = mode.epoch, list(environment.pending_fresh_unbacked_symbols)
-    environment.pending_fresh_unbacked_symbols.clear()
+    epoch, environment = mode.epoch, mode.shape_env
+    pending = [] if environment is None else environment.pending_fresh_unbacked_symbols
+    before = list(pending)
+    pending.clear()
     try:
-        with environment.suppress_guards():
+        with contextlib.nullcontext() if environment is None else environment.suppress_guards():
             yield
     finally:
         mode.epoch = epoch
-        environment.pending_fresh_unbacked_symbols[:] = pending
+        pending[:] = before
 
 
 @contextlib.contextmanager
@@ -93,21 +79,3 @@ def unchanged_symbols(mode: FakeTensorMode) -> Iterator[None]:
     finally:
         del environment._check_frozen
         log.disabled = was_disabled
-
-
-@contextlib.contextmanager
-def clean_symbols(program: ExportedProgram) -> Iterator[None]:
-    """Trace a partition in the block: drop sizes that others left over, and assume nothing.
-
-    A partition shares its fake mode with the whole program. Tracing it fails if data-dependent
-    sizes of other parts are pending. What tracing assumes of a size would hold for the caller's
-    program too: ExecuTorch would plan less memory, and refuse larger inputs.
-    """
-    mode = fake_mode_of(program.graph.nodes)
-    environment = mode.shape_env if mode else None
-    if environment is None:
-        yield
-        return
-    environment.pending_fresh_unbacked_symbols.clear()
-    with environment.suppress_guards():
-        yield

@@ -12,12 +12,13 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.errors import OptionError
+from trt_et.graph.marks import Mark
 from trt_et.graph.modules import module_of
 from trt_et.partitioner import Partition
 from trt_et.target_device import parse_device
 
 _LAYER: Final = re.compile(r"\.(\d+)(?:\.|$)")
-_CUT: Final = "trt_et_last_of_engine"
+_CUT: Final = Mark("last_of_engine")
 _WRITES_CACHE: Final = frozenset({"aten.index_copy_.default", "aten.index_copy.default"})
 
 
@@ -57,13 +58,12 @@ class LayerDevices:
             engine += self._devices[before] != self._devices[layer]
             engines[layer] = engine
         for node in _last_nodes(nodes, engines):
-            # torch copies this to the nodes that the node is decomposed to.
-            node.meta["custom"] = {**node.meta.get("custom", {}), _CUT: True}
+            _CUT.write(node, True)
 
     @staticmethod
     def is_cut(node: Node) -> bool:
         """Check that a node makes a value that one engine passes to the next; the CPU runs it."""
-        return _CUT in node.meta.get("custom", {})
+        return bool(_CUT.of(node))
 
     def device_of(self, partition: Partition) -> int:
         """Return the GPU of a partition of the program."""

@@ -14,7 +14,9 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-_MARK: Final = "trt_et_position_check"
+from trt_et.graph.marks import Mark
+
+_CHECK: Final = Mark("position_check")
 _TABLE: Final = "known_positions"
 
 
@@ -42,13 +44,12 @@ def mark_position_check(program: ExportedProgram) -> None:
             continue
         for lookup in table.users:
             for node in (lookup, *_before(lookup), *lookup.users):
-                # torch copies this to the nodes that the node is decomposed to.
-                node.meta["custom"] = {**node.meta.get("custom", {}), _MARK: True}
+                _CHECK.write(node, True)
 
 
 def is_position_check(node: Node) -> bool:
     """Check whether a node belongs to a marked check."""
-    return _MARK in node.meta.get("custom", {})
+    return bool(_CHECK.of(node))
 
 
 def _before(node: Node) -> list[Node]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -18,24 +17,13 @@ from torch.fx import Node
 
 from trt_et.graph.insertion import insert_call
 from trt_et.lowering.editable_program import EditableProgram
-from trt_et.lowering.lowered_partition import LoweredPartition
 
 aten = torch.ops.aten
 
-_BATCH_NORM: Final = aten._native_batch_norm_legit_no_training.default
+BATCH_NORM: Final = aten._native_batch_norm_legit_no_training.default
 _CONVOLUTION: Final = aten.convolution.default
 _FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
 _TRANSPOSED, _GROUPS = 6, 8  # Indices of a convolution's arguments.
-
-
-def without_batch_norms(lowered: LoweredPartition) -> LoweredPartition:
-    """Return a partition whose batch norms are folded where that is possible."""
-    graph = lowered.program.graph
-    if not graph.find_nodes(op="call_function", target=_BATCH_NORM):
-        return lowered
-    program = EditableProgram(lowered.program, lowered.constants)
-    fold_batch_norms(program)
-    return replace(lowered, program=program.program())
 
 
 def fold_batch_norms(
@@ -48,7 +36,7 @@ def fold_batch_norms(
         kept: The names of calls to leave as they are.
         write_out: Turn a batch norm without a convolution into a product and a sum.
     """
-    for node in list(program.graph.find_nodes(op="call_function", target=_BATCH_NORM)):
+    for node in list(program.graph.find_nodes(op="call_function", target=BATCH_NORM)):
         source, *parameters = node.args[:5]
         picks = [user for user in node.users if user.target is operator.getitem]
         if (

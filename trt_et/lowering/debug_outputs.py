@@ -18,33 +18,38 @@ from torch.fx import Node
 from trt_et.blob.model import Binding
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import UnboundedDimension
+from trt_et.lowering.batch_norms import BATCH_NORM
 from trt_et.lowering.contiguous_boundary import make_binding
 from trt_et.lowering.editable_program import EditableProgram
 from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition
 from trt_et.lowering.optimization_profiles import OptimizationProfile
-from trt_et.ops.prebuilt_engine import is_prebuilt
 
 aten = torch.ops.aten
 
 _CONVOLUTION: Final = aten.convolution.default
-_BATCH_NORM: Final = aten._native_batch_norm_legit_no_training.default
 
 
 def add_debug_outputs(
+    program: EditableProgram,
     lowered: LoweredPartition,
     edge_program: ExportedProgram,
     profiles: Sequence[OptimizationProfile] = (),
-) -> LoweredPartition:
+) -> tuple[Binding, ...]:
     """Append the result of each operator of the model to the outputs of a partition.
 
     If an operator of the model became several calls, the last of them has its result. Left out are
     operators with several results, which ``Inspector`` cannot compare, and results that depend on
-    weights alone. The calls of ``edge_program``, which the partition was made of, have ExecuTorch's
-    debug handles.
+    weights alone.
+
+    Args:
+        program: The partition; changed.
+        lowered: The partition as it was.
+        edge_program: What it was made of; its calls have ExecuTorch's debug handles.
+        profiles: The requested optimization profiles.
+
+    Returns:
+        The bindings of all outputs.
     """
-    if any(is_prebuilt(node.target) for node in lowered.program.graph.nodes):
-        return lowered
-    program = EditableProgram(lowered.program, lowered.constants)
     output = program.graph.output_node()
     results: list[Any] = list(output.args[0])  # type: ignore[arg-type]
     in_place = {update.value for update in lowered.aliased_outputs}
@@ -56,21 +61,19 @@ def add_debug_outputs(
             bindings.append(binding)
             results.append(node)
     output.args = (tuple(results),)
-    return replace(lowered, program=program.program(), outputs=tuple(bindings))
+    return tuple(bindings)
 
 
-def copy_repeated_outputs(lowered: LoweredPartition) -> LoweredPartition:
+def copy_repeated_outputs(program: EditableProgram, outputs: Sequence[Binding]) -> None:
     """Give each debug output a separate contiguous tensor, once dtypes are final."""
-    program = EditableProgram(lowered.program, lowered.constants)
     output = program.graph.output_node()
     results: list[Any] = list(output.args[0])  # type: ignore[arg-type]
-    for index, (binding, node) in enumerate(zip(lowered.outputs, results, strict=True)):
+    for index, (binding, node) in enumerate(zip(outputs, results, strict=True)):
         value = node.meta["val"]
         if binding.value_of and (node in results[:index] or not value.is_contiguous()):
             layout = torch.contiguous_format
             results[index] = insert_call(output, aten.clone.default, node, memory_format=layout)
     output.args = (tuple(results),)
-    return replace(lowered, program=program.program())
 
 
 def _results_of_operators(
@@ -108,7 +111,7 @@ def _computed(program: EditableProgram) -> list[Node]:
 def _binding(node: Node, name: str, profiles: Sequence[OptimizationProfile]) -> Binding | None:
     value = node.meta["val"]
     # A convolution is one layer with its batch norm: the result is the latter's.
-    is_folded = node.target is _CONVOLUTION and any(u.target is _BATCH_NORM for u in node.users)
+    is_folded = node.target is _CONVOLUTION and any(u.target is BATCH_NORM for u in node.users)
     if value.dtype not in DTYPE_NAMES or is_folded:
         return None
     try:

@@ -10,43 +10,45 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import torch
 from torch.fx import Node, map_arg
 from torch.utils._pytree import tree_map
 
+from trt_et.blob.model import Binding
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.marks import Mark
 from trt_et.lowering.batch_norms import fold_batch_norms
 from trt_et.lowering.editable_program import EditableGraph, EditableProgram
 from trt_et.lowering.float32_rules import attention_masks, float32_reasons, is_float32
-from trt_et.lowering.lowered_partition import LoweredPartition
-from trt_et.ops.prebuilt_engine import is_prebuilt
 
 aten = torch.ops.aten
 
 PRECISION_DTYPES: Final = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 """The values of the option ``precision``."""
 
+FLOAT32: Final = Mark("float32")
+"""Of a call in a partition that keeps float32 by the caller's choice: the reason."""
+
 
 def compute_in(
-    lowered: LoweredPartition, precision: str, float32: Mapping[str, str]
-) -> LoweredPartition:
-    """Return a partition that computes in one of ``PRECISION_DTYPES``; its bindings are the same.
+    program: EditableProgram, precision: str, given: Mapping[str, str], outputs: Sequence[Binding]
+) -> None:
+    """Let a partition compute in one of ``PRECISION_DTYPES``; its bindings stay the same.
 
-    ``float32`` has the calls that keep float32, by their names in the Edge program, and why.
+    Args:
+        program: The partition; changed.
+        precision: The precision.
+        given: The names of the calls that keep float32 by the caller's choice, and why.
+        outputs: The bindings of its outputs.
     """
-    if any(is_prebuilt(node.target) for node in lowered.program.graph.nodes):
-        return lowered
-    given = {name: float32[old] for name, old in lowered.names.items() if old in float32}
     dtype = PRECISION_DTYPES[precision]
-    program = EditableProgram(lowered.program, lowered.constants)
     fold_batch_norms(program, given, write_out=True)
     calls = [node for node in program.graph.nodes if node.op == "call_function"]
     # To look at a value must not change its precision.
     results: Any = program.graph.output_node().args[0]
-    returned = [node for node, b in zip(results, lowered.outputs, strict=True) if not b.value_of]
+    returned = [node for node, b in zip(results, outputs, strict=True) if not b.value_of]
     reasons = float32_reasons(
         calls,
         returned,
@@ -55,7 +57,6 @@ def compute_in(
         {node: given[node.name] for node in calls if node.name in given},
     )
     insert_casts(program, dtype, {n for n in calls if is_float32(n) and n not in reasons})
-    return replace(lowered, program=program.program())
 
 
 def insert_casts(program: EditableGraph, dtype: torch.dtype, low: Collection[Node]) -> None:

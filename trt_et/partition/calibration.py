@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -14,20 +14,74 @@ from torch.fx import Interpreter, Node
 from torch.utils import _pytree as pytree
 
 from trt_et.errors import OptionError, PartitionError
-from trt_et.graph.subgraphs import copied_module
+from trt_et.graph.marks import Mark
 from trt_et.lowering.float32_rules import attention_masks, largest_value
 
 _log = logging.getLogger(__name__)
 
-_MARK: Final = "trt_et.beyond_range"
 
+class Calibration:
+    """Marks the calls of a program whose values leave the range of a precision.
 
-def checked_calibration(inputs: object) -> tuple[tuple[Any, ...], ...] | None:
-    """Return the value of the option ``calibration``.
+    Args:
+        inputs: The option ``calibration``.
+        precision: What the other calls compute in; None: nothing is marked.
 
     Raises:
-        OptionError: It is not a sequence of tuples.
+        OptionError: ``inputs`` is not a sequence of tuples.
     """
+
+    def __init__(self, inputs: object, precision: torch.dtype | None) -> None:
+        self._inputs = _checked_inputs(inputs)
+        self._precision = precision
+        self._beyond = Mark.own("beyond_range")
+        self._done = Mark.own("calibrated")
+
+    def mark(self, program: ExportedProgram) -> None:
+        """Mark the calls that take or make values beyond half of the precision's largest number.
+
+        Args:
+            program: As ``torch.export`` returns it; its nodes are marked.
+
+        Raises:
+            OptionError: The program does not take the inputs.
+            PartitionError: A weight has no values.
+        """
+        if self._precision is None:
+            return
+        self._done.write(program.graph.output_node(), True)
+        if self._inputs is not None:
+            maxima = largest_values(program, self._inputs)
+        elif self._precision == torch.float16:
+            maxima = largest_example_values(program)
+        else:
+            return
+        limit = float(torch.finfo(self._precision).max) / 2
+        beyond = {name for name, value in maxima.items() if value > limit}
+        for node in program.graph.nodes:
+            if beyond and node.op == "call_function":
+                taken = set(node.all_input_nodes).difference(attention_masks(node))
+                if beyond & {node.name, *(source.name for source in taken)}:
+                    self._beyond.write(node, f"values beyond {limit:.3g} in calibration")
+
+    def reason(self, node: Node) -> str | None:
+        """Return why a call keeps float32; None if its values are in range."""
+        reason: str | None = self._beyond.of(node)
+        return reason
+
+    def check_done(self, program: ExportedProgram) -> None:
+        """Check that the exported form of an Edge program was calibrated.
+
+        Raises:
+            PartitionError: It was not, and the caller gave inputs.
+        """
+        if self._inputs and not self._done.of(program.graph.output_node()):
+            raise PartitionError(
+                "calibration needs the exported program: lower it by to_edge_transform_and_lower"
+            )
+
+
+def _checked_inputs(inputs: object) -> tuple[tuple[Any, ...], ...] | None:
     if inputs is None:
         return None
     if isinstance(inputs, Sequence) and all(isinstance(each, tuple) for each in inputs):
@@ -81,41 +135,6 @@ def largest_values(
                 f"calibration[{index}] cannot be run: {type(error).__name__}: {first}"
             ) from error
     return maxima
-
-
-def mark_large_values(
-    program: ExportedProgram, maxima: Mapping[str, float], precision: torch.dtype
-) -> ExportedProgram:
-    """Mark the calls that take or make values beyond half of a precision's largest number.
-
-    A mark is on the node, and ExecuTorch's decompositions copy it, so each program of a partitioner
-    has its own. ``beyond_range`` reads it.
-
-    Args:
-        program: Not changed.
-        maxima: See ``largest_values``.
-        precision: What the other calls compute in.
-    """
-    limit = float(torch.finfo(precision).max) / 2
-    beyond = {name for name, value in maxima.items() if value > limit}
-    if not beyond:
-        return program
-
-    marked = copied_module(program.graph_module)
-    for node in marked.graph.nodes:
-        if node.op != "call_function":
-            continue
-        taken = set(node.all_input_nodes).difference(attention_masks(node))
-        if beyond & {node.name, *(source.name for source in taken)}:
-            reason = f"values beyond {limit:.3g} in calibration"
-            node.meta["custom"] = {**node.meta.get("custom", {}), _MARK: reason}
-    return program._update(marked, program.graph_signature)
-
-
-def beyond_range(node: Node) -> str | None:
-    """Return why ``mark_large_values`` marked a node's call; None if it did not."""
-    reason: str | None = node.meta.get("custom", {}).get(_MARK)
-    return reason
 
 
 def _arguments(program: ExportedProgram, inputs: list[Any], index: int) -> list[Any]:

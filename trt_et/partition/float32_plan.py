@@ -3,45 +3,32 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import torch
-from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported, fragment_of_call
-from trt_et.graph.subgraphs import subgraphs
+from trt_et.graph.subgraphs import Subgraph
 from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.lowering.float32_rules import float32_reasons, is_float32
+from trt_et.lowering.precision import FLOAT32
 from trt_et.lowering.precision_fragment import in_precision
 from trt_et.ops.prebuilt_engine import is_prebuilt
-from trt_et.partition.calibration import beyond_range
-from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.calibration import Calibration
+from trt_et.partition.node_choice import NodeChoice
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.report import Partition
 
 
-def chosen_for_float32(program: ExportedProgram, chosen: ExcludedOps) -> dict[tuple[str, str], str]:
-    """Return the calls that keep float32 by the caller's choice or calibration, and why.
-
-    Args:
-        program: Edge dialect.
-        chosen: The value of ``float32_ops``.
-
-    Returns:
-        Reasons by the path of the subgraph and the name of the node.
-    """
-    reasons = {}
-    for subgraph in subgraphs(program.graph_module):
-        for node in subgraph.graph.nodes:
-            if node.op != "call_function":
-                continue
-            if chosen.reason(node, subgraph) is not None:
-                reasons[subgraph.path, node.name] = "float32_ops"
-            elif (beyond := beyond_range(node)) is not None:
-                reasons[subgraph.path, node.name] = beyond
-    return reasons
+def mark_float32(graphs: Iterable[Subgraph], chosen: NodeChoice, calibration: Calibration) -> None:
+    """Mark the calls of an Edge program that keep float32 by the caller's choice or calibration."""
+    for subgraph in graphs:
+        for node in subgraph.calls:
+            is_chosen = chosen.reason(node) is not None
+            # Another partitioner may have marked the node.
+            FLOAT32.write(node, "float32_ops" if is_chosen else calibration.reason(node))
 
 
 class Float32Plan:
@@ -50,25 +37,17 @@ class Float32Plan:
     Args:
         check: Whether the builder supports calls of the equivalent ATen graph.
         precision: What the other operators compute in.
-        chosen: See ``chosen_for_float32``. The calls that the builder supports in float32 only are
-            added.
     """
 
-    def __init__(
-        self,
-        check: SupportCheck,
-        precision: torch.dtype,
-        chosen: MutableMapping[tuple[str, str], str],
-    ) -> None:
+    def __init__(self, check: SupportCheck, precision: torch.dtype) -> None:
         self._check = check
         self._precision = precision
-        self._chosen = chosen
         self._accepted: dict[tuple[Node, ...], dict[Node, str]] = {}
 
     def check(self, fragment: Fragment) -> Unsupported | None:
         """Return why the builder supports a group neither as its engine computes nor in float32."""
-        if len(fragment.calls) > 1 and not self._chosen:
-            reasons, low = self._divided(fragment, {})
+        if len(fragment.calls) > 1:
+            reasons, low = self._divided(fragment, _marked(fragment))
             if low and self._check(in_precision(fragment, self._precision, low)) is None:
                 self._accepted[fragment.calls] = reasons
                 return None
@@ -79,24 +58,21 @@ class Float32Plan:
     def apply(self, part: Partition, nodes: list[Node], support: OperatorSupport) -> Partition:
         """Return a partition with its ``float32``.
 
+        The calls that the builder supports in float32 only are marked too.
+
         Args:
             part: The partition, which can be converted in float32.
             nodes: Its nodes.
             support: The supported nodes of its graph.
         """
-        plain, path = support.equivalent, part.subgraph
-        given = {
-            plain[node]: self._chosen[path, node.name]
-            for node in nodes
-            if (path, node.name) in self._chosen
-        }
+        plain = support.equivalent
         fragment = support.fragment(nodes)
-        reasons = self._accepted.get(fragment.calls) if not given else None
+        reasons = self._accepted.get(fragment.calls)
         if reasons is None:
+            given = _marked(fragment)
             reasons = self._reasons(fragment, given)
-        for node in nodes:
-            if plain[node] in given:
-                self._chosen.setdefault((path, node.name), given[plain[node]])
+            for node in nodes:
+                FLOAT32.write(node, given.get(plain[node]))
         kept = tuple(
             (support.subgraph.name_of(node), qualified_name(node), reasons[plain[node]])
             for node in nodes
@@ -150,3 +126,8 @@ class Float32Plan:
             return refused
         named = [call for call in low if call.name == unsupported.node]
         return dict.fromkeys(named or low, why.format(unsupported.reason))
+
+
+def _marked(fragment: Fragment) -> dict[Node, str]:
+    """Return the calls that keep float32 by the caller's choice, with the reasons."""
+    return {call: reason for call in fragment.calls if (reason := FLOAT32.of(call))}

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
-from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
-from trt_et.graph.constants import input_names
 from trt_et.lowering.edge_to_aten import aten_target, qualified_name
 from trt_et.ops.quantize import is_quantization
 from trt_et.partition.convex_groups import connected, convex_groups
@@ -55,20 +53,20 @@ _VIEWS: Final = frozenset(
 
 
 def group_nodes(
-    program: ExportedProgram, support: OperatorSupport, min_block_size: int
+    support: OperatorSupport, min_block_size: int, inputs: Collection[str]
 ) -> list[list[Node]]:
     """Group the supported nodes of one graph; groups and nodes are in program order.
 
     Args:
-        program: Edge dialect; not changed.
-        support: The supported nodes of one of its graphs; nodes that fit no partition are refused
-            there with the reason.
+        support: The supported nodes of one graph of an Edge program; nodes that fit no partition
+            are refused there with the reason.
         min_block_size: Smallest number of nodes worth an engine.
+        inputs: The names of the program's inputs.
     """
-    module = support.subgraph.module
-    position = {node: index for index, node in enumerate(module.graph.nodes)}
+    graph = support.subgraph.graph
+    position = {node: index for index, node in enumerate(graph.nodes)}
     while True:
-        groups = _groups(module.graph, support)
+        groups = _groups(graph, support)
         # An engine reads sizes off its input tensors and gets no other sizes.
         lost = [node for nodes in groups for node in nodes_without_sizes(nodes)]
         apart = [n for n in lost if must_be_delegated(n) and not nodes_without_sizes([n])]
@@ -87,8 +85,8 @@ def group_nodes(
         cut_off = [node for nodes in groups for node in support.cut_off_from_weights(nodes)]
         support.refuse(cut_off, "its weight is also used outside this engine")
         lost += alone + idle + cut_off
-        if module is program.graph_module:
-            torn = _in_lists_of_several_groups(program, groups)
+        if not support.subgraph.path:
+            torn = _in_lists_of_several_groups(graph, inputs, groups)
             support.refuse(
                 torn,
                 "it shares a weight in a tensor list (cat, for example) with another partition",
@@ -148,7 +146,9 @@ def _groups(graph: Graph, support: OperatorSupport) -> list[list[Node]]:
         sizes.difference_update(misplaced)
 
 
-def _in_lists_of_several_groups(program: ExportedProgram, groups: list[list[Node]]) -> list[Node]:
+def _in_lists_of_several_groups(
+    graph: Graph, inputs: Collection[str], groups: list[list[Node]]
+) -> list[Node]:
     """Return the nodes that take a weight in a tensor list, if several partitions do.
 
     ExecuTorch copies a weight for each partition, but tensor lists (``cat``, operands of control
@@ -156,10 +156,9 @@ def _in_lists_of_several_groups(program: ExportedProgram, groups: list[list[Node
     one partition, or all outside.
     """
     group_of = {node: index for index, nodes in enumerate(groups) for node in nodes}
-    inputs = input_names(program)
     torn = []
-    for weight in program.graph.nodes:
-        if weight.op == "placeholder" and weight.name not in inputs:
+    for weight in graph.find_nodes(op="placeholder"):
+        if weight.name not in inputs:
             users = [user for user in weight.users if is_in_a_list_of(user, weight)]
             if len({group_of.get(user) for user in users}) > 1:
                 torn += [user for user in users if user in group_of]

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-import torch
 from torch._ops import OpOverload
-from torch.export import ExportedProgram
 from torch.fx import Node
 
-from trt_et.graph.constants import known_constants
 from trt_et.graph.fragment import SupportCheck
-from trt_et.graph.subgraphs import in_program_order, subgraphs
+from trt_et.graph.subgraphs import in_program_order
 from trt_et.lowering.edge_to_aten import aten_target
 from trt_et.ops.quantize import is_quantization
-from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.analysis import Analysis
 from trt_et.partition.float32_plan import Float32Plan
 from trt_et.partition.float_products import warn_float_products
 from trt_et.partition.grouping import group_nodes
 from trt_et.partition.make_report import describe_partition, make_report
+from trt_et.partition.node_choice import NodeChoice
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.picture import draw_partitions
 from trt_et.partition.report import Partition, PartitionReport
 
 
 def make_partitions(
-    program: ExportedProgram,
+    analysis: Analysis,
     check: SupportCheck,
-    excluded: ExcludedOps,
+    excluded: NodeChoice,
     min_block_size: int,
-    weights: Mapping[str, torch.Tensor],
     without_int8: Collection[OpOverload] = (),
     *,
     float32: Float32Plan | None = None,
@@ -38,26 +35,25 @@ def make_partitions(
 ) -> tuple[list[tuple[Partition, list[Node]]], PartitionReport]:
     """Return the partitions of an Edge program with their nodes, in program order, and the report.
 
-    ``weights`` has the program's weights, by their names in its ``state_dict``: ExecuTorch hands
-    the partitioner a program without their values. The builder's library has no int8 kernels for
-    ``without_int8``. With ``draw``, the report gets a picture.
+    The builder's library has no int8 kernels for ``without_int8``. With ``draw``, the report gets a
+    picture.
     """
     supports = [
         OperatorSupport(
             subgraph,
             check if float32 is None else float32.check,
             excluded,
-            constants={} if subgraph.path else known_constants(program, weights),
+            constants=analysis.constants_of(subgraph),
         )
-        for subgraph in subgraphs(program.graph_module)
+        for subgraph in analysis.subgraphs
     ]
     groups = in_program_order(
         (support.subgraph, nodes)
         for support in supports
-        for nodes in group_nodes(program, support, min_block_size)
+        for nodes in group_nodes(support, min_block_size, analysis.inputs)
     )
     parts = [
-        describe_partition(program, subgraph, index, nodes)
+        describe_partition(analysis, subgraph, index, nodes)
         for index, (subgraph, nodes) in enumerate(groups)
     ]
     if float32 is not None:
@@ -73,7 +69,7 @@ def make_partitions(
     report = make_report(parts, supports)
     if draw:
         reasons = {node: why for support in supports for node, why in support.reasons.items()}
-        report = replace(report, picture=draw_partitions(program, made, reasons))
+        report = replace(report, picture=draw_partitions(analysis, made, reasons))
     return made, report
 
 

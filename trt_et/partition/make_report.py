@@ -7,14 +7,13 @@ import math
 from collections.abc import Iterable
 
 import torch
-from torch.export import ExportedProgram
 from torch.fx import Node
 
-from trt_et.graph.constants import constant_names
 from trt_et.graph.modules import module_of, source_of
 from trt_et.graph.subgraphs import Subgraph
 from trt_et.graph.symbolic_shapes import shape_range
 from trt_et.lowering.edge_to_aten import qualified_name
+from trt_et.partition.analysis import Analysis
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.report import BoundaryTensor, Partition, PartitionReport
 
@@ -22,13 +21,12 @@ _log = logging.getLogger("trt_et.partitioner")
 
 
 def describe_partition(
-    program: ExportedProgram, subgraph: Subgraph, index: int, nodes: list[Node]
+    analysis: Analysis, subgraph: Subgraph, index: int, nodes: list[Node]
 ) -> Partition:
     """Describe one group of nodes of one graph of a program."""
     inside = set(nodes)
     sources = dict.fromkeys(s for node in nodes for s in node.all_input_nodes if s not in inside)
-    # A branch's placeholders have the names of the weights that are passed to them.
-    constants = frozenset() if subgraph.path else constant_names(program)
+    constants = analysis.constants_of(subgraph)
     return Partition(
         index=index,
         name="_".join(["tensorrt", str(index), *filter(None, subgraph.path.split("/"))]),

@@ -1,57 +1,61 @@
-"""Warns of dynamic sizes whose ranges ExecuTorch's passes narrowed."""
+"""Warns of dynamic sizes whose ranges ExecuTorch's passes narrowed.
+
+``to_edge`` traces programs again, and torch compares sizes to choose a kernel for a convolution.
+The comparisons that hold for the example become bounds of the size, with any backend (seen with
+ExecuTorch 1.5.1).
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
-from weakref import WeakKeyDictionary
+import math
+from collections.abc import Sequence
+from typing import Any, Final
 
 import torch
 from torch.export import ExportedProgram
+from torch.fx import Node
+
+from trt_et.graph.marks import Mark
+from trt_et.graph.symbolic_shapes import shape_env_of
 
 _log = logging.getLogger(__name__)
 
+_MAXIMA: Final = Mark("exported_maxima")
 
-class ExportedRanges:
-    """The ranges of dynamic sizes, as the programs were exported.
 
-    ``to_edge`` traces programs again, and torch compares sizes to choose a kernel for a
-    convolution. The comparisons that hold for the example become bounds of the size, with any
-    backend (seen with ExecuTorch 1.5.1).
+def mark_ranges(program: ExportedProgram) -> None:
+    """Mark the inputs of a program with the largest dynamic sizes that it was exported for."""
+    for node in program.graph.find_nodes(op="placeholder"):
+        ranges = {dim: program.range_constraints.get(s.node.expr) for dim, s in _sizes(node)}
+        maxima = [
+            (dim, int(known.upper) if known.upper.is_Integer else math.inf)
+            for dim, known in ranges.items()
+            if known is not None
+        ]
+        _MAXIMA.write(node, maxima or None)
+
+
+def warn_narrowed(program: ExportedProgram) -> None:
+    """Warn if memory is going to be planned for less than a size's exported maximum.
+
+    The program is in the Edge dialect; its exported form was marked.
     """
-
-    def __init__(self) -> None:
-        self._known: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
-
-    def remember(self, program: ExportedProgram) -> None:
-        """Remember the ranges of a program as it was exported."""
-        for _, _, size in _sizes(program):
-            self._known.setdefault(size.node.shape_env, dict(program.range_constraints))
-
-    def warn_narrowed(self, program: ExportedProgram) -> None:
-        """Warn if memory is going to be planned for less than a size's exported maximum.
-
-        The program is in the Edge dialect, of an exported program that was remembered.
-        """
-        for name, dim, size in _sizes(program):
-            environment, symbol = size.node.shape_env, size.node.expr
-            exported = self._known.get(environment, {}).get(symbol)
-            bounds = environment.var_to_range.get(symbol)
-            if exported is not None and bounds is not None and bounds.upper < exported.upper:
+    for node in program.graph.find_nodes(op="placeholder"):
+        exported = dict(_MAXIMA.of(node) or ())
+        for dim, size in _sizes(node):
+            bounds = shape_env_of(size).var_to_range.get(size.node.expr)
+            if dim in exported and bounds is not None and bounds.upper < exported[dim]:
                 _log.warning(
                     "ExecuTorch narrowed dimension %d of input %s to at most %s, not %s; larger "
                     "inputs will not run. Export with an example input in which this dimension is "
                     "larger than %s",
-                    *(dim, name, bounds.upper, exported.upper, bounds.upper),
+                    *(dim, node.name, bounds.upper, exported[dim], bounds.upper),
                 )
 
 
-def _sizes(program: ExportedProgram) -> list[tuple[str, int, Any]]:
-    """Return the dynamic sizes of inputs, with the input's name and the dimension."""
-    return [
-        (node.name, dim, size)
-        for node in program.graph.find_nodes(op="placeholder")
-        if isinstance(value := node.meta.get("val"), torch.Tensor)
-        for dim, size in enumerate(value.shape)
-        if isinstance(size, torch.SymInt)
-    ]
+def _sizes(node: Node) -> list[tuple[int, torch.SymInt]]:
+    """Return the dynamic sizes of an input, with the dimension."""
+    value = node.meta.get("val")
+    shape: Sequence[Any] = value.shape if isinstance(value, torch.Tensor) else ()
+    return [(dim, size) for dim, size in enumerate(shape) if isinstance(size, torch.SymInt)]

@@ -31,8 +31,8 @@ from trt_et.ops.quantize import (
     quantization_refusal,
     scale_arguments,
 )
-from trt_et.partition.excluded_ops import ExcludedOps
 from trt_et.partition.internal_sizes import is_size
+from trt_et.partition.node_choice import NodeChoice
 from trt_et.partition.unsupported_values import (
     DTYPES,
     QUANTIZATION_DTYPES,
@@ -53,7 +53,7 @@ class OperatorSupport:
     Args:
         subgraph: The graph, in the Edge dialect or ATen; not changed.
         check: Whether the builder supports calls of the equivalent ATen graph.
-        excluded: The nodes that the caller leaves to the CPU.
+        excluded: The nodes that the caller leaves to the CPU; it has marked the graph.
         only: The operators to look at; None: all. Other nodes count as unsupported.
         constants: The values of the graph's placeholders that never change, by name; None if a
             value is not known.
@@ -71,7 +71,7 @@ class OperatorSupport:
         self,
         subgraph: Subgraph,
         check: SupportCheck,
-        excluded: ExcludedOps | None = None,
+        excluded: NodeChoice | None = None,
         only: Collection[OpOverload] | None = None,
         constants: Mapping[str, torch.Tensor | None] | None = None,
     ) -> None:
@@ -80,7 +80,7 @@ class OperatorSupport:
         self._constants = constants_among(self.equivalent.values(), constants or {})
         self._folded: dict[Node, torch.Tensor | None] = dict(self._constants)
         self._check = check
-        self._excluded = excluded or ExcludedOps()
+        self._excluded = excluded or NodeChoice()
         self.reasons: dict[Node, str] = {}
         self.alone: dict[Node, list[Node]] = {}
         self._supported: set[Node] = set()
@@ -196,7 +196,7 @@ class OperatorSupport:
             return COMPUTES_A_SIZE
         if node.meta.get("val") is None:
             return "it returns no tensor"
-        reason = self._excluded.reason(node, self.subgraph)
+        reason = self._excluded.reason(node)
         if reason is not None:
             return reason
         if draws_random_numbers(node, target):

@@ -15,8 +15,9 @@ from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.subgraphs import subgraphs
 from trt_et.lowering.edge_to_aten import aten_target, functional
 from trt_et.ops.quantize import is_fake_quantize
-from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.analysis import Analysis
 from trt_et.partition.internal_sizes import nodes_without_sizes
+from trt_et.partition.node_choice import NodeChoice
 from trt_et.partition.operator_support import OperatorSupport
 
 aten = torch.ops.aten
@@ -67,8 +68,8 @@ OPS_TO_PRESERVE: Final[tuple[OpOverload, ...]] = (
 def ops_to_preserve(
     program: ExportedProgram,
     check: SupportCheck,
-    excluded: ExcludedOps | None = None,
-    float32_ops: ExcludedOps | None = None,
+    excluded: NodeChoice,
+    float32_ops: NodeChoice,
 ) -> list[OpOverload]:
     """Return the operators of an ATen program that must not be decomposed.
 
@@ -82,11 +83,11 @@ def ops_to_preserve(
         calls = [n.target for n in subgraph.graph.nodes if functional(n.target) in OPS_TO_PRESERVE]
         if calls:
             called |= set(map(functional, calls))
-            constants = {} if subgraph.path else known_constants(program, program.state_dict)
+            constants = {} if subgraph.path else known_constants(program)
             support = OperatorSupport(subgraph, check, excluded, calls, constants)
             refused |= {functional(node.target) for node in support.reasons}
     # Decomposed norms have names that the caller may have chosen.
-    if any(each and each.may_name_parts_of(_RMS_NORM) for each in (excluded, float32_ops)):
+    if any(each.may_name_parts_of(_RMS_NORM) for each in (excluded, float32_ops)):
         refused.add(_RMS_NORM)
     # ExecuTorch has a kernel for pads with a number.
     refused |= {aten.pad.default} & ops_that_may_lack_a_size(program)
@@ -107,11 +108,11 @@ def ops_that_may_lack_a_size(program: ExportedProgram) -> set[object]:
     }
 
 
-def ops_not_delegated(program: ExportedProgram, delegated: Container[Node]) -> set[object]:
+def ops_not_delegated(analysis: Analysis, delegated: Container[Node]) -> set[object]:
     """Return the preserved operators of an Edge program with a call outside of its partitions."""
     return {
         aten_target(node)
-        for subgraph in subgraphs(program.graph_module)
+        for subgraph in analysis.subgraphs
         for node in subgraph.graph.nodes
         if node not in delegated and must_be_delegated(node)
     }

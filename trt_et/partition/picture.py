@@ -9,20 +9,19 @@ from collections.abc import Sequence
 from graphlib import TopologicalSorter
 
 import torch
-from torch.export import ExportedProgram
 from torch.fx import Node
 
-from trt_et.graph.constants import constant_names
 from trt_et.graph.modules import source_of
 from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
 from trt_et.inspection.page import CPU, ENDS, Box, Picture, box_lines
 from trt_et.inspection.tables import Table, size_text
 from trt_et.lowering.edge_to_aten import qualified_name
+from trt_et.partition.analysis import Analysis
 from trt_et.partition.report import Partition
 
 
 def draw_partitions(
-    program: ExportedProgram,
+    analysis: Analysis,
     parts: Sequence[tuple[Partition, list[Node]]],
     reasons: dict[Node, str],
 ) -> Picture:
@@ -32,9 +31,9 @@ def draw_partitions(
     for part, nodes in parts:
         boxes[part.name] = _partition_box(part)
         owners |= dict.fromkeys(nodes, part.name)
-    constants = constant_names(program)
-    for node in program.graph.nodes:
-        if node in owners or node.name in constants or node.op in ("get_attr", "output"):
+    graph = analysis.program.graph
+    for node in graph.nodes:
+        if node in owners or node.name in analysis.constants or node.op in ("get_attr", "output"):
             continue
         if node.target is operator.getitem and node.args[0] in owners:
             owners[node] = owners[node.args[0]]
@@ -52,7 +51,7 @@ def draw_partitions(
         caller = part.subgraph.partition("/")[0]
         if caller in boxes:
             arrows.setdefault((caller, part.name), {})[f"branch {part.subgraph}"] = 0
-    for index, node in enumerate(program.graph.output_node().all_input_nodes):
+    for index, node in enumerate(graph.output_node().all_input_nodes):
         if node in owners:
             end = f"output {index}"
             boxes[end] = Box(ENDS, end, tuple(_tensor(node, named=False)))

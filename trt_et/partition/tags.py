@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 from executorch.exir.backend.utils import tag_constant_data
-from torch.export import ExportedProgram
 from torch.fx import Node
 
-from trt_et.graph.constants import input_names
-from trt_et.graph.subgraphs import subgraphs
+from trt_et.partition.analysis import Analysis
 
 
-def clear_tags(program: ExportedProgram) -> None:
+def clear_tags(analysis: Analysis) -> None:
     """Remove the tags that an earlier partitioner left in branches.
 
     ExecuTorch removes tags from the program's main graph only. An old tag on the results of a
     delegate in a branch would count as a new one.
     """
-    for subgraph in subgraphs(program.graph_module):
+    for subgraph in analysis.subgraphs:
         for node in subgraph.graph.nodes:
             node.meta.pop("delegation_tag", None)
 
 
-def tag_constants(program: ExportedProgram) -> None:
+def tag_constants(analysis: Analysis) -> None:
     """Tag weights with the partition that uses them; never a mutable buffer.
 
     An unused weight gets the tag of the first partition, whose engine omits it. Otherwise the
     program would contain it.
     """
+    program = analysis.program
     tag_constant_data(program)
     signature = program.graph_signature
     mutated = set(signature.buffers_to_mutate.values())
     tags = [n.meta["delegation_tag"] for n in program.graph.nodes if "delegation_tag" in n.meta]
-    inputs = input_names(program)
     for node in program.graph.nodes:
-        if node.op == "placeholder" and not node.users and node.name not in inputs and tags:
+        if (
+            node.op == "placeholder"
+            and not node.users
+            and node.name not in analysis.inputs
+            and tags
+        ):
             node.meta["delegation_tag"] = tags[0]
         _let_lists_keep_it(node)
         # Releases of tag_constant_data differ in which buffers are mutable.

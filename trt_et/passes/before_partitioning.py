@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Final
 
 from torch.export import ExportedProgram
 
 from trt_et.options import BuildOptions
-from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.node_choice import NodeChoice
 from trt_et.passes.cache_layout import lay_out_caches
 from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
 from trt_et.passes.grouped_query_attention import share_heads
@@ -20,20 +19,6 @@ from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops
 from trt_et.passes.rms_norm import RMS_NORM, use_rms_norm
 from trt_et.passes.split_to_slices import replace_split_with_slice
 from trt_et.passes.write_out_size_remainders import write_out_size_remainders
-
-
-def _with_own_dictionaries(program: ExportedProgram) -> ExportedProgram:
-    """Return the program with copied dictionaries of its weights and constants.
-
-    Decomposition shares the dictionaries with the caller's program, and lowering removes the
-    entries that a delegate consumes (``_unsafe_adjust_original_program``). Without copies, the
-    caller's program could be lowered only once.
-    """
-    own = copy.copy(program)
-    own._state_dict = dict(own.state_dict)
-    own._constants = dict(own.constants)
-    return own
-
 
 Pass = Callable[[ExportedProgram], ExportedProgram]
 
@@ -46,18 +31,17 @@ PASSES: Final[tuple[Pass, ...]] = (
     decompose_to_core_aten,  # Operators that ExecuTorch has no kernel for.
     replace_split_with_slice,  # ExecuTorch cannot delegate a part of a list of results.
     write_out_size_remainders,  # ExecuTorch gives them the dividend's sign.
-    _with_own_dictionaries,  # Later passes add constants.
     lift_torch_tensorrt_engines,  # Engines in the program become constants.
 )
 
 
 def run_passes(
     program: ExportedProgram,
-    excluded: ExcludedOps,
-    float32_ops: ExcludedOps,
+    excluded: NodeChoice,
+    float32_ops: NodeChoice,
     options: BuildOptions,
 ) -> ExportedProgram:
-    """Run all passes on a program as ``torch.export`` returns it, which is not changed.
+    """Run all passes on a copy of a program as ``torch.export`` returns it.
 
     Quantize operators that engines with these options cannot hold are computed in floats.
 

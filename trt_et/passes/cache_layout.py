@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.marks import inherit_marks
 from trt_et.graph.subgraphs import copied_module
 from trt_et.graph.symbolic_shapes import same_sizes
 
@@ -102,6 +103,7 @@ def _write_along_third(node: Node, write: _Write) -> list[int]:
         new = insert_call(node, node.target, cache, _POSITIONS, index, rows)
     else:
         new = insert_call(node, node.target, cache, [None, None, index], rows)
+    inherit_marks(new, node)
     same = insert_call(node, aten.reshape.default, new, sizes)
     for user in list(node.users):
         user.replace_input_with(node, new if user.op == "output" else same)

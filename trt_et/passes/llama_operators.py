@@ -19,6 +19,7 @@ from torch.fx import Node
 
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_size
+from trt_et.graph.marks import inherit_marks
 from trt_et.graph.subgraphs import copied_module
 
 aten = torch.ops.aten
@@ -74,6 +75,7 @@ def _copy_rows(node: Node, positions: Callable[[Node], Node]) -> None:
     if any(pick.target is not operator.getitem or pick.args[1] != 1 for pick in picks):
         return
     rows = insert_call(node, aten.index_copy.default, bases[0], 1, positions(value), value)
+    inherit_marks(rows, node)
     for pick in picks:
         pick.replace_all_uses_with(rows)
         node.graph.erase_node(pick)
@@ -105,6 +107,7 @@ def _attend(node: Node) -> None:
             heads[index] = insert_call(node, repeat, heads[index], repeats, 1)
     attention = aten.scaled_dot_product_attention.default
     result = insert_call(node, attention, *heads, mask, scale=given["scale"])
+    inherit_marks(result, node)
     result = insert_call(node, aten.transpose.int, result, 1, 2)
     result = insert_call(node, aten.clone.default, result, memory_format=torch.contiguous_format)
     node.replace_all_uses_with(result)

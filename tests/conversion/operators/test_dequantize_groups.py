@@ -17,7 +17,7 @@ from trt_et.conversion.operators.dequantize_groups import (
 )
 from trt_et.conversion.prepare import rewrite
 from trt_et.options import BuildOptions
-from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.node_choice import NodeChoice
 from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops
 
 WIDTH = 512
@@ -29,7 +29,7 @@ def program(group: int, dtype: torch.dtype = torch.float32) -> torch.export.Expo
     quantize_(model, IntxWeightOnlyConfig(torch.int4, PerGroup(group)))
     with torch.no_grad():
         exported = torch.export.export(model, (torch.randn(4, WIDTH, dtype=dtype),))
-    return lower_quantize_ops(exported, ExcludedOps(()), BuildOptions())
+    return lower_quantize_ops(exported, NodeChoice(()), BuildOptions())
 
 
 class Groups(nn.Module):

@@ -17,7 +17,7 @@ def make_support_check() -> SupportCheck:
     def check(fragment: Fragment) -> Unsupported | None:
         if _moves_a_quantized_weight(fragment):
             return None
-        with unchanged_by_tracing(fragment):
+        with unchanged_by_tracing(fragment.nodes):
             try:
                 lowered = lower_fragment(fragment)
                 convert_module(

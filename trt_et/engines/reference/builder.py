@@ -25,7 +25,7 @@ from trt_et.engines.fingerprint import fingerprint_of, target_platform
 from trt_et.engines.reference.kernels import decompose_for_cpu_kernels
 from trt_et.errors import BuilderError
 from trt_et.graph.cpu_kernels import cpu_kernels
-from trt_et.graph.tracing import TRACING, clean_symbols
+from trt_et.graph.tracing import TRACING
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class ReferenceBuilder:
                     f"custom object {spec.target} cannot go into an engine; leave the operator "
                     "that takes it to the CPU (excluded_ops=...)"
                 )
-        with TRACING, clean_symbols(lowered.program):
+        with TRACING:
             program = decompose_for_cpu_kernels(lowered.program)
             edge = to_edge(program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
             planning = ExecutorchBackendConfig(enable_non_cpu_memory_planning=False)

@@ -26,7 +26,7 @@ from trt_et.graph.subgraphs import Subgraph, copied_module, nodes_of, subgraphs
 from trt_et.ops.fake_quantize import FOREIGN_NAME, fake_quantize
 from trt_et.ops.quantize import FP8_CAPABILITY, constant_source, is_fp8
 from trt_et.options import BuildOptions
-from trt_et.partition.excluded_ops import ExcludedOps
+from trt_et.partition.node_choice import NodeChoice
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.passes.quantization.int4_blocks import rows_of_blocks, split_int4, use_int4
 from trt_et.passes.quantization.pt2e_fp8_to_float import compute_in_floats, quantizes_to_fp8
@@ -42,7 +42,7 @@ _ROUNDS: Final = "PT2E rounds to whole numbers before it makes fp8 of them, Tens
 
 
 def lower_quantize_ops(
-    program: ExportedProgram, excluded: ExcludedOps, options: BuildOptions
+    program: ExportedProgram, excluded: NodeChoice, options: BuildOptions
 ) -> ExportedProgram:
     """Lower unsupported quantize operators; older targets have no 8-bit floats."""
     if not any(map(_is_foreign, nodes_of(program))):
@@ -54,7 +54,7 @@ class _Rewriting:
     """One program that is being rewritten."""
 
     def __init__(
-        self, program: ExportedProgram, excluded: ExcludedOps, options: BuildOptions
+        self, program: ExportedProgram, excluded: NodeChoice, options: BuildOptions
     ) -> None:
         self._program = program
         self._excluded = excluded
@@ -127,14 +127,13 @@ class _Rewriting:
                 reasons[node] = (
                     f"fp8 needs compute capability 8.9, and {major}.{minor} is among the targets"
                 )
-            elif self._is_for_the_cpu(subgraph, node):
+            elif self._is_for_the_cpu(node):
                 reasons.setdefault(node, "the caller excluded the operators that they quantize for")
         return reasons
 
-    def _is_for_the_cpu(self, subgraph: Subgraph, node: Node) -> bool:
+    def _is_for_the_cpu(self, node: Node) -> bool:
         return any(
-            isinstance(user.target, OpOverload)
-            and self._excluded.reason(user, subgraph) is not None
+            isinstance(user.target, OpOverload) and self._excluded.reason(user) is not None
             for user in node.users
         )
 

@@ -2,13 +2,14 @@
 
 A name comes from the Edge program (as the report prints it) or from the exported program, whose
 ``aten.conv2d`` is an ``aten.convolution`` in the Edge program and whose ``aten.linear`` may be a
-matrix product and an addition. torch records the original node in ``node.meta["from_node"]`` when
-it decomposes a program.
+matrix product and an addition. The choice is marked on the nodes of both, and decompositions keep
+the marks. Of a program that ``to_edge`` decomposed before the partitioner saw it, torch has the
+original nodes in ``node.meta["from_node"]``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -18,10 +19,11 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.errors import OptionError
+from trt_et.graph.marks import Mark
 from trt_et.graph.subgraphs import Subgraph, subgraphs
 from trt_et.lowering.edge_to_aten import aten_target
 
-ExcludedOp = str | OpOverload | OpOverloadPacket | Callable[[Node], bool]
+Choice = str | OpOverload | OpOverloadPacket | Callable[[Node], bool]
 
 _SHOWN: Final = 5
 # Names that torch 2.13 records for the pass that took a node over from an exported program, and
@@ -30,7 +32,7 @@ _PROGRAM: Final = "ExportedProgram.module()"
 _DYNAMO: Final = "Interpreter_DynamoGraphTransformer"
 
 
-class ExcludedOps:
+class NodeChoice:
     """The checked value of ``excluded_ops`` or ``float32_ops``.
 
     Args:
@@ -44,17 +46,17 @@ class ExcludedOps:
         OptionError: An item is none of these, or names an operator that does not exist.
     """
 
-    def __init__(self, items: Collection[ExcludedOp] = (), option: str = "excluded_ops") -> None:
+    def __init__(self, items: Collection[Choice] = (), option: str = "excluded_ops") -> None:
         self._option = option
         if isinstance(items, str) or not isinstance(items, Collection):
             raise OptionError(f"{option} is {items!r}; expected a collection, such as ['aten.mul']")
         self._operators: set[str] = set()
         self._nodes: set[str] = set()
         self._functions: list[Callable[[Node], bool]] = []
-        self._given: dict[
-            str, str
-        ] = {}  # Names that must match something, as the caller wrote them.
-        self._known: set[str] = set()
+        # Names that must match something, as the caller wrote them.
+        self._given: dict[str, str] = {}
+        self._chosen = Mark.own(option)
+        self._unmatched = Mark.own(f"{option}.unmatched")
         for item in items:
             if isinstance(item, str):
                 self._given[self._add_name(item)] = item
@@ -69,6 +71,11 @@ class ExcludedOps:
                 )
 
     @property
+    def names(self) -> set[tuple[str, str]]:
+        """Return the names that must match something, each with the option."""
+        return {(self._option, name) for name in self._given}
+
+    @property
     def has_names(self) -> bool:
         """Return whether the caller names operators or nodes, not functions alone."""
         return bool(self._operators or self._nodes)
@@ -78,44 +85,64 @@ class ExcludedOps:
         name = str(operator).removesuffix(f".{operator._overloadname}")
         return self.has_names and self._operators.isdisjoint((name, str(operator)))
 
-    def reason(self, node: Node, subgraph: Subgraph) -> str | None:
-        """Return the reason if the caller excludes a node, else None.
+    def mark(self, program: ExportedProgram, graphs: Iterable[Subgraph] | None = None) -> None:
+        """Mark the calls that the caller chooses, beside those that are marked already.
 
-        The node is a call of an operator, of an exported program or of an Edge program.
+        Args:
+            program: An exported program or an Edge program; its nodes are marked.
+            graphs: Its ``subgraphs``, if they are known.
         """
-        if not self._operators.isdisjoint(_operator_names(node)):
-            return "its operator is excluded by the caller"
-        if not self._nodes.isdisjoint(_node_names(node, subgraph)):
-            return "it is excluded by the caller"
-        if any(excludes(node) for excludes in self._functions):
-            return "it is excluded by the caller"
-        return None
-
-    def add_known_names(self, program: ExportedProgram) -> None:
-        """Remember the names of a program for ``check_names``."""
-        if not self._given:
+        if not (self.has_names or self._functions):
             return
-        for subgraph in subgraphs(program.graph_module):
-            for node in subgraph.graph.nodes:
-                if node.op == "call_function":
-                    self._known.update(_operator_names(node), _node_names(node, subgraph))
+        output = program.graph.output_node()
+        before = self._unmatched.of(output)
+        unmatched = set(self._given if before is None else before)
+        for subgraph in subgraphs(program.graph_module) if graphs is None else graphs:
+            for node in subgraph.calls:
+                operators, names = set(_operator_names(node)), set(_node_names(node, subgraph))
+                unmatched -= operators | names
+                if self.reason(node) is None:
+                    self._chosen.write(node, self._match(node, operators, names))
+        self._unmatched.write(output, sorted(unmatched))
 
-    def check_names(self) -> None:
-        """Refuse names that match nothing in any program so far.
+    def reason(self, node: Node) -> str | None:
+        """Return the reason if the caller chooses a node of a marked program, else None."""
+        reason: str | None = self._chosen.of(node)
+        return reason
 
-        Raises:
-            OptionError: A name matches nothing; the message has the nearest names.
+    def _match(self, node: Node, operators: set[str], names: set[str]) -> str | None:
+        if not self._operators.isdisjoint(operators):
+            return "its operator is excluded by the caller"
+        is_chosen = not self._nodes.isdisjoint(names) or (
+            _is_operator(node) and any(chooses(node) for chooses in self._functions)
+        )
+        return "it is excluded by the caller" if is_chosen else None
+
+    def unmatched(
+        self, program: ExportedProgram, graphs: Iterable[Subgraph]
+    ) -> dict[tuple[str, str], str]:
+        """Return what to say of the names that match nothing in a marked program.
+
+        The messages, with the nearest names, are by the option and the name.
         """
-        for name, given in self._given.items():
-            if name not in self._known:
-                near = _nearest(
-                    name, {known for known in self._known if ("." in name) == ("." in known)}
-                )
-                raise OptionError(
-                    f"{self._option} names {given!r}, which matches no operator and no node of the "
-                    f"program{near}. The names are in str(partitioner.explain(exported_program)) "
-                    "and in print(exported_program)"
-                )
+        unmatched = self._unmatched.of(program.graph.output_node())
+        if not unmatched:
+            return {}
+        known = {
+            name
+            for subgraph in graphs
+            for node in subgraph.calls
+            for name in (*_operator_names(node), *_node_names(node, subgraph))
+        }
+        return {(self._option, name): self._message(name, known) for name in unmatched}
+
+    def _message(self, name: str, known: set[str]) -> str:
+        near = _nearest(name, {each for each in known if ("." in name) == ("." in each)})
+        return (
+            f"{self._option} names {self._given[name]!r}, which matches no operator and no node of "
+            f"the program{near}. The names are in str(partitioner.explain(exported_program)) and "
+            "in print(exported_program)"
+        )
 
     def _add_name(self, text: str) -> str:
         name = text.replace("::", ".").removeprefix("torch.ops.")
@@ -132,6 +159,12 @@ class ExcludedOps:
                 "expected a name such as 'aten.mul' or 'aten.mul.Tensor'"
             )
         return name
+
+
+def _is_operator(node: Node) -> bool:
+    """Return whether a node calls an operator that returns tensors."""
+    returns = isinstance(node.meta.get("val"), torch.Tensor | tuple | list)
+    return returns and isinstance(aten_target(node), OpOverload)
 
 
 def _exported_names(node: Node) -> list[str]:
