@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
+from tests.support.programs.pt2e import quantize
 from tests.support.programs.quantized_networks import needs_rtx
 from trt_et.engine_info import decode_blob
 from trt_et.inspection import EngineKernels, read_kernels
@@ -162,3 +163,9 @@ def test_float16_of_a_float32_model_moves_about_the_bytes_of_a_half_model(name):
     assert rounded.bytes_moved is not None
     assert half.bytes_moved is not None
     assert rounded.bytes_moved <= ROUNDED[name] * half.bytes_moved, f"{rounded}; half: {half}"
+
+
+def test_an_attention_in_half_precision_keeps_its_kernel_beside_int8_layers():
+    model = nn.Sequential(nn.LayerNorm(64), Attention()).half().requires_grad_(False)
+    engine = ours(quantize(model, (TOKENS.half(),)))
+    assert [kernel.kind for kernel in engine.kernels if "_mha_" in kernel.name] == ["function"]
