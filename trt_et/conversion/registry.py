@@ -113,6 +113,7 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     activation_scales.ACTIVATION_SCALE,  # After those that look for quantize operators.
     residual_sums.RESIDUAL_SUM,  # Knows linear layers by the casts, whatever else is rewritten.
     # Without a rewrite.
+    attention.IS_NAN,
     cumsum.CUMSUM,
     embedding.EMBEDDING,
     gather.GATHER,
