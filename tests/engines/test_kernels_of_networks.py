@@ -121,6 +121,14 @@ CASES = {
     "baddbmm": Case(lambda x: torch.baddbmm(x, x, x, alpha=0.125), (MATRICES,)),
     "instance norms": Case(nn.InstanceNorm2d(16, affine=True), (IMAGE,)),
     "a mean of an image": Case(nn.AdaptiveAvgPool2d(1), (IMAGE,)),
+    "a maximum of an image": Case(nn.AdaptiveMaxPool2d(1), (IMAGE,)),
+    "a maximum of a convolution": Case(
+        nn.Sequential(
+            *(nn.Conv2d(16, 16, 3), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Conv2d(16, 8, 1))
+        ),
+        (IMAGE,),
+    ),
+    "a window of a whole image": Case(nn.MaxPool2d(28), (IMAGE,)),
     "batch norms": Case(nn.Sequential(*norm_and_relu(16), *norm_and_relu(16)), (IMAGE,)),
     "squeeze and excite": Case(nn.Sequential(*(Excited() for _ in range(2))), (IMAGE,)),
     "a U-Net's block": Case(Residual(), (torch.rand(1, 32, 16, 16), torch.rand(1, 16))),

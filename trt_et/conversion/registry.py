@@ -95,6 +95,7 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     normalization.NORMALIZATION,
     adaptive_avg_pool.ADAPTIVE_AVG_POOL,  # Makes means.
     upsample.UPSAMPLE,  # Makes gathers.
+    max_min.EXTREMES,
     pooling.POOLING,  # The poolings that it makes may have three dimensions.
     attention.ATTENTION_INPUTS,  # After MIN_RANK, a query is a tensor for each attention.
     min_rank.MIN_RANK,
