@@ -252,6 +252,22 @@ POOLING_AND_RESIZE = {
         lambda x: [F.max_pool2d(x, 3, 2, ceil_mode=True), F.max_pool2d(x, 2)],
         (IMAGE[0].half(),),
     ),
+    "largest of an image": (
+        lambda x: [
+            F.max_pool2d(x, x.shape[-2:]),
+            F.conv2d(x, torch.ones(2, x.shape[1], 2, 2)).amax(-2, True).amax(-1, True),
+        ],
+        (IMAGE,),
+    ),
+    "largest of the largest": (
+        lambda x: [
+            x.amax(-1, True).amax(0, True),
+            x.amin([], True).amin(1, True),
+            x.amax(1, True).amax(1),
+            x.amax(1, True).amin(2, True),
+        ],
+        (IMAGE,),
+    ),
     "windows of a volume": (
         lambda x: [
             F.max_pool3d(x, 2, 2, ceil_mode=True),

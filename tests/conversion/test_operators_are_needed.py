@@ -224,6 +224,8 @@ IMPROVEMENTS = {
     # engines/test_kernels_of_networks.py
     *((name, "decompose") for name in ("silu", "hardswish", "mish", "log_sigmoid", "baddbmm")),
     ("written out attention", "rewrite"),
+    ("isnan", "add_layer"),
+    ("amax", "rewrite"),
     ("embedding_bag", "rewrite"),
     ("int8 weights", "rewrite"),
     ("4-bit weights", "rewrite"),

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
 from torch.nn import functional as F
 
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
+from tests.support.programs.pt2e import quantize
 from tests.support.programs.quantized_networks import needs_rtx
 from trt_et.engine_info import decode_blob
 from trt_et.inspection import EngineKernels, read_kernels
@@ -30,11 +32,14 @@ class Case:
 
     model: nn.Module | Callable[..., Any]
     inputs: tuple[torch.Tensor, ...]
+    dynamic_shapes: Any = None
 
     def program(self, dtype: torch.dtype = torch.float16) -> torch.export.ExportedProgram:
         model = self.model if isinstance(self.model, nn.Module) else Function(self.model)
         inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in self.inputs)
-        return torch.export.export(model.eval().to(dtype), inputs)
+        return torch.export.export(
+            model.eval().to(dtype), inputs, dynamic_shapes=self.dynamic_shapes
+        )
 
 
 class Excited(nn.Module):
@@ -56,6 +61,19 @@ class Excited(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.before(x)
         return x + self.after(y * self.gate(y))
+
+
+class Cached(nn.Module):
+    """Attention of new tokens to a cache of keys and values, up to each token's position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor, cache: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        query = self.inner(x).unflatten(-1, (2, 32)).transpose(1, 2)
+        y = F.scaled_dot_product_attention(query, cache, cache, mask)
+        return self.outer(y.transpose(1, 2).flatten(2))
 
 
 class Residual(nn.Module):
@@ -103,6 +121,14 @@ CASES = {
     "baddbmm": Case(lambda x: torch.baddbmm(x, x, x, alpha=0.125), (MATRICES,)),
     "instance norms": Case(nn.InstanceNorm2d(16, affine=True), (IMAGE,)),
     "a mean of an image": Case(nn.AdaptiveAvgPool2d(1), (IMAGE,)),
+    "a maximum of an image": Case(nn.AdaptiveMaxPool2d(1), (IMAGE,)),
+    "a maximum of a convolution": Case(
+        nn.Sequential(
+            *(nn.Conv2d(16, 16, 3), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Conv2d(16, 8, 1))
+        ),
+        (IMAGE,),
+    ),
+    "a window of a whole image": Case(nn.MaxPool2d(28), (IMAGE,)),
     "batch norms": Case(nn.Sequential(*norm_and_relu(16), *norm_and_relu(16)), (IMAGE,)),
     "squeeze and excite": Case(nn.Sequential(*(Excited() for _ in range(2))), (IMAGE,)),
     "a U-Net's block": Case(Residual(), (torch.rand(1, 32, 16, 16), torch.rand(1, 16))),
@@ -110,6 +136,41 @@ CASES = {
     "causal attention": Case(Attention(is_causal=True), (TOKENS,)),
     "masked attention": Case(Attention(), (TOKENS, torch.rand(1, 1, 48, 48))),
     "attention of some keys": Case(Attention(), (TOKENS, torch.ones(1, 1, 48, 48).bool())),
+}
+BATCH, LENGTH = Dim("batch", min=1, max=8), Dim("length", min=2, max=64)
+
+
+class Computed(Attention):
+    """Attention with a mask that no input but the size changes, as BERT computes it."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        tokens = torch.arange(x.shape[1])[None, None, :, None]
+        return super().forward(x, (tokens >= 0).expand(x.shape[0], 1, x.shape[1], x.shape[1]))
+
+
+# With dynamic sizes no bytes are known. The numbers: kernels that ours may have more.
+DYNAMIC = {
+    "attention, a batch": (Case(Attention(), (torch.rand(2, 48, 64),), ({0: BATCH},)), 0),
+    "attention, two sizes": (
+        Case(Attention(), (torch.rand(2, 48, 64),), ({0: BATCH, 1: LENGTH},)),
+        0,
+    ),
+    "causal attention, a batch": (
+        Case(Attention(is_causal=True), (torch.rand(2, 48, 64),), ({0: BATCH},)),
+        0,
+    ),
+    "a mask of sizes": (
+        Case(Computed(), (torch.rand(2, 48, 64),), {"x": {0: BATCH, 1: LENGTH}}),
+        0,
+    ),
+    "a cache": (
+        Case(
+            Cached(),
+            (torch.rand(1, 4, 64), torch.rand(1, 2, 96, 32), torch.ones(1, 1, 4, 96).bool()),
+            {"x": {1: LENGTH}, "cache": None, "mask": {2: LENGTH}},
+        ),
+        2,
+    ),
 }
 # Cases that also have to keep to the half model's bytes if float32 models compute in float16.
 ROUNDED = {"squeeze and excite": 1.2, "a U-Net's block": 1.5}
@@ -136,9 +197,30 @@ def by_the_parser(case: Case) -> EngineKernels:
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
     parser = trt.OnnxParser(network, logger)
     assert parser.parse(model.SerializeToString()), parser.get_error(0).desc()
-    return kernels(
-        bytes(builder.build_serialized_network(network, builder.create_builder_config()))
-    )
+    config = builder.create_builder_config()
+    config.add_optimization_profile(profile_of(case, network, builder))
+    return kernels(bytes(builder.build_serialized_network(network, config)))
+
+
+def profile_of(case: Case, network: Any, builder: Any) -> Any:
+    """The profile of up to the largest dynamic sizes, best at those of the inputs."""
+    profile = builder.create_optimization_profile()
+    for index, example in enumerate(case.inputs):
+        given = network.get_input(index)
+        sizes = [
+            (1, size, 64) if known == -1 else (known,) * 3
+            for known, size in zip(given.shape, example.shape, strict=True)
+        ]
+        if -1 in given.shape:
+            profile.set_shape(given.name, *zip(*sizes, strict=True))
+    return profile
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_attention_of_dynamic_sizes_has_no_more_kernels_than_the_parsers(name):
+    case, more = DYNAMIC[name]
+    have, want = ours(case.program()), by_the_parser(case)
+    assert len(have.kernels) <= len(want.kernels) + more, f"ours: {have}; the parser's: {want}"
 
 
 def assert_no_more(have: EngineKernels, want: EngineKernels) -> None:
@@ -162,3 +244,9 @@ def test_float16_of_a_float32_model_moves_about_the_bytes_of_a_half_model(name):
     assert rounded.bytes_moved is not None
     assert half.bytes_moved is not None
     assert rounded.bytes_moved <= ROUNDED[name] * half.bytes_moved, f"{rounded}; half: {half}"
+
+
+def test_an_attention_in_half_precision_keeps_its_kernel_beside_int8_layers():
+    model = nn.Sequential(nn.LayerNorm(64), Attention()).half().requires_grad_(False)
+    engine = ours(quantize(model, (TOKENS.half(),)))
+    assert [kernel.kind for kernel in engine.kernels if "_mha_" in kernel.name] == ["function"]

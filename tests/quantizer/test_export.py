@@ -9,12 +9,15 @@ import torch
 from torch import nn
 
 from tests.support.lowering import blobs, lower, reference
+from tests.support.mended import is_fixed
 from tests.support.programs.pt2e import quantize, quantizer
 from tests.support.programs.quantized_models import MODELS, Mlp
 from tests.support.programs.quantized_networks import Network, needs_rtx
 from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check
 from trt_et import TensorRTPartitioner
+from trt_et.conversion import operator
+from trt_et.engines.tensorrt_rtx import TensorRTRTXBuilder
 from trt_et.quantizer import fp8, int8, int8_weight_only
 
 CONFIGS = {"int8": int8(), "int8 weights": int8_weight_only(), "fp8": fp8()}
@@ -51,12 +54,26 @@ def test_tensorrt_rtx_builds_it(case):
 @needs_rtx
 def test_convolutions_that_tensorrt_rtx_computes_in_float_are_counted(caplog):
     TensorRTPartitioner(builder="tensorrt_rtx").explain(made("residual", "int8")[0])
-    (line,) = [r.getMessage() for r in caplog.records if "computed in float" in r.getMessage()]
-    assert "3 aten::convolution. The builder's library has no int8 kernels" in line
+    lines = [r.getMessage() for r in caplog.records if "computed in float" in r.getMessage()]
+    if is_fixed("quantized convolution"):
+        assert not lines
+    else:
+        assert "3 aten::convolution. The builder's library has no int8 kernels" in lines[0]
     caplog.clear()
     TensorRTPartitioner(builder="tensorrt_rtx").explain(made("residual", "int8 weights")[0])
     TensorRTPartitioner(builder="tensorrt_rtx").explain(made("block", "int8")[0])
     assert "computed in float" not in caplog.text
+
+
+def test_tensorrt_rtx_has_int8_convolutions_from_1_7_on(monkeypatch):
+    for version, lacks in (("1.6.1.120", True), ("1.7.1.116", False)):
+        monkeypatch.setattr(operator, "version", lambda _, version=version: version)
+        monkeypatch.setattr(operator, "installed_variant", lambda: "tensorrt_rtx")
+        operator._is_installed.cache_clear()
+        lacking = TensorRTRTXBuilder().without_int8
+        assert (torch.ops.aten.convolution.default in lacking) == lacks
+    monkeypatch.undo()
+    operator._is_installed.cache_clear()
 
 
 @needs_rtx

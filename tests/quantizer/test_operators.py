@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from tests.support.models import Function
 from tests.support.programs.pt2e import quantize, quantized_inputs, quantizer, scales
-from trt_et.quantizer import int8, int8_weight_only
+from trt_et.quantizer import TensorRTQuantizer, fp8, int8, int8_weight_only
 
 
 def calls(program, *names):
@@ -130,6 +130,17 @@ def test_attention_that_is_left_out_stays_one_operator():
     assert quantized_inputs(program) == {"scaled_dot_product_attention": [False, False, False]}
     program = quantize(attention(), inputs, quantizer(int8_weight_only()))
     assert "scaled_dot_product_attention" in quantized_inputs(program)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_attention_in_half_precision_is_quantized_to_int8_only_if_it_is_named(dtype):
+    inputs = tuple(heads(4).to(dtype) for _ in range(3))
+    assert "scaled_dot_product_attention" in quantized_inputs(quantize(attention(), inputs))
+    named = TensorRTQuantizer().set_op("aten.scaled_dot_product_attention.default", int8())
+    products = quantized_inputs(quantize(attention(), inputs, named))
+    assert [flags for name, flags in products.items() if "matmul" in name] == [[True] * 2] * 2
+    in_fp8 = quantized_inputs(quantize(attention(), inputs, quantizer(fp8())))
+    assert "scaled_dot_product_attention" not in in_fp8
 
 
 class Sums(nn.Module):

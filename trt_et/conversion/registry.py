@@ -95,6 +95,7 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     normalization.NORMALIZATION,
     adaptive_avg_pool.ADAPTIVE_AVG_POOL,  # Makes means.
     upsample.UPSAMPLE,  # Makes gathers.
+    max_min.EXTREMES,
     pooling.POOLING,  # The poolings that it makes may have three dimensions.
     attention.ATTENTION_INPUTS,  # After MIN_RANK, a query is a tensor for each attention.
     min_rank.MIN_RANK,
@@ -113,6 +114,7 @@ OPERATORS: Final[tuple[Operator | Step, ...]] = (
     activation_scales.ACTIVATION_SCALE,  # After those that look for quantize operators.
     residual_sums.RESIDUAL_SUM,  # Knows linear layers by the casts, whatever else is rewritten.
     # Without a rewrite.
+    attention.IS_NAN,
     cumsum.CUMSUM,
     embedding.EMBEDDING,
     gather.GATHER,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 import torch
+from torch._ops import OpOverload
 
 from trt_et.blob.model import EngineInfo
 from trt_et.blob.writer import BlobWriter
 from trt_et.conversion.network import Network
+from trt_et.conversion.operators.convolution import QUANTIZED_CONVOLUTION
 from trt_et.engines.base import BuildRequest
 from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters, target_platform
 from trt_et.engines.serialize import build_engine, serialize
@@ -28,7 +30,12 @@ class TensorRTRTXBuilder:
 
     name = "tensorrt_rtx"
     verified = True
-    without_int8 = frozenset({torch.ops.aten.convolution.default})
+
+    @property
+    def without_int8(self) -> frozenset[OpOverload]:
+        """See ``trt_et.engines.EngineBuilder``."""
+        operators = {torch.ops.aten.convolution.default}
+        return frozenset() if QUANTIZED_CONVOLUTION.is_fixed() else frozenset(operators)
 
     def fingerprint(self) -> str:
         """See ``trt_et.engines.EngineBuilder``."""

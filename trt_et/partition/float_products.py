@@ -50,8 +50,9 @@ def warn_float_products(nodes: Collection[Node], without_int8: Collection[OpOver
     if lacking:
         _log.warning(
             "quantized products that are computed in float: %s. The builder's library has no int8 "
-            "kernels for them. Their weights stay int8; for exact activations, quantize them with "
-            "int8_weight_only()",
+            "kernels for them, and such an engine moves more bytes than one in float16. For speed, "
+            "leave them in float16 (set_op('aten.conv2d', None)); for a small file with exact "
+            "activations, quantize them with int8_weight_only()",
             _counts(lacking),
         )
 

@@ -12,7 +12,7 @@ from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase
 from torchao.quantization.pt2e.quantizer import QuantizationConfig, Quantizer
 
 from trt_et.errors import OptionError
-from trt_et.quantizer.attention import write_out_attention
+from trt_et.quantizer.attention import is_better_whole, write_out_attention
 from trt_et.quantizer.configs import check_config
 from trt_et.quantizer.constants import constant_value, constants_of
 from trt_et.quantizer.operators import ATTENTION, QUANTIZED_OPS, annotate_product, annotate_shared
@@ -29,7 +29,8 @@ class TensorRTQuantizer(Quantizer):
     dtype. A module's name comes before its type, that before the operator, and that before the
     global configuration; the innermost module wins.
 
-    Attention is written out as two matrix products and a softmax if it is quantized.
+    Attention is written out as two matrix products and a softmax if it is quantized. With int8, an
+    attention in half precision is quantized only if ``set_op`` names it.
     """
 
     def __init__(self) -> None:
@@ -103,7 +104,9 @@ class TensorRTQuantizer(Quantizer):
         constants = constants_of(model)
         for node in list(model.graph.nodes):
             config = self._rules.config_of(node) if node.target is ATTENTION else None
-            if config is not None and config.input_activation is not None:
+            if config is None or config.input_activation is None:
+                continue
+            if self._rules.names_operator(node) or not is_better_whole(node, config):
                 for product in write_out_attention(model, node):
                     annotate_product(product, config, constants)
         model.recompile()

@@ -43,11 +43,14 @@ class Rules:
         for _, type_name in modules:
             if type_name in self.types:
                 return self.types[type_name]
-        target = str(node.target)
-        for name in (target, target.rpartition(".")[0]):
+        for name in _names(node):
             if name in self.ops:
                 return self.ops[name]
         return self.everywhere
+
+    def names_operator(self, node: Node) -> bool:
+        """Return whether the caller set a configuration of a node's operator."""
+        return any(name in self.ops for name in _names(node))
 
     def check(self, model: GraphModule) -> None:
         """Check that each rule matches something in an exported module.
@@ -64,8 +67,7 @@ class Rules:
                 for name, type_name in _modules(node):
                     names.update(_outwards(name))
                     types.add(type_name)
-                target = str(node.target)
-                ops.update((target, target.rpartition(".")[0]))
+                ops.update(_names(node))
         _check("module named", self.names, names)
         _check("module of the type", self.types, types)
         _check("call of the operator", self.ops, ops & OPERATORS.keys())
@@ -78,6 +80,12 @@ def _check(what: str, given: Collection[str], known: set[str]) -> None:
             near = near or sorted(known - {""})[:_SHOWN]
             hint = f"; it has {', '.join(map(repr, near))}" if near else ""
             raise OptionError(f"the program has no {what} {name!r}{hint}")
+
+
+def _names(node: Node) -> tuple[str, str]:
+    """Return the names of a node's operator, with and without the overload."""
+    target = str(node.target)
+    return target, target.rpartition(".")[0]
 
 
 def _modules(node: Node) -> Iterator[tuple[str, str]]:

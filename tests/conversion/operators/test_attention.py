@@ -8,13 +8,14 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 import torch
+from torch.export import Dim
 from torch.nn.functional import scaled_dot_product_attention as attention
 
 from tests.support.lowering import lower, request
 from tests.support.mended import is_fixed
 from tests.support.models import Function
 from tests.support.network_evaluator.comparison import compare
-from tests.support.programs.attention_networks import CRASHES, NEIGHBOURS, build
+from tests.support.programs.attention_networks import CRASHES, NEIGHBOURS, Case, build
 from tests.support.programs.crashing_builders import WithoutWorkarounds
 from tests.support.programs.quantized_networks import needs_rtx
 from trt_et.engines.serialize import build_network
@@ -73,6 +74,51 @@ def test_attention_in_half_precision_equals_eager(name):
     inputs = (torch.randn(1, 4, 5, 8).half(), *masks)
     case = request(Function(function), *inputs)
     assert "SOFTMAX" in layers(case), "it is no longer written out"
+    verdict = compare(case, *inputs)
+    assert verdict.outcome == "equal", verdict
+
+
+BATCH, LENGTH = {0: Dim("batch", max=8)}, {2: Dim("length", min=2, max=16)}
+
+
+def of_sizes(x):
+    tokens = torch.arange(x.shape[2])
+    return masked(x, (tokens[:, None] > tokens)[None, None])
+
+
+# How it is written, a function, its inputs, and which of their sizes are dynamic.
+DYNAMIC = {
+    "no mask, a batch": ("SOFTMAX", lambda x: attention(x, x, x), (), [BATCH]),
+    "no mask, two sizes": ("SOFTMAX", lambda x: attention(x, x, x), (), [BATCH | LENGTH]),
+    "causal, a batch": ("SOFTMAX", lambda x: attention(x, x, x, is_causal=True), (), [BATCH]),
+    "causal, a length": (
+        "ATTENTION_INPUT",
+        lambda x: attention(x, x, x, is_causal=True),
+        (),
+        [LENGTH],
+    ),
+    "a mask of sizes": ("SOFTMAX", of_sizes, (), [LENGTH]),
+    "a mask, a batch": (
+        "ATTENTION_INPUT",
+        masked,
+        (HIDDEN.repeat(2, 1, 1, 1),),
+        [BATCH, BATCH],
+    ),
+    "a cache": (
+        "SOFTMAX",
+        lambda x, mask, cache: attention(x, cache, cache, mask),
+        (HIDDEN, torch.randn(2, 4, 5, 8).half()),
+        [LENGTH, LENGTH, {}],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_attention_in_half_precision_equals_eager_with_dynamic_sizes(name):
+    kind, function, others, sizes = DYNAMIC[name]
+    inputs = (torch.randn(2, 4, 5, 8).half(), *others)
+    case = Case(function, inputs, sizes).request()
+    assert kind in layers(case)
     verdict = compare(case, *inputs)
     assert verdict.outcome == "equal", verdict
 

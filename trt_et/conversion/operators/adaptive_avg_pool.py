@@ -36,7 +36,7 @@ def average(node: Node) -> Node | None:
     if not all(isinstance(want, int) for want in wanted):
         return None
     # TensorRT-RTX 1.6: as means, MobileNetV3 has 84 kernels in place of 74, SE-ResNet 63, not 64.
-    if all(want == 1 for want in wanted) and not (is_static(source) and _is_convolved(source)):
+    if all(want == 1 for want in wanted) and not (is_static(source) and is_convolved(source)):
         dims = list(range(-len(wanted), 0))
         return insert_call(node, aten.mean.dim, source, dims, True)
     sizes = list(source.meta["val"].shape[-len(wanted) :])
@@ -48,7 +48,7 @@ def average(node: Node) -> Node | None:
     return weighted_sums(node, sizes, lines)
 
 
-def _is_convolved(source: Node) -> bool:
+def is_convolved(source: Node) -> bool:
     """Return whether a tensor is a convolution's result after an activation of it alone."""
     seen = {source}
     queue = [source]

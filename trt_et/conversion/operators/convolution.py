@@ -64,7 +64,7 @@ def multiply_by_scale(node: Node) -> Node | None:
     """Replace a dequantize layer before a convolution by a product with the scale.
 
     TensorRT-RTX 1.5 makes an int8 convolution of a convolution after a dequantize layer, and has no
-    kernel for it:
+    kernel for it (1.7 has):
     "MyelinCheckException: cudnn_impl.cpp:89: CHECK(dtype == myelinTypeFloat || ...)". Layers
     between the two that only move numbers do not prevent this, so the search looks through them.
     The convolution is computed in float; its weights stay int8.
@@ -109,5 +109,6 @@ QUANTIZED_CONVOLUTION: Final = Operator(
     (torch.ops.quantized_decomposed.dequantize_per_tensor.default,),
     rewrite=multiply_by_scale,
     library="tensorrt_rtx",
+    fixed_in=("tensorrt-rtx", "1.7"),
     upstream="rtx_int8_convolution",
 )

@@ -18,6 +18,7 @@ from torch.fx import Node
 from torch.nn import functional
 
 from trt_et.conversion.operator import Operator
+from trt_et.conversion.operators.adaptive_avg_pool import is_convolved
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant
 
@@ -65,7 +66,7 @@ def expand(node: Node) -> Node | None:
     is_maximum = node.target in _MAXIMA
     if is_maximum and not given["ceil_mode"] and set(_each(given["dilation"], 1)) == {1}:
         node.args = node.args[:4]  # Its converter refuses a dilation of [1, 1] too.
-        return None
+        return _whole_maximum(node, given)
     windows = _windows(node, given)
     if windows is None:
         return None
@@ -76,6 +77,24 @@ def expand(node: Node) -> Node | None:
     if not given["ceil_mode"] and divisor is None:
         return None
     return _mean(node, windows, divisor, padding=given["count_include_pad"])
+
+
+def _whole_maximum(node: Node, given: dict[str, Any]) -> Node | None:
+    """Return the maximum of each whole image, if a window is one; else None.
+
+    TensorRT-RTX 1.6 makes one kernel of it, and three of a pooling, which copies the image first.
+    After a convolution, a pooling needs no copy.
+    """
+    source: Any = given["self"]
+    windows = _windows(node, given) if node.meta["val"].is_floating_point() else None
+    if (
+        windows is None
+        or is_convolved(source)
+        or any(along.pad or along.kernel != along.size for along in windows)
+    ):
+        return None
+    dims = list(range(-len(windows), 0))
+    return insert_call(node, aten.amax.default, source, dims, True)
 
 
 def _windows(node: Node, given: dict[str, Any]) -> list[_Windows] | None:
