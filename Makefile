@@ -18,6 +18,7 @@
 # make onnx     the ONNX payloads of the same suite, of the networks' tests and of the zoo, in onnxruntime, against eager
 # make peer-tests  Torch-TensorRT's converter tests and ExecuTorch's models, in TORCH_TENSORRT=checkout: docs/peer-tests.md; an
 #               hour. A second run goes on; OPTIONS="--every 50": a sample
+# make check   lint and the tests of the folders that differ from SINCE (HEAD)
 # make zoo      every model of tests/zoo and tests/llm, not only those that CI takes
 # make models   docs/models.md: every model of tests/zoo and trt_et.llm, its engines and what eager says. A process per model; a second
 #               run goes on where the first one stopped (build/models)
@@ -62,7 +63,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: models onnx peer-tests docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-engines bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
+.PHONY: check models onnx peer-tests docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-engines bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
 
 setup: $(INSTALLED)
 
@@ -128,6 +129,14 @@ lint: $(INSTALLED)
 
 # If a worker dies, the run ends with its test's name; a new worker can hang with --dist loadfile.
 PYTEST_2 := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --max-worker-restart 0
+
+# The folders of tests that mirror what differs from SINCE. C++ has make test-native.
+SINCE := HEAD
+CHANGED = $(shell git diff --name-only $(SINCE) -- trt_et tests; git ls-files --others --exclude-standard trt_et tests)
+TESTS = $(wildcard $(sort $(patsubst trt_et/%,tests/%,$(filter-out trt_et/ tests/,$(dir $(CHANGED))))))
+
+check: lint
+	$(if $(TESTS),$(PYTEST_2) --quiet $(TESTS),@echo "no folder of tests mirrors what has changed since $(SINCE)")
 
 test: lint
 	$(PYTEST_2) --dist loadfile --no-loadscope-reorder $(PYTEST)
