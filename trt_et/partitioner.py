@@ -311,7 +311,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         analysis = Analysis.of(program, (self._excluded, self._float32_ops))
         if self._precision is not None:
             self._calibration.check_done(program)
-            mark_float32(analysis.subgraphs, self._float32_ops, self._calibration)
+            mark_float32(analysis.subgraphs, self._float32_ops.includes, self._calibration)
         return analysis
 
     def _make_partitions(

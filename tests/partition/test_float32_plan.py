@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
@@ -15,9 +13,7 @@ from tests.support.programs.kv_cache_models import Recorder
 from trt_et import OptionError, TensorRTPartitioner
 from trt_et.conversion.installed import installed_variant
 from trt_et.graph.fragment import Fragment, Unsupported, fragment_of_group
-from trt_et.graph.subgraphs import Subgraph
 from trt_et.partition.float32_plan import Float32Plan
-from trt_et.partition.report import Partition
 
 
 def explained(name: str, **options):
@@ -151,8 +147,8 @@ def test_what_it_takes_in_float32_only_beside_another_call_keeps_float32():
 
 def test_a_group_that_was_accepted_as_another_fragment_and_is_refused_is_planned():
     """The same calls are asked about for one operator, with other outputs, and for their group."""
-    module = export("mlp").graph_module
-    calls = [node for node in module.graph.nodes if node.op == "call_function"]
+    graph = export("mlp").graph
+    calls = [node for node in graph.nodes if node.op == "call_function"]
     group = fragment_of_group(calls, {})
     refused = False
 
@@ -164,10 +160,4 @@ def test_a_group_that_was_accepted_as_another_fragment_and_is_refused_is_planned
     assert plan.check(Fragment(group.calls, group.calls)) is None
     refused = True
     assert plan.check(group) is None
-    support = SimpleNamespace(
-        equivalent={call: call for call in calls},
-        fragment=lambda nodes: group,
-        subgraph=Subgraph("", module),
-    )
-    part = plan.apply(Partition(0, "tensorrt_0", (), (), (), (), 0), calls, support)
-    assert len(part.float32) == len(calls)
+    assert list(plan.keep(group, {call: call for call in calls})) == calls

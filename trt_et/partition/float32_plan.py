@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch.fx import Node
 
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported, fragment_of_call
 from trt_et.graph.subgraphs import Subgraph
-from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.lowering.float32_rules import float32_reasons, is_float32
 from trt_et.lowering.precision import FLOAT32
 from trt_et.lowering.precision_fragment import in_precision
 from trt_et.ops.prebuilt_engine import is_prebuilt
 from trt_et.partition.calibration import Calibration
-from trt_et.partition.node_choice import NodeChoice
-from trt_et.partition.operator_support import OperatorSupport
-from trt_et.partition.report import Partition
 
 
-def mark_float32(graphs: Iterable[Subgraph], chosen: NodeChoice, calibration: Calibration) -> None:
+def mark_float32(
+    graphs: Iterable[Subgraph], is_chosen: Callable[[Node], bool], calibration: Calibration
+) -> None:
     """Mark the calls of an Edge program that keep float32 by the caller's choice or calibration."""
     for subgraph in graphs:
         for node in subgraph.calls:
-            is_chosen = chosen.reason(node) is not None
             # Another partitioner may have marked the node.
-            FLOAT32.write(node, "float32_ops" if is_chosen else calibration.reason(node))
+            FLOAT32.write(node, "float32_ops" if is_chosen(node) else calibration.reason(node))
 
 
 class Float32Plan:
@@ -55,30 +51,26 @@ class Float32Plan:
         self._accepted.pop(fragment.calls, None)
         return self._check(fragment)
 
-    def apply(self, part: Partition, nodes: list[Node], support: OperatorSupport) -> Partition:
-        """Return a partition with its ``float32``.
+    def keep(self, fragment: Fragment, calls: Mapping[Node, Node]) -> dict[Node, str]:
+        """Return the nodes of a partition that keep float32, with the reasons.
 
-        The calls that the builder supports in float32 only are marked too.
+        The nodes that the builder supports in float32 only are marked too.
 
         Args:
-            part: The partition, which can be converted in float32.
-            nodes: Its nodes.
-            support: The supported nodes of its graph.
+            fragment: The partition, which can be converted in float32.
+            calls: Its nodes, with their calls in the fragment.
         """
-        plain = support.equivalent
-        fragment = support.fragment(nodes)
         reasons = self._accepted.get(fragment.calls)
         if reasons is None:
             given = _marked(fragment)
             reasons = self._reasons(fragment, given)
-            for node in nodes:
-                FLOAT32.write(node, given.get(plain[node]))
-        kept = tuple(
-            (support.subgraph.name_of(node), qualified_name(node), reasons[plain[node]])
-            for node in nodes
-            if plain[node] in reasons and node.target is not operator.getitem
-        )
-        return replace(part, float32=kept)
+            for node, call in calls.items():
+                FLOAT32.write(node, given.get(call))
+        return {
+            node: reasons[call]
+            for node, call in calls.items()
+            if call in reasons and node.target is not operator.getitem
+        }
 
     def _reasons(self, fragment: Fragment, given: dict[Node, str]) -> dict[Node, str]:
         """Return the calls that keep float32, with the reasons.

@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.subgraphs import in_program_order
-from trt_et.lowering.edge_to_aten import aten_target
+from trt_et.lowering.edge_to_aten import aten_target, qualified_name
 from trt_et.ops.quantize import is_quantization
 from trt_et.partition.analysis import Analysis
 from trt_et.partition.float32_plan import Float32Plan
@@ -59,7 +59,7 @@ def make_partitions(
     if float32 is not None:
         by_path = {support.subgraph.path: support for support in supports}
         parts = [
-            float32.apply(part, nodes, by_path[part.subgraph])
+            _with_float32(part, nodes, by_path[part.subgraph], float32)
             for part, (_, nodes) in zip(parts, groups, strict=True)
         ]
     delegated = dict.fromkeys(node for _, nodes in groups for node in nodes)
@@ -71,6 +71,15 @@ def make_partitions(
         reasons = {node: why for support in supports for node, why in support.reasons.items()}
         report = replace(report, picture=draw_partitions(analysis, made, reasons))
     return made, report
+
+
+def _with_float32(
+    part: Partition, nodes: list[Node], support: OperatorSupport, plan: Float32Plan
+) -> Partition:
+    calls = {node: support.equivalent[node] for node in nodes}
+    kept = plan.keep(support.fragment(nodes), calls).items()
+    name_of = support.subgraph.name_of
+    return replace(part, float32=tuple((name_of(n), qualified_name(n), why) for n, why in kept))
 
 
 def _register_out_variants(

@@ -110,6 +110,10 @@ class NodeChoice:
         reason: str | None = self._chosen.of(node)
         return reason
 
+    def includes(self, node: Node) -> bool:
+        """Return whether the caller chooses a node of a marked program."""
+        return self.reason(node) is not None
+
     def _match(self, node: Node, operators: set[str], names: set[str]) -> str | None:
         if not self._operators.isdisjoint(operators):
             return "its operator is excluded by the caller"
