@@ -37,13 +37,10 @@ from trt_et.lowering.optimization_profiles import (
     check_profiles,
     resolve_profiles,
 )
-from trt_et.lowering.precision import PRECISION_DTYPES
 from trt_et.ops.prebuilt_engine import PREBUILT_NAME
 from trt_et.options import check_known
 from trt_et.partition.analysis import Analysis
-from trt_et.partition.calibration import Calibration
 from trt_et.partition.dry_run import dry_run
-from trt_et.partition.float32_plan import Float32Plan, mark_float32
 from trt_et.partition.make_partitions import make_partitions
 from trt_et.partition.narrowed_sizes import mark_ranges, warn_narrowed
 from trt_et.partition.node_choice import Choice, NodeChoice
@@ -57,6 +54,9 @@ from trt_et.partition.tags import clear_tags, tag_constants
 from trt_et.passes.before_partitioning import run_passes
 from trt_et.passes.check_export import check_converted, warn_training_mode
 from trt_et.passes.split_to_slices import warn_specialized_dims
+from trt_et.precision.calibration import Calibration
+from trt_et.precision.plan import Float32Plan, mark_float32
+from trt_et.precision.program import PRECISION_DTYPES
 from trt_et.target_device import explicit_device, parse_device
 
 __all__ = ["Partition", "PartitionReport", "TensorRTPartitioner"]

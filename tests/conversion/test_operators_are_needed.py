@@ -245,7 +245,7 @@ FOREIGN = {
 }
 # The limit on the size of a matrix: test_refused.py.
 LIMITS = {(name, "unsupported") for name in ("scatter_add", "scatter_reduce", "index_add")}
-# Below, and (only the build fails) in tests/partition/test_float32_plan.py.
+# Below, and (only the build fails) in tests/precision/test_plan.py.
 OWN_TESTS = {("reshape", "rewrite"), ("transposed convolution", "unsupported")}
 # TensorRT's own build ends its process without them: operators/test_attention.py.
 CRASHES = {(name, "rewrite") for name in WORKAROUNDS}

@@ -29,6 +29,7 @@ from trt_et.engines.key import (
     sample_digest,
 )
 from trt_et.engines.partition_build import PartitionBuild
+from trt_et.engines.partition_edits import edit_partition
 from trt_et.engines.progress import ProgressOption, ProgressSession
 from trt_et.engines.workers import BuildJob, build_all, explained
 from trt_et.errors import BlobError, BuilderError
@@ -37,7 +38,6 @@ from trt_et.inspection import EngineKernels, read_kernels
 from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.lowering.lower import lower_partition
 from trt_et.lowering.lowered_partition import LoweredPartition
-from trt_et.lowering.partition_edits import edit_partition
 
 _log = logging.getLogger(__name__)
 

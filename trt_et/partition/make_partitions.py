@@ -13,7 +13,6 @@ from trt_et.graph.subgraphs import in_program_order
 from trt_et.lowering.edge_to_aten import aten_target, qualified_name
 from trt_et.ops.quantize import is_quantization
 from trt_et.partition.analysis import Analysis
-from trt_et.partition.float32_plan import Float32Plan
 from trt_et.partition.float_products import warn_float_products
 from trt_et.partition.grouping import group_nodes
 from trt_et.partition.make_report import describe_partition, make_report
@@ -21,6 +20,7 @@ from trt_et.partition.node_choice import NodeChoice
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.picture import draw_partitions
 from trt_et.partition.report import Partition, PartitionReport
+from trt_et.precision.plan import Float32Plan
 
 
 def make_partitions(

@@ -10,11 +10,11 @@ from torch.fx import Node
 
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported, fragment_of_call
 from trt_et.graph.subgraphs import Subgraph
-from trt_et.lowering.float32_rules import float32_reasons, is_float32
-from trt_et.lowering.precision import FLOAT32
-from trt_et.lowering.precision_fragment import in_precision
 from trt_et.ops.prebuilt_engine import is_prebuilt
-from trt_et.partition.calibration import Calibration
+from trt_et.precision.calibration import Calibration
+from trt_et.precision.fragment import in_precision
+from trt_et.precision.program import FLOAT32
+from trt_et.precision.rules import float32_reasons, is_float32
 
 
 def mark_float32(

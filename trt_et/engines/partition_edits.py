@@ -12,9 +12,9 @@ from trt_et.lowering.debug_outputs import add_debug_outputs, copy_repeated_outpu
 from trt_et.lowering.editable_program import EditableProgram
 from trt_et.lowering.lowered_partition import LoweredPartition
 from trt_et.lowering.optimization_profiles import OptimizationProfile
-from trt_et.lowering.precision import FLOAT32, compute_in
 from trt_et.ops.prebuilt_engine import is_prebuilt
 from trt_et.options import BuildOptions
+from trt_et.precision.program import FLOAT32, compute_in
 
 
 def edit_partition(

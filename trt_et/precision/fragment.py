@@ -10,7 +10,7 @@ from torch.fx import Graph, Node
 
 from trt_et.graph.fragment import Fragment
 from trt_et.lowering.editable_program import EditableGraph
-from trt_et.lowering.precision import insert_casts
+from trt_et.precision.casts import insert_casts
 
 
 def in_precision(fragment: Fragment, precision: torch.dtype, low: Collection[Node]) -> Fragment:

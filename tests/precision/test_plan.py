@@ -13,7 +13,7 @@ from tests.support.programs.kv_cache_models import Recorder
 from trt_et import OptionError, TensorRTPartitioner
 from trt_et.conversion.installed import installed_variant
 from trt_et.graph.fragment import Fragment, Unsupported, fragment_of_group
-from trt_et.partition.float32_plan import Float32Plan
+from trt_et.precision.plan import Float32Plan
 
 
 def explained(name: str, **options):

@@ -24,7 +24,7 @@ from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 from trt_et.engines import BuildRequest
 from trt_et.lowering.lowered_partition import unlift
-from trt_et.lowering.precision import PRECISION_DTYPES
+from trt_et.precision.program import PRECISION_DTYPES
 
 ATEN = torch.ops.aten
 BATCH_NORM = ATEN._native_batch_norm_legit_no_training.default

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from trt_et.errors import OptionError, PartitionError
 from trt_et.graph.marks import Mark
-from trt_et.lowering.float32_rules import attention_masks, largest_value
+from trt_et.precision.rules import attention_masks, largest_value
 
 _log = logging.getLogger(__name__)
 
