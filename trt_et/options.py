@@ -100,9 +100,10 @@ def _settings(name: str, value: Any) -> Mapping[str, Any]:  # noqa: ANN401
         if own := _reserved_settings().get(setting):
             raise OptionError(f"setting {setting!r} is an option of the partitioner itself: {own}")
         if setting in _UNREAD:
+            advice = _TORCH_TENSORRT.get(setting)
             raise OptionError(
-                f"setting {setting!r} would change nothing: only torch_tensorrt.compile() reads "
-                f"it; {_UNREAD[setting]}"
+                f"setting {setting!r} would change nothing: only torch_tensorrt.compile() reads it"
+                + (f"; {advice}" if advice else "")
             )
     for setting, why in _REFUSED.items():
         if given.get(setting):
@@ -212,34 +213,20 @@ _PARTITIONER: Final = {
 }
 
 
-_AUTOCAST: Final = "TensorRTPartitioner(precision='float16') does it (docs/guides/precision.md)"
-_ONE_PROGRAM: Final = "operators that an engine cannot hold run on ExecuTorch's kernels"
 # Fields of CompilationSettings that neither its converters nor the lowering passes called here
-# read, and what to use instead.
-_UNREAD: Final = {
-    "enable_autocast": _AUTOCAST,
-    "autocast_low_precision_type": _AUTOCAST,
-    "autocast_excluded_nodes": _AUTOCAST,
-    "autocast_excluded_ops": _AUTOCAST,
-    "autocast_max_output_threshold": _AUTOCAST,
-    "autocast_max_depth_of_reduction": _AUTOCAST,
-    "autocast_calibration_dataloader": _AUTOCAST,
-    "cache_built_engines": "cache=True keeps engines on disk",
-    "reuse_cached_engines": "cache=True takes engines from disk",
-    "timing_cache_path": "cache=True keeps a timing cache beside the engines",
-    "decompose_attention": "excluded_ops=[...] leaves attention to the CPU",
-    "dryrun": "TensorRTPartitioner.explain() tells what would be lowered",
-    "pass_through_build_failures": "a partition that cannot be built always raises BuilderError",
-    "enable_resource_partitioning": "min_block_size and excluded_ops shape partitions",
-    "cpu_memory_budget": "executor= says where engines are built, and how many at a time",
-    "use_fast_partitioner": "there is one way to partition a program",
-    "fallback_data_dependent_ops": _ONE_PROGRAM,
-    "enable_experimental_decompositions": "decompositions are fixed",
-    "use_complex_decomposition": "complex numbers stay on the CPU",
-    "use_distributed_mode_trace": "operators that communicate between devices run on the CPU",
-    "lazy_engine_init": "ExecuTorch loads an engine when it loads the method",
-    "dynamically_allocate_resources": "the compile specs in docs/options.md tell how engines run",
-}
+# read.
+_UNREAD: Final = frozenset(
+    {
+        *("autocast_calibration_dataloader", "autocast_excluded_nodes", "autocast_excluded_ops"),
+        *("autocast_low_precision_type", "autocast_max_depth_of_reduction"),
+        *("autocast_max_output_threshold", "cache_built_engines", "cpu_memory_budget"),
+        *("decompose_attention", "dryrun", "dynamically_allocate_resources", "enable_autocast"),
+        *("enable_experimental_decompositions", "enable_resource_partitioning"),
+        *("fallback_data_dependent_ops", "lazy_engine_init", "pass_through_build_failures"),
+        *("reuse_cached_engines", "timing_cache_path", "use_complex_decomposition"),
+        *("use_distributed_mode_trace", "use_fast_partitioner"),
+    }
+)
 
 
 def _reserved_settings() -> dict[str, str]:
@@ -248,19 +235,14 @@ def _reserved_settings() -> dict[str, str]:
     return {setting: name for setting, name in (own | _PARTITIONER).items() if setting}
 
 
-# Further names of torch_tensorrt.compile(), and what to use instead.
+# Names of torch_tensorrt.compile(), and what to use instead.
 _TORCH_TENSORRT: Final = {
-    "enabled_precisions": "use precision='float16' or precision='bfloat16' "
-    "(docs/guides/precision.md)",
-    "use_explicit_typing": "engines always have the model's dtypes",
-    "truncate_double": "float64 stays on the CPU: use model.float() before torch.export",
+    "enabled_precisions": "use precision='float16' or precision='bfloat16'",
+    "enable_autocast": "use precision='float16' or precision='bfloat16'",
     "torch_executed_modules": "use excluded_ops=[...] with names of operators or nodes",
-    "debug": "set logging.getLogger('trt_et') to DEBUG",
-    "arg_inputs": "torch.export.export() takes the example inputs",
-    "inputs": "torch.export.export() takes the example inputs",
-    "ir": "pass a program of torch.export.export()",
-    "dryrun": "use TensorRTPartitioner.explain(program)",
+    "cache_built_engines": "use cache=True",
     "engine_cache_dir": "use cache=<folder>",
+    "dryrun": "use TensorRTPartitioner.explain(program)",
 }
 
 
@@ -275,7 +257,7 @@ def check_known(given: Iterable[str], known: Iterable[str]) -> None:
         UnknownOption: An option is unknown.
     """
     own = {setting: f"use {name}" for setting, name in _reserved_settings().items()}
-    advice_of = own | _UNREAD | _TORCH_TENSORRT
+    advice_of = own | _TORCH_TENSORRT
     for name in given:
         if name in advice_of:
             advice = advice_of[name]

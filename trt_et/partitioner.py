@@ -128,7 +128,6 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             ExecuTorch's ``Inspector.calculate_numeric_gap`` (docs/guides/debugging.md). Such
             engines are slower: TensorRT fuses less, and each result is copied to the host.
         torch_tensorrt_settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
-        settings: The earlier name of ``torch_tensorrt_settings``.
         executor: Builds engines in parallel: a ``concurrent.futures.Executor`` such as
             ``ProcessPoolExecutor``, ``ThreadPoolExecutor``, or Dask's ``Client.get_executor()``.
             None: this process builds them in turn. A build that ends the process of a
@@ -174,7 +173,6 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         state_in_place: bool = True,
         debug_outputs: bool = False,
         torch_tensorrt_settings: Mapping[str, Any] | None = None,
-        settings: Mapping[str, Any] | None = None,
         executor: Executor | None = None,
         progress: ProgressOption = True,
         cache: CacheChoice = None,
@@ -200,7 +198,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         self._options = BuildOptions(
             compute_capabilities,  # type: ignore[arg-type]
             optimization_level,
-            torch_tensorrt_settings or settings or {},
+            torch_tensorrt_settings or {},
             workspace_size=workspace_size,
             hardware_compatible=hardware_compatible,
             refittable=refittable,

@@ -10,9 +10,10 @@ import pytest
 
 import trt_et.runtime
 from tests.support.gpu.described_engines import DescribedEngines
-from tests.support.gpu.make_kit import make_engines, make_models
+from tests.support.gpu.make_kit import make_engines, make_models, make_operators
 from tests.support.native_environment import ROOT, environment, run
 
+OPERATORS = ("lstm.float32", "linear_relu_scale.float32", "gt_scalar.float16")
 CHECK = ROOT / "scripts" / "gpu_check"
 
 
@@ -23,6 +24,7 @@ def kit(tmp_path_factory, fakes, gpu_probe):
     site = kit / "site"
     make_models(kit / "models", builders=("onnx", "reference"))
     make_engines(kit / "described", "tensorrt_rtx", DescribedEngines(name="tensorrt_rtx"), depth=5)
+    make_operators(kit / "operators", "reference", OPERATORS)
     (site / "trt_et").mkdir(parents=True)
     (site / "trt_et" / "runtime").symlink_to(trt_et.runtime.plugin_path().parents[1])
     for file in (fakes / "libfake_tensorrt_rtx.so", gpu_probe):
@@ -47,6 +49,7 @@ def test_every_question_is_answered_on_simulated_gpus(kit, tmp_path):
     answers = found["answers"]
     assert len(answers["carried/programs"]) == 12 + 2 + 3
     assert all(answer["ok"] for answer in answers["carried/programs"].values() if "ok" in answer)
+    assert [each["networks"] for each in answers["carried/operators"].values()] == [1, 2]
     assert len(answers["carried/callers"]) == 2 * 6
     assert len(answers["carried/sanitizers"]) == 2 * 4
     assert {name.partition("[")[0] for name in answers["carried/streams"]} == {

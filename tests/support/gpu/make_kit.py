@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 from tests.support.gpu.described_engines import DescribedEngines
 from tests.support.gpu.kit import MODELS, NETWORKS, write_model
 from tests.support.gpu.native_models import native_models
-from tests.support.gpu.operators import write_operators
+from tests.support.gpu.operators import operator_names, write_operators
 from tests.support.models import make
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.engine_info import decode_blob
@@ -99,9 +100,15 @@ def make_engines(folder: Path, name: str, builder: str | EngineBuilder, depth: i
         write_model(folder, model, case.model, case.inputs)
 
 
-def make_operators(folder: Path) -> None:
-    """Write the networks of ``operators`` with TensorRT-RTX engines."""
-    write_operators(folder, lambda *call: export_model(*call[:2], [TensorRTPartitioner()], call[2]))
+def make_operators(
+    folder: Path, builder: str = "tensorrt_rtx", chosen: Sequence[str] | None = None
+) -> None:
+    """Write the networks of ``operators``, or the chosen ones, with engines of a builder."""
+
+    def export(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) -> None:
+        export_model(module, inputs, [TensorRTPartitioner(builder=builder)], path)
+
+    write_operators(folder, builder, operator_names() if chosen is None else chosen, export)
 
 
 def _write_engine(path: Path, program: Path) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_flatten
 
 from benchmarks.engines.models import Model
 from benchmarks.engines.operators import DTYPES, make_network, names
-from tests.support.gpu.kit import write_model
 
 
 class Then(nn.Module):
@@ -75,12 +75,26 @@ _FUSIONS: dict[str, tuple[Callable[[], nn.Module], Any, tuple[int, ...]]] = {
 }
 
 
-def operator_models() -> Iterator[tuple[str, Model]]:
-    """Each network in each dtype, by names such as ``"softmax.float16"``."""
-    for dtype in DTYPES:
-        for name in (*_FUSIONS, *names()):
-            model = _fusion(name) if name in _FUSIONS else make_network(name)
-            yield f"{name}.{dtype}", model.half() if dtype == "float16" else model
+def operator_names() -> list[str]:
+    """Each network in each dtype, such as ``"softmax.float16"``."""
+    return [f"{name}.{dtype}" for name in (*_FUSIONS, *names()) for dtype in DTYPES]
+
+
+def make_operator(name: str) -> Model:
+    """Return the network of that name, the same on each machine."""
+    network, _, dtype = name.rpartition(".")
+    model = _fusion(network) if network in _FUSIONS else make_network(network)
+    return model.half() if dtype == "float16" else model
+
+
+def eager_outputs(model: Model) -> list[torch.Tensor]:
+    """Return what eager PyTorch returns on the CPU, contiguous as a program's outputs are.
+
+    Raises:
+        NotImplementedError: PyTorch has no such kernel.
+    """
+    with torch.no_grad():
+        return [each.contiguous() for each in tree_flatten(model.module(*model.inputs))[0]]
 
 
 def _fusion(name: str) -> Model:
@@ -89,13 +103,18 @@ def _fusion(name: str) -> Model:
     return Model(Then(make(), function).eval().requires_grad_(False), (torch.randn(shape),))
 
 
-def write_operators(folder: Path, export: Callable[..., None]) -> None:
-    """Write the programs that have an engine; ``export`` takes a module, inputs and a path."""
+def write_operators(
+    folder: Path, builder: str, chosen: Sequence[str], export: Callable[..., None]
+) -> None:
+    """Write a program of each network that PyTorch runs: ``NAME.BUILDER.pte``.
+
+    ``export`` takes a module, inputs and a path.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    for name, model in operator_models():
-        path = folder / f"{name}.tensorrt_rtx.pte"
+    for name in chosen:
+        model, path = make_operator(name), folder / f"{name}.{builder}.pte"
         try:
-            write_model(folder, name, model.module, model.inputs)
+            eager_outputs(model)
             export(model.module, model.inputs, path)
         except Exception as error:
             logging.getLogger(__name__).warning("%s is not exported: %s", name, error)

@@ -25,6 +25,7 @@ class Setup:
     engines: str  # Kit of the native models.
     engines_builder: str  # "tensorrt" or "tensorrt_rtx".
     operators: str  # Kit of operators; "" if the library cannot run them.
+    operators_builder: str  # As models_builder.
     library: str  # The TensorRT of those engines.
     runner: str  # executor_runner.
     probe: str  # gpu_probe.
@@ -80,6 +81,7 @@ def read_setup(folder: Path) -> Setup:
         engines=str(folder / "engines"),
         engines_builder="tensorrt_rtx",
         operators=str(folder / "operators"),
+        operators_builder="tensorrt_rtx",
         library=str(Path(tensorrt_rtx_libs.__path__[0]) / "libtensorrt_rtx.so.1"),
         runner=str(trt_et.runtime.runner_path()),
         probe=str(ROOT / "build/gpu/tests/gpu/native/gpu_probe"),
