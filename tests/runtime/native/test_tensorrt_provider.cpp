@@ -74,6 +74,27 @@ void test_without_graphs(bool rtx) {
   CHECK(scaling.out.read(0) == 6.0F);
 }
 
+// TensorRT-RTX takes no memory of its own for a static engine whose runs can be captured, and the
+// delegate gives it; for a dynamic one it takes its own.
+void test_memory_of_rtx_contexts() {
+  LoadOptions options;
+  options.runtime_cache = "off";
+  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_RTX_LIBRARY, 1) == 0);
+  const std::string lines = "scratch 4096\nuser_memory\nscale y x 2\n";
+  const uint64_t before = stats().live_bytes[0];
+  {
+    Scaling scaling(options, unary_blob("2,8", lines, "", "", true));
+    CHECK(stats().live_bytes[0] - before >= 4096);
+    for (int i = 0; i < 4; ++i) CHECK_OK(scaling.run());
+    CHECK(counter("live_graphs") == 1 && scaling.out.read(0) == 6.0F);
+  }
+  CHECK(stats().live_bytes[0] == before);
+  std::unique_ptr<Delegate> none;
+  const Bytes dynamic = unary_blob("-1,8", lines, range("1,8", "2,8", "4,8"), "", true);
+  CHECK_FAILS(try_load(dynamic, &none, options), "requires kUSER_MANAGED");
+  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
+}
+
 // ExecuTorch plans at multiples of 16, TensorRT wants 256. The copies are part of the graph.
 void test_misaligned(bool graphs) {
   LoadOptions options;
@@ -406,6 +427,7 @@ void test_tensorrt_provider(const std::string&) {
   test_host_io();
   test_without_graphs(false);
   test_without_graphs(true);
+  test_memory_of_rtx_contexts();
   test_misaligned(true);
   test_misaligned(false);
   test_other_gpu();

@@ -76,6 +76,10 @@ class CudaEngine : public Tabled<CudaEngine> {
     auto context = std::make_unique<Handle<nvinfer1::IExecutionContext, ExecutionContext>>(
         logger_, plan_, prepared_, device_);
     using Strategy = nvinfer1::ExecutionContextAllocationStrategy;
+    if (plan_->user_memory && strategy != Strategy::kUSER_MANAGED) {
+      complain(logger_, "createExecutionContext: the engine requires kUSER_MANAGED");
+      return nullptr;
+    }
     if (context->inside.allocate(strategy == Strategy::kUSER_MANAGED)) return context.release();
     complain(logger_, "createExecutionContext: out of memory");
     return nullptr;

@@ -50,6 +50,7 @@ bool parse_line(const std::string& line, Plan* plan) {
   if (kind == "plain") return plan->plain = true;
   if (kind == "host_code") return plan->host_code = true;
   if (kind == "dla") return plan->dla = true;
+  if (kind == "user_memory") return plan->user_memory = true;
   if (kind == "no_context") return plan->why_no_context = a, plan->no_context = true;
   if (kind == "plugin") return plan->plugins.push_back(a), true;
   if (kind == "weights") return plan->weights = std::stoll(a), true;

@@ -11,6 +11,8 @@
 //   plugin name                    the engine needs this plugin
 //   host_code                      it holds code for the host
 //   dla                            it was built for DLA
+//   user_memory                    contexts need memory of the caller's, as TensorRT-RTX's with
+//                                  REQUIRE_USER_ALLOCATION
 //   no_context why                 contexts are refused, with this reason or without one
 //   plain                          runs cannot be captured into a CUDA graph
 //   late y                         the shape of y is known after the run
@@ -64,6 +66,7 @@ struct Plan {
   bool plain = false;
   bool host_code = false;
   bool dla = false;
+  bool user_memory = false;
   bool no_context = false;
   std::string why_no_context;
   std::vector<std::string> plugins;
