@@ -19,6 +19,7 @@ import os
 import platform
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -242,6 +243,11 @@ def _start(error: BrokenProcessPool) -> ProcessPoolExecutor:
 def _how_it_ended(processes: list[Any]) -> str:
     (process,) = processes
     process.join()
+    # The pool's own thread waits for the process, too: the one of the two that the system answers
+    # knows the status a moment before the other.
+    deadline = time.monotonic() + 1
+    while process.exitcode is None and time.monotonic() < deadline:
+        time.sleep(0.01)
     code = process.exitcode or 0
     how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
     return f"{how}, which the kernel sends if memory runs out" if how == "SIGKILL" else how
