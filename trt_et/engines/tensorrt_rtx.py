@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
@@ -17,8 +17,6 @@ from trt_et.engines.serialize import build_engine, serialize
 from trt_et.errors import OptionError
 from trt_et.ops.quantize import FP8_CAPABILITY, is_fp8
 from trt_et.options import BuildOptions
-
-_UNKNOWN_MEMORY: Final = frozenset({"CONDITION", "NMS", "NON_ZERO", "TRIP_LIMIT"})
 
 
 class TensorRTRTXBuilder:
@@ -82,14 +80,11 @@ def allow_captures(network: Network) -> None:
     """Let the runtime capture runs of an engine of static shapes into CUDA graphs.
 
     TensorRT-RTX says of an engine without this flag that its runs cannot be captured
-    (``IExecutionContext::isStreamCapturable``), and builds none with it that has a layer of
-    unknown memory (its documentation of ``REQUIRE_USER_ALLOCATION``). Runs of dynamic shapes
-    crashed in TensorRT-RTX 1.6 with it, and the library records graphs of these itself.
+    (``IExecutionContext::isStreamCapturable``). Runs of dynamic shapes crashed in TensorRT-RTX 1.6
+    with it, and the library records graphs of these itself.
     """
     net = network.network
-    layers = (net.get_layer(index) for index in range(net.num_layers))
-    dynamic = any(-1 in net.get_input(index).shape for index in range(net.num_inputs))
-    if not dynamic and not any(layer.type.name in _UNKNOWN_MEMORY for layer in layers):
+    if not any(-1 in net.get_input(index).shape for index in range(net.num_inputs)):
         network.config.set_flag(network.trt.BuilderFlag.REQUIRE_USER_ALLOCATION)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -18,6 +19,7 @@ from trt_et.graph.symbolic_shapes import is_static
 
 # The values of weights that exist, by the number that their placeholders are marked with.
 _VALUES: Final[WeakValueDictionary[int, torch.Tensor]] = WeakValueDictionary()
+_NUMBERS: Final = count()  # Not id(): that of a dead tensor may be another's by now.
 _VALUE: Final = Mark.own("value")
 
 
@@ -61,8 +63,9 @@ def mark_constants(program: ExportedProgram) -> None:
     values = constant_values(program)
     for node in program.graph.find_nodes(op="placeholder"):
         if node.name in values:
-            _VALUE.write(node, id(values[node.name]))
-            _VALUES[id(values[node.name])] = values[node.name]
+            number = next(_NUMBERS)
+            _VALUES[number] = values[node.name]
+            _VALUE.write(node, number)
 
 
 def known_constants(program: ExportedProgram) -> dict[str, torch.Tensor | None]:

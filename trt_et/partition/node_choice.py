@@ -86,7 +86,7 @@ class NodeChoice:
         return self.has_names and self._operators.isdisjoint((name, str(operator)))
 
     def mark(self, program: ExportedProgram, graphs: Iterable[Subgraph] | None = None) -> None:
-        """Mark the calls that the caller chooses, beside those that are marked already.
+        """Mark the calls that the caller chooses; earlier marks stay.
 
         Args:
             program: An exported program or an Edge program; its nodes are marked.

@@ -31,11 +31,6 @@ void driver(const char* name, A... arguments) {
   }
 }
 
-std::map<int, Floats> expected_of(const std::string& path) {
-  BoundProgram program(path);
-  return {{1, program.run_alone(1)}, {2, program.run_alone(2)}};
-}
-
 using Run = std::function<Floats(float)>;
 
 int count_wrong(const std::map<int, Floats>& expected, int rounds, const Run& run) {

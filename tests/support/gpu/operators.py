@@ -88,11 +88,7 @@ def make_operator(name: str) -> Model:
 
 
 def eager_outputs(model: Model) -> list[torch.Tensor]:
-    """Return what eager PyTorch returns on the CPU, contiguous as a program's outputs are.
-
-    Raises:
-        NotImplementedError: PyTorch has no such kernel.
-    """
+    """Return what eager PyTorch returns on the CPU, contiguous as a program's outputs are."""
     with torch.no_grad():
         return [each.contiguous() for each in tree_flatten(model.module(*model.inputs))[0]]
 
@@ -106,16 +102,16 @@ def _fusion(name: str) -> Model:
 def write_operators(
     folder: Path, builder: str, chosen: Sequence[str], export: Callable[..., None]
 ) -> None:
-    """Write a program of each network that PyTorch runs: ``NAME.BUILDER.pte``.
+    """Write a program of each network that PyTorch runs on a CPU: ``NAME.BUILDER.pte``.
 
     ``export`` takes a module, inputs and a path.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in chosen:
-        model, path = make_operator(name), folder / f"{name}.{builder}.pte"
+        model = make_operator(name)
         try:
             eager_outputs(model)
-            export(model.module, model.inputs, path)
-        except Exception as error:
-            logging.getLogger(__name__).warning("%s is not exported: %s", name, error)
-            path.unlink(missing_ok=True)
+        except NotImplementedError as error:  # In float16: there is nothing to compare with.
+            logging.getLogger(__name__).warning("%s is left out: %s", name, error)
+            continue
+        export(model.module, model.inputs, folder / f"{name}.{builder}.pte")

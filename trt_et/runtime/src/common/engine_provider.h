@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define TRT_ET_PROVIDER_ABI 7
+#define TRT_ET_PROVIDER_ABI 8
 #define TRT_ET_MAX_RANK 16
 
 // One input or output. `dtype` is an ExecuTorch ScalarType, or -1 where it is not known. A
