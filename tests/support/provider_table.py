@@ -17,7 +17,7 @@ from pathlib import Path
 
 import executorch
 
-ABI = 7
+ABI = 8
 MAX_RANK = 16
 SCALAR_TYPES = {
     "uint8": 0,
