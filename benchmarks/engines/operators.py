@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -256,10 +257,14 @@ def _calls() -> Iterator[tuple[str, Call]]:
 
 
 def make_network(name: str) -> Model:
-    """The network of that name, in float32."""
+    """The network of that name, in float32: the same each time and on each machine."""
     torch.manual_seed(0)
     function, inputs = dict(_calls())[name]
-    return Model(_Function(function).eval().requires_grad_(False), inputs)
+    network = deepcopy(_Function(function))
+    for module in network.modules():
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+    return Model(network.eval().requires_grad_(False), inputs)
 
 
 def names() -> list[str]:
