@@ -105,8 +105,11 @@ def make_operators(
 ) -> None:
     """Write the networks of ``operators``, or the chosen ones, with engines of a builder."""
 
-    def export(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) -> None:
-        export_model(module, inputs, [TensorRTPartitioner(builder=builder)], path)
+    def export(
+        module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], path: Path, sizes: Any
+    ) -> None:
+        partitioners = [TensorRTPartitioner(builder=builder)]
+        export_model(module, inputs, partitioners, path, dynamic_shapes=sizes)
 
     write_operators(folder, builder, operator_names() if chosen is None else chosen, export)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +76,30 @@ _FUSIONS: dict[str, tuple[Callable[[], nn.Module], Any, tuple[int, ...]]] = {
 }
 
 
+# These are exported with a dynamic batch, too.
+_DYNAMIC = (
+    *("linear_relu_scale", "linear_gelu_scale", "linear_relu_layer_norm", "conv_relu_scale"),
+    *("conv_1x1_relu_scale", "classifier", "softmax", "layer_norm", "linear", "mlp_gelu"),
+    *("attention", "attention_causal", "attention_bool_mask", "topk"),
+)
+_ANY_BATCH = "any_batch_"
+
+
 def operator_names() -> list[str]:
     """Each network in each dtype, such as ``"softmax.float16"``."""
-    return [f"{name}.{dtype}" for name in (*_FUSIONS, *names()) for dtype in DTYPES]
+    every = (*_FUSIONS, *names(), *(_ANY_BATCH + name for name in _DYNAMIC))
+    return [f"{name}.{dtype}" for name in every for dtype in DTYPES]
 
 
 def make_operator(name: str) -> Model:
     """Return the network of that name, the same on each machine."""
     network, _, dtype = name.rpartition(".")
-    model = _fusion(network) if network in _FUSIONS else make_network(network)
+    static = network.removeprefix(_ANY_BATCH)
+    model = _fusion(static) if static in _FUSIONS else make_network(static)
+    if static != network:
+        shapes = ({0: torch.export.Dim("batch", max=8)},) * len(model.inputs)
+        # The other networks take their inputs as one tuple.
+        model = replace(model, dynamic_shapes=shapes if static in _FUSIONS else (shapes,))
     return model.half() if dtype == "float16" else model
 
 
@@ -104,7 +120,7 @@ def write_operators(
 ) -> None:
     """Write a program of each network that PyTorch runs on a CPU: ``NAME.BUILDER.pte``.
 
-    ``export`` takes a module, inputs and a path.
+    ``export`` takes a module, inputs, a path and dynamic shapes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in chosen:
@@ -114,4 +130,5 @@ def write_operators(
         except NotImplementedError as error:  # In float16: there is nothing to compare with.
             logging.getLogger(__name__).warning("%s is left out: %s", name, error)
             continue
-        export(model.module, model.inputs, folder / f"{name}.{builder}.pte")
+        path = folder / f"{name}.{builder}.pte"
+        export(model.module, model.inputs, path, model.dynamic_shapes)
