@@ -47,6 +47,11 @@ def _tokens() -> torch.Tensor:
     return torch.randn(2, 96, 128)
 
 
+def _ranks() -> torch.Tensor:
+    """Rows without equal values, whose order could be another."""
+    return torch.rand(2, 96, 128).argsort(-1).float()
+
+
 def _heads(length: int = 96, heads: int = 4) -> torch.Tensor:
     return torch.randn(2, heads, length, 64)
 
@@ -180,8 +185,6 @@ _OF_TOKENS: dict[str, Callable[..., Any]] = {
     "max_dim": lambda x: tuple(x.max(-1)),
     "norm": lambda x: torch.linalg.vector_norm(x, dim=-1),
     "normalize": lambda x: functional.normalize(x, dim=-1),
-    "topk": lambda x: tuple(x.topk(5, -1)),
-    "sort": lambda x: tuple(x.sort(-1)),
     "layer_norm": nn.LayerNorm(128),
     "rms_norm": nn.RMSNorm(128),
     "linear": nn.Linear(128, 256),
@@ -217,6 +220,8 @@ def _calls() -> Iterator[tuple[str, Call]]:
     yield "add_broadcast", (torch.add, (_image(), torch.randn(1, 32, 1, 1)))
     for name, function in _OF_TOKENS.items():
         yield name, (function, (_tokens(),))
+    yield "topk", (lambda x: tuple(x.topk(5, -1)), (_ranks(),))
+    yield "sort", (lambda x: tuple(x.sort(-1)), (_ranks(),))
     yield "bmm", (torch.bmm, (_tokens(), torch.randn(2, 128, 64)))
     yield "matmul", (torch.matmul, (_tokens(), torch.randn(128, 64)))
     baddbmm = (torch.randn(2, 96, 64), _tokens(), torch.randn(2, 128, 64))
@@ -226,7 +231,7 @@ def _calls() -> Iterator[tuple[str, Call]]:
     ids = torch.randint(0, 96, (2, 16))
     yield "embedding", (nn.Embedding(512, 128), (ids,))
     yield "gather", (lambda x, i: x.gather(1, i[..., None].expand(2, 16, 128)), (_tokens(), ids))
-    index = torch.randint(0, 96, (2, 16, 128))
+    index = torch.rand(2, 96, 128).argsort(1)[:, :16]  # No row twice, which one is kept is open.
     yield (
         "scatter",
         (lambda x, i, y: x.scatter(1, i, y), (_tokens(), index, torch.randn(2, 16, 128))),
