@@ -12,7 +12,7 @@ from tests.support.lowering import blobs, lower
 from tests.support.programs.kv_cache_models import Cache, recorded
 from tests.support.programs.kv_cache_updates import LONG, ONE, add_to_it, put, rows
 from trt_et.conversion import prepare
-from trt_et.conversion.operators.kv_cache import update_in_place
+from trt_et.conversion.operators.caches import update_in_place
 from trt_et.engine_info import Alias, decode_blob
 from trt_et.engines import serialize as engines
 from trt_et.engines import tensorrt_rtx
@@ -92,7 +92,7 @@ def test_a_layer_that_nobody_asked_for_is_an_error(monkeypatch):
     """A later Torch-TensorRT may make the layer by itself, whoever needs the old value."""
     (request,), _ = recorded(Cache(put), (ONE, rows()))
     made = engines.build_network(request)
-    from trt_et.conversion.operators.kv_cache import check_cache_updates
+    from trt_et.conversion.operators.caches import check_cache_updates
 
     check_cache_updates(made.network, made.aliases)
     for wrong in ((), (Alias("output1", made.aliases[0].input),)):

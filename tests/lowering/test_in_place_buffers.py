@@ -12,7 +12,7 @@ from tests.support.models import Function
 from tests.support.programs.kv_cache_models import Recorder, recorded
 from tests.support.simulated_gpus import check
 from trt_et import TensorRTPartitioner
-from trt_et.conversion.operators.kv_cache import update_in_place
+from trt_et.conversion.operators.caches import update_in_place
 from trt_et.engines import BuildRequest
 from trt_et.errors import OptionError
 from trt_et.lowering.in_place_buffers import find_in_place_buffers

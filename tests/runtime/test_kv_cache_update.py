@@ -15,7 +15,7 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.passes import MemoryPlanningPass
 
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
-from trt_et.conversion.operators.kv_cache import update_in_place
+from trt_et.conversion.operators.caches import update_in_place
 from trt_et.engine_info import EngineInfo, encode_blob
 from trt_et.lowering.lowered_partition import unlift
 

@@ -2,7 +2,7 @@
 
 TensorRT counts a negative index from the end in one case only: a gather along a dimension of static
 size (``IGatherLayer`` in its ``NvInfer.h``). For other layers it builds an engine whose results are
-undefined. ``operators/index.py`` handles the indices that a program computes.
+undefined. ``operators/indexing.py`` handles the indices that a program computes.
 
 Import it only after Torch-TensorRT (see ``network.py``).
 """

@@ -18,7 +18,7 @@ from torch.fx import GraphModule, Node
 
 from trt_et.blob.model import Alias, Binding
 from trt_et.conversion.decompose import decomposed_from
-from trt_et.conversion.operators.kv_cache import check_cache_updates
+from trt_et.conversion.operators.caches import check_cache_updates
 from trt_et.conversion.prepare import prepare_module
 from trt_et.conversion.settings import make_settings
 from trt_et.conversion.torch_tensorrt_import import logged_errors, torch_tensorrt

@@ -15,117 +15,95 @@ from torch.fx import Node
 
 from trt_et.conversion.operator import Operator, Step
 from trt_et.conversion.operators import (
-    activation_scales,
     activations,
-    adaptive_avg_pool,
-    arange,
-    atan2,
+    arithmetic,
     attention,
-    baddbmm,
-    convolution,
-    cumsum,
-    dequantize_groups,
-    diagonal,
+    caches,
     division,
-    embedding,
-    embedding_bag,
-    gather,
-    index,
-    index_put,
-    kv_cache,
-    log1p,
-    log_softmax,
-    max_min,
+    grouped_weights,
+    indexing,
+    member_sums,
     min_rank,
+    moves,
     normalization,
     pooling,
-    power,
-    quantize,
-    repeat,
-    reshape,
-    residual_sums,
-    rms_norm,
+    products,
+    quantization,
+    reductions,
+    resize,
     scatter,
-    scatter_reduce,
-    slice,
-    slice_scatter,
-    softplus,
-    to_copy,
-    type_promotion,
-    upsample,
-    var,
-    where,
+    types,
 )
 
 OPERATORS: Final[tuple[Operator | Step, ...]] = (
     # The forms that the decompositions would take apart.
-    index_put.INDEX_PUT,  # Caches are updated by rows in their full shape.
-    embedding_bag.EMBEDDING_BAG,
-    scatter_reduce.SCATTER_ADD,  # Makes index_add.
-    kv_cache.KV_CACHE,
+    scatter.INDEX_PUT,  # Caches are updated by rows in their full shape.
+    member_sums.EMBEDDING_BAG,
+    member_sums.SCATTER_ADD,  # Makes index_add.
+    caches.KV_CACHE,
     Step.UPDATE_IN_PLACE,  # Before slice_scatter is decomposed.
-    scatter_reduce.INDEX_ADD,
-    scatter_reduce.SCATTER_REDUCE,
-    slice_scatter.SLICE_SCATTER,
-    diagonal.DIAGONAL,
-    repeat.REPEAT,
+    member_sums.INDEX_ADD,
+    member_sums.SCATTER_REDUCE,
+    scatter.SLICE_SCATTER,
+    moves.DIAGONAL,
+    moves.REPEAT,
     activations.HARDSWISH,
     activations.LOG_SIGMOID,
     activations.MISH,
     activations.SILU,
-    atan2.ATAN2,
-    baddbmm.BADDBMM,
+    arithmetic.ATAN2,
+    products.BADDBMM,
     division.DIVISION,
     division.FMOD,
     division.REMAINDER,
     division.TRUNC,
-    log1p.LOG1P,
-    log_softmax.LOG_SOFTMAX,
-    max_min.MAX,
-    max_min.MIN,
-    power.POWER,
-    var.VAR,
+    arithmetic.LOG1P,
+    activations.LOG_SOFTMAX,
+    reductions.MAX,
+    reductions.MIN,
+    arithmetic.POWER,
+    reductions.VAR,
     Step.DECOMPOSE,
-    arange.ARANGE,  # The products that it makes may mix dtypes.
-    arange.FULL,
+    moves.ARANGE,  # The products that it makes may mix dtypes.
+    moves.FULL,
     attention.SHARED_HEADS,  # Before all others that look at keys and values.
     attention.WRITTEN_OUT_ATTENTION,  # Has a form of its own for rows that are masked.
     attention.ATTENTION,  # Reduces boolean masks, which TensorRT does as int32 only.
-    type_promotion.TYPE_PROMOTION,
+    types.TYPE_PROMOTION,
     normalization.NORMALIZATION,
-    adaptive_avg_pool.ADAPTIVE_AVG_POOL,  # Makes means.
-    upsample.UPSAMPLE,  # Makes gathers.
-    max_min.EXTREMES,
+    pooling.ADAPTIVE_AVG_POOL,  # Makes means.
+    resize.UPSAMPLE,  # Makes gathers.
+    reductions.EXTREMES,
     pooling.POOLING,  # The poolings that it makes may have three dimensions.
     attention.ATTENTION_INPUTS,  # After MIN_RANK, a query is a tensor for each attention.
     min_rank.MIN_RANK,
-    convolution.TRANSPOSED_CONVOLUTION,
+    products.TRANSPOSED_CONVOLUTION,
     scatter.SCATTER,
-    index.INDEX,  # An index below 0 in one of several would carry to the next.
-    index_put.FLAT_INDEX_PUT,
-    reshape.RESHAPE,  # Also the reshapes that the others made.
-    dequantize_groups.GROUPED_WEIGHTS,  # Knows 4-bit weights by the cast, which the next replaces.
-    dequantize_groups.DEQUANTIZE_GROUPS,
-    quantize.INT8_WEIGHTS,
-    quantize.FAKE_QUANTIZED,  # Its dequantize layers may reach a convolution.
-    quantize.QUANTIZE,
-    convolution.QUANTIZED_CONVOLUTION,
+    indexing.INDEX,  # An index below 0 in one of several would carry to the next.
+    scatter.FLAT_INDEX_PUT,
+    moves.RESHAPE,  # Also the reshapes that the others made.
+    grouped_weights.GROUPED_WEIGHTS,  # Knows 4-bit weights by the cast, which the next replaces.
+    grouped_weights.DEQUANTIZE_GROUPS,
+    quantization.INT8_WEIGHTS,
+    quantization.FAKE_QUANTIZED,  # Its dequantize layers may reach a convolution.
+    quantization.QUANTIZE,
+    products.QUANTIZED_CONVOLUTION,
     attention.ATTENTION_RESULTS,
-    activation_scales.ACTIVATION_SCALE,  # After those that look for quantize operators.
-    residual_sums.RESIDUAL_SUM,  # Knows linear layers by the casts, whatever else is rewritten.
+    quantization.ACTIVATION_SCALE,  # After those that look for quantize operators.
+    products.RESIDUAL_SUM,  # Knows linear layers by the casts, whatever else is rewritten.
     # Without a rewrite.
     attention.IS_NAN,
-    cumsum.CUMSUM,
-    embedding.EMBEDDING,
-    gather.GATHER,
+    reductions.CUMSUM,
+    indexing.EMBEDDING,
+    indexing.GATHER,
     normalization.INSTANCE_NORM,
     normalization.LAYER_NORM,
-    rms_norm.RMS_NORM,
-    slice.SELECT,
-    slice.SLICE,
-    softplus.SOFTPLUS,
-    to_copy.TO_COPY,
-    where.WHERE,
+    normalization.RMS_NORM,
+    indexing.SELECT,
+    indexing.SLICE,
+    activations.SOFTPLUS,
+    types.TO_COPY,
+    types.WHERE,
 )
 """All entries, in the order in which they rewrite a partition's graph, with its reasons."""
 

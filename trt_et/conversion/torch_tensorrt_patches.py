@@ -18,7 +18,7 @@ from unittest import mock
 import torch
 from torch.fx import GraphModule, Node
 
-from trt_et.conversion.operators.dequantize_groups import dequantize_groups
+from trt_et.conversion.operators.grouped_weights import dequantize_groups
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.tracing import TRACING
 from trt_et.ops.quantize import is_fake_quantize, is_quantize_layer

@@ -10,7 +10,7 @@ from torch._ops import OpOverload
 from trt_et.blob.model import EngineInfo
 from trt_et.blob.writer import BlobWriter
 from trt_et.conversion.network import Network
-from trt_et.conversion.operators.convolution import QUANTIZED_CONVOLUTION
+from trt_et.conversion.operators.products import QUANTIZED_CONVOLUTION
 from trt_et.engines.base import BuildRequest
 from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters, target_platform
 from trt_et.engines.serialize import build_engine, serialize

@@ -3,7 +3,7 @@
 An engine that updates a buffer in place (a KV cache) destroys its old value. That is correct
 only if nothing else reads the old value: no other partition, no operator on the CPU, no branch, and
 not the caller. The builder checks the partition itself
-(``trt_et/conversion/operators/kv_cache.py``).
+(``trt_et/conversion/operators/caches.py``).
 """
 
 from __future__ import annotations

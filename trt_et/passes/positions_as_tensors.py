@@ -5,7 +5,7 @@ use it in ``narrow``, ``slice_scatter`` or ``arange(n) + start``. A number that 
 stays on the CPU, and so does each of these operators: each layer breaks an engine in two. This pass
 uses the tensor instead of the number: slices become ``index_select``, and writes to slices become
 ``index_copy``. The engine then gets the position as an input, and can write its cache in place
-(``conversion/operators/kv_cache.py``).
+(``conversion/operators/caches.py``).
 
 A position is replaced only if every use of it is known, and the shape of every result is known
 without it. Its checks are removed; ExecuTorch removes the checks of every program.

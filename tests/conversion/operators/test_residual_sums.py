@@ -15,7 +15,7 @@ from tests.support.mended import leave_out
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.kv_cache_models import recorded
 from tests.support.programs.quantized_networks import needs_rtx
-from trt_et.conversion.operators.residual_sums import RESIDUAL_SUM
+from trt_et.conversion.operators.products import RESIDUAL_SUM
 from trt_et.engine_info import decode_blob
 from trt_et.engines.serialize import build_network
 

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
 from tests.support.simulated_gpus import load_method
-from trt_et.conversion.operators.scatter_reduce import scatter_reduce
+from trt_et.conversion.operators.member_sums import scatter_reduce
 from trt_et.engines.reference import kernels
 
 quantized = torch.ops.quantized_decomposed

@@ -11,7 +11,7 @@ import torch
 
 from tests.support.network_evaluator import BadNetwork, NotEvaluated, Undefined, evaluate
 from trt_et.blob.writer import BlobWriter
-from trt_et.conversion.operators.embedding_bag import EMBEDDING_BAG
+from trt_et.conversion.operators.member_sums import EMBEDDING_BAG
 from trt_et.engine_info import EngineInfo
 from trt_et.engines import BuildRequest
 from trt_et.engines.reference.builder import ReferenceBuilder

@@ -15,8 +15,8 @@ from tests.support.programs.kv_cache_models import (
     Cache,
     recorded,
 )
-from trt_et.conversion.operators.index_put import INDEX_PUT
-from trt_et.conversion.operators.kv_cache import update_in_place
+from trt_et.conversion.operators.caches import update_in_place
+from trt_et.conversion.operators.scatter import INDEX_PUT
 from trt_et.conversion.prepare import rewrite
 from trt_et.engine_info import Alias
 from trt_et.engines import BuildRequest

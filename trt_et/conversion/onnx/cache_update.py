@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 
-from trt_et.conversion.operators.kv_cache import write_rows
+from trt_et.conversion.operators.caches import write_rows
 
 _DOMAIN: Final = "trt_et"
 _NAME: Final = "TensorScatter"

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import torch
 
-from trt_et.conversion.operators.dequantize_groups import dequantize_groups, pack_int4
+from trt_et.conversion.operators.grouped_weights import dequantize_groups, pack_int4
 
 _OPSET: Final = 21
 _BLOCKS: Final = "block_size"

@@ -17,7 +17,7 @@ from trt_et.conversion.onnx.quantize import ONNX_FP8, ONNX_QUANTIZE
 from trt_et.conversion.onnx.rewrites import REWRITES
 from trt_et.conversion.onnx.translate import torch_decompositions
 from trt_et.conversion.operator import Operator, Step
-from trt_et.conversion.operators.kv_cache import update_in_place
+from trt_et.conversion.operators.caches import update_in_place
 from trt_et.conversion.prepare import rewrite
 from trt_et.conversion.registry import OPERATORS, decompositions
 from trt_et.lowering.in_place_buffers import InPlaceBuffer

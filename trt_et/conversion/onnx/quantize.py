@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
-from trt_et.conversion.operators.type_promotion import cast
+from trt_et.conversion.operators.types import cast
 from trt_et.errors import ConversionError
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant

@@ -9,7 +9,7 @@ import torch
 from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
-from trt_et.conversion.operators.type_promotion import cast
+from trt_et.conversion.operators.types import cast
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import is_static

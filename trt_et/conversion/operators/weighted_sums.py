@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from trt_et.conversion.operators.type_promotion import cast
+from trt_et.conversion.operators.types import cast
 from trt_et.graph.insertion import insert_call, insert_constant
 
 aten = torch.ops.aten

@@ -21,8 +21,7 @@ from torch.export import ExportedProgram
 from torch.nn import functional
 from torch.utils._pytree import tree_map_only
 
-from trt_et.conversion.operators.embedding_bag import EMBEDDING_BAG, embedding_bag
-from trt_et.conversion.operators.scatter_reduce import scatter_reduce
+from trt_et.conversion.operators.member_sums import EMBEDDING_BAG, embedding_bag, scatter_reduce
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE, fake_quantize
 
 aten = torch.ops.aten

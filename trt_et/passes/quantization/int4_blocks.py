@@ -1,7 +1,7 @@
 """Rewrites modelopt's 4-bit weights with a range for each block of a row into torchao's form.
 
 modelopt cuts a weight's rows into blocks, quantizes each to 4 bits and back, and puts the rows
-together. ``conversion/operators/dequantize_groups.py`` knows 4-bit numbers times scales.
+together. ``conversion/operators/grouped_weights.py`` knows 4-bit numbers times scales.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.errors import BuilderError
 from trt_et.graph.arguments import named_arguments
-from trt_et.graph.insertion import insert_constant
+from trt_et.graph.insertion import insert_call, insert_constant
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE, FP8_LIMIT, SMALLEST_AMAX, limits
 from trt_et.ops.quantize import constant_source, is_fp8, is_weight_cast
 
@@ -209,4 +209,78 @@ INT8_WEIGHTS: Final = Operator(
 )
 FAKE_QUANTIZED: Final = Operator(
     "fake_quantize", (FAKE_QUANTIZE,), rewrite=split_fake_quantize, add_layer=add_fp8_layers
+)
+
+
+# Scales of quantized activations, as vectors: TensorRT-RTX then stores fewer kernels. An engine of
+# TensorRT-RTX 1.6 holds the source of each kernel that it generates, 0.13 MB. Layers with equal
+# kernels share one source, unless a constant number differs, such as the scale of a tensor;
+# constant vectors may differ. So the tensor is multiplied by a vector of the scale's reciprocal,
+# and quantized with the scale 1. These are the products that PT2E's operator computes.
+
+aten = torch.ops.aten
+_SMALLEST: Final = torch.finfo(torch.float32).smallest_normal
+_ATTENTION: Final = aten.scaled_dot_product_attention.default
+_PRODUCTS: Final = (aten.matmul.default, aten.bmm.default)
+_MOVES: Final = (
+    *(aten.permute.default, aten.transpose.int, aten.clone.default),
+    *(aten.view.default, aten.reshape.default),
+)
+
+
+def scale_by_vector(node: Node) -> Node | None:
+    """Return a call that quantizes with the scale 1, after a product with a vector."""
+    source, scale, *how = named_arguments(node).values()
+    if not _SMALLEST <= scale <= 1 / _SMALLEST or _is_constant(source):
+        return None
+    if _keeps_scale(source, scale) or _is_of_attention(source):
+        return None
+    shape = source.meta["val"].shape
+    axes = [axis for axis, size in enumerate(shape) if isinstance(size, int) and size > 1]
+    if not axes:
+        return None
+    sizes = [size if axis == axes[-1] else 1 for axis, size in enumerate(shape)]
+    vector = insert_constant(
+        node, f"_reciprocal_{node.name}", torch.full(sizes, 1 / scale, dtype=torch.float32)
+    )
+    if source.meta["val"].dtype is not torch.float32:
+        source = insert_call(node, aten._to_copy.default, source, dtype=torch.float32)
+    return insert_call(
+        node, _QUANTIZE, insert_call(node, aten.mul.Tensor, source, vector), 1.0, *how
+    )
+
+
+def _is_constant(source: Node) -> bool:
+    origin = constant_source(source)
+    return origin is None or origin.op == "get_attr"
+
+
+def _keeps_scale(source: Node, scale: float) -> bool:
+    """Return whether a tensor has been int8 with this scale, as before a pooling.
+
+    TensorRT then computes the operator between the two with int8 numbers.
+    """
+    return any(
+        each.target is _DEQUANTIZE and each.args[1] == scale
+        for each in (source, *source.all_input_nodes)
+    )
+
+
+def _is_of_attention(source: Node) -> bool:
+    """Return whether a tensor is a moved attention, or a moved product of two activations.
+
+    The kernel of an attention writes int8 itself if nothing is between the two.
+    """
+    while source.target in _MOVES:
+        source = source.all_input_nodes[0]
+    if source.target is _ATTENTION:
+        return True
+    return source.target in _PRODUCTS and not any(map(_is_constant, source.all_input_nodes))
+
+
+ACTIVATION_SCALE: Final = Operator(
+    "activation scale",
+    (_QUANTIZE,),
+    rewrite=scale_by_vector,
+    library="tensorrt_rtx",
 )

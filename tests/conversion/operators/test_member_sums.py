@@ -10,7 +10,7 @@ from torch.nn import functional
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare
-from trt_et.conversion.operators.embedding_bag import embedding_bag
+from trt_et.conversion.operators.member_sums import embedding_bag
 
 MODES = {"sum": 0, "mean": 1, "max": 2}
 G = torch.Generator().manual_seed(0)

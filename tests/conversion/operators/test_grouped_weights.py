@@ -10,7 +10,7 @@ from torchao.quantization.granularity import PerGroup
 
 from tests.support.lowering import module_of
 from tests.support.programs.quantized_networks import Network, needs_rtx
-from trt_et.conversion.operators.dequantize_groups import (
+from trt_et.conversion.operators.grouped_weights import (
     GROUPED_WEIGHTS,
     dequantize_groups,
     pack_int4,

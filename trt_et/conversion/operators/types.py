@@ -1,4 +1,4 @@
-"""Type promotion as explicit casts.
+"""Type promotion as explicit casts; casts, and ``where`` in the dtype that torch has.
 
 Torch promotes: an integer plus 2.5, or its logarithm, is a float. Torch-TensorRT 2.13 converts the
 2.5 to an integer of the tensor's dtype (``x % 2.5`` becomes ``x % 2``, ``x == 2.5`` holds for 2),
@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import torch
 from torch.fx import Node
 
+from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.graph.insertion import insert_call
 
@@ -188,3 +189,43 @@ TYPE_PROMOTION: Final = Operator(
     rewrite=promote,
     upstream="type_promotion",
 )
+
+
+def add_cast(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layer of one ``aten._to_copy``; none if the tensor has the dtype.
+
+    Torch-TensorRT 2.13 and 2.14 have two converters; the one for a cast of an input that is
+    returned takes static shapes only.
+    """
+    tensor = layers.tensor(args[0], "input")
+    return layers.cast(tensor, kwargs.get("dtype", tensor.dtype), "cast")
+
+
+TO_COPY: Final = Operator("_to_copy", (aten._to_copy.default,), add_layer=add_cast)
+
+
+def add_select(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layer of one ``aten.where.self``.
+
+    Torch-TensorRT 2.13 knows float32 and float16 and makes int32 of all else: bfloat16 loses its
+    fraction, int64 its upper half.
+    """
+    from torch_tensorrt.dynamo.conversion.converter_utils import prepend_ones
+
+    value = layers.node.meta["val"]
+    # TensorRT selects between everything but these.
+    dtype = torch.int32 if value.dtype == torch.uint8 else value.dtype
+    tensors = []
+    for name, argument, wanted in zip(
+        ("condition", "chosen", "other"), args, (torch.bool, dtype, dtype), strict=True
+    ):
+        tensor = layers.tensor(argument, name, min_rank=0)
+        tensor = layers.cast(tensor, wanted, f"{name}_cast")
+        missing = value.dim() - len(tensor.shape)
+        label = f"{layers.node.name}_{name}_ones"
+        tensors.append(prepend_ones(layers.ctx, tensor, label, missing) if missing else tensor)
+    selected = layers.result(layers.net.add_select(*tensors), "select")
+    return layers.cast(selected, value.dtype, "result")
+
+
+WHERE: Final = Operator("where", (aten.where.self,), add_layer=add_select, upstream="where")

@@ -1,8 +1,12 @@
-"""``slice`` and ``select`` along dynamic dimensions, by indices that count as torch counts them.
+"""Reads by index: ``index``, ``gather``, ``slice``, ``select``, ``embedding``.
 
-The converters of Torch-TensorRT 2.13 gather by a negative index, which TensorRT takes along static
-dimensions only, bound no slice by the size (``x[-9:]`` of 5 rows begins at row 1), and take no
-computed index.
+TensorRT takes negative indices in one layer only: a gather along a dimension of static size
+(``IGatherLayer`` in its ``NvInfer.h``). Torch-TensorRT 2.13 passes them unchanged to scatters and
+to gathers along dynamic dimensions. From several indices it computes one number, so that
+``x[[0], [-1]]`` picks from the last row. ``index_check.py`` refuses the others.
+
+Its converters of ``slice`` and ``select`` gather by a negative index, bound no slice by the size
+(``x[-9:]`` of 5 rows begins at row 1), and take no computed index.
 """
 
 from __future__ import annotations
@@ -12,11 +16,53 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from torch.fx import Node
 
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
+from trt_et.graph.insertion import insert_call, insert_size
 
 aten = torch.ops.aten
+
+_GATHERS: Final = (aten.index.Tensor, aten._unsafe_index.Tensor)
+_SCATTERS: Final = (aten.index_put.default, aten._unsafe_index_put.default)
+_INTEGERS: Final = (torch.int32, torch.int64)
+
+
+def normalize(node: Node) -> None:
+    """Add the size to negative indices that TensorRT does not count from the end."""
+    source, indices = node.args[0], list(node.args[1])  # type: ignore[arg-type]
+    given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    if not isinstance(source, Node) or not all(
+        isinstance(index, Node) and index.meta["val"].dtype in _INTEGERS for _, index in given
+    ):
+        return  # A mask indexes several dimensions.
+    sizes = source.meta["val"].shape
+    if node.target in _GATHERS and len(given) == 1 and isinstance(sizes[given[0][0]], int):
+        return
+    for dim, index in given:
+        indices[dim] = _normalized(node, source, dim, index)
+    node.args = (source, indices, *node.args[2:])
+
+
+def _normalized(node: Node, source: Node, dim: int, index: Node) -> Node:
+    if index.op == "get_attr":
+        value: Any = getattr(node.graph.owning_module, str(index.target))
+        if bool((value >= 0).all()):
+            return index
+    return count_from_zero(node, index, insert_size(node, source, dim))
+
+
+def count_from_zero(before: Node, index: Node, size: Any) -> Node:  # noqa: ANN401
+    """Insert calls that add a size to the negative ones among some indices."""
+    wrapped = insert_call(before, aten.add.Tensor, index, size)
+    negative = insert_call(before, aten.lt.Scalar, index, 0)
+    return insert_call(before, aten.where.self, negative, wrapped, index)
+
+
+INDEX: Final = Operator(
+    "index", (*_GATHERS, *_SCATTERS), rewrite=normalize, upstream="negative_indices"
+)
 
 
 def add_slice(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
@@ -133,3 +179,34 @@ class _Numbers:
 
 SLICE: Final = Operator("slice", (aten.slice.Tensor,), add_layer=add_slice)
 SELECT: Final = Operator("select", (aten.select.int,), add_layer=add_select)
+
+
+def add_gather(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layer of one ``aten.gather``, whose tensors have at least one dimension.
+
+    Torch-TensorRT 2.13 adds the same layer, but refuses the operator if any size is dynamic.
+    """
+    source = layers.tensor(args[0], "input")
+    index = layers.cast(layers.tensor(args[2], "index"), torch.int32, "indices")
+    layer = layers.net.add_gather_v2(source, index, layers.trt.GatherMode.ELEMENT)
+    layer.axis = args[1] % len(source.shape)
+    return layers.result(layer, "gather")
+
+
+GATHER: Final = Operator("gather", (aten.gather.default,), add_layer=add_gather)
+
+
+def add_embedding(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layers of Torch-TensorRT's converter, which refuses constant int64 indices (2.13)."""
+    weights, indices, *rest = args
+    if isinstance(indices, torch.Tensor):
+        indices = indices.int()
+    return layers.convert([weights, indices, *rest], kwargs)
+
+
+EMBEDDING: Final = Operator(
+    "embedding",
+    (aten.embedding.default,),
+    add_layer=add_embedding,
+    fixed_in=("torch", "2.14"),
+)

@@ -1,16 +1,18 @@
-"""Convolutions after quantization, and transposed ones with a computed weight."""
+"""Products: convolutions, ``baddbmm``, and the sums after linear layers."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import torch
 import torch.ao.quantization.fx._decomposed  # Registers the operators of PT2E.
+from torch import Tensor
 from torch.fx import Node
 
 from trt_et.conversion.installed import installed_variant
 from trt_et.conversion.operator import Operator
-from trt_et.conversion.operators.type_promotion import cast
+from trt_et.conversion.operators.types import cast
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 from trt_et.ops.quantize import is_quantize_layer
@@ -111,4 +113,85 @@ QUANTIZED_CONVOLUTION: Final = Operator(
     library="tensorrt_rtx",
     fixed_in=("tensorrt-rtx", "1.7"),
     upstream="rtx_int8_convolution",
+)
+
+
+def baddbmm(x: Tensor, first: Tensor, second: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: ANN401
+    """Add a product of the same dtype; torch writes half precision out in float32.
+
+    A factor below 1 comes before the product, which might overflow without it: the scores of an
+    attention in float16.
+    """
+    if abs(alpha) < 1:
+        first = first * alpha
+    product = torch.bmm(first, second)
+    if abs(alpha) > 1 or alpha == -1:
+        product = product * alpha
+    if beta == 0:
+        return product  # The summand does not count, even if it is no number.
+    return product + (x if beta == 1 else x * beta)
+
+
+BADDBMM: Final = Operator("baddbmm", (aten.baddbmm.default,), decompose=baddbmm)
+
+
+# With ``precision=``, the residual stream of a transformer stays float32: each layer adds a product
+# in float16, widened, to it. TensorRT-RTX 1.5 computes such a sum together with the normalization
+# after it, in a kernel whose source the engine holds once for each layer (0.14 MB). It computes a
+# sum of matrices in the product's kernel instead, if a reshape separates it from the normalization;
+# the normalizations of all layers then have one kernel. So these sums are computed as matrices.
+# Dynamic sizes stay as they are: their kernels are held for each layer either way.
+
+_LOW: Final = (torch.float16, torch.bfloat16)
+_COPIES: Final = (aten._to_copy.default, aten.clone.default)
+
+
+def add_as_matrices(node: Node) -> Node | None:
+    """Return the sum of a widened linear layer and a tensor, computed in two dimensions."""
+    first, second = node.args[:2]
+    if not isinstance(first, Node) or not isinstance(second, Node) or node.kwargs:
+        return None
+    value = node.meta["val"]
+    shape = value.shape
+    if (
+        value.dtype is not torch.float32
+        or value.dim() < 3
+        or any(each.meta["val"].shape != shape for each in (first, second))
+        or not all(isinstance(size, int) for size in shape)
+    ):
+        return None
+    product, linear = first, _widened_linear(first)
+    if linear is None:
+        product, linear = second, _widened_linear(second)
+    if linear is None:
+        return None
+    if math.prod(shape[:-2]) == 1:
+        # A reshape that drops sizes of 1 separates nothing: the product has to be one of matrices.
+        source: Any = linear.args[0]
+        rows = insert_call(node, aten.reshape.default, source, [-1, source.meta["val"].shape[-1]])
+        low = insert_call(node, linear.target, rows, *linear.args[1:])
+        matrix = insert_call(node, aten._to_copy.default, low, dtype=torch.float32)
+    else:
+        matrix = insert_call(node, aten.reshape.default, product, [-1, shape[-1]])
+    other = second if product is first else first
+    rows = insert_call(node, aten.reshape.default, other, [-1, shape[-1]])
+    operands = (matrix, rows) if product is first else (rows, matrix)
+    total = insert_call(node, aten.add.Tensor, *operands)
+    return insert_call(node, aten.reshape.default, total, list(shape))
+
+
+def _widened_linear(node: Node) -> Node | None:
+    """Return the linear layer in half precision whose result a node widens to float32."""
+    while node.target in _COPIES and len(node.users) == 1:
+        source: Any = node.args[0]
+        node = source
+    is_linear = node.target is aten.linear.default and len(node.users) == 1
+    return node if is_linear and node.meta["val"].dtype in _LOW else None
+
+
+RESIDUAL_SUM: Final = Operator(
+    "residual sum",
+    (aten.add.Tensor,),
+    rewrite=add_as_matrices,
+    library="tensorrt_rtx",
 )

@@ -1,15 +1,18 @@
-"""``max`` and ``min`` along a dimension, with the indices; ``amax`` and ``amin`` along several."""
+"""Maxima and minima, variances, cumulative sums."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 
+from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
-from trt_et.conversion.operators.adaptive_avg_pool import is_convolved
+from trt_et.conversion.operators.pooling import is_convolved
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import is_static
@@ -54,3 +57,50 @@ def merge(node: Node) -> Node | None:
 MAX: Final = Operator("max", (aten.max.dim,), decompose=max_with_indices)
 MIN: Final = Operator("min", (aten.min.dim,), decompose=min_with_indices)
 EXTREMES: Final = Operator("amax", (aten.amax.default, aten.amin.default), rewrite=merge)
+
+
+def variance(
+    x: Tensor,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> Tensor:
+    """Decompose ``aten.var.correction``, also for dynamic sizes.
+
+    Torch-TensorRT 2.13 asks for the number of elements, which makes a dynamic size static.
+    """
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    dims = list(dim or range(x.dim()))
+    difference = wide - wide.mean(dims, True)
+    number: Any = math.prod(x.shape[d] for d in dims)
+    free = torch.full((), number, dtype=wide.dtype) - (1 if correction is None else correction)
+    return ((difference * difference).sum(dims, keepdim) / free.clamp(min=0)).to(x.dtype)
+
+
+VAR: Final = Operator("var", (aten.var.correction,), decompose=variance)
+
+
+# Half precision adds up in float32, as torch does on a CPU.
+_SUMMED_IN: Final = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+
+
+def add_cumulative_sum(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layer of one ``aten.cumsum``.
+
+    Torch-TensorRT makes a loop. TensorRT-RTX 1.5 does not build that loop (1.6 does), and causal
+    language models make their masks with cumulative sums.
+    """
+    trt = layers.trt
+    dtype = layers.node.meta["val"].dtype
+    summand = layers.tensor(args[0], "input")
+    summand = layers.cast(summand, _SUMMED_IN.get(dtype, dtype), "summand")
+    if len(summand.shape) > 0:  # A single number is its own sum.
+        dim = torch.tensor(args[1] % len(summand.shape), dtype=torch.int32)
+        axis = layers.tensor(dim, "axis", min_rank=0)
+        layer = layers.net.add_cumulative(summand, axis, trt.CumulativeOperation.SUM, False, False)
+        summand = layers.result(layer, "cumulative_sum")
+    return layers.cast(summand, dtype, "sum")
+
+
+CUMSUM: Final = Operator("cumsum", (aten.cumsum.default,), add_layer=add_cumulative_sum)

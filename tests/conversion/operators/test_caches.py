@@ -35,7 +35,7 @@ from tests.support.programs.kv_cache_updates import (
     rewritten,
     rows,
 )
-from trt_et.conversion.operators.kv_cache import write_rows
+from trt_et.conversion.operators.caches import write_rows
 from trt_et.engine_info import Alias, decode_blob
 from trt_et.engines import BuildRequest
 from trt_et.engines import serialize as engines

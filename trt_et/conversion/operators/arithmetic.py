@@ -1,8 +1,4 @@
-"""``atan2`` of infinities, of zeros with a sign, and of numbers that are none.
-
-Torch-TensorRT 2.13 computes the quotient of two infinities, and counts a negative zero as positive.
-Torch's ONNX exporter returns -pi if ``y`` is 0 and ``x`` negative.
-"""
+"""Numbers one by one: ``log1p``, powers, ``atan2``."""
 
 from __future__ import annotations
 
@@ -13,6 +9,32 @@ import torch
 from torch import Tensor
 
 from trt_et.conversion.operator import Operator
+
+
+def log1p(x: Tensor) -> Tensor:
+    """Add the 1 in float32.
+
+    Torch-TensorRT 2.13 adds it in half precision, and takes static sizes only.
+    """
+    dtype = x.dtype if x.dtype.is_floating_point else torch.float32
+    return (x.to(torch.float32) + 1).log().to(dtype)
+
+
+LOG1P: Final = Operator("log1p", (torch.ops.aten.log1p.default,), decompose=log1p, upstream="log1p")
+
+
+def power(x: Tensor, exponent: float) -> Any:  # noqa: ANN401
+    """Compute a root: a power of minus infinity is infinity, its root NaN, as in torch."""
+    if exponent == 0.5:
+        return x.sqrt()
+    return x.rsqrt() if exponent == -0.5 else NotImplemented
+
+
+POWER: Final = Operator("power", (torch.ops.aten.pow.Tensor_Scalar,), decompose=power)
+
+
+# Torch-TensorRT 2.13 computes the quotient of two infinities, and counts a negative zero as
+# positive. Torch's ONNX exporter returns -pi if ``y`` is 0 and ``x`` negative.
 
 
 def atan2(y: Tensor, x: Tensor) -> Any:  # noqa: ANN401

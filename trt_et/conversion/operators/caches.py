@@ -27,7 +27,7 @@ from torch.fx import GraphModule, Node
 from trt_et.blob.model import Alias
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
-from trt_et.conversion.operators.index import count_from_zero
+from trt_et.conversion.operators.indexing import count_from_zero
 from trt_et.errors import BuilderError
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant
