@@ -35,77 +35,104 @@ from trt_et.conversion.operators import (
     types,
 )
 
-OPERATORS: Final[tuple[Operator | Step, ...]] = (
-    # The forms that the decompositions would take apart.
-    scatter.INDEX_PUT,  # Caches are updated by rows in their full shape.
-    member_sums.EMBEDDING_BAG,
-    member_sums.SCATTER_ADD,  # Makes index_add.
-    caches.KV_CACHE,
-    Step.UPDATE_IN_PLACE,  # Before slice_scatter is decomposed.
-    member_sums.INDEX_ADD,
-    member_sums.SCATTER_REDUCE,
-    scatter.SLICE_SCATTER,
-    moves.DIAGONAL,
-    moves.REPEAT,
-    activations.HARDSWISH,
-    activations.LOG_SIGMOID,
-    activations.MISH,
-    activations.SILU,
-    arithmetic.ATAN2,
-    products.BADDBMM,
-    division.DIVISION,
-    division.FMOD,
-    division.REMAINDER,
-    division.TRUNC,
-    arithmetic.LOG1P,
-    activations.LOG_SOFTMAX,
-    reductions.MAX,
-    reductions.MIN,
-    arithmetic.POWER,
-    reductions.VAR,
-    Step.DECOMPOSE,
-    moves.ARANGE,  # The products that it makes may mix dtypes.
-    moves.FULL,
-    attention.SHARED_HEADS,  # Before all others that look at keys and values.
-    attention.WRITTEN_OUT_ATTENTION,  # Has a form of its own for rows that are masked.
-    attention.ATTENTION,  # Reduces boolean masks, which TensorRT does as int32 only.
-    types.TYPE_PROMOTION,
-    normalization.NORMALIZATION,
-    pooling.ADAPTIVE_AVG_POOL,  # Makes means.
-    resize.UPSAMPLE,  # Makes gathers.
-    reductions.EXTREMES,
-    pooling.POOLING,  # The poolings that it makes may have three dimensions.
-    attention.ATTENTION_INPUTS,  # After MIN_RANK, a query is a tensor for each attention.
-    min_rank.MIN_RANK,
-    products.TRANSPOSED_CONVOLUTION,
-    scatter.SCATTER,
-    indexing.INDEX,  # An index below 0 in one of several would carry to the next.
-    scatter.FLAT_INDEX_PUT,
-    moves.RESHAPE,  # Also the reshapes that the others made.
-    grouped_weights.GROUPED_WEIGHTS,  # Knows 4-bit weights by the cast, which the next replaces.
-    grouped_weights.DEQUANTIZE_GROUPS,
-    quantization.INT8_WEIGHTS,
-    quantization.FAKE_QUANTIZED,  # Its dequantize layers may reach a convolution.
-    quantization.QUANTIZE,
-    products.QUANTIZED_CONVOLUTION,
-    attention.ATTENTION_RESULTS,
-    quantization.ACTIVATION_SCALE,  # After those that look for quantize operators.
-    products.RESIDUAL_SUM,  # Knows linear layers by the casts, whatever else is rewritten.
-    # Without a rewrite.
-    attention.IS_NAN,
-    reductions.CUMSUM,
-    indexing.EMBEDDING,
-    indexing.GATHER,
-    normalization.INSTANCE_NORM,
-    normalization.LAYER_NORM,
-    normalization.RMS_NORM,
-    indexing.SELECT,
-    indexing.SLICE,
-    activations.SOFTPLUS,
-    types.TO_COPY,
-    types.WHERE,
+STAGES: Final[dict[str, tuple[Operator | Step, ...]]] = {
+    # Caches are updated by rows in their full shape.
+    "calls that the decompositions would take apart": (
+        scatter.INDEX_PUT,
+        member_sums.EMBEDDING_BAG,
+        member_sums.SCATTER_ADD,
+    ),
+    # Before slice_scatter is decomposed.
+    "caches": (Step.UPDATE_IN_PLACE,),
+    # Ours, wherever the entries stand, and those of Torch-TensorRT or torch.
+    "decompositions": (Step.DECOMPOSE,),
+    # What they make may mix dtypes. Keys and values have the heads that all others expect.
+    "ranges, fills and shared heads": (moves.ARANGE, moves.FULL, attention.SHARED_HEADS),
+    # It has a form of its own for rows that are masked.
+    "written out attentions": (attention.WRITTEN_OUT_ATTENTION,),
+    # They reduce boolean masks, which TensorRT does as int32 only.
+    "masked rows": (attention.ATTENTION,),
+    "dtypes": (types.TYPE_PROMOTION,),
+    # They make means, gathers and poolings.
+    "several operators for one, and one for several": (
+        normalization.NORMALIZATION,
+        pooling.ADAPTIVE_AVG_POOL,
+        resize.UPSAMPLE,
+        reductions.EXTREMES,
+    ),
+    # The poolings that are made may have three dimensions; so far an attention's query may be that
+    # of others.
+    "poolings and inputs of attentions": (pooling.POOLING, attention.ATTENTION_INPUTS),
+    "few dimensions": (min_rank.MIN_RANK,),
+    # An index below 0 in one of several would carry to the next.
+    "indices from 0, and their sources": (
+        products.TRANSPOSED_CONVOLUTION,
+        scatter.SCATTER,
+        indexing.INDEX,
+    ),
+    "one index for several": (scatter.FLAT_INDEX_PUT,),
+    # Also those that the others made.
+    "reshapes": (moves.RESHAPE,),
+    # Knows 4-bit weights by the cast, which the next stage replaces.
+    "4-bit weights": (grouped_weights.GROUPED_WEIGHTS,),
+    # The dequantize layers that they make may reach a convolution.
+    "quantize layers": (quantization.INT8_WEIGHTS, quantization.FAKE_QUANTIZED),
+    "faults of TensorRT-RTX's builder": (
+        products.QUANTIZED_CONVOLUTION,
+        attention.ATTENTION_RESULTS,
+    ),
+    # After those that look for quantize operators.
+    "scales of activations": (quantization.ACTIVATION_SCALE,),
+    # Knows linear layers by the casts, whatever else is rewritten.
+    "sums in the kernels of products": (products.RESIDUAL_SUM,),
+    # The place of these in the list changes nothing.
+    "without a rewrite": (
+        member_sums.INDEX_ADD,
+        member_sums.SCATTER_REDUCE,
+        scatter.SLICE_SCATTER,
+        moves.DIAGONAL,
+        moves.REPEAT,
+        activations.HARDSWISH,
+        activations.LOG_SIGMOID,
+        activations.LOG_SOFTMAX,
+        activations.MISH,
+        activations.SILU,
+        activations.SOFTPLUS,
+        arithmetic.ATAN2,
+        arithmetic.LOG1P,
+        arithmetic.POWER,
+        division.DIVISION,
+        division.FMOD,
+        division.REMAINDER,
+        division.TRUNC,
+        products.BADDBMM,
+        reductions.CUMSUM,
+        reductions.MAX,
+        reductions.MIN,
+        reductions.VAR,
+        attention.IS_NAN,
+        caches.KV_CACHE,
+        grouped_weights.DEQUANTIZE_GROUPS,
+        indexing.EMBEDDING,
+        indexing.GATHER,
+        indexing.SELECT,
+        indexing.SLICE,
+        normalization.INSTANCE_NORM,
+        normalization.LAYER_NORM,
+        normalization.RMS_NORM,
+        quantization.QUANTIZE,
+        types.TO_COPY,
+        types.WHERE,
+    ),
+}
+"""All entries, by the stages in which they rewrite a partition's graph, with the reasons.
+
+Inside a stage the order is free.
+"""
+
+OPERATORS: Final[tuple[Operator | Step, ...]] = tuple(
+    entry for stage in STAGES.values() for entry in stage
 )
-"""All entries, in the order in which they rewrite a partition's graph, with its reasons."""
 
 
 def entries() -> list[Operator | Step]:
