@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from trt_et.conversion import registry
+from trt_et.conversion import stages
 from trt_et.conversion.decompose import decomposed_operators
 
 
 @pytest.fixture
 def registry_is_put_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test leaves out of the registry is back after it."""
-    monkeypatch.setattr(registry, "OPERATORS", registry.OPERATORS)
+    monkeypatch.setattr(stages, "OPERATORS", stages.OPERATORS)
     yield
     monkeypatch.undo()
     decomposed_operators.cache_clear()

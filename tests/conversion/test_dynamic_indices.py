@@ -17,7 +17,7 @@ from tests.support.lowering import blobs, lower
 from tests.support.mended import leave_out
 from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare
-from trt_et.conversion import support
+from trt_et.conversion import trial
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines.serialize import build_network
 from trt_et.errors import BuilderError
@@ -134,7 +134,7 @@ def test_a_network_that_gathers_by_a_negative_index_is_not_built():
 )
 @pytest.mark.parametrize("layer", ["gather", "gather ND", "scatter"])
 def test_a_negative_index_among_several_is_found(indices, refused, layer):
-    support.convertible_operators()
+    trial.convertible_operators()
     import tensorrt as trt
 
     from trt_et.conversion.index_check import IndexCheck

@@ -16,7 +16,7 @@ from tests.support.lowering import request
 from tests.support.models import make
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.operator_networks import Function
-from trt_et.conversion import prepare, support
+from trt_et.conversion import rewriting, trial
 from trt_et.conversion.installed import installed_variant
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines import serialize as engines
@@ -27,7 +27,7 @@ from trt_et.lowering.lower import lower_partition
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="nothing is patched where there is a GPU")
 def test_nothing_stays_patched():
-    support.convertible_operators()
+    trial.convertible_operators()
     assert not torch.cuda.is_available()
     with pytest.raises((AssertionError, RuntimeError)):
         torch.cuda.current_device()
@@ -46,7 +46,7 @@ def test_the_network_has_the_bindings_of_the_partition_in_order():
 def test_an_unconvertible_node_has_the_name_that_the_user_knows(decomposed, monkeypatch):
     unconvertible = torch.sinc if decomposed else torch.linalg.inv
     table = {torch.ops.aten.sinc.default: torch.linalg.inv} if decomposed else {}
-    monkeypatch.setattr(prepare, "decomposed_operators", lambda: table)
+    monkeypatch.setattr(rewriting, "decomposed_operators", lambda: table)
     program = torch.export.export(Function(lambda x: unconvertible(x).relu()), (torch.eye(3),))
     operator = next(node for node in program.graph.nodes if node.op == "call_function")
     operator._rename("encoder_inverse")
@@ -57,7 +57,7 @@ def test_an_unconvertible_node_has_the_name_that_the_user_knows(decomposed, monk
 
 
 def test_a_validator_that_stumbles_is_a_refusal(monkeypatch):
-    support.convertible_operators()  # Makes the module below importable.
+    trial.convertible_operators()  # Makes the module below importable.
     from torch_tensorrt.dynamo.conversion import DYNAMO_CONVERTERS
 
     def stumble(node):
@@ -66,7 +66,7 @@ def test_a_validator_that_stumbles_is_a_refusal(monkeypatch):
     monkeypatch.setattr(DYNAMO_CONVERTERS, "get", stumble)
     program = torch.export.export(nn.ReLU(), (torch.eye(3),))
     (call,) = (node for node in program.graph.nodes if node.op == "call_function")
-    refusal = support.make_support_check(BuildOptions())(fragment_of_call(call, {}))
+    refusal = trial.try_as_network(BuildOptions())(fragment_of_call(call, {}))
     assert refusal.node == call.name
     assert "do not take these arguments" in refusal.reason
 

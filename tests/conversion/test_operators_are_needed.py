@@ -33,9 +33,9 @@ from tests.support.programs.operator_networks import (
 )
 from tests.support.programs.quantized_networks import needs_rtx
 from tests.support.sampled import sampled
-from trt_et.conversion import registry
+from trt_et.conversion import stages
 from trt_et.conversion.operator import Operator
-from trt_et.conversion.support import convertible_operators, make_support_check
+from trt_et.conversion.trial import convertible_operators, try_as_network
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines.serialize import build_network, serialize
 from trt_et.errors import BuilderError, PartitionError
@@ -72,7 +72,7 @@ def outcome(example: Example, *, is_asked: bool = True) -> tuple[str, int]:
     """``equal``, or what Torch-TensorRT, TensorRT or the evaluator say; the number of layers."""
     asked = example.request()
     if is_asked:
-        check = make_support_check(BuildOptions())
+        check = try_as_network(BuildOptions())
         nodes = asked.lowered.program.graph.nodes
         calls = [n for n in nodes if n.op == "call_function" and n.target is not operator.getitem]
         calls = [call for call in calls if not isinstance(call.meta["val"], int | torch.SymInt)]
@@ -254,7 +254,7 @@ CRASHES = {(name, "rewrite") for name in WORKAROUNDS}
 def test_every_part_of_an_entry_has_an_example():
     parts = {
         (e.name, part)
-        for e in registry.OPERATORS
+        for e in stages.OPERATORS
         for part in PARTS
         if isinstance(e, Operator) and getattr(e, part)
     }

@@ -19,7 +19,7 @@ from tests.support.programs.operator_networks import (
     randn,
 )
 from trt_et import TensorRTPartitioner
-from trt_et.conversion.support import make_support_check
+from trt_et.conversion.trial import try_as_network
 from trt_et.engines import BuildOptions
 from trt_et.engines.serialize import build_network
 from trt_et.errors import BuilderError
@@ -142,7 +142,7 @@ SIZES = {2: Dim("columns", min=4, max=64)}
     ],
 )
 def test_the_support_check_refuses_a_call(function, inputs, sizes, why):
-    check = make_support_check(BuildOptions())
+    check = try_as_network(BuildOptions())
     dynamic = ((sizes, *(None for _ in inputs[1:])),)
     program = torch.export.export(Function(function), inputs, dynamic_shapes=dynamic)
     nodes = program.run_decompositions({}).graph.nodes

@@ -14,7 +14,7 @@ from tests.support.mended import is_installed
 from tests.support.programs.quantized_models import quantized
 from tests.support.programs.quantized_networks import Network, needs_rtx
 from tests.support.python_process import run_forked
-from trt_et.conversion import network, prepare
+from trt_et.conversion import network, rewriting
 from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
 
 pytestmark = needs_rtx
@@ -80,7 +80,7 @@ def test_it_still_cannot_be_imported_without_answers(name, tmp_path):
 def test_quantized_weights_are_still_folded(monkeypatch):
     program, _ = quantized("mlp")
     assert Network(program).kinds["DEQUANTIZE"] == 5
-    monkeypatch.setattr(prepare, "weights_stay_quantized", contextlib.nullcontext)
+    monkeypatch.setattr(rewriting, "weights_stay_quantized", contextlib.nullcontext)
     assert Network(program).kinds["DEQUANTIZE"] < 5, "weights_stay_quantized() is not needed"
 
 

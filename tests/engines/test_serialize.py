@@ -11,7 +11,7 @@ import torch
 from tests.support.lowering import blobs, lower
 from tests.support.programs.kv_cache_models import Cache, recorded
 from tests.support.programs.kv_cache_updates import LONG, ONE, add_to_it, put, rows
-from trt_et.conversion import prepare
+from trt_et.conversion import rewriting
 from trt_et.conversion.operators.caches import update_in_place
 from trt_et.engine_info import Alias, decode_blob
 from trt_et.engines import serialize as engines
@@ -47,7 +47,7 @@ def refuse(monkeypatch, refusal) -> list[tuple[Alias, ...]]:
 
 def test_a_tensorrt_without_the_layer_builds_as_before(caplog, monkeypatch):
     lowered()  # Torch-TensorRT is loaded.
-    monkeypatch.setattr(prepare, "has_cache_update_layer", lambda: False)
+    monkeypatch.setattr(rewriting, "has_cache_update_layer", lambda: False)
     blob, said = built(caplog)
     assert (blob[:4], decode_blob(blob).info.aliases) == (b"TR01", ())
     assert "in place" not in said
@@ -103,6 +103,6 @@ def test_a_layer_that_nobody_asked_for_is_an_error(monkeypatch):
         update_in_place(module, updates)
         return ()
 
-    monkeypatch.setattr(prepare, "update_in_place", silently)
+    monkeypatch.setattr(rewriting, "update_in_place", silently)
     with pytest.raises(BuilderError, match="in place; expected"):
         engines.build_network(request)

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from packaging.version import Version
 
-from trt_et.conversion import registry
+from trt_et.conversion import stages
 from trt_et.conversion.decompose import decomposed_operators
 from trt_et.conversion.operator import Operator
 
@@ -16,7 +16,7 @@ PARTS = ("unsupported", "rewrite", "decompose", "add_layer")
 
 
 def entry(name: str) -> Operator:
-    (one,) = (e for e in registry.OPERATORS if isinstance(e, Operator) and e.name == name)
+    (one,) = (e for e in stages.OPERATORS if isinstance(e, Operator) and e.name == name)
     return one
 
 
@@ -26,10 +26,10 @@ def is_fixed(name: str) -> bool:
 
 
 def leave_out(names: Collection[str], parts: Collection[str] = PARTS) -> None:
-    """Convert without some parts of entries; ``registry.OPERATORS`` has to be put back."""
-    registry.OPERATORS = tuple(  # type: ignore[misc]
+    """Convert without some parts of entries; ``stages.OPERATORS`` has to be put back."""
+    stages.OPERATORS = tuple(  # type: ignore[misc]
         replace(e, **dict.fromkeys(parts)) if isinstance(e, Operator) and e.name in names else e
-        for e in registry.OPERATORS
+        for e in stages.OPERATORS
     )
     decomposed_operators.cache_clear()
 

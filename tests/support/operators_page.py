@@ -14,8 +14,8 @@ from torch._ops import OpOverload
 
 from trt_et.conversion.decompose import decomposed_operators
 from trt_et.conversion.operator import Operator
-from trt_et.conversion.registry import OPERATORS, decompositions, own_converter
-from trt_et.conversion.support import convertible_operators
+from trt_et.conversion.stages import OPERATORS, decompositions, own_converter
+from trt_et.conversion.trial import convertible_operators
 from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 
 HEAD = """# Operators

@@ -25,7 +25,7 @@ from torch.export import ExportedProgram
 from tests.support.forked import in_child
 from tests.support.network_evaluator import evaluate
 from tests.support.run_documents import blocks
-from trt_et.conversion import registry
+from trt_et.conversion import stages
 from trt_et.conversion.decompose import decomposed_operators
 from trt_et.conversion.operator import Step
 from trt_et.conversion.settings import make_settings
@@ -55,7 +55,7 @@ def compile_program(
 
 def remove_workarounds() -> None:
     """Leave Torch-TensorRT's converters and decompositions as they are."""
-    registry.OPERATORS = (Step.DECOMPOSE,)  # type: ignore[misc]
+    stages.OPERATORS = (Step.DECOMPOSE,)  # type: ignore[misc]
     decomposed_operators.cache_clear()
 
 

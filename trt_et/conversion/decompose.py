@@ -10,8 +10,8 @@ from typing import Any
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
-from trt_et.conversion.registry import decompositions, own_converter
 from trt_et.conversion.settings import converter_registry, make_settings
+from trt_et.conversion.stages import decompositions, own_converter
 from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
 from trt_et.conversion.torch_tensorrt_patches import without_gpu
 from trt_et.errors import ConversionError

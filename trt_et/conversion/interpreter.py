@@ -19,7 +19,7 @@ from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 from trt_et.conversion.decompose import decomposed_from
 from trt_et.conversion.index_check import IndexCheck
 from trt_et.conversion.layers import Layers
-from trt_et.conversion.registry import own_converter
+from trt_et.conversion.stages import own_converter
 from trt_et.errors import ConversionError
 
 _log = logging.getLogger(__name__)

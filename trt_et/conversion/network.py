@@ -1,9 +1,8 @@
 """Fills a TensorRT network with a partition, by Torch-TensorRT's converters.
 
-Only this file uses private parts of Torch-TensorRT (``TRTInterpreter``'s
-``_construct_trt_network_def`` and ``_populate_trt_builder_config``): its ``run()`` ends by
-deserializing the engine, which needs a GPU. ``tests/conversion/test_network.py`` fails loudly when
-a release changes them.
+It calls private parts of ``TRTInterpreter`` (``_construct_trt_network_def`` and
+``_populate_trt_builder_config``): its ``run()`` ends by deserializing the engine, which needs a
+GPU. ``tests/conversion/test_network.py`` fails loudly when a release changes them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from torch.fx import GraphModule, Node
 from trt_et.blob.model import Alias, Binding
 from trt_et.conversion.decompose import decomposed_from
 from trt_et.conversion.operators.caches import check_cache_updates
-from trt_et.conversion.prepare import prepare_module
+from trt_et.conversion.rewriting import prepare_module
 from trt_et.conversion.settings import make_settings
 from trt_et.conversion.torch_tensorrt_import import logged_errors, torch_tensorrt
 from trt_et.conversion.torch_tensorrt_patches import (

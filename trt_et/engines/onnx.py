@@ -56,9 +56,9 @@ class OnnxBuilder:
 
     def make_support_check(self, options: BuildOptions) -> SupportCheck:
         """See ``trt_et.engines.EngineBuilder``."""
-        from trt_et.conversion.onnx.support import make_support_check
+        from trt_et.conversion.trial import try_as_onnx_model
 
-        return make_support_check()
+        return try_as_onnx_model()
 
     def build(self, request: BuildRequest) -> bytes:
         """See ``trt_et.engines.EngineBuilder.build``."""

@@ -78,9 +78,9 @@ def make_support_check(builder: EngineBuilder, options: BuildOptions) -> Support
         check_of_builder: SupportCheck = own(options)
         return check_of_builder
     if _uses_converters(builder):
-        from trt_et.conversion import support
+        from trt_et.conversion import trial
 
-        return support.make_support_check(options)
+        return trial.try_as_network(options)
     _say_once()
 
     def check(fragment: Fragment) -> Unsupported | None:

@@ -21,7 +21,7 @@ from tests.support.programs.pt2e import quantize
 from tests.support.programs.quantized_models import MODELS
 from tests.support.programs.quantized_networks import needs_rtx
 from trt_et.conversion.operators.quantization import ACTIVATION_SCALE
-from trt_et.conversion.prepare import rewrite
+from trt_et.conversion.rewriting import rewrite
 from trt_et.engine_info import decode_blob
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.lowering.lower import lower_partition

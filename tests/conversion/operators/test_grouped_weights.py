@@ -15,7 +15,7 @@ from trt_et.conversion.operators.grouped_weights import (
     dequantize_groups,
     pack_int4,
 )
-from trt_et.conversion.prepare import rewrite
+from trt_et.conversion.rewriting import rewrite
 from trt_et.options import BuildOptions
 from trt_et.partition.node_choice import NodeChoice
 from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops

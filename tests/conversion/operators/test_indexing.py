@@ -9,7 +9,7 @@ from tests.support.lowering import module_of
 from tests.support.models import Function
 from tests.support.programs.operator_networks import ROWS, X, put
 from trt_et.conversion.operators.indexing import INDEX
-from trt_et.conversion.prepare import rewrite
+from trt_et.conversion.rewriting import rewrite
 
 NEGATIVE = ROWS - 3
 

@@ -15,7 +15,7 @@ from trt_et.blob.model import Binding
 from trt_et.conversion.onnx.cache_update import add_cache_update_function
 from trt_et.conversion.onnx.check import check_model
 from trt_et.conversion.onnx.grouped_weights import pack_grouped_weights
-from trt_et.conversion.onnx.prepare import prepare_module
+from trt_et.conversion.onnx.rewrites import prepare_module
 from trt_et.conversion.onnx.translate import OPSET, translate
 from trt_et.errors import ConversionError
 from trt_et.graph.tensor_bytes import bytes_of

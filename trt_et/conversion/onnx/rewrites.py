@@ -1,18 +1,31 @@
-"""Rewrites of plain ATen that torch's ONNX exporter or TensorRT's parser needs."""
+"""Brings a graph of plain ATen into the form that torch's ONNX exporter translates correctly.
+
+The rewrites are those for TensorRT's networks, which the parser makes of the model, and some that
+only the exporter or the parser needs. What only a layer of TensorRT can hold is not among them.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Final
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
-from trt_et.conversion.operator import Operator
+from trt_et.conversion.decompose import inline_decompositions
+from trt_et.conversion.onnx.quantize import ONNX_FP8, ONNX_QUANTIZE
+from trt_et.conversion.onnx.translate import torch_decompositions
+from trt_et.conversion.operator import Operator, Step
+from trt_et.conversion.operators.caches import update_in_place
 from trt_et.conversion.operators.types import cast
+from trt_et.conversion.rewriting import rewrite
+from trt_et.conversion.stages import OPERATORS, decompositions
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import is_static
+from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
 aten = torch.ops.aten
 
@@ -102,7 +115,7 @@ def _place(find: Any) -> Any:  # noqa: ANN401
 
 _ARITHMETIC: Final = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
 
-REWRITES: Final = (
+_REWRITES: Final = (
     Operator("ONNX's arithmetic of sizes", _ARITHMETIC, rewrite=count_in_one_dtype),
     Operator("ONNX's means of images", (aten.mean.dim,), rewrite=average_in_a_window),
     Operator("ONNX's where", (aten.where.self,), rewrite=choose_in_one_dtype),
@@ -112,3 +125,29 @@ REWRITES: Final = (
     Operator("ONNX's copy", (aten.copy.default,), decompose=copied),
     Operator("ONNX's cumsum", (aten.cumsum.default,), rewrite=sum_in_float32),
 )
+_ENTRIES: Final = (
+    *(entry for entry in OPERATORS if getattr(entry, "library", None) is None),
+    *_REWRITES,
+    ONNX_FP8,
+    ONNX_QUANTIZE,
+)
+
+
+@cache
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    return torch_decompositions() | decompositions(_ENTRIES)
+
+
+def prepare_module(module: GraphModule, aliased_outputs: Sequence[InPlaceBuffer] = ()) -> None:
+    """Apply all decompositions and rewrites to a module; see ``model.convert_module``."""
+    for entry in _ENTRIES:
+        if isinstance(entry, Operator):
+            rewrite(module, entry)
+        elif entry is Step.UPDATE_IN_PLACE:
+            update_in_place(module, aliased_outputs)
+        else:
+            inline_decompositions(module, _decompositions())
+    for node in reversed(list(module.graph.nodes)):
+        # Also detach_, which changes nothing that anybody reads.
+        if node.op == "call_function" and not node.users:
+            module.graph.erase_node(node)

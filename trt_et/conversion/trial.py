@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from trt_et.conversion.installed import installed_variant
 from trt_et.conversion.network import convert_module
-from trt_et.conversion.registry import refusal_reason
+from trt_et.conversion.onnx import model as onnx_model
 from trt_et.conversion.settings import converter_registry, make_settings
+from trt_et.conversion.stages import refusal_reason
 from trt_et.conversion.torch_tensorrt_patches import without_gpu
 from trt_et.errors import BuilderError, ConversionError
-from trt_et.graph.fragment import Fragment, Unsupported
+from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
 from trt_et.graph.symbolic_shapes import UnboundedDimension
 from trt_et.graph.tracing import unchanged_by_tracing
 from trt_et.lowering.lower_fragment import LoweredFragment, lower_fragment
+from trt_et.ops.quantize import QUANTIZED_DTYPES, moves_numbers
 from trt_et.options import BuildOptions
 
 # Torch's messages about an index outside of its table: of embeddings, and of gathers and scatters.
@@ -27,8 +28,8 @@ def convertible_operators() -> frozenset[Any]:
         return frozenset(converter_registry(make_settings()).unique_targets())
 
 
-def make_support_check(options: BuildOptions) -> Callable[[Fragment], Unsupported | None]:
-    """Return a function that returns why calls of a plain ATen graph cannot be converted.
+def try_as_network(options: BuildOptions) -> SupportCheck:
+    """Return a function that returns why calls cannot be part of a TensorRT network.
 
     It converts the calls into a separate network, whose inputs and outputs are the tensors that the
     calls exchange with the rest of the graph. It builds no engine.
@@ -83,4 +84,40 @@ def _is_of_unknown_values(error: ConversionError, fragment: Fragment) -> bool:
         isinstance(cause, IndexError | RuntimeError)
         and any(text in str(cause) for text in _OUTSIDE)
         and any(fragment.constants.get(s, s) is None for s in fragment.sources)
+    )
+
+
+def try_as_onnx_model() -> SupportCheck:
+    """Return a function that returns why calls cannot be part of an ONNX model."""
+
+    def check(fragment: Fragment) -> Unsupported | None:
+        if _moves_a_quantized_weight(fragment):
+            return None
+        with unchanged_by_tracing(fragment.nodes):
+            try:
+                lowered = lower_fragment(fragment)
+                onnx_model.convert_module(
+                    lowered.module,
+                    lowered.inputs,
+                    lowered.outputs,
+                    lambda name, _: name,  # To read a weight would take memory.
+                )
+            except ConversionError as error:
+                name = lowered.names.get(error.node or "", error.node)
+                return Unsupported(error.reason, name)
+            except (BuilderError, UnboundedDimension) as error:
+                return Unsupported(str(error))
+        return None
+
+    return check
+
+
+def _moves_a_quantized_weight(fragment: Fragment) -> bool:
+    """Return whether a fragment only moves a weight's numbers, which the conversion does itself."""
+    sources = fragment.sources
+    return (
+        bool(sources)
+        and all(map(moves_numbers, fragment.calls))
+        and all(source in fragment.constants for source in sources)
+        and all(source.meta["val"].dtype in QUANTIZED_DTYPES for source in sources)
     )

@@ -1,4 +1,4 @@
-"""The list of ``conversion/registry.py`` is what the support check and the interpreter go by."""
+"""The list of ``conversion/stages.py`` is what the support check and the interpreter go by."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch import nn
 from tests.support.lowering import request
 from tests.support.mended import entry
 from tests.support.models import Function
-from trt_et.conversion import operator, registry
+from trt_et.conversion import operator, stages
 from trt_et.conversion.operator import Operator, Step
-from trt_et.conversion.registry import OPERATORS
-from trt_et.conversion.support import make_support_check
+from trt_et.conversion.stages import OPERATORS
+from trt_et.conversion.trial import try_as_network
 from trt_et.engines import BuildOptions
 from trt_et.engines.serialize import build_network
 from trt_et.graph.fragment import fragment_of_call
@@ -26,14 +26,14 @@ REPORTED = [one for one in OPERATORS if isinstance(one, Operator) and one.upstre
 def test_what_the_support_check_accepts_is_converted_by_the_same_entry(monkeypatch):
     asked = request(Function(torch.special.bessel_j0), torch.eye(3))  # It has no converter.
     (call,) = (n for n in asked.lowered.program.graph.nodes if "bessel" in str(n.target))
-    check = make_support_check(BuildOptions())
+    check = try_as_network(BuildOptions())
     assert check(fragment_of_call(call, {})) is not None
 
     def add_scratch(layers, args, kwargs):
         return layers.result(layers.net.add_identity(args[0]), "scratch")
 
     bessel = Operator("bessel", (call.target,), add_layer=add_scratch)
-    monkeypatch.setattr(registry, "OPERATORS", (*OPERATORS, bessel))
+    monkeypatch.setattr(stages, "OPERATORS", (*OPERATORS, bessel))
     assert check(fragment_of_call(call, {})) is None
     network = build_network(asked).network
     names = [network.get_layer(index).name for index in range(network.num_layers)]
@@ -55,7 +55,7 @@ def test_a_rewrite_is_applied_until_the_release_that_fixes_it(fixed_in, expected
     applied = []
     rewrite = Operator("relu", (torch.ops.aten.relu.default,), rewrite=applied.append)
     rewrite = replace(rewrite, fixed_in=fixed_in)
-    monkeypatch.setattr(registry, "OPERATORS", (Step.DECOMPOSE, rewrite))
+    monkeypatch.setattr(stages, "OPERATORS", (Step.DECOMPOSE, rewrite))
     build_network(request(nn.ReLU(), torch.eye(3)))
     assert len(applied) == expected
 

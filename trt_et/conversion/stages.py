@@ -1,8 +1,8 @@
 """Lists what trt-et does about operators that Torch-TensorRT does not convert correctly.
 
-The support check (``support.py``), the preparation of the graph (``prepare.py``), the
-decompositions (``decompose.py``) and the interpreter (``interpreter.py``) all read this list: an
-operator that one of them knows is known to all. How to add an operator:
+The support check (``trial.py``), the rewrites of the graph (``rewriting.py``), the decompositions
+(``decompose.py``) and the interpreter (``interpreter.py``) all read this list: an operator that one
+of them knows is known to all. How to add an operator:
 ``docs/internals/add-an-operator.md``.
 """
 
