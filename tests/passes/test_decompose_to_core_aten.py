@@ -103,12 +103,6 @@ CASES = {
     ),
     "largest of lines": (lambda x: F.adaptive_max_pool1d(x, 3), (X,)),
     "channel attention": (attended, (IMAGE,)),
-    "running products": (lambda x: [x.cumprod(1), rendered(x)], (X,)),
-    "running products of extremes": (
-        lambda x: x.cumprod(0),
-        (torch.tensor([1e-30, 1e-30, 1e30, 1e30, -1e30, 1e30, 0.0, inf]),),
-    ),
-    "many running products": (lambda x: (x + 2).cumprod(0), (torch.rand(70, 2),)),
     "whole numbers": (
         lambda x: [(x % 3 - 1).cumprod(-2), 7 % (x.abs() + 1), x << 3, x >> 3],
         (WHOLE,),
@@ -205,9 +199,33 @@ def test_tensorrt_rtx_builds_it(case):
     assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
 
 
+RUNNING_PRODUCTS = {
+    "along a ray": (lambda x: [x.cumprod(1), rendered(x)], (X,)),
+    "of extremes": (
+        lambda x: x.cumprod(0),
+        (torch.tensor([1e-30, 1e-30, 1e30, 1e30, -1e30, 1e30, 0.0, inf]),),
+    ),
+    "of many": (lambda x: (x + 2).cumprod(0), (torch.rand(70, 2),)),
+    "of float16": (lambda x: x.cumprod(1), (X.half(),)),
+    "of a number": (lambda x: x.cumprod(0), (torch.tensor(2.5),)),
+}
+
+
+@pytest.mark.parametrize("case", RUNNING_PRODUCTS)
+def test_running_products_of_floats_are_computed_on_the_cpu_as_in_eager(case):
+    function, inputs = RUNNING_PRODUCTS[case]
+    program = torch.export.export(Function(function), inputs)
+    partitioner = TensorRTPartitioner(builder="reference")
+    pte = lower(program, partitioner=partitioner)
+    reasons = {reason for _, _, reason in partitioner.report.not_delegated}
+    assert any("float64" in reason for reason in reasons), reasons
+    found = load_method(pte).execute(list(inputs))
+    expected = pytree.tree_leaves(function(*inputs))
+    torch.testing.assert_close(found, expected, equal_nan=True)
+
+
 def of_images(x):
-    results = attended(x), rendered(x), rotated(x), shifted(x)
-    return [*results, torch.bucketize(x, BOUNDS) + 1]
+    return [attended(x), rotated(x), shifted(x), torch.bucketize(x, BOUNDS) + 1]
 
 
 def padded_around(x):

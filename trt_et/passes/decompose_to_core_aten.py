@@ -109,57 +109,21 @@ def _adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> Any:  # noqa: A
 def _cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:  # noqa: ANN401
     """Multiply by doubling: the products of 2 numbers, of 4, of 8.
 
-    torch accumulates in double precision, so 1e-30 * 1e-30 * 1e30 * 1e30 is 1. Exponents are summed
-    apart to have its range; the products of 64 numbers from 1 to 2 do not overflow.
+    torch accumulates floats in double precision, so 1e-30 * 1e-30 * 1e30 * 1e30 is 1. TensorRT has
+    no double precision: these products stay on the CPU.
     """
     length = x.shape[dim] if x.dim() else 1
     if not isinstance(length, int):
         return NotImplemented
-    x = x.to(dtype or (x.dtype if x.dtype.is_floating_point else torch.int64))
-    if not x.dtype.is_floating_point or x.dtype == torch.float64:
-        return _multiply_along(x, dim, 1, length)
-    product, exponents = _split_exponent(x.float())
-    exponents = torch.cumsum(exponents, dim) if x.dim() else exponents
-    reach, step, more = 1, 64, None
+    dtype = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
+    products = x.to(dtype).to(torch.float64 if dtype.is_floating_point else dtype)
+    reach = 1
     while reach < length:
-        product = _multiply_along(product, dim, reach, min(length, reach * step))
-        if more is not None:
-            more = _multiply_along(more, dim, reach, min(length, reach * step), torch.add)
-        reach *= step
-        if reach < length:
-            product, exponent = _split_exponent(product)
-            more = exponent if more is None else more + exponent
-    exponents = exponents if more is None else exponents + more
-    return _times_power_of_two(product, exponents.clamp(-300, 300)).to(x.dtype)
-
-
-def _multiply_along(
-    x: Tensor, dim: int, reach: int, end: int, function: Callable[..., Tensor] = torch.mul
-) -> Tensor:
-    """Double ``reach``, the number of factors of each element, up to ``end``."""
-    length = x.shape[dim] if x.dim() else 1
-    while reach < end:
-        later = function(x.narrow(dim, reach, length - reach), x.narrow(dim, 0, length - reach))
-        x = torch.cat([x.narrow(dim, 0, reach), later], dim)
+        rest = length - reach
+        later = products.narrow(dim, reach, rest) * products.narrow(dim, 0, rest)
+        products = torch.cat([products.narrow(dim, 0, reach), later], dim)
         reach *= 2
-    return x
-
-
-def _split_exponent(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return float32 numbers from 1 to 2, and the exponents of two that are missing.
-
-    Zeros, denormal numbers, infinities and NaN have exponent 0.
-    """
-    size = x.abs()
-    is_usual = (size >= torch.finfo(torch.float32).tiny) & (size <= torch.finfo(torch.float32).max)
-    exponent = torch.where(is_usual, size, 1.0).log2().floor()
-    return _times_power_of_two(x, -exponent), exponent
-
-
-def _times_power_of_two(x: Tensor, exponent: Tensor) -> Tensor:
-    """Multiply in two steps, since the power alone may exceed float32."""
-    half = (exponent * 0.5).floor()
-    return x * torch.pow(2.0, half) * torch.pow(2.0, exponent - half)
+    return products.to(dtype)
 
 
 def _trilinear(first: Tensor, second: Tensor, third: Tensor, *dims: Any) -> Any:  # noqa: ANN401
