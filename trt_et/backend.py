@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 
 from trt_et.engines import BuildOptions, make_builder
 from trt_et.engines.build import Engine, build_engines
-from trt_et.engines.partition_build import PartitionBuild, PartitionSpecs, build_of, check_names
+from trt_et.engines.job import PartitionBuild, PartitionSpecs, build_of, check_names
 from trt_et.errors import BackendConflictError, PartitionError
 from trt_et.graph.tensor_bytes import bytes_of
 from trt_et.lowering.debug_handles import debug_handles

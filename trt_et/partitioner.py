@@ -21,7 +21,7 @@ from torch.fx import Node
 from trt_et.backend import TensorRTBackend, check_no_conflict
 from trt_et.engines import BuildOptions, EngineBuilder, make_builder
 from trt_et.engines.cache import CacheChoice, choose_cache
-from trt_et.engines.partition_build import PartitionBuild, PartitionSpecs
+from trt_et.engines.job import PartitionBuild, PartitionSpecs
 from trt_et.engines.prebuilt import PrebuiltBuilder
 from trt_et.engines.progress import ProgressOption, checked_progress
 from trt_et.engines.support_check import cached_support_check

@@ -71,8 +71,8 @@ def inspect_command(
     if extract is not None:
         _extract(program, method, delegate, extract)
     if html is not None:
+        from trt_et.inspection.draw_methods import pictures_of
         from trt_et.inspection.page import html_page
-        from trt_et.inspection.picture import pictures_of
 
         html.write_text(html_page(pictures_of(program), file.name), encoding="utf-8")
         typer.echo(f"wrote {html}", err=True)

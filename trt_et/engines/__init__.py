@@ -21,7 +21,7 @@ auto            one of the first two         the best real one; never ``referenc
 from __future__ import annotations
 
 from trt_et.engines.base import BuildRequest, EngineBuilder
-from trt_et.engines.registry import make_builder
+from trt_et.engines.libraries import make_builder
 from trt_et.options import BuildOptions
 
 __all__ = ["BuildOptions", "BuildRequest", "EngineBuilder", "make_builder"]

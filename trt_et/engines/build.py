@@ -21,6 +21,7 @@ from trt_et.blob.codec import decode_blob
 from trt_et.blob.model import EngineInfo
 from trt_et.engines.base import BuildRequest
 from trt_et.engines.cache import EngineCache
+from trt_et.engines.job import PartitionBuild
 from trt_et.engines.key import (
     WeightDigests,
     builder_fingerprint,
@@ -28,8 +29,7 @@ from trt_et.engines.key import (
     request_digest,
     sample_digest,
 )
-from trt_et.engines.partition_build import PartitionBuild
-from trt_et.engines.partition_edits import edit_partition
+from trt_et.engines.make_request import edit_partition
 from trt_et.engines.progress import ProgressOption, ProgressSession
 from trt_et.engines.workers import BuildJob, build_all, explained
 from trt_et.errors import BlobError, BuilderError

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from trt_et.engines import make_builder, registry
+from trt_et.engines import libraries, make_builder
 from trt_et.errors import BuilderUnavailable
 
 
 def test_a_reference_engine_is_called_slow_once(caplog):
-    registry._warn_once.cache_clear()
+    libraries._warn_once.cache_clear()
     make_builder("reference")
     make_builder("reference")
     (line,) = [each.getMessage() for each in caplog.records if each.name.startswith("trt_et")]
@@ -20,7 +20,7 @@ def test_a_reference_engine_is_called_slow_once(caplog):
 @pytest.mark.parametrize("name", ["tensorrt", "tensorrt_rtx"])
 def test_two_packages_of_one_module_are_refused(name, monkeypatch):
     both = {"torch-tensorrt", "torch-tensorrt-rtx"}
-    monkeypatch.setattr(registry, "installed_packages", lambda: both)
+    monkeypatch.setattr(libraries, "installed_packages", lambda: both)
     command = rf"pip uninstall torch-tensorrt torch-tensorrt-rtx && .*{name.replace('_', '-')}"
     with pytest.raises(BuilderUnavailable, match=rf"are both installed; .*{command}"):
         make_builder(name)
