@@ -84,8 +84,8 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             without one, each partition gets the device parsed out of its engine blob.
         builder: ``"auto"`` (the best real TensorRT installed), ``"tensorrt"``, ``"tensorrt_rtx"``,
             ``"onnx"`` (a network; the runtime builds the engine, for any NVIDIA GPU),
-            ``"reference"`` (runs on simulated GPUs), or an object with a ``name`` and a
-            ``build(request)`` method.
+            ``"reference"`` (runs on simulated GPUs), or an object whose class derives from
+            ``trt_et.engines.EngineBuilder``.
         device: The GPU to build engines for: ``"cuda:1"``, a ``torch.device``, an index, or a
             function from ``Partition`` to one of them. None: the GPU that an explicit
             ``target_device`` names, else ``cuda:0``.
@@ -208,8 +208,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             precision=precision,
             debug_outputs=debug_outputs,
         )
-        if check_options := getattr(self._builder, "check_options", None):
-            check_options(self._options)
+        self._builder.check_options(self._options)
         for name, flag in (("state_in_place", state_in_place), ("full_graph", full_graph)):
             if type(flag) is not bool:
                 raise OptionError(f"{name} is {flag!r}; expected True or False")
@@ -322,7 +321,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
                 check,
                 self._excluded,
                 self._min_block_size,
-                getattr(self._builder, "without_int8", ()),
+                self._builder.without_int8,
                 float32=Float32Plan(check, precision) if precision is not None else None,
                 draw=draw,
             )

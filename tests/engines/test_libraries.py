@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trt_et.engines import libraries, make_builder
-from trt_et.errors import BuilderUnavailable
+from trt_et import TensorRTPartitioner
+from trt_et.engines import BuildOptions, EngineBuilder, libraries, make_builder
+from trt_et.errors import BuilderUnavailable, OptionError
 
 
 def test_a_reference_engine_is_called_slow_once(caplog):
@@ -25,3 +26,34 @@ def test_two_packages_of_one_module_are_refused(name, monkeypatch):
     with pytest.raises(BuilderUnavailable, match=rf"are both installed; .*{command}"):
         make_builder(name)
     make_builder("reference")
+
+
+class Duck:
+    name = "duck"
+
+    def build(self, request):
+        return b""
+
+
+class Minimal(Duck, EngineBuilder):
+    """A name and a way to build are all that a builder needs."""
+
+
+class Nameless(EngineBuilder):
+    def build(self, request):
+        return b""
+
+
+def test_a_builder_of_ones_own_needs_a_name_and_build():
+    minimal = Minimal()
+    assert make_builder(minimal) is minimal
+    assert not minimal.fingerprint()
+    assert minimal.make_support_check(BuildOptions()) is None
+    TensorRTPartitioner(builder=minimal)
+
+
+@pytest.mark.parametrize("builder", [Duck(), Nameless()])
+def test_another_object_is_refused_with_the_class_to_derive_from(builder):
+    kind = type(builder).__name__
+    with pytest.raises(OptionError, match=f"builder is {kind}; .*trt_et.engines.EngineBuilder"):
+        make_builder(builder)

@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.support.native_blobs import HEADER, pack
 from trt_et.engine_info import EngineInfo, encode_blob
-from trt_et.engines import BuildOptions, BuildRequest
+from trt_et.engines import BuildOptions, BuildRequest, EngineBuilder
 from trt_et.engines.build import build_engines
 from trt_et.engines.job import PartitionBuild
 from trt_et.engines.reference.builder import ReferenceBuilder
@@ -21,7 +21,7 @@ from trt_et.lowering.lower import lower_partition
 OPTIONS = BuildOptions()
 
 
-class CheapBuilder:
+class CheapBuilder(EngineBuilder):
     """Its engine is made of the weights, repeated; it notes every build in a file."""
 
     name = "cheap"
@@ -84,7 +84,7 @@ def build(builder, cache=None, **options):
     return engine
 
 
-class Rewritten:
+class Rewritten(EngineBuilder):
     """Reference engines whose blobs' device_id is replaced (or removed, with None)."""
 
     name = "reference"

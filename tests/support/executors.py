@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from tests.support.lowering import lower
-from trt_et.engines import BuildRequest, make_builder
+from trt_et.engines import BuildRequest, EngineBuilder, make_builder
 from trt_et.engines.workers import BuildJob, build_all
 from trt_et.errors import BuilderUnavailable
 
@@ -41,7 +41,7 @@ def export(**options) -> bytes:
     return lower(chain(), excluded_ops=["aten.cumsum.default"], **options)
 
 
-class Named:
+class Named(EngineBuilder):
     """A builder that does something odd with the partition of one name."""
 
     name = "named"
@@ -132,7 +132,7 @@ def sent(request: BuildRequest, builder) -> bytes:
     return blob
 
 
-class Recording:
+class Recording(EngineBuilder):
     """Keeps the request that a worker gets."""
 
     name = "reference"

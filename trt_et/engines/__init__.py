@@ -1,7 +1,6 @@
 """Builds engines: builders, the builds of an export, workers and the engine cache.
 
-A builder is any object with a ``name`` and a ``build`` method (``EngineBuilder``): also a
-caller's own, such as a remote build service.
+A caller's own builder, such as a remote build service, derives from ``EngineBuilder``.
 
 ==============  ===========================  ==================================================
 name            needs                        gives

@@ -235,7 +235,7 @@ class _Session:
         wanted, job = pending.wanted, pending.job
         try:
             sent = wanted.how.executor is not None
-            verify = sent or not getattr(job.builder, "verified", False)
+            verify = sent or not job.builder.verified
             info = _checked_info(blob, job.request.lowered, verify=verify)
             cache = wanted.how.cache
             # A worker on another machine may have another GPU than the one in the key.
@@ -251,10 +251,9 @@ class _Session:
 
     def _set(self, pending: _Pending, engine: Engine) -> None:
         wanted, job = pending.wanted, pending.job
-        if named_data := getattr(job.builder, "named_data", None):
-            lowered = job.request.lowered
-            with unchanged_by_tracing(lowered.program.graph.nodes):
-                engine.named_data = named_data(lowered, engine.blob)
+        lowered = job.request.lowered
+        with unchanged_by_tracing(lowered.program.graph.nodes):
+            engine.named_data = job.builder.named_data(lowered, engine.blob)
         engine.kernels = read_kernels(decode_blob(engine.blob, verify=False).engine)
         wanted.engine, info = engine, engine.info
         _log.info(
