@@ -21,7 +21,7 @@ from torch.fx import Node
 from trt_et.backend import TensorRTBackend, check_no_conflict
 from trt_et.engines import BuildOptions, EngineBuilder, make_builder
 from trt_et.engines.cache import CacheChoice, choose_cache
-from trt_et.engines.job import PartitionBuild, PartitionSpecs
+from trt_et.engines.job import Job, JobSpecs
 from trt_et.engines.prebuilt import PrebuiltBuilder
 from trt_et.engines.progress import ProgressOption, checked_progress
 from trt_et.engines.support_check import cached_support_check
@@ -257,14 +257,14 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         for (partition, nodes), aliased_outputs in zip(parts, in_place, strict=True):
             for node in nodes:
                 node.meta["delegation_tag"] = partition.name
-            build = replace(
-                self._build_of(partition),
+            job = replace(
+                self._job_of(partition),
                 profiles=profiles,
                 aliased_outputs=aliased_outputs,
                 unmatched=analysis.unmatched,
                 kernels=report.kernels,
             )
-            specs = PartitionSpecs(self._compile_specs, build)
+            specs = JobSpecs(self._compile_specs, job)
             tags[partition.name] = DelegationSpec(TensorRTBackend.__name__, specs)
         tag_constants(analysis)
         return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
@@ -397,9 +397,9 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
     def _support_check(self) -> AbstractContextManager[SupportCheck]:
         return cached_support_check(self._builder, self._options, self._cache)
 
-    def _build_of(self, partition: Partition) -> PartitionBuild:
+    def _job_of(self, partition: Partition) -> Job:
         device = self._device(partition) if callable(self._device) else self._device
-        return PartitionBuild(
+        return Job(
             partition.name,
             PrebuiltBuilder() if PREBUILT_NAME in partition.operators else self._builder,
             parse_device(device),

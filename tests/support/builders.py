@@ -14,7 +14,7 @@ from tests.support.native_blobs import HEADER, pack
 from trt_et.engine_info import EngineInfo, encode_blob
 from trt_et.engines import BuildOptions, BuildRequest, EngineBuilder
 from trt_et.engines.build import build_engines
-from trt_et.engines.job import PartitionBuild
+from trt_et.engines.job import Job
 from trt_et.engines.reference.builder import ReferenceBuilder
 from trt_et.lowering.lower import lower_partition
 
@@ -76,7 +76,7 @@ def request(program: torch.export.ExportedProgram, **changes) -> BuildRequest:
 
 
 def built_by(builder, cache=None, *, name="part", device=0, options=OPTIONS, executor=None):
-    return PartitionBuild(name, builder, device, options, cache, executor)
+    return Job(name, builder, device, options, cache, executor)
 
 
 def build(builder, cache=None, **options):

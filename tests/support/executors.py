@@ -15,7 +15,8 @@ from torch import nn
 
 from tests.support.lowering import lower
 from trt_et.engines import BuildRequest, EngineBuilder, make_builder
-from trt_et.engines.workers import BuildJob, build_all
+from trt_et.engines.job import Job
+from trt_et.engines.workers import build_all
 from trt_et.errors import BuilderUnavailable
 
 
@@ -124,11 +125,13 @@ class Submitted(Inline):
 def sent(request: BuildRequest, builder) -> bytes:
     """What a worker returns for a request."""
 
-    class Failed(BuildJob):
+    class Failed(Job):
         def failed(self, error):
             return error
 
-    ((_, blob),) = build_all(Submitted(), [Failed(builder, request, str)])
+    job = Failed(request.partition, builder, request.device_id, request.options)
+    job.request = request
+    ((_, blob),) = build_all(Submitted(), [job])
     return blob
 
 
