@@ -159,11 +159,7 @@ def _expected(name: str, module: ExportedProgram, args: list[Any]) -> Any:  # no
 
 
 def _make_outputs(program: ExportedProgram, calls: Sequence[Node]) -> dict[str, int]:
-    """Append the values that enter and leave engines to a program's outputs.
-
-    Returns:
-        The index of each among the outputs at run time. New values of state are not among them.
-    """
+    """Append the values at engines, without new state, to the outputs; return their indices."""
     output = program.graph.output_node()
     specs = program.graph_signature.output_specs
     kinds = [spec.kind for spec in specs]
