@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch._ops import OpOverload
 
-from trt_et.engines.monitor import BuildMonitor
+from trt_et.engines.progress import BuildMonitor
 from trt_et.graph.fragment import SupportCheck
 from trt_et.options import BuildOptions
 

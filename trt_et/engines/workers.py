@@ -35,7 +35,7 @@ from torch.fx.experimental.symbolic_shapes import free_symbols
 from trt_et import errors
 from trt_et.engines.base import BuildRequest, EngineBuilder
 from trt_et.engines.job import Job
-from trt_et.engines.monitor import BuildMonitor
+from trt_et.engines.progress import BuildMonitor
 from trt_et.errors import BuildCrashed, BuilderError, OptionError
 from trt_et.graph.tracing import TRACING, unchanged_by_tracing
 
