@@ -11,8 +11,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 
 from trt_et.engines import BuildOptions, make_builder
-from trt_et.engines.build import Engine, build_engines
-from trt_et.engines.partition_build import PartitionBuild, PartitionSpecs, build_of, check_names
+from trt_et.engines.build import build_engines
+from trt_et.engines.job import Engine, Job, JobSpecs, check_names, job_of
 from trt_et.errors import BackendConflictError, PartitionError
 from trt_et.graph.tensor_bytes import bytes_of
 from trt_et.lowering.debug_handles import debug_handles
@@ -85,18 +85,18 @@ class TensorRTBackend(BackendDetails):
 def _preprocess(
     partitions: list[tuple[ExportedProgram, list[CompileSpec]]],
 ) -> list[PreprocessResult]:
-    builds = [build_of(*pair) or _build_by_name(pair[1]) for pair in partitions]
-    check_names(builds)
+    jobs = [job_of(*pair) or _job_by_name(pair[1]) for pair in partitions]
+    check_names(jobs)
     programs = [program for program, _ in partitions]
     for program in programs:
         _check_weights(program)
-    engines = build_engines(list(zip(programs, builds, strict=True)))
-    for build, engine, (program, specs) in zip(builds, engines, partitions, strict=True):
-        resolve_target_device(build.name, engine.info, engine.blob, specs)
-        add_names(build.name, program, specs)
+    engines = build_engines(list(zip(programs, jobs, strict=True)))
+    for job, engine, (program, specs) in zip(jobs, engines, partitions, strict=True):
+        resolve_target_device(job.name, engine.info, engine.blob, specs)
+        add_names(job.name, program, specs)
         if engine.kernels is not None:
-            build.kernels[build.name] = engine.kernels
-        if isinstance(specs, PartitionSpecs):  # Else the graph is the caller's.
+            job.kernels[job.name] = engine.kernels
+        if isinstance(specs, JobSpecs):  # Else the graph is the caller's.
             keep_ranges(program.graph)
     shared: dict[str, bytes] = {}
     return [
@@ -156,8 +156,8 @@ def check_no_conflict() -> None:
         )
 
 
-def _build_by_name(compile_specs: list[CompileSpec]) -> PartitionBuild:
-    """Return how to build a program that is lowered by name, without a partitioner."""
+def _job_by_name(compile_specs: list[CompileSpec]) -> Job:
+    """Return the job of a program that is lowered by name, without a partitioner."""
     pinned = explicit_device(compile_specs)
     device_id = 0 if pinned is None else parse_device(pinned.decode())
-    return PartitionBuild("program", make_builder("auto"), device_id, BuildOptions())
+    return Job("program", make_builder("auto"), device_id, BuildOptions())

@@ -21,7 +21,7 @@ from torch.fx import Node
 from trt_et.backend import TensorRTBackend, check_no_conflict
 from trt_et.engines import BuildOptions, EngineBuilder, make_builder
 from trt_et.engines.cache import CacheChoice, choose_cache
-from trt_et.engines.partition_build import PartitionBuild, PartitionSpecs
+from trt_et.engines.job import Job, JobSpecs
 from trt_et.engines.prebuilt import PrebuiltBuilder
 from trt_et.engines.progress import ProgressOption, checked_progress
 from trt_et.engines.support_check import cached_support_check
@@ -84,8 +84,8 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             without one, each partition gets the device parsed out of its engine blob.
         builder: ``"auto"`` (the best real TensorRT installed), ``"tensorrt"``, ``"tensorrt_rtx"``,
             ``"onnx"`` (a network; the runtime builds the engine, for any NVIDIA GPU),
-            ``"reference"`` (runs on simulated GPUs), or an object with a ``name`` and a
-            ``build(request)`` method.
+            ``"reference"`` (runs on simulated GPUs), or an object whose class derives from
+            ``trt_et.engines.EngineBuilder``.
         device: The GPU to build engines for: ``"cuda:1"``, a ``torch.device``, an index, or a
             function from ``Partition`` to one of them. None: the GPU that an explicit
             ``target_device`` names, else ``cuda:0``.
@@ -208,8 +208,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             precision=precision,
             debug_outputs=debug_outputs,
         )
-        if check_options := getattr(self._builder, "check_options", None):
-            check_options(self._options)
+        self._builder.check_options(self._options)
         for name, flag in (("state_in_place", state_in_place), ("full_graph", full_graph)):
             if type(flag) is not bool:
                 raise OptionError(f"{name} is {flag!r}; expected True or False")
@@ -258,14 +257,14 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         for (partition, nodes), aliased_outputs in zip(parts, in_place, strict=True):
             for node in nodes:
                 node.meta["delegation_tag"] = partition.name
-            build = replace(
-                self._build_of(partition),
+            job = replace(
+                self._job_of(partition),
                 profiles=profiles,
                 aliased_outputs=aliased_outputs,
                 unmatched=analysis.unmatched,
                 kernels=report.kernels,
             )
-            specs = PartitionSpecs(self._compile_specs, build)
+            specs = JobSpecs(self._compile_specs, job)
             tags[partition.name] = DelegationSpec(TensorRTBackend.__name__, specs)
         tag_constants(analysis)
         return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
@@ -322,7 +321,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
                 check,
                 self._excluded,
                 self._min_block_size,
-                getattr(self._builder, "without_int8", ()),
+                self._builder.without_int8,
                 float32=Float32Plan(check, precision) if precision is not None else None,
                 draw=draw,
             )
@@ -398,9 +397,9 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
     def _support_check(self) -> AbstractContextManager[SupportCheck]:
         return cached_support_check(self._builder, self._options, self._cache)
 
-    def _build_of(self, partition: Partition) -> PartitionBuild:
+    def _job_of(self, partition: Partition) -> Job:
         device = self._device(partition) if callable(self._device) else self._device
-        return PartitionBuild(
+        return Job(
             partition.name,
             PrebuiltBuilder() if PREBUILT_NAME in partition.operators else self._builder,
             parse_device(device),

@@ -20,7 +20,7 @@ from torch.fx.passes.operator_support import create_op_support
 
 from trt_et.blob.writer import BlobWriter
 from trt_et.engine_info import EngineInfo
-from trt_et.engines import BuildRequest
+from trt_et.engines import BuildRequest, EngineBuilder
 from trt_et.graph.symbolic_shapes import shape_range
 from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 
@@ -89,7 +89,7 @@ class AllNoopPartitioner(NoopPartitioner):
         return node.op == "call_function"
 
 
-class IdleBuilder:
+class IdleBuilder(EngineBuilder):
     """Engines without work: the partition's name, then zeros, in pieces as TensorRT streams them.
 
     Args:

@@ -27,6 +27,7 @@ from trt_et.engine_info import (
     encode_front,
     parse_device_id,
 )
+from trt_et.engines import EngineBuilder
 from trt_et.errors import BlobError
 from trt_et.inspection import inspect_program
 
@@ -40,7 +41,7 @@ def own_memory() -> int:
     return info.rss - info.shared
 
 
-class Prebuilt:
+class Prebuilt(EngineBuilder):
     """An engine of zeros, in a bytes object whose pages the system has not made up yet."""
 
     name = "prebuilt"

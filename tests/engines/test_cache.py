@@ -19,9 +19,9 @@ import pytest
 from tests.support.builders import CheapBuilder, build, program
 from tests.support.lowering import lower
 from trt_et.engine_info import Binding, EngineInfo, decode_blob, encode_blob
-from trt_et.engines import support_cache
+from trt_et.engines import support_check
 from trt_et.engines.cache import DEFAULT_MAX_BYTES, EngineCache, choose_cache, parse_size
-from trt_et.engines.support_cache import SupportCache
+from trt_et.engines.support_check import SupportCache
 from trt_et.errors import OptionError
 
 KEYS = [f"{index:x}" * 64 for index in range(10)]
@@ -191,13 +191,13 @@ def test_a_folder_that_cannot_be_made_is_a_warning(tmp_path, caplog):
 
 
 def test_a_full_file_of_answers_is_started_again_with_those_that_were_asked(cache, monkeypatch):
-    monkeypatch.setattr(support_cache, "_LIMIT", 2)
-    monkeypatch.setattr(support_cache, "fragment_signature", str)
+    monkeypatch.setattr(support_check, "_LIMIT", 2)
+    monkeypatch.setattr(support_check, "fragment_signature", str)
     known = {}
     for asked in ("ab", "c", "c"):
         stored = SupportCache(cache.support_folder, "versions")
         known.update(stored)
-        check = support_cache.remembering(known, stored, lambda: lambda fragment: None)
+        check = support_check.remembering(known, stored, lambda: lambda fragment: None)
         assert [check(each) for each in asked] == [None] * len(asked)
         stored.save()
     assert set(SupportCache(cache.support_folder, "versions")) == {"c"}

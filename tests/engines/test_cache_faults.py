@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.builders import CheapBuilder, build
 from trt_et.engines.cache import EngineCache
-from trt_et.engines.support_cache import SupportCache
+from trt_et.engines.support_check import SupportCache
 from trt_et.engines.timing_cache import TimingCache
 
 fork = multiprocessing.get_context("fork")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tests.support.builders import Two, export, program, request
-from trt_et.engines import BuildOptions
+from trt_et.engines import BuildOptions, EngineBuilder
 from trt_et.engines.key import (
     WeightDigests,
     builder_fingerprint,
@@ -210,7 +210,7 @@ def test_one_weight_element_of_a_partition_counts():
 
 
 def test_a_builder_that_says_nothing_is_not_cached():
-    class Silent:
+    class Silent(EngineBuilder):
         name = "silent"
 
         def build(self, request):

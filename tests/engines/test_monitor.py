@@ -11,7 +11,8 @@ import pytest
 from tests.support.lowering import request
 from tests.support.models import make
 from trt_et.engines import serialize as engines
-from trt_et.engines.monitor import BuildMonitor, interruptible
+from trt_et.engines.progress import BuildMonitor
+from trt_et.engines.serialize import interruptible
 from trt_et.errors import BuildCancelled
 
 

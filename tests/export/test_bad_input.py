@@ -13,13 +13,14 @@ from tests.support.lowering import export, lower, reference
 from tests.support.models import Function
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.conversion.installed import installed_variant
+from trt_et.engines import EngineBuilder
 from trt_et.engines.reference.builder import ReferenceBuilder
 from trt_et.inspection import inspect_program
 
 SPLIT = {"excluded_ops": [torch.ops.aten.cumsum]}
 
 
-class FailsOnTheSecond:
+class FailsOnTheSecond(EngineBuilder):
     """Builds the first partition rightly, and not the second."""
 
     name = "second-time-unlucky"

@@ -16,7 +16,7 @@ from tests.support.lowering import export, lower
 from trt_et import TensorRTPartitioner
 from trt_et.conversion.installed import installed_variant
 from trt_et.engines import fingerprint, support_check
-from trt_et.engines.support_cache import SupportCache, fragment_signature
+from trt_et.engines.support_check import SupportCache, fragment_signature
 from trt_et.graph.fragment import fragment_of_call
 
 pytestmark = pytest.mark.skipif(
@@ -75,7 +75,7 @@ def test_the_report_is_the_same_with_remembered_answers(tmp_path, monkeypatch):
     assert report(cache=tmp_path) == plain
     monkeypatch.setattr(support_check, "_KNOWN", {})
     monkeypatch.setattr(
-        "trt_et.engines.support_check.make_support_check", lambda *_: pytest.fail("asked again")
+        "trt_et.engines.support_check._default_check", lambda *_: pytest.fail("asked again")
     )
     assert report(cache=tmp_path) == plain
     assert "it adds by several indices" in plain
@@ -84,7 +84,7 @@ def test_the_report_is_the_same_with_remembered_answers(tmp_path, monkeypatch):
 def test_other_settings_and_foreign_converters_are_asked_again(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "trt_et.engines.support_check.make_support_check",
+        "trt_et.engines.support_check._default_check",
         lambda *_: lambda calls: asked.append(calls),
     )
     program = export("mlp")

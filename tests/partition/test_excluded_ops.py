@@ -9,6 +9,7 @@ from torch import nn
 
 from tests.support.lowering import reference
 from trt_et import OptionError, TensorRTPartitioner
+from trt_et.engines import EngineBuilder
 from trt_et.graph.subgraphs import subgraphs
 from trt_et.partition.node_choice import NodeChoice
 
@@ -92,7 +93,7 @@ def test_every_name_that_the_report_prints_is_excluded(edge):
                 assert ops.reason(node) == "it is excluded by the caller"
 
 
-class Never:
+class Never(EngineBuilder):
     name = "never"
 
     def build(self, request):

@@ -10,9 +10,10 @@ from tests.support.lowering import export, export_with_batch, lower, reference
 from tests.support.models import Function
 from tests.support.programs.quantized_models import quantized
 from trt_et import TensorRTPartitioner
+from trt_et.engines import EngineBuilder
 
 
-class Unbuilt:
+class Unbuilt(EngineBuilder):
     name = "reference"
 
     def build(self, request):

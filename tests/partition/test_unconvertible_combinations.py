@@ -34,7 +34,7 @@ def unconvertible(monkeypatch):
             return Unsupported("TensorRT refuses the two", targets.get(operator))
 
         monkeypatch.setattr(support_check, "_KNOWN", {})
-        monkeypatch.setattr(support_check, "make_support_check", lambda *_: check)
+        monkeypatch.setattr(support_check, "_default_check", lambda *_: check)
 
     return make
 

@@ -17,6 +17,7 @@ from executorch.exir.passes import MemoryPlanningPass
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.conversion.operators.caches import update_in_place
 from trt_et.engine_info import EngineInfo, encode_blob
+from trt_et.engines import EngineBuilder
 from trt_et.lowering.lowered_partition import unlift
 
 SHAPE = (1, 2, 16, 8)
@@ -41,7 +42,7 @@ class ReadOnTheCpu(Cached):
         return torch.sinh(self.cache)
 
 
-class CacheBuilder:
+class CacheBuilder(EngineBuilder):
     """Builds an engine of the fake that writes rows into the cache, and may return twice that."""
 
     name = "tensorrt"

@@ -12,16 +12,16 @@ from torch import nn
 
 from tests.support.native_blobs import HEADER, pack
 from trt_et.engine_info import EngineInfo, encode_blob
-from trt_et.engines import BuildOptions, BuildRequest
+from trt_et.engines import BuildOptions, BuildRequest, EngineBuilder
 from trt_et.engines.build import build_engines
-from trt_et.engines.partition_build import PartitionBuild
+from trt_et.engines.job import Job
 from trt_et.engines.reference.builder import ReferenceBuilder
 from trt_et.lowering.lower import lower_partition
 
 OPTIONS = BuildOptions()
 
 
-class CheapBuilder:
+class CheapBuilder(EngineBuilder):
     """Its engine is made of the weights, repeated; it notes every build in a file."""
 
     name = "cheap"
@@ -76,7 +76,7 @@ def request(program: torch.export.ExportedProgram, **changes) -> BuildRequest:
 
 
 def built_by(builder, cache=None, *, name="part", device=0, options=OPTIONS, executor=None):
-    return PartitionBuild(name, builder, device, options, cache, executor)
+    return Job(name, builder, device, options, cache, executor)
 
 
 def build(builder, cache=None, **options):
@@ -84,7 +84,7 @@ def build(builder, cache=None, **options):
     return engine
 
 
-class Rewritten:
+class Rewritten(EngineBuilder):
     """Reference engines whose blobs' device_id is replaced (or removed, with None)."""
 
     name = "reference"

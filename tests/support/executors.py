@@ -14,8 +14,9 @@ import torch
 from torch import nn
 
 from tests.support.lowering import lower
-from trt_et.engines import BuildRequest, make_builder
-from trt_et.engines.workers import BuildJob, build_all
+from trt_et.engines import BuildRequest, EngineBuilder, make_builder
+from trt_et.engines.job import Job
+from trt_et.engines.workers import build_all
 from trt_et.errors import BuilderUnavailable
 
 
@@ -41,7 +42,7 @@ def export(**options) -> bytes:
     return lower(chain(), excluded_ops=["aten.cumsum.default"], **options)
 
 
-class Named:
+class Named(EngineBuilder):
     """A builder that does something odd with the partition of one name."""
 
     name = "named"
@@ -124,15 +125,17 @@ class Submitted(Inline):
 def sent(request: BuildRequest, builder) -> bytes:
     """What a worker returns for a request."""
 
-    class Failed(BuildJob):
+    class Failed(Job):
         def failed(self, error):
             return error
 
-    ((_, blob),) = build_all(Submitted(), [Failed(builder, request, str)])
+    job = Failed(request.partition, builder, request.device_id, request.options)
+    job.request = request
+    ((_, blob),) = build_all(Submitted(), [job])
     return blob
 
 
-class Recording:
+class Recording(EngineBuilder):
     """Keeps the request that a worker gets."""
 
     name = "reference"

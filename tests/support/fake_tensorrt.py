@@ -10,10 +10,11 @@ import torch
 
 from tests.support.native_blobs import pack
 from trt_et.engine_info import Alias, EngineInfo, decode_blob, encode_blob
+from trt_et.engines import EngineBuilder
 from trt_et.engines.onnx import OnnxBuilder
 
 
-class FakeBuilder:
+class FakeBuilder(EngineBuilder):
     """Builds an engine of the fake that computes 2 * x + 1, whatever the partition says.
 
     ``upstream`` writes the blob as Torch-TensorRT does: no dtypes, shapes, checksum or builder.

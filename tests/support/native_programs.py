@@ -14,6 +14,7 @@ from executorch.exir.passes import MemoryPlanningPass
 from tests.support.models import Function
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import EngineInfo, encode_blob
+from trt_et.engines import EngineBuilder
 
 
 @dataclass
@@ -53,7 +54,7 @@ class Many(torch.nn.Module):
         return a + b, a * 2.0, (a * b).sum()
 
 
-class ForeignBuilder:
+class ForeignBuilder(EngineBuilder):
     """Returns what says that it is an engine of TensorRT-RTX, or of TensorRT."""
 
     def __init__(self, name: str = "tensorrt_rtx", version: str = "1.5.0.114") -> None:

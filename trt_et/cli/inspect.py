@@ -71,8 +71,8 @@ def inspect_command(
     if extract is not None:
         _extract(program, method, delegate, extract)
     if html is not None:
+        from trt_et.inspection.draw_methods import pictures_of
         from trt_et.inspection.page import html_page
-        from trt_et.inspection.picture import pictures_of
 
         html.write_text(html_page(pictures_of(program), file.name), encoding="utf-8")
         typer.echo(f"wrote {html}", err=True)
@@ -91,11 +91,8 @@ def inspect_command(
 def _extract(program: ProgramInfo, name: str | None, index: int, out: Path) -> None:
     from trt_et.blob.codec import decode_blob
 
-    methods = {method.name: method for method in program.methods}
-    name = name or program.methods[0].name
-    if name not in methods:
-        raise OptionError(f"there is no method {name!r}; there are {', '.join(methods)}")
-    delegates = methods[name].delegates
+    method = program.method(name or "")
+    name, delegates = method.name, method.delegates
     if index >= len(delegates):
         raise OptionError(
             f"method {name!r} has {len(delegates)} delegates; there is no number {index}"

@@ -9,7 +9,7 @@ count.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -23,9 +23,11 @@ from torch.fx import Node
 
 from trt_et.cli.arrays import compare_arrays, to_numpy
 from trt_et.cli.program import LoadedMethod, Request
-from trt_et.engines import make_builder
+from trt_et.engines import BuildOptions, BuildRequest, EngineBuilder, make_builder
 from trt_et.errors import BuilderError, RunError
+from trt_et.graph.fragment import SupportCheck
 from trt_et.inspection import DelegateInfo, MethodInfo
+from trt_et.lowering.lowered_partition import LoweredPartition
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 
@@ -112,7 +114,7 @@ def compare_partitions(
     return compared
 
 
-class _EnginesOfTheFile:
+class _EnginesOfTheFile(EngineBuilder):
     """A builder that returns engines of the file."""
 
     def __init__(self, engines: Sequence[DelegateInfo]) -> None:
@@ -124,13 +126,17 @@ class _EnginesOfTheFile:
                 f"of {', '.join(others) or 'no backend'}"
             )
         self.name = str(engines[0].engine.builder)  # type: ignore[union-attr]
-        if any(one.engine.network is not None for one in engines):  # type: ignore[union-attr]
-            # Networks have other operators than engines, and their weights beside them.
-            made: Any = make_builder(self.name)
-            self.make_support_check = made.make_support_check
-            self.named_data = made.named_data
+        # Networks have other operators than engines, and their weights beside them.
+        has_networks = any(one.engine.network is not None for one in engines)  # type: ignore[union-attr]
+        self._networks = make_builder(self.name) if has_networks else None
 
-    def build(self, request: Any) -> bytes:  # noqa: ANN401
+    def make_support_check(self, options: BuildOptions) -> SupportCheck | None:
+        return self._networks.make_support_check(options) if self._networks else None
+
+    def named_data(self, lowered: LoweredPartition, blob: bytes) -> Mapping[str, torch.Tensor]:
+        return self._networks.named_data(lowered, blob) if self._networks else {}
+
+    def build(self, request: BuildRequest) -> bytes:
         """Return an engine with these inputs and outputs."""
         for engine in self._engines:
             if _boundary(engine.engine) == _boundary(request.lowered):
@@ -153,11 +159,7 @@ def _expected(name: str, module: ExportedProgram, args: list[Any]) -> Any:  # no
 
 
 def _make_outputs(program: ExportedProgram, calls: Sequence[Node]) -> dict[str, int]:
-    """Append the values that enter and leave engines to a program's outputs.
-
-    Returns:
-        The index of each among the outputs at run time. New values of state are not among them.
-    """
+    """Append the values at engines, without new state, to the outputs; return their indices."""
     output = program.graph.output_node()
     specs = program.graph_signature.output_specs
     kinds = [spec.kind for spec in specs]

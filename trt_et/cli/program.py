@@ -105,12 +105,7 @@ def choose_method(request: Request, *, verify: bool) -> MethodInfo:
     program = inspect_file(request.file, verify=verify)
     if program.problems:
         raise RunError(f"{request.file} is damaged: {'; '.join(program.problems)}")
-    methods = {method.name: method for method in program.methods}
-    name = request.method or program.methods[0].name
-    if name not in methods:
-        names = ", ".join(methods)
-        raise OptionError(f"{request.file} has no method {name!r}; it has {names}")
-    return methods[name]
+    return program.method(request.method, request.file)
 
 
 class LoadedMethod:

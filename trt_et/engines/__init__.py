@@ -1,7 +1,6 @@
 """Builds engines: builders, the builds of an export, workers and the engine cache.
 
-A builder is any object with a ``name`` and a ``build`` method (``EngineBuilder``): also a
-caller's own, such as a remote build service.
+A caller's own builder, such as a remote build service, derives from ``EngineBuilder``.
 
 ==============  ===========================  ==================================================
 name            needs                        gives
@@ -21,7 +20,7 @@ auto            one of the first two         the best real one; never ``referenc
 from __future__ import annotations
 
 from trt_et.engines.base import BuildRequest, EngineBuilder
-from trt_et.engines.registry import make_builder
+from trt_et.engines.libraries import make_builder
 from trt_et.options import BuildOptions
 
 __all__ = ["BuildOptions", "BuildRequest", "EngineBuilder", "make_builder"]

@@ -1,12 +1,18 @@
-"""The interface of builders: a request, and the blob that a builder returns."""
+"""What a builder is: it takes a request, and returns the blob of an engine."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
-from trt_et.engines.monitor import BuildMonitor
+import torch
+from torch._ops import OpOverload
+
+from trt_et.engines.progress import BuildMonitor
+from trt_et.graph.fragment import SupportCheck
 from trt_et.options import BuildOptions
 
 if TYPE_CHECKING:
@@ -34,34 +40,19 @@ class BuildRequest:
     monitor: BuildMonitor = field(default_factory=BuildMonitor, compare=False, repr=False)
 
 
-@runtime_checkable
-class EngineBuilder(Protocol):
-    """Builds one engine for one partition.
+class EngineBuilder(ABC):
+    """Builds one engine for one partition. A builder has a ``name`` and a ``build`` method.
 
-    If its engines may be cached, a builder also has ``fingerprint() -> str``: everything that
-    decides the engine except the request, such as library versions. It should not import those
-    libraries. Engines of a builder without the method, or with an empty string, are not cached.
-
-    A builder may have ``check_options(options: BuildOptions) -> None``, which raises
-    ``OptionError`` for options that it cannot fulfil. The partitioner calls it when it is made.
-
-    A builder may have ``make_support_check(options: BuildOptions) -> SupportCheck``, which replaces
-    the check by Torch-TensorRT's converters. Its answers are remembered under the fingerprint.
-
-    A builder may have ``named_data(lowered: LoweredPartition, blob: bytes)``, which returns the
-    tensors that its blob refers to, by key. They are stored beside the blobs, each once.
-
-    A builder may have ``verified = True``: the backend then does not compute the checksum of a blob
-    again that this process has just built.
-
-    A builder may have ``without_int8``, the operators that its library has no int8 kernels for. The
-    partitioner warns of the quantized calls of these.
+    Attributes:
+        name: The builder's name, for the blob and for messages.
+        verified: True: the backend does not compute the checksum of a blob again that this process
+            has just built.
     """
 
-    @property
-    def name(self) -> str:
-        """Return the builder's name, for the blob and for messages."""
+    name: str = ""
+    verified: bool = False
 
+    @abstractmethod
     def build(self, request: BuildRequest) -> bytes:
         """Return the engine's blob (``trt_et.engine_info.encode_blob``).
 
@@ -70,3 +61,39 @@ class EngineBuilder(Protocol):
         Raises:
             BuilderError: The engine cannot be built.
         """
+
+    def fingerprint(self) -> str:
+        """Return everything that decides the engine except the request; empty: it is not cached.
+
+        Library versions, for example; it should not import the libraries.
+        """
+        return ""
+
+    def check_options(self, options: BuildOptions) -> None:
+        """Check the options; the partitioner calls it when it is made.
+
+        Raises:
+            OptionError: This builder cannot fulfil them.
+        """
+        del options
+
+    def make_support_check(self, options: BuildOptions) -> SupportCheck | None:
+        """Return a check of its own; None: the check by Torch-TensorRT's converters.
+
+        The answers of its own check are remembered under its fingerprint.
+        """
+        del options
+        return None
+
+    def named_data(self, lowered: LoweredPartition, blob: bytes) -> Mapping[str, torch.Tensor]:
+        """Return the tensors that a blob refers to, by key; they are stored once for all blobs."""
+        del lowered, blob
+        return {}
+
+    @property
+    def without_int8(self) -> Collection[OpOverload]:
+        """Return the operators that its library has no int8 kernels for.
+
+        The partitioner warns of the quantized calls of these.
+        """
+        return ()

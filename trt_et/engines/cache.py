@@ -231,10 +231,7 @@ class EngineCache:
         return freed
 
     def _evict(self) -> None:
-        """Remove the least recently used engines until the rest fits.
-
-        A file that another process is reading stays readable for it after it is removed.
-        """
+        """Remove the least recently used engines; a process that reads one can finish."""
         entries = self.entries()
         total = sum(entry.size for entry in entries)
         while total > self.max_bytes:
@@ -281,11 +278,6 @@ def _is_in_anothers_home(folder: Path) -> bool:
 
 
 def _decoded(blob: bytes) -> EngineBlob:
-    """Decode a blob that has a checksum, and check it.
-
-    Raises:
-        BlobError: It is corrupt, or has no checksum.
-    """
     decoded = decode_blob(blob)
     if not decoded.has_checksum:
         raise BlobError("it has no checksum")

@@ -28,8 +28,7 @@ _log = logging.getLogger(__name__)
 
 def builder_fingerprint(builder: EngineBuilder) -> str:
     """Return a builder's fingerprint with its class; empty if its engines must not be cached."""
-    method = getattr(builder, "fingerprint", None)
-    fingerprint = str(method() or "") if callable(method) else ""
+    fingerprint = builder.fingerprint()
     # A subclass that inherits a fingerprint may build something else.
     kind = type(builder)
     return f"{kind.__module__}.{kind.__qualname__}: {fingerprint}" if fingerprint else ""

@@ -12,10 +12,10 @@ from torch.export import ExportedProgram
 from trt_et.blob.codec import decode_blob, encode_blob
 from trt_et.blob.model import EngineInfo
 from trt_et.conversion.installed import onnx_version
-from trt_et.engines.base import BuildRequest
+from trt_et.engines.base import BuildRequest, EngineBuilder
 from trt_et.engines.fingerprint import fingerprint_of
 from trt_et.errors import BuilderError, ConversionError, OptionError
-from trt_et.graph.fragment import SupportCheck
+from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
 from trt_et.graph.tracing import TRACING
 from trt_et.lowering.lowered_partition import LoweredPartition, unlift
 from trt_et.options import BuildOptions
@@ -29,7 +29,7 @@ _CONVERTED: Final[WeakKeyDictionary[ExportedProgram, Mapping[str, torch.Tensor]]
 )
 
 
-class OnnxBuilder:
+class OnnxBuilder(EngineBuilder):
     """Makes an ONNX model of each partition; TensorRT builds its engine when it is first loaded."""
 
     name = "onnx"
@@ -56,9 +56,13 @@ class OnnxBuilder:
 
     def make_support_check(self, options: BuildOptions) -> SupportCheck:
         """See ``trt_et.engines.EngineBuilder``."""
-        from trt_et.conversion.trial import try_as_onnx_model
 
-        return try_as_onnx_model()
+        def check(fragment: Fragment) -> Unsupported | None:
+            from trt_et.conversion.trial import try_as_onnx_model
+
+            return try_as_onnx_model()(fragment)
+
+        return check
 
     def build(self, request: BuildRequest) -> bytes:
         """See ``trt_et.engines.EngineBuilder.build``."""

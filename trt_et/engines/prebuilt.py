@@ -10,12 +10,12 @@ from torch.fx import Node
 
 from trt_et.blob.codec import encode_blob
 from trt_et.conversion.installed import installed_variant
-from trt_et.engines.base import BuildRequest
+from trt_et.engines.base import BuildRequest, EngineBuilder
 from trt_et.errors import BuilderError
 from trt_et.ops.prebuilt_engine import info_of, is_prebuilt
 
 
-class PrebuiltBuilder:
+class PrebuiltBuilder(EngineBuilder):
     """Makes a blob of an engine that the program contains, with the engine's names and GPU."""
 
     name = "prebuilt"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 from trt_et.conversion.network import Network, convert_partition
 from trt_et.conversion.torch_tensorrt_import import logged_errors
 from trt_et.engines.base import BuildRequest
-from trt_et.engines.monitor import BuildMonitor, interruptible
+from trt_et.engines.progress import BuildMonitor
 from trt_et.errors import BuildCancelled, BuilderError, BuilderUnavailable, OptionError
 
 _log = logging.getLogger(__name__)
@@ -105,6 +107,39 @@ def serialize(
             + ". Leave the operator that it names, or this partition's, to the CPU "
             "(excluded_ops=...)"
         )
+
+
+def interruptible(function: Callable[[], bool], cancel: Callable[[], None]) -> bool:
+    """Return the result of a function that stays in C++ for long; Ctrl-C can interrupt it.
+
+    Python raises ``KeyboardInterrupt`` in the main thread once that thread runs Python code. So
+    another thread calls the function, and the main thread waits. An interrupt calls ``cancel`` and
+    is raised when the function has returned; a second interrupt does not wait.
+
+    Args:
+        function: The function. Its exceptions are raised here.
+        cancel: Makes the function return early.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return function()
+    done: Future[bool] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(function())
+        except BaseException as error:
+            # Raised in the thread that asked, below.
+            done.set_exception(error)
+
+    try:
+        # An interrupt may come as soon as the thread runs.
+        threading.Thread(target=work, name="trt-et build", daemon=True).start()
+        done.exception()
+    except BaseException:
+        cancel()
+        done.exception()
+        raise
+    return done.result()
 
 
 def _progress_monitor(trt: Any, monitor: BuildMonitor) -> Any:  # noqa: ANN401

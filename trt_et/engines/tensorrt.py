@@ -9,7 +9,7 @@ import torch
 from trt_et.blob.model import EngineInfo
 from trt_et.blob.writer import BlobWriter
 from trt_et.conversion.network import Network
-from trt_et.engines.base import BuildRequest
+from trt_et.engines.base import BuildRequest, EngineBuilder
 from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters, target_platform
 from trt_et.engines.serialize import build_engine, serialize
 from trt_et.engines.timing_cache import TimingCache
@@ -17,7 +17,7 @@ from trt_et.errors import BuilderUnavailable, OptionError
 from trt_et.options import BuildOptions
 
 
-class TensorRTBuilder:
+class TensorRTBuilder(EngineBuilder):
     """Builds TensorRT engines; TensorRT tunes an engine on the GPU that will run it."""
 
     name = "tensorrt"

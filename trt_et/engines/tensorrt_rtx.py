@@ -11,7 +11,7 @@ from trt_et.blob.model import EngineInfo
 from trt_et.blob.writer import BlobWriter
 from trt_et.conversion.network import Network
 from trt_et.conversion.operators.products import QUANTIZED_CONVOLUTION
-from trt_et.engines.base import BuildRequest
+from trt_et.engines.base import BuildRequest, EngineBuilder
 from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters, target_platform
 from trt_et.engines.serialize import build_engine, serialize
 from trt_et.errors import OptionError
@@ -19,7 +19,7 @@ from trt_et.ops.quantize import FP8_CAPABILITY, is_fp8
 from trt_et.options import BuildOptions
 
 
-class TensorRTRTXBuilder:
+class TensorRTRTXBuilder(EngineBuilder):
     """Builds TensorRT-RTX engines.
 
     The library chooses kernels on the target GPU when it loads an engine. So an engine fits a set

@@ -20,10 +20,10 @@ import platform
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,42 +34,12 @@ from torch.fx.experimental.symbolic_shapes import free_symbols
 
 from trt_et import errors
 from trt_et.engines.base import BuildRequest, EngineBuilder
-from trt_et.engines.monitor import BuildMonitor
-from trt_et.errors import BuildCrashed, BuilderError, OptionError, PartitionError
-from trt_et.graph.symbolic_shapes import UnboundedDimension
+from trt_et.engines.job import Job
+from trt_et.engines.progress import BuildMonitor
+from trt_et.errors import BuildCrashed, BuilderError, OptionError
 from trt_et.graph.tracing import TRACING, unchanged_by_tracing
 
-__all__ = ["BuildJob", "build_all", "build_in_worker", "checked_executor", "explained"]
-
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class BuildJob:
-    """One engine to build.
-
-    Attributes:
-        builder: Builds the engine.
-        request: The builder's argument.
-        describe: Returns the partition's name and operators, for messages.
-    """
-
-    builder: EngineBuilder
-    request: BuildRequest
-    describe: Callable[[], str]
-
-    def failed(self, error: Exception) -> Exception:
-        """Return what to raise (``from error``) if the build raised ``error``."""
-        return explained(error, self.builder, self.describe())
-
-
-def explained(error: Exception, builder: EngineBuilder, description: str) -> Exception:
-    """Return an error that names the partition and the reason; ``error`` itself if it does."""
-    if isinstance(error, errors.BuilderUnavailable | OptionError | PartitionError):
-        return error
-    is_own = isinstance(error, BuilderError | errors.BlobError | UnboundedDimension)
-    reason = error if is_own else f"{type(error).__name__}: {error}"
-    return PartitionError(f"builder {builder.name!r} failed on {description}: {reason}")
 
 
 def checked_executor(executor: Executor | None) -> Executor | None:
@@ -98,8 +68,8 @@ def checked_executor(executor: Executor | None) -> Executor | None:
 
 
 def build_all(
-    executor: Executor | None, jobs: Iterable[BuildJob]
-) -> Generator[tuple[BuildJob, bytes], None, None]:
+    executor: Executor | None, jobs: Iterable[Job]
+) -> Generator[tuple[Job, bytes], None, None]:
     """Build every job and yield it with its engine's blob, in any order.
 
     Without an executor each partition is lowered, built and dropped before the next one. With one,
@@ -114,7 +84,7 @@ def build_all(
         return
     source = iter(jobs)
     builds = _Builds(executor)
-    waiting: dict[Future[bytes], BuildJob] = {}
+    waiting: dict[Future[bytes], Job] = {}
     try:
         while True:
             with TRACING:  # The next partition is lowered.
@@ -122,7 +92,6 @@ def build_all(
             if job is None:
                 break
             waiting[builds.submit(job)] = job
-            del job
             yield from _finished(builds, waiting, timeout=0)
         while waiting:
             yield from _finished(builds, waiting, timeout=None)
@@ -133,7 +102,7 @@ def build_all(
         builds.close()
 
 
-def _build_here(jobs: Iterable[BuildJob]) -> Iterator[tuple[BuildJob, bytes]]:
+def _build_here(jobs: Iterable[Job]) -> Iterator[tuple[Job, bytes]]:
     for job in jobs:
         try:
             with unchanged_by_tracing(job.request.lowered.program.graph.nodes):
@@ -142,12 +111,12 @@ def _build_here(jobs: Iterable[BuildJob]) -> Iterator[tuple[BuildJob, bytes]]:
             # A caller's builder may raise any type; the report names the partition.
             raise job.failed(error) from error
         yield job, blob
-        del job, blob  # Free their memory before the next partition is lowered.
+        del blob  # Free its memory before the next partition is lowered.
 
 
 def _finished(
-    builds: _Builds, waiting: dict[Future[bytes], BuildJob], timeout: float | None
-) -> Iterator[tuple[BuildJob, bytes]]:
+    builds: _Builds, waiting: dict[Future[bytes], Job], timeout: float | None
+) -> Iterator[tuple[Job, bytes]]:
     first = concurrent.futures.FIRST_COMPLETED
     for future in concurrent.futures.wait(waiting, timeout, first).done:
         job = waiting[future]
@@ -163,7 +132,7 @@ def _finished(
             raise failure from (error.__cause__ if failure is error else error)
         del waiting[future]
         yield job, blob
-        del job, blob
+        del blob
 
 
 class _Builds:
@@ -179,7 +148,7 @@ class _Builds:
         if self._own is not None:
             self._own.shutdown()
 
-    def submit(self, job: BuildJob) -> Future[bytes]:
+    def submit(self, job: Job) -> Future[bytes]:
         try:
             if isinstance(self._executor, ThreadPoolExecutor):
                 return self._executor.submit(job.builder.build, job.request)
@@ -191,11 +160,11 @@ class _Builds:
         except Exception as error:
             raise job.failed(error) from error
 
-    def repeat(self, job: BuildJob, error: BrokenProcessPool) -> bytes:
+    def repeat(self, job: Job, error: BrokenProcessPool) -> bytes:
         """Repeat, in a new process, a build that the executor lost when its process died."""
         _log.warning(
             "a process of the executor died; partition %s is built again, in a new process",
-            job.request.partition,
+            job.name,
         )
         pool = self._own = self._own or _start(error)
         processes = list(pool._processes.values())
@@ -209,7 +178,7 @@ class _Builds:
                 "leaves them to the CPU"
             ) from broken
 
-    def _call(self, job: BuildJob) -> tuple[Any, ...]:
+    def _call(self, job: Job) -> tuple[Any, ...]:
         """Return what to submit: a function and its arguments."""
         lowered = job.request.lowered
         file = Path(tempfile.mkdtemp(dir=self._folder.name)) / "program.pt2"

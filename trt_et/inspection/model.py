@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from os import PathLike
 from typing import Final
 
 from trt_et.blob.codec import decode_blob
 from trt_et.blob.model import EngineInfo
 from trt_et.blob.partition_spec import PartitionNames
+from trt_et.errors import OptionError
 from trt_et.inspection.kernels import EngineKernels, read_kernels
 from trt_et.inspection.tables import Shown, Table, size_text
 from trt_et.inspection.texts import binding_sizes, counted, engine_text, targets_text
@@ -309,6 +311,17 @@ class ProgramInfo(Shown):
             rows.append((named, size_text(sum(size for _, size in self.named_data))))
         if rows:
             yield Table("Data", ("", "bytes"), rows, ["bytes"])
+
+    def method(self, name: str, where: str | PathLike[str] = "the program") -> MethodInfo:
+        """Return the method of a name; empty: the first one.
+
+        Raises:
+            OptionError: There is no method of that name; the message begins with ``where``.
+        """
+        methods = {method.name: method for method in self.methods}
+        if name and name not in methods:
+            raise OptionError(f"{where} has no method {name!r}; it has {', '.join(methods)}")
+        return methods[name] if name else self.methods[0]
 
     @property
     def problems(self) -> tuple[str, ...]:

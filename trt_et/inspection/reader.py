@@ -33,9 +33,12 @@ _T = TypeVar("_T")
 _Places = dict[int, list[tuple[int, int]]]
 _CHUNK: Final = 4 << 20
 _TENSOR: Final = 5  # Position of Tensor in the union KernelTypes, from 1.
+# After FlatBuffers' root and identifier: magic, length, the size of the program, and the place and
+# size of the segments behind it.
 _HEADER: Final = struct.Struct("<4sIQQQ")
+HEADER_SIZE: Final = 8 + _HEADER.size
 # fmt: off
-_DTYPES: Final = {
+DTYPES: Final = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32",
     7: "float64", 8: "complex32", 9: "complex64", 10: "complex128", 11: "bool", 12: "qint8",
     13: "quint8", 14: "qint32", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn",
@@ -43,7 +46,7 @@ _DTYPES: Final = {
 }
 # fmt: on
 _ITEM_SIZES: Final = {
-    name: int("".join(re.findall(r"^[a-z]+(\d+)", name)) or 8) // 8 for name in _DTYPES.values()
+    name: int("".join(re.findall(r"^[a-z]+(\d+)", name)) or 8) // 8 for name in DTYPES.values()
 }
 
 
@@ -108,20 +111,13 @@ def _chunks(file: BinaryIO, offset: int, size: int) -> Iterator[memoryview]:
 
 
 class _Table(Table):
-    """A table of a FlatBuffer. Its fields have the numbers of ExecuTorch's ``program.fbs``.
+    """A table of a FlatBuffer. Its fields have the numbers of ExecuTorch's ``program.fbs``."""
 
-    The readers that ExecuTorch generates from that schema cannot be imported without torch, which
-    takes seconds.
-
-    Args:
-        data: All tables.
-        at: The offset of this one.
-        spend: Counts the bytes that are read.
-    """
+    # ExecuTorch's own readers of that schema need torch, whose import takes seconds.
 
     def __init__(self, data: memoryview, at: int, spend: Callable[[int], None]) -> None:
         super().__init__(data, at)
-        self._spend = spend
+        self._spend = spend  # Counts the bytes that are read.
 
     def number(self, field: int, code: str) -> int:
         """Read a number; ``code`` is its format in ``struct``."""
@@ -161,22 +157,15 @@ class _Table(Table):
 
 
 class _Reader:
-    """Reads one program. Every offset, size and index in it may be wrong.
-
-    Args:
-        data: The file.
-        verify: Verify the engines' checksums first, in memory.
-        check: Verify the checksum of bytes of the file, by their offset and size.
-        copied: Copy the blobs.
-    """
+    """Reads one program. Every offset, size and index in it may be wrong."""
 
     def __init__(
         self,
         data: memoryview,
         *,
-        verify: bool = False,
-        check: Callable[[int, int], None] | None = None,
-        copied: bool = False,
+        verify: bool = False,  # The engines' checksums, before all else.
+        check: Callable[[int, int], None] | None = None,  # Of bytes, by their offset and size.
+        copied: bool = False,  # The blobs.
     ) -> None:
         self._data, self._verify, self._check, self._copied = data, verify, check, copied
         # Bytes that may be read in all: tables may share others, and a small file could take
@@ -196,9 +185,7 @@ class _Reader:
 
     def _program(self) -> ProgramInfo:
         data = self._data
-        if len(data) < 8 or bytes(data[4:6]) != b"ET":
-            raise BlobError("it is no ExecuTorch program (.pte)")
-        size, base, end = _extents(data)
+        size, base, end = program_extents(data, len(data))
         root = _Table(data[:size], struct.unpack_from("<I", data)[0], self._spend)
         segments = []
         for index, table in enumerate(root.tables(4)):
@@ -287,7 +274,7 @@ def _value(entry: _Table) -> TensorValue | None:
     table = entry.table(1)
     if entry.number(0, "B") != _TENSOR or table is None:
         return None
-    dtype = _DTYPES.get(table.number(0, "b"), f"type {table.number(0, 'b')}")
+    dtype = DTYPES.get(table.number(0, "b"), f"type {table.number(0, 'b')}")
     sizes = table.numbers(2, "i")
     if any(size < 0 for size in sizes):
         raise BlobError(f"a tensor has the sizes {list(sizes)}")
@@ -312,22 +299,29 @@ def _call(entry: _Table) -> Call | None:
     return Call("kernel" if kind == 1 else "delegate", table.number(0, "i"), table.numbers(1, "i"))
 
 
-def _extents(data: memoryview) -> tuple[int, int, int]:
-    """Return the size of the tables, and the first and last offset of the segments."""
-    total = len(data)
-    if total < 8 + _HEADER.size or bytes(data[8:12]) != b"eh00":
+def program_extents(start: bytes | memoryview, total: int) -> tuple[int, int, int]:
+    """Return the size of a program's tables, and the first and last offset of its segments.
+
+    Args:
+        start: The first bytes of the program, ``HEADER_SIZE`` of them if it has as many.
+        total: Bytes of the whole program.
+
+    Raises:
+        BlobError: It is no program, or truncated.
+    """
+    if bytes(start[4:6]) != b"ET":
+        raise BlobError("it is no ExecuTorch program (.pte)")
+    if total < HEADER_SIZE or bytes(start[8:12]) != b"eh00":
         return total, total, total
-    _, length, size, base, segments = _HEADER.unpack_from(data, 8)
-    if not 8 < size <= total:
-        raise BlobError(f"its header names {size} bytes of program; the file has {total}")
+    _, length, size, base, segments = _HEADER.unpack_from(start, 8)
+    end = max(size, base + (segments if length >= _HEADER.size else 0))
+    if total < end:
+        raise BlobError(f"it is truncated: it has {total} bytes; expected {end}")
+    if size <= 8 or 0 < base < size:
+        raise BlobError("it has a damaged header: its program ends within it, or in its segments")
     if not base:
         return size, total, total
-    if base < size:
-        raise BlobError(f"its segments begin at byte {base}, within its program")
-    end = base + segments if length >= _HEADER.size else total
-    if end > total:
-        raise BlobError(f"it is truncated: its segments end at byte {end}, the file at {total}")
-    return size, base, end
+    return size, base, end if length >= _HEADER.size else total
 
 
 def _item(items: Sequence[_T], index: int, what: str) -> _T:

@@ -16,27 +16,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
 import trt_et.runtime
-from trt_et.errors import RunError, TrtEtError
+from trt_et.errors import BlobError, RunError, TrtEtError
 
 __all__ = ["explained_errors", "wrong_file"]
-
-# The start of a .pte: FlatBuffers' root and identifier, then ExecuTorch's header: its magic and
-# length, the size of the program, and the place and size of the segments behind it.
-_HEADER: Final = struct.Struct("<I4s4sIQQQ")
-
-# ExecuTorch's scalar types, by number.
-_DTYPES: Final = (
-    *("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"),
-    *("complex32", "complex64", "complex128", "bool", "qint8", "quint8", "qint32", "bfloat16"),
-)
 
 
 @contextlib.contextmanager
@@ -108,6 +97,8 @@ def _needs_data(message: str, traceback: TracebackType | None) -> bool:
 
 
 def _wrong_inputs(method: Any, inputs: Sequence[Any]) -> str:  # noqa: ANN401
+    from trt_et.inspection.reader import DTYPES
+
     count = method.num_inputs()
     if len(inputs) != count:
         return f"{len(inputs)} input(s) are given; expected {count}"
@@ -118,7 +109,7 @@ def _wrong_inputs(method: Any, inputs: Sequence[Any]) -> str:  # noqa: ANN401
             expected = method.input_tensor_meta(index)
         except RuntimeError:
             continue  # An input that is no tensor.
-        largest, dtype = list(expected.sizes()), _DTYPES[expected.dtype()]
+        largest, dtype = list(expected.sizes()), DTYPES[expected.dtype()]
         if not hasattr(value, "dtype") or not hasattr(value, "shape"):
             wrong.append(f"input {index} is {type(value).__name__}; expected {dtype} {largest}")
             continue
@@ -135,28 +126,26 @@ def _wrong_inputs(method: Any, inputs: Sequence[Any]) -> str:  # noqa: ANN401
 
 def wrong_file(data: Any) -> str:  # noqa: ANN401
     """Return what is wrong with the header or the length of a program; empty: nothing."""
+    from trt_et.inspection.reader import HEADER_SIZE, program_extents
+
     name = "the program"
     try:
         if isinstance(data, bytes | bytearray):
-            start, size = bytes(data[: _HEADER.size]), len(data)
+            start, size = bytes(data[:HEADER_SIZE]), len(data)
         elif isinstance(data, str | os.PathLike):
             name = os.fspath(data)
             size = Path(name).stat().st_size
             with Path(name).open("rb") as file:
-                start = file.read(_HEADER.size)
+                start = file.read(HEADER_SIZE)
         else:
             return ""
     except OSError as error:
         return f"{name} cannot be read: {error.strerror}"
-    if start[4:6] != b"ET":
-        return f"{name} is no ExecuTorch program (.pte)"
-    if len(start) < _HEADER.size:
-        return f"{name} is truncated: it has {size} bytes"
-    _, _, magic, length, program, base, segments = _HEADER.unpack(start)
-    end = max(program, base + (segments if length >= _HEADER.size - 8 else 0))
-    if magic == b"eh00" and size < end:
-        return f"{name} is truncated: it has {size} bytes; expected {end}"
-    return ""
+    try:
+        program_extents(start, size)
+    except BlobError as error:
+        return str(error).replace("it", name, 1)
+    return f"{name} is truncated: it has {size} bytes" if size < HEADER_SIZE else ""
 
 
 def _reason(before: str) -> str:

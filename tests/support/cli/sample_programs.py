@@ -13,6 +13,7 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 
 from tests.support.lowering import export, finish, lower, lower_case
 from tests.support.models import Function
+from trt_et.engines import EngineBuilder
 
 
 @functools.cache
@@ -32,7 +33,7 @@ def torch_tensorrt_serialization() -> ModuleType:
     return module
 
 
-class _ForeignBuilder:
+class _ForeignBuilder(EngineBuilder):
     """Blobs as Torch-TensorRT's backend writes them."""
 
     name = "foreign"

@@ -17,7 +17,7 @@ from torch.fx import Node
 
 from tests.support.native_environment import run
 from trt_et.engine_info import EngineInfo, encode_blob
-from trt_et.engines import BuildRequest
+from trt_et.engines import BuildRequest, EngineBuilder
 from trt_et.errors import BuilderError
 from trt_et.lowering.lowered_partition import LoweredPartition
 
@@ -26,7 +26,7 @@ FAKE_VERSIONS = {"tensorrt": "11.7.3", "tensorrt_rtx": "1.10.3"}
 
 
 @dataclass(frozen=True)
-class DescribedEngines:
+class DescribedEngines(EngineBuilder):
     """Builds the engines of partitions that are lines of float32 layers."""
 
     maker: Path | None = None  # make_engine; None: engines of the tests' fake of TensorRT.

@@ -13,7 +13,7 @@ from tests.support.network_evaluator import BadNetwork, NotEvaluated, Undefined,
 from trt_et.blob.writer import BlobWriter
 from trt_et.conversion.operators.member_sums import EMBEDDING_BAG
 from trt_et.engine_info import EngineInfo
-from trt_et.engines import BuildRequest
+from trt_et.engines import BuildRequest, EngineBuilder
 from trt_et.engines.reference.builder import ReferenceBuilder
 from trt_et.engines.serialize import build_network
 from trt_et.graph.symbolic_shapes import shape_env_of, shape_range
@@ -257,7 +257,7 @@ def compare(request: BuildRequest, *examples: torch.Tensor) -> Verdict:
     return judge(request, examples, run)
 
 
-class ComparingBuilder:
+class ComparingBuilder(EngineBuilder):
     """Adds how each partition's network compares to ``verdicts``; builds engines if it ``runs``."""
 
     name = "comparing"

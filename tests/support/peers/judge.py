@@ -16,7 +16,7 @@ from tests.support.simulated_gpus import load_method
 from trt_et import TensorRTPartitioner
 from trt_et.blob.codec import encode_blob
 from trt_et.blob.model import REFERENCE_BUILDER, EngineInfo
-from trt_et.engines import BuildRequest, make_builder
+from trt_et.engines import BuildRequest, EngineBuilder, make_builder
 from trt_et.lowering.lowered_partition import DTYPE_NAMES
 
 Tensors = list[torch.Tensor]
@@ -31,7 +31,7 @@ class Handed(NamedTuple):
     random: bool = False  # Only shapes and dtypes are compared.
 
 
-class PeerBuilder:
+class PeerBuilder(EngineBuilder):
     """Evaluates a partition's network, builds a TensorRT-RTX engine, returns a reference engine.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.mended import leave_out
-from trt_et.engines import BuildRequest, make_builder
+from trt_et.engines import BuildRequest, EngineBuilder, make_builder
 
 WORKAROUNDS = ("inputs of attentions", "results of attentions")
 
@@ -13,7 +13,7 @@ def remove_workarounds() -> None:
     leave_out(WORKAROUNDS)
 
 
-class WithoutWorkarounds:
+class WithoutWorkarounds(EngineBuilder):
     """TensorRT-RTX's builder, as it would be without our rewrites."""
 
     name = "tensorrt_rtx"

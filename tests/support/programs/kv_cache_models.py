@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tests.support.lowering import lower
-from trt_et.engines import BuildRequest
+from trt_et.engines import BuildRequest, EngineBuilder
 from trt_et.engines.reference.builder import ReferenceBuilder
 
 BATCH, HEADS, LENGTH, WIDTH = 2, 3, 8, 4
@@ -35,7 +35,7 @@ class Cache(nn.Module):
         return self.cache * 2
 
 
-class Recorder:
+class Recorder(EngineBuilder):
     """The reference builder; keeps what it was asked for."""
 
     name = "recorder"

@@ -20,7 +20,7 @@ from torch.export.graph_signature import InputKind
 
 from trt_et.blob.codec import encode_blob
 from trt_et.blob.model import REFERENCE_BUILDER, EngineInfo
-from trt_et.engines.base import BuildRequest
+from trt_et.engines.base import BuildRequest, EngineBuilder
 from trt_et.engines.fingerprint import fingerprint_of, target_platform
 from trt_et.engines.reference.kernels import decompose_for_cpu_kernels
 from trt_et.errors import BuilderError
@@ -30,7 +30,7 @@ from trt_et.graph.tracing import TRACING
 _log = logging.getLogger(__name__)
 
 
-class ReferenceBuilder:
+class ReferenceBuilder(EngineBuilder):
     """Builds engines that ExecuTorch's CPU kernels run."""
 
     name = REFERENCE_BUILDER

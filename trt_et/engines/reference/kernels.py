@@ -244,11 +244,9 @@ def _is_half(x: Tensor, *_: object, **__: object) -> bool:
 
 
 def _in_float32(op: OpOverload) -> Callable[..., Any]:
-    """Return a function that computes in float32 and rounds the results, as TensorRT does.
-
-    Most of ExecuTorch's kernels add in the tensors' dtype, in which a sum stops growing.
-    ``mm`` and ``bmm`` add half-precision numbers in float32, but take several times longer.
-    """
+    """Return a function that computes in float32 and rounds the results, as TensorRT does."""
+    # Most of ExecuTorch's kernels add in the tensors' dtype, in which a sum stops growing. ``mm``
+    # and ``bmm`` add half-precision numbers in float32, but take several times longer.
 
     def part(*args: Any, **more: Any) -> Any:  # noqa: ANN401
         wide = tree_map_only(Tensor, lambda x: x.float() if _is_half(x) else x, (args, more))

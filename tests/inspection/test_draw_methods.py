@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.cli.sample_programs import program
 from trt_et.inspection import inspect_program
-from trt_et.inspection.picture import picture_of
+from trt_et.inspection.draw_methods import picture_of
 
 
 def test_arrows_follow_the_tensors_and_carry_their_shapes_and_bytes():
@@ -53,7 +53,7 @@ def test_delegates_of_other_backends_are_boxes_without_operators():
 
 
 def test_a_long_cpu_part_becomes_one_box(monkeypatch):
-    monkeypatch.setattr("trt_et.inspection.picture._MOST_BOXES", 3)
+    monkeypatch.setattr("trt_et.inspection.draw_methods._MOST_BOXES", 3)
     (method,) = inspect_program(program("cpu"))
     first, operators, last = picture_of(method).boxes
     assert (first.title, last.title) == ("input 0", "output 0")

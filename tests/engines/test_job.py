@@ -13,10 +13,11 @@ from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, Par
 
 from tests.support.models import Function
 from trt_et import PartitionError, TensorRTPartitioner
+from trt_et.engines import EngineBuilder
 from trt_et.engines.reference.builder import ReferenceBuilder
 
 
-class Counting:
+class Counting(EngineBuilder):
     """Builds as the reference builder does, and cannot be copied."""
 
     name = "reference"

@@ -1,6 +1,6 @@
 """Lists the engine libraries, and makes a builder from its name.
 
-A new library needs an entry here, a builder (the protocol ``EngineBuilder`` in ``base.py``), and a
+A new library needs an entry here, a builder (an ``EngineBuilder``), and a
 provider for the plugin (``trt_et/runtime/src/engine``). A library is imported when its builder is
 made.
 """
@@ -91,11 +91,11 @@ def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
         BuilderUnavailable: The builder's packages are not installed, or ``auto`` finds none.
     """
     if not isinstance(builder, str):
-        if isinstance(builder, EngineBuilder):
+        if isinstance(builder, EngineBuilder) and builder.name:
             return builder
         raise OptionError(
             f"builder is {type(builder).__name__}; expected one of {', '.join(BUILDER_NAMES)}, or "
-            "an object with a name and a build(request) method"
+            "an object with a name whose class derives from trt_et.engines.EngineBuilder"
         )
     if builder not in BUILDER_NAMES:
         raise OptionError(f"builder {builder!r} is unknown; known: {', '.join(BUILDER_NAMES)}")
