@@ -13,22 +13,21 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.graph.arguments import is_written_between, named_arguments
+from trt_et.graph.operators import ATTENTION, RESHAPES
 from trt_et.graph.subgraphs import copied_module
 from trt_et.graph.symbolic_shapes import same_sizes
 
 aten = torch.ops.aten
 
-_ATTENTION: Final = aten.scaled_dot_product_attention.default
-_RESHAPES: Final = (aten.reshape.default, aten.view.default)
 _RANK: Final = 4
 
 
 def share_heads(program: ExportedProgram) -> ExportedProgram:
     """Replace repeated keys and values of attentions by ``enable_gqa=True``."""
-    if not any(map(_shared, program.graph.find_nodes(op="call_function", target=_ATTENTION))):
+    if not any(map(_shared, program.graph.find_nodes(op="call_function", target=ATTENTION))):
         return program
     module = copied_module(program.graph_module)
-    for attention in module.graph.find_nodes(op="call_function", target=_ATTENTION):
+    for attention in module.graph.find_nodes(op="call_function", target=ATTENTION):
         if shared := _shared(attention):
             attention.args = (attention.args[0], *shared, *attention.args[3:])
             attention.kwargs = {**attention.kwargs, "enable_gqa": True}
@@ -67,7 +66,7 @@ def _repeated(value: Node) -> tuple[Node, Node] | None:
         source: Any = named["self"]
         is_repeated = named["dim"] in (1, 1 - _RANK) and isinstance(named["repeats"], int)
         return (source, value) if is_repeated and source.meta["val"].dim() == _RANK else None
-    if value.target not in _RESHAPES:
+    if value.target not in RESHAPES:
         return None
     expand: Any = value.args[0]
     copied = expand if expand.target is aten.clone.default else value

@@ -20,11 +20,10 @@ from torch.fx import Node
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_size
 from trt_et.graph.marks import inherit_marks
+from trt_et.graph.operators import FLOATS
 from trt_et.graph.subgraphs import copied_module
 
 aten = torch.ops.aten
-
-_FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def replace_llama_operators(program: ExportedProgram) -> ExportedProgram:
@@ -69,7 +68,7 @@ def _copy_rows(node: Node, positions: Callable[[Node], Node]) -> None:
         return
     value: Any = node.kwargs["value"]
     bases: Any = node.kwargs["_all_bases"]
-    if len(bases) != 1 or bases[0].meta["val"].dtype not in _FLOATS:
+    if len(bases) != 1 or bases[0].meta["val"].dtype not in FLOATS:
         return
     picks = list(node.users)
     if any(pick.target is not operator.getitem or pick.args[1] != 1 for pick in picks):
@@ -122,7 +121,7 @@ def _arange(before: Node, tensor: Node) -> Node:
 
 
 def _is_float(node: Node) -> bool:
-    return node.meta["val"].dtype in _FLOATS
+    return node.meta["val"].dtype in FLOATS
 
 
 _EDITS: Final[dict[str, Callable[[Node], None]]] = {

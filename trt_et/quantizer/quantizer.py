@@ -12,10 +12,11 @@ from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase
 from torchao.quantization.pt2e.quantizer import QuantizationConfig, Quantizer
 
 from trt_et.errors import OptionError
+from trt_et.graph.operators import ATTENTION
 from trt_et.quantizer.attention import is_better_whole, write_out_attention
 from trt_et.quantizer.configs import check_config
 from trt_et.quantizer.constants import constant_value, constants_of
-from trt_et.quantizer.operators import ATTENTION, QUANTIZED_OPS, annotate_product, annotate_shared
+from trt_et.quantizer.operators import QUANTIZED_OPS, annotate_product, annotate_shared
 from trt_et.quantizer.rules import OPERATORS, Rules
 
 _log = logging.getLogger(__name__)

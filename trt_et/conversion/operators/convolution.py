@@ -13,19 +13,12 @@ from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.type_promotion import cast
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.operators import ATTENTION, MATRIX_PRODUCTS
 from trt_et.ops.quantize import is_quantize_layer
 
 aten = torch.ops.aten
 
-_PRODUCTS: Final = (
-    aten.linear.default,
-    aten.mm.default,
-    aten.addmm.default,
-    aten.bmm.default,
-    aten.baddbmm.default,
-    aten.matmul.default,
-    aten.scaled_dot_product_attention.default,
-)
+_PRODUCTS: Final = MATRIX_PRODUCTS | {ATTENTION}
 
 
 def in_bfloat16(node: Node) -> str | None:

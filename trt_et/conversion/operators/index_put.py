@@ -16,11 +16,10 @@ from trt_et.conversion.operators.scatter_reduce import (
     unsupported_sum,
 )
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.operators import INTEGERS
 from trt_et.graph.symbolic_shapes import is_static, same_sizes
 
 aten = torch.ops.aten
-
-_INTEGERS: Final = (torch.int32, torch.int64)
 
 
 def unsupported(node: Node) -> str | None:
@@ -73,7 +72,7 @@ def _broadcast_values(node: Node) -> None:
         return
     ((dim, index),) = given
     where = index.meta["val"]
-    if where.dtype not in _INTEGERS or where.dim() > 1:
+    if where.dtype not in INTEGERS or where.dim() > 1:
         return
     shape: list[Any] = list(source.meta["val"].shape)
     shape[dim : dim + 1] = where.shape
@@ -102,7 +101,7 @@ def flatten(node: Node) -> Node | None:
     given: dict[int, Any] = {d: i for d, i in enumerate(indices) if i is not None}  # type: ignore[arg-type]
     if not is_static(source, values, *given.values()) or not isinstance(source, Node):
         return None
-    if any(index.meta["val"].dtype not in _INTEGERS for index in given.values()):
+    if any(index.meta["val"].dtype not in INTEGERS for index in given.values()):
         return None
     if len(given) == 1 and next(iter(given.values())).meta["val"].dim() == 1:
         return None

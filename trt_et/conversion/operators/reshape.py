@@ -8,6 +8,7 @@ import torch
 from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
+from trt_et.graph.operators import RESHAPES
 
 aten = torch.ops.aten
 
@@ -36,6 +37,6 @@ def make_static(node: Node) -> None:
 
 RESHAPE: Final = Operator(
     "reshape",
-    (aten.reshape.default, aten.view.default, aten._unsafe_view.default),
+    RESHAPES,
     rewrite=make_static,
 )

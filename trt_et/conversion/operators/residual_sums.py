@@ -19,10 +19,10 @@ from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.operators import HALF_FLOATS
 
 aten = torch.ops.aten
 
-_LOW: Final = (torch.float16, torch.bfloat16)
 _COPIES: Final = (aten._to_copy.default, aten.clone.default)
 
 
@@ -66,7 +66,7 @@ def _widened_linear(node: Node) -> Node | None:
         source: Any = node.args[0]
         node = source
     is_linear = node.target is aten.linear.default and len(node.users) == 1
-    return node if is_linear and node.meta["val"].dtype in _LOW else None
+    return node if is_linear and node.meta["val"].dtype in HALF_FLOATS else None
 
 
 RESIDUAL_SUM: Final = Operator(
