@@ -13,6 +13,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from trt_et.blob.model import Binding
 from trt_et.errors import BuilderError
+from trt_et.graph.subgraphs import copied_graph
 from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
 DTYPE_NAMES: Final[dict[torch.dtype, str]] = {
@@ -82,21 +83,20 @@ def unlift(program: ExportedProgram) -> GraphModule:
     """Return a module that contains the lifted tensors, without copies."""
     values = LoweredPartition(program, (), ()).constants
     root = torch.nn.Module()
-    graph = Graph()
-    nodes: dict[Node, Node] = {}
     custom = [s for s in program.graph_signature.input_specs if s.kind is InputKind.CUSTOM_OBJ]
     if custom:
         raise BuilderError(
             f"custom object {custom[0].target} cannot go into an engine; leave the operator that "
             "takes it to the CPU (excluded_ops=...)"
         )
-    for node in program.graph.nodes:
-        if node.op == "placeholder" and node.name in values:
-            name = f"_constant_{node.name}"
-            root.register_buffer(name, values[node.name].detach())
-            nodes[node] = graph.get_attr(name)
-            nodes[node].meta = dict(node.meta)
-        else:
-            nodes[node] = graph.node_copy(node, nodes.__getitem__)
-    graph.lint()
-    return GraphModule(root, graph)
+
+    def attribute(node: Node, graph: Graph, copies: dict[Node, Node]) -> Node | None:
+        if node.op != "placeholder" or node.name not in values:
+            return None
+        name = f"_constant_{node.name}"
+        root.register_buffer(name, values[node.name].detach())
+        new = graph.get_attr(name)
+        new.meta = dict(node.meta)
+        return new
+
+    return GraphModule(root, copied_graph(program.graph, attribute)[0])

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from trt_et.graph.arguments import is_written_between, named_arguments
 from trt_et.graph.operators import ATTENTION, RESHAPES
-from trt_et.graph.subgraphs import copied_module
+from trt_et.graph.subgraphs import edited
 from trt_et.graph.symbolic_shapes import same_sizes
 
 aten = torch.ops.aten
@@ -26,13 +26,15 @@ def share_heads(program: ExportedProgram) -> ExportedProgram:
     """Replace repeated keys and values of attentions by ``enable_gqa=True``."""
     if not any(map(_shared, program.graph.find_nodes(op="call_function", target=ATTENTION))):
         return program
-    module = copied_module(program.graph_module)
-    for attention in module.graph.find_nodes(op="call_function", target=ATTENTION):
+    return edited(program, _share)
+
+
+def _share(graph: Graph) -> None:
+    for attention in graph.find_nodes(op="call_function", target=ATTENTION):
         if shared := _shared(attention):
             attention.args = (attention.args[0], *shared, *attention.args[3:])
             attention.kwargs = {**attention.kwargs, "enable_gqa": True}
-    module.graph.eliminate_dead_code()
-    return program._update(module, program.graph_signature)
+    graph.eliminate_dead_code()
 
 
 def _shared(attention: Node) -> list[Node]:

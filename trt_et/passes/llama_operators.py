@@ -15,13 +15,13 @@ from typing import Any, Final
 import torch
 from torch._higher_order_ops.auto_functionalize import auto_functionalized_v2
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_size
 from trt_et.graph.marks import inherit_marks
 from trt_et.graph.operators import FLOATS
-from trt_et.graph.subgraphs import copied_module
+from trt_et.graph.subgraphs import edited
 
 aten = torch.ops.aten
 
@@ -30,13 +30,14 @@ def replace_llama_operators(program: ExportedProgram) -> ExportedProgram:
     """Replace updates of caches, and attention to them, by core operators."""
     if not any(_name(node) in _EDITS for node in program.graph.nodes):
         return program
-    functional: ExportedProgram = program.run_decompositions({})
-    module = copied_module(functional.graph_module)
-    for node in list(module.graph.nodes):
+    return edited(program.run_decompositions({}), _replace)
+
+
+def _replace(graph: Graph) -> None:
+    for node in list(graph.nodes):
         edit = _EDITS.get(_name(node))
         if edit is not None:
             edit(node)
-    return functional._update(module, functional.graph_signature)
 
 
 def _name(node: Node) -> str:

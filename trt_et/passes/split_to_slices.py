@@ -59,7 +59,7 @@ def replace_split_with_slice(program: ExportedProgram) -> ExportedProgram:
         )
     if not any(map(_is_dynamic_list, nodes_of(program))):
         return program
-    return edited(program, _slice_lists)
+    return edited(program, _slice_lists, branches=True)
 
 
 def warn_specialized_dims(program: ExportedProgram) -> None:
