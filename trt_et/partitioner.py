@@ -19,6 +19,12 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.backend import TensorRTBackend, check_no_conflict
+from trt_et.engine_program.in_place_buffers import InPlaceBuffer, find_in_place_buffers
+from trt_et.engine_program.optimization_profiles import (
+    ProfileOption,
+    check_profiles,
+    resolve_profiles,
+)
 from trt_et.engines import BuildOptions, EngineBuilder, make_builder
 from trt_et.engines.cache import CacheChoice, choose_cache
 from trt_et.engines.partition_build import PartitionBuild, PartitionSpecs
@@ -31,12 +37,6 @@ from trt_et.graph.constants import mark_constants
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.own_symbols import with_own_symbols
 from trt_et.graph.subgraphs import copied_program
-from trt_et.lowering.in_place_buffers import InPlaceBuffer, find_in_place_buffers
-from trt_et.lowering.optimization_profiles import (
-    ProfileOption,
-    check_profiles,
-    resolve_profiles,
-)
 from trt_et.ops.prebuilt_engine import PREBUILT_NAME
 from trt_et.options import check_known
 from trt_et.partition.analysis import Analysis

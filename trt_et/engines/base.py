@@ -10,7 +10,7 @@ from trt_et.engines.monitor import BuildMonitor
 from trt_et.options import BuildOptions
 
 if TYPE_CHECKING:
-    from trt_et.lowering.lowered_partition import LoweredPartition
+    from trt_et.engine_program.lowered_partition import LoweredPartition
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,9 @@ from torch.export import ExportedProgram
 
 from trt_et.blob.codec import decode_blob
 from trt_et.blob.model import EngineInfo
+from trt_et.engine_program.edge_to_aten import qualified_name
+from trt_et.engine_program.lower import lower_partition
+from trt_et.engine_program.lowered_partition import LoweredPartition
 from trt_et.engines.base import BuildRequest
 from trt_et.engines.cache import EngineCache
 from trt_et.engines.key import (
@@ -35,9 +38,6 @@ from trt_et.engines.workers import BuildJob, build_all, explained
 from trt_et.errors import BlobError, BuilderError
 from trt_et.graph.tracing import unchanged_by_tracing
 from trt_et.inspection import EngineKernels, read_kernels
-from trt_et.lowering.edge_to_aten import qualified_name
-from trt_et.lowering.lower import lower_partition
-from trt_et.lowering.lowered_partition import LoweredPartition
 
 _log = logging.getLogger(__name__)
 

@@ -19,13 +19,13 @@ from typing import Any, Final
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch.export import ExportedProgram
 
+from trt_et.engine_program.in_place_buffers import InPlaceBuffer
+from trt_et.engine_program.optimization_profiles import OptimizationProfile
 from trt_et.engines.base import EngineBuilder
 from trt_et.engines.cache import EngineCache
 from trt_et.engines.progress import ProgressOption
 from trt_et.errors import OptionError, PartitionError
 from trt_et.inspection import EngineKernels
-from trt_et.lowering.in_place_buffers import InPlaceBuffer
-from trt_et.lowering.optimization_profiles import OptimizationProfile
 from trt_et.options import BuildOptions
 
 

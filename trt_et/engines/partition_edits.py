@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from torch.export import ExportedProgram
 
-from trt_et.lowering.batch_norms import BATCH_NORM, fold_batch_norms
-from trt_et.lowering.debug_outputs import add_debug_outputs, copy_repeated_outputs
-from trt_et.lowering.editable_program import EditableProgram
-from trt_et.lowering.lowered_partition import LoweredPartition
-from trt_et.lowering.optimization_profiles import OptimizationProfile
+from trt_et.engine_program.batch_norms import BATCH_NORM, fold_batch_norms
+from trt_et.engine_program.debug_outputs import add_debug_outputs, copy_repeated_outputs
+from trt_et.engine_program.editable_program import EditableProgram
+from trt_et.engine_program.lowered_partition import LoweredPartition
+from trt_et.engine_program.optimization_profiles import OptimizationProfile
 from trt_et.ops.prebuilt_engine import is_prebuilt
 from trt_et.options import BuildOptions
 from trt_et.precision.program import FLOAT32, compute_in

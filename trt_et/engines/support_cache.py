@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from trt_et.engine_program.canonical_text import NotSerializable, fragment_text
 from trt_et.engines.checked_file import locked, read_checked, write_checked
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
-from trt_et.lowering.canonical_text import NotSerializable, fragment_text
 
 _LIMIT: Final = 100_000  # Answers in a file; about 5 MB. A larger file is started again.
 _log = logging.getLogger(__name__)

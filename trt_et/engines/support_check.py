@@ -18,6 +18,7 @@ import torch
 from trt_et.blob.model import REFERENCE_BUILDER
 from trt_et.conversion.installed import installed_variant
 from trt_et.conversion.torch_tensorrt_patches import without_gpu
+from trt_et.engine_program.canonical_text import NotSerializable, SymbolNames, value_text
 from trt_et.engines.base import EngineBuilder
 from trt_et.engines.cache import EngineCache
 from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters
@@ -25,7 +26,6 @@ from trt_et.engines.key import builder_fingerprint
 from trt_et.engines.support_cache import Answer, SupportCache, remembering
 from trt_et.graph.cpu_kernels import unsupported_by_cpu_kernels
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
-from trt_et.lowering.canonical_text import NotSerializable, SymbolNames, value_text
 from trt_et.options import BuildOptions
 from trt_et.requirements import install_command
 

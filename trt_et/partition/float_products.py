@@ -10,8 +10,8 @@ from typing import Final
 from torch._ops import OpOverload
 from torch.fx import Node
 
+from trt_et.engine_program.edge_to_aten import aten_target, qualified_name
 from trt_et.graph.operators import CONVOLUTION, MATRIX_PRODUCTS
-from trt_et.lowering.edge_to_aten import aten_target, qualified_name
 
 _log = logging.getLogger(__name__)
 

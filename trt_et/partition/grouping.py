@@ -9,8 +9,8 @@ from typing import Final
 
 from torch.fx import Graph, Node
 
+from trt_et.engine_program.edge_to_aten import aten_target, qualified_name
 from trt_et.graph.operators import VIEWS, names
-from trt_et.lowering.edge_to_aten import aten_target, qualified_name
 from trt_et.ops.quantize import is_quantization, is_quantize_layer
 from trt_et.partition.convex_groups import connected, convex_groups
 from trt_et.partition.internal_sizes import (

@@ -10,10 +10,10 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from trt_et.engine_program.edge_to_aten import aten_target, functional
 from trt_et.graph.constants import known_constants
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.subgraphs import subgraphs
-from trt_et.lowering.edge_to_aten import aten_target, functional
 from trt_et.ops.quantize import is_fake_quantize
 from trt_et.partition.analysis import Analysis
 from trt_et.partition.internal_sizes import nodes_without_sizes

@@ -27,6 +27,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node
 
+from trt_et.engine_program.edge_to_aten import aten_target
 from trt_et.graph.operators import (
     ACTIVATIONS,
     ATTENTION,
@@ -38,7 +39,6 @@ from trt_et.graph.operators import (
     short_name,
 )
 from trt_et.graph.symbolic_shapes import same_sizes
-from trt_et.lowering.edge_to_aten import aten_target
 
 _ATTENTION: Final = short_name(ATTENTION)
 _PRODUCTS: Final = names(PRODUCTS) | {"embedding"}

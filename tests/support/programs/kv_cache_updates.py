@@ -19,8 +19,8 @@ from trt_et.conversion.operators.index_put import INDEX_PUT
 from trt_et.conversion.operators.kv_cache import update_in_place
 from trt_et.conversion.prepare import rewrite
 from trt_et.engine_info import Alias
+from trt_et.engine_program.lowered_partition import unlift
 from trt_et.engines import BuildRequest
-from trt_et.lowering.lowered_partition import unlift
 
 aten = torch.ops.aten
 

@@ -20,7 +20,7 @@ from trt_et.conversion.operator import Operator, Step
 from trt_et.conversion.operators.kv_cache import update_in_place
 from trt_et.conversion.prepare import rewrite
 from trt_et.conversion.registry import OPERATORS, decompositions
-from trt_et.lowering.in_place_buffers import InPlaceBuffer
+from trt_et.engine_program.in_place_buffers import InPlaceBuffer
 
 _ENTRIES: Final = (
     *(entry for entry in OPERATORS if getattr(entry, "library", None) is None),

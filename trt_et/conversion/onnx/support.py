@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from trt_et.conversion.onnx.model import convert_module
+from trt_et.engine_program.lower_fragment import lower_fragment
 from trt_et.errors import BuilderError, ConversionError
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
 from trt_et.graph.symbolic_shapes import UnboundedDimension
 from trt_et.graph.tracing import unchanged_by_tracing
-from trt_et.lowering.lower_fragment import lower_fragment
 from trt_et.ops.quantize import QUANTIZED_DTYPES, moves_numbers
 
 

@@ -5,8 +5,8 @@ Finds, in a partition's graph, writes of consecutive rows into a cache (``slice_
 for which TensorRT has a layer, if the result is provably the same:
 
 * the cache is an input of the engine, of shape ``[batch, heads, positions, width]`` and a float
-  dtype, and nothing in the partition reads its old value. ``lowering/in_place_buffers.py`` has
-  already checked that nothing outside of the partition reads it;
+  dtype, and nothing in the partition reads its old value. Nothing outside of it does, either:
+  ``engine_program/in_place_buffers.py`` has checked that;
 * the rows go to any one position, or to several that are ``start + arange(n)`` in the graph. For
   several positions of ``index_put`` the start must be a known number: from a negative start they
   could go on at 0.
@@ -28,12 +28,12 @@ from trt_et.blob.model import Alias
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.index import count_from_zero
+from trt_et.engine_program.in_place_buffers import InPlaceBuffer
 from trt_et.errors import BuilderError
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant
 from trt_et.graph.operators import COPIES, FLOATS, INTEGERS, RESHAPES
 from trt_et.graph.symbolic_shapes import same_sizes
-from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
 aten = torch.ops.aten
 

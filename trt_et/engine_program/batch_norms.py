@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
+from trt_et.engine_program.editable_program import EditableProgram
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.operators import CONVOLUTION, FLOATS
-from trt_et.lowering.editable_program import EditableProgram
 
 aten = torch.ops.aten
 

@@ -12,9 +12,9 @@ from torch.export.graph_signature import InputKind, TensorArgument
 from torch.fx import Graph, GraphModule, Node
 
 from trt_et.blob.model import Binding
+from trt_et.engine_program.in_place_buffers import InPlaceBuffer
 from trt_et.errors import BuilderError
 from trt_et.graph.subgraphs import copied_graph
-from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
 DTYPE_NAMES: Final[dict[torch.dtype, str]] = {
     torch.float32: "float32",
@@ -42,7 +42,7 @@ class LoweredPartition:
         program: ATen dialect; parameters, buffers and constants are lifted and hold real values.
             Its user inputs and outputs are contiguous: the program permutes the delegate's tensor
             if necessary, and the binding has the ``dim_order``.
-            Its names do not depend on the program around it (``trt_et.lowering.canonical_names``).
+            Its names do not depend on the program around it (``canonical_names.py``).
         inputs: One binding for each user input, in the order of the delegate's arguments, named
             after its placeholder: ``input0``, ``input1``, ...
         outputs: One binding for each output, in order, named ``output0``, ``output1``, ...

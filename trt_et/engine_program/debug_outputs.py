@@ -16,14 +16,14 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.blob.model import Binding
+from trt_et.engine_program.batch_norms import BATCH_NORM
+from trt_et.engine_program.contiguous_boundary import make_binding
+from trt_et.engine_program.editable_program import EditableProgram
+from trt_et.engine_program.lowered_partition import DTYPE_NAMES, LoweredPartition
+from trt_et.engine_program.optimization_profiles import OptimizationProfile
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.operators import CONVOLUTION
 from trt_et.graph.symbolic_shapes import UnboundedDimension
-from trt_et.lowering.batch_norms import BATCH_NORM
-from trt_et.lowering.contiguous_boundary import make_binding
-from trt_et.lowering.editable_program import EditableProgram
-from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition
-from trt_et.lowering.optimization_profiles import OptimizationProfile
 
 aten = torch.ops.aten
 
