@@ -62,18 +62,6 @@ def replace_split_with_slice(program: ExportedProgram) -> ExportedProgram:
     return edited(program, _slice_lists, branches=True)
 
 
-def warn_specialized_dims(program: ExportedProgram) -> None:
-    """Warn if ExecuTorch has already specialized a dynamic size of an Edge program."""
-    lost = sorted({int(size) for size in program.range_constraints if size.is_number})
-    if lost:
-        _log.warning(
-            "ExecuTorch has made the number %s of a dynamic size, because an operator gives a list "
-            "of tensors; other sizes will not run. Lower with to_edge_transform_and_lower(..., "
-            "partitioner=[TensorRTPartitioner()]), on a program that was not lowered before",
-            ", ".join(map(str, lost)),
-        )
-
-
 def _slice_lists(graph: Graph) -> None:
     for node in filter(_is_dynamic_list, list(graph.nodes)):
         _slice(node)
