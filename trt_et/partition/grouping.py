@@ -81,11 +81,7 @@ def group_nodes(
 
 
 def _leave_out_unconvertible(nodes: list[Node], support: OperatorSupport) -> bool:
-    """Refuse the nodes of a partition that cannot be converted together with the others.
-
-    Returns:
-        True if there were any; the partitions must then be chosen again.
-    """
+    """Refuse nodes that cannot be converted with their partition; return if there were any."""
     if sum(not is_size(node) for node in nodes) < _COMBINATION:
         return False  # Each node was converted on its own before.
     unsupported = support.unsupported_in(nodes)

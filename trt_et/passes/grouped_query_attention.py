@@ -58,11 +58,7 @@ def _shared(attention: Node) -> list[Node]:
 
 
 def _repeated(value: Node) -> tuple[Node, Node] | None:
-    """Return the tensor whose heads, dimension 1 of 4, a node repeats, each next to itself.
-
-    Returns:
-        The tensor, and the node that copies it; None if the node does not repeat heads.
-    """
+    """Return the tensor whose heads, dimension 1 of 4, a node repeats, and the copying node."""
     if value.target is aten.repeat_interleave.self_int:
         named = named_arguments(value)
         source: Any = named["self"]
