@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from abc import ABCMeta
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Final, NoReturn
 from weakref import WeakKeyDictionary
 
 import torch
+from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from torch._ops import OpOverload
@@ -40,7 +42,6 @@ from trt_et.graph.subgraphs import copied_program
 from trt_et.ops.prebuilt_engine import PREBUILT_NAME
 from trt_et.options import check_known
 from trt_et.partition.analysis import Analysis
-from trt_et.partition.dry_run import dry_run
 from trt_et.partition.make_partitions import make_partitions
 from trt_et.partition.narrowed_sizes import mark_ranges, warn_narrowed
 from trt_et.partition.node_choice import Choice, NodeChoice
@@ -277,13 +278,16 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         report = PartitionReport((), ())
         unmatched: dict[tuple[str, str], str] = {}
 
-        def choose(edge: ExportedProgram) -> None:
+        def partition(edge: ExportedProgram) -> PartitionResult:
             nonlocal report
             analysis = self._analysed(edge)
             _, report = self._make_partitions(analysis, draw=True)
             unmatched.update(analysis.unmatched)
+            return PartitionResult(tagged_exported_program=edge, partition_tags={})
 
-        dry_run(with_own_symbols(program), self, choose)
+        explaining = copy.copy(self)
+        explaining.partition = partition  # type: ignore[method-assign]
+        to_edge_transform_and_lower(with_own_symbols(program), partitioner=[explaining])
         self.report = report
         for message in unmatched.values():
             raise OptionError(message)

@@ -141,10 +141,9 @@ def attention_masks(node: Node) -> tuple[object, ...]:
 
 def _name(node: Node) -> str:
     target = aten_target(node)
-    if not isinstance(target, OpOverload):
-        return str(getattr(target, "__name__", target))
-    namespace, _, name = target._schema.name.partition("::")
-    return name if namespace == "aten" else f"{namespace}::{name}"
+    if isinstance(target, OpOverload):
+        return short_name(target)
+    return str(getattr(target, "__name__", target))
 
 
 class _Rules:
