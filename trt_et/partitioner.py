@@ -286,7 +286,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             return PartitionResult(tagged_exported_program=edge, partition_tags={})
 
         explaining = copy.copy(self)
-        explaining.partition = partition  # type: ignore[method-assign]
+        explaining.partition = partition  # type: ignore[assignment,method-assign]
         to_edge_transform_and_lower(with_own_symbols(program), partitioner=[explaining])
         self.report = report
         for message in unmatched.values():
