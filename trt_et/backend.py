@@ -10,13 +10,13 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 
+from trt_et.engine_program.debug_handles import debug_handles
+from trt_et.engine_program.partition_names import add_names
 from trt_et.engines import BuildOptions, make_builder
 from trt_et.engines.build import build_engines
 from trt_et.engines.job import Engine, Job, JobSpecs, check_names, job_of
 from trt_et.errors import BackendConflictError, PartitionError
 from trt_et.graph.tensor_bytes import bytes_of
-from trt_et.lowering.debug_handles import debug_handles
-from trt_et.lowering.partition_names import add_names
 from trt_et.ops.convolution import keep_ranges
 from trt_et.target_device import explicit_device, parse_device, resolve_target_device
 

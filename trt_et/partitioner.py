@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from abc import ABCMeta
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Final, NoReturn
 from weakref import WeakKeyDictionary
 
 import torch
+from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from torch._ops import OpOverload
@@ -19,6 +21,12 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.backend import TensorRTBackend, check_no_conflict
+from trt_et.engine_program.in_place_buffers import InPlaceBuffer, find_in_place_buffers
+from trt_et.engine_program.optimization_profiles import (
+    ProfileOption,
+    check_profiles,
+    resolve_profiles,
+)
 from trt_et.engines import BuildOptions, EngineBuilder, make_builder
 from trt_et.engines.cache import CacheChoice, choose_cache
 from trt_et.engines.job import Job, JobSpecs
@@ -31,29 +39,18 @@ from trt_et.graph.constants import mark_constants
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.own_symbols import with_own_symbols
 from trt_et.graph.subgraphs import copied_program
-from trt_et.lowering.in_place_buffers import InPlaceBuffer, find_in_place_buffers
-from trt_et.lowering.optimization_profiles import (
-    ProfileOption,
-    check_profiles,
-    resolve_profiles,
-)
 from trt_et.ops.prebuilt_engine import PREBUILT_NAME
 from trt_et.options import check_known
 from trt_et.partition.analysis import Analysis
-from trt_et.partition.dry_run import dry_run
 from trt_et.partition.make_partitions import make_partitions
 from trt_et.partition.narrowed_sizes import mark_ranges, warn_narrowed
 from trt_et.partition.node_choice import Choice, NodeChoice
-from trt_et.partition.ops_to_preserve import (
-    ops_not_delegated,
-    ops_that_may_lack_a_size,
-    ops_to_preserve,
-)
+from trt_et.partition.ops_to_preserve import ops_to_preserve
 from trt_et.partition.report import Partition, PartitionReport
-from trt_et.partition.tags import clear_tags, tag_constants
+from trt_et.partition.tags import tag_partitions
+from trt_et.partition.trial_partitions import without_undelegated
 from trt_et.passes.before_partitioning import run_passes
 from trt_et.passes.check_export import check_converted, warn_training_mode
-from trt_et.passes.split_to_slices import warn_specialized_dims
 from trt_et.precision.calibration import Calibration
 from trt_et.precision.plan import Float32Plan, mark_float32
 from trt_et.precision.program import PRECISION_DTYPES
@@ -237,10 +234,8 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes of an Edge program that become engines; nothing is built yet."""
         check_no_conflict()
-        warn_specialized_dims(exported_program)
         warn_narrowed(exported_program)
         analysis = self._analysed(exported_program)
-        clear_tags(analysis)
         parts, report = self._make_partitions(analysis)
         self.report = report
         if self._full_graph and report.tensors_not_delegated:
@@ -254,9 +249,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         profiles = resolve_profiles(exported_program, self._profiles)
         in_place = self._in_place_buffers(exported_program, parts)
         tags: dict[str, DelegationSpec] = {}
-        for (partition, nodes), aliased_outputs in zip(parts, in_place, strict=True):
-            for node in nodes:
-                node.meta["delegation_tag"] = partition.name
+        for (partition, _), aliased_outputs in zip(parts, in_place, strict=True):
             job = replace(
                 self._job_of(partition),
                 profiles=profiles,
@@ -266,7 +259,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             )
             specs = JobSpecs(self._compile_specs, job)
             tags[partition.name] = DelegationSpec(TensorRTBackend.__name__, specs)
-        tag_constants(analysis)
+        tag_partitions(analysis, {partition.name: nodes for partition, nodes in parts})
         return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
 
     def explain(self, program: ExportedProgram) -> PartitionReport:
@@ -284,13 +277,16 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         report = PartitionReport((), ())
         unmatched: dict[tuple[str, str], str] = {}
 
-        def choose(edge: ExportedProgram) -> None:
+        def partition(edge: ExportedProgram) -> PartitionResult:
             nonlocal report
             analysis = self._analysed(edge)
             _, report = self._make_partitions(analysis, draw=True)
             unmatched.update(analysis.unmatched)
+            return PartitionResult(tagged_exported_program=edge, partition_tags={})
 
-        dry_run(with_own_symbols(program), self, choose)
+        explaining = copy.copy(self)
+        explaining.partition = partition  # type: ignore[assignment,method-assign]
+        to_edge_transform_and_lower(with_own_symbols(program), partitioner=[explaining])
         self.report = report
         for message in unmatched.values():
             raise OptionError(message)
@@ -338,29 +334,13 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             self._excluded.mark(ep)  # Passes may have made operators that the caller names.
             with self._support_check() as check:
                 operators = ops_to_preserve(ep, check, self._excluded, self._float32_ops)
-            preserved = self._preserved[ep] = self._delegated_among(operators, ep)
+            preserved = without_undelegated(operators, ep, self._delegated)
+            self._preserved[ep] = preserved
         return list(preserved), None
 
-    def _delegated_among(
-        self, preserved: list[OpOverload], program: ExportedProgram
-    ) -> list[OpOverload]:
-        """Return the preserved operators without those that a partition lacks a size for."""
-        doubtful = ops_that_may_lack_a_size(program) & set(preserved)
-        refused: set[object] = set()
-
-        def choose(edge: ExportedProgram) -> None:
-            analysis = self._analysed(edge)
-            parts, _ = self._make_partitions(analysis)
-            delegated = {node for _, nodes in parts for node in nodes}
-            refused.update(ops_not_delegated(analysis, delegated))
-
-        while doubtful:
-            dry_run(with_own_symbols(program), self, choose, preserved)
-            if not doubtful & refused:
-                break
-            preserved = [op for op in preserved if op not in refused]
-            doubtful -= refused
-        return preserved
+    def _delegated(self, edge: ExportedProgram) -> set[Node]:
+        parts, _ = self._make_partitions(self._analysed(edge))
+        return {node for _, nodes in parts for node in nodes}
 
     def __iter__(self) -> NoReturn:
         """Refuse ``partitioner=TensorRTPartitioner()``: ExecuTorch takes a list."""

@@ -18,10 +18,10 @@ from tests.support.mended import leave_out
 from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare
 from trt_et.conversion import trial
+from trt_et.engine_program.lower import lower_partition
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines.serialize import build_network
 from trt_et.errors import BuilderError
-from trt_et.lowering.lower import lower_partition
 
 aten = torch.ops.aten
 X = torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(0))

@@ -18,11 +18,11 @@ from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.operator_networks import Function
 from trt_et.conversion import rewriting, trial
 from trt_et.conversion.installed import installed_variant
+from trt_et.engine_program.lower import lower_partition
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines import serialize as engines
 from trt_et.errors import BuilderError
 from trt_et.graph.fragment import fragment_of_call
-from trt_et.lowering.lower import lower_partition
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="nothing is patched where there is a GPU")

@@ -36,11 +36,11 @@ from tests.support.sampled import sampled
 from trt_et.conversion import stages
 from trt_et.conversion.operator import Operator
 from trt_et.conversion.trial import convertible_operators, try_as_network
+from trt_et.engine_program.lower import lower_partition
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines.serialize import build_network, serialize
 from trt_et.errors import BuilderError, PartitionError
 from trt_et.graph.fragment import fragment_of_call
-from trt_et.lowering.lower import lower_partition
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE
 
 pytestmark = [pytest.mark.usefixtures("registry_is_put_back"), needs_rtx]

@@ -15,10 +15,10 @@ from tests.support.programs.kv_cache_models import SHAPE, Cache
 from tests.support.programs.kv_cache_updates import ONE, copy_rows, recording, rows
 from trt_et import TensorRTPartitioner
 from trt_et.cli import app
+from trt_et.engine_program.in_place_buffers import InPlaceBuffer
 from trt_et.engines import tensorrt_rtx
 from trt_et.engines.key import request_digest
 from trt_et.inspection import inspect_program
-from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
 
 def test_what_may_be_written_in_place_is_part_of_an_engine_key():

@@ -19,9 +19,9 @@ from tests.support.models import Function
 from tests.support.simulated_gpus import load_method, load_runtime
 from trt_et import TensorRTPartitioner
 from trt_et.blob.codec import decode_blob
+from trt_et.engine_program.editable_program import EditableProgram
 from trt_et.engines.reference.builder import ReferenceBuilder
 from trt_et.inspection import read_program
-from trt_et.lowering.editable_program import EditableProgram
 
 ON_HOST = [CompileSpec("target_device", b"cpu")]
 

@@ -166,7 +166,7 @@ WORKAROUNDS = (
         lambda graph, inputs, groups: [],
         weight_in_two_lists,
     ),
-    Workaround("trt_et.partitioner.clear_tags", lambda _: None, two_partitioners_in_a_branch),
+    Workaround("trt_et.partition.tags.clear_tags", lambda _: None, two_partitioners_in_a_branch),
     Workaround("trt_et.partition.tags._let_lists_keep_it", lambda node: None, weight_beside_a_list),
 )
 

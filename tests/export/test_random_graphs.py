@@ -24,7 +24,7 @@ from torch.fx import Node
 
 from tests.support.lowering import lower
 from tests.support.simulated_gpus import load_method
-from trt_et.lowering.edge_to_aten import qualified_name
+from trt_et.engine_program.edge_to_aten import qualified_name
 
 PROGRAMS = int(os.environ.get("TRT_ET_RANDOM_GRAPHS", "25"))
 FIRST_SEED = int(os.environ.get("TRT_ET_RANDOM_GRAPHS_SEED", "0"))

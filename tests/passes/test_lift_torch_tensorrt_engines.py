@@ -17,10 +17,10 @@ from trt_et import TensorRTPartitioner
 from trt_et.conversion import torch_tensorrt_import
 from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import Binding, EngineInfo, decode_blob
+from trt_et.engine_program.lower import lower_partition
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines.prebuilt import PrebuiltBuilder
 from trt_et.errors import BuilderError, PartitionError
-from trt_et.lowering.lower import lower_partition
 from trt_et.ops.prebuilt_engine import info_text
 
 ENGINE = bytes(range(256)) * 5

@@ -22,8 +22,8 @@ from tests.support.programs.quantized_networks import needs_rtx
 from tests.support.simulated_gpus import check
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
+from trt_et.engine_program.lowered_partition import unlift
 from trt_et.engines import BuildRequest
-from trt_et.lowering.lowered_partition import unlift
 from trt_et.precision.program import PRECISION_DTYPES
 
 ATEN = torch.ops.aten

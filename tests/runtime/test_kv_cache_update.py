@@ -17,8 +17,8 @@ from executorch.exir.passes import MemoryPlanningPass
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.conversion.operators.caches import update_in_place
 from trt_et.engine_info import EngineInfo, encode_blob
+from trt_et.engine_program.lowered_partition import unlift
 from trt_et.engines import EngineBuilder
-from trt_et.lowering.lowered_partition import unlift
 
 SHAPE = (1, 2, 16, 8)
 CALLS = [(torch.tensor([at]), torch.randn(1, 2, 1, 8)) for at in (3, 4, 15, 4, 0, 7)]

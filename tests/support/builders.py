@@ -12,11 +12,11 @@ from torch import nn
 
 from tests.support.native_blobs import HEADER, pack
 from trt_et.engine_info import EngineInfo, encode_blob
+from trt_et.engine_program.lower import lower_partition
 from trt_et.engines import BuildOptions, BuildRequest, EngineBuilder
 from trt_et.engines.build import build_engines
 from trt_et.engines.job import Job
 from trt_et.engines.reference.builder import ReferenceBuilder
-from trt_et.lowering.lower import lower_partition
 
 OPTIONS = BuildOptions()
 

@@ -15,10 +15,10 @@ from torch.export import Dim
 
 from tests.support.models import make
 from trt_et import TensorRTPartitioner
+from trt_et.engine_program.lower import lower_partition
+from trt_et.engine_program.lowered_partition import unlift
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.inspection import inspect_program
-from trt_et.lowering.lower import lower_partition
-from trt_et.lowering.lowered_partition import unlift
 
 
 def reference(**options: Any) -> TensorRTPartitioner:

@@ -30,9 +30,9 @@ from trt_et.conversion.decompose import decomposed_operators
 from trt_et.conversion.operator import Step
 from trt_et.conversion.settings import make_settings
 from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
+from trt_et.engine_program.lower import lower_partition
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines.serialize import build_network
-from trt_et.lowering.lower import lower_partition
 
 
 def compile_program(

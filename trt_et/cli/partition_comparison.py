@@ -23,11 +23,11 @@ from torch.fx import Node
 
 from trt_et.cli.arrays import compare_arrays, to_numpy
 from trt_et.cli.program import LoadedMethod, Request
+from trt_et.engine_program.lowered_partition import LoweredPartition
 from trt_et.engines import BuildOptions, BuildRequest, EngineBuilder, make_builder
 from trt_et.errors import BuilderError, RunError
 from trt_et.graph.fragment import SupportCheck
 from trt_et.inspection import DelegateInfo, MethodInfo
-from trt_et.lowering.lowered_partition import LoweredPartition
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 

@@ -26,9 +26,14 @@ from trt_et.conversion.torch_tensorrt_patches import (
     without_gpu,
     without_registry_checks,
 )
+from trt_et.engine_program.in_place_buffers import InPlaceBuffer
+from trt_et.engine_program.lowered_partition import (
+    DTYPE_NAMES,
+    LoweredPartition,
+    ProfileShapes,
+    unlift,
+)
 from trt_et.errors import BuilderError, ConversionError
-from trt_et.lowering.in_place_buffers import InPlaceBuffer
-from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition, ProfileShapes, unlift
 from trt_et.options import BuildOptions
 
 # TensorRT's messages end with the line of its sources that logged them.

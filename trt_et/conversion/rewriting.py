@@ -16,8 +16,8 @@ from trt_et.conversion.operator import Operator, Step
 from trt_et.conversion.operators.caches import has_cache_update_layer, update_in_place
 from trt_et.conversion.stages import entries
 from trt_et.conversion.torch_tensorrt_patches import weights_stay_quantized
+from trt_et.engine_program.in_place_buffers import InPlaceBuffer
 from trt_et.graph.insertion import compute_value
-from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
 
 def _no_code() -> None:

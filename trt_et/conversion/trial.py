@@ -10,11 +10,11 @@ from trt_et.conversion.onnx import model as onnx_model
 from trt_et.conversion.settings import converter_registry, make_settings
 from trt_et.conversion.stages import refusal_reason
 from trt_et.conversion.torch_tensorrt_patches import without_gpu
+from trt_et.engine_program.lower_fragment import LoweredFragment, lower_fragment
 from trt_et.errors import BuilderError, ConversionError
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
 from trt_et.graph.symbolic_shapes import UnboundedDimension
 from trt_et.graph.tracing import unchanged_by_tracing
-from trt_et.lowering.lower_fragment import LoweredFragment, lower_fragment
 from trt_et.ops.quantize import QUANTIZED_DTYPES, moves_numbers
 from trt_et.options import BuildOptions
 

@@ -16,7 +16,7 @@ from trt_et.graph.fragment import SupportCheck
 from trt_et.options import BuildOptions
 
 if TYPE_CHECKING:
-    from trt_et.lowering.lowered_partition import LoweredPartition
+    from trt_et.engine_program.lowered_partition import LoweredPartition
 
 
 @dataclass(frozen=True)

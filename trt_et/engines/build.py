@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 
 from trt_et.blob.codec import decode_blob
 from trt_et.blob.model import EngineInfo
+from trt_et.engine_program.lowered_partition import LoweredPartition
 from trt_et.engines.cache import EngineCache
 from trt_et.engines.job import Engine, Job
 from trt_et.engines.key import (
@@ -32,7 +33,6 @@ from trt_et.engines.workers import build_all
 from trt_et.errors import BlobError, BuilderError
 from trt_et.graph.tracing import unchanged_by_tracing
 from trt_et.inspection import read_kernels
-from trt_et.lowering.lowered_partition import LoweredPartition
 
 _log = logging.getLogger(__name__)
 

@@ -24,15 +24,15 @@ from filelock import BaseFileLock
 from torch.export import ExportedProgram
 
 from trt_et.blob.model import EngineInfo
+from trt_et.engine_program.edge_to_aten import qualified_name
+from trt_et.engine_program.in_place_buffers import InPlaceBuffer
+from trt_et.engine_program.optimization_profiles import OptimizationProfile
 from trt_et.engines.base import BuildRequest, EngineBuilder
 from trt_et.engines.cache import EngineCache
 from trt_et.engines.progress import ProgressOption, ProgressSession
 from trt_et.errors import BlobError, BuilderError, BuilderUnavailable, OptionError, PartitionError
 from trt_et.graph.symbolic_shapes import UnboundedDimension
 from trt_et.inspection import EngineKernels
-from trt_et.lowering.edge_to_aten import qualified_name
-from trt_et.lowering.in_place_buffers import InPlaceBuffer
-from trt_et.lowering.optimization_profiles import OptimizationProfile
 from trt_et.options import BuildOptions
 
 

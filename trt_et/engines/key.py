@@ -15,9 +15,14 @@ from typing import Any, Final
 
 import torch
 
+from trt_et.engine_program.canonical_text import (
+    NotSerializable,
+    SymbolNames,
+    partition_text,
+    value_text,
+)
 from trt_et.engines.base import BuildRequest, EngineBuilder
 from trt_et.graph.tensor_bytes import bytes_of
-from trt_et.lowering.canonical_text import NotSerializable, SymbolNames, partition_text, value_text
 
 _VERSION: Final = "trt-et engine key 1"
 _CHUNK: Final = 4 << 20

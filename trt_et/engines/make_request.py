@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from trt_et.engine_program.batch_norms import BATCH_NORM, fold_batch_norms
+from trt_et.engine_program.debug_outputs import add_debug_outputs, copy_repeated_outputs
+from trt_et.engine_program.editable_program import EditableProgram
+from trt_et.engine_program.lower import lower_partition
+from trt_et.engine_program.lowered_partition import LoweredPartition
 from trt_et.engines.base import BuildRequest
 from trt_et.engines.job import Job
-from trt_et.lowering.batch_norms import BATCH_NORM, fold_batch_norms
-from trt_et.lowering.debug_outputs import add_debug_outputs, copy_repeated_outputs
-from trt_et.lowering.editable_program import EditableProgram
-from trt_et.lowering.lower import lower_partition
-from trt_et.lowering.lowered_partition import LoweredPartition
 from trt_et.ops.prebuilt_engine import is_prebuilt
 from trt_et.precision.program import FLOAT32, compute_in
 

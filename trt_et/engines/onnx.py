@@ -12,12 +12,12 @@ from torch.export import ExportedProgram
 from trt_et.blob.codec import decode_blob, encode_blob
 from trt_et.blob.model import EngineInfo
 from trt_et.conversion.installed import onnx_version
+from trt_et.engine_program.lowered_partition import LoweredPartition, unlift
 from trt_et.engines.base import BuildRequest, EngineBuilder
 from trt_et.engines.fingerprint import fingerprint_of
 from trt_et.errors import BuilderError, ConversionError, OptionError
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
 from trt_et.graph.tracing import TRACING
-from trt_et.lowering.lowered_partition import LoweredPartition, unlift
 from trt_et.options import BuildOptions
 
 if TYPE_CHECKING:

@@ -26,6 +26,12 @@ import torch
 from trt_et.blob.model import REFERENCE_BUILDER
 from trt_et.conversion.installed import installed_variant
 from trt_et.conversion.torch_tensorrt_patches import without_gpu
+from trt_et.engine_program.canonical_text import (
+    NotSerializable,
+    SymbolNames,
+    fragment_text,
+    value_text,
+)
 from trt_et.engines.base import EngineBuilder
 from trt_et.engines.cache import EngineCache
 from trt_et.engines.checked_file import locked, read_checked, write_checked
@@ -33,7 +39,6 @@ from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters
 from trt_et.engines.key import builder_fingerprint
 from trt_et.graph.cpu_kernels import unsupported_by_cpu_kernels
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
-from trt_et.lowering.canonical_text import NotSerializable, SymbolNames, fragment_text, value_text
 from trt_et.options import BuildOptions
 from trt_et.requirements import install_command
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
+from operator import attrgetter
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -106,10 +107,7 @@ def add_constant(graph: Graph, specs: list[InputSpec], target: str, value: torch
 
 
 def constant_value(node: Node) -> torch.Tensor | None:
-    """Compute the value of a node of a module's graph that depends on constants alone, else None.
-
-    The graph is of plain ATen with constants as attributes.
-    """
+    """Compute the value of a node that depends on attributes of its module alone, else None."""
     owner: Any = node.graph.owning_module
     values: dict[Node, Any] = {}
     pending = [node]
@@ -122,9 +120,10 @@ def constant_value(node: Node) -> torch.Tensor | None:
         if not missing:
             pending.pop()
             if each.op == "get_attr":
-                values[each] = owner.get_buffer(str(each.target))
+                values[each] = attrgetter(str(each.target))(owner)
             else:
                 args, kwargs = torch.fx.map_arg((each.args, each.kwargs), values.__getitem__)
-                values[each] = each.target(*args, **kwargs)  # type: ignore[operator]
+                with torch.no_grad():
+                    values[each] = each.target(*args, **kwargs)  # type: ignore[operator]
     result = values[node]
     return result if isinstance(result, torch.Tensor) else None

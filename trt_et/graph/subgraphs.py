@@ -23,6 +23,8 @@ _ROLES: Final = {
     ("while_loop", 1): "body",
 }
 
+Replacement = Callable[[Node, Graph, dict[Node, Node]], Node | None]
+
 
 @dataclass(frozen=True)
 class Subgraph:
@@ -70,23 +72,37 @@ def nodes_of(program: ExportedProgram) -> list[Node]:
     return [node for subgraph in subgraphs(program.graph_module) for node in subgraph.graph.nodes]
 
 
-def edited(program: ExportedProgram, edit: Callable[[Graph], object]) -> ExportedProgram:
-    """Return a copy of a program after an edit of each of its graphs."""
+def edited(
+    program: ExportedProgram, edit: Callable[[Graph], object], *, branches: bool = False
+) -> ExportedProgram:
+    """Return a copy of a program after an edit of its graph, and of its branches' if wanted.
+
+    The edit keeps the names of inputs and outputs.
+    """
     module = copied_module(program.graph_module)
-    for subgraph in subgraphs(module):
+    for subgraph in subgraphs(module) if branches else [Subgraph("", module)]:
         edit(subgraph.graph)
         subgraph.module.recompile()
     return program._update(module, program.graph_signature)
 
 
-def copied_graph(graph: Graph) -> Graph:
-    """Copy a graph, and keep the node names that signatures use, as ``copied_module`` does."""
-    copied = Graph()
+def copied_graph(
+    source: Graph, replacement: Replacement = lambda *_: None
+) -> tuple[Graph, dict[Node, Node]]:
+    """Copy a graph under the names that signatures use; also return each node's copy.
+
+    ``replacement(node, graph, copies)`` may return another node of the new graph for a node.
+    """
+    graph = Graph()
     copies: dict[Node, Node] = {}
-    for node in graph.nodes:
-        copies[node] = copied.node_copy(node, copies.__getitem__)
-        copies[node].name = node.name
-    return copied
+    for node in source.nodes:
+        new = replacement(node, graph, copies)
+        if new is None:
+            new = graph.node_copy(node, copies.__getitem__)
+            new.name = node.name
+        copies[node] = new
+    graph.lint()
+    return graph, copies
 
 
 def copied_module(module: GraphModule) -> GraphModule:

@@ -17,10 +17,10 @@ from executorch.exir import (
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
+from trt_et.engine_program.optimization_profiles import ProfileOption
 from trt_et.errors import OptionError, UnknownOption, UnsupportedModelError
 from trt_et.llm.decoder import INPUTS, rotary_frequencies
 from trt_et.llm.position_check import mark_position_check
-from trt_et.lowering.optimization_profiles import ProfileOption
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 

@@ -14,6 +14,7 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from trt_et.graph.arguments import named_arguments
+from trt_et.graph.operators import FLOATS, MOVES
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE, FOREIGN_NAME
 
 aten = torch.ops.aten
@@ -25,22 +26,8 @@ _LAYERS: Final = frozenset(
     for part in ("tensor", "channel")
 )
 _FAKE: Final = frozenset({FOREIGN_NAME, FAKE_QUANTIZE._schema.name})
-_FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
 _BITS: Final = ((8, 0), (8, 4))  # Bits, bits of the exponent: int8, e4m3.
 _SCALES: Final = ("scales", "zero_points", "amax")
-_MOVES: Final = frozenset(
-    {
-        aten.alias.default,
-        aten.clone.default,
-        aten.detach.default,
-        aten.permute.default,
-        aten.reshape.default,
-        aten.t.default,
-        aten.transpose.int,
-        aten.unsqueeze.default,
-        aten.view.default,
-    }
-)
 
 FP8_CAPABILITY: Final = (8, 9)
 """The least compute capability with 8-bit floats."""
@@ -77,7 +64,7 @@ def is_fp8(node: Node) -> bool:
 
 def moves_numbers(node: Node) -> bool:
     """Return whether a node only changes the shape or order of its tensor."""
-    return node.target in _MOVES
+    return node.target in MOVES
 
 
 def is_weight_cast(node: Node) -> bool:
@@ -89,7 +76,7 @@ def is_weight_cast(node: Node) -> bool:
         isinstance(before, torch.Tensor)
         and isinstance(after, torch.Tensor)
         and before.dtype in QUANTIZED_DTYPES
-        and after.dtype in _FLOATS
+        and after.dtype in FLOATS
     )
 
 
@@ -120,7 +107,7 @@ def quantization_refusal(node: Node) -> str | None:
             return f"its {name} are computed at run time; TensorRT's are fixed"
     value = arguments["input"].meta.get("val")
     for tensor in (value, node.meta.get("val")):
-        if isinstance(tensor, torch.Tensor) and tensor.dtype not in (*_FLOATS, *QUANTIZED_DTYPES):
+        if isinstance(tensor, torch.Tensor) and tensor.dtype not in (*FLOATS, *QUANTIZED_DTYPES):
             return f"TensorRT does not quantize {tensor.dtype} tensors"
     return None
 
@@ -139,7 +126,7 @@ def _fake_quantize_refusal(node: Node) -> str | None:
     if source is None or source.op == "call_function":
         return "its amax is computed at run time; TensorRT's scale is fixed"
     x, amax = (arguments[name].meta.get("val") for name in ("input", "amax"))
-    if not isinstance(x, torch.Tensor) or x.dtype not in _FLOATS:
+    if not isinstance(x, torch.Tensor) or x.dtype not in FLOATS:
         return f"TensorRT does not quantize {getattr(x, 'dtype', x)} tensors"
     axes = [size for size in amax.shape if size != 1]
     if len(axes) > 1 or amax.dim() > x.dim():

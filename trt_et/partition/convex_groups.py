@@ -99,10 +99,7 @@ def _lowest_levels(nodes: list[Node], units: dict[Node, Node]) -> dict[Node, int
 class _Tensor:
     """The cost of a tensor: its bytes, once for its producer's group and once for each consumer's.
 
-    Attributes:
-        size: In bytes.
-        home: Level of the group that computes it; None: no group does.
-        users: The number of nodes of each level that use it; None: outside of the groups.
+    A level of None is outside of the groups.
     """
 
     size: int

@@ -7,26 +7,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Final
 
-import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from trt_et.lowering.edge_to_aten import aten_target, qualified_name
+from trt_et.engine_program.edge_to_aten import aten_target, qualified_name
+from trt_et.graph.operators import CONVOLUTION, MATRIX_PRODUCTS
 
 _log = logging.getLogger(__name__)
 
-aten = torch.ops.aten
-
-_PRODUCTS: Final = frozenset(
-    {
-        aten.addmm.default,
-        aten.bmm.default,
-        aten.convolution.default,
-        aten.linear.default,
-        aten.matmul.default,
-        aten.mm.default,
-    }
-)
+_PRODUCTS: Final = MATRIX_PRODUCTS | {CONVOLUTION}
 _DEQUANTIZE: Final = "quantized_decomposed::dequantize_per_tensor.default"
 _ZERO_POINT: Final = 2  # Its position among the arguments.
 

@@ -9,8 +9,9 @@ from typing import Final
 
 from torch.fx import Graph, Node
 
-from trt_et.lowering.edge_to_aten import aten_target, qualified_name
-from trt_et.ops.quantize import is_quantization
+from trt_et.engine_program.edge_to_aten import aten_target, qualified_name
+from trt_et.graph.operators import VIEWS, names
+from trt_et.ops.quantize import is_quantization, is_quantize_layer
 from trt_et.partition.convex_groups import connected, convex_groups
 from trt_et.partition.internal_sizes import (
     inner_sizes,
@@ -26,30 +27,7 @@ _COMBINATION: Final = 2
 _log = logging.getLogger(__name__)
 
 # Nodes that only rename, rearrange or quantize: an engine of only these does no work.
-_VIEWS: Final = frozenset(
-    {
-        "aten::alias_copy",
-        "aten::clone",
-        "aten::detach_copy",
-        "aten::expand_copy",
-        "aten::permute_copy",
-        "aten::reshape",
-        "aten::select_copy",
-        "aten::slice_copy",
-        "aten::split_copy",
-        "aten::split_with_sizes_copy",
-        "aten::squeeze_copy",
-        "aten::t_copy",
-        "aten::transpose_copy",
-        "aten::unsqueeze_copy",
-        "aten::view_copy",
-        "dim_order_ops::_clone_dim_order",
-        "quantized_decomposed::dequantize_per_channel",
-        "quantized_decomposed::dequantize_per_tensor",
-        "quantized_decomposed::quantize_per_channel",
-        "quantized_decomposed::quantize_per_tensor",
-    }
-)
+_VIEWS: Final = names(VIEWS) | {"dim_order_ops::_clone_dim_order"}
 
 
 def group_nodes(
@@ -103,11 +81,7 @@ def group_nodes(
 
 
 def _leave_out_unconvertible(nodes: list[Node], support: OperatorSupport) -> bool:
-    """Refuse the nodes of a partition that cannot be converted together with the others.
-
-    Returns:
-        True if there were any; the partitions must then be chosen again.
-    """
+    """Refuse nodes that cannot be converted with their partition; return if there were any."""
     if sum(not is_size(node) for node in nodes) < _COMBINATION:
         return False  # Each node was converted on its own before.
     unsupported = support.unsupported_in(nodes)
@@ -210,6 +184,13 @@ def _is_compute(nodes: Iterable[Node]) -> bool:
     return any(
         node.target is not operator.getitem
         and not is_size(node)
-        and qualified_name(node).rpartition(".")[0] not in _VIEWS
+        and not is_quantize_layer(aten_target(node))
+        and _name(node) not in _VIEWS
         for node in nodes
     )
+
+
+def _name(node: Node) -> str:
+    """Return ``permute`` for the Edge dialect's ``aten::permute_copy.default``."""
+    name = qualified_name(node).rpartition(".")[0]
+    return name.removeprefix("aten::").removesuffix("_copy")

@@ -8,9 +8,9 @@ from dataclasses import replace
 from torch._ops import OpOverload
 from torch.fx import Node
 
+from trt_et.engine_program.edge_to_aten import aten_target, qualified_name
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.subgraphs import in_program_order
-from trt_et.lowering.edge_to_aten import aten_target, qualified_name
 from trt_et.ops.quantize import is_quantization
 from trt_et.partition.analysis import Analysis
 from trt_et.partition.float_products import warn_float_products

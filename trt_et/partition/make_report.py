@@ -9,10 +9,10 @@ from collections.abc import Iterable
 import torch
 from torch.fx import Node
 
+from trt_et.engine_program.edge_to_aten import qualified_name
 from trt_et.graph.modules import module_of, source_of
 from trt_et.graph.subgraphs import Subgraph
 from trt_et.graph.symbolic_shapes import shape_range
-from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.partition.analysis import Analysis
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.report import BoundaryTensor, Partition, PartitionReport

@@ -2,7 +2,8 @@
 
 ``to_edge`` traces programs again, and torch compares sizes to choose a kernel for a convolution.
 The comparisons that hold for the example become bounds of the size, with any backend (seen with
-ExecuTorch 1.5.1).
+ExecuTorch 1.5.1). A program that was lowered before, without the pass
+``passes/split_to_slices.py``, may have lost a dynamic size.
 """
 
 from __future__ import annotations
@@ -37,10 +38,18 @@ def mark_ranges(program: ExportedProgram) -> None:
 
 
 def warn_narrowed(program: ExportedProgram) -> None:
-    """Warn if memory is going to be planned for less than a size's exported maximum.
+    """Warn if a dynamic size has become a number, or less than its exported maximum.
 
     The program is in the Edge dialect; its exported form was marked.
     """
+    lost = sorted({int(size) for size in program.range_constraints if size.is_number})
+    if lost:
+        _log.warning(
+            "ExecuTorch has made the number %s of a dynamic size, because an operator gives a list "
+            "of tensors; other sizes will not run. Lower with to_edge_transform_and_lower(..., "
+            "partitioner=[TensorRTPartitioner()]), on a program that was not lowered before",
+            ", ".join(map(str, lost)),
+        )
     for node in program.graph.find_nodes(op="placeholder"):
         exported = dict(_MAXIMA.of(node) or ())
         for dim, size in _sizes(node):

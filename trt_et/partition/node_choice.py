@@ -18,10 +18,10 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from trt_et.engine_program.edge_to_aten import aten_target
 from trt_et.errors import OptionError
 from trt_et.graph.marks import Mark
 from trt_et.graph.subgraphs import Subgraph, subgraphs
-from trt_et.lowering.edge_to_aten import aten_target
 
 Choice = str | OpOverload | OpOverloadPacket | Callable[[Node], bool]
 

@@ -11,6 +11,7 @@ from executorch.exir.delegate import executorch_call_delegate
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Node
 
+from trt_et.engine_program.edge_to_aten import aten_target, to_aten
 from trt_et.graph.cpu_kernels import unsupported_by_cpu_kernels
 from trt_et.graph.fragment import (
     Fragment,
@@ -20,7 +21,6 @@ from trt_et.graph.fragment import (
     fragment_of_group,
 )
 from trt_et.graph.subgraphs import Subgraph
-from trt_et.lowering.edge_to_aten import aten_target, to_aten
 from trt_et.ops.prebuilt_engine import is_prebuilt
 from trt_et.ops.quantize import (
     QUANTIZED_DTYPES,

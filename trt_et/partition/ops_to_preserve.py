@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import Final
 
 import torch
@@ -10,12 +9,11 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from trt_et.engine_program.edge_to_aten import aten_target, functional
 from trt_et.graph.constants import known_constants
 from trt_et.graph.fragment import SupportCheck
-from trt_et.graph.subgraphs import subgraphs
-from trt_et.lowering.edge_to_aten import aten_target, functional
+from trt_et.graph.subgraphs import nodes_of, subgraphs
 from trt_et.ops.quantize import is_fake_quantize
-from trt_et.partition.analysis import Analysis
 from trt_et.partition.internal_sizes import nodes_without_sizes
 from trt_et.partition.node_choice import NodeChoice
 from trt_et.partition.operator_support import OperatorSupport
@@ -100,22 +98,7 @@ def ops_that_may_lack_a_size(program: ExportedProgram) -> set[object]:
     An engine reads sizes off its input tensors. The CPU may run an operator between the tensor
     that has the size and the call.
     """
-    return {
-        node.target
-        for subgraph in subgraphs(program.graph_module)
-        for node in subgraph.graph.nodes
-        if nodes_without_sizes([node])
-    }
-
-
-def ops_not_delegated(analysis: Analysis, delegated: Container[Node]) -> set[object]:
-    """Return the preserved operators of an Edge program with a call outside of its partitions."""
-    return {
-        aten_target(node)
-        for subgraph in analysis.subgraphs
-        for node in subgraph.graph.nodes
-        if node not in delegated and must_be_delegated(node)
-    }
+    return {node.target for node in nodes_of(program) if nodes_without_sizes([node])}
 
 
 def must_be_delegated(node: Node) -> bool:

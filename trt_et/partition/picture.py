@@ -11,11 +11,11 @@ from graphlib import TopologicalSorter
 import torch
 from torch.fx import Node
 
+from trt_et.engine_program.edge_to_aten import qualified_name
 from trt_et.graph.modules import source_of
 from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
 from trt_et.inspection.page import CPU, ENDS, Box, Picture, box_lines
 from trt_et.inspection.tables import Table, size_text
-from trt_et.lowering.edge_to_aten import qualified_name
 from trt_et.partition.analysis import Analysis
 from trt_et.partition.report import Partition
 

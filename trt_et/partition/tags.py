@@ -1,11 +1,22 @@
-"""Sets ExecuTorch's delegation tags on the constants of partitions."""
+"""Sets ExecuTorch's delegation tags on the nodes of partitions and their constants."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
 
 from executorch.exir.backend.utils import tag_constant_data
 from torch.fx import Node
 
 from trt_et.partition.analysis import Analysis
+
+
+def tag_partitions(analysis: Analysis, partitions: Mapping[str, Iterable[Node]]) -> None:
+    """Tag the nodes of each partition, by its name, and the weights that they use."""
+    clear_tags(analysis)
+    for name, nodes in partitions.items():
+        for node in nodes:
+            node.meta["delegation_tag"] = name
+    _tag_constants(analysis)
 
 
 def clear_tags(analysis: Analysis) -> None:
@@ -19,12 +30,8 @@ def clear_tags(analysis: Analysis) -> None:
             node.meta.pop("delegation_tag", None)
 
 
-def tag_constants(analysis: Analysis) -> None:
-    """Tag weights with the partition that uses them; never a mutable buffer.
-
-    An unused weight gets the tag of the first partition, whose engine omits it. Otherwise the
-    program would contain it.
-    """
+def _tag_constants(analysis: Analysis) -> None:
+    """Tag weights, but no mutable buffer; an unused one goes into the first engine's partition."""
     program = analysis.program
     tag_constant_data(program)
     signature = program.graph_signature

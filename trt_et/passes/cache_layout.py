@@ -16,13 +16,13 @@ from torch.fx import Node
 
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.marks import inherit_marks
+from trt_et.graph.operators import FLOATS
 from trt_et.graph.subgraphs import copied_module
 from trt_et.graph.symbolic_shapes import same_sizes
 
 aten = torch.ops.aten
 
 _POSITIONS: Final = 2  # The dimension of four that TensorRT writes along.
-_FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
 _INDEX_COPY: Final = (aten.index_copy.default, aten.index_copy_.default)
 _INDEX_PUT: Final = (aten.index_put.default, aten.index_put_.default)
 
@@ -78,7 +78,7 @@ def _write_to(buffers: dict[str, str], node: Node) -> _Write | None:
     # ``index_put`` of one row may come without leading dimensions of size 1.
     given = [1] * (len(expected) - rows.dim()) + list(rows.shape)
     if (
-        value.dtype not in _FLOATS
+        value.dtype not in FLOATS
         or (value.dim(), dim) == (4, _POSITIONS)
         or index.dim() != 1
         or index.dtype is torch.bool

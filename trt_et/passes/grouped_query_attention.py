@@ -10,30 +10,31 @@ from typing import Any, Final
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from trt_et.graph.arguments import is_written_between, named_arguments
-from trt_et.graph.subgraphs import copied_module
+from trt_et.graph.operators import ATTENTION, RESHAPES
+from trt_et.graph.subgraphs import edited
 from trt_et.graph.symbolic_shapes import same_sizes
 
 aten = torch.ops.aten
 
-_ATTENTION: Final = aten.scaled_dot_product_attention.default
-_RESHAPES: Final = (aten.reshape.default, aten.view.default)
 _RANK: Final = 4
 
 
 def share_heads(program: ExportedProgram) -> ExportedProgram:
     """Replace repeated keys and values of attentions by ``enable_gqa=True``."""
-    if not any(map(_shared, program.graph.find_nodes(op="call_function", target=_ATTENTION))):
+    if not any(map(_shared, program.graph.find_nodes(op="call_function", target=ATTENTION))):
         return program
-    module = copied_module(program.graph_module)
-    for attention in module.graph.find_nodes(op="call_function", target=_ATTENTION):
+    return edited(program, _share)
+
+
+def _share(graph: Graph) -> None:
+    for attention in graph.find_nodes(op="call_function", target=ATTENTION):
         if shared := _shared(attention):
             attention.args = (attention.args[0], *shared, *attention.args[3:])
             attention.kwargs = {**attention.kwargs, "enable_gqa": True}
-    module.graph.eliminate_dead_code()
-    return program._update(module, program.graph_signature)
+    graph.eliminate_dead_code()
 
 
 def _shared(attention: Node) -> list[Node]:
@@ -57,17 +58,13 @@ def _shared(attention: Node) -> list[Node]:
 
 
 def _repeated(value: Node) -> tuple[Node, Node] | None:
-    """Return the tensor whose heads, dimension 1 of 4, a node repeats, each next to itself.
-
-    Returns:
-        The tensor, and the node that copies it; None if the node does not repeat heads.
-    """
+    """Return the tensor whose heads, dimension 1 of 4, a node repeats, and the copying node."""
     if value.target is aten.repeat_interleave.self_int:
         named = named_arguments(value)
         source: Any = named["self"]
         is_repeated = named["dim"] in (1, 1 - _RANK) and isinstance(named["repeats"], int)
         return (source, value) if is_repeated and source.meta["val"].dim() == _RANK else None
-    if value.target not in _RESHAPES:
+    if value.target not in RESHAPES:
         return None
     expand: Any = value.args[0]
     copied = expand if expand.target is aten.clone.default else value

@@ -41,7 +41,7 @@ def lift_torch_tensorrt_engines(program: ExportedProgram) -> ExportedProgram:
     """
     if not any(map(_calls_engine, program.graph.nodes)):
         return program
-    graph = copied_graph(program.graph)
+    graph, _ = copied_graph(program.graph)
     specs = list(program.graph_signature.input_specs)
     constants = dict(program.constants)
     for index, node in enumerate(filter(_calls_engine, list(graph.nodes))):

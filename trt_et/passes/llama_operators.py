@@ -15,29 +15,29 @@ from typing import Any, Final
 import torch
 from torch._higher_order_ops.auto_functionalize import auto_functionalized_v2
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_size
 from trt_et.graph.marks import inherit_marks
-from trt_et.graph.subgraphs import copied_module
+from trt_et.graph.operators import FLOATS
+from trt_et.graph.subgraphs import edited
 
 aten = torch.ops.aten
-
-_FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def replace_llama_operators(program: ExportedProgram) -> ExportedProgram:
     """Replace updates of caches, and attention to them, by core operators."""
     if not any(_name(node) in _EDITS for node in program.graph.nodes):
         return program
-    functional: ExportedProgram = program.run_decompositions({})
-    module = copied_module(functional.graph_module)
-    for node in list(module.graph.nodes):
+    return edited(program.run_decompositions({}), _replace)
+
+
+def _replace(graph: Graph) -> None:
+    for node in list(graph.nodes):
         edit = _EDITS.get(_name(node))
         if edit is not None:
             edit(node)
-    return functional._update(module, functional.graph_signature)
 
 
 def _name(node: Node) -> str:
@@ -69,7 +69,7 @@ def _copy_rows(node: Node, positions: Callable[[Node], Node]) -> None:
         return
     value: Any = node.kwargs["value"]
     bases: Any = node.kwargs["_all_bases"]
-    if len(bases) != 1 or bases[0].meta["val"].dtype not in _FLOATS:
+    if len(bases) != 1 or bases[0].meta["val"].dtype not in FLOATS:
         return
     picks = list(node.users)
     if any(pick.target is not operator.getitem or pick.args[1] != 1 for pick in picks):
@@ -122,7 +122,7 @@ def _arange(before: Node, tensor: Node) -> Node:
 
 
 def _is_float(node: Node) -> bool:
-    return node.meta["val"].dtype in _FLOATS
+    return node.meta["val"].dtype in FLOATS
 
 
 _EDITS: Final[dict[str, Callable[[Node], None]]] = {

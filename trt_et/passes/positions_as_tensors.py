@@ -27,6 +27,7 @@ from torch.utils._sympy.value_ranges import bound_sympy
 
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.operators import INTEGERS
 from trt_et.graph.subgraphs import copied_module
 from trt_et.graph.symbolic_shapes import same_sizes
 
@@ -34,7 +35,6 @@ aten = torch.ops.aten
 
 _ITEMS: Final = (aten.item.default, aten._local_scalar_dense.default)
 _COPIES: Final = (aten.copy.default, aten.index_select.default, aten.squeeze.dim)
-_INTEGERS: Final = (torch.int32, torch.int64)
 _CHECKS: Final = (
     aten._assert_scalar.default,
     aten.sym_constrain_range.default,
@@ -88,7 +88,7 @@ class _Positions:
         # Each number, and the calls of item() that it is computed from.
         self._items: dict[Node, frozenset[Node]] = {}
         for node in graph.nodes:
-            if node.target in _ITEMS and node.args[0].meta["val"].dtype in _INTEGERS:
+            if node.target in _ITEMS and node.args[0].meta["val"].dtype in INTEGERS:
                 self._items[node] = frozenset([node])
             elif isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool):
                 items = [self._items.get(used, frozenset()) for used in node.all_input_nodes]
@@ -312,7 +312,7 @@ def _only_copy_over(view: Node) -> Node | None:
 
 def _arange(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
     start, dtype = a["start"], user.meta["val"].dtype
-    if not positions.is_position(start) or a.get("step", 1) != 1 or dtype not in _INTEGERS:
+    if not positions.is_position(start) or a.get("step", 1) != 1 or dtype not in INTEGERS:
         return None
     length = positions.length(start, a["end"], user.meta["val"].shape[0])
     if length is None:

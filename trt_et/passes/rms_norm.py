@@ -11,10 +11,10 @@ from typing import Final
 import torch
 from torch._prims_common import is_contiguous_or_false
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from trt_et.graph.arguments import is_written_between, named_arguments
-from trt_et.graph.subgraphs import copied_module
+from trt_et.graph.subgraphs import edited
 
 aten = torch.ops.aten
 
@@ -27,8 +27,11 @@ def use_rms_norm(program: ExportedProgram) -> ExportedProgram:
     """Replace float32 normalizations over the last dimension, with their weights."""
     if not any(map(_normalized, program.graph.find_nodes(op="call_function", target=_RSQRT))):
         return program
-    module = copied_module(program.graph_module)
-    for rsqrt in module.graph.find_nodes(op="call_function", target=_RSQRT):
+    return edited(program, _use)
+
+
+def _use(graph: Graph) -> None:
+    for rsqrt in graph.find_nodes(op="call_function", target=_RSQRT):
         if normalized := _normalized(rsqrt):
             source, eps = normalized
             (product,) = rsqrt.users
@@ -37,8 +40,7 @@ def use_rms_norm(program: ExportedProgram) -> ExportedProgram:
             # The result keeps its name, which may be an output's, and its place after its inputs.
             result.target = RMS_NORM
             result.args = (source, [source.meta["val"].shape[-1]], weight, eps)
-    module.graph.eliminate_dead_code()
-    return program._update(module, program.graph_signature)
+    graph.eliminate_dead_code()
 
 
 def _normalized(rsqrt: Node) -> tuple[Node, float] | None:

@@ -59,19 +59,7 @@ def replace_split_with_slice(program: ExportedProgram) -> ExportedProgram:
         )
     if not any(map(_is_dynamic_list, nodes_of(program))):
         return program
-    return edited(program, _slice_lists)
-
-
-def warn_specialized_dims(program: ExportedProgram) -> None:
-    """Warn if ExecuTorch has already specialized a dynamic size of an Edge program."""
-    lost = sorted({int(size) for size in program.range_constraints if size.is_number})
-    if lost:
-        _log.warning(
-            "ExecuTorch has made the number %s of a dynamic size, because an operator gives a list "
-            "of tensors; other sizes will not run. Lower with to_edge_transform_and_lower(..., "
-            "partitioner=[TensorRTPartitioner()]), on a program that was not lowered before",
-            ", ".join(map(str, lost)),
-        )
+    return edited(program, _slice_lists, branches=True)
 
 
 def _slice_lists(graph: Graph) -> None:

@@ -25,4 +25,4 @@ def write_out_size_remainders(program: ExportedProgram) -> ExportedProgram:
         program = program.run_decompositions(get_decompositions(rolls))
     if not any(map(has_negative_remainder, nodes_of(program))):
         return program
-    return edited(program, write_out_remainders)
+    return edited(program, write_out_remainders, branches=True)

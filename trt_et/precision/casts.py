@@ -14,8 +14,8 @@ import torch
 from torch.fx import Node, map_arg
 from torch.utils._pytree import tree_map
 
+from trt_et.engine_program.editable_program import EditableGraph
 from trt_et.graph.insertion import insert_call
-from trt_et.lowering.editable_program import EditableGraph
 from trt_et.precision.rules import attention_masks, is_float32
 
 aten = torch.ops.aten

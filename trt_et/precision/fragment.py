@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from trt_et.engine_program.editable_program import EditableGraph
 from trt_et.graph.fragment import Fragment
-from trt_et.lowering.editable_program import EditableGraph
 from trt_et.precision.casts import insert_casts
 
 

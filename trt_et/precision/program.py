@@ -11,9 +11,9 @@ from typing import Any, Final
 import torch
 
 from trt_et.blob.model import Binding
+from trt_et.engine_program.batch_norms import fold_batch_norms
+from trt_et.engine_program.editable_program import EditableProgram
 from trt_et.graph.marks import Mark
-from trt_et.lowering.batch_norms import fold_batch_norms
-from trt_et.lowering.editable_program import EditableProgram
 from trt_et.precision.casts import insert_casts
 from trt_et.precision.rules import float32_reasons, is_float32
 

@@ -27,15 +27,22 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node
 
-from trt_et.graph.symbolic_shapes import same_sizes
-from trt_et.lowering.edge_to_aten import aten_target
-
-_ATTENTION: Final = "scaled_dot_product_attention"
-
-_PRODUCTS: Final = frozenset(
-    {_ATTENTION, "linear", "addmm", "mm", "bmm", "baddbmm", "matmul", "convolution", "embedding"}
+from trt_et.engine_program.edge_to_aten import aten_target
+from trt_et.graph.operators import (
+    ACTIVATIONS,
+    ATTENTION,
+    MATRIX_PRODUCTS,
+    PRODUCTS,
+    SOFTMAX,
+    VIEWS,
+    names,
+    short_name,
 )
-_MATRIX_PRODUCTS: Final = frozenset({"linear", "mm", "bmm", "matmul"})
+from trt_et.graph.symbolic_shapes import same_sizes
+
+_ATTENTION: Final = short_name(ATTENTION)
+_PRODUCTS: Final = names(PRODUCTS) | {"embedding"}
+_MATRIX_PRODUCTS: Final = names(MATRIX_PRODUCTS) - {"addmm", "baddbmm"}
 _NORMALIZATIONS_OF_TOKENS: Final = frozenset({"native_layer_norm", "rms_norm", "_fused_rms_norm"})
 _NORMALIZATIONS: Final = (
     _NORMALIZATIONS_OF_TOKENS
@@ -43,7 +50,7 @@ _NORMALIZATIONS: Final = (
     | {"_native_batch_norm_legit_functional"}
 )
 _BATCH_NORM: Final = "_native_batch_norm_legit_no_training"
-_SOFTMAX: Final = frozenset({"_softmax", "softmax", "_safe_softmax"})
+_SOFTMAX: Final = names(SOFTMAX)
 _ROTATIONS: Final = frozenset({"sin", "cos"})
 _SUMS: Final = frozenset(
     {"sum", "cumsum", "prod", "cumprod", "var", "var_mean", "std", "linalg_vector_norm", "norm"}
@@ -62,10 +69,6 @@ _POWERS: Final = frozenset(
 _FACTORS: Final = frozenset({"mul", "div"})
 _RESIDUAL: Final = frozenset({"add", "sub"})
 _BOUNDED: Final = frozenset({"sigmoid", "tanh", "hardsigmoid", "erf"}) | _SOFTMAX | _ROTATIONS
-_ACTIVATIONS: Final = frozenset(
-    {"relu", "relu6", "gelu", "silu", "sigmoid", "tanh", "erf", "hardtanh", "hardsigmoid", "elu"}
-    | {"hardswish", "leaky_relu", "mish", "glu", "log_sigmoid", "_prelu_kernel"}
-)
 _POINTWISE: Final = (
     frozenset({"add", "sub", "rsub", "neg", "abs", "maximum", "minimum", "clamp"})
     | {"clamp_min", "clamp_max", "where", "masked_fill", "avg_pool1d", "avg_pool2d", "avg_pool3d"}
@@ -74,18 +77,17 @@ _POINTWISE: Final = (
     | {"upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "grid_sampler"}
     | {"grid_sampler_2d", "upsample_trilinear3d", _BATCH_NORM}
     | _FACTORS
-    | _ACTIVATIONS
+    | names(ACTIVATIONS)
 )
-_MOVES: Final = frozenset(
-    {"alias", "clone", "detach", "contiguous", "reshape", "view", "flatten", "unflatten", "permute"}
-    | {"transpose", "t", "slice", "select", "narrow", "cat", "stack", "expand", "squeeze"}
-    | {"unsqueeze", "split", "split_with_sizes", "unbind", "chunk", "flip", "roll", "gather"}
-    | {"index_select", "index", "constant_pad_nd", "pad", "reflection_pad1d", "reflection_pad2d"}
-    | {"reflection_pad3d", "replication_pad1d", "replication_pad2d", "replication_pad3d", "repeat"}
-    | {"tile", "pixel_shuffle", "pixel_unshuffle", "unfold", "max_pool1d", "max_pool2d", "amax"}
-    | {"max_pool3d", "amin", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"}
-    | {"_to_copy", "slice_scatter", "select_scatter", "index_put", "index_copy", "scatter", "copy"}
-    | {"diagonal", "tril", "triu", "as_strided", "unsafe_split", "dropout"}
+_MOVES: Final = names(VIEWS) | (
+    frozenset({"contiguous", "flatten", "unflatten", "narrow", "cat", "stack", "unbind", "chunk"})
+    | {"unsafe_split", "flip", "roll", "gather", "index_select", "index", "constant_pad_nd", "pad"}
+    | {"reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "tile"}
+    | {"replication_pad2d", "replication_pad3d", "repeat", "pixel_shuffle", "pixel_unshuffle"}
+    | {"unfold", "max_pool1d", "max_pool2d", "max_pool3d", "amax", "amin", "upsample_nearest1d"}
+    | {"upsample_nearest2d", "upsample_nearest3d", "_to_copy", "slice_scatter", "select_scatter"}
+    | {"index_put", "index_copy", "scatter", "copy", "diagonal", "tril", "triu", "as_strided"}
+    | {"dropout"}
 )
 _CREATORS: Final = frozenset({"full", "full_like", "scalar_tensor", "zeros", "ones", "fill"})
 # Their numbers are values; those of other moves are sizes and positions.
@@ -139,10 +141,9 @@ def attention_masks(node: Node) -> tuple[object, ...]:
 
 def _name(node: Node) -> str:
     target = aten_target(node)
-    if not isinstance(target, OpOverload):
-        return str(getattr(target, "__name__", target))
-    namespace, _, name = target._schema.name.partition("::")
-    return name if namespace == "aten" else f"{namespace}::{name}"
+    if isinstance(target, OpOverload):
+        return short_name(target)
+    return str(getattr(target, "__name__", target))
 
 
 class _Rules:
@@ -191,7 +192,7 @@ class _Rules:
             elif name in _NORMALIZATIONS:
                 takers.add("normalization")
             elif self._keeps(user) or name not in _PRODUCTS:
-                takers |= {"float32", *(kind for kind, names in _KINDS.items() if name in names)}
+                takers.update(("float32", *(kind for kind in _KINDS if name in _KINDS[kind])))
 
     def _keeps(self, product: Node) -> bool:
         """Return whether a product keeps float32, as far as is known before its arguments are."""
@@ -352,7 +353,7 @@ class _Rules:
 
 
 def _why(name: str) -> str:
-    for names, reason in (
+    for kind, reason in (
         (_NORMALIZATIONS | {_BATCH_NORM}, "normalizations"),
         (_SOFTMAX, "softmax"),
         (_ROTATIONS, "sines and cosines"),
@@ -360,7 +361,7 @@ def _why(name: str) -> str:
         (_POWERS, "exponentials, logarithms and powers"),
         (_CREATORS, _BETWEEN),
     ):
-        if name in names:
+        if name in kind:
             return reason
     return "operators without a rule"
 

@@ -11,6 +11,7 @@ from torchao.quantization.pt2e.quantizer import QuantizationConfig
 
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.operators import HALF_FLOATS
 
 aten = torch.ops.aten
 
@@ -26,7 +27,7 @@ def is_better_whole(node: Node, config: QuantizationConfig) -> bool:
     float32, int8 is better.
     """
     spec = config.input_activation
-    is_half = node.meta["val"].dtype in (torch.float16, torch.bfloat16)
+    is_half = node.meta["val"].dtype in HALF_FLOATS
     return is_half and spec is not None and spec.dtype is torch.int8
 
 

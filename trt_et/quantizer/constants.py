@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch._ops import OpOverload
-from torch.fx import GraphModule, Node, map_arg
+from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.utils import getattr_from_fqn
 
 from trt_et.graph.arguments import writes_in_place
@@ -30,14 +28,3 @@ def constants_of(model: GraphModule) -> set[Node]:
         if is_constant:
             constants.add(node)
     return constants
-
-
-def constant_value(model: GraphModule, node: Node) -> Any:  # noqa: ANN401
-    """Return the value of a constant of a module."""
-    if node.op == "get_attr":
-        return getattr_from_fqn(model, str(node.target))
-    args, kwargs = map_arg(
-        (node.args, dict(node.kwargs)), lambda source: constant_value(model, source)
-    )
-    with torch.no_grad():
-        return node.target(*args, **kwargs)  # type: ignore[operator]

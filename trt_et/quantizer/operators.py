@@ -23,12 +23,11 @@ from torchao.quantization.pt2e.quantizer import (
 )
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
+from trt_et.graph.operators import ATTENTION, FLOATS, MATRIX_PRODUCTS
 from trt_et.quantizer.observers import CalibratedMinMaxObserver
 from trt_et.quantizer.outlier_channels import ScaledMinMaxObserver
 
 aten = torch.ops.aten
-
-ATTENTION: Final = aten.scaled_dot_product_attention.default
 
 # The operands of a product: its argument, and the axis of the output channels of a weight.
 _Operands = tuple[tuple[int, int | None], tuple[int, int]]
@@ -50,7 +49,6 @@ _PRODUCTS: Final[Mapping[OpOverload, _Operands]] = {
     aten.addmm.default: ((1, -2), (2, -1)),
     aten.baddbmm.default: ((1, -2), (2, -1)),
 }
-_MATRIX_PRODUCTS: Final = tuple(op for op, operands in _PRODUCTS.items() if operands[1][1] == -1)
 _CONVOLUTIONS: Final = tuple(op for op in _PRODUCTS if "conv" in op._schema.name)
 _NORMS: Final = (aten.batch_norm.default, aten._native_batch_norm_legit_no_training.default)
 _SUMS: Final = (aten.add.Tensor, aten.add_.Tensor)
@@ -66,7 +64,6 @@ _SHARING: Final = (
     aten.adaptive_avg_pool2d.default,
     aten.adaptive_avg_pool3d.default,
 )
-_FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
 
 QUANTIZED_OPS: Final[tuple[OpOverload, ...]] = (
     *_PRODUCTS,
@@ -205,7 +202,9 @@ def _is_convolved(node: Node) -> bool:
 
 def _is_outer(node: Node, first: Node) -> bool:
     """Return whether a matrix product adds nothing up, as rotary embeddings' of positions do."""
-    return node.target in _MATRIX_PRODUCTS and first.meta["val"].shape[-1] == 1
+    return (
+        node.target in MATRIX_PRODUCTS - {aten.linear.default} and first.meta["val"].shape[-1] == 1
+    )
 
 
 def _is_transposed(node: Node) -> bool:
@@ -219,4 +218,4 @@ def _quantizes(node: Node, source: Node) -> bool:
 
 def _is_float(node: Node) -> bool:
     value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.dtype in _FLOATS
+    return isinstance(value, torch.Tensor) and value.dtype in FLOATS

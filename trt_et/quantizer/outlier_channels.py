@@ -8,7 +8,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.utils import create_getattr_from_value, getattr_from_fqn
 
-from trt_et.quantizer.constants import constant_value
+from trt_et.graph.constants import constant_value
 from trt_et.quantizer.observers import CalibratedMinMaxObserver
 
 aten = torch.ops.aten
@@ -103,7 +103,9 @@ def _scale_weight(model: GraphModule, weight: Node, factors: torch.Tensor) -> No
     quantize: Any = weight.args[0]
     source, scales, highest = quantize.args[0], quantize.args[1], quantize.args[5]
     quantize.update_arg(0, _scaled(model, quantize, source, factors))
-    largest = (constant_value(model, source).detach() * factors).abs().amax(1)
+    value = constant_value(source)
+    assert value is not None
+    largest = (value.detach() * factors).abs().amax(1)
     eps = torch.finfo(torch.float32).eps
     getattr_from_fqn(model, scales.target).copy_((largest / highest).clamp(min=eps))
 

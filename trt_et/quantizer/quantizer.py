@@ -12,10 +12,12 @@ from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase
 from torchao.quantization.pt2e.quantizer import QuantizationConfig, Quantizer
 
 from trt_et.errors import OptionError
+from trt_et.graph.constants import constant_value
+from trt_et.graph.operators import ATTENTION
 from trt_et.quantizer.attention import is_better_whole, write_out_attention
 from trt_et.quantizer.configs import check_config
-from trt_et.quantizer.constants import constant_value, constants_of
-from trt_et.quantizer.operators import ATTENTION, QUANTIZED_OPS, annotate_product, annotate_shared
+from trt_et.quantizer.constants import constants_of
+from trt_et.quantizer.operators import QUANTIZED_OPS, annotate_product, annotate_shared
 from trt_et.quantizer.rules import OPERATORS, Rules
 
 _log = logging.getLogger(__name__)
@@ -140,4 +142,4 @@ class TensorRTQuantizer(Quantizer):
         for edge, observer in edge_or_node_to_obs_or_fq.items():
             source = edge[0] if isinstance(edge, tuple) else edge
             if source in constants and not isinstance(observer, FakeQuantizeBase | None):
-                observer(constant_value(model, source))
+                observer(constant_value(source))

@@ -23,9 +23,9 @@ from tests.support.programs.quantized_networks import needs_rtx
 from trt_et.conversion.operators.quantization import ACTIVATION_SCALE
 from trt_et.conversion.rewriting import rewrite
 from trt_et.engine_info import decode_blob
+from trt_et.engine_program.lower import lower_partition
+from trt_et.engine_program.lowered_partition import unlift
 from trt_et.engines import BuildOptions, BuildRequest
-from trt_et.lowering.lower import lower_partition
-from trt_et.lowering.lowered_partition import unlift
 
 pytestmark = needs_rtx
 

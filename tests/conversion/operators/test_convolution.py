@@ -10,8 +10,8 @@ from tests.support.lowering import lower
 from tests.support.sampled import sampled
 from trt_et.conversion.operators.products import QUANTIZED_CONVOLUTION
 from trt_et.conversion.rewriting import rewrite
-from trt_et.lowering.lower import lower_partition
-from trt_et.lowering.lowered_partition import unlift
+from trt_et.engine_program.lower import lower_partition
+from trt_et.engine_program.lowered_partition import unlift
 
 
 class Dequantized(nn.Module):

@@ -26,7 +26,7 @@ from tests.support.programs.quantized_models import MODELS, Mlp
 from tests.support.programs.quantized_networks import Network, needs_rtx, plan
 from tests.support.simulated_gpus import check
 from trt_et.engine_info import decode_blob
-from trt_et.lowering.lower import lower_partition
+from trt_et.engine_program.lower import lower_partition
 
 FP8, INT8 = (8, 4), (8, 0)
 OPERATOR = "tensorrt::quantize_op.default"

@@ -17,9 +17,9 @@ from torch.fx import Node
 
 from tests.support.native_environment import run
 from trt_et.engine_info import EngineInfo, encode_blob
+from trt_et.engine_program.lowered_partition import LoweredPartition
 from trt_et.engines import BuildRequest, EngineBuilder
 from trt_et.errors import BuilderError
-from trt_et.lowering.lowered_partition import LoweredPartition
 
 # Of the tests' fakes: tests/runtime/tensorrt_fake/tables.h.
 FAKE_VERSIONS = {"tensorrt": "11.7.3", "tensorrt_rtx": "1.10.3"}

@@ -13,11 +13,11 @@ from tests.support.network_evaluator import BadNetwork, NotEvaluated, Undefined,
 from trt_et.blob.writer import BlobWriter
 from trt_et.conversion.operators.member_sums import EMBEDDING_BAG
 from trt_et.engine_info import EngineInfo
+from trt_et.engine_program.lowered_partition import DTYPE_NAMES, LoweredPartition, unlift
 from trt_et.engines import BuildRequest, EngineBuilder
 from trt_et.engines.reference.builder import ReferenceBuilder
 from trt_et.engines.serialize import build_network
 from trt_et.graph.symbolic_shapes import shape_env_of, shape_range
-from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition, unlift
 
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 

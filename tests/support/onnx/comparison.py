@@ -12,9 +12,9 @@ from tests.support.network_evaluator import BadNetwork, Undefined
 from tests.support.network_evaluator.comparison import Verdict, judge, operators_of
 from tests.support.network_evaluator.registry import DTYPES
 from tests.support.onnx.payloads import Payload, payload_of
+from trt_et.engine_program.lowered_partition import DTYPE_NAMES
 from trt_et.engines import BuildRequest
 from trt_et.engines.onnx import OnnxBuilder
-from trt_et.lowering.lowered_partition import DTYPE_NAMES
 
 HAS_PARSER = importlib.util.find_spec("tensorrt_rtx") is not None
 

@@ -15,11 +15,11 @@ from executorch.exir._serialize._program import deserialize_pte_binary
 
 from trt_et.blob.codec import decode_blob
 from trt_et.blob.model import EngineInfo
+from trt_et.engine_program.lowered_partition import LoweredPartition
 from trt_et.engines.base import BuildRequest
 from trt_et.engines.onnx import OnnxBuilder
 from trt_et.graph.tensor_bytes import bytes_of
 from trt_et.inspection import inspect_program
-from trt_et.lowering.lowered_partition import LoweredPartition
 
 
 @dataclass(frozen=True)

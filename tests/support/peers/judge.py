@@ -16,8 +16,8 @@ from tests.support.simulated_gpus import load_method
 from trt_et import TensorRTPartitioner
 from trt_et.blob.codec import encode_blob
 from trt_et.blob.model import REFERENCE_BUILDER, EngineInfo
+from trt_et.engine_program.lowered_partition import DTYPE_NAMES
 from trt_et.engines import BuildRequest, EngineBuilder, make_builder
-from trt_et.lowering.lowered_partition import DTYPE_NAMES
 
 Tensors = list[torch.Tensor]
 

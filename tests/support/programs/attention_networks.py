@@ -19,9 +19,9 @@ from torch.nn.functional import scaled_dot_product_attention as attention
 
 from tests.support.models import Function
 from tests.support.programs.crashing_builders import remove_workarounds
+from trt_et.engine_program.lower import lower_partition
 from trt_et.engines.base import BuildOptions, BuildRequest
 from trt_et.engines.serialize import build_network, serialize
-from trt_et.lowering.lower import lower_partition
 
 # Far more than a build takes.
 _SECONDS = 300

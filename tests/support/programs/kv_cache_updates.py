@@ -19,8 +19,8 @@ from trt_et.conversion.operators.caches import update_in_place
 from trt_et.conversion.operators.scatter import INDEX_PUT
 from trt_et.conversion.rewriting import rewrite
 from trt_et.engine_info import Alias
+from trt_et.engine_program.lowered_partition import unlift
 from trt_et.engines import BuildRequest
-from trt_et.lowering.lowered_partition import unlift
 
 aten = torch.ops.aten
 

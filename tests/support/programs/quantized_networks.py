@@ -9,9 +9,9 @@ import torch
 
 from trt_et import TensorRTPartitioner
 from trt_et.conversion.installed import installed_variant
+from trt_et.engine_program.lower import lower_partition
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines import serialize as engines
-from trt_et.lowering.lower import lower_partition
 
 needs_rtx = pytest.mark.skipif(
     installed_variant() != "tensorrt_rtx", reason="torch-tensorrt-rtx is not installed"

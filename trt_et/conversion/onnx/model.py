@@ -17,9 +17,9 @@ from trt_et.conversion.onnx.check import check_model
 from trt_et.conversion.onnx.grouped_weights import pack_grouped_weights
 from trt_et.conversion.onnx.rewrites import prepare_module
 from trt_et.conversion.onnx.translate import OPSET, translate
+from trt_et.engine_program.in_place_buffers import InPlaceBuffer
 from trt_et.errors import ConversionError
 from trt_et.graph.tensor_bytes import bytes_of
-from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
 _INLINE: Final = 1024
 """Initializers of fewer bytes are in the model itself."""

@@ -22,15 +22,13 @@ from trt_et.conversion.operators.caches import update_in_place
 from trt_et.conversion.operators.types import cast
 from trt_et.conversion.rewriting import rewrite
 from trt_et.conversion.stages import OPERATORS, decompositions
+from trt_et.engine_program.in_place_buffers import InPlaceBuffer
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.operators import FLOATS, HALF_FLOATS
 from trt_et.graph.symbolic_shapes import is_static
-from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
 aten = torch.ops.aten
-
-_HALF_PRECISION: Final = (torch.float16, torch.bfloat16)
-_FLOATS: Final = (torch.float32, *_HALF_PRECISION)
 
 
 def choose_in_one_dtype(node: Node) -> None:
@@ -46,7 +44,7 @@ def sum_in_float32(node: Node) -> Any:  # noqa: ANN401
     dtype = node.meta["val"].dtype
     if x.meta["val"].dim() == 0:
         return cast(node, x, dtype)
-    wide = torch.float32 if dtype in _HALF_PRECISION else dtype
+    wide = torch.float32 if dtype in HALF_FLOATS else dtype
     if x.meta["val"].dtype == dtype == wide:
         return None
     total = insert_call(node, node.target, cast(node, x, wide), node.args[1])
@@ -91,7 +89,7 @@ def average_in_a_window(node: Node) -> Node | None:
     named = named_arguments(node)
     image: Any = named["self"]
     value = image.meta["val"]
-    is_image = value.dim() == 4 and is_static(image) and value.dtype in _FLOATS
+    is_image = value.dim() == 4 and is_static(image) and value.dtype in FLOATS
     axes = {dim % 4 for dim in named["dim"] or ()}
     if not is_image or axes != {2, 3} or named["dtype"] not in (None, value.dtype):
         return None

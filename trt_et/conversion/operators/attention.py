@@ -26,23 +26,20 @@ from trt_et.conversion.operator import Operator
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.constants import constant_value
 from trt_et.graph.insertion import insert_call, insert_constant, insert_size
+from trt_et.graph.operators import ATTENTION as _ATTENTION
+from trt_et.graph.operators import BATCH_PRODUCTS, HALF_FLOATS, MOVES, RESHAPES, SOFTMAX
 from trt_et.graph.symbolic_shapes import is_static
 
 aten = torch.ops.aten
 
-_ATTENTION = aten.scaled_dot_product_attention.default
 _MULTIPLY = aten.mul.Tensor
 _SCALED = (aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar)
-_PRODUCTS = (aten.matmul.default, aten.bmm.default)
-_SOFTMAX = (aten._softmax.default, aten.softmax.int)
-_MOVES = (
-    *(aten.permute.default, aten.transpose.int, aten.clone.default, aten.expand.default),
-    *(aten.view.default, aten.reshape.default, aten.dropout.default, aten._to_copy.default),
-)
+_MOVES = MOVES - {aten.unsqueeze.default} | {
+    *(aten.expand.default, aten.dropout.default, aten._to_copy.default),
+}
 _SEPARATED = "trt_et_separated"
 # With more elements, the attention layer is better: it skips the half that a causal mask hides.
 _LARGEST_MASK: Final = 512 * 512
-_RESHAPES = (aten.view.default, aten.reshape.default)
 
 
 def add_attention(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
@@ -146,7 +143,7 @@ def write_out(node: Node) -> Node | None:
     named = named_arguments(node)
     query, key, value, mask = (named[name] for name in ("query", "key", "value", "attn_mask"))
     dtype = query.meta["val"].dtype
-    if dtype not in (torch.float16, torch.bfloat16):
+    if dtype not in HALF_FLOATS:
         return None
     if named["is_causal"]:
         sizes = query.meta["val"].shape[-2], key.meta["val"].shape[-2]
@@ -301,9 +298,9 @@ def _attention_behind(node: Any) -> Node | None:  # noqa: ANN401
     source = _moved_from(node)
     if source is None or source.target is _ATTENTION:
         return source
-    if source.target in _PRODUCTS:
+    if source.target in BATCH_PRODUCTS:
         weights = _moved_from(source.args[0])
-        if weights is not None and weights.target in _SOFTMAX:
+        if weights is not None and weights.target in SOFTMAX - {aten._safe_softmax.default}:
             return source
     return None
 
@@ -331,7 +328,7 @@ ATTENTION_INPUTS: Final = Operator(
 )
 ATTENTION_RESULTS: Final = Operator(
     "results of attentions",
-    _RESHAPES,
+    RESHAPES,
     rewrite=separate_results,
     library="tensorrt_rtx",
     fixed_in=("tensorrt-rtx", "1.6"),

@@ -5,8 +5,8 @@ Finds, in a partition's graph, writes of consecutive rows into a cache (``slice_
 for which TensorRT has a layer, if the result is provably the same:
 
 * the cache is an input of the engine, of shape ``[batch, heads, positions, width]`` and a float
-  dtype, and nothing in the partition reads its old value. ``lowering/in_place_buffers.py`` has
-  already checked that nothing outside of the partition reads it;
+  dtype, and nothing in the partition reads its old value. Nothing outside of it does, either:
+  ``engine_program/in_place_buffers.py`` has checked that;
 * the rows go to any one position, or to several that are ``start + arange(n)`` in the graph. For
   several positions of ``index_put`` the start must be a known number: from a negative start they
   could go on at 0.
@@ -28,25 +28,18 @@ from trt_et.blob.model import Alias
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.indexing import count_from_zero
+from trt_et.engine_program.in_place_buffers import InPlaceBuffer
 from trt_et.errors import BuilderError
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant
+from trt_et.graph.operators import COPIES, FLOATS, INTEGERS, RESHAPES
 from trt_et.graph.symbolic_shapes import same_sizes
-from trt_et.lowering.in_place_buffers import InPlaceBuffer
 
 aten = torch.ops.aten
 
 _POSITIONS: Final = 2  # The dimension that TensorRT's layer writes along.
-_DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
-_INTEGERS: Final = (torch.int32, torch.int64)
 _RANGES: Final = (aten.arange.default, aten.arange.start, aten.arange.start_step)
-_SAME: Final = (
-    aten.clone.default,
-    aten.alias.default,
-    aten._to_copy.default,
-    aten.reshape.default,
-    aten.view.default,
-)
+_SAME: Final = COPIES | RESHAPES | {aten._to_copy.default}
 
 
 def write_rows(cache: torch.Tensor, rows: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
@@ -123,7 +116,7 @@ def _is_cache(value: object) -> bool:
     return (
         isinstance(value, torch.Tensor)
         and value.dim() == 4
-        and value.dtype in _DTYPES
+        and value.dtype in FLOATS
         and all(isinstance(size, int) for size in value.shape)
     )
 
@@ -140,7 +133,7 @@ def _of_index_put(
     index = indices[_POSITIONS]
     where = index.meta["val"]
     batch, heads, _, width = cache.meta["val"].shape
-    if where.dtype not in _INTEGERS or where.dim() != 1:
+    if where.dtype not in INTEGERS or where.dim() != 1:
         return None
     if rows.meta["val"].dtype is not cache.meta["val"].dtype:
         return None
@@ -183,7 +176,7 @@ def _shape(node: Node) -> Sequence[Any]:
 
 
 def _is_integer(value: object) -> TypeGuard[torch.Tensor]:
-    return isinstance(value, torch.Tensor) and value.dtype in _INTEGERS
+    return isinstance(value, torch.Tensor) and value.dtype in INTEGERS
 
 
 def _is_one(value: torch.Tensor) -> bool:
@@ -220,7 +213,7 @@ def _add(module: GraphModule, start: _Start, other: object) -> bool:
     if not _is_integer(value) or not _is_one(value):
         return False
     tensor: Any = other
-    while tensor.target in _SAME and tensor.args[0].meta["val"].dtype in _INTEGERS:
+    while tensor.target in _SAME and tensor.args[0].meta["val"].dtype in INTEGERS:
         tensor = tensor.args[0]
     if tensor.op == "get_attr":
         start.number += int(getattr(module, str(tensor.target)).item())

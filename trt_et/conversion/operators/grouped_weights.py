@@ -15,6 +15,7 @@ from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.errors import BuilderError
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.operators import RESHAPES
 from trt_et.ops.quantize import is_weight_cast
 
 aten = torch.ops.aten
@@ -22,7 +23,6 @@ _log = logging.getLogger(__name__)
 
 _GROUPS: Final = (32, 64, 128)  # TensorRT-RTX 1.5 keeps 4 bits in groups of these sizes.
 _LOWEST, _HIGHEST = -8, 7
-_RESHAPES: Final = (aten.reshape.default, aten.view.default)
 
 
 def dequantize_groups(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -73,8 +73,7 @@ def _match(module: GraphModule, product: Node) -> _Found | None:
         values = getattr(module, str(weight.target))
         if int(values.min()) >= _LOWEST and int(values.max()) <= _HIGHEST:
             put_together = all(
-                user.target in _RESHAPES and _shape(user) == _shape(weight)
-                for user in product.users
+                user.target in RESHAPES and _shape(user) == _shape(weight) for user in product.users
             )
             return (weight, zero, scale) if put_together else None
     return None
@@ -104,7 +103,7 @@ def _is_grouped(cast: Node, weight: Node, scale: Node) -> bool:
 
 def _constant(value: Any) -> Node | None:  # noqa: ANN401
     """Return the constant under a value's reshapes and casts; None for any other value."""
-    while isinstance(value, Node) and value.target in (*_RESHAPES, aten._to_copy.default):
+    while isinstance(value, Node) and value.target in (*RESHAPES, aten._to_copy.default):
         value = value.args[0]
     return value if isinstance(value, Node) and value.op == "get_attr" else None
 

@@ -21,12 +21,12 @@ from torch.fx import Node
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.graph.insertion import insert_call, insert_size
+from trt_et.graph.operators import INTEGERS
 
 aten = torch.ops.aten
 
 _GATHERS: Final = (aten.index.Tensor, aten._unsafe_index.Tensor)
 _SCATTERS: Final = (aten.index_put.default, aten._unsafe_index_put.default)
-_INTEGERS: Final = (torch.int32, torch.int64)
 
 
 def normalize(node: Node) -> None:
@@ -34,7 +34,7 @@ def normalize(node: Node) -> None:
     source, indices = node.args[0], list(node.args[1])  # type: ignore[arg-type]
     given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
     if not isinstance(source, Node) or not all(
-        isinstance(index, Node) and index.meta["val"].dtype in _INTEGERS for _, index in given
+        isinstance(index, Node) and index.meta["val"].dtype in INTEGERS for _, index in given
     ):
         return  # A mask indexes several dimensions.
     sizes = source.meta["val"].shape

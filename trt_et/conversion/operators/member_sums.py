@@ -24,6 +24,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from trt_et.conversion.operator import Operator
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.operators import INTEGERS
 from trt_et.graph.symbolic_shapes import shape_range
 
 aten = torch.ops.aten
@@ -166,7 +167,7 @@ def _whole_rows(node: Node) -> tuple[Node, int, Node, Node] | None:
         if len(given) != 1:
             return None
         dim, index = given[0]
-        if index.meta["val"].dtype not in (torch.int32, torch.int64):
+        if index.meta["val"].dtype not in INTEGERS:
             return None
         count = index.meta["val"].shape
     elif node.target is aten.scatter_add.default:

@@ -12,6 +12,7 @@ from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.operators import RESHAPES
 
 aten = torch.ops.aten
 
@@ -40,7 +41,7 @@ def make_static(node: Node) -> None:
 
 RESHAPE: Final = Operator(
     "reshape",
-    (aten.reshape.default, aten.view.default, aten._unsafe_view.default),
+    RESHAPES,
     rewrite=make_static,
 )
 

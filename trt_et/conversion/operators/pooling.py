@@ -21,17 +21,15 @@ from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.weighted_sums import weighted_sums
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant
+from trt_et.graph.operators import ACTIVATIONS, CONVOLUTION
 from trt_et.graph.symbolic_shapes import is_static
 
 aten = torch.ops.aten
 
-_CONVOLUTION: Final = aten.convolution.default
 # ``mul`` of a tensor and an activation of it: silu, hardswish, mish.
-_ACTIVATIONS: Final = frozenset(
-    {aten.relu.default, aten.clamp.default, aten.hardtanh.default, aten.leaky_relu.default}
-    | {aten.gelu.default, aten.elu.default, aten.sigmoid.default, aten.hardsigmoid.default}
-    | {aten.tanh.default, aten.softplus.default, aten.mul.Tensor}
-)
+_ACTIVATIONS: Final = ACTIVATIONS - {aten.erf.default, aten._prelu_kernel.default} | {
+    *(aten.clamp.default, aten.softplus.default, aten.mul.Tensor),
+}
 
 
 def average(node: Node) -> Node | None:
@@ -66,7 +64,7 @@ def is_convolved(source: Node) -> bool:
             new = set(node.all_input_nodes) - seen
             seen |= new
             queue += new
-    return [node.target for node in seen if node.target not in _ACTIVATIONS] == [_CONVOLUTION]
+    return [node.target for node in seen if node.target not in _ACTIVATIONS] == [CONVOLUTION]
 
 
 ADAPTIVE_AVG_POOL: Final = Operator(

@@ -15,19 +15,12 @@ from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.types import cast
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.operators import ATTENTION, HALF_FLOATS, MATRIX_PRODUCTS
 from trt_et.ops.quantize import is_quantize_layer
 
 aten = torch.ops.aten
 
-_PRODUCTS: Final = (
-    aten.linear.default,
-    aten.mm.default,
-    aten.addmm.default,
-    aten.bmm.default,
-    aten.baddbmm.default,
-    aten.matmul.default,
-    aten.scaled_dot_product_attention.default,
-)
+_PRODUCTS: Final = MATRIX_PRODUCTS | {ATTENTION}
 
 
 def in_bfloat16(node: Node) -> str | None:
@@ -142,7 +135,6 @@ BADDBMM: Final = Operator("baddbmm", (aten.baddbmm.default,), decompose=baddbmm)
 # the normalizations of all layers then have one kernel. So these sums are computed as matrices.
 # Dynamic sizes stay as they are: their kernels are held for each layer either way.
 
-_LOW: Final = (torch.float16, torch.bfloat16)
 _COPIES: Final = (aten._to_copy.default, aten.clone.default)
 
 
@@ -186,7 +178,7 @@ def _widened_linear(node: Node) -> Node | None:
         source: Any = node.args[0]
         node = source
     is_linear = node.target is aten.linear.default and len(node.users) == 1
-    return node if is_linear and node.meta["val"].dtype in _LOW else None
+    return node if is_linear and node.meta["val"].dtype in HALF_FLOATS else None
 
 
 RESIDUAL_SUM: Final = Operator(

@@ -17,6 +17,7 @@ from trt_et.conversion.operator import Operator
 from trt_et.errors import BuilderError
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call, insert_constant
+from trt_et.graph.operators import ATTENTION, BATCH_PRODUCTS, MOVES
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE, FP8_LIMIT, SMALLEST_AMAX, limits
 from trt_et.ops.quantize import constant_source, is_fp8, is_weight_cast
 
@@ -220,12 +221,6 @@ FAKE_QUANTIZED: Final = Operator(
 
 aten = torch.ops.aten
 _SMALLEST: Final = torch.finfo(torch.float32).smallest_normal
-_ATTENTION: Final = aten.scaled_dot_product_attention.default
-_PRODUCTS: Final = (aten.matmul.default, aten.bmm.default)
-_MOVES: Final = (
-    *(aten.permute.default, aten.transpose.int, aten.clone.default),
-    *(aten.view.default, aten.reshape.default),
-)
 
 
 def scale_by_vector(node: Node) -> Node | None:
@@ -271,11 +266,11 @@ def _is_of_attention(source: Node) -> bool:
 
     The kernel of an attention writes int8 itself if nothing is between the two.
     """
-    while source.target in _MOVES:
+    while source.target in MOVES - {aten.unsqueeze.default}:
         source = source.all_input_nodes[0]
-    if source.target is _ATTENTION:
+    if source.target is ATTENTION:
         return True
-    return source.target in _PRODUCTS and not any(map(_is_constant, source.all_input_nodes))
+    return source.target in BATCH_PRODUCTS and not any(map(_is_constant, source.all_input_nodes))
 
 
 ACTIVATION_SCALE: Final = Operator(

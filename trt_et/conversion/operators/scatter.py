@@ -18,6 +18,7 @@ from trt_et.conversion.operators.member_sums import (
     unsupported_sum,
 )
 from trt_et.graph.insertion import insert_call, insert_size
+from trt_et.graph.operators import INTEGERS
 from trt_et.graph.symbolic_shapes import is_static, same_sizes
 
 aten = torch.ops.aten
@@ -60,9 +61,6 @@ SCATTER: Final = Operator(
     unsupported=into_number,
     rewrite=fit_source,
 )
-
-
-_INTEGERS: Final = (torch.int32, torch.int64)
 
 
 def unsupported_put(node: Node) -> str | None:
@@ -115,7 +113,7 @@ def _broadcast_values(node: Node) -> None:
         return
     ((dim, index),) = given
     where = index.meta["val"]
-    if where.dtype not in _INTEGERS or where.dim() > 1:
+    if where.dtype not in INTEGERS or where.dim() > 1:
         return
     shape: list[Any] = list(source.meta["val"].shape)
     shape[dim : dim + 1] = where.shape
@@ -144,7 +142,7 @@ def flatten(node: Node) -> Node | None:
     given: dict[int, Any] = {d: i for d, i in enumerate(indices) if i is not None}  # type: ignore[arg-type]
     if not is_static(source, values, *given.values()) or not isinstance(source, Node):
         return None
-    if any(index.meta["val"].dtype not in _INTEGERS for index in given.values()):
+    if any(index.meta["val"].dtype not in INTEGERS for index in given.values()):
         return None
     if len(given) == 1 and next(iter(given.values())).meta["val"].dim() == 1:
         return None

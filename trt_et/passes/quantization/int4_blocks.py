@@ -13,10 +13,10 @@ from torch.fx import GraphModule, Node
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.inlining import inline
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.operators import RESHAPES
 from trt_et.ops.fake_quantize import SMALLEST_AMAX, limits
 
 aten = torch.ops.aten
-_RESHAPES = (aten.reshape.default, aten.view.default, aten._unsafe_view.default)
 
 
 def rows_of_blocks(node: Node) -> list[Node]:
@@ -30,7 +30,7 @@ def rows_of_blocks(node: Node) -> list[Node]:
     blocks, ranges = node.meta["val"].shape, arguments["amax"].meta["val"].shape
     if len(blocks) != 2 or tuple(ranges) != (blocks[0], 1):
         return []
-    results = [user for user in node.users if user.target in _RESHAPES]
+    results = [user for user in node.users if user.target in RESHAPES]
     shapes = [tuple(result.meta["val"].shape) for result in results]
     if len(results) < len(node.users) or len(set(shapes)) != 1:
         return []

@@ -22,6 +22,7 @@ from torch.fx import Graph, Node, map_arg
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.constants import add_constant, constant_values
 from trt_et.graph.inlining import inline
+from trt_et.graph.operators import FLOATS
 from trt_et.graph.subgraphs import Subgraph, copied_module, nodes_of, subgraphs
 from trt_et.ops.fake_quantize import FOREIGN_NAME, fake_quantize
 from trt_et.ops.quantize import FP8_CAPABILITY, constant_source, is_fp8
@@ -36,7 +37,6 @@ aten = torch.ops.aten
 _log = logging.getLogger(__name__)
 
 _Weights = Mapping[str, torch.Tensor]  # By placeholder name.
-_FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
 _FP8: Final = (torch.float8_e4m3fn, torch.float8_e5m2)
 _ROUNDS: Final = "PT2E rounds to whole numbers before it makes fp8 of them, TensorRT does not"
 
@@ -181,7 +181,7 @@ def _dequantizes_fp8(node: Node) -> bool:
     return (
         node.op == "call_function"
         and isinstance(value, torch.Tensor)
-        and value.dtype in _FLOATS
+        and value.dtype in FLOATS
         and any(getattr(n.meta.get("val"), "dtype", None) in _FP8 for n in node.all_input_nodes)
     )
 

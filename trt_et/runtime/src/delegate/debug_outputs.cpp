@@ -59,7 +59,7 @@ Span<EValue*> DebugOutputs::append_to(Span<EValue*> values) {
 }
 
 // ExecuTorch's Inspector expects as many values in each event as the delegate has outputs; see
-// trt_et/lowering/debug_handles.py.
+// trt_et/engine_program/debug_handles.py.
 void DebugOutputs::log() const {
   for (const auto& result : results_) {
     for (size_t i = 0; i < program_outputs_; ++i) {

@@ -15,14 +15,13 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
+from trt_et.engine_program.editable_program import EditableProgram
 from trt_et.graph.insertion import insert_call
-from trt_et.lowering.editable_program import EditableProgram
+from trt_et.graph.operators import CONVOLUTION, FLOATS
 
 aten = torch.ops.aten
 
 BATCH_NORM: Final = aten._native_batch_norm_legit_no_training.default
-_CONVOLUTION: Final = aten.convolution.default
-_FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
 _TRANSPOSED, _GROUPS = 6, 8  # Indices of a convolution's arguments.
 
 
@@ -64,12 +63,12 @@ def fold_batch_norms(
 
 def _value(program: EditableProgram, node: Any) -> Tensor | None:  # noqa: ANN401
     value = program.values.get(node) if isinstance(node, Node) else None
-    return value if value is not None and value.dtype in _FLOATS else None
+    return value if value is not None and value.dtype in FLOATS else None
 
 
 def _can_fold(program: EditableProgram, convolution: Node, norm: Node) -> bool:
     return (
-        convolution.target is _CONVOLUTION
+        convolution.target is CONVOLUTION
         and list(convolution.users) == [norm]
         and _value(program, convolution.args[1]) is not None
         and (convolution.args[2] is None or _value(program, convolution.args[2]) is not None)

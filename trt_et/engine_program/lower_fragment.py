@@ -18,12 +18,12 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._mode_utils import no_dispatch
 
 from trt_et.blob.model import Binding
+from trt_et.engine_program.contiguous_boundary import make_binding
+from trt_et.engine_program.sizes_from_inputs import replace_sizes
 from trt_et.errors import BuilderError
 from trt_et.graph.arguments import fake_mode_of
 from trt_et.graph.fragment import Fragment
 from trt_et.graph.symbolic_shapes import tensor_symbols
-from trt_et.lowering.contiguous_boundary import make_binding
-from trt_et.lowering.sizes_from_inputs import replace_sizes
 
 # Converters refuse scales of zero; a float weight of up to this many elements is made of ones.
 _SMALL: Final = 1 << 20

@@ -11,11 +11,11 @@ from executorch.exir.tensor import dim_order_from_stride
 from torch.fx import Graph, Node
 
 from trt_et.blob.model import Binding
+from trt_et.engine_program.lowered_partition import DTYPE_NAMES, Shape
+from trt_et.engine_program.optimization_profiles import OptimizationProfile
 from trt_et.errors import PartitionError
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import shape_range
-from trt_et.lowering.lowered_partition import DTYPE_NAMES, Shape
-from trt_et.lowering.optimization_profiles import OptimizationProfile
 
 aten = torch.ops.aten
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.support.programs.kv_cache_models import recorded
-from trt_et.lowering.lowered_partition import unlift
+from trt_et.engine_program.lowered_partition import unlift
 
 BATCH_NORM = torch.ops.aten._native_batch_norm_legit_no_training.default
 

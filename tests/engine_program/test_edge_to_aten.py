@@ -9,8 +9,8 @@ from torch.fx import GraphModule
 
 from tests.support.lowering import reference
 from tests.support.models import Function, make
-from trt_et.lowering.edge_to_aten import to_aten
-from trt_et.lowering.lower import lower_partition
+from trt_et.engine_program.edge_to_aten import to_aten
+from trt_et.engine_program.lower import lower_partition
 
 FUNCTIONS = {
     "views": lambda x: x.permute(2, 0, 1).reshape(4, -1).unsqueeze(0)[..., 1:].squeeze(0),

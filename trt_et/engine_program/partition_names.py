@@ -8,7 +8,7 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch.export import ExportedProgram
 
 from trt_et.blob.partition_spec import PARTITION_KEY, PartitionNames
-from trt_et.lowering.edge_to_aten import qualified_name
+from trt_et.engine_program.edge_to_aten import qualified_name
 
 
 def add_names(name: str, program: ExportedProgram, specs: list[CompileSpec]) -> None:

@@ -12,8 +12,9 @@ from torch.export.graph_signature import InputKind, TensorArgument
 from torch.fx import Graph, GraphModule, Node
 
 from trt_et.blob.model import Binding
+from trt_et.engine_program.in_place_buffers import InPlaceBuffer
 from trt_et.errors import BuilderError
-from trt_et.lowering.in_place_buffers import InPlaceBuffer
+from trt_et.graph.subgraphs import copied_graph
 
 DTYPE_NAMES: Final[dict[torch.dtype, str]] = {
     torch.float32: "float32",
@@ -41,7 +42,7 @@ class LoweredPartition:
         program: ATen dialect; parameters, buffers and constants are lifted and hold real values.
             Its user inputs and outputs are contiguous: the program permutes the delegate's tensor
             if necessary, and the binding has the ``dim_order``.
-            Its names do not depend on the program around it (``trt_et.lowering.canonical_names``).
+            Its names do not depend on the program around it (``canonical_names.py``).
         inputs: One binding for each user input, in the order of the delegate's arguments, named
             after its placeholder: ``input0``, ``input1``, ...
         outputs: One binding for each output, in order, named ``output0``, ``output1``, ...
@@ -82,21 +83,20 @@ def unlift(program: ExportedProgram) -> GraphModule:
     """Return a module that contains the lifted tensors, without copies."""
     values = LoweredPartition(program, (), ()).constants
     root = torch.nn.Module()
-    graph = Graph()
-    nodes: dict[Node, Node] = {}
     custom = [s for s in program.graph_signature.input_specs if s.kind is InputKind.CUSTOM_OBJ]
     if custom:
         raise BuilderError(
             f"custom object {custom[0].target} cannot go into an engine; leave the operator that "
             "takes it to the CPU (excluded_ops=...)"
         )
-    for node in program.graph.nodes:
-        if node.op == "placeholder" and node.name in values:
-            name = f"_constant_{node.name}"
-            root.register_buffer(name, values[node.name].detach())
-            nodes[node] = graph.get_attr(name)
-            nodes[node].meta = dict(node.meta)
-        else:
-            nodes[node] = graph.node_copy(node, nodes.__getitem__)
-    graph.lint()
-    return GraphModule(root, graph)
+
+    def attribute(node: Node, graph: Graph, copies: dict[Node, Node]) -> Node | None:
+        if node.op != "placeholder" or node.name not in values:
+            return None
+        name = f"_constant_{node.name}"
+        root.register_buffer(name, values[node.name].detach())
+        new = graph.get_attr(name)
+        new.meta = dict(node.meta)
+        return new
+
+    return GraphModule(root, copied_graph(program.graph, attribute)[0])

@@ -19,8 +19,8 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node, map_arg
 
+from trt_et.engine_program.lowered_partition import LoweredPartition
 from trt_et.graph.fragment import Fragment
-from trt_et.lowering.lowered_partition import LoweredPartition
 
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
 _LISTED: Final = 64

@@ -13,10 +13,10 @@ from tests.support.programs.kv_cache_models import Recorder, recorded
 from tests.support.simulated_gpus import check
 from trt_et import TensorRTPartitioner
 from trt_et.conversion.operators.caches import update_in_place
+from trt_et.engine_program.in_place_buffers import find_in_place_buffers
+from trt_et.engine_program.lowered_partition import unlift
 from trt_et.engines import BuildRequest
 from trt_et.errors import OptionError
-from trt_et.lowering.in_place_buffers import find_in_place_buffers
-from trt_et.lowering.lowered_partition import unlift
 
 SHAPE = (1, 2, 8, 4)
 ONE, ROWS = torch.tensor([5]), torch.randn(1, 2, 1, 4)

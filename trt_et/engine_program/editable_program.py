@@ -53,7 +53,7 @@ class EditableProgram(EditableGraph):
     """
 
     def __init__(self, program: ExportedProgram, constants: Mapping[str, Any]) -> None:
-        graph = copied_graph(program.graph)
+        graph, _ = copied_graph(program.graph)
         values = {node: constants.get(node.name) for node in graph.find_nodes(op="placeholder")}
         super().__init__(graph, {n: v for n, v in values.items() if isinstance(v, torch.Tensor)})
         self._program = program

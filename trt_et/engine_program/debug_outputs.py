@@ -9,24 +9,23 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.blob.model import Binding
+from trt_et.engine_program.batch_norms import BATCH_NORM
+from trt_et.engine_program.contiguous_boundary import make_binding
+from trt_et.engine_program.editable_program import EditableProgram
+from trt_et.engine_program.lowered_partition import DTYPE_NAMES, LoweredPartition
+from trt_et.engine_program.optimization_profiles import OptimizationProfile
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.operators import CONVOLUTION
 from trt_et.graph.symbolic_shapes import UnboundedDimension
-from trt_et.lowering.batch_norms import BATCH_NORM
-from trt_et.lowering.contiguous_boundary import make_binding
-from trt_et.lowering.editable_program import EditableProgram
-from trt_et.lowering.lowered_partition import DTYPE_NAMES, LoweredPartition
-from trt_et.lowering.optimization_profiles import OptimizationProfile
 
 aten = torch.ops.aten
-
-_CONVOLUTION: Final = aten.convolution.default
 
 
 def add_debug_outputs(
@@ -111,7 +110,7 @@ def _computed(program: EditableProgram) -> list[Node]:
 def _binding(node: Node, name: str, profiles: Sequence[OptimizationProfile]) -> Binding | None:
     value = node.meta["val"]
     # A convolution is one layer with its batch norm: the result is the latter's.
-    is_folded = node.target is _CONVOLUTION and any(u.target is BATCH_NORM for u in node.users)
+    is_folded = node.target is CONVOLUTION and any(u.target is BATCH_NORM for u in node.users)
     if value.dtype not in DTYPE_NAMES or is_folded:
         return None
     try:

@@ -17,6 +17,7 @@ from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
+from trt_et.graph.subgraphs import copied_graph
 from trt_et.graph.symbolic_shapes import is_static
 from trt_et.ops.fake_quantize import FAKE_QUANTIZE, FOREIGN_NAME
 
@@ -46,31 +47,25 @@ def to_aten(source: Graph) -> tuple[Graph, dict[Node, Node]]:
     Operators without an equivalent keep their unwrapped overload. Also return the new node for each
     source node; several source nodes can share one.
     """
-    graph = Graph()
-    nodes: dict[Node, Node] = {}
-    for node in source.nodes:
-        if node.op != "call_function":
-            nodes[node] = graph.node_copy(node, nodes.__getitem__)
-            # Signatures know placeholders by name, and fx renames a placeholder that shadows a
-            # builtin (``input``, a common name in torch.nn).
-            nodes[node].name = node.name
-            continue
-        if _takes_values(node):
-            # to_aten() made the producer of a (values, indices) pair return the values alone.
-            nodes[node] = nodes[node.args[0]]
-            continue
-        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), nodes.__getitem__)
-        target, args, kwargs = _equivalent(node, tuple(args), dict(kwargs))
-        new = graph.create_node("call_function", target, args, kwargs, node.name)
-        new.meta = dict(node.meta)
-        if _is_pooling_without_indices(node):
-            new.meta["val"] = node.meta["val"][0]
-        nodes[node] = new
-    graph.lint()
-    return graph, nodes
+    return copied_graph(source, _equivalent)
 
 
-def _equivalent(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+def _equivalent(node: Node, graph: Graph, nodes: dict[Node, Node]) -> Node | None:
+    if node.op != "call_function":
+        return None
+    if _takes_values(node):
+        # The producer of a (values, indices) pair returns the values alone.
+        return nodes[node.args[0]]  # type: ignore[index]
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), nodes.__getitem__)
+    target, args, kwargs = _equivalent_call(node, tuple(args), dict(kwargs))
+    new = graph.create_node("call_function", target, args, kwargs, node.name)
+    new.meta = dict(node.meta)
+    if _is_pooling_without_indices(node):
+        new.meta["val"] = node.meta["val"][0]
+    return new
+
+
+def _equivalent_call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
     target = aten_target(node)
     if target is operator.neg:
         # TensorRT has no negation of sizes: an assertion of TensorRT-RTX 1.5 fails.
@@ -114,7 +109,7 @@ def _without_copy(target: OpOverload) -> OpOverload:
 
 
 def _clone(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
-    # The dim order is a property of memory, not of values: see lowering.py for the boundary.
+    # The dim order is a property of memory, not of values: see contiguous_boundary.py.
     return aten.clone.default, args[:1], {}
 
 

@@ -15,22 +15,22 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, TensorArgument
 from torch.fx import Graph, Node
 
-from trt_et.graph.constants import input_names
-from trt_et.graph.size_remainders import write_out_remainders
-from trt_et.lowering.canonical_names import canonical
-from trt_et.lowering.contiguous_boundary import (
+from trt_et.engine_program.canonical_names import canonical
+from trt_et.engine_program.contiguous_boundary import (
     contiguous_constants,
     contiguous_input,
     contiguous_outputs,
     contiguous_values,
     profile_shapes,
 )
-from trt_et.lowering.edge_to_aten import to_aten
-from trt_et.lowering.editable_program import changed_program
-from trt_et.lowering.in_place_buffers import InPlaceBuffer
-from trt_et.lowering.lowered_partition import LoweredPartition
-from trt_et.lowering.optimization_profiles import OptimizationProfile
-from trt_et.lowering.sizes_from_inputs import replace_sizes
+from trt_et.engine_program.edge_to_aten import to_aten
+from trt_et.engine_program.editable_program import changed_program
+from trt_et.engine_program.in_place_buffers import InPlaceBuffer
+from trt_et.engine_program.lowered_partition import LoweredPartition
+from trt_et.engine_program.optimization_profiles import OptimizationProfile
+from trt_et.engine_program.sizes_from_inputs import replace_sizes
+from trt_et.graph.constants import input_names
+from trt_et.graph.size_remainders import write_out_remainders
 
 
 def lower_partition(

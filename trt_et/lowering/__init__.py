@@ -1,1 +1,0 @@
-"""Lowers an Edge partition to a plain ATen program with named bindings."""
