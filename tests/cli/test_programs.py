@@ -221,3 +221,27 @@ def test_what_cannot_be_run_is_refused_before_anything_is_loaded(
 ):
     monkeypatch.setattr(subprocess, "run", None)
     assert message in run(*arguments, code=code)
+
+
+def test_engines_beside_the_program_are_written_and_found(folder):
+    done = invoke(
+        *("export", "models_of_a_user:model", "--builder", "reference", "-o", "out.pte"),
+        *("--external-engines", "engines"),
+    )
+    assert done.exit_code == 0, done.output
+    assert "wrote engines.ptd" in done.output
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+    compare = ("compare", "models_of_a_user:model", "out.pte", "--per-partition", *GPUS)
+    assert run(*compare).returncode == 0
+    Path("engines.ptd").rename("moved")
+    missing = run("run", "out.pte", *GPUS)
+    assert missing.returncode == 1
+    assert "is in a file of its own beside the program (.ptd)" in missing.stderr
+    assert run("run", "out.pte", "--data", "moved", *GPUS).returncode == 0
+    assert run("inspect", "out.pte", "--extract-engine", "engine").returncode == 1
+    assert (
+        run("inspect", "out.pte", "--data", "moved", "--extract-engine", "engine").returncode == 0
+    )
+    assert Path("engine").read_bytes() in Path("moved").read_bytes()
+    wrong = run("run", "out.pte", "--data", "out.pte", *GPUS)
+    assert "out.pte cannot be read: it is no file of named data (.ptd)" in wrong.stderr
