@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Final, final
 
 from executorch.exir._serialize._named_data_store import NamedDataStore, NamedDataStoreOutput
@@ -10,12 +12,13 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 
+from trt_et.blob.external import FILE_KEY, check_file_name, take_out
 from trt_et.engine_program.debug_handles import debug_handles
 from trt_et.engine_program.partition_names import add_names
 from trt_et.engines import BuildOptions, make_builder
 from trt_et.engines.build import build_engines
 from trt_et.engines.job import Engine, Job, JobSpecs, check_names, job_of
-from trt_et.errors import BackendConflictError, PartitionError
+from trt_et.errors import BackendConflictError, OptionError, PartitionError
 from trt_et.graph.tensor_bytes import bytes_of
 from trt_et.ops.convolution import keep_ranges
 from trt_et.target_device import explicit_device, parse_device, resolve_target_device
@@ -87,6 +90,7 @@ def _preprocess(
 ) -> list[PreprocessResult]:
     jobs = [job_of(*pair) or _job_by_name(pair[1]) for pair in partitions]
     check_names(jobs)
+    files = [_engine_file(specs) for _, specs in partitions]
     programs = [program for program, _ in partitions]
     for program in programs:
         _check_weights(program)
@@ -99,28 +103,53 @@ def _preprocess(
         if isinstance(specs, JobSpecs):  # Else the graph is the caller's.
             keep_ranges(program.graph)
     shared: dict[str, bytes] = {}
+    places: Counter[str] = Counter()
     return [
-        PreprocessResult(
-            engine.blob,
-            debug_handle_map=debug_handles(
-                program, engine.names, {binding.value_of for binding in engine.info.outputs}
-            ),
-            data_store_output=_named_data(engine, shared),
-        )
-        for program, engine in zip(programs, engines, strict=True)
+        _result(program, engine, file, shared, places)
+        for (program, _), engine, file in zip(partitions, engines, files, strict=True)
     ]
 
 
-def _named_data(engine: Engine, shared: dict[str, bytes]) -> NamedDataStoreOutput | None:
-    """Return what an engine refers to; engines that refer to equal bytes share one copy."""
-    if not engine.named_data:
-        return None
-    store = NamedDataStore()
+def _result(
+    program: ExportedProgram,
+    engine: Engine,
+    file: str | None,
+    shared: dict[str, bytes],
+    places: Counter[str],
+) -> PreprocessResult:
+    blob = engine.blob
+    # Engines that refer to equal bytes share one copy.
+    data: dict[str, bytes] = {}
     for key, tensor in engine.named_data.items():
         if key not in shared:
             shared[key] = bytes(bytes_of(tensor))
-        store.add_named_data(key, shared[key], alignment=_ALIGNMENT)
+        data[key] = shared[key]
+    if file is not None:
+        blob, taken_out = take_out(blob, file, places)
+        data |= taken_out
+    logged = {binding.value_of for binding in engine.info.outputs}
+    return PreprocessResult(
+        blob,
+        debug_handle_map=debug_handles(program, engine.names, logged),
+        data_store_output=_named_data(data, file),
+    )
+
+
+def _named_data(data: Mapping[str, bytes], file: str | None) -> NamedDataStoreOutput | None:
+    if not data:
+        return None
+    store = NamedDataStore()
+    for key, value in data.items():
+        store.add_named_data(key, value, alignment=_ALIGNMENT, external_tag=file)
     return store.get_named_data_store_output()
+
+
+def _engine_file(specs: list[CompileSpec]) -> str | None:
+    """Return the name of the file that a partition's engine goes to; None: into the program."""
+    names = {bytes(spec.value).decode(errors="replace") for spec in specs if spec.key == FILE_KEY}
+    if len(names) > 1:
+        raise OptionError(f"compile_specs has several {FILE_KEY} specs: {sorted(names)}")
+    return check_file_name(names.pop()) if names else None
 
 
 def _check_weights(program: ExportedProgram) -> None:

@@ -21,6 +21,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.backend import TensorRTBackend, check_no_conflict
+from trt_et.blob.external import FILE_KEY, check_file_name
 from trt_et.engine_program.in_place_buffers import InPlaceBuffer, find_in_place_buffers
 from trt_et.engine_program.optimization_profiles import (
     ProfileOption,
@@ -124,6 +125,9 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         debug_outputs: Let engines also write the result of each operator inside them, for
             ExecuTorch's ``Inspector.calculate_numeric_gap`` (docs/guides/debugging.md). Such
             engines are slower: TensorRT fuses less, and each result is copied to the host.
+        external_engines: The name of a file beside the program, without ``.ptd``, for engines,
+            networks and their weights (docs/guides/deploying-in-cpp.md). None: they go into the
+            program.
         torch_tensorrt_settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
         executor: Builds engines in parallel: a ``concurrent.futures.Executor`` such as
             ``ProcessPoolExecutor``, ``ThreadPoolExecutor``, or Dask's ``Client.get_executor()``.
@@ -169,6 +173,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         dla_gpu_fallback: bool = False,
         state_in_place: bool = True,
         debug_outputs: bool = False,
+        external_engines: str | None = None,
         torch_tensorrt_settings: Mapping[str, Any] | None = None,
         executor: Executor | None = None,
         progress: ProgressOption = True,
@@ -191,6 +196,9 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             kind = type(compile_specs).__name__
             raise OptionError(f"compile_specs is {kind}; expected a list of CompileSpec objects")
         self._compile_specs = list(compile_specs or ())
+        if external_engines is not None:
+            name = check_file_name(external_engines)
+            self._compile_specs.append(CompileSpec(FILE_KEY, name.encode()))
         self._builder = make_builder(builder)
         self._options = BuildOptions(
             compute_capabilities,  # type: ignore[arg-type]

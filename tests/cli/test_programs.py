@@ -221,3 +221,20 @@ def test_what_cannot_be_run_is_refused_before_anything_is_loaded(
 ):
     monkeypatch.setattr(subprocess, "run", None)
     assert message in run(*arguments, code=code)
+
+
+def test_engines_beside_the_program_are_written_and_found(folder):
+    export = ("export", "models_of_a_user:model", "--builder", "reference", "-o", "out.pte")
+    assert "wrote engines.ptd" in run(*export, "--external-engines", "engines")
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+    run("compare", "models_of_a_user:model", "out.pte", "--per-partition", *GPUS)
+    Path("engines.ptd").rename("moved")
+    missing = run("run", "out.pte", *GPUS, code=1)
+    assert "is in a file of its own beside the program (.ptd)" in missing
+    run("run", "out.pte", "--data", "moved", *GPUS)
+    missing = run("inspect", "out.pte", "--extract-engine", "engine", code=1)
+    assert "name it with --data" in missing
+    run("inspect", "out.pte", "--data", "moved", "--extract-engine", "engine")
+    assert Path("engine").read_bytes() in Path("moved").read_bytes()
+    wrong = run("run", "out.pte", "--data", "out.pte", *GPUS, code=1)
+    assert "out.pte cannot be read: it is no file of named data (.ptd)" in wrong

@@ -1,10 +1,11 @@
-"""Engines beside the program (.ptd), as Torch-TensorRT's ``external_engine_data`` stores them."""
+"""Engines beside the program (.ptd): Torch-TensorRT's ``external_engine_data``, and ours."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+from executorch.exir import to_edge_transform_and_lower
 from executorch.exir._serialize.data_serializer import DataEntry, DataPayload
 from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
 
@@ -13,6 +14,7 @@ from tests.support.native_blobs import pack
 from tests.support.native_environment import environment
 from tests.support.native_programs import export
 from tests.support.python_process import run_forked
+from trt_et import TensorRTPartitioner
 from trt_et.inspection import inspect_file
 
 X = torch.arange(16, dtype=torch.float32).reshape(2, 8)
@@ -82,3 +84,80 @@ def test_inspect_names_the_engine_that_is_elsewhere(program):
     (delegate,) = inspect_file(program.path).methods[0].delegates
     assert not delegate.problem
     assert "the engine is in a .ptd file: the engine" in " ".join(delegate.row(0))
+
+
+def linear(seed):
+    torch.manual_seed(seed)
+    return torch.nn.Linear(8, 4)
+
+
+def exported_beside(folder, module, x=X):
+    """A program of ours, and its file."""
+    folder.mkdir()
+    program = torch.export.export(module, (x,))
+    partitioner = TensorRTPartitioner(builder="reference", external_engines="engines")
+    manager = to_edge_transform_and_lower(program, partitioner=[partitioner]).to_executorch()
+    manager.save(str(folder / "model.pte"))
+    manager.write_tensor_data_to_file(folder)
+    return folder / "model.pte", folder / "engines.ptd"
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory):
+    return exported_beside(tmp_path_factory.mktemp("ours") / "first", linear(0))
+
+
+def run_stock(path, data, folder):
+    return run_forked(RUN, str(path), str(data), cwd=folder, env=environment())
+
+
+def test_a_replaced_file_of_the_same_interface_runs(ours, tmp_path):
+    """An update over the air: the program stays, its engines are new."""
+    path, data = ours
+    _, newer = exported_beside(tmp_path / "newer", linear(1))
+    for seed, file in ((0, data), (1, newer)):
+        done = run_stock(path, file, tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert float(done.stdout) == pytest.approx(linear(seed)(X).sum().item(), rel=1e-5)
+
+
+def test_the_runner_takes_the_file(ours, runner, tmp_path):
+    path, data = ours
+    X.numpy().tofile(tmp_path / "x.bin")
+    flags = ("--model_path", path, "--inputs", tmp_path / "x.bin")
+    flags = (*flags, "--output_file", tmp_path / "out")
+    assert runner(*flags, "--data_path", data, cuda="simulated").returncode == 0
+    found = np.fromfile(tmp_path / "out-0.bin", dtype=np.float32)
+    np.testing.assert_allclose(found, linear(0)(X).detach().numpy().flatten(), rtol=1e-5)
+    without = runner(*flags, cuda="simulated")
+    assert without.returncode == 1
+    assert "is in a file of its own beside the program (.ptd)" in without.stderr
+
+
+def test_a_file_that_does_not_fit_is_refused(ours, tmp_path):
+    path, _ = ours
+    _, other = exported_beside(tmp_path / "other", linear(1), torch.ones(3, 8))
+    done = run_stock(path, other, tmp_path)
+    assert done.returncode != 0
+    assert "load the program with the file of its export" in done.stderr
+    # Named as ours by hand: its inputs are looked at.
+    (key,) = (d.engine.engine_key for d in inspect_file(path).methods[0].delegates)
+    (others,) = (
+        d.engine.engine_key for d in inspect_file(tmp_path / "other/model.pte").methods[0].delegates
+    )
+    renamed = other.read_bytes().replace(others.encode(), key.encode())
+    other.write_bytes(renamed)
+    done = run_stock(path, other, tmp_path)
+    assert done.returncode != 0
+    assert "has other inputs or outputs than the program" in done.stderr
+    assert "other inputs or outputs" in " ".join(inspect_file(path, data=other).problems)
+
+
+def test_a_damaged_file_is_refused(ours, tmp_path):
+    path, data = ours
+    content = bytearray(data.read_bytes())
+    content[bytes(content).index(b"ET12") + 20] ^= 1
+    (tmp_path / "damaged.ptd").write_bytes(content)
+    done = run_stock(path, tmp_path / "damaged.ptd", tmp_path)
+    assert done.returncode != 0
+    assert "in the .ptd file: engine blob is corrupt: checksum" in done.stderr

@@ -49,7 +49,8 @@ def encode_blob(engine: bytes | bytearray | memoryview, info: EngineInfo) -> byt
 
     Args:
         engine: The serialized engine; copied once.
-        info: Its metadata. ``sha256`` is computed here; the value in ``info`` is ignored.
+        info: Its metadata. ``sha256`` is computed here, unless the engine is elsewhere
+            (``engine_key``); the value in ``info`` is ignored.
 
     Returns:
         The blob. It depends on the arguments only.
@@ -58,7 +59,8 @@ def encode_blob(engine: bytes | bytearray | memoryview, info: EngineInfo) -> byt
         BlobError: ``info`` cannot be written: a dtype, shape, device id or alias is impossible.
     """
     view = memoryview(engine).cast("B")
-    front = encode_front(replace(info, sha256=hashlib.sha256(view).hexdigest()), len(view))
+    digest = "" if info.engine_key else hashlib.sha256(view).hexdigest()
+    front = encode_front(replace(info, sha256=digest), len(view))
     front[CHECKSUM_SLICE] = int(crc32c(view, crc32c(front))).to_bytes(4, "little")
     return b"".join((front, view))
 

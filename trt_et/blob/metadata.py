@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from trt_et.blob.model import DTYPES, MAX_DEVICE_ID, Alias, Binding, EngineInfo
+from trt_et.blob.network import check_network
 from trt_et.errors import BlobError
 
 _SHAPES: Final = ("min_shape", "opt_shape", "max_shape", "dim_order")
@@ -102,9 +103,11 @@ def info_from(document: Mapping[str, Any]) -> EngineInfo:
         )
     network = _get(document, "network", dict, default=None)
     if network is not None:
-        weights = _get(network, "weights", list, where="network")
-        if not all(isinstance(key, str) for key in weights):
-            raise BlobError("network: weights of an engine blob must be strings")
+        if texts["builder"] != "onnx":
+            raise BlobError(
+                f"engine metadata has a network, but the builder {shorten(texts['builder'])}"
+            )
+        check_network(network, bindings)
     device_id = document.get("device_id")
     return EngineInfo(
         bindings=bindings,

@@ -47,6 +47,13 @@ Cuda = Annotated[
     str,
     typer.Option("--cuda", help="real, simulated:N or auto:N. [default: TRT_ET_CUDA, else real]"),
 ]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        help="The file with its engines (.ptd). [default: the one that FILE names, beside FILE]",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", help="Of the random inputs.")]
 
 

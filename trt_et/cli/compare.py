@@ -38,6 +38,7 @@ def compare_command(
     method: common.Method = "",
     cuda: common.Cuda = "",
     seed: common.Seed = 0,
+    data: common.Data = None,
     as_json: common.Json = False,
 ) -> None:
     """Compare a program with the eager model, output by output; exit with 1 if they differ.
@@ -58,6 +59,7 @@ def compare_command(
         per_partition=per_partition,
         excluded_ops=excluded_ops or (),
         min_block_size=min_block_size,
+        data=str(data or ""),
     )
     if model.endswith(".pte") and ":" in str(file):
         raise OptionError(f"{model} is no model; it comes first: trt-et compare {file} {model}")

@@ -134,7 +134,8 @@ def compare(
     The program runs in this process. Each engine is compared with torch on the inputs that it had.
 
     Args:
-        program: The ``.pte``: a path, its bytes, or what ``to_executorch`` returns.
+        program: The ``.pte``: a path, its bytes, or what ``to_executorch`` returns. Engines in a
+            file of their own are taken from the one beside the path.
         model: The model that it was exported from.
         inputs: The model's inputs, as a tuple, or a dict by name.
         method: The method. Empty: the first.
@@ -172,6 +173,8 @@ def compare(
         else:
             with file.open("wb") as opened:
                 program.write_to_file(opened)
+            if write_data := getattr(program, "write_tensor_data_to_file", None):
+                write_data(folder)
         request = Request(
             "compare",
             str(file),

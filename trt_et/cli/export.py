@@ -52,6 +52,14 @@ def export_command(
     optimization_level: Annotated[
         int | None, typer.Option(min=0, max=5, help="TensorRT's builder optimization level.")
     ] = None,
+    external_engines: Annotated[
+        str | None,
+        typer.Option(
+            "--external-engines",
+            metavar="NAME",
+            help="Write the engines into NAME.ptd beside the .pte.",
+        ),
+    ] = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder of the engine cache. [default: TRT_ET_CACHE]")
     ] = None,
@@ -86,13 +94,16 @@ def export_command(
         calibration=read_calibration(calibration, model) if calibration else None,
         full_graph=full_graph,
         optimization_level=optimization_level,
+        external_engines=external_engines,
         cache=cache,
         progress=steps.show_build,
     )
     if output is None or explain:
         report = explain_model(model, partitioner, steps)
     else:
-        report = export_model(model, partitioner, output, steps)
+        report = export_model(
+            model, partitioner, output, steps, external_engines=external_engines is not None
+        )
     if html is not None and partitioner.report is not None:
         html.write_text(partitioner.report.to_html(model), encoding="utf-8")
         typer.echo(f"wrote {html}", err=True)
@@ -104,3 +115,5 @@ def export_command(
     if not explain:
         engines = f"{report['engines']} engine{'' if report['engines'] == 1 else 's'}"
         console.print(f"wrote {output}: {engines}, {report['bytes']:,} bytes")
+        for data in report["data"]:
+            console.print(f"wrote {data}: {Path(data).stat().st_size:,} bytes")

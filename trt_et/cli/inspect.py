@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trt_et.cli.common import FAILED, Json, make_console, print_json
+from trt_et.cli.common import FAILED, Data, Json, make_console, print_json
 from trt_et.cli.output import check_output
 from trt_et.errors import OptionError, RunError
 
@@ -44,6 +44,7 @@ def inspect_command(
         Path | None,
         typer.Option("--html", metavar="OUT", help="Write one HTML page with the graph to OUT."),
     ] = None,
+    data: Data = None,
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Check the engines' checksums.")
     ] = True,
@@ -56,7 +57,7 @@ def inspect_command(
 
     for output in filter(None, (extract, html)):
         check_output(output)
-    program = inspect_file(file, verify=verify)
+    program = inspect_file(file, verify=verify, data=data)
     if diff is not None:
         other = inspect_file(diff, verify=verify)
         lines = [
@@ -98,8 +99,11 @@ def _extract(program: ProgramInfo, name: str | None, index: int, out: Path) -> N
             f"method {name!r} has {len(delegates)} delegates; there is no number {index}"
         )
     chosen = delegates[index]
-    if chosen.engine is None or chosen.problem:
+    missing = chosen.engine is not None and chosen.engine.engine_key and not chosen.engine_size
+    if chosen.engine is None or chosen.problem or missing:
         reason = chosen.problem or f"it is a delegate of {chosen.backend_id}"
+        if missing:
+            reason = "it is in a .ptd file, which is not there: name it with --data"
         raise RunError(f"delegate {index} of method {name!r} has no engine to extract: {reason}")
     out.write_bytes(decode_blob(chosen.blob, verify=False).engine)
     typer.echo(f"wrote {chosen.engine_size} bytes to {out}", err=True)

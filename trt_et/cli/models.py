@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,7 +15,11 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 import torch
-from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir import (
+    ExecutorchBackendConfig,
+    ExecutorchProgramManager,
+    to_edge_transform_and_lower,
+)
 from torch.export import ExportedProgram
 
 from trt_et.cli.output import check_output, write_output
@@ -110,9 +115,16 @@ def explain_model(
 
 
 def export_model(
-    name: str, partitioner: TensorRTPartitioner, output: Path, steps: Steps = _NO_STEPS
+    name: str,
+    partitioner: TensorRTPartitioner,
+    output: Path,
+    steps: Steps = _NO_STEPS,
+    *,
+    external_engines: bool = False,
 ) -> dict[str, Any]:
     """Lower the model, write it, and report the result.
+
+    With ``external_engines``, as the partitioner's option says, its engines go beside ``output``.
 
     Raises:
         RunError: ``torch.export`` or ExecuTorch refuses the model, or the file cannot be written.
@@ -126,8 +138,21 @@ def export_model(
     with steps.step("plan memory and write the file"):
         with _refusals_of_lowering(name):
             program = manager.to_executorch(config)
+        data = _write_data(program, output.parent) if external_engines else []
         write_output(output, program.write_to_file)
-    return {**_facts(partitioner.report), "bytes": output.stat().st_size, "file": str(output)}
+    facts = {"bytes": output.stat().st_size, "file": str(output), "data": data}
+    return {**_facts(partitioner.report), **facts}
+
+
+def _write_data(program: ExecutorchProgramManager, folder: Path) -> list[str]:
+    """Write the files beside a program; they appear when they are complete."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=".trt-et-", dir=folder) as unfinished:
+            program.write_tensor_data_to_file(unfinished)
+            files = sorted(Path(unfinished).iterdir())
+            return [str(file.replace(folder / file.name)) for file in files]
+    except OSError as error:
+        raise RunError(f"the engines cannot be written into {folder}: {error}") from error
 
 
 # What ExecuTorch's verifiers write.

@@ -190,7 +190,7 @@ def _run(request: Request, manager: EdgeProgramManager, inputs: Sequence[Any]) -
         file = Path(folder, "visible.pte")
         with file.open("wb") as opened:
             manager.to_executorch(config).write_to_file(opened)
-        program = LoadedMethod(replace(request, file=str(file), method=""))
+        program = LoadedMethod(replace(request, file=str(file), method="", data=""))
         copies = [i.clone() if isinstance(i, torch.Tensor) else i for i in inputs]
         values = program(copies)
         return [v.clone() if isinstance(v, torch.Tensor) else v for v in values]

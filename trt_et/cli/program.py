@@ -20,6 +20,7 @@ from typing import Any
 import trt_et.runtime
 from trt_et.errors import OptionError, RunError
 from trt_et.inspection import MethodInfo, inspect_file
+from trt_et.inspection.data_file import file_beside
 from trt_et.runtime.explain import explained_errors
 
 
@@ -40,6 +41,7 @@ class Request:
         excluded_ops: The option of the file's export, for ``per_partition``; so is
             ``min_block_size``.
         warm_up: Untimed runs before the ``repeat`` timed ones.
+        data: The file beside the program (``.ptd``); empty: the one that it names, if it is there.
     """
 
     task: str
@@ -56,6 +58,7 @@ class Request:
     min_block_size: int = 1
     warm_up: int = 0
     repeat: int = 1
+    data: str = ""
 
 
 def ask_worker(request: Request) -> dict[str, Any]:
@@ -102,7 +105,7 @@ def choose_method(request: Request, *, verify: bool) -> MethodInfo:
         RunError: One of its engines is damaged.
         OptionError: The program lacks the method.
     """
-    program = inspect_file(request.file, verify=verify)
+    program = inspect_file(request.file, verify=verify, data=request.data or None)
     if program.problems:
         raise RunError(f"{request.file} is damaged: {'; '.join(program.problems)}")
     return program.method(request.method, request.file)
@@ -124,13 +127,20 @@ class LoadedMethod:
         import torch  # noqa: F401
         from executorch.extension.pybindings import _C
 
+        data = request.data or self._file_beside(request.file)
         begin = time.perf_counter()
         with explained_errors("the program cannot be loaded"):
             self._program = _C._load_program(
-                request.file, program_verification=_C.Verification.InternalConsistency
+                request.file,
+                data_path=data,
+                program_verification=_C.Verification.InternalConsistency,
             )
             self._loaded = self._program.load_method(self.method.name)
         self.load_seconds = time.perf_counter() - begin
+
+    def _file_beside(self, program: str) -> str | None:
+        files = (file_beside(program, one.compile_specs) for one in self.method.delegates)
+        return next((str(file) for file in files if file is not None), None)
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         """Run it."""

@@ -22,13 +22,17 @@ def run_command(
     method: common.Method = "",
     cuda: common.Cuda = "",
     seed: common.Seed = 0,
+    data: common.Data = None,
     as_json: common.Json = False,
 ) -> None:
     """Run a method once, in a new process, and summarize its outputs."""
     from trt_et.cli.program import Request, ask_worker
 
     sizes = common.parse_shapes(shapes)
-    request = Request("run", str(file), method, cuda, inputs or (), sizes, seed, str(output or ""))
+    request = Request(
+        *("run", str(file), method, cuda, inputs or (), sizes, seed, str(output or "")),
+        data=str(data or ""),
+    )
     if output is not None:
         if output.suffix != ".npz":
             raise OptionError(f"{output} cannot be written: expected a name that ends in .npz")

@@ -71,7 +71,8 @@ class DelegateInfo:
         engine: Facts of its engine; None for other backends and for an unreadable blob.
         engine_size: Bytes of the engine itself; 0 without one.
         problem: Why the blob is unreadable; empty if it is intact.
-        blob: Its bytes; a view unless the program was passed as ``bytes``.
+        blob: Its bytes, those of an engine in a file beside the program included; a view unless the
+            program was passed as ``bytes``.
         operators: The kernels of a reference engine, in order; other engines do not name theirs.
         offset: Start of the blob in the file.
         partition: The names of its partition's tensors and operators, if the file has them.
@@ -99,8 +100,9 @@ class DelegateInfo:
         built = engine_text(info) if info else ""
         if info and info.precision:
             built += f", computes in {info.precision}"
-        if info and info.engine_key and not self.engine_size:
+        if info and info.engine_key:
             built += f"; the engine is in a .ptd file: {info.engine_key}"
+            built += "" if self.engine_size else ", which is not there"
         return (
             *(str(index), self.partition.name, self.backend_id),
             f"DAMAGED: {self.problem}" if self.problem else built,

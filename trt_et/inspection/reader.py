@@ -7,19 +7,21 @@ import os
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from stat import S_ISREG
 from typing import BinaryIO, Final, TypeVar
 
-from flatbuffers.table import Table
-
 from trt_et.blob.codec import EngineBlob, decode_blob
 from trt_et.blob.container import check_checksum
+from trt_et.blob.external import put_back
 from trt_et.blob.model import BACKEND_ID
 from trt_et.blob.partition_spec import PARTITION_KEY, PartitionNames, decode_names
 from trt_et.errors import BlobError
+from trt_et.inspection.data_file import file_beside, read_data_file
+from trt_et.inspection.flatbuffer import Budget, FileTable, damaged_tables
 from trt_et.inspection.model import (
     Call,
     DelegateInfo,
@@ -63,28 +65,38 @@ def inspect_program(pte: bytes | memoryview | mmap) -> tuple[MethodInfo, ...]:
     return read_program(pte).methods
 
 
-def inspect_file(path: str | os.PathLike[str], *, verify: bool = True) -> ProgramInfo:
+def inspect_file(
+    path: str | os.PathLike[str],
+    *,
+    verify: bool = True,
+    data: str | os.PathLike[str] | None = None,
+) -> ProgramInfo:
     """Read a ``.pte`` file of any size, in little memory.
 
     Args:
         path: The file.
         verify: Check the engines' checksums, reading the engines piece by piece.
+        data: The file with engines (``.ptd``). None: the one that the program names, if it lies
+            beside the program. Its engines are copied.
 
     Raises:
-        BlobError: It cannot be read, is no program, truncated or damaged.
+        BlobError: A file cannot be read, is no program or no ``.ptd``, truncated or damaged.
     """
+    find_engines = _EngineFiles(path, data)
     try:
         with Path(path).open("rb") as file:
             status = os.fstat(file.fileno())
             if not S_ISREG(status.st_mode):  # A pipe cannot be mapped.
-                return _Reader(memoryview(file.read()), verify=verify).program()
+                whole = memoryview(file.read())
+                return _Reader(whole, verify=verify, beside=find_engines).program()
             size = status.st_size
-            data = mmap(file.fileno(), 0, access=ACCESS_READ) if size else b""
+            mapped = mmap(file.fileno(), 0, access=ACCESS_READ) if size else b""
 
             def check(offset: int, size: int) -> None:
                 check_checksum(_chunks(file, offset, size))
 
-            return _Reader(memoryview(data), check=check if verify else None).program()
+            checked = check if verify else None
+            return _Reader(memoryview(mapped), check=checked, beside=find_engines).program()
     except OSError as error:
         raise BlobError(f"{path} cannot be read: {error.strerror or error}") from error
     except BlobError as error:
@@ -110,50 +122,26 @@ def _chunks(file: BinaryIO, offset: int, size: int) -> Iterator[memoryview]:
         size -= count
 
 
-class _Table(Table):
-    """A table of a FlatBuffer. Its fields have the numbers of ExecuTorch's ``program.fbs``."""
+class _EngineFiles:
+    """Finds the files beside a program."""
 
-    # ExecuTorch's own readers of that schema need torch, whose import takes seconds.
+    def __init__(
+        self, program: str | os.PathLike[str], data: str | os.PathLike[str] | None
+    ) -> None:
+        self._program = program
+        self._named = None if data is None else read_data_file(data)
+        self._read: dict[Path, Mapping[str, memoryview]] = {}
 
-    def __init__(self, data: memoryview, at: int, spend: Callable[[int], None]) -> None:
-        super().__init__(data, at)
-        self._spend = spend  # Counts the bytes that are read.
-
-    def number(self, field: int, code: str) -> int:
-        """Read a number; ``code`` is its format in ``struct``."""
-        at = self.Offset(4 + 2 * field)
-        return int(struct.unpack_from(f"<{code}", self.Bytes, self.Pos + at)[0]) if at else 0
-
-    def table(self, field: int) -> _Table | None:
-        at = self.Offset(4 + 2 * field)
-        return _Table(self.Bytes, self.Indirect(self.Pos + at), self._spend) if at else None
-
-    def tables(self, field: int) -> list[_Table]:
-        start, count = self.span(field, 4)
-        self._spend(4 * count)
-        return [
-            _Table(self.Bytes, self.Indirect(start + 4 * index), self._spend)
-            for index in range(count)
-        ]
-
-    def numbers(self, field: int, code: str) -> tuple[int, ...]:
-        size = struct.calcsize(f"<{code}")
-        start, count = self.span(field, size)
-        self._spend(count * size)
-        return struct.unpack_from(f"<{count}{code}", self.Bytes, start)
-
-    def text(self, field: int) -> str:
-        return str(bytes(self.numbers(field, "B")), "utf-8")
-
-    def span(self, field: int, item_size: int = 1) -> tuple[int, int]:
-        """Return the offset of a list and the number of its items."""
-        at = self.Offset(4 + 2 * field)
-        if not at:
-            return 0, 0
-        start, count = self.Vector(at), self.VectorLen(at)
-        if count * item_size > len(self.Bytes) - start:
-            raise BlobError(f"a list of {count} items ends outside of its {len(self.Bytes)} bytes")
-        return start, count
+    def __call__(self, specs: Sequence[tuple[str, bytes]]) -> Mapping[str, memoryview]:
+        """Return what the file of a delegate has, by name; empty: there is no file."""
+        if self._named is not None:
+            return self._named
+        file = file_beside(self._program, specs)
+        if file is None:
+            return {}
+        if file not in self._read:
+            self._read[file] = read_data_file(file)
+        return self._read[file]
 
 
 class _Reader:
@@ -166,27 +154,20 @@ class _Reader:
         verify: bool = False,  # The engines' checksums, before all else.
         check: Callable[[int, int], None] | None = None,  # Of bytes, by their offset and size.
         copied: bool = False,  # The blobs.
+        # What is in the file beside the program, by a delegate's compile specs.
+        beside: Callable[[Sequence[tuple[str, bytes]]], Mapping[str, memoryview]] = lambda _: {},
     ) -> None:
         self._data, self._verify, self._check, self._copied = data, verify, check, copied
-        # Bytes that may be read in all: tables may share others, and a small file could take
-        # forever.
-        self._left = 8 * len(data) + (1 << 16)
+        self._beside = beside
 
     def program(self) -> ProgramInfo:
-        try:
+        with damaged_tables():
             return self._program()
-        except (struct.error, TypeError, UnicodeDecodeError) as error:  # Also of flatbuffers.
-            raise BlobError(f"its tables are damaged: {error}") from error
-
-    def _spend(self, size: int) -> None:
-        self._left -= size
-        if self._left < 0:
-            raise BlobError("its tables refer to each other too often")
 
     def _program(self) -> ProgramInfo:
         data = self._data
         size, base, end = program_extents(data, len(data))
-        root = _Table(data[:size], struct.unpack_from("<I", data)[0], self._spend)
+        root = FileTable(data[:size], struct.unpack_from("<I", data)[0], Budget(len(data)))
         segments = []
         for index, table in enumerate(root.tables(4)):
             first, count = table.number(0, "Q"), table.number(1, "Q")
@@ -209,7 +190,7 @@ class _Reader:
             raise BlobError("it has no method")
         return ProgramInfo(methods, len(data), constant_bytes, named_data)
 
-    def _method(self, table: _Table, places: _Places) -> MethodInfo:
+    def _method(self, table: FileTable, places: _Places) -> MethodInfo:
         name = table.text(0)
         values = tuple(_value(entry) for entry in table.tables(2))
         inputs, outputs = table.numbers(3, "i"), table.numbers(4, "i")
@@ -239,7 +220,7 @@ class _Reader:
         )
         return MethodInfo(name, delegates, operators, devices, inputs, outputs, calls, values)
 
-    def _delegate(self, table: _Table, places: _Places) -> DelegateInfo:
+    def _delegate(self, table: FileTable, places: _Places) -> DelegateInfo:
         backend, reference = table.text(0), table.table(1)
         delegate = f"a delegate of {backend!r}"
         if reference is None:
@@ -257,10 +238,17 @@ class _Reader:
             try:
                 decoded = decode_blob(view, verify=self._verify)
                 engine, engine_size = decoded.info, len(decoded.engine)
-                if engine_size or not engine.engine_key:
-                    operators = _operators(decoded)
                 if self._check:
                     self._check(offset, size)
+                if engine.engine_key and not engine_size:
+                    view = memoryview(put_back(engine, self._beside(specs)) or view)
+                    decoded = decode_blob(view, verify=False)
+                    # The program plans memory for its own GPU.
+                    device, key = engine.device_id, engine.engine_key
+                    engine = replace(decoded.info, device_id=device, engine_key=key)
+                    engine_size = len(decoded.engine)
+                if engine_size or not engine.engine_key:
+                    operators = _operators(decoded)
             except BlobError as error:
                 problem = str(error)
         blob = bytes(view) if self._copied else view
@@ -270,7 +258,7 @@ class _Reader:
         )
 
 
-def _value(entry: _Table) -> TensorValue | None:
+def _value(entry: FileTable) -> TensorValue | None:
     table = entry.table(1)
     if entry.number(0, "B") != _TENSOR or table is None:
         return None
@@ -289,7 +277,7 @@ def _value(entry: _Table) -> TensorValue | None:
     )
 
 
-def _call(entry: _Table) -> Call | None:
+def _call(entry: FileTable) -> Call | None:
     """Read an instruction; return None if it moves, jumps or frees."""
     kind, table = entry.number(0, "B"), entry.table(1)
     if not 1 <= kind <= 5 or table is None:
@@ -330,7 +318,7 @@ def _item(items: Sequence[_T], index: int, what: str) -> _T:
     return items[index]
 
 
-def _device(table: _Table, field: int) -> str:
+def _device(table: FileTable, field: int) -> str:
     """Name the device whose type is this field, and whose index is the next one."""
     kind, index = table.number(field, "b"), table.number(field + 1, "b")
     return "cpu" if kind == 0 else f"{'cuda' if kind == 1 else f'device type {kind}'}:{index}"

@@ -128,6 +128,11 @@ def build_program(
             if info.builder != _NETWORK:
                 used.update(keys)
                 continue
+            if info.engine_key:
+                raise BlobError(
+                    f"the network of method {plan.name!r} is in a .ptd file; export the program "
+                    "without external_engines"
+                )
             blob = build(bytes(store[index].data), data)
             store[index].data = blob
             engines[index] = BuiltEngine(plan.name, blob, decode_blob(blob, verify=False).info)

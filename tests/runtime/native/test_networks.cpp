@@ -162,30 +162,59 @@ void test_progress() {
   CHECK(g_told == 4);
 }
 
-// As Torch-TensorRT writes it, without a checksum, and ours, whose key has one.
-void test_engines_beside_the_program(bool ours) {
+// As Torch-TensorRT writes it: the engine alone.
+void test_engine_beside_the_program() {
   const std::string plan = kDoublingPlan;
-  char key[32];
-  std::snprintf(key, sizeof key, "engine_%08x", crc32c(0, plan.data(), plan.size()));
-  const std::string more = std::string(",\"engine_key\":\"") + key + "\"";
-  const std::string bindings = ours ? io("2,8") : foreign("x", true) + "," + foreign("y", false);
-  const Bytes blob = make_blob(bindings, "", more, ours);
+  const std::string bindings = foreign("x", true) + "," + foreign("y", false);
+  const Bytes blob = make_blob(bindings, "", R"(,"engine_key":"key")", /*ours=*/false);
   std::unique_ptr<Delegate> delegate;
   NamedData data;
   const char* const missing = "is in a file of its own beside the program (.ptd): load the program";
   CHECK_FAILS(try_load(blob, &delegate), missing);
   CHECK_FAILS(try_load(blob, &delegate, {}, &data), missing);
-  data.bytes[key] = plan + "scale y x 3\n";
-  if (ours) {
-    CHECK_FAILS(try_load(blob, &delegate, {}, &data), "bytes is damaged");
-  } else {
-    CHECK_OK(try_load(blob, &delegate, {}, &data));
-    check_call(*delegate, 1.0F, 3.0F);
-  }
-  data.bytes[key] = plan;
+  data.bytes["key"] = plan + "scale y x 3\n";
+  CHECK_OK(try_load(blob, &delegate, {}, &data));
+  check_call(*delegate, 1.0F, 3.0F);
+  data.bytes["key"] = plan;
   CHECK_OK(try_load(blob, &delegate, {}, &data));
   data.bytes.clear();
   check_call(*delegate, 1.0F, 2.0F);
+}
+
+// Puts a blob's engine and what comes before it into a file of ours.
+void put_beside(const Bytes& blob, NamedData* data) {
+  Blob parsed;
+  CHECK_OK(parse_blob(blob.data(), blob.size(), &parsed));
+  const char* const bytes = reinterpret_cast<const char*>(blob.data());
+  data->bytes["key_front"].assign(bytes, parsed.engine_offset);
+  data->bytes["key"].assign(bytes + parsed.engine_offset, parsed.engine_size);
+}
+
+void test_replaced_engines() {
+  const Bytes blob = make_blob(io("2,8"), "", R"(,"engine_key":"key")");
+  std::unique_ptr<Delegate> first, second, third, none;
+  NamedData data, newer;
+  put_beside(doubling_blob(), &data);
+  put_beside(unary_blob("2,8", "scale y x 3\n"), &newer);
+  CHECK_OK(try_load(blob, &first, {}, &data));
+  CHECK_OK(try_load(blob, &second, {}, &data));
+  CHECK(counter("engines") == 1);
+  // Another file beside an equal program, while the first one's engine is in use.
+  CHECK_OK(try_load(blob, &third, {}, &newer));
+  check_call(*first, 1.0F, 2.0F);
+  check_call(*third, 1.0F, 3.0F);
+  std::swap(data.bytes["key"], newer.bytes["key"]);
+  CHECK_FAILS(try_load(blob, &none, {}, &data), "the engine 'key' in the .ptd file: engine blob");
+  std::swap(data.bytes["key"], newer.bytes["key"]);
+  data.bytes["key"][3] ^= 1;
+  CHECK_FAILS(try_load(blob, &none, {}, &data), "engine blob is corrupt: checksum");
+  data.bytes["key"][3] ^= 1;
+  data.bytes["key_front"].pop_back();
+  CHECK_FAILS(try_load(blob, &none, {}, &data), "the engine 'key' in the .ptd file: engine blob");
+  put_beside(unary_blob("2,9", "scale y x 3\n"), &data);
+  CHECK_FAILS(try_load(blob, &none, {}, &data), "has other inputs or outputs than the program");
+  data.bytes["key"].clear();
+  CHECK_FAILS(try_load(blob, &none, {}, &data), "the engine 'key' in the .ptd file: engine blob");
 }
 
 }  // namespace
@@ -198,6 +227,7 @@ void test_networks(const std::string&) {
   test_threads(folder);
   test_faults();
   test_progress();
-  for (const bool ours : {false, true}) test_engines_beside_the_program(ours);
+  test_engine_beside_the_program();
+  test_replaced_engines();
   CHECK(fs::remove_all(folder) == 2 + 1);  // Two engines.
 }

@@ -24,6 +24,21 @@ def dynamic(**changes: Any) -> bytes:
     return with_input([-1, 3], **ranges)
 
 
+def network(members: Any, **changes: Any) -> bytes:
+    """A network of a dynamic input and a static output."""
+    ranges = {"min_shape": [1, 8], "opt_shape": [2, 8], "max_shape": [4, 8]}
+    bindings = [
+        binding("x", [-1, 8], is_input=True, **ranges),
+        binding("y", [8], is_input=False),
+    ]
+    facts = {"io_bindings": bindings, "builder": "onnx", "network": members, **changes}
+    return pack(document(**facts))
+
+
+def with_range(*sizes: Any) -> bytes:
+    return network({"profiles": [{"x": [*sizes]}]})
+
+
 X = binding("x", [2, 3], is_input=True)
 ALIAS = {"output": "y", "input": "x", "kind": "kv_cache_update"}
 LOGGED = binding("y", [2, 3], is_input=False, value_of="linear_0")
@@ -92,6 +107,17 @@ GOOD = {
     ),
     "Torch-TensorRT's, bare": pack(b'{"io_bindings":[]}', checksum=False),
     "no checksum": plain(),
+    "a network": network(
+        {
+            "weights": ["trt_et_onnx_0a", "trt_et_onnx_1b"],
+            "profiles": [{"x": [[1, 8], [1, 8], [1, 8]]}, {}],
+            "strongly_typed": True,
+            "weight_streaming": False,
+            "workspace_size": 1024,
+        }
+    ),
+    "a network without weights": network({}),
+    "a network of a later version": network({"weights": [], "later": [1]}),
 }
 
 # Both readers refuse them.
@@ -198,6 +224,33 @@ BAD = {
     "capabilities is a string": pack(document(compute_capabilities="8.6")),
     "sha256 too short": pack(document(sha256="00")),
     "sha256 in capitals": pack(document(sha256="A" * 64)),
+    "network of another builder": network({"weights": []}, builder="tensorrt"),
+    "network is a list": network([]),
+    "weights is a string": network({"weights": "a"}),
+    "weight is a number": network({"weights": [1]}),
+    **{
+        f"weight is named {name[:5]!r}": network({"weights": [name]})
+        for name in ("", ".", "../a", "a/b", "/a", "a b", "a" * 201)
+    },
+    "weights are not sorted": network({"weights": ["b", "a"]}),
+    "weight twice": network({"weights": ["a", "a"]}),
+    "workspace size -1": network({"workspace_size": -1}),
+    "workspace size 2^63": network({"workspace_size": 2**63}),
+    "workspace size true": network({"workspace_size": True}),
+    "optimization level is a string": network({"optimization_level": "3"}),
+    "weight streaming is a number": network({"weight_streaming": 1}),
+    "profiles is an object": network({"profiles": {}}),
+    "profile is a list": network({"profiles": [[]]}),
+    "profile of an output": network({"profiles": [{"y": [[8], [8], [8]]}]}),
+    "profile of nothing": network({"profiles": [{"z": [[8], [8], [8]]}]}),
+    "profile is a number": network({"profiles": [{"x": 1}]}),
+    "profile without a maximum": with_range([1, 8], [1, 8]),
+    "profile of another rank": with_range([1], [1], [1]),
+    "profile below its minimum": with_range([2, 8], [1, 8], [4, 8]),
+    "profile beyond its maximum": with_range([1, 8], [5, 8], [4, 8]),
+    "profile of another static size": with_range([1, 7], [1, 7], [1, 7]),
+    "profile of a fraction": with_range([1, 8], [1, 8], [1.5, 8]),
+    "profile of a negative size": with_range([-1, 8], [1, 8], [4, 8]),
     "compatible is null": pack(document() | {"hardware_compatible": None}),
 }
 
@@ -206,7 +259,9 @@ def facts_of(blob: bytes) -> dict[str, Any]:
     """What Python reads, in the form of the native tests' ``read_blob()``; without the engine."""
     read = decode_blob(blob)
     info = asdict(read.info)
-    del info["precision"], info["network"]  # read_blob() does not show them.
+    del info["precision"]  # read_blob() does not show it.
+    if info["network"] is None:
+        del info["network"]
     bindings = [
         {
             key: list(value) if isinstance(value, tuple) else value

@@ -41,27 +41,7 @@ void test_network_blob(const std::string&) {
 
   metadata = {};
   CHECK_FAILS(parse(full, &metadata, "tensorrt"), "has a network, but the builder 'tensorrt'");
-  check_refused("[]", "network: is not an object");
-  check_refused("{\"weights\":\"a\"}", "weights is not a list");
-  check_refused("{\"weights\":[1]}", "weights has no usable name");
-  // A name may become a file's.
-  for (const char* name : {"", ".", "../a", "a/b", "/a", "a b"}) {
-    check_refused("{\"weights\":[\"" + std::string(name) + "\"]}", "weights has no usable name");
-  }
-  check_refused("{\"weights\":[\"" + std::string(201, 'a') + "\"]}", "no usable name");
-  check_refused("{\"weights\":[\"b\",\"a\"]}", "weights is not sorted");
-  check_refused("{\"weights\":[\"a\",\"a\"]}", "weights is not sorted");
-  check_refused("{\"workspace_size\":-1}", "workspace_size is no number >= 0");
-  check_refused("{\"optimization_level\":\"3\"}", "optimization_level is no number >= 0");
-  check_refused("{\"weight_streaming\":1}", "weight_streaming is not a boolean");
-  check_refused("{\"profiles\":{}}", "profiles is not a list");
-  check_refused("{\"profiles\":[[]]}", "profiles has no objects");
-  check_refused("{\"profiles\":[{\"y\":[[8],[8],[8]]}]}", "profiles names no input: y");
+  // The table of tests/support/blobs/vectors.py has all that is refused, in both languages.
+  check_refused("{\"weights\":[\"../a\"]}", "weights has no usable name");
   check_refused("{\"profiles\":[{\"z\":[[8],[8],[8]]}]}", "profiles names no input: z");
-  for (const char* range :
-       {"1", "[[1,8],[1,8]]", "[[1],[1],[1]]", "[[2,8],[1,8],[4,8]]", "[[1,8],[5,8],[4,8]]",
-        "[[1,7],[1,7],[1,7]]", "[[1,8],[1,8],[1.5,8]]", "[[-1,8],[1,8],[4,8]]"}) {
-    check_refused("{\"profiles\":[{\"x\":" + std::string(range) + "}]}",
-                  "profiles has an impossible range of x");
-  }
 }

@@ -60,7 +60,9 @@ Status check_layout(const Header& header, size_t total) {
   return {};
 }
 
-Status check_checksum(const Header& header, const uint8_t* data, size_t total) {
+// `engine`: where the bytes from the engine on are.
+Status check_checksum(const Header& header, const uint8_t* data, const uint8_t* engine,
+                      size_t total) {
   if (header.checksum_kind > 1 || header.zero != 0) {
     return fail(Error::InvalidProgram, "engine blob has checksum kind %u; known are 0 and 1",
                 header.checksum_kind);
@@ -76,7 +78,8 @@ Status check_checksum(const Header& header, const uint8_t* data, size_t total) {
   const uint8_t zeros[4] = {};
   uint32_t found = crc32c(0, data, kChecksumOffset);
   found = crc32c(found, zeros, sizeof zeros);
-  found = crc32c(found, data + kBlobHeaderSize, total - kBlobHeaderSize);
+  found = crc32c(found, data + kBlobHeaderSize, header.engine_offset - kBlobHeaderSize);
+  found = crc32c(found, engine, total - header.engine_offset);
   if (found != header.checksum) {
     return fail(Error::InvalidProgram, "engine blob is corrupt: checksum 0x%08x, expected 0x%08x",
                 found, header.checksum);
@@ -110,7 +113,9 @@ Status check_agreement(const Blob& blob) {
   return {};
 }
 
-Status parse(const uint8_t* data, size_t size, Blob* blob) {
+// `engine`: null, or the part of the blob that is elsewhere, and is not counted in `size`.
+Status parse(const uint8_t* data, size_t size, const uint8_t* engine, size_t engine_size,
+             Blob* blob) {
   if (data == nullptr || size < kBlobHeaderSize) {
     return fail(Error::InvalidProgram, "engine blob has %zu bytes; its header alone needs %zu",
                 size, kBlobHeaderSize);
@@ -124,11 +129,17 @@ Status parse(const uint8_t* data, size_t size, Blob* blob) {
                 data[0], data[1], data[2], data[3]);
   }
   const Header header = read_header(data);
-  TRT_ET_TRY(check_layout(header, size));
-  TRT_ET_TRY(check_checksum(header, data, size));
+  const size_t total = size + engine_size;
+  TRT_ET_TRY(check_layout(header, total));
+  if (engine != nullptr && header.engine_offset != size) {
+    return fail(Error::InvalidProgram, "engine blob's front has %zu bytes, expected %u", size,
+                header.engine_offset);
+  }
+  if (engine == nullptr) engine = data + header.engine_offset;
+  TRT_ET_TRY(check_checksum(header, data, engine, total));
   blob->has_checksum = header.checksum_kind == 1;
   blob->engine_offset = header.engine_offset;
-  blob->engine = data + header.engine_offset;
+  blob->engine = engine;
   blob->engine_size = static_cast<size_t>(header.engine_size);
   TRT_ET_TRY(parse_metadata(reinterpret_cast<const char*>(data) + header.metadata_offset,
                             header.metadata_size, &blob->metadata));
@@ -142,13 +153,39 @@ bool Binding::is_dynamic() const {
 }
 
 Status parse_blob(const void* data, size_t size, Blob* blob) noexcept {
+  return parse_blob(data, size, nullptr, 0, blob);
+}
+
+Status parse_blob(const void* front, size_t front_size, const void* engine, size_t engine_size,
+                  Blob* blob) noexcept {
   try {
-    return parse(static_cast<const uint8_t*>(data), size, blob);
+    return parse(static_cast<const uint8_t*>(front), front_size,
+                 static_cast<const uint8_t*>(engine), engine_size, blob);
   } catch (const std::bad_alloc&) {
     return {Error::MemoryAllocationFailed, "no memory to parse an engine blob"};
   } catch (const std::exception&) {
     return {Error::InvalidProgram, "engine blob's metadata cannot be read"};
   }
+}
+
+bool have_same_interface(const Metadata& a, const Metadata& b) {
+  const auto same = [](const Binding& one, const Binding& other) {
+    return one.is_input == other.is_input && one.dtype == other.dtype && one.shape == other.shape &&
+           one.min_shape == other.min_shape && one.max_shape == other.max_shape &&
+           one.dim_order == other.dim_order && one.value_of == other.value_of;
+  };
+  const auto place = [](const Metadata& of, const std::string& name) {
+    const auto has_name = [&](const Binding& binding) { return binding.name == name; };
+    return std::find_if(of.bindings.begin(), of.bindings.end(), has_name) - of.bindings.begin();
+  };
+  const auto same_alias = [&](const Alias& one, const Alias& other) {
+    return place(a, one.output) == place(b, other.output) &&
+           place(a, one.input) == place(b, other.input);
+  };
+  return std::equal(a.bindings.begin(), a.bindings.end(), b.bindings.begin(), b.bindings.end(),
+                    same) &&
+         std::equal(a.aliases.begin(), a.aliases.end(), b.aliases.begin(), b.aliases.end(),
+                    same_alias);
 }
 
 Status device_of(const Blob& blob, int* device) {

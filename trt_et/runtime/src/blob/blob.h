@@ -56,7 +56,7 @@ struct Metadata {
   std::vector<std::string> compute_capabilities;
   std::string gpu_name;
   std::string sha256;
-  // Of the engine among the program's named data; empty: the engine is in the blob.
+  // Of the engine in a file beside the program; empty: the engine is in the blob.
   std::string engine_key;
   // Of an ONNX network: its JSON text, and the named data that its initializers refer to.
   std::string network;
@@ -81,6 +81,14 @@ struct Blob {
 
 // Parses and verifies a blob. Throws nothing; memory that runs out is a Status too.
 Status parse_blob(const void* data, size_t size, Blob* blob) noexcept;
+
+// The same of a blob in two parts: its engine, and what comes before.
+Status parse_blob(const void* front, size_t front_size, const void* engine, size_t engine_size,
+                  Blob* blob) noexcept;
+
+// Whether an engine can take the place of another: its inputs and outputs are equal, but for
+// names and what they are tuned for.
+bool have_same_interface(const Metadata& a, const Metadata& b);
 
 // The GPU that the engine is for. A blob of ours must say so. Torch-TensorRT's, which have no
 // checksum, mean 0 when they say nothing, as its own runtime takes it.

@@ -36,10 +36,13 @@ bool has_checksum(const std::string& name, uint32_t* checksum) {
   return error == std::errc() && read == end;
 }
 
-Status check_data(const char* what, const char* name, const void* bytes, size_t size) {
+Status check_weight(const trt_et_weight& weight) {
   uint32_t checksum = 0;
-  if (!has_checksum(name, &checksum) || crc32c(0, bytes, size) == checksum) return {};
-  return fail(Error::InvalidProgram, "%s %.100s of %zu bytes is damaged", what, name, size);
+  if (!has_checksum(weight.name, &checksum) || crc32c(0, weight.bytes, weight.size) == checksum) {
+    return {};
+  }
+  return fail(Error::InvalidProgram, "weight %.100s of %zu bytes is damaged", weight.name,
+              weight.size);
 }
 
 }  // namespace
@@ -73,20 +76,40 @@ Status EngineSource::open(const void* bytes, size_t size, FindData find_data,
 
 Status EngineSource::find_external_engine() {
   if (!blob_.is_external()) return {};
-  const char* const key = blob_.metadata.engine_key.c_str();
+  const std::string name = blob_.metadata.engine_key;
+  const char* const key = name.c_str();
   auto data = find_data_ == nullptr ? Result<FreeableBuffer>(Error::NotFound) : find_data_(key);
   if (!data.ok()) {
     return fail(data.error(),
                 "the engine '%.60s' is in a file of its own beside the program (.ptd): load the "
-                "program with that file (data_path; executor_runner --data_path)",
+                "program with the file of its export (data_path; executor_runner --data_path)",
                 key);
   }
   external_.emplace(std::move(data.get()));
-  blob_.engine = static_cast<const uint8_t*>(external_->data());
-  blob_.engine_size = external_->size();
-  // Of ours alone is it known what the end of a key means.
-  if (!blob_.has_checksum) return {};
-  return check_data("engine", key, blob_.engine, blob_.engine_size);
+  auto front = find_data_((name + "_front").c_str());
+  if (!front.ok()) {  // Torch-TensorRT's. Nothing says which engine it is: it is not shared.
+    blob_.engine = static_cast<const uint8_t*>(external_->data());
+    blob_.engine_size = external_->size();
+    blob_.metadata.sha256.clear();
+    return {};
+  }
+  Blob found;
+  const Status status =
+      parse_blob(front->data(), front->size(), external_->data(), external_->size(), &found);
+  if (!status.ok()) {
+    return fail(status.error, "the engine '%.60s' in the .ptd file: %s", key, status.text.c_str());
+  }
+  if (!have_same_interface(found.metadata, blob_.metadata)) {
+    return fail(Error::InvalidProgram,
+                "the engine '%.60s' in the .ptd file has other inputs or outputs than the program: "
+                "take the file of this program's export",
+                key);
+  }
+  // Memory is planned for the program's GPU.
+  found.metadata.device_id_state = blob_.metadata.device_id_state;
+  found.metadata.device_id = blob_.metadata.device_id;
+  blob_ = std::move(found);
+  return {};
 }
 
 Status EngineSource::read_weights() {
@@ -104,7 +127,7 @@ Status EngineSource::read_weights() {
     }
     weight.bytes = data->data();
     weight.size = data->size();
-    TRT_ET_TRY(check_data("weight", weight.name, weight.bytes, weight.size));
+    TRT_ET_TRY(check_weight(weight));
     buffers_.push_back(std::move(data.get()));
   }
   return {};

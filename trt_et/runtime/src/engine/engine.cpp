@@ -44,7 +44,7 @@ Key key_of(const trt_et_engine_provider& provider, const Blob& blob,
            const trt_et_engine_request& request) {
   return Key(&provider, blob.metadata.sha256, blob.engine_size, request.device,
              request.weight_streaming_budget, request.runtime_cache, request.dla_core,
-             blob.metadata.network + blob.metadata.engine_key);
+             blob.metadata.network);
 }
 
 // What the loads of one engine have in common, for as long as one of them goes on or has its
