@@ -93,9 +93,11 @@ def warm_up() -> None:
     import torch
 
     from tests.support.lowering import lower
+    from tests.support.quicker_export import make_exports_quicker
     from trt_et.conversion.torch_tensorrt_import import is_importable
 
     is_importable()
+    make_exports_quicker()
     lower(torch.export.export(torch.nn.ReLU(), (torch.ones(2),)))
 
 
