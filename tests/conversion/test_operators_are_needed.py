@@ -224,6 +224,7 @@ IMPROVEMENTS = {
     # engines/test_kernels_of_networks.py
     *((name, "decompose") for name in ("silu", "hardswish", "mish", "log_sigmoid", "baddbmm")),
     ("written out attention", "rewrite"),
+    ("activation of a linear layer", "rewrite"),
     ("isnan", "add_layer"),
     ("amax", "rewrite"),
     ("embedding_bag", "rewrite"),
