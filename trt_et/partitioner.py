@@ -374,7 +374,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             choice.mark(program)
         program = run_passes(program, self._excluded, self._float32_ops, self._options)
         mark_constants(program)
-        self._calibration.mark(program)
+        self._calibration.mark(program, self._float32_ops.includes)
         return program
 
     def _support_check(self) -> AbstractContextManager[SupportCheck]:
