@@ -52,6 +52,8 @@ from trt_et.partition.tags import tag_partitions
 from trt_et.partition.trial_partitions import without_undelegated
 from trt_et.passes.before_partitioning import run_passes
 from trt_et.passes.check_export import check_converted, warn_training_mode
+from trt_et.passes.control_flow_results import warn_overwritten_results
+from trt_et.passes.guarded_sizes import narrow_guarded_sizes
 from trt_et.precision.calibration import Calibration
 from trt_et.precision.plan import Float32Plan, mark_float32
 from trt_et.precision.program import PRECISION_DTYPES
@@ -243,6 +245,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         """Tag the nodes of an Edge program that become engines; nothing is built yet."""
         check_no_conflict()
         warn_narrowed(exported_program)
+        warn_overwritten_results(exported_program)
         analysis = self._analysed(exported_program)
         parts, report = self._make_partitions(analysis)
         self.report = report
@@ -373,13 +376,13 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         _check_exported(exported_program, "to_edge_transform_and_lower")
         warn_training_mode(exported_program)
         check_converted(exported_program)
-        program = copied_program(exported_program)
+        program = copied_program(narrow_guarded_sizes(exported_program))
         mark_ranges(program)
         for choice in (self._excluded, self._float32_ops):
             choice.mark(program)
         program = run_passes(program, self._excluded, self._float32_ops, self._options)
         mark_constants(program)
-        self._calibration.mark(program)
+        self._calibration.mark(program, self._float32_ops.includes)
         return program
 
     def _support_check(self) -> AbstractContextManager[SupportCheck]:

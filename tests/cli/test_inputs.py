@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from tests.support.lowering import lower
+from tests.support.models import Function
 from trt_et.blob.partition_spec import PartitionNames
-from trt_et.cli.inputs import check_inputs, make_inputs
+from trt_et.cli.inputs import check_inputs, lay_out, make_inputs
 from trt_et.errors import OptionError, RunError
-from trt_et.inspection import Call, DelegateInfo, MethodInfo, TensorValue
+from trt_et.inspection import Call, DelegateInfo, MethodInfo, TensorValue, inspect_program
 
 
 def method(*values: TensorValue | None, names: tuple[str, ...] = ()) -> MethodInfo:
@@ -130,3 +134,45 @@ def test_what_does_not_fit_is_refused(tmp_path):
             make_inputs(method(FLOATS), [str(tmp_path / name)], {}, 0)
     with pytest.raises(OptionError, match=r"got 1 input; forward takes 2$"):
         make_inputs(method(None, None), ["1"], {}, 0)
+
+
+NHWC = replace(tensor("float32", 1, 3, 2, 2), dim_order=(0, 2, 3, 1))
+IMAGE = torch.arange(12.0).reshape(1, 3, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("expected", "given", "message"),
+    [
+        (tensor("float32", 1, 3, 2, 2), IMAGE.to(memory_format=torch.channels_last), "channels_l"),
+        (FLOATS, torch.zeros(3, 2).T, r"input 0 has the strides \[1, 2\]; pass input.contiguous()"),
+        (FLOATS, torch.zeros(1, 3).expand(2, 3), r"input 0 has the strides \[0, 1\]; pass input"),
+        (NHWC, IMAGE, r"expected channels_last, .*input.contiguous\(memory_format=torch.channels_"),
+    ],
+)
+def test_strides_that_the_program_does_not_expect_are_refused_and_laid_out(
+    expected, given, message
+):
+    wanted = method(expected)
+    with pytest.raises(OptionError, match=message):
+        check_inputs(wanted, [given])
+    (laid_out,) = lay_out(wanted, [given])
+    check_inputs(wanted, [laid_out])
+    assert torch.equal(laid_out, given)
+
+
+def test_made_inputs_have_the_dimension_order_of_the_program(tmp_path):
+    (random,) = make_inputs(method(NHWC), (), {}, 0)
+    np.save(tmp_path / "a.npy", IMAGE.numpy())
+    (tmp_path / "b.bin").write_bytes(IMAGE.permute(0, 2, 3, 1).contiguous().numpy().tobytes())
+    files = [str(tmp_path / name) for name in ("a.npy", "b.bin")]
+    for value in (random, *make_inputs(method(NHWC, NHWC), files, {}, 0)):
+        assert value.is_contiguous(memory_format=torch.channels_last)
+        assert value is random or torch.equal(value, IMAGE)
+
+
+def test_a_program_that_was_exported_with_channels_last_says_so():
+    image = IMAGE.to(memory_format=torch.channels_last)
+    for example, order in ((IMAGE, ()), (image, (0, 2, 3, 1))):
+        program = torch.export.export(Function(torch.relu), (example,))
+        (expected,) = inspect_program(lower(program))[0].inputs
+        assert expected.dim_order == order

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
 from torch import nn
+from torch.nn import functional
 
 from tests.support.lowering import export, reference
 from tests.support.models import Function
@@ -40,6 +43,28 @@ def test_the_callers_choice_and_calibration_are_in_the_report():
     (partition,) = explained("mlp", float32_ops=["linear_1"], calibration=[inputs]).partitions
     assert partition.float32_groups()["float32_ops"] == "aten::linear.default"
     assert "values beyond 3.28e+04 in calibration" in partition.float32_groups()
+
+
+@pytest.mark.parametrize(
+    ("scale", "options", "named"),
+    [
+        (1e-6, {}, r"below 6.1e-05, .*: mul .* float32_ops=\['mul', 'linear'\]"),
+        (1e-6, {"float32_ops": ["mul"]}, r"of 1 tensor.* float32_ops=\['linear'\]"),
+        (1e-6, {"float32_ops": ["mul", "linear"]}, None),
+        (1e-6, {"calibration": [(torch.full((2, 4), 1e3),)]}, None),
+        (1e-6, {"calibration": []}, None),
+        (1e-6, {"precision": "bfloat16"}, None),
+        (0.0, {}, None),
+        (1.0, {}, None),
+    ],
+)
+def test_tensors_that_underflow_in_calibration_are_named(scale, options, named, caplog):
+    model = Function(lambda x: functional.linear(x * scale, torch.eye(4)) * 1e6)
+    program = torch.export.export(model, (torch.ones(2, 4),))
+    reference(**{"precision": "float16"} | options).explain(program)
+    found = [r.getMessage() for r in caplog.records if r.name == "trt_et.precision.calibration"]
+    assert len(found) == (named is not None)
+    assert named is None or re.search(named, found[0]), found
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,13 @@ from torch.utils import _pytree as pytree
 
 from trt_et.cli.arrays import compare_arrays, to_numpy
 from trt_et.cli.common import check_plot
-from trt_et.cli.inputs import check_inputs, input_names, make_inputs, order_by_name
+from trt_et.cli.inputs import (
+    check_inputs,
+    input_names,
+    lay_out,
+    make_inputs,
+    order_by_name,
+)
 from trt_et.cli.models import EagerModel, export_module, load_model
 from trt_et.cli.partition_comparison import compare_partitions
 from trt_et.cli.program import LoadedMethod, Request
@@ -211,15 +217,16 @@ def _compare(request: Request, model: EagerModel) -> Comparison:
     if request.per_partition:  # Before the model is called, which may change its state.
         exported = export_module(request.eager, model)
         engines = compare_partitions(request, program.method, exported, inputs)
+    given = lay_out(program.method, inputs)
     try:
-        check_inputs(program.method, inputs)
+        check_inputs(program.method, given)
     except OptionError as error:
         raise RunError(
             f"the program does not take the model's example inputs: {error}; was it exported "
             "from this model?"
         ) from None
     # The model may write into its inputs.
-    copies = [i.clone() if isinstance(i, torch.Tensor) else i for i in inputs]
+    copies = [i.clone() if isinstance(i, torch.Tensor) else i for i in given]
     outputs = [to_numpy(value) for value in program(copies)]
     args, kwargs = pytree.tree_unflatten(inputs, spec)
     with torch.no_grad():

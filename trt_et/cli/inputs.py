@@ -51,15 +51,17 @@ def make_inputs(
         )
     if not sources:
         generator = torch.Generator().manual_seed(seed)
-        return [
+        values = [
             _random(label, value, shape, generator)
             for label, value, shape in zip(labels, expected, sizes, strict=True)
         ]
+        return lay_out(method, values)
     given: list[Any] = []
     for source in sources:
         given += _in_order(source, _read(source), names, len(given))
     _check_count(method, given)
     values = [_convert(*parts) for parts in zip(labels, expected, given, sizes, strict=True)]
+    values = lay_out(method, values)
     check_inputs(method, values)
     return values
 
@@ -145,7 +147,8 @@ def check_inputs(method: MethodInfo, values: Sequence[Any]) -> None:
     """Check that a method takes these values.
 
     Raises:
-        OptionError: There are too many or too few, or a tensor has another type or shape.
+        OptionError: There are too many or too few, or a tensor has another type, shape or layout
+            in memory.
     """
     _check_count(method, values)
     labels = _labels(input_names(method))
@@ -155,6 +158,42 @@ def check_inputs(method: MethodInfo, values: Sequence[Any]) -> None:
         if value.dtype != (dtype := getattr(torch, expected.dtype)):
             raise OptionError(f"{label} is {value.dtype}; expected {dtype}")
         _check_sizes(label, expected, tuple(value.shape))
+        _check_layout(label, expected, value)
+
+
+def lay_out(method: MethodInfo, values: Sequence[Any]) -> list[Any]:
+    """Return the values, each tensor in the dimension order that the method expects."""
+    return [
+        _ordered(value, expected.dim_order)
+        if expected is not None
+        and isinstance(value, torch.Tensor)
+        and value.dim() == len(expected.sizes)
+        else value
+        for expected, value in zip(method.inputs, values, strict=False)
+    ] + list(values[len(method.inputs) :])
+
+
+def _ordered(tensor: torch.Tensor, dim_order: Sequence[int]) -> torch.Tensor:
+    order = list(dim_order or range(tensor.dim()))
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return tensor.permute(order).contiguous().permute(back)
+
+
+def _check_layout(label: str, expected: TensorValue, value: torch.Tensor) -> None:
+    """Check the strides: ExecuTorch's Python binding copies memory without a look at them."""
+    order = expected.dim_order
+    if value.permute(order or tuple(range(value.dim()))).is_contiguous():
+        return
+    is_image = value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last)
+    layout = "is channels_last" if is_image else f"has the strides {list(value.stride())}"
+    if not order:
+        raise OptionError(f"{label} {layout}; pass input.contiguous()")
+    wanted = "channels_last" if order == (0, 2, 3, 1) else f"the dimension order {list(order)}"
+    copy = ", memory_format=torch.channels_last" if order == (0, 2, 3, 1) else ""
+    raise OptionError(
+        f"{label} {layout}; expected {wanted}, as the program was exported: "
+        + (f"pass input.contiguous({copy[2:]})" if copy else "lay it out in that order")
+    )
 
 
 def _check_count(method: MethodInfo, values: Sequence[Any]) -> None:
@@ -238,7 +277,9 @@ def _convert(
             raise OptionError(f"{label} has {len(given)} bytes; expected {needed}")
         if not given:
             return torch.empty(sizes, dtype=dtype)
-        return torch.frombuffer(bytearray(given), dtype=dtype).reshape(sizes)
+        order = value.dim_order or tuple(range(len(sizes)))
+        memory = torch.frombuffer(bytearray(given), dtype=dtype).reshape([sizes[d] for d in order])
+        return memory.permute(sorted(range(len(order)), key=order.__getitem__))
     tensor = torch.as_tensor(np.ascontiguousarray(given) if np.ndim(given) else given)
     # NumPy lacks some types, and a number on the command line has none.
     has_type = isinstance(given, np.ndarray) and hasattr(np, value.dtype)

@@ -30,6 +30,7 @@ def with_own_symbols(program: ExportedProgram) -> ExportedProgram:
             if "val" in node.meta:
                 node.meta["val"] = tree_map(symbols.copied, node.meta["val"])
     own: ExportedProgram = program._update(module, program.graph_signature)
+    own._guards_code = list(program._guards_code)  # A loaded program has no others.
     return own
 
 

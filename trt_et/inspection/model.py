@@ -38,6 +38,8 @@ class TensorValue:
         device: ``cpu`` or ``cuda:<index>``.
         nbytes: Its bytes at these sizes.
         is_constant: True if the file holds its data.
+        dim_order: Its dimensions from the outermost to the innermost in memory; empty: as they are
+            numbered.
     """
 
     dtype: str
@@ -46,6 +48,7 @@ class TensorValue:
     device: str
     nbytes: int
     is_constant: bool
+    dim_order: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.dtype} {list(self.sizes)}, {size_text(self.nbytes)}"

@@ -266,7 +266,9 @@ def _value(entry: FileTable) -> TensorValue | None:
     sizes = table.numbers(2, "i")
     if any(size < 0 for size in sizes):
         raise BlobError(f"a tensor has the sizes {list(sizes)}")
-    extra = table.table(9)
+    extra, dim_order = table.table(9), table.numbers(3, "B")
+    if dim_order and sorted(dim_order) != list(range(len(sizes))):
+        raise BlobError(f"a tensor has the dimension order {list(dim_order)}")
     return TensorValue(
         dtype,
         sizes,
@@ -274,6 +276,7 @@ def _value(entry: FileTable) -> TensorValue | None:
         device=_device(extra, 3) if extra else "cpu",
         nbytes=math.prod(sizes) * _ITEM_SIZES.get(dtype, 0),
         is_constant=table.number(5, "I") != 0 and table.table(6) is None,
+        dim_order=() if list(dim_order) == sorted(dim_order) else dim_order,
     )
 
 

@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from trt_et.options import BuildOptions
 from trt_et.partition.node_choice import NodeChoice
 from trt_et.passes.cache_layout import lay_out_caches
+from trt_et.passes.control_flow_results import copy_results_of_control_flow
 from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
 from trt_et.passes.grouped_query_attention import share_heads
 from trt_et.passes.lift_torch_tensorrt_engines import lift_torch_tensorrt_engines
@@ -31,6 +32,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     decompose_to_core_aten,  # Operators that ExecuTorch has no kernel for.
     replace_split_with_slice,  # ExecuTorch cannot delegate a part of a list of results.
     write_out_size_remainders,  # ExecuTorch gives them the dividend's sign.
+    copy_results_of_control_flow,  # ExecuTorch overwrites them.
     lift_torch_tensorrt_engines,  # Engines in the program become constants.
 )
 

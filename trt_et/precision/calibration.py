@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -18,6 +18,8 @@ from trt_et.graph.marks import Mark
 from trt_et.precision.rules import attention_masks, largest_value
 
 _log = logging.getLogger(__name__)
+
+_MOST_NAMES: Final = 5
 
 
 class Calibration:
@@ -37,11 +39,14 @@ class Calibration:
         self._beyond = Mark.own("beyond_range")
         self._done = Mark.own("calibrated")
 
-    def mark(self, program: ExportedProgram) -> None:
+    def mark(self, program: ExportedProgram, is_float32: Callable[[Node], bool]) -> None:
         """Mark the calls that take or make values beyond half of the precision's largest number.
+
+        Warn of tensors whose values are all too small for the precision.
 
         Args:
             program: As ``torch.export`` returns it; its nodes are marked.
+            is_float32: Whether the caller chose a call to keep float32.
 
         Raises:
             OptionError: The program does not take the inputs.
@@ -64,6 +69,11 @@ class Calibration:
                 if beyond & {node.name, *(source.name for source in taken)}:
                     self._beyond.write(node, f"values beyond {limit:.3g} in calibration")
 
+        smallest = float(torch.finfo(self._precision).smallest_normal)
+        calls = program.graph.nodes
+        low = [n for n in calls if n.op == "call_function" and 0 < maxima.get(n.name, 0) < smallest]
+        _warn_underflow([node for node in low if not is_float32(node)], maxima, smallest)
+
     def reason(self, node: Node) -> str | None:
         """Return why a call keeps float32; None if its values are in range."""
         reason: str | None = self._beyond.of(node)
@@ -79,6 +89,19 @@ class Calibration:
             raise PartitionError(
                 "calibration needs the exported program: lower it by to_edge_transform_and_lower"
             )
+
+
+def _warn_underflow(nodes: list[Node], maxima: Mapping[str, float], smallest: float) -> None:
+    if not nodes:
+        return
+    named = ", ".join(f"{node.name} ({maxima[node.name]:.2g})" for node in nodes[:_MOST_NAMES])
+    rest = f" and {len(nodes) - _MOST_NAMES} more" if len(nodes) > _MOST_NAMES else ""
+    _log.warning(
+        "the largest values of %d tensor(s) in calibration are below %.2g, where the reduced "
+        "precision loses digits or gives 0: %s%s. Keep them, and what reads them, in float32: "
+        "float32_ops=%r",
+        *(len(nodes), smallest, named, rest, [node.name for node in nodes[:_MOST_NAMES]]),
+    )
 
 
 def _checked_inputs(inputs: object) -> tuple[tuple[Any, ...], ...] | None:

@@ -137,6 +137,54 @@ class Sigmoid(WithLinear):
         return self.linear(y).sigmoid()
 
 
+def _first(x):
+    return torch.cond(x.sum() > 0, lambda a: a + 1, lambda a: a * 2, (x,))
+
+
+def _second(x, y):
+    """Control flow of any ``x``, with operators that engines have, and others."""
+    return torch.cond(x.max() > 0.5, lambda a: a.cumsum(0), lambda a: a.softmax(0) * a, (y,))
+
+
+class ReadLater(nn.Module):
+    """The result of one ``cond`` is read after another one, which has other operands or it."""
+
+    def forward(self, x):
+        y = _first(x)
+        return _second(x, x * 3), _second(x, y), y, y.relu() + 1
+
+
+class ReadLaterInBranch(nn.Module):
+    def forward(self, x):
+        later = ReadLater()
+        return torch.cond(
+            x.sum() > 0, lambda a: sum(later(a)), lambda a: _first(a) * _second(a, a), (x,)
+        )
+
+
+class ReadAfterLoops(nn.Module):
+    """Bodies overwrite the result of ``cond`` as branches do."""
+
+    def forward(self, x):
+        y = _first(x)
+        z = torch_map(lambda row, other: row.cumsum(0) * other[0], x, x + 1)
+        w, rows = scan(lambda c, row: ((c + row).tanh(), (c * row).relu()), x[0] * 1, x)
+        return y + z, _second(x, z), w, rows, y
+
+
+class StateWrittenLater(nn.Module):
+    """ExecuTorch writes state at the end of a call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(2, 4))
+
+    def forward(self, x):
+        y = _first(x)
+        self.total.copy_(y)
+        return _second(x, x + 1)
+
+
 def signed(*shapes: tuple[int, ...]) -> list[tuple[torch.Tensor, ...]]:
     """Arguments whose first is positive, negative, and positive again."""
     return [
@@ -149,6 +197,7 @@ def mixed(*shapes: tuple[int, ...]) -> list[tuple[torch.Tensor, ...]]:
     return [tuple(torch.randn(shape) for shape in shapes) for _ in range(2)]
 
 
+# The subgraphs of the partitions; None: as many as it takes.
 CASES = {
     "cond": (Cond, lambda: signed((2, 4)), ["", "cond/true", "cond/false", ""]),
     "two_conds": (
@@ -176,6 +225,10 @@ CASES = {
     ),
     "sized": (Sized, lambda: signed((3, 4)) + signed((8, 4)), ["", "cond/true", "cond/false"]),
     "state": (State, lambda: signed((2, 4)), ["", "cond/true", "cond/false", ""]),
+    "read_later": (ReadLater, lambda: signed((2, 4)), None),
+    "read_later_in_branch": (ReadLaterInBranch, lambda: signed((2, 4)), None),
+    "read_after_loops": (ReadAfterLoops, lambda: signed((2, 4)), None),
+    "state_written_later": (StateWrittenLater, lambda: signed((2, 4)), None),
 }
 DYNAMIC = {"sized": {"x": {0: Dim("n", max=8)}}}
 
@@ -187,7 +240,7 @@ def case(
     make, calls, _ = CASES[name]
     model, arguments = make().eval(), calls()
     program = torch.export.export(model, arguments[0], dynamic_shapes=DYNAMIC.get(name))
-    if isinstance(model, State):
+    if isinstance(model, State | StateWrittenLater):
         model.total.zero_()  # As ExecuTorch starts.
     return model, arguments, program
 
