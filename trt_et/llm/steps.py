@@ -21,6 +21,7 @@ from trt_et.engine_program.optimization_profiles import ProfileOption
 from trt_et.errors import OptionError, UnknownOption, UnsupportedModelError
 from trt_et.llm.decoder import INPUTS, rotary_frequencies
 from trt_et.llm.position_check import mark_position_check
+from trt_et.llm.scans import replaced, scans
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 
@@ -183,13 +184,14 @@ def export_decoder(
         UnsupportedModelError: ``torch.export`` cannot export it.
     """
     # Without strict, run_decompositions of torch 2.13 and 2.14 fails on transformers' models.
-    program = export_method(
-        decoder,
-        (tokens, torch.zeros(1, dtype=torch.long)),
-        f"{name} with a static KV cache and a dynamic number of tokens",
-        dynamic_shapes=(token_sizes(max_prompt), None),
-        strict=True,
-    )
+    with replaced(decoder, scans(max_prompt)):
+        program = export_method(
+            decoder,
+            (tokens, torch.zeros(1, dtype=torch.long)),
+            f"{name} with a static KV cache and a dynamic number of tokens",
+            dynamic_shapes=(token_sizes(max_prompt), None),
+            strict=True,
+        )
     for node in program.graph.nodes:
         if str(getattr(node.target, "namespace", "")) == "kvcache":
             raise UnsupportedModelError(
