@@ -48,7 +48,7 @@ class PositionCheck(nn.Module):
         positions = position + torch.arange(count, device=position.device)
         if self.in_order:
             other = (position != 0) & (position != self.next_position)
-            positions = positions + other.long() * self.known_positions.shape[0]
+            positions = torch.where(other, self.known_positions.shape[0], positions)
             self.next_position.copy_(position + count)
         return self.known_positions.index_select(0, positions)[:1]
 
