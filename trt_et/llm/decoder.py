@@ -115,11 +115,14 @@ class _TransformersDecoder(nn.Module):
         self.cache = cache
         self.window = window
         # With this option, the output layer computes one row, not one per token.
-        keep = not all_logits and "logits_to_keep" in inspect.signature(model.forward).parameters
+        takes = inspect.signature(model.forward).parameters
+        keep = not all_logits and "logits_to_keep" in takes
         self.options = {"logits_to_keep": 1} if keep else {}
         self.all_logits = all_logits
         self.cache_input = cache_input(model)
         self.in_order = any(hasattr(layer, "begin") for layer in cache.layers)
+        # Bamba's own start at 0 in each call.
+        self.gives_positions = self.in_order and "position_ids" in takes
         for index, layer in enumerate(cache.layers):
             for name, state in states_of(layer):
                 self.register_buffer(f"{name}_{index}", state, persistent=False)
@@ -137,6 +140,8 @@ class _TransformersDecoder(nn.Module):
             if hasattr(layer, "begin"):
                 layer.begin(start)
         inputs = {self.first: input_ids, self.cache_input: self.cache, "use_cache": True}
+        if self.gives_positions:
+            inputs["position_ids"] = rows[None]
         logits: torch.Tensor = self.model(**inputs, **self.options).logits
         return logits if self.all_logits else logits[:, -1:]
 

@@ -104,6 +104,11 @@ def export_llm(
     TensorRTPartitioner(builder=made, device=None if callable(device) else device, **options)
     with steps.as_exported(model, dtype):
         decoder = make_decoder(model, cache_length, max_prompt, all_logits=all_logits)
+        if callable(device) and getattr(decoder, "in_order", False):
+            raise OptionError(
+                f"device is a function, but {type(model).__name__} keeps recurrent states, which "
+                "one engine has; expected one GPU, such as device='cuda:0'"
+            )
         # The check runs on the CPU, which cannot read the memory of the GPU.
         if not io_on_gpu and not options.get("full_graph"):
             decoder = CheckedDecoder(decoder, cache_length)

@@ -195,6 +195,11 @@ def export_decoder(
             strict=True,
         )
     for node in program.graph.nodes:
+        if getattr(node.meta.get("val"), "dtype", torch.float32).is_complex:
+            raise UnsupportedModelError(
+                f"{name} computes with complex numbers ({node.target}), which ExecuTorch and "
+                "TensorRT do not know"
+            )
         if str(getattr(node.target, "namespace", "")) == "kvcache":
             raise UnsupportedModelError(
                 f"{name} calls {node.target}, whose cache lies outside of the program; expected "
