@@ -118,7 +118,7 @@ def _try_out(model: Any, first: str) -> Any:  # noqa: ANN401
             result = model(**{first: tokens, place: cache, "use_cache": True})
     except Exception as error:
         raise UnsupportedModelError(
-            f"{name} does not run with a DynamicCache of transformers: {error}"
+            f"{name} does not run with a DynamicCache of transformers: {_first_line(error)}"
         ) from error
     if not hasattr(result, "logits"):
         raise UnsupportedModelError(
@@ -127,6 +127,10 @@ def _try_out(model: Any, first: str) -> Any:  # noqa: ANN401
         )
     _check_layers(cache, name, len(scanned))
     return cache
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _counting(scan: Scan, calls: list[int]) -> Scan:
