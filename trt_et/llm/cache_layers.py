@@ -89,7 +89,7 @@ def _layers() -> dict[str, type]:
 
     class HybridLayer(RecurrentLayer, CacheLayer):
         def __init__(self, tried: Any, length: int) -> None:  # noqa: ANN401
-            CacheLayer.__init__(self, length)
+            StaticLayer.__init__(self, length)
             RecurrentLayer.__init__(self, tried)
 
         lazy_initialization = StaticLayer.lazy_initialization
