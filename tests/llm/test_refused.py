@@ -19,8 +19,14 @@ from trt_et.llm import export_llm, export_multimodal, export_speech, export_tran
 def tiny(name: str, head: str = "ForCausalLM", **changes: Any) -> torch.nn.Module:
     """One of the small models of ``transformers``."""
     sizes = {"vocab_size": 16, "hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 16}
-    config = getattr(tf, f"{name}Config")(**sizes, num_attention_heads=2, **changes)
+    config = getattr(tf, f"{name}Config")(**{**sizes, "num_attention_heads": 2, **changes})
     return getattr(tf, name + head)(config)
+
+
+def indexed() -> torch.nn.Module:
+    model: Any = tiny("DeepseekV32")
+    model.set_experts_implementation("batched_mm")
+    return model
 
 
 def gemma3() -> tf.PreTrainedModel:
@@ -77,6 +83,14 @@ class CacheOutside(torch.nn.Module):
         return torch.ops.kvcache.update_and_attend(tokens.to(torch.float32), position)
 
 
+class Complex(torch.nn.Module):
+    """Angles as in DeepSeek-V2."""
+
+    def forward(self, tokens: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        angles = tokens.float()
+        return torch.view_as_real(torch.polar(torch.ones_like(angles), angles))
+
+
 class SharedCache(torch.nn.Module):
     """Two layers, of which the second one reads the first one's cache."""
 
@@ -89,6 +103,7 @@ class SharedCache(torch.nn.Module):
         return logits + self.layers[1](self.layers[0].cache).sum()
 
 
+MAMBA2 = {"num_heads": 4, "head_dim": 8, "n_groups": 1, "state_size": 4}
 NO_GPU = "device 'cpu' is not a GPU"
 NOT_SHARED = "prefill_and_decode=True cannot be combined with"
 
@@ -145,8 +160,19 @@ def test_an_impossible_choice_is_refused_before_an_export(
         (lambda: tiny("T5", "ForConditionalGeneration"), {}, "has an encoder"),
         (lambda: tiny("Llama", attn_implementation="flex_attention"), {}, "n='sdpa'"),
         (lambda: tiny("Mixtral", num_key_value_heads=2), {}, "set_experts_implementation"),
-        (lambda: tiny("Mamba"), {}, "layer 0 of MambaForCausalLM keeps a LinearAttentionLayer"),
-        (lambda: tiny("Bert", "Model"), {}, r"(?s)cannot export BertModel .*attribute 'logits'"),
+        (lambda: tiny("DeepseekV3", n_routed_experts=8), {}, "set_experts_implementation"),
+        (lambda: tiny("Mamba"), {}, "MambaForCausalLM keeps recurrent states that are neither"),
+        (lambda: tiny("Mamba2", **MAMBA2), {"device": int}, "Mamba2ForCausalLM keeps recurrent st"),
+        (Complex, {}, r"Complex computes with complex numbers \(aten\.polar\.default\)"),
+        (lambda: tiny("xLSTM"), {}, "xLSTMForCausalLM does not run with a DynamicCache"),
+        (indexed, {}, "layer 0 of DeepseekV32For.* a DynamicIndexedLayer"),
+        (
+            lambda: tiny("ModernBert", "ForMaskedLM", pad_token_id=0),
+            {},
+            "ModernBertForMaskedLM.forward takes neith",
+        ),
+        (lambda: tiny("Bert", "LMHeadModel"), {}, "BertLMHeadModel is an encoder"),
+        (lambda: tiny("Llama", "Model"), {}, "LlamaModel returns no logits; expected a causal"),
         (without_values, {}, "weight rows has no values: the model is on the device meta"),
         (lambda: "model", {}, "model is str; expected a module: AutoModelForCausalLM"),
         (lambda: tf.LlamaForCausalLM, {}, "model is the class LlamaForCausalLM; expected a m"),

@@ -10,14 +10,16 @@ import torch
 from torch import nn
 
 from trt_et.errors import OptionError, UnsupportedModelError
-from trt_et.llm.cache_layers import make_cache_layer
 from trt_et.llm.position_check import PositionCheck
-from trt_et.llm.sliding_windows import WindowPositions, window_rows
+from trt_et.llm.sliding_windows import WindowPositions
+from trt_et.llm.static_cache import cache_input, make_static_cache, states_of
 
 _log = logging.getLogger(__name__)
 
 INPUTS: Final = ("input_ids", "cache_position")
 _ATTENTION: Final = ("sdpa", "eager")
+# What configurations call the number of experts.
+_EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts")
 
 
 def make_decoder(
@@ -46,8 +48,8 @@ def make_decoder(
     config = getattr(model, "config", None)
     if hasattr(config, "get_text_config"):
         _check_configuration(model, config, cache_length)
-        cache, window = _static_cache(model, cache_length, max_prompt)
         first = "inputs_embeds" if takes_embeddings else INPUTS[0]
+        cache, window = make_static_cache(model, cache_length, max_prompt, first)
         return _TransformersDecoder(model, cache, window, first, all_logits)
     names = list(inspect.signature(model.forward).parameters)
     if len(names) < 2:
@@ -69,7 +71,8 @@ class CheckedDecoder(nn.Module):
     def __init__(self, decoder: nn.Module, cache_length: int) -> None:
         super().__init__()
         self.decoder = decoder
-        self.check = PositionCheck(cache_length)
+        in_order = getattr(decoder, "in_order", False)
+        self.check = PositionCheck(cache_length, in_order=in_order)
 
     def forward(self, input_ids: torch.Tensor, cache_position: torch.Tensor) -> torch.Tensor:
         """Return the logits of a call whose positions are in the cache."""
@@ -92,7 +95,11 @@ class _ModuleDecoder(nn.Module):
 
 
 class _TransformersDecoder(nn.Module):
-    """A ``transformers`` model with a static cache in buffers."""
+    """A ``transformers`` model with a static cache in buffers.
+
+    Attributes:
+        in_order: The cache has recurrent states, so that a text cannot go on before its end.
+    """
 
     def __init__(
         self,
@@ -108,12 +115,17 @@ class _TransformersDecoder(nn.Module):
         self.cache = cache
         self.window = window
         # With this option, the output layer computes one row, not one per token.
-        keep = not all_logits and "logits_to_keep" in inspect.signature(model.forward).parameters
+        takes = inspect.signature(model.forward).parameters
+        keep = not all_logits and "logits_to_keep" in takes
         self.options = {"logits_to_keep": 1} if keep else {}
         self.all_logits = all_logits
+        self.cache_input = cache_input(model)
+        self.in_order = any(hasattr(layer, "begin") for layer in cache.layers)
+        # Bamba's own start at 0 in each call.
+        self.gives_positions = self.in_order and "position_ids" in takes
         for index, layer in enumerate(cache.layers):
-            self.register_buffer(f"key_cache_{index}", layer.keys, persistent=False)
-            self.register_buffer(f"value_cache_{index}", layer.values, persistent=False)
+            for name, state in states_of(layer):
+                self.register_buffer(f"{name}_{index}", state, persistent=False)
 
     def forward(self, input_ids: torch.Tensor, cache_position: torch.Tensor) -> torch.Tensor:
         start, count = cache_position[0], input_ids.shape[1]
@@ -123,9 +135,13 @@ class _TransformersDecoder(nn.Module):
             in_window, positions = self.window(start, count)
         for layer in self.cache.layers:
             layer.cumulative_length = start
-            layer.rows = in_window if layer.is_sliding else rows
+            layer.rows = in_window if getattr(layer, "is_sliding", False) else rows
             layer.positions = positions
-        inputs = {self.first: input_ids, "past_key_values": self.cache, "use_cache": True}
+            if hasattr(layer, "begin"):
+                layer.begin(start)
+        inputs = {self.first: input_ids, self.cache_input: self.cache, "use_cache": True}
+        if self.gives_positions:
+            inputs["position_ids"] = rows[None]
         logits: torch.Tensor = self.model(**inputs, **self.options).logits
         return logits if self.all_logits else logits[:, -1:]
 
@@ -135,6 +151,11 @@ def _check_configuration(model: nn.Module, config: Any, cache_length: int) -> No
     if getattr(config, "is_encoder_decoder", False):
         raise UnsupportedModelError(
             f"{name} has an encoder; expected a decoder-only causal language model"
+        )
+    if getattr(config, "is_decoder", True) is False:
+        raise UnsupportedModelError(
+            f"{name} is an encoder (config.is_decoder is False); expected a decoder-only causal "
+            "language model"
         )
     text = config.get_text_config()
     attention = getattr(text, "_attn_implementation", None) or "sdpa"
@@ -169,56 +190,4 @@ def _check_configuration(model: nn.Module, config: Any, cache_length: int) -> No
 
 
 def _has_experts(config: Any) -> bool:  # noqa: ANN401
-    return any(getattr(config, name, None) for name in ("num_experts", "num_local_experts"))
-
-
-def _static_cache(
-    model: Any,  # noqa: ANN401
-    cache_length: int,
-    max_prompt: int,
-) -> tuple[Any, WindowPositions | None]:
-    """Make a cache of fixed size for each layer in advance, as ``torch.export`` needs it.
-
-    The ring buffer that ``transformers`` has for layers with a sliding window branches on data.
-    Such a layer gets one of ours if it is shorter than the whole cache; otherwise the mask hides
-    the tokens outside of the window.
-    """
-    try:
-        from transformers.cache_utils import (
-            DummyLayer,
-            StaticCache,
-            StaticLayer,
-            StaticSlidingWindowLayer,
-        )
-        from transformers.configuration_utils import get_head_shapes
-    except ImportError as error:
-        raise UnsupportedModelError(
-            f"the installed transformers has no static cache that can be exported ({error}); run: "
-            'pip install "trt-et[llm]"'
-        ) from error
-    config = model.config.get_text_config()
-    cache = StaticCache(config=config, max_cache_len=cache_length)
-    window = _window(config)
-    rows = cache_length if window is None else window_rows(window, max_prompt)
-    for index, layer in enumerate(cache.layers):
-        if not isinstance(layer, StaticLayer | DummyLayer):
-            raise UnsupportedModelError(
-                f"layer {index} of {type(model).__name__} keeps a {type(layer).__name__}; expected "
-                "keys and values of attention (no recurrent state, no paged cache)"
-            )
-        sliding = isinstance(layer, StaticSlidingWindowLayer) and rows < cache_length
-        # A DummyLayer reads another layer's keys and values only.
-        length = 0 if isinstance(layer, DummyLayer) else rows if sliding else cache_length
-        cache.layers[index] = make_cache_layer(length, sliding=sliding)
-    heads, width = get_head_shapes(config)
-    cache.early_initialization(1, heads, width, model.dtype, model.device)
-    if window is None or rows >= cache_length or True not in cache.is_sliding:
-        return cache, None
-    return cache, WindowPositions(window, max_prompt).to(model.device)
-
-
-def _window(config: Any) -> int | None:  # noqa: ANN401
-    """Return the window of a model's layers, if they have one that slides token by token."""
-    if "chunked_attention" in (getattr(config, "layer_types", None) or ()):
-        return None
-    return getattr(config, "sliding_window", None)
+    return any(getattr(config, name, None) for name in _EXPERTS)

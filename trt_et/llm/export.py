@@ -19,6 +19,7 @@ from trt_et.llm.decoder import CheckedDecoder, make_decoder
 from trt_et.llm.layers import LayerDevices
 from trt_et.llm.metadata import eos_ids_of, runner_metadata
 from trt_et.llm.position_check import is_position_check
+from trt_et.llm.sampling import SAMPLING_INPUTS, SamplingDecoder
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import DeviceChoice, TensorRTPartitioner
 
@@ -35,6 +36,7 @@ def export_llm(
     io_on_gpu: bool = False,
     all_logits: bool = False,
     prefill_and_decode: bool = False,
+    sampling: bool = False,
     eos_ids: int | Sequence[int] | None = None,
     **options: Any,  # noqa: ANN401
 ) -> ExecutorchProgramManager:
@@ -67,6 +69,10 @@ def export_llm(
             Both take what ``forward`` takes, and share the engine, its weights and the cache. The
             methods must share memory: ``executorch.runtime`` does that, C++'s ``Module`` with
             ``share_memory_arenas=true``.
+        sampling: Take ``temperature`` [1] and ``random`` [1] too, two float32, and return the next
+            token [1, 1] in place of logits: the most likely one at temperature 0, otherwise the one
+            that ``random``, a number from 0 to less than 1, chooses by the tokens' probabilities.
+            ExecuTorch's runner cannot run such a program.
         eos_ids: Tokens that end a text. None: the tokens of the model's configuration.
         options: Further options of ``trt_et.TensorRTPartitioner``. ``full_graph=True`` leaves out
             the check of positions, which runs on the CPU. ``optimization_profiles`` replaces the
@@ -88,17 +94,28 @@ def export_llm(
             "a function as device: ExecuTorch plans the inputs of methods that share state on the "
             "host, and one engine keeps the cache"
         )
+    if sampling and all_logits:
+        raise OptionError(
+            "sampling=True returns a token; it cannot be combined with all_logits=True"
+        )
     made = make_builder(builder)
     options.setdefault("optimization_profiles", steps.default_profiles(made.name, max_prompt))
     # Checks the options; the export of a large model takes minutes.
     TensorRTPartitioner(builder=made, device=None if callable(device) else device, **options)
     with steps.as_exported(model, dtype):
         decoder = make_decoder(model, cache_length, max_prompt, all_logits=all_logits)
+        if callable(device) and getattr(decoder, "in_order", False):
+            raise OptionError(
+                f"device is a function, but {type(model).__name__} keeps recurrent states, which "
+                "one engine has; expected one GPU, such as device='cuda:0'"
+            )
         # The check runs on the CPU, which cannot read the memory of the GPU.
         if not io_on_gpu and not options.get("full_graph"):
             decoder = CheckedDecoder(decoder, cache_length)
         name, tokens = type(model).__name__, steps.example_tokens(max_prompt)
-        program, vocabulary = steps.export_decoder(decoder, name, tokens, max_prompt)
+        numbers = [torch.zeros(1) for _ in SAMPLING_INPUTS] if sampling else []
+        decoder = SamplingDecoder(decoder) if sampling else decoder
+        program, vocabulary = steps.export_decoder(decoder, name, tokens, max_prompt, *numbers)
         options["excluded_ops"] = [*options.get("excluded_ops", ()), is_position_check]
         engine_device: DeviceChoice | None
         if callable(device):

@@ -21,6 +21,8 @@ from trt_et.engine_program.optimization_profiles import ProfileOption
 from trt_et.errors import OptionError, UnknownOption, UnsupportedModelError
 from trt_et.llm.decoder import INPUTS, rotary_frequencies
 from trt_et.llm.position_check import mark_position_check
+from trt_et.llm.sampling import SamplingDecoder
+from trt_et.llm.scans import replaced, scans
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
 
@@ -166,7 +168,7 @@ def _first_lines(error: Exception) -> str:
 
 
 def export_decoder(
-    decoder: nn.Module, name: str, tokens: torch.Tensor, max_prompt: int
+    decoder: nn.Module, name: str, tokens: torch.Tensor, max_prompt: int, *others: torch.Tensor
 ) -> tuple[ExportedProgram, int]:
     """Export a module that takes tokens, or their embeddings, and the position of the first one.
 
@@ -175,6 +177,7 @@ def export_decoder(
         name: The model's name, for messages.
         tokens: An example of its first input, whose dimension 1 is the number of tokens.
         max_prompt: Most tokens of one call.
+        others: Examples of further inputs.
 
     Returns:
         The program, whose check of positions is marked, and the width of a row of logits.
@@ -183,14 +186,20 @@ def export_decoder(
         UnsupportedModelError: ``torch.export`` cannot export it.
     """
     # Without strict, run_decompositions of torch 2.13 and 2.14 fails on transformers' models.
-    program = export_method(
-        decoder,
-        (tokens, torch.zeros(1, dtype=torch.long)),
-        f"{name} with a static KV cache and a dynamic number of tokens",
-        dynamic_shapes=(token_sizes(max_prompt), None),
-        strict=True,
-    )
+    with replaced(decoder, scans(max_prompt)):
+        program = export_method(
+            decoder,
+            (tokens, torch.zeros(1, dtype=torch.long), *others),
+            f"{name} with a static KV cache and a dynamic number of tokens",
+            dynamic_shapes=(token_sizes(max_prompt), None, *(None for _ in others)),
+            strict=True,
+        )
     for node in program.graph.nodes:
+        if getattr(node.meta.get("val"), "dtype", torch.float32).is_complex:
+            raise UnsupportedModelError(
+                f"{name} computes with complex numbers ({node.target}), which ExecuTorch and "
+                "TensorRT do not know"
+            )
         if str(getattr(node.target, "namespace", "")) == "kvcache":
             raise UnsupportedModelError(
                 f"{name} calls {node.target}, whose cache lies outside of the program; expected "
@@ -201,7 +210,9 @@ def export_decoder(
         raise UnsupportedModelError(f"{name} returns {len(outputs)} values; expected logits alone")
     mark_position_check(program)
     results: Any = program.graph.output_node().args[0]
-    return program, results[-1].meta["val"].shape[-1]
+    samples = program.graph.find_nodes(op="call_function", target=torch.ops.aten.argmax.default)
+    logits = samples[-1].args[0] if isinstance(decoder, SamplingDecoder) else results[-1]
+    return program, logits.meta["val"].shape[-1]
 
 
 def lower(

@@ -44,6 +44,46 @@ _LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+# Attention after a layer whose state has a fixed size.
+_LINEAR = {
+    **SIZES,
+    "num_hidden_layers": 2,
+    "layer_types": ["linear_attention", "full_attention"],
+}
+_DELTA_RULE = {
+    **_LINEAR,
+    "head_dim": 16,
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+}
+_MAMBA2 = {
+    "mamba_n_heads": 8,
+    "mamba_d_head": 16,
+    "mamba_d_state": 16,
+    "mamba_n_groups": 2,
+    "mamba_chunk_size": 16,
+}
+_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+_ROUTED = {
+    **{name: count for name, count in _EXPERTS.items() if name != "num_experts"},
+    "n_routed_experts": 4,
+    "num_hidden_layers": 2,
+    "first_k_dense_replace": 1,
+    "n_group": 2,
+    "topk_group": 1,
+}
+_LATENT = {
+    **SIZES,
+    **_ROUTED,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 12,
+}
 CONFIGURATIONS: dict[str, Callable[[], tf.PretrainedConfig]] = {
     "llama": lambda: tf.LlamaConfig(**SIZES),
     "llama, scaled angles": lambda: tf.LlamaConfig(**SIZES, rope_parameters=_LLAMA3),
@@ -63,6 +103,57 @@ CONFIGURATIONS: dict[str, Callable[[], tf.PretrainedConfig]] = {
     "gemma3": lambda: tf.Gemma3TextConfig(**_HYBRID),
     "mistral": lambda: tf.MistralConfig(**_WINDOW),
     "phi3": lambda: tf.Phi3Config(**SIZES, pad_token_id=0),
+    "apertus": lambda: tf.ApertusConfig(**SIZES, pad_token_id=0),
+    "gemma3n": lambda: tf.Gemma3nTextConfig(
+        **{
+            **_WINDOW,
+            "num_hidden_layers": 4,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+        },
+        num_kv_shared_layers=2,
+        vocab_size_per_layer_input=VOCABULARY,
+        hidden_size_per_layer_input=16,
+        laurel_rank=8,
+        altup_num_inputs=2,
+        activation_sparsity_pattern=[0.0] * 4,
+        pad_token_id=0,
+    ),
+    "olmoe": lambda: tf.OlmoeConfig(**SIZES, num_experts=4, num_experts_per_tok=2),
+    "glm4 moe": lambda: tf.Glm4MoeConfig(**SIZES | _ROUTED, head_dim=16),
+    "deepseek v3": lambda: tf.DeepseekV3Config(**_LATENT),
+    "lfm2": lambda: tf.Lfm2Config(
+        **{**SIZES, "num_hidden_layers": 2}, layer_types=["conv", "full_attention"]
+    ),
+    "mamba2": lambda: tf.Mamba2Config(
+        vocab_size=VOCABULARY,
+        hidden_size=64,
+        num_heads=8,
+        head_dim=16,
+        state_size=16,
+        n_groups=2,
+        num_hidden_layers=1,
+        chunk_size=16,
+    ),
+    "falcon h1": lambda: tf.FalconH1Config(**SIZES, **_MAMBA2, mamba_d_ssm=128),
+    "granite hybrid": lambda: tf.GraniteMoeHybridConfig(
+        **_LINEAR,
+        **_MAMBA2,
+        shared_intermediate_size=64,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+    ),
+    "qwen3 next": lambda: tf.Qwen3NextConfig(
+        **_DELTA_RULE, **_EXPERTS, shared_expert_intermediate_size=32
+    ),
+    "qwen3.5": lambda: tf.Qwen3_5TextConfig(
+        **_DELTA_RULE,
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "partial_rotary_factor": 0.5,
+            "mrope_section": [2, 1, 1],
+        },
+    ),
 }
 
 IN_CI = ("llama", "mistral")
@@ -75,7 +166,10 @@ def make_model(name: str, **changes: object) -> tf.PreTrainedModel:
     configuration = CONFIGURATIONS[name]()
     for field, value in changes.items():
         setattr(configuration, field, value)
-    return tf.AutoModelForCausalLM.from_config(configuration).eval()
+    model = tf.AutoModelForCausalLM.from_config(configuration).eval()
+    if getattr(configuration, "_experts_implementation", None) is not None:
+        model.set_experts_implementation("batched_mm")
+    return model
 
 
 def write_tokenizer(folder: Path) -> Path:
