@@ -1,0 +1,7 @@
+"""Writes the table."""
+
+from pathlib import Path
+
+
+def write(folder: Path) -> None:
+    """Write it."""
