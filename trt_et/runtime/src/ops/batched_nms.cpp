@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -212,7 +213,9 @@ void batched_nms_out(KernelRuntimeContext& context, Span<EValue*> arguments) {
 
 void register_batched_nms() {
   // ExecuTorch ends the process at a second kernel of one name.
-  if (executorch::runtime::registry_has_op_function(kBatchedNms)) return;
+  for (const auto& kernel : executorch::runtime::get_registered_kernels()) {
+    if (std::strcmp(kernel.name_, kBatchedNms) == 0) return;
+  }
   const Error error = executorch::runtime::register_kernel(
       executorch::runtime::Kernel(kBatchedNms, batched_nms_out));
   if (error != Error::Ok) {
