@@ -92,6 +92,16 @@ def test_vit_is_one_engine_and_says_what_eager_says():
     check(exported.to(None), model, inputs)
 
 
+def test_vit_of_dynamic_sizes_takes_any_batch():
+    trt_et.transformers.register(builder="reference")
+    model = tf.ViTModel(tf.ViTConfig(image_size=32, patch_size=8, **SIZES)).eval()
+    exported = export(model, {"pixel_values": torch.randn(2, 3, 32, 32)}, dynamic=True)
+    assert engines_of(exported) == 1
+    exported.to(None)
+    for batch in (2, 5):
+        check(exported, model, {"pixel_values": torch.randn(batch, 3, 32, 32)})
+
+
 @pytest.mark.parametrize("stage", ["prefill", "decode"])
 def test_a_stage_of_a_llama_with_a_static_cache_is_one_engine_and_says_what_eager_says(stage):
     trt_et.transformers.register(builder="reference")

@@ -96,7 +96,13 @@ def small(config_type: type[PretrainedConfig]) -> PretrainedConfig:
         for name, part in config_type.sub_configs.items()
         if part is not AutoConfig
     }
-    return config_type(**{name: value for name, value in SMALL.items() if name in known}, **parts)
+    sizes = {
+        name: value
+        for name, value in SMALL.items()
+        # A list has a size for each stage.
+        if name in known and not isinstance(known[name].default, list | tuple)
+    }
+    return config_type(**sizes, **parts)
 
 
 def _randomize(model: torch.nn.Module) -> None:
@@ -112,7 +118,7 @@ def _inputs(model: Any, config: PretrainedConfig) -> dict[str, torch.Tensor]:
     if name == "input_ids":
         inputs = {name: tokens, "attention_mask": torch.ones_like(tokens)}
     elif name == "pixel_values":
-        size = getattr(config, "image_size", 32)
+        size = getattr(config, "image_size", 64)
         height, width = (size, size) if isinstance(size, int) else size
         inputs = {name: torch.randn(2, getattr(config, "num_channels", 3), height, width)}
     elif name == "input_features":
