@@ -16,6 +16,7 @@ from tests.support.run_documents import STDOUT
 ROOT = Path(__file__).parents[1]
 ARGUMENTS = {
     "cnn_precisions.py": " --short --steps 20 --only int8",
+    "detector.py": " --size 160",
     "llm.py": " --short",
     "precisions.py": " --no-engines --only float16",
 }
@@ -46,6 +47,8 @@ def output(results: tuple[Path, dict[str, str]], name: str) -> str:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_it_runs_and_agrees_with_eager(name, results):
+    if name == "detector.py":
+        pytest.importorskip("torchvision")
     assert results[1][EXAMPLES[name]] == ""
 
 

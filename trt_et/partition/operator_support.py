@@ -21,6 +21,7 @@ from trt_et.graph.fragment import (
     fragment_of_group,
 )
 from trt_et.graph.subgraphs import Subgraph
+from trt_et.ops.nms import BATCHED_NMS
 from trt_et.ops.prebuilt_engine import is_prebuilt
 from trt_et.ops.quantize import (
     QUANTIZED_DTYPES,
@@ -41,6 +42,8 @@ from trt_et.partition.unsupported_values import (
 )
 
 COMPUTES_A_SIZE: Final = "it computes a size, not a tensor"
+
+_RUNS_ON_THE_CPU: Final = "trt-et's kernel for it runs on the CPU"
 
 _SIZES: Final = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -199,6 +202,8 @@ class OperatorSupport:
         reason = self._excluded.reason(node)
         if reason is not None:
             return reason
+        if target is BATCHED_NMS:
+            return _RUNS_ON_THE_CPU
         if draws_random_numbers(node, target):
             # Torch-TensorRT draws the numbers once, when the engine is built.
             return "it draws random numbers, which an engine would freeze"

@@ -42,6 +42,7 @@ constexpr Test kTests[] = {
     {"blob_fuzz", false, false, test_blob_fuzz},
     {"blob_edits", false, false, test_blob_edits},
     {"network_blob", false, false, test_network_blob},
+    {"batched_nms", false, false, [](const std::string&) { test_batched_nms(); }},
     {"real_cuda", false, false, test_real_cuda},
     // Starts this program again, where it is the only test.
     {"fresh_process", false, false, test_fresh_process},

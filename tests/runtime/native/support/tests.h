@@ -3,6 +3,7 @@
 #include <string>
 
 void test_bad_calls(const std::string& blob_file);
+void test_batched_nms();
 void test_blob_edits(const std::string& blob_file);
 void test_blob_fuzz(const std::string& blob_file);
 void test_crc32c(const std::string& blob_file);

@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "cuda/device_allocator.h"
 #include "engine/options.h"
+#include "ops/batched_nms.h"
 #include "trt_et/runtime.h"
 
 // CudaAllocator::instance() of ExecuTorch's CUDA backend; null unless this program or library
@@ -52,6 +53,7 @@ bool another_allocator_comes() {
 Registration register_all() {
   // The log needs the platform layer, and this runs before main().
   executorch::runtime::runtime_init();
+  register_batched_nms();
   Registration done;
   register_backend(done);
   if (!done.backend) return done;

@@ -1,0 +1,92 @@
+"""The modules of docs/guides/vision.md against torchvision and torch, and each is one engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.lowering import lower
+from tests.support.run_documents import blocks
+from tests.support.simulated_gpus import check
+from trt_et.inspection import inspect_program
+
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "vision.md"
+
+
+@pytest.fixture(scope="module")
+def page() -> dict[str, Any]:
+    """The names that the page's blocks define."""
+    names: dict[str, Any] = {}
+    for block in blocks(PAGE.read_text(), "python"):
+        exec(compile(block, str(PAGE), "exec"), names)
+    return names
+
+
+def check_one_engine(model: torch.nn.Module, *inputs: torch.Tensor) -> None:
+    pte = lower(torch.export.export(model, inputs))
+    (method,) = inspect_program(pte)
+    assert len(method.delegates) == 1
+    assert not method.operator_calls
+    check(pte, model, inputs)
+
+
+def test_roi_align_is_that_of_torchvision(page):
+    ops = pytest.importorskip("torchvision").ops
+    features = torch.randn(1, 3, 16, 20)
+    boxes = torch.tensor([[1.0, 2, 9, 10], [0, 0, 30, 25], [4, 4, 5, 5]])
+    model = page["RoiAlign"](7, 2, 0.5)
+    expected = ops.roi_align(features, [boxes], 7, 0.5, 2, aligned=True)
+    torch.testing.assert_close(model(features, boxes), expected, atol=1e-5, rtol=1e-5)
+    check_one_engine(model, features, boxes)
+
+
+def test_deform_conv_is_that_of_torchvision(page):
+    ops = pytest.importorskip("torchvision").ops
+    inputs = (torch.randn(1, 3, 16, 20), torch.randn(1, 18, 14, 18), torch.randn(4, 3, 3, 3))
+    model = page["DeformConv"]()
+    torch.testing.assert_close(model(*inputs), ops.deform_conv2d(*inputs), atol=1e-4, rtol=1e-4)
+    check_one_engine(model, *inputs)
+
+
+def test_the_transform_is_that_of_torch(page):
+    x = torch.randn(2, 400)
+    model = page["RealFFT"](400)
+    real, imaginary = model(x)
+    expected = torch.fft.rfft(x)
+    torch.testing.assert_close(real, expected.real, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(imaginary, expected.imag, atol=1e-4, rtol=1e-4)
+    check_one_engine(model, x)
+
+
+def test_what_lacks_a_kernel_fails_with_the_text_of_the_page():
+    ops = pytest.importorskip("torchvision").ops
+
+    class Align(torch.nn.Module):
+        def forward(self, features: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+            return ops.roi_align(features, [boxes], 7)
+
+    class Deform(torch.nn.Module):
+        def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+            return ops.deform_conv2d(*inputs)
+
+    class Suppress(torch.nn.Module):
+        def forward(self, boxes: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            return ops.nms(boxes, scores, 0.5)
+
+    features, boxes = torch.zeros(1, 3, 8, 8), torch.ones(2, 4)
+    taps = (features, torch.zeros(1, 18, 6, 6), torch.zeros(4, 3, 3, 3))
+    for model, inputs, text in (
+        (Align(), (features, boxes), "Missing out variants: {'torchvision::roi_align'}"),
+        (Deform(), taps, "Missing out variants: {'torchvision::deform_conv2d'}"),
+        (
+            Suppress(),
+            (boxes, torch.ones(2)),
+            "Cannot evaluate a finite upper bound for symbolic expression",
+        ),
+    ):
+        with pytest.raises(RuntimeError, match=text.replace("{", r"\{")):
+            lower(torch.export.export(model, inputs))
+        assert text in PAGE.read_text()

@@ -1,0 +1,1 @@
+"""The table of docs/guides/transformers-exporter.md: one architecture of transformers a row."""
