@@ -80,7 +80,7 @@ _FUSIONS: dict[str, tuple[Callable[[], nn.Module], Any, tuple[int, ...]]] = {
 _DYNAMIC = (
     *("linear_relu_scale", "linear_gelu_scale", "linear_relu_layer_norm", "conv_relu_scale"),
     *("conv_1x1_relu_scale", "classifier", "softmax", "layer_norm", "linear", "mlp_gelu"),
-    *("attention", "attention_causal", "attention_bool_mask", "topk"),
+    *("attention", "attention_causal", "attention_bool_mask", "lstm", "topk"),
 )
 _ANY_BATCH = "any_batch_"
 
