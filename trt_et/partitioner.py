@@ -127,9 +127,8 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         debug_outputs: Let engines also write the result of each operator inside them, for
             ExecuTorch's ``Inspector.calculate_numeric_gap`` (docs/guides/debugging.md). Such
             engines are slower: TensorRT fuses less, and each result is copied to the host.
-        external_engines: The name of a file beside the program, without ``.ptd``, for engines,
-            networks and their weights (docs/guides/deploying-in-cpp.md). None: they go into the
-            program.
+        external_engines: The name of a second file, without ``.ptd``, for engines, networks and
+            their weights (docs/guides/deploying-in-cpp.md). None: they go into the program.
         torch_tensorrt_settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
         executor: Builds engines in parallel: a ``concurrent.futures.Executor`` such as
             ``ProcessPoolExecutor``, ``ThreadPoolExecutor``, or Dask's ``Client.get_executor()``.
@@ -144,7 +143,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
 
     Attributes:
         report: The result of the last ``partition``; None before. Once the engines are built, it
-            also has what a call of each TensorRT-RTX engine launches.
+            also has the kernels that a call of each TensorRT-RTX engine launches.
 
     Raises:
         OptionError: An option is unknown, or has an impossible value.

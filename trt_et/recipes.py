@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class TensorRTRecipeType(RecipeType):
-    """The recipes: by precision, by builder, and those that quantize (builder ``"auto"``)."""
+    """The recipes: by precision, by builder, and by quantization (builder ``"auto"``)."""
 
     DEFAULT = "tensorrt_default"
     FP32 = "tensorrt_fp32"

@@ -1,4 +1,4 @@
-"""Engines in a file beside the program (``docs/blob.md``, "Engines beside the program").
+"""Engines in a second file of a program (``docs/blob.md``, "Engines beside the program").
 
 The blob in the program has the engine's name in place of its bytes. The file (``.ptd``) has the
 engine under this name, as Torch-TensorRT's ``external_engine_data`` stores it, and under a second
@@ -48,8 +48,8 @@ def check_file_name(name: object) -> str:
 def take_out(blob: bytes, file: str, places: Counter[str]) -> tuple[bytes, dict[str, bytes]]:
     """Take the engine out of a blob.
 
-    The name says where the engine belongs, so that a file of a later export fits the program: it is
-    made of the file's name and of the engine's inputs and outputs, and has a number.
+    The engine's name has a hash of the file's name and of the engine's inputs and outputs, and a
+    number. So the program finds the engine in the file of a later export as well.
 
     Args:
         blob: With its engine.
@@ -57,7 +57,7 @@ def take_out(blob: bytes, file: str, places: Counter[str]) -> tuple[bytes, dict[
         places: How many engines of the program had the same inputs and outputs so far; counted.
 
     Returns:
-        The blob for the program, and what the file gets, by name.
+        The blob for the program, and the entries for the file, by name.
     """
     decoded = decode_blob(blob, verify=False)
     if decoded.info.engine_key:
@@ -78,7 +78,7 @@ def put_back(stub: EngineInfo, data: Mapping[str, memoryview]) -> bytes | None:
 
     Args:
         stub: Facts of the blob in the program.
-        data: What the file has, by name.
+        data: The entries of the file, by name.
 
     Raises:
         BlobError: The engine is damaged, or has other inputs or outputs.

@@ -82,13 +82,13 @@ class EngineInfo:
         gpu_name: GPU on which it was built; empty if the build needed none.
         hardware_compatible: True if it runs on GPUs other than the one it was built for.
         target_platform: Operating system and processor, such as ``linux_x86_64``.
-        precision: What it computes in, if that is not the program's dtypes: ``float16``.
+        precision: The dtype of its computations if it is not the program's: ``float16``.
         sha256: Of the engine bytes, in hex; ``trt_et.engine_info.encode_blob`` fills it in.
         aliases: Outputs that share their input's memory.
         network: How to build the engine, if the engine bytes are a network (``docs/blob.md``).
         serialized_metadata: A field of Torch-TensorRT, passed through.
         engine_key: Name of the engine among the program's named data, if the blob has no engine
-            bytes: they are in a file of their own (``.ptd``).
+            bytes: they are in a separate file (``.ptd``).
     """
 
     bindings: tuple[Binding, ...]

@@ -15,7 +15,7 @@ PARTITION_KEY: Final = "partition"
 
 @dataclass(frozen=True)
 class PartitionNames:
-    """What a partition was made of.
+    """The origin of a partition.
 
     Attributes:
         name: Its name, such as ``tensorrt_0``.

@@ -26,7 +26,7 @@ def compare_arrays(array: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) 
         ``shape``, ``expected_shape``, ``nans`` and ``expected_nans``; for equal shapes also
         ``largest_error``, ``largest_relative_error`` (to the largest expected value),
         ``mean_error``, ``cosine`` and ``snr_db``, the signal-to-noise ratio in decibels: the
-        energy of the expected values to that of the errors; infinite if there is no error.
+        energy of the expected values over the errors' energy; infinite if there is no error.
     """
     facts: dict[str, Any] = {"shape": list(array.shape), "expected_shape": list(expected.shape)}
     one, other = array.astype(np.float64), expected.astype(np.float64)

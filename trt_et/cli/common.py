@@ -73,7 +73,7 @@ def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:
 def make_console() -> Console:
     """Return standard output. Lines wrap on a terminal only: ``| grep`` sees whole lines.
 
-    What the locale's encoding lacks, such as a name in an ASCII locale, is written escaped.
+    Characters that the locale's encoding lacks, such as in an ASCII locale, are escaped.
     """
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""Compares a program's outputs, and those of its engines, with the eager model's."""
+"""Compares the outputs of a program and of its engines with the eager model's."""
 
 from __future__ import annotations
 
@@ -140,12 +140,12 @@ def compare(
     The program runs in this process. Each engine is compared with torch on the inputs that it had.
 
     Args:
-        program: The ``.pte``: a path, its bytes, or what ``to_executorch`` returns. Engines in a
-            file of their own are taken from the one beside the path.
+        program: The ``.pte``: a path, its bytes, or what ``to_executorch`` returns. If its engines
+            are in a second file, this is read from the folder of the path.
         model: The model that it was exported from.
         inputs: The model's inputs, as a tuple, or a dict by name.
         method: The method. Empty: the first.
-        per_engine: Compare each engine, too. The program must come from ``TensorRTPartitioner``
+        per_engine: Also compare each engine. The program must come from ``TensorRTPartitioner``
             alone, on the plain exported model.
         excluded_ops: As at the export.
         min_block_size: As at the export.

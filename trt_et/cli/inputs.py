@@ -67,7 +67,7 @@ def make_inputs(
 
 
 def input_names(method: MethodInfo) -> list[str]:
-    """Return the model's names of a method's inputs; empty for those that no engine takes."""
+    """Return the model's names of a method's inputs; one is empty if no engine takes the input."""
     names = method.value_names
     return [names.get(index, "") for index in method.input_values]
 
@@ -76,7 +76,7 @@ def order_by_name(names: Sequence[str], given: Collection[str]) -> list[str] | N
     """Return given names in the order of the inputs; None if they are not the inputs' names.
 
     Args:
-        names: The names of the inputs. One may be empty: the name that is left is its name.
+        names: The names of the inputs. One may be empty: it gets the remaining name.
         given: The names to put in order.
     """
     left = [name for name in given if name not in names]
@@ -113,7 +113,7 @@ def read_calibration(sources: Sequence[Path], model: str) -> list[tuple[Any, ...
 
     Raises:
         OptionError: A file has another type or names some inputs and not the others, or a folder
-            has no such file.
+            lacks a file.
         RunError: A file cannot be read.
     """
     calls = []

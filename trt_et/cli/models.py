@@ -124,7 +124,8 @@ def export_model(
 ) -> dict[str, Any]:
     """Lower the model, write it, and report the result.
 
-    With ``external_engines``, as the partitioner's option says, its engines go beside ``output``.
+    With the partitioner's option ``external_engines``, a second file next to ``output`` has the
+    engines.
 
     Raises:
         RunError: ``torch.export`` or ExecuTorch refuses the model, or the file cannot be written.
@@ -145,7 +146,7 @@ def export_model(
 
 
 def _write_data(program: ExecutorchProgramManager, folder: Path) -> list[str]:
-    """Write the files beside a program; they appear when they are complete."""
+    """Write a program's further files; they appear when they are complete."""
     try:
         with tempfile.TemporaryDirectory(prefix=".trt-et-", dir=folder) as unfinished:
             program.write_tensor_data_to_file(unfinished)
@@ -155,7 +156,7 @@ def _write_data(program: ExecutorchProgramManager, folder: Path) -> list[str]:
         raise RunError(f"the engines cannot be written into {folder}: {error}") from error
 
 
-# What ExecuTorch's verifiers write.
+# Texts of ExecuTorch's verifiers.
 _NOT_CORE: Final = re.compile(r"_core_aten_ops_exception_list=\[torch\.ops\.([^\]]+)\]")
 _MISMATCH: Final = re.compile(r"Operator: <EdgeOpOverload: (\S+)>.* with args: (\{.*\})")
 _DTYPE: Final = re.compile(r"'(?!__ret_)(\w+)': torch\.(\w+)")
@@ -163,7 +164,7 @@ _DTYPE: Final = re.compile(r"'(?!__ret_)(\w+)': torch\.(\w+)")
 
 @contextlib.contextmanager
 def _refusals_of_lowering(name: str) -> Iterator[None]:
-    """Turn what ExecuTorch raises while it lowers the model ``name`` into one sentence."""
+    """Turn an error of ExecuTorch while it lowers the model ``name`` into one sentence."""
     try:
         yield
     except (TrtEtError, OSError):

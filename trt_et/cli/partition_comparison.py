@@ -126,7 +126,7 @@ class _EnginesOfTheFile(EngineBuilder):
                 f"of {', '.join(others) or 'no backend'}"
             )
         self.name = str(engines[0].engine.builder)  # type: ignore[union-attr]
-        # Networks have other operators than engines, and their weights beside them.
+        # Networks have other operators than engines, and their weights outside of them.
         has_networks = any(one.engine.network is not None for one in engines)  # type: ignore[union-attr]
         self._networks = make_builder(self.name) if has_networks else None
 

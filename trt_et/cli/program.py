@@ -41,7 +41,7 @@ class Request:
         excluded_ops: The option of the file's export, for ``per_partition``; so is
             ``min_block_size``.
         warm_up: Untimed runs before the ``repeat`` timed ones.
-        data: The file beside the program (``.ptd``); empty: the one that it names, if it is there.
+        data: The program's second file (``.ptd``); empty: the one that it names, if it exists.
     """
 
     task: str

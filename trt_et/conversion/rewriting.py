@@ -32,7 +32,7 @@ def prepare_module(
 ) -> tuple[GraphModule, tuple[Alias, ...]]:
     """Apply all rewrites to a module, ours and Torch-TensorRT's.
 
-    The arguments are those of ``network.convert_module``.
+    The arguments are as in ``network.convert_module``.
 
     Returns:
         The module, and the outputs that it writes into an input's memory.

@@ -44,11 +44,11 @@ STAGES: Final[dict[str, tuple[Operator | Step, ...]]] = {
     ),
     # Before slice_scatter is decomposed.
     "caches": (Step.UPDATE_IN_PLACE,),
-    # Ours, wherever the entries stand, and those of Torch-TensorRT or torch.
+    # Of this package, at any place in the lists, and of Torch-TensorRT or torch.
     "decompositions": (Step.DECOMPOSE,),
-    # What they make may mix dtypes. Keys and values have the heads that all others expect.
+    # Decompositions may mix dtypes. Keys and values have the heads that all others expect.
     "ranges, fills and shared heads": (moves.ARANGE, moves.FULL, attention.SHARED_HEADS),
-    # It has a form of its own for rows that are masked.
+    # It has a special form for rows that are masked.
     "written out attentions": (attention.WRITTEN_OUT_ATTENTION,),
     # They reduce boolean masks, which TensorRT does as int32 only.
     "masked rows": (attention.ATTENTION,),
@@ -71,7 +71,7 @@ STAGES: Final[dict[str, tuple[Operator | Step, ...]]] = {
         indexing.INDEX,
     ),
     "one index for several": (scatter.FLAT_INDEX_PUT,),
-    # Also those that the others made.
+    # Also reshapes that the others made.
     "reshapes": (moves.RESHAPE,),
     # Knows 4-bit weights by the cast, which the next stage replaces.
     "4-bit weights": (grouped_weights.GROUPED_WEIGHTS,),
@@ -82,9 +82,9 @@ STAGES: Final[dict[str, tuple[Operator | Step, ...]]] = {
         attention.ATTENTION_RESULTS,
         activations.BIASED_ACTIVATION,
     ),
-    # After those that look for quantize operators.
+    # After the rewrites that look for quantize operators.
     "scales of activations": (quantization.ACTIVATION_SCALE,),
-    # Knows linear layers by the casts, whatever else is rewritten.
+    # Finds linear layers by the casts, independent of other rewrites.
     "sums in the kernels of products": (products.RESIDUAL_SUM,),
     # The place of these in the list changes nothing.
     "without a rewrite": (

@@ -74,7 +74,7 @@ def _convert(lowered: LoweredFragment, settings: Any, library: str) -> None:  # 
 
 
 def _is_of_unknown_values(error: ConversionError, fragment: Fragment) -> bool:
-    """Return whether folding failed because of the values that stand for unknown constants.
+    """Return whether folding failed because of the substitutes for unknown constants.
 
     An index that is computed from such values may be outside of its table (buckets of T5, positions
     of Funnel).

@@ -59,10 +59,10 @@ def _contiguous_value(value: Any) -> Any:  # noqa: ANN401
 
 
 def _dense(value: torch.Tensor) -> torch.Tensor:
-    """Return the tensor in row-major order; the tensor itself if its strides say so.
+    """Return the tensor in row-major order; the tensor itself if its strides are row-major.
 
-    A channels_last weight of a 1x1 convolution is contiguous, but its strides are those of
-    channels_last, by which ExecuTorch chooses the dim order.
+    A channels_last weight of a 1x1 convolution is contiguous, but has channels_last strides, by
+    which ExecuTorch chooses the dim order.
     """
     dense = value.contiguous()
     strides = torch.empty(value.shape, device="meta").stride()

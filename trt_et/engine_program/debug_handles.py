@@ -32,7 +32,7 @@ def debug_handles(
         return {}
     builder = DelegateMappingBuilder()
     builder.insert_delegate_mapping_entry(handles=list(handles.values()), identifier=_WHOLE)
-    # An event gets the handles of the last name that is a part of its own, such as add_1 of add_12.
+    # An event gets the handles of the last name that its name contains, such as add_1 in add_12.
     for new in sorted(names, key=len):
         if names[new] in handles:
             builder.insert_delegate_mapping_entry(handles=handles[names[new]], identifier=new)

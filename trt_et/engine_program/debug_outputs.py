@@ -43,7 +43,7 @@ def add_debug_outputs(
     Args:
         program: The partition; changed.
         lowered: The partition as it was.
-        edge_program: What it was made of; its calls have ExecuTorch's debug handles.
+        edge_program: The origin of ``lowered``; its calls have ExecuTorch's debug handles.
         profiles: The requested optimization profiles.
 
     Returns:

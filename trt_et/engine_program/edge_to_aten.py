@@ -82,7 +82,7 @@ def _equivalent_call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 def functional(target: Any) -> Any:  # noqa: ANN401
     """Return the variant of an operator that writes to no argument: ``silu`` of ``silu_``.
 
-    A program as exported still has those that do.
+    A program as exported still has variants that write.
     """
     if not isinstance(target, OpOverload) or not target._schema.is_mutable:
         return target

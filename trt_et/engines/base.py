@@ -1,4 +1,4 @@
-"""What a builder is: it takes a request, and returns the blob of an engine."""
+"""The interface of a builder: it takes a request, and returns the blob of an engine."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ class EngineBuilder(ABC):
         del options
 
     def make_support_check(self, options: BuildOptions) -> SupportCheck | None:
-        """Return a check of its own; None: the check by Torch-TensorRT's converters.
+        """Return the builder's own check; None: the check by Torch-TensorRT's converters.
 
-        The answers of its own check are remembered under its fingerprint.
+        The answers of the own check are remembered under the builder's fingerprint.
         """
         del options
         return None

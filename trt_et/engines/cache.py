@@ -272,7 +272,10 @@ class EngineCache:
 
 
 def _is_in_anothers_home(folder: Path) -> bool:
-    """Return whether root would make the folder where its owner could not write any more."""
+    """Return whether root would make the folder in a place of another user.
+
+    That user could not write to the folder any more.
+    """
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     return os.geteuid() == 0 and existing.stat().st_uid != 0
 

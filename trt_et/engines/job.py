@@ -38,7 +38,7 @@ from trt_et.options import BuildOptions
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine, and what its first partition tells of it.
+    """An engine, and facts of its first partition.
 
     Attributes:
         partition: The first partition that needed it.
@@ -46,7 +46,7 @@ class Engine:
         info: The blob's metadata.
         origin: ``"built"`` or ``"cached"``.
         named_data: The tensors that the blob refers to, by key.
-        kernels: What a call of it launches; None if that is not known.
+        kernels: The kernels that a call of it launches; None if they are not known.
         names: The names of calls in the engine, with one partition's names for them.
     """
 
@@ -77,10 +77,10 @@ class Job:
             program.
         matched_elsewhere: Those of them that match something in a program without partitions; the
             jobs of one partitioner share this object.
-        kernels: Where to note what a call of the engine launches, if it is known, by ``name``.
+        kernels: Gets the kernels of a call of the engine, if they are known, by ``name``.
         program: The partition, once ``start`` was called.
         listener: Hears of the job.
-        request: What the builder gets; only while the job is looked for and built.
+        request: The builder's input; only while the engine is looked up and built.
         names: The names of calls in the engine, with the partition's names for them.
         equals: Later jobs of equal partitions, which wait for the engine.
         key: The engine's key in the cache; empty: it is not cached.

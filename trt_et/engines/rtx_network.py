@@ -39,7 +39,7 @@ def build_rtx_engine(
     Raises:
         BlobError: ``blob`` is no engine blob, or a weight is missing or damaged.
         BuilderError: TensorRT-RTX is not installed, or does not take the network.
-        OptionError: TensorRT-RTX has no such target.
+        OptionError: TensorRT-RTX does not have the target.
     """
     try:
         import tensorrt_rtx as trt

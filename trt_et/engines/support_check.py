@@ -56,7 +56,7 @@ _KNOWN: Final[dict[str, dict[str, Answer]]] = {}
 def cached_support_check(
     builder: EngineBuilder, options: BuildOptions, cache: EngineCache | None
 ) -> Iterator[SupportCheck]:
-    """Make the support check of a builder, which says why engines do not take calls of plain ATen.
+    """Make a builder's support check, which gives reasons why engines refuse calls of plain ATen.
 
     It remembers its answers in this process, and in ``cache`` if there is one.
 

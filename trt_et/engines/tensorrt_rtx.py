@@ -79,7 +79,7 @@ class TensorRTRTXBuilder(EngineBuilder):
 def allow_captures(network: Network) -> None:
     """Let the runtime capture runs of an engine of static shapes into CUDA graphs.
 
-    TensorRT-RTX says of an engine without this flag that its runs cannot be captured
+    TensorRT-RTX reports for an engine without this flag that its runs cannot be captured
     (``IExecutionContext::isStreamCapturable``). Runs of dynamic shapes crashed in TensorRT-RTX 1.6
     with it, and the library records graphs of these itself.
     """

@@ -212,7 +212,7 @@ def _start(error: BrokenProcessPool) -> ProcessPoolExecutor:
 def _how_it_ended(processes: list[Any]) -> str:
     (process,) = processes
     process.join()
-    # The pool's own thread waits for the process, too: the one of the two that the system answers
+    # The pool's own thread also waits for the process: the one of the two that the system answers
     # knows the status a moment before the other.
     deadline = time.monotonic() + 1
     while process.exitcode is None and time.monotonic() < deadline:

@@ -20,7 +20,7 @@ from trt_et.graph.symbolic_shapes import is_static
 
 # The values of weights that exist, by the number that their placeholders are marked with.
 _VALUES: Final[WeakValueDictionary[int, torch.Tensor]] = WeakValueDictionary()
-_NUMBERS: Final = count()  # Not id(): that of a dead tensor may be another's by now.
+_NUMBERS: Final = count()  # Not id(): a new tensor may have the id() of a dead one.
 _VALUE: Final = Mark.own("value")
 
 

@@ -27,7 +27,7 @@ def insert_call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:  
 
 
 def compute_value(node: Node, beside: Node) -> None:
-    """Compute the ``val`` of a call; a constructor gets the fake mode of the node beside it."""
+    """Compute the ``val`` of a call; a constructor gets the fake mode of a neighbouring node."""
     target: Any = node.target
     mode = fake_mode_of((beside, *node.all_input_nodes)) or contextlib.nullcontext()
     # A write in place to a tensor that shares memory with a weight is refused otherwise.

@@ -72,7 +72,7 @@ def shape_range(
         )
     if not bounds.lower.is_Integer:
         raise UnboundedDimension(f"its size {expression}{_origin(size)} has no lower bound")
-    # Bounds are those of each term alone: -n - -n // 8 * 8 would go below zero.
+    # torch bounds each term alone: -n - -n // 8 * 8 would go below zero.
     low, high = max(int(bounds.lower), 0), max(int(bounds.upper), 0)
     return low, min(max(best, low), high), high
 

@@ -1,6 +1,6 @@
 """Reads a ``.pte``: delegates of every backend, their engines, devices, memory and copies.
 
-``tables`` and ``page`` show these facts, and those of a partitioner's report.
+``tables`` and ``page`` show these facts, and the facts of a partitioner's report.
 No module of this package imports torch. It maps a file into memory; the file may be larger than
 the memory.
 """

@@ -1,4 +1,4 @@
-"""Reads a ``.ptd``: ExecuTorch's named data in a file beside the program."""
+"""Reads a ``.ptd``: ExecuTorch's named data in a second file of a program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEADER: Final = struct.Struct("<4sIQQQQ")
 
 
 def read_data_file(path: str | os.PathLike[str]) -> Mapping[str, memoryview]:
-    """Return what a ``.ptd`` has, by name; nothing is copied.
+    """Return the data of a ``.ptd``, by name; nothing is copied.
 
     Raises:
         BlobError: It cannot be read, is no ``.ptd``, truncated or damaged.
@@ -38,7 +38,7 @@ def read_data_file(path: str | os.PathLike[str]) -> Mapping[str, memoryview]:
 
 
 def _named_data(data: memoryview) -> Mapping[str, memoryview]:
-    # The header lies behind the offset of FlatBuffers' root and its identifier.
+    # The header follows the offset of FlatBuffers' root and its identifier.
     if len(data) < 8 + _HEADER.size or bytes(data[4:12]) != b"FT01FH01":
         raise BlobError("it is no file of named data (.ptd)")
     _, _, start, size, base, length = _HEADER.unpack_from(data, 8)
@@ -62,7 +62,7 @@ def _named_data(data: memoryview) -> Mapping[str, memoryview]:
 
 
 def file_beside(program: str | os.PathLike[str], specs: Sequence[tuple[str, bytes]]) -> Path | None:
-    """Return the file that a delegate's compile specs name, if it lies beside the program."""
+    """Return the file that a delegate's compile specs name, if it is in the program's folder."""
     for key, value in specs:
         if key == FILE_KEY:
             try:

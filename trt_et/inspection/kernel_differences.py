@@ -13,8 +13,8 @@ from trt_et.inspection.model import ProgramInfo
 def kernel_differences(first: ProgramInfo, second: ProgramInfo) -> Iterator[str]:
     """Compare the engines' kernels: a line for the totals that differ, and one for each kernel.
 
-    Engines are paired by method and position. A kernel differs in what it computes, of which nodes,
-    or in its bytes. Engines whose kernels are not known in either file are passed over.
+    Engines are paired by method and position. A kernel differs in its operators, nodes or bytes.
+    Engines whose kernels are not known in either file are passed over.
     """
     others = {method.name: method.delegates for method in second.methods}
     for method in first.methods:

@@ -1,6 +1,6 @@
 """Finds and parses the texts of kernel programs in a TensorRT-RTX engine.
 
-TensorRT-RTX documents no such text. It was read off engines of versions 1.5, 1.6 and 1.7: each
+NVIDIA does not document this text. It was read off engines of versions 1.5, 1.6 and 1.7: each
 program is framed by ``NLYM``, the library's number (u32) and the text's length (u64), and consists
 of blocks. A value is a word, a text in quotes, or a block itself::
 
@@ -20,7 +20,7 @@ from typing import Final
 _START: Final = re.compile(rb"header \{\n")
 _FRAME: Final = struct.Struct("<4sIQ")
 _MAGIC: Final = b"NLYM"
-# Quoted, a sign, or a word. A quote without its end is a sign that stands nowhere.
+# Quoted, a sign, or a word. A quote without its end is a sign that no statement allows.
 _TOKEN: Final = re.compile(r'"([^"]*)"|([{}="])|([^\s{}="]+)')
 _MOST_NESTED: Final = 8
 _MOST_TEXT: Final = 64 << 20  # Bytes; a kernel takes 3 to 10 KB of text.
@@ -62,7 +62,7 @@ class Block:
 
 @dataclass
 class Program:
-    """A kernel program: what it declares, its tensors, and its statements."""
+    """A kernel program: its declarations, its tensors, and its statements."""
 
     header: Block
     descriptors: Block
@@ -72,7 +72,7 @@ class Program:
 def programs(engine: memoryview) -> Iterator[Program]:
     """Yield the programs of an engine, in order.
 
-    It takes a time in proportion to the engine's size, whatever the bytes are.
+    For any bytes, it takes a time in proportion to the engine's size.
 
     Raises:
         ValueError: A program has no known frame, or another form, or the text is too long.

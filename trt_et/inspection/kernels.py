@@ -1,7 +1,7 @@
 """Reads the kernels of a TensorRT-RTX engine, without a GPU or the library.
 
-A TensorRT-RTX engine holds its kernel program as text (``kernel_text``). NVIDIA documents no such
-text: what is not known exactly is None here, never a guess.
+A TensorRT-RTX engine holds its kernel program as text (``kernel_text``). NVIDIA does not
+document this text: a fact that is not known exactly is None here, never a guess.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _BITS: Final = {
 _PLACES: Final = frozenset(["accelerator", "host"])  # Of regions of memory.
 # Statements that write to no tensor.
 _CONTROL: Final = frozenset(["assert", "cjmp", "jmp", "shape_call", "signal", "wait"])
-# Where the statements that launch a fusion have its number.
+# The argument with the number of a fusion, in the statements that launch it.
 _FUSION_INDEX: Final = {"runtime_fusion": "binary", "runtime_function": "runtime_binary"}
-# Operators by their short names in a kernel's name, where these are no words.
+# Operators by their short names in a kernel's name, if these are no words.
 _OPERATORS: Final = {
     "conc": "concat", "corr": "convolution", "corrltn": "convolution", "cums": "cumsum",
     "deco": "deconvolution", "eql": "equal", "etc": "...", "fc": "matmul", "floo": "floor",
@@ -53,11 +53,11 @@ _VALUE: Final = re.compile(r"\.\d+$")  # Else a tensor is a copy of a value, in 
 class Kernel:
     """A kernel, copy or fill that a call launches.
 
-    Bytes are those of the tensors that it names, each one once, at their whole size. They are None
-    if a tensor's sizes are dynamic.
+    Bytes count each tensor that it names once, at its whole size. They are None if a tensor's sizes
+    are dynamic.
 
     Attributes:
-        kind: What the engine calls it: ``function`` (compiled from CUDA source),
+        kind: The engine's word for it: ``function`` (compiled from CUDA source),
             ``runtime_fusion`` (a matrix product or convolution with what follows it),
             ``fully_connected``, ``memset``, ...
         name: Its name in the engine.
@@ -94,7 +94,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class EngineKernels(Shown):
-    """What a call of an engine launches.
+    """The kernels, copies and fills that a call of an engine launches.
 
     A loop's body counts once, and so does each branch of a condition. ``print`` shows the totals,
     a notebook a table of the kernels.
@@ -167,7 +167,7 @@ def read_kernels(engine: bytes | memoryview) -> EngineKernels | None:
 
     Returns:
         None if they are not known: another library's engine, a network that is built at load
-        time, a damaged engine, or a text of another form than that of TensorRT-RTX 1.5 to 1.7.
+        time, a damaged engine, or a text in another form than TensorRT-RTX 1.5 to 1.7 write.
     """
     try:
         main, *fusions = programs(_whole(engine))
@@ -235,14 +235,14 @@ class _Reader:
         return _Tensor(nbytes, is_constant, is_on_host=False)
 
     def _region(self, block: Block) -> Block | None:
-        """Return where a tensor lies; None if the caller passes it."""
+        """Return the place of a tensor; None if the caller passes it."""
         name = block.text("region")
         if name and name not in self._regions:
             raise ValueError(f"a tensor in {name}, which is not described")
         return self._regions.get(name)
 
     def kernels(self) -> Iterator[Kernel]:
-        """Yield what the program launches: each statement that writes to memory of the GPU."""
+        """Yield the launches of the program: each statement that writes to memory of the GPU."""
         for kind, statement in self._main.fields:
             if not isinstance(statement, Block):
                 raise ValueError(f"{kind} is no statement")

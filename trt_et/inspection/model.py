@@ -74,8 +74,8 @@ class DelegateInfo:
         engine: Facts of its engine; None for other backends and for an unreadable blob.
         engine_size: Bytes of the engine itself; 0 without one.
         problem: Why the blob is unreadable; empty if it is intact.
-        blob: Its bytes, those of an engine in a file beside the program included; a view unless the
-            program was passed as ``bytes``.
+        blob: Its bytes, with the engine even if that is in a second file; a view unless the program
+            was passed as ``bytes``.
         operators: The kernels of a reference engine, in order; other engines do not name theirs.
         offset: Start of the blob in the file.
         partition: The names of its partition's tensors and operators, if the file has them.
@@ -134,7 +134,7 @@ class DelegateInfo:
 
     @cached_property
     def kernels(self) -> EngineKernels | None:
-        """Return what a call of its engine launches; None if that is not known.
+        """Return the kernels that a call of its engine launches; None if they are not known.
 
         The engine is passed over once, when this is first read.
         """

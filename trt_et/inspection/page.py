@@ -43,7 +43,7 @@ class Box:
 
     Attributes:
         bars: Its rows when it is open.
-        parts: What the parts of a bar are called.
+        parts: The names of the parts of a bar.
         summary: One line above the bars.
     """
 

@@ -36,7 +36,7 @@ _Places = dict[int, list[tuple[int, int]]]
 _CHUNK: Final = 4 << 20
 _TENSOR: Final = 5  # Position of Tensor in the union KernelTypes, from 1.
 # After FlatBuffers' root and identifier: magic, length, the size of the program, and the place and
-# size of the segments behind it.
+# size of the segments after it.
 _HEADER: Final = struct.Struct("<4sIQQQ")
 HEADER_SIZE: Final = 8 + _HEADER.size
 # fmt: off
@@ -76,8 +76,8 @@ def inspect_file(
     Args:
         path: The file.
         verify: Check the engines' checksums, reading the engines piece by piece.
-        data: The file with engines (``.ptd``). None: the one that the program names, if it lies
-            beside the program. Its engines are copied.
+        data: The file with engines (``.ptd``). None: the one that the program names, if it is in
+            the program's folder. Its engines are copied.
 
     Raises:
         BlobError: A file cannot be read, is no program or no ``.ptd``, truncated or damaged.
@@ -123,7 +123,7 @@ def _chunks(file: BinaryIO, offset: int, size: int) -> Iterator[memoryview]:
 
 
 class _EngineFiles:
-    """Finds the files beside a program."""
+    """Finds the further files of a program."""
 
     def __init__(
         self, program: str | os.PathLike[str], data: str | os.PathLike[str] | None
@@ -133,7 +133,7 @@ class _EngineFiles:
         self._read: dict[Path, Mapping[str, memoryview]] = {}
 
     def __call__(self, specs: Sequence[tuple[str, bytes]]) -> Mapping[str, memoryview]:
-        """Return what the file of a delegate has, by name; empty: there is no file."""
+        """Return the data in the file of a delegate, by name; empty: there is no file."""
         if self._named is not None:
             return self._named
         file = file_beside(self._program, specs)
@@ -154,7 +154,7 @@ class _Reader:
         verify: bool = False,  # The engines' checksums, before all else.
         check: Callable[[int, int], None] | None = None,  # Of bytes, by their offset and size.
         copied: bool = False,  # The blobs.
-        # What is in the file beside the program, by a delegate's compile specs.
+        # Returns the data in the second file, from a delegate's compile specs.
         beside: Callable[[Sequence[tuple[str, bytes]]], Mapping[str, memoryview]] = lambda _: {},
     ) -> None:
         self._data, self._verify, self._check, self._copied = data, verify, check, copied

@@ -22,7 +22,7 @@ from trt_et.partitioner import TensorRTPartitioner
 _ENCODERS: Final = {"vision_encoder": "get_image_features", "audio_encoder": "get_audio_features"}
 # ExecuTorch's runner makes images and sound of these types only.
 _ENCODER_DTYPES: Final = (torch.float32, torch.bfloat16)
-# Models with these inputs have attention, or positions, that depend on where the images are.
+# Models with these inputs have attention, or positions, that depend on the places of images.
 _PLACES: Final = ("token_type_ids", "mm_token_type_ids")
 # The get_image_features of these models takes a list of images and leaves out those that are
 # padding: their number depends on values, which torch.export cannot do.
@@ -60,7 +60,7 @@ def export_multimodal(
         builder: The option of ``trt_et.TensorRTPartitioner``.
         eos_ids: Tokens that end a text. None: the tokens of the model's configuration.
         options: Further options of ``trt_et.TensorRTPartitioner``, for the engines of all methods;
-            ``optimization_profiles`` are those of the decoder, whose input is ``input_ids``.
+            ``optimization_profiles`` apply to the decoder, whose input is ``input_ids``.
 
     Raises:
         OptionError: An option has an impossible value.

@@ -4,7 +4,7 @@ TensorRT skips rows beyond a cache without an error. ExecuTorch removes the chec
 its ``index_select`` refuses indices outside of a tensor: the position is looked up in a table of
 all positions, and the engine gets the result.
 
-A recurrent state is that of the last call's end: such a model begins a text, or goes on with it.
+A recurrent state belongs to the last call's end: a call begins a text, or continues from there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NEXT: Final = "next_position"
 
 
 class PositionCheck(nn.Module):
-    """Return the position of the first token, if those of all tokens are in the cache.
+    """Return the position of the first token, if the positions of all tokens are in the cache.
 
     Args:
         cache_length: Positions of the cache.

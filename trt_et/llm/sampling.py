@@ -14,8 +14,9 @@ _LEAST: Final = 1e-6  # Of a temperature that divides.
 class SamplingDecoder(nn.Module):
     """A decoder that samples from its logits.
 
-    ExecuTorch has no random numbers in a program, so the caller gives one a call: the token is
-    where the sum of the probabilities, in the order of the vocabulary, passes it.
+    An ExecuTorch program cannot draw random numbers, so the caller passes one for each call. The
+    result is the token at which the sum of the probabilities, in the order of the vocabulary,
+    passes it.
     """
 
     def __init__(self, decoder: nn.Module) -> None:

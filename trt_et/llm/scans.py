@@ -2,7 +2,7 @@
 
 ``transformers`` cuts a text into chunks of a fixed size and goes from chunk to chunk in a loop,
 which no program with a dynamic number of tokens can have. Here a call is one chunk: the state
-before it is a buffer. So memory grows with the square of a call's tokens, as that of attention.
+before it is a buffer. So memory grows with the square of a call's tokens, as in attention.
 """
 
 from __future__ import annotations

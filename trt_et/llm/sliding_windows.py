@@ -2,7 +2,7 @@
 
 Rows form a ring, and a tensor has the position of each row. The rows of one call are always
 consecutive, so that TensorRT can write them in place: a call that begins near the ring's end goes
-on behind it, and the next call begins at the ring's start.
+on after it, and the next call begins at the ring's start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def window_rows(window: int, max_prompt: int) -> int:
     """Return how many rows a cache needs if a call has at most ``max_prompt`` tokens.
 
     A call may overwrite no row that its first token sees: the ring has ``window - 1 + max_prompt``
-    rows, and ``max_prompt - 1`` more behind its end.
+    rows, and ``max_prompt - 1`` more after its end.
     """
     return window + 2 * max_prompt - 2
 
@@ -52,7 +52,7 @@ class WindowPositions(nn.Module):
         """
         steps = torch.arange(count, device=start.device)
         rows = steps + start % self.ring
-        # Of an earlier text, or of a text that is taken back.
+        # Of an earlier text, or of a text that goes back to an earlier position.
         known = torch.where(self.positions < start, self.positions, _LATER)
         positions = known.index_copy(0, rows, steps + start)
         self.positions.copy_(positions)

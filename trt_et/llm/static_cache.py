@@ -23,8 +23,8 @@ def make_static_cache(
     """Make a ``StaticCache`` whose layers have the shapes that a call of the model shows.
 
     The ring buffer that ``transformers`` has for layers with a sliding window branches on data.
-    Such a layer gets one of ours if it is shorter than the whole cache; otherwise the mask hides
-    the tokens outside of the window.
+    Such a layer gets our ring buffer if that is shorter than the whole cache; otherwise the mask
+    hides the tokens outside of the window.
 
     Args:
         model: A causal language model.

@@ -139,7 +139,7 @@ def export_method(
     Args:
         module: The module.
         inputs: Its example inputs.
-        name: What is exported, for messages.
+        name: The module's name in messages.
         options: Further options of ``torch.export.export``.
 
     Raises:
@@ -156,7 +156,7 @@ def export_method(
 def _first_lines(error: Exception) -> str:
     """Return the first paragraph of an error of ``torch.export``, and the cause that it names.
 
-    Dynamo's general hints, its links and the stack are left out; the error itself has them.
+    Without Dynamo's general hints, its links and the stack; the error itself has them.
     """
     text = str(error).strip()
     lines = [

@@ -16,9 +16,9 @@ from trt_et.errors import OptionError, UnsupportedModelError
 from trt_et.llm import steps
 from trt_et.partitioner import TensorRTPartitioner
 
-# What a model of transformers needs: the modules of its three methods, and their projections.
+# A model of transformers needs these modules: for its three methods, and their projections.
 _PARTS: Final = ("encoder", "encoder_projector", "decoder", "joint", "get_audio_features")
-# torch.export wants more than one step, and an example of another number than the smallest.
+# torch.export needs more than one step, and an example of another number than the smallest.
 _FEWEST_STEPS: Final = 2
 # RNN-T: a token stays on its frame, and a blank goes on to the next one.
 _WITHOUT_DURATIONS: Final = (0, 1)
@@ -141,7 +141,7 @@ def _relative_positions_by_index(model: nn.Module) -> Iterator[None]:
 def _look_up_relative_positions(scores: torch.Tensor) -> torch.Tensor:
     """Return the scores [batch, heads, queries, keys] of [batch, heads, queries, distances].
 
-    The first distance is that of the last query from the first key.
+    The first distance is from the first key to the last query.
     """
     batch, heads, queries, _ = scores.shape
     steps = torch.arange(queries, device=scores.device)

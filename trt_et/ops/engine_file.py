@@ -63,7 +63,7 @@ class EngineFile(torch.nn.Module):
         Raises:
             OptionError: The file is no engine.
             BlobError: ``device`` is no index of a GPU, a size is negative, two tensors have one
-                name, or engines have no such dtype.
+                name, or engines do not support a dtype.
         """
         super().__init__()
         engine = Path(path).read_bytes()

@@ -28,7 +28,7 @@ def batched_nms(
 ) -> Detections:
     """Keep the best boxes of each class that do not overlap a better box of that class.
 
-    The boxes, their order and the rules for ties and NaN are those of
+    The boxes, their order and the rules for ties and NaN are as in
     ``torchvision.ops.batched_nms`` for the flattened ``scores`` above ``score_threshold``. Of equal
     scores, the first one wins. A score of NaN is never kept. Overlaps are computed in float32.
 

@@ -36,7 +36,7 @@ def bound_lengths(programs: Iterable[ExportedProgram], model: torch.nn.Module) -
 
 
 def _longest_text(model: torch.nn.Module) -> int | None:
-    """Return the number of positions; RoBERTa and its like begin after that of padding."""
+    """Return the number of positions; RoBERTa and its like begin after the padding's position."""
     for module in model.modules():
         table = getattr(module, "position_embeddings", None)
         if isinstance(table, torch.nn.Embedding) and table.padding_idx is not None:

@@ -69,7 +69,7 @@ def _options_from_environment() -> dict[str, str | int]:
 
 
 def _check_device(model: torch.nn.Module) -> None:
-    """Check that a model is on the CPU, where builders read its weights."""
+    """Check that a model is on the CPU: builders read its weights there."""
     for name, weight in model.named_parameters():
         if weight.device.type != "cpu":
             raise UnsupportedModelError(

@@ -1,4 +1,4 @@
-"""What the steps of a partitioning ask of an Edge program, found once."""
+"""Facts of an Edge program that the steps of a partitioning share, found once."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ def warn_float_products(nodes: Collection[Node], without_int8: Collection[OpOver
     """Log, in one line each, the number of quantized products that are computed in float.
 
     TensorRT's quantize layers have no zero points, and a library may have no int8 kernel for an
-    operator. Such a product is right, but as slow as float. The nodes are those of all partitions,
-    in the Edge dialect.
+    operator. Such a product is right, but as slow as float. The nodes are in the Edge dialect, from
+    all partitions.
     """
     shifted = [node for node in nodes if _is_shifted(node)]
     if shifted:

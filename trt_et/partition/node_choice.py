@@ -125,7 +125,7 @@ class NodeChoice:
     def unmatched(
         self, program: ExportedProgram, graphs: Iterable[Subgraph]
     ) -> dict[tuple[str, str], str]:
-        """Return what to say of the names that match nothing in a marked program.
+        """Return messages about the names that match nothing in a marked program.
 
         The messages, with the nearest names, are by the option and the name.
         """

@@ -63,7 +63,7 @@ class OperatorSupport:
 
     Attributes:
         subgraph: The graph.
-        equivalent: Its nodes to those of the plain ATen graph.
+        equivalent: From its nodes to the nodes of the plain ATen graph.
         reasons: The reason for each unsupported ``call_function`` node.
         alone: The nodes that get a separate engine, each with the ``getitem`` nodes of its
             results. They count as unsupported, since no other node can join such an engine. The

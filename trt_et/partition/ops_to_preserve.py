@@ -93,7 +93,7 @@ def ops_to_preserve(
 
 
 def ops_that_may_lack_a_size(program: ExportedProgram) -> set[object]:
-    """Return the operators with a call that takes a size which none of its own tensors has.
+    """Return the operators with a call that takes a size which no tensor of the call has.
 
     An engine reads sizes off its input tensors. The CPU may run an operator between the tensor
     that has the size and the call.

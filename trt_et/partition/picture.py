@@ -62,7 +62,7 @@ def draw_partitions(
 def _picture(
     boxes: dict[object, Box], arrows: dict[tuple[object, object], dict[str, int]]
 ) -> Picture:
-    """Return the picture, every box after those that it reads."""
+    """Return the picture, every box after the boxes that it reads."""
     sources: dict[object, list[object]] = {key: [] for key in boxes}
     for start, end in arrows:
         sources[end].append(start)

@@ -89,8 +89,8 @@ class PartitionReport(Shown):
         sources: The line of the model that made each of these calls, by the node's name, if
             ``torch.export`` recorded it.
         picture: The graph of the partitions, for ``to_html``; only ``explain`` draws it.
-        kernels: What a call of each engine launches, by the partition's name. Empty until the
-            engines are built; without those whose kernels are not known
+        kernels: The kernels that a call of each engine launches, by the partition's name. Empty
+            until the engines are built; without engines whose kernels are not known
             (``trt_et.inspection.read_kernels``).
     """
 
@@ -119,7 +119,7 @@ class PartitionReport(Shown):
         The line of the model that made the (first) call follows, indented.
 
         Args:
-            limit: Leave out the lines after this many, and say how many they are.
+            limit: Leave out the lines after this many, and give their number.
         """
         lines = []
         for (operator, reason), names in self._groups().items():
@@ -149,7 +149,7 @@ class PartitionReport(Shown):
         return html_page({title: replace(self.picture, facts=facts)}, title)
 
     def tables(self) -> Iterator[Table]:
-        """Yield tables of the engines, of what they compute in float32, and of the rest."""
+        """Yield tables of the engines, of their calls in float32, and of the rest."""
         heads = ("engine", "operators", "weights", "inputs", "outputs")
         rows = tuple(
             (

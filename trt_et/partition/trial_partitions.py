@@ -7,9 +7,9 @@ stays outside of them cannot run: ExecuTorch has no CPU kernel for it. So for th
 operators:
 
 1. lower the program with the operators preserved, and partition it; nothing is delegated;
-2. decompose those that are outside of the partitions, and try again: without them, the partitions
+2. decompose the operators outside of the partitions, and try again: without them, the partitions
    may be others;
-3. stop when all that are left are inside.
+3. stop when all remaining operators are inside.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Delegated = Callable[[ExportedProgram], Container[Node]]
 def without_undelegated(
     preserved: Sequence[OpOverload], program: ExportedProgram, delegated: Delegated
 ) -> list[OpOverload]:
-    """Return the preserved operators without those that a partition lacks a size for.
+    """Return the preserved operators, except operators that a partition lacks a size for.
 
     Args:
         preserved: What ``ops_to_preserve`` returns.

@@ -59,7 +59,7 @@ class _Write(NamedTuple):
 
 
 def _write_to(buffers: dict[str, str], node: Node) -> _Write | None:
-    """Return what a call writes to a buffer of another layout; None for other calls."""
+    """Return the write of a call to a buffer of another layout; None for other calls."""
     arguments: Any = node.args
     if node.target in _INDEX_COPY:
         cache, dim, index_node, rows_node = arguments

@@ -1,7 +1,7 @@
 """Copies results of ``cond`` that are read after later control flow.
 
 ExecuTorch 1.5 plans all branches and bodies of a graph in the same memory, and the result of
-``cond`` stays where its branch made it (``_emit_cond`` in ``exir/emit/_emitter.py`` moves no
+``cond`` stays in the memory of its branch (``_emit_cond`` in ``exir/emit/_emitter.py`` moves no
 bytes). The next ``cond``, ``map`` or ``scan`` of the graph overwrites it, with any backend.
 """
 
@@ -35,7 +35,7 @@ _GRAPHS_AND_OPERANDS: Final[dict[HigherOrderOperator, tuple[tuple[int, ...], int
 def copy_results_of_control_flow(program: ExportedProgram) -> ExportedProgram:
     """Copy each result of a ``cond`` before the next control flow of its graph overwrites it.
 
-    The copy is a further operand of that control flow, so that no later pass puts it behind.
+    The copy is a further operand of that control flow, so that no later pass puts it after that.
     """
     if not any(map(_is_at_risk, (each.graph for each in subgraphs(program.graph_module)))):
         return program

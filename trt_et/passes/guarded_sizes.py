@@ -1,6 +1,6 @@
-"""Narrows dynamic sizes to those that the guards of ``torch.export`` accept.
+"""Narrows dynamic sizes to the values that the guards of ``torch.export`` accept.
 
-``torch.export`` may assume more of a size than its range says: ``int(h * 14)`` fixes ``h``.
+``torch.export`` may assume more of a size than its range shows: ``int(h * 14)`` fixes ``h``.
 ``program.module()`` checks such assumptions at each call. A lowered program has no guards: at other
 sizes it would run, and return a wrong result.
 """
@@ -45,7 +45,7 @@ def narrow_guarded_sizes(program: ExportedProgram) -> ExportedProgram:
     """
     if not (program.range_constraints and program._guards_code):
         return program
-    # torch leaves the guards out where ExecuTorch is among the callers.
+    # torch leaves the guards out if ExecuTorch is among the callers.
     with ThreadPoolExecutor(1) as elsewhere:
         module = elsewhere.submit(program.module).result()
     check: Any = getattr(module, "_guards_fn", None)
@@ -60,7 +60,7 @@ def narrow_guarded_sizes(program: ExportedProgram) -> ExportedProgram:
 
 
 class _Sizes:
-    """The symbols of a program's inputs, and what the guards say of their values."""
+    """The symbols of a program's inputs, and the guards on their values."""
 
     def __init__(self, program: ExportedProgram, check: Callable[..., None]) -> None:
         self.program = program
@@ -95,7 +95,7 @@ class _Sizes:
         except AssertionError as error:
             return str(error).removeprefix("Guard failed: ")
         except ArithmeticError:
-            pass  # A guard that divides by sizes of other ranges says nothing.
+            pass  # A guard that divides by sizes of other ranges narrows nothing.
         return None
 
     def refusal_anywhere(self, symbol: sympy.Symbol, value: int) -> bool:

@@ -84,7 +84,7 @@ def _copy_rows(node: Node, positions: Callable[[Node], Node]) -> None:
 
 
 def _attend(node: Node) -> None:
-    """Replace attention with a mask, or to all positions up to that of each token."""
+    """Replace attention with a mask, or to all positions up to each token's."""
     given = named_arguments(node)
     mask, causal = given["attn_mask"], given["is_causal"]
     query, key = given["query"], given["key"]

@@ -63,7 +63,7 @@ def keep_positions_in_tensors(program: ExportedProgram) -> ExportedProgram:
     written = {_root(each) for node in program.graph.nodes for each in _written_by(node)}
     replaced = None if None in written else _replaced(program, {each.name for each in written})
     if replaced is None or _Positions(replaced.graph).have_users():
-        # A slice of what is written in place cannot become a copy.
+        # A slice of a tensor that is written in place cannot become a copy.
         replaced = _replaced(program.run_decompositions({}))
     return replaced or program
 
@@ -176,7 +176,7 @@ class _Positions:
         return bool(bound_sympy(number.expr, number.shape_env.var_to_range).lower >= 0)
 
     def length(self, start: Node, end: object, size: int | torch.SymInt) -> int | Node | None:
-        """Return the number or node with the size of a range, or None if none is found."""
+        """Return the number or node with the size of a range, or None if there is none."""
         if isinstance(size, int):
             return size
         if not isinstance(end, Node) or end.target is not operator.add or start not in end.args:
@@ -292,7 +292,7 @@ def _scatter(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | No
 
 
 def _as_rows(before: Node, value: Any, a: dict[str, Any]) -> Any:  # noqa: ANN401
-    """Return what is written, with the dimension that ``select`` drops."""
+    """Return the written value, with the dimension that ``select`` drops."""
     if "index" not in a:
         return value
     dim = a["dim"] % a["self"].meta["val"].dim()
@@ -342,7 +342,7 @@ def _elementwise(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit 
     if len(tensors) != 1 or not isinstance(tensors[0], Node) or a.get("alpha", 1) != 1:
         return None
     tensor = tensors[0].meta["val"]
-    # Beside a number, a tensor keeps its dtype; beside a tensor of shape [], if it has dimensions.
+    # With a number, a tensor keeps its dtype; with a tensor of shape [], if it has dimensions.
     if tensor.dtype is not torch.int64 and (tensor.dtype is not torch.int32 or tensor.dim() == 0):
         return None
 
@@ -357,7 +357,7 @@ def _elementwise(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit 
 
 
 def _written(value: Node) -> Node:
-    """Return what is copied over a slice, if it has the shape and dtype of the slice.
+    """Return the tensor that is copied over a slice, if it has the slice's shape and dtype.
 
     A write to a slice otherwise reads its old value, if only for its shape.
     """
@@ -420,5 +420,5 @@ _RULES: Final[dict[Any, Callable[[_Positions, Node, dict[str, Any]], _Edit | Non
     aten.scalar_tensor.default: _full,
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
 }
-# For slices of what is written in place.
+# For slices of tensors that are written in place.
 _WRITES: Final = (aten.narrow.default, aten.slice.Tensor, aten.select.int)

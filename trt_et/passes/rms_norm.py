@@ -71,8 +71,8 @@ def _normalized(rsqrt: Node) -> tuple[Node, float] | None:
 def _has_rows(value: torch.Tensor) -> bool:
     """Return whether a tensor surely is contiguous, with rows of a known size.
 
-    The result of ``rms_norm`` is contiguous, and that of a product has the strides of its factors,
-    which a later ``view`` may need.
+    The result of ``rms_norm`` is contiguous. The result of a product has the strides of its
+    factors, and a later ``view`` may need these strides.
     """
     return value.dim() > 0 and isinstance(value.shape[-1], int) and is_contiguous_or_false(value)
 

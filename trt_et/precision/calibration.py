@@ -27,7 +27,7 @@ class Calibration:
 
     Args:
         inputs: The option ``calibration``.
-        precision: What the other calls compute in; None: nothing is marked.
+        precision: The dtype of the other calls; None: nothing is marked.
 
     Raises:
         OptionError: ``inputs`` is not a sequence of tuples.

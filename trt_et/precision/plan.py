@@ -32,7 +32,7 @@ class Float32Plan:
 
     Args:
         check: Whether the builder supports calls of the equivalent ATen graph.
-        precision: What the other operators compute in.
+        precision: The dtype of the other operators.
     """
 
     def __init__(self, check: SupportCheck, precision: torch.dtype) -> None:

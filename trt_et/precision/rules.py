@@ -1,6 +1,6 @@
 """Chooses the operators of a partition that keep float32 when the others compute in less.
 
-The rules are those of NVIDIA's autocast, for a strongly typed network:
+The rules follow NVIDIA's autocast, for a strongly typed network:
 
 - products of matrices, convolutions, attention and embeddings compute in the low precision;
 - reductions, normalizations, softmax, exponentials, powers, and all operators that are not listed
@@ -90,7 +90,7 @@ _MOVES: Final = names(VIEWS) | (
     | {"dropout"}
 )
 _CREATORS: Final = frozenset({"full", "full_like", "scalar_tensor", "zeros", "ones", "fill"})
-# Their numbers are values; those of other moves are sizes and positions.
+# Their numbers are values; the numbers of other moves are sizes and positions.
 _WITH_VALUES: Final = (_POINTWISE - {_BATCH_NORM}) | _CREATORS | {"constant_pad_nd", "pad"}
 _OPERANDS: Final = 2
 _MASK: Final = 3  # The index of an attention's mask among its arguments.
@@ -165,14 +165,14 @@ class _Rules:
         self._outputs = set(outputs)
         self._peaks: dict[Node, float] = {}
         self._quantized: set[Node] = set()
-        self._fixed: set[Node] = set()  # What is made of constants alone.
+        self._fixed: set[Node] = set()  # Made of constants alone.
         self.reasons: dict[Node, str] = {}
         # The kinds of operators that take a result, directly or after pointwise operators:
         # normalizations, float32 operators other than those, and ``_KINDS`` of the latter.
         self._takers: defaultdict[Node, set[str]] = defaultdict(set)
         for node in reversed(calls):
             self._look_ahead(node)
-        # Results in float32 that would lose their meaning in less; those of a softmax do not.
+        # Results in float32 that would lose their meaning in less; a softmax's results do not.
         self._wide: set[Node] = set()
         self._grown: set[Node] = set()
         for node in calls:
@@ -221,7 +221,7 @@ class _Rules:
     def _look_back(self, node: Node) -> None:
         name = _name(node)
         floats = [source for source in node.all_input_nodes if is_float32(source)]
-        # Constants and numbers take any precision; what is computed decides.
+        # Constants and numbers take any precision; computed tensors decide.
         moving = [source for source in floats if not self._is_fixed(source)] or floats
         sources = node.all_input_nodes
         if name in _CREATORS or (sources and all(map(self._is_fixed, sources))):

@@ -19,11 +19,11 @@ _META: Final = ("nn_module_stack", "stack_trace", "source_fn_stack")
 
 
 def is_better_whole(node: Node, config: QuantizationConfig) -> bool:
-    """Return whether an attention is better left in its dtype: in half precision, beside int8.
+    """Return whether an attention is better in its dtype: in half precision, in an int8 model.
 
     TensorRT-RTX 1.6 fuses an attention in half precision, and one in fp8, into one kernel; few in
     int8. Three attentions of 197 tokens, with their linear layers in int8, are 19 kernels and 2.0
-    MB that move if they are left in half, 37 and 4.8 MB in int8; a ViT's in int8 end the build. In
+    MB that move if they stay in half, 37 and 4.8 MB in int8; a ViT's in int8 end the build. In
     float32, int8 is better.
     """
     spec = config.input_activation

@@ -139,7 +139,7 @@ class EntropyObserver(SymmetricHistogramObserver):
         totals = torch.zeros(_LEVELS).to(kept).index_add_(0, levels, kept)
         filled = torch.zeros(_LEVELS).to(kept).index_add_(0, levels, is_filled.to(kept))
         rounded = torch.where(is_filled, (totals / filled.clamp(min=1))[levels], 0.0)
-        # A small probability stands for numbers that only the clipped histogram has.
+        # Numbers that only the clipped histogram has get a small probability.
         p, q = clipped / clipped.sum(), (rounded / rounded.sum()).clamp(min=1e-12)
         return torch.where(p > 0, p * (p / q).log(), 0.0).nan_to_num(nan=float("inf")).sum()
 

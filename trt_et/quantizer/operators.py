@@ -78,7 +78,7 @@ QUANTIZED_OPS: Final[tuple[OpOverload, ...]] = (
 def annotate_product(node: Node, config: QuantizationConfig, constants: Set[Node]) -> None:
     """Annotate a product, a lookup in an embedding, or the sum of a convolution and a residual.
 
-    Nothing happens if the node is none of these. The constants are those of its graph.
+    Nothing happens if the node is none of these. The constants belong to its graph.
     """
     if Q_ANNOTATION_KEY in node.meta:
         return

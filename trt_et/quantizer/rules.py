@@ -56,7 +56,7 @@ class Rules:
         """Check that each rule matches something in an exported module.
 
         Raises:
-            OptionError: It has no such module, type or operator.
+            OptionError: It lacks the module, type or operator of a rule.
         """
         names: set[str] = set()
         types: set[str] = set()

@@ -33,7 +33,7 @@ def explained_errors(what: str = "ExecuTorch failed") -> Iterator[None]:
     """Raise ``trt_et.errors.RunError`` instead of ExecuTorch's ``RuntimeError``.
 
     ExecuTorch reports a number. The new error's message also contains the backend's message, or
-    what ExecuTorch found wrong with the inputs or the file.
+    ExecuTorch's reason to refuse the inputs or the file.
 
     Args:
         what: The start of the message.
@@ -68,7 +68,7 @@ def explained_errors(what: str = "ExecuTorch failed") -> Iterator[None]:
 
 
 def _refused_by_executorch(message: str, traceback: TracebackType | None) -> str:
-    """Return what is wrong with the arguments of the failed call of ``executorch.runtime``.
+    """Return the fault in the arguments of the failed call of ``executorch.runtime``.
 
     Empty if its arguments are right, or if the error comes from somewhere else.
     """
@@ -125,7 +125,7 @@ def _wrong_inputs(method: Any, inputs: Sequence[Any]) -> str:  # noqa: ANN401
 
 
 def wrong_file(data: Any) -> str:  # noqa: ANN401
-    """Return what is wrong with the header or the length of a program; empty: nothing."""
+    """Return the fault in the header or the length of a program; empty: none."""
     from trt_et.inspection.reader import HEADER_SIZE, program_extents
 
     name = "the program"

@@ -61,7 +61,7 @@ def build_engine(blob: bytes, named_data: Mapping[str, bytes]) -> bytes:
         PluginError: The engine cannot be built here; the message gives the reason.
     """
     info = decode_blob(blob).info
-    kept: list[object] = []  # What the plugin reads must live until it returns.
+    kept: list[object] = []  # Memory that the plugin reads must live until it returns.
     built: list[bytes] = []
 
     def find(_: object, key: bytes, at: Any, size: Any) -> int:  # noqa: ANN401
@@ -95,7 +95,7 @@ def build_program(
             ``trt_et.engines.rtx_network.build_rtx_engine``, for any GPU of TensorRT-RTX.
 
     Returns:
-        The program with engines, and these. Weights that only networks used are left out.
+        The program with engines, and these. Weights that only networks used are removed.
 
     Raises:
         BlobError: It is no program, or it has no networks.
@@ -106,7 +106,7 @@ def build_program(
 
     try:
         file = deserialize_pte_binary(pte)
-    except Exception as error:  # ExecuTorch's parser raises whatever it meets.
+    except Exception as error:  # ExecuTorch's parser raises errors of any class.
         raise BlobError(wrong_file(pte) or f"the program cannot be read: {error}") from error
     named = file.named_data
     data = (

@@ -1,7 +1,7 @@
 """Updates of KV caches: a function of the model that newer parsers replace by a layer.
 
 The function has the name of ONNX's ``TensorScatter`` and computes what ``write_rows`` does.
-TensorRT looks a node up among its own operators first, whatever the node's domain. So the parsers
+TensorRT ignores a node's domain and looks it up among its own operators first. So the parsers
 of TensorRT 10.15 and TensorRT-RTX make an ``IKVCacheUpdateLayer``, which writes the rows in place.
 Older ones, like any other reader of the model, take the function's body, which makes a new cache.
 """

@@ -1,4 +1,4 @@
-"""Checks an ONNX model: its types, and what the ONNX parser of TensorRT does not take.
+"""Checks an ONNX model: its types, and the limits of TensorRT's ONNX parser.
 
 The rules hold without TensorRT on the machine that exports;
 ``tests/conversion/onnx/test_parser.py`` asks a real parser.
@@ -28,7 +28,7 @@ def check_model(proto: Any) -> None:  # noqa: ANN401
         inferred = shape_inference.infer_shapes(
             proto, check_type=not _has_bfloat16(proto.graph), strict_mode=True
         )
-    except Exception as error:  # An error of its own, or another that it wraps.
+    except Exception as error:  # onnx's class, or an error that it wraps.
         text = " ".join(str(error).split())[:_LONGEST_REASON]
         raise ConversionError(f"torch's ONNX exporter made a wrong model: {text}") from error
     types = _types(inferred.graph)

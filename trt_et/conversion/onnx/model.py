@@ -54,7 +54,7 @@ def convert_module(
     key_of: Callable[[str, torch.Tensor], str],
     aliased_outputs: Sequence[InPlaceBuffer] = (),
 ) -> OnnxModel:
-    """Convert a module to an ONNX model; the arguments are those of ``network.convert_module``.
+    """Convert a module to an ONNX model. The arguments are as in ``network.convert_module``.
 
     ``key_of`` returns the key of a large constant, from its name and value.
 
@@ -122,7 +122,7 @@ def _set_outputs(model: Any, outputs: Sequence[Binding]) -> None:  # noqa: ANN40
 
 
 def _tidy(model: Any) -> None:  # noqa: ANN401
-    """Inline functions, drop unused nodes, and forget where the program's source is."""
+    """Inline functions, drop unused nodes, and remove the locations of the program's source."""
     from onnx_ir.passes import common
     from onnxscript.optimizer import fold_constants
 
@@ -131,7 +131,7 @@ def _tidy(model: Any) -> None:  # noqa: ANN401
         function.graph.opset_imports[""] = OPSET
     if model.functions:
         common.InlinePass()(model)
-    # The parser needs constants where the exporter computes, such as the axes of a sum.
+    # The exporter computes some inputs, such as the axes of a sum; the parser needs constants.
     fold_constants(
         model,
         onnx_shape_inference=False,
@@ -172,10 +172,10 @@ def _move_weights_out(
     model: Any,  # noqa: ANN401
     key_of: Callable[[str, torch.Tensor], str],
 ) -> dict[str, torch.Tensor]:
-    """Replace large initializers by references; return what they refer to.
+    """Replace large initializers by references; return the data that they refer to.
 
-    TensorRT's parser takes no data for tensors of different sizes, so a weight whose bytes are
-    those of one with another dtype, such as zeros, stays in the model.
+    TensorRT's parser takes no data for tensors of different sizes. So a weight stays in the model
+    if its bytes equal a weight of another dtype, such as zeros.
     """
     import onnx_ir as ir
 

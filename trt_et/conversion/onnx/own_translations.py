@@ -37,7 +37,7 @@ def register_own_translations(registry: Any) -> None:  # noqa: ANN401
 
 
 def _sample_grid(x: Any, grid: Any, mode: int, padding: int, align_corners: bool) -> Any:  # noqa: ANN401
-    """Name the interpolation as opset 20 does: the exporter's names are those of 16."""
+    """Name the interpolation as opset 20 does: the exporter uses the names of opset 16."""
     from onnxscript import opset20 as op
 
     return op.GridSample(

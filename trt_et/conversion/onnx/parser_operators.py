@@ -1,6 +1,6 @@
 """The operators of TensorRT's ONNX parser, as its release 10.0 lists them.
 
-The dtypes are those of an operator's first input with data; its importer also sums integers
+The dtypes apply to an operator's first input with data; its importer also sums integers
 cumulatively, which the list does not mention. Later releases, and TensorRT-RTX's
 parser, take more; a payload is for all of them.
 """

@@ -174,7 +174,7 @@ def _is_fused_if_dynamic(key: Node, mask: Node | None) -> bool:
     """Return whether TensorRT-RTX 1.6 fuses a written out attention of dynamic sizes.
 
     With a mask from outside it does not: two attentions have 24 kernels in place of 13. It does if
-    only queries are dynamic, as beside a cache with a boolean mask (9 kernels in place of 16).
+    only queries are dynamic, as with a cache and a boolean mask (9 kernels in place of 16).
     """
     if mask is None or _has_no_fully_masked_row(mask) or _depends_on_sizes_alone(mask):
         return True

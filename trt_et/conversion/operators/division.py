@@ -151,7 +151,7 @@ def _rest_by_number(x: Tensor, y: float, largest: int) -> Tensor:
     low = y - high
     steps = max(math.ceil((largest - exponent + 1) / _BITS), 1)
     if low == 0 and mantissa == 0.5:  # A power of two: its quotient is not rounded.
-        up = 1.0 if y >= 1 / _HUGE else _HUGE  # The reciprocal is a number of float32, too.
+        up = 1.0 if y >= 1 / _HUGE else _HUGE  # Its reciprocal is in float32 as well.
         rest = x * up - torch.floor(x * up * (1 / (y * up))) * (y * up)
         return torch.where(x >= y * 2.0**24, x * 0, rest * (1 / up))  # NaN for an infinity.
     for step in reversed(range(steps)):

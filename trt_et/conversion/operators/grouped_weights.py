@@ -37,7 +37,7 @@ def dequantize_groups(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor
 
 
 def keep_weights_int4(node: Node) -> None:
-    """Dequantize groups of 4-bit weights by one call; warn of those that stay int8."""
+    """Dequantize groups of 4-bit weights by one call; warn if weights stay int8."""
     module: Any = node.graph.owning_module
     parts = _match(module, node)
     if parts is None:

@@ -49,7 +49,7 @@ RESHAPE: Final = Operator(
 def repeat(x: Tensor, repeats: Sequence[Any]) -> Tensor:
     """Expand dimensions of size 1; expand and reshape the others one by one.
 
-    The decomposition of Torch-TensorRT 2.13 has twice as many dimensions, where TensorRT takes 8.
+    The decomposition of Torch-TensorRT 2.13 has twice as many dimensions; TensorRT takes at most 8.
     The converter of 2.14 takes no size as a number of repeats of a static tensor.
     """
     sizes: list[Any] = [1] * (len(repeats) - x.dim()) + list(x.shape)
@@ -97,7 +97,7 @@ def count(node: Node) -> Node | None:
     """Count from 0 in steps of 1, then multiply and add.
 
     Torch-TensorRT 2.13 rounds the length of a range down, so ``arange(0, 5, 2)`` gets two numbers,
-    and takes no computed start. 2.14 adds a start that is a size as int32 beside an int64 step.
+    and takes no computed start. 2.14 adds a start that is a size as int32, but the step as int64.
     """
     arguments: Any = node.args
     start, end, step = (*arguments, 1)[:3]

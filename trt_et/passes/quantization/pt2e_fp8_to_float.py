@@ -31,7 +31,7 @@ def quantizes_to_fp8(node: Node) -> bool:
 
 
 def compute_in_floats(module: GraphModule) -> int:
-    """Compute what a module's pairs of such operators do with floats; return how many it had."""
+    """Replace a module's pairs of such operators by float computations; return their number."""
     nodes = [node for node in module.graph.nodes if quantizes_to_fp8(node)]
     for node in nodes:
         users = list(node.users)
