@@ -18,7 +18,8 @@ BELOW: dict[str, set[str]] = {
     "cuda": {"common"},
     "engine": {"common", "blob", "cuda"},
     "delegate": {"common", "blob", "cuda", "engine"},
-    "plugin": {"common", "blob", "cuda", "engine", "delegate"},
+    "ops": {"common"},
+    "plugin": {"common", "blob", "cuda", "engine", "delegate", "ops"},
     # A library of its own, which knows no more of us than the interface of a provider, and the
     # checksum of blob/.
     "tensorrt": {"common", "blob"},

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-from torch._ops import OpOverload
-
 from trt_et.engines.progress import BuildMonitor
-from trt_et.graph.fragment import SupportCheck
 from trt_et.options import BuildOptions
 
 if TYPE_CHECKING:
+    import torch
+    from torch._ops import OpOverload
+
     from trt_et.engine_program.lowered_partition import LoweredPartition
+    from trt_et.graph.fragment import SupportCheck
 
 
 @dataclass(frozen=True)

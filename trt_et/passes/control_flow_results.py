@@ -39,7 +39,7 @@ def copy_results_of_control_flow(program: ExportedProgram) -> ExportedProgram:
     """
     if not any(map(_is_at_risk, (each.graph for each in subgraphs(program.graph_module)))):
         return program
-    return edited(program, _copy_results)
+    return edited(program, _copy_results, branches=True)
 
 
 def warn_overwritten_results(program: ExportedProgram) -> None:
