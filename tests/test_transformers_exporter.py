@@ -95,7 +95,9 @@ def test_vit_is_one_engine_and_says_what_eager_says():
 def test_vit_of_dynamic_sizes_takes_any_batch():
     trt_et.transformers.register(builder="reference")
     model = tf.ViTModel(tf.ViTConfig(image_size=32, patch_size=8, **SIZES)).eval()
-    exported = export(model, {"pixel_values": torch.randn(2, 3, 32, 32)}, dynamic=True)
+    image = {"pixel_values": torch.randn(2, 3, 32, 32)}
+    sizes = {"pixel_values": {0: torch.export.Dim("batch", max=16)}}
+    exported = export(model, image, dynamic=True, dynamic_shapes=sizes)
     assert engines_of(exported) == 1
     exported.to(None)
     for batch in (2, 5):
