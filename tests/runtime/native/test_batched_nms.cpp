@@ -20,7 +20,7 @@ using executorch::runtime::EValue;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // Two images of three boxes and two classes, at most two results.
-struct Call {
+struct NmsCall {
   std::vector<float> box_data = {0, 0, 4, 4, 0, 0, 4, 3, 9, 9, 10, 10,  //
                                  0, 0, 4, 4, 0, 0, 4, 4, 0, 0, 4,  4};
   std::vector<float> score_data = {0.5F, 0, 0.9F, 0, 0, 0.7F, kNan, 0, 0, 0, 0, 0};
@@ -52,7 +52,7 @@ struct Call {
 };
 
 void test_answer() {
-  Call call;
+  NmsCall call;
   CHECK(call.run() == Error::Ok);
   // The first box overlaps the second one by 12 of 16; the third one is of another class.
   CHECK(call.out_box_data ==
@@ -61,7 +61,7 @@ void test_answer() {
   CHECK(call.class_data == std::vector<int64_t>({0, 1, -1, -1}));
   CHECK(call.count_data == std::vector<int64_t>({2, 0}));
   // A program of a dynamic batch: memory for two images, one given.
-  Call one;
+  NmsCall one;
   one.boxes = OwnedTensor({1, 3, 4}, one.box_data.data());
   one.scores = OwnedTensor({1, 3, 2}, one.score_data.data());
   CHECK(one.run() == Error::Ok);
@@ -69,40 +69,42 @@ void test_answer() {
   CHECK(one.count_data == std::vector<int64_t>({2, 7}));
 }
 
-void test_refusals() {
-  const auto refused = [](Error error, const char* reason, void (*change)(Call&)) {
-    Call call;
+void test_refusals_of_boxes() {
+  const auto refused = [](Error error, const char* reason, void (*change)(NmsCall&)) {
+    NmsCall call;
     change(call);
     call.fails(error, reason);
   };
-  refused(Error::InvalidProgram, "arguments", [](Call& c) { c.arguments = 8; });
-  refused(Error::InvalidProgram, "arguments", [](Call& c) { c.iou = EValue(int64_t{1}); });
-  refused(Error::InvalidProgram, "arguments", [](Call& c) { c.count.value = EValue(1.0); });
-  refused(Error::InvalidArgument, "max_output is 0", [](Call& c) { c.most = EValue(int64_t{0}); });
+  refused(Error::InvalidProgram, "arguments", [](NmsCall& c) { c.arguments = 8; });
+  refused(Error::InvalidProgram, "arguments", [](NmsCall& c) { c.iou = EValue(int64_t{1}); });
+  refused(Error::InvalidProgram, "arguments", [](NmsCall& c) { c.count.value = EValue(1.0); });
+  refused(Error::InvalidArgument, "max_output is 0",
+          [](NmsCall& c) { c.most = EValue(int64_t{0}); });
   refused(Error::InvalidArgument, "max_output is 2147483648",
-          [](Call& c) { c.most = EValue(int64_t{1} << 31); });
+          [](NmsCall& c) { c.most = EValue(int64_t{1} << 31); });
   refused(Error::InvalidArgument, "boxes [2, 3, 3] and scores [2, 3, 2]",
-          [](Call& c) { c.boxes = OwnedTensor({2, 3, 3}, c.box_data.data()); });
+          [](NmsCall& c) { c.boxes = OwnedTensor({2, 3, 3}, c.box_data.data()); });
   refused(Error::InvalidArgument, "scores [2, 2, 2]",
-          [](Call& c) { c.scores = OwnedTensor({2, 2, 2}, c.score_data.data()); });
+          [](NmsCall& c) { c.scores = OwnedTensor({2, 2, 2}, c.score_data.data()); });
   refused(Error::InvalidArgument, "scores [2, 6]",
-          [](Call& c) { c.scores = OwnedTensor({2, 6}, c.score_data.data()); });
+          [](NmsCall& c) { c.scores = OwnedTensor({2, 6}, c.score_data.data()); });
   refused(Error::InvalidArgument, "boxes of dtype",
-          [](Call& c) { c.boxes = OwnedTensor({2, 3, 4}, c.box_data.data(), ScalarType::Int); });
-  refused(Error::InvalidArgument, "scores or outputs", [](Call& c) {
+          [](NmsCall& c) { c.boxes = OwnedTensor({2, 3, 4}, c.box_data.data(), ScalarType::Int); });
+  refused(Error::InvalidArgument, "scores or outputs", [](NmsCall& c) {
     c.scores = OwnedTensor({2, 3, 2}, c.score_data.data(), ScalarType::Half);
   });
-  refused(Error::InvalidArgument, "expected int64",
-          [](Call& c) { c.classes = OwnedTensor({2, 2}, c.class_data.data(), ScalarType::Int); });
+  refused(Error::InvalidArgument, "expected int64", [](NmsCall& c) {
+    c.classes = OwnedTensor({2, 2}, c.class_data.data(), ScalarType::Int);
+  });
   refused(Error::InvalidArgument, "contiguous",
-          [](Call& c) { std::swap(c.boxes.order[1], c.boxes.order[2]); });
+          [](NmsCall& c) { std::swap(c.boxes.order[1], c.boxes.order[2]); });
   // More results than the program's memory has room for.
-  refused(Error::NotSupported, "[2, 3, 4]", [](Call& c) { c.most = EValue(int64_t{3}); });
+  refused(Error::NotSupported, "[2, 3, 4]", [](NmsCall& c) { c.most = EValue(int64_t{3}); });
 }
 
 }  // namespace
 
 void test_batched_nms() {
   test_answer();
-  test_refusals();
+  test_refusals_of_boxes();
 }
