@@ -49,6 +49,7 @@ def test_operators_equal_eager(dtype, setup, record, skip, tmp_path):
         skip("the library runs described engines only")
     programs = sorted(Path(setup.operators).glob(f"*.{dtype}.{setup.operators_builder}.pte"))
     assert programs
+    left_out = {p.stem: p.read_text() for p in Path(setup.operators).glob(f"*.{dtype}.left_out")}
     wrong: dict[str, object] = {}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         facts = pool.map(lambda program: run(setup, program, tmp_path), programs)
@@ -56,5 +57,6 @@ def test_operators_equal_eager(dtype, setup, record, skip, tmp_path):
             if not fact["ok"]:
                 wrong[program.name] = fact
             # Each time: the machine's time may end before the last one.
-            record({"ok": not wrong, "networks": number, "of": len(programs), "wrong": wrong})
+            counts = {"networks": number, "of": len(programs), "left_out": left_out}
+            record({"ok": not wrong, **counts, "wrong": wrong})
     assert not wrong, re.sub(r"\s+", " ", str(wrong))

@@ -174,9 +174,12 @@ def lay_out(method: MethodInfo, values: Sequence[Any]) -> list[Any]:
 
 
 def _ordered(tensor: torch.Tensor, dim_order: Sequence[int]) -> torch.Tensor:
-    order = list(dim_order or range(tensor.dim()))
-    back = sorted(range(len(order)), key=order.__getitem__)
-    return tensor.permute(order).contiguous().permute(back)
+    order = tuple(dim_order or range(tensor.dim()))
+    return tensor.permute(order).contiguous().permute(_inverse(order))
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    return sorted(range(len(order)), key=order.__getitem__)
 
 
 def _check_layout(label: str, expected: TensorValue, value: torch.Tensor) -> None:
@@ -279,7 +282,7 @@ def _convert(
             return torch.empty(sizes, dtype=dtype)
         order = value.dim_order or tuple(range(len(sizes)))
         memory = torch.frombuffer(bytearray(given), dtype=dtype).reshape([sizes[d] for d in order])
-        return memory.permute(sorted(range(len(order)), key=order.__getitem__))
+        return memory.permute(_inverse(order))
     tensor = torch.as_tensor(np.ascontiguousarray(given) if np.ndim(given) else given)
     # NumPy lacks some types, and a number on the command line has none.
     has_type = isinstance(given, np.ndarray) and hasattr(np, value.dtype)

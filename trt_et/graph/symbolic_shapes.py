@@ -154,3 +154,10 @@ def _line(expression: sympy.Expr) -> tuple[sympy.Symbol, int, int] | None:
     if not factor.is_Integer or not number.is_Integer or factor < 1:
         return None
     return symbol, int(factor), int(number)
+
+
+def dynamic_sizes(node: Node) -> list[tuple[int, torch.SymInt]]:
+    """Return the dynamic sizes of a node's tensor, with the dimension; none if it has no tensor."""
+    value = node.meta.get("val")
+    shape: Sequence[Any] = value.shape if isinstance(value, torch.Tensor) else ()
+    return [(dim, size) for dim, size in enumerate(shape) if isinstance(size, torch.SymInt)]

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-import torch
 from torch.export import ExportedProgram
-from torch.fx import Node
 
 from trt_et.graph.marks import Mark
-from trt_et.graph.symbolic_shapes import shape_env_of
+from trt_et.graph.symbolic_shapes import dynamic_sizes, shape_env_of
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +25,7 @@ _MAXIMA: Final = Mark("exported_maxima")
 def mark_ranges(program: ExportedProgram) -> None:
     """Mark the inputs of a program with the largest dynamic sizes that it was exported for."""
     for node in program.graph.find_nodes(op="placeholder"):
-        ranges = {dim: program.range_constraints.get(s.node.expr) for dim, s in _sizes(node)}
+        ranges = {dim: program.range_constraints.get(s.node.expr) for dim, s in dynamic_sizes(node)}
         maxima = [
             (dim, int(known.upper) if known.upper.is_Integer else math.inf)
             for dim, known in ranges.items()
@@ -52,7 +49,7 @@ def warn_narrowed(program: ExportedProgram) -> None:
         )
     for node in program.graph.find_nodes(op="placeholder"):
         exported = dict(_MAXIMA.of(node) or ())
-        for dim, size in _sizes(node):
+        for dim, size in dynamic_sizes(node):
             bounds = shape_env_of(size).var_to_range.get(size.node.expr)
             if dim in exported and bounds is not None and bounds.upper < exported[dim]:
                 _log.warning(
@@ -61,10 +58,3 @@ def warn_narrowed(program: ExportedProgram) -> None:
                     "larger than %s",
                     *(dim, node.name, bounds.upper, exported[dim], bounds.upper),
                 )
-
-
-def _sizes(node: Node) -> list[tuple[int, torch.SymInt]]:
-    """Return the dynamic sizes of an input, with the dimension."""
-    value = node.meta.get("val")
-    shape: Sequence[Any] = value.shape if isinstance(value, torch.Tensor) else ()
-    return [(dim, size) for dim, size in enumerate(shape) if isinstance(size, torch.SymInt)]

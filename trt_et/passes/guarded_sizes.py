@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +24,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from trt_et.graph.own_symbols import with_own_symbols
-from trt_et.graph.symbolic_shapes import shape_env_of, shown_symbol
+from trt_et.graph.symbolic_shapes import dynamic_sizes, shape_env_of, shown_symbol
 
 _log = logging.getLogger(__name__)
 
@@ -163,13 +163,6 @@ class _Accepted:
             *(dim, node.name, size(low), size(high)),
             *(sizes.line(self.symbol, self.refused), self.guard, effect),
         )
-
-
-def dynamic_sizes(node: Node) -> list[tuple[int, torch.SymInt]]:
-    """Return the dynamic sizes of an input, with the dimension."""
-    value = node.meta.get("val")
-    shape: Sequence[Any] = value.shape if isinstance(value, torch.Tensor) else ()
-    return [(dim, size) for dim, size in enumerate(shape) if isinstance(size, torch.SymInt)]
 
 
 def _input_of(node: Node, values: _Values) -> Any:  # noqa: ANN401

@@ -13,7 +13,7 @@ _BEGIN, _END = "<!-- architectures -->\n", "<!-- end of architectures -->\n"
 
 
 def write(folder: Path) -> None:
-    """Put the results in a folder into the page; those without a model are left out."""
+    """Put the results in a folder into the page; those without a model are named above it."""
     results = {file.stem: json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))}
     made = {name: result for name, result in results.items() if "not_made" not in result}
     equal = sum(result.get("equal", False) for result in made.values())
@@ -22,6 +22,8 @@ def write(folder: Path) -> None:
     before, _, rest = PAGE.read_text().partition(_BEGIN)
     after = rest.partition(_END)[2]
     summary = f"{len(made)} architectures; {equal} of them are equal to eager.\n\n"
+    if missing := ", ".join(sorted(results.keys() - made.keys())):
+        summary += f"Not tried, because the small sizes of this table fit no model: {missing}.\n\n"
     PAGE.write_text(f"{before}{_BEGIN}{summary}{chr(10).join(lines)}\n{_END}{after}")
 
 

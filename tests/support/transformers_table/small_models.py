@@ -127,7 +127,7 @@ def _inputs(model: Any, config: PretrainedConfig) -> dict[str, torch.Tensor]:
     elif name == "input_values":
         inputs = {name: torch.randn(2, 1600)}
     else:
-        raise NotImplementedError(f"inputs named {name}")
+        raise ValueError(f"this table makes no inputs named {name}")
     vision = getattr(config, "vision_config", None)
     if name == "input_ids" and vision is not None:
         inputs["pixel_values"] = torch.randn(2, 3, vision.image_size, vision.image_size)

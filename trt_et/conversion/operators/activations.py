@@ -94,21 +94,24 @@ _MOVES: Final = COPIES | RESHAPES | {aten._to_copy.default}
 
 
 def separate_from_bias(node: Node) -> Node | None:
-    """Return the activation of a linear layer plus 0, if more than products of matrices read it."""
+    """Return the activation of a linear layer plus 0, if it may be multiplied by element."""
     source: Any = node.args[0]
     while source.target in _MOVES:
         source = source.args[0]
     has_bias = source.target is aten.linear.default and len(source.args) > 2
-    if not has_bias or _only_products_read(node):
+    if not has_bias or not _may_be_multiplied(node):
         return None
     args: Any = node.args
     result = insert_call(node, node.target, *args, **node.kwargs)
     return insert_call(node, aten.add.Tensor, result, 0.0)
 
 
-def _only_products_read(node: Node) -> bool:
-    return all(
-        _only_products_read(user) if user.target in _MOVES else user.target in MATRIX_PRODUCTS
+def _may_be_multiplied(node: Node) -> bool:
+    """Check for users other than products of matrices, and the program's outputs."""
+    return any(
+        _may_be_multiplied(user)
+        if user.target in _MOVES
+        else user.op != "output" and user.target not in MATRIX_PRODUCTS
         for user in node.users
     )
 
