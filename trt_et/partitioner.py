@@ -22,7 +22,7 @@ from torch.fx import Node
 
 from trt_et.backend import TensorRTBackend, check_no_conflict
 from trt_et.blob.external import FILE_KEY, check_file_name
-from trt_et.engine_program.in_place_buffers import InPlaceBuffer, find_in_place_buffers
+from trt_et.engine_program.in_place_buffers import find_in_place_buffers
 from trt_et.engine_program.optimization_profiles import (
     ProfileOption,
     check_profiles,
@@ -47,6 +47,7 @@ from trt_et.partition.make_partitions import make_partitions
 from trt_et.partition.narrowed_sizes import mark_ranges, warn_narrowed
 from trt_et.partition.node_choice import Choice, NodeChoice
 from trt_et.partition.ops_to_preserve import ops_to_preserve
+from trt_et.partition.picture import draw_partitions
 from trt_et.partition.report import Partition, PartitionReport
 from trt_et.partition.tags import tag_partitions
 from trt_et.partition.trial_partitions import without_undelegated
@@ -244,9 +245,8 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         """Tag the nodes of an Edge program that become engines; nothing is built yet."""
         check_no_conflict()
         warn_narrowed(exported_program)
-        warn_overwritten_results(exported_program)
-        analysis = self._analysed(exported_program)
-        parts, report = self._make_partitions(analysis)
+        analysis, parts, report = self._partitions_of(exported_program)
+        warn_overwritten_results(analysis.subgraphs)
         self.report = report
         if self._full_graph and report.tensors_not_delegated:
             raise PartitionError(
@@ -257,7 +257,11 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             names = self._excluded.names | self._float32_ops.names
             self._matched_elsewhere |= names - analysis.unmatched.keys()
         profiles = resolve_profiles(exported_program, self._profiles)
-        in_place = self._in_place_buffers(exported_program, parts)
+        in_place = (
+            find_in_place_buffers(exported_program, [nodes for _, nodes in parts])
+            if self._state_in_place
+            else [()] * len(parts)
+        )
         tags: dict[str, DelegationSpec] = {}
         for (partition, _), aliased_outputs in zip(parts, in_place, strict=True):
             job = replace(
@@ -289,8 +293,8 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
 
         def partition(edge: ExportedProgram) -> PartitionResult:
             nonlocal report
-            analysis = self._analysed(edge)
-            _, report = self._make_partitions(analysis, draw=True)
+            analysis, parts, report = self._partitions_of(edge)
+            report = replace(report, picture=draw_partitions(analysis, parts, report))
             unmatched.update(analysis.unmatched)
             return PartitionResult(tagged_exported_program=edge, partition_tags={})
 
@@ -302,35 +306,25 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             raise OptionError(message)
         return report
 
-    def _in_place_buffers(
-        self, program: ExportedProgram, parts: Sequence[tuple[Partition, list[Node]]]
-    ) -> list[tuple[InPlaceBuffer, ...]]:
-        if not self._state_in_place:
-            return [()] * len(parts)
-        return find_in_place_buffers(program, [nodes for _, nodes in parts])
-
-    def _analysed(self, program: ExportedProgram) -> Analysis:
-        """Analyse an Edge program, and mark the calls that the caller chooses."""
+    def _partitions_of(
+        self, program: ExportedProgram
+    ) -> tuple[Analysis, list[tuple[Partition, list[Node]]], PartitionReport]:
+        """Analyse an Edge program, mark the calls that the caller chooses, and partition it."""
         analysis = Analysis.of(program, (self._excluded, self._float32_ops))
-        if self._precision is not None:
-            self._calibration.check_done(program)
-            mark_float32(analysis.subgraphs, self._float32_ops.includes, self._calibration)
-        return analysis
-
-    def _make_partitions(
-        self, analysis: Analysis, *, draw: bool = False
-    ) -> tuple[list[tuple[Partition, list[Node]]], PartitionReport]:
         precision = self._precision
+        if precision is not None:
+            is_chosen = self._float32_ops.includes
+            mark_float32(program, analysis.subgraphs, is_chosen, self._calibration)
         with self._support_check() as check:
-            return make_partitions(
+            parts, report = make_partitions(
                 analysis,
                 check,
                 self._excluded,
                 self._min_block_size,
                 self._builder.without_int8,
                 float32=Float32Plan(check, precision) if precision is not None else None,
-                draw=draw,
             )
+        return analysis, parts, report
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
@@ -349,7 +343,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         return list(preserved), None
 
     def _delegated(self, edge: ExportedProgram) -> set[Node]:
-        parts, _ = self._make_partitions(self._analysed(edge))
+        _, parts, _ = self._partitions_of(edge)
         return {node for _, nodes in parts for node in nodes}
 
     def __iter__(self) -> NoReturn:

@@ -57,7 +57,7 @@ def _payload(size: float) -> Any:
 
     module, inputs = MODELS["vit"](size)
     wanted = request(module, *inputs)
-    return payload_of(wanted.lowered, wanted)
+    return payload_of(wanted.program, wanted)
 
 
 def _build_natively(provider: Any, payload: Any, folder: str) -> bytes:

@@ -102,7 +102,7 @@ class IdleBuilder(EngineBuilder):
         self.size = size
 
     def build(self, request: BuildRequest) -> bytes:
-        info = EngineInfo(request.lowered.bindings, request.device_id, builder=self.name)
+        info = EngineInfo(request.program.bindings, request.device_id, builder=self.name)
         with BlobWriter(info) as writer:
             left = self.size - writer.write(request.partition.encode().ljust(64)[: self.size])
             while left:

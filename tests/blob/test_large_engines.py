@@ -47,7 +47,7 @@ class Prebuilt(EngineBuilder):
     name = "prebuilt"
 
     def build(self, request):
-        info = EngineInfo(request.lowered.bindings, request.device_id, self.name)
+        info = EngineInfo(request.program.bindings, request.device_id, self.name)
         with mmap.mmap(-1, SIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as zeros:
             front = encode_front(replace(info, sha256=hashlib.sha256(zeros).hexdigest()), SIZE)
             front[CHECKSUM_SLICE] = crc32c(zeros, crc32c(front)).to_bytes(4, "little")

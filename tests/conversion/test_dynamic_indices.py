@@ -18,7 +18,7 @@ from tests.support.mended import leave_out
 from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare
 from trt_et.conversion import trial
-from trt_et.engine_program.lower import lower_partition
+from trt_et.engine_program.make_program import make_engine_program
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines.serialize import build_network
 from trt_et.errors import BuilderError
@@ -123,10 +123,10 @@ def test_what_is_written_to_a_slice_is_between_what_was_there():
 def test_a_network_that_gathers_by_a_negative_index_is_not_built():
     """What the converters of Torch-TensorRT alone make of it."""
     leave_out(["select"])
-    lowered = lower_partition(dynamic(*CASES["the last"]).run_decompositions({}), "test")
+    program = make_engine_program(dynamic(*CASES["the last"]).run_decompositions({}), "test")
     # Past the support check, which refuses it.
     with pytest.raises(BuilderError, match=r"partition test at node .*select.*negative index"):
-        build_network(BuildRequest("test", lowered, 0, BuildOptions()))
+        build_network(BuildRequest("test", program, 0, BuildOptions()))
 
 
 @pytest.mark.parametrize(

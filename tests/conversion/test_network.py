@@ -18,7 +18,7 @@ from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.operator_networks import Function
 from trt_et.conversion import rewriting, trial
 from trt_et.conversion.installed import installed_variant
-from trt_et.engine_program.lower import lower_partition
+from trt_et.engine_program.make_program import make_engine_program
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines import serialize as engines
 from trt_et.errors import BuilderError
@@ -52,7 +52,7 @@ def test_an_unconvertible_node_has_the_name_that_the_user_knows(decomposed, monk
     operator._rename("encoder_inverse")
     with pytest.raises(BuilderError, match=r"partition test at node encoder_inverse: "):
         engines.build_network(
-            BuildRequest("test", lower_partition(program, "test"), 0, BuildOptions())
+            BuildRequest("test", make_engine_program(program, "test"), 0, BuildOptions())
         )
 
 

@@ -36,7 +36,7 @@ from tests.support.sampled import sampled
 from trt_et.conversion import stages
 from trt_et.conversion.operator import Operator
 from trt_et.conversion.trial import convertible_operators, try_as_network
-from trt_et.engine_program.lower import lower_partition
+from trt_et.engine_program.make_program import make_engine_program
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines.serialize import build_network, serialize
 from trt_et.errors import BuilderError, PartitionError
@@ -61,7 +61,7 @@ class Example(Case):
         """Its build request."""
         if self.is_decomposed:
             return super().request()
-        return BuildRequest("test", lower_partition(self.program(), "test"), 0, BuildOptions())
+        return BuildRequest("test", make_engine_program(self.program(), "test"), 0, BuildOptions())
 
 
 # Nobody knows what a network with a loop gives; no layer but that is not evaluated.
@@ -73,7 +73,7 @@ def outcome(example: Example, *, is_asked: bool = True) -> tuple[str, int]:
     asked = example.request()
     if is_asked:
         check = try_as_network(BuildOptions())
-        nodes = asked.lowered.program.graph.nodes
+        nodes = asked.program.exported.graph.nodes
         calls = [n for n in nodes if n.op == "call_function" and n.target is not operator.getitem]
         calls = [call for call in calls if not isinstance(call.meta["val"], int | torch.SymInt)]
         if any(check(fragment_of_call(call, {})) for call in calls):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.support.programs.kv_cache_models import recorded
-from trt_et.engine_program.lowered_partition import unlift
+from trt_et.engine_program.program import unlift
 
 BATCH_NORM = torch.ops.aten._native_batch_norm_legit_no_training.default
 
@@ -26,9 +26,9 @@ def error_and_norms(model: nn.Module, dtype: torch.dtype) -> tuple[float, int]:
     x = torch.randn(2, 3, 8, 8).to(dtype)
     want = model.to(dtype).float()(x.float())
     (found,) = recorded(model.to(dtype), (x,))[0]
-    norms = found.lowered.program.graph.find_nodes(op="call_function", target=BATCH_NORM)
+    norms = found.program.exported.graph.find_nodes(op="call_function", target=BATCH_NORM)
     with torch.no_grad():
-        (have,) = unlift(found.lowered.program)(x)
+        (have,) = unlift(found.program.exported)(x)
     return float((have.float() - want).abs().max()), len(norms)
 
 

@@ -96,7 +96,7 @@ def test_an_engine_has_every_profile_that_was_asked_for():
 
     class Spy(TensorRTRTXBuilder):
         def build(self, request):
-            seen.append((request.lowered.profiles, build_network(request).config))
+            seen.append((request.program.profiles, build_network(request).config))
             return super().build(request)
 
     # The placeholder is input_1; dynamic_shapes calls it input.

@@ -10,7 +10,7 @@ from torch.fx import GraphModule
 from tests.support.lowering import reference
 from tests.support.models import Function, make
 from trt_et.engine_program.edge_to_aten import to_aten
-from trt_et.engine_program.lower import lower_partition
+from trt_et.engine_program.make_program import make_engine_program
 
 FUNCTIONS = {
     "views": lambda x: x.permute(2, 0, 1).reshape(4, -1).unsqueeze(0)[..., 1:].squeeze(0),
@@ -33,12 +33,12 @@ def test_the_same_values(name):
     torch.manual_seed(0)
     model, x = Function(FUNCTIONS[name]), torch.randn(2, 3, 4)
     edge = to_edge(torch.export.export(model, (x,))).exported_program()
-    lowered = lower_partition(edge, "test")
-    graph = lowered.program.graph
+    program = make_engine_program(edge, "test")
+    graph = program.exported.graph
     assert not any("edge" in str(type(node.target)) for node in graph.nodes)
     assert not any("_copy." in str(n.target).replace("_to_copy", "") for n in graph.nodes)
     module = GraphModule(torch.nn.Module(), graph)
-    constants = lowered.constants
+    constants = program.constants
     arguments = [constants.get(node.name, x) for node in graph.nodes if node.op == "placeholder"]
     (result,) = module(*arguments)
     torch.testing.assert_close(result, model(x))
@@ -48,7 +48,7 @@ def test_the_source_graph_is_not_changed():
     edge = to_edge(torch.export.export(*make("cnn"))).exported_program()
     before = str(edge.graph)
     to_aten(edge.graph)
-    lower_partition(edge, "test")
+    make_engine_program(edge, "test")
     assert str(edge.graph) == before
 
 

@@ -14,7 +14,7 @@ from tests.support.simulated_gpus import check
 from trt_et import TensorRTPartitioner
 from trt_et.conversion.operators.caches import update_in_place
 from trt_et.engine_program.in_place_buffers import find_in_place_buffers
-from trt_et.engine_program.lowered_partition import unlift
+from trt_et.engine_program.program import unlift
 from trt_et.engines import BuildRequest
 from trt_et.errors import OptionError
 
@@ -124,7 +124,7 @@ def asked(model: nn.Module, *inputs: torch.Tensor, **options) -> tuple[list[Buil
 def updates(model: nn.Module, *inputs: torch.Tensor, **options) -> int:
     """How many outputs may be written in place, over all partitions."""
     requests, _ = asked(model, *inputs, **options)
-    return sum(len(request.lowered.aliased_outputs) for request in requests)
+    return sum(len(request.program.aliased_outputs) for request in requests)
 
 
 @pytest.mark.parametrize(
@@ -133,16 +133,16 @@ def updates(model: nn.Module, *inputs: torch.Tensor, **options) -> int:
 )
 def test_a_buffer_whose_old_value_nothing_else_reads_may_be_written_in_place(model, expected):
     requests, _ = asked(model, ONE, ROWS)
-    (request,) = [each for each in requests if each.lowered.aliased_outputs]
-    inputs = {binding.name: binding for binding in request.lowered.inputs}
-    outputs = {binding.name: binding for binding in request.lowered.outputs}
-    for update in request.lowered.aliased_outputs:
+    (request,) = [each for each in requests if each.program.aliased_outputs]
+    inputs = {binding.name: binding for binding in request.program.inputs}
+    outputs = {binding.name: binding for binding in request.program.outputs}
+    for update in request.program.aliased_outputs:
         assert inputs[update.buffer].shape == outputs[update.value].shape == SHAPE
-        assert request.lowered.names[update.buffer].startswith("b_")
+        assert request.program.names[update.buffer].startswith("b_")
         assert update.refuses_negative_indices
-    assert len({update.buffer for update in request.lowered.aliased_outputs}) == expected
-    module = unlift(request.lowered.program)
-    assert len(update_in_place(module, request.lowered.aliased_outputs)) == expected
+    assert len({update.buffer for update in request.program.aliased_outputs}) == expected
+    module = unlift(request.program.exported)
+    assert len(update_in_place(module, request.program.aliased_outputs)) == expected
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,8 @@ def test_a_buffer_whose_old_value_nothing_else_reads_may_be_written_in_place(mod
 def test_a_buffer_that_something_else_needs_is_not_written_in_place(function):
     requests, pte = asked(Stateful(function), ONE, ROWS)
     for request in requests:
-        aliased = request.lowered.aliased_outputs
-        assert update_in_place(unlift(request.lowered.program), aliased) == ()
+        aliased = request.program.aliased_outputs
+        assert update_in_place(unlift(request.program.exported), aliased) == ()
         # What one partition reads twice is the builder's to refuse: the copy may be in it, or not.
         assert not aliased or function is old_value_returned
     calls = [(torch.tensor([position]), torch.randn(1, 2, 1, 4)) for position in (5, 2)]
@@ -197,7 +197,7 @@ def test_positions_of_index_put_may_count_from_the_end():
         return cache * 2
 
     (request,), _ = asked(Stateful(put), ONE, ROWS)
-    (update,) = request.lowered.aliased_outputs
+    (update,) = request.program.aliased_outputs
     assert not update.refuses_negative_indices
 
 
@@ -218,4 +218,4 @@ def test_methods_that_share_a_cache_may_each_write_it_in_place():
         }
         partitioner = TensorRTPartitioner(builder=recorder, progress=False)
         to_edge_transform_and_lower(programs, partitioner=[partitioner])
-    assert [len(request.lowered.aliased_outputs) for request in recorder.requests] == [1, 1]
+    assert [len(request.program.aliased_outputs) for request in recorder.requests] == [1, 1]

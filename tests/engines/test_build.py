@@ -83,7 +83,7 @@ def test_one_partition_after_the_other_is_in_memory():
         def build(self, request):
             gc.collect()
             assert [ref() for ref in alive if ref() is not None] == []
-            alive.append(weakref.ref(request.lowered))
+            alive.append(weakref.ref(request.program))
             return super().build(request)
 
     programs = [program(), other_weights(), export(nn.Linear(4, 4), X)]

@@ -23,11 +23,11 @@ from trt_et.inspection import inspect_program
 
 def test_what_may_be_written_in_place_is_part_of_an_engine_key():
     _, request = recording("index_copy")
-    (update,) = request.lowered.aliased_outputs
+    (update,) = request.program.aliased_outputs
 
     def digest(*updates: InPlaceBuffer) -> str | None:
-        lowered = replace(request.lowered, aliased_outputs=updates)
-        return request_digest(replace(request, lowered=lowered))
+        program = replace(request.program, aliased_outputs=updates)
+        return request_digest(replace(request, program=program))
 
     others = {digest(), digest(update), digest(replace(update, refuses_negative_indices=False))}
     assert len(others) == 3

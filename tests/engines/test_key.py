@@ -43,7 +43,7 @@ def key(program, **changes) -> str:
     asked = request(program, **changes)
     digest = request_digest(asked)
     assert digest is not None
-    return engine_key("builder", "1", digest, WeightDigests().of(asked.lowered.sources))
+    return engine_key("builder", "1", digest, WeightDigests().of(asked.program.sources))
 
 
 @settings(max_examples=60, deadline=None)

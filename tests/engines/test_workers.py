@@ -346,18 +346,18 @@ def test_the_engine_is_the_one_built_in_this_process(case, builder):
 
 def test_all_that_a_builder_is_given_travels(tmp_path):
     request = request_for("dynamic", optimization_profiles=[{"x": {0: 1}}, {"x": {0: (2, 3, 8)}}])
-    assert request.lowered.profiles[1] == {"input0": ((2, 8), (3, 8), (8, 8))}
+    assert request.program.profiles[1] == {"input0": ((2, 8), (3, 8), (8, 8))}
     options = BuildOptions(("8.9",), 3, {"disable_tf32": True})
-    request = BuildRequest("part", request.lowered, 7, options, tmp_path / "timings")
+    request = BuildRequest("part", request.program, 7, options, tmp_path / "timings")
     assert sent(request, Recording()) == b"engine"
     # The program is compared above; the monitor is the worker's own.
     for item in fields(BuildRequest):
-        if item.name not in ("lowered", "monitor"):
+        if item.name not in ("program", "monitor"):
             assert getattr(Recording.got, item.name) == getattr(request, item.name), item.name
-    for item in fields(request.lowered):
-        if item.name not in ("program", "sources"):  # Sources are what builds are compared by.
-            expected = getattr(request.lowered, item.name)
-            assert getattr(Recording.got.lowered, item.name) == expected, item.name
+    for item in fields(request.program):
+        if item.name not in ("exported", "sources"):  # Sources are what builds are compared by.
+            expected = getattr(request.program, item.name)
+            assert getattr(Recording.got.program, item.name) == expected, item.name
 
 
 def test_what_cannot_be_sent_is_an_error_of_its_partition(monkeypatch):

@@ -110,13 +110,13 @@ class WrongWeight(ReferenceBuilder):
     """Builds engines whose second weight matrix is wrong."""
 
     def build(self, request):
-        program = EditableProgram(request.lowered.program, request.lowered.constants)
+        program = EditableProgram(request.program.exported, request.program.constants)
         weight = [node for node, value in program.values.items() if value.dim() == 2][1]
         value = program.values[weight]
         wrong = program.add_constant(weight, "wrong", value * 1.01, weight.meta["val"])
         weight.replace_all_uses_with(wrong)
-        lowered = replace(request.lowered, program=program.program())
-        return super().build(replace(request, lowered=lowered))
+        asked = replace(request.program, exported=program.program())
+        return super().build(replace(request, program=asked))
 
 
 def test_the_gap_begins_at_a_wrong_layer(tmp_path):

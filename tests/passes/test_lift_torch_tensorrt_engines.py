@@ -17,7 +17,7 @@ from trt_et import TensorRTPartitioner
 from trt_et.conversion import torch_tensorrt_import
 from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import Binding, EngineInfo, decode_blob
-from trt_et.engine_program.lower import lower_partition
+from trt_et.engine_program.make_program import make_engine_program
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines.prebuilt import PrebuiltBuilder
 from trt_et.errors import BuilderError, PartitionError
@@ -150,7 +150,7 @@ def built(order: list[int]) -> EngineInfo:
             return torch.ops.trt_et.prebuilt_engine(tensors, self.engine, text)[0]
 
     program = torch.export.export(Call(), (torch.randn(1), torch.randn(2)))
-    request = BuildRequest("test", lower_partition(program, "test"), 0, BuildOptions())
+    request = BuildRequest("test", make_engine_program(program, "test"), 0, BuildOptions())
     return decode_blob(PrebuiltBuilder().build(request)).info
 
 

@@ -22,7 +22,7 @@ from tests.support.programs.quantized_networks import needs_rtx
 from tests.support.simulated_gpus import check
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
-from trt_et.engine_program.lowered_partition import unlift
+from trt_et.engine_program.program import unlift
 from trt_et.engines import BuildRequest
 from trt_et.precision.program import PRECISION_DTYPES
 
@@ -47,7 +47,7 @@ def results(found: BuildRequest) -> list[tuple[Any, torch.dtype]]:
     """The operators of a partition, with the dtypes of their results."""
     values = [
         (node.target, node.meta["val"])
-        for node in found.lowered.program.graph.nodes
+        for node in found.program.exported.graph.nodes
         if node.op == "call_function"
     ]
     return [
@@ -63,10 +63,10 @@ def dtypes(found: BuildRequest, operator: Any) -> set[torch.dtype]:
 
 def evaluated(found: BuildRequest, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The results of a partition's program; the inputs are the model's, in its order."""
-    names = [found.lowered.names[binding.name] for binding in found.lowered.inputs]
+    names = [found.program.names[binding.name] for binding in found.program.inputs]
     ordered = [inputs[sorted(names).index(name)].clone() for name in names]
     with torch.no_grad():
-        return unlift(found.lowered.program)(*ordered)
+        return unlift(found.program.exported)(*ordered)
 
 
 def error(have: torch.Tensor, want: torch.Tensor) -> float:
@@ -77,7 +77,7 @@ def error(have: torch.Tensor, want: torch.Tensor) -> float:
 
 
 def constants(found: BuildRequest) -> list[torch.dtype]:
-    return [value.dtype for value in found.lowered.constants.values()]
+    return [value.dtype for value in found.program.constants.values()]
 
 
 @pytest.mark.parametrize(
@@ -267,8 +267,8 @@ def test_state_keeps_its_dtype_and_its_place():
 
     model = Attends(lambda cache, position, rows: cache.index_copy_(2, position, rows))
     found = asked(model, torch.tensor([3]), torch.randn(*SHAPE[:2], 1, SHAPE[3]))
-    assert len(found.lowered.aliased_outputs) == 1
-    assert {b.dtype for b in found.lowered.bindings} == {"float32", "int64"}
+    assert len(found.program.aliased_outputs) == 1
+    assert {b.dtype for b in found.program.bindings} == {"float32", "int64"}
     assert dtypes(found, ATEN.index_put.default) == {FLOAT}
     assert HALF in dtypes(found, ATEN.matmul.default) | dtypes(found, ATEN.bmm.default)
 
@@ -277,7 +277,7 @@ def test_dynamic_sizes():
     model = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 4)).eval()
     x = torch.randn(3, 8)
     found = asked(copy.deepcopy(model), x, dynamic_shapes=({0: Dim("batch", max=16)},))
-    assert found.lowered.inputs[0].is_dynamic
+    assert found.program.inputs[0].is_dynamic
     for rows in (1, 7):
         x = torch.randn(rows, 8)
         assert error(evaluated(found, x)[0], model(x)) < 2e-3

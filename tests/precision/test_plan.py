@@ -157,7 +157,7 @@ def test_what_the_builder_takes_in_float32_only_keeps_float32(name, precision):
     reason = f"TensorRT does not take it in {precision}: no kernel"
     operators = {operator for _, operator, why in partition.float32 if why == reason}
     assert operators == {f"aten::{name}.default"}
-    nodes = builder.requests[0].lowered.program.graph.find_nodes(op="call_function", target=target)
+    nodes = builder.requests[0].program.exported.graph.find_nodes(op="call_function", target=target)
     assert {node.meta["val"].dtype for node in nodes} == {torch.float32}
 
 

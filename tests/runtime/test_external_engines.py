@@ -40,7 +40,7 @@ class ExternalBuilder(FakeBuilder):
     engine = b""
 
     def build(self, request):
-        x, y = request.lowered.bindings
+        x, y = request.program.bindings
         self.engine = self.plan(x, y).encode()
         document = {**upstream_document(request), "engine_key": "the engine"}
         return pack(document, b"", checksum=False)

@@ -17,7 +17,7 @@ from executorch.exir.passes import MemoryPlanningPass
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.conversion.operators.caches import update_in_place
 from trt_et.engine_info import EngineInfo, encode_blob
-from trt_et.engine_program.lowered_partition import unlift
+from trt_et.engine_program.program import unlift
 from trt_et.engines import EngineBuilder
 
 SHAPE = (1, 2, 16, 8)
@@ -48,22 +48,22 @@ class CacheBuilder(EngineBuilder):
     name = "tensorrt"
 
     def build(self, request: Any) -> bytes:
-        lowered = request.lowered
-        module = unlift(lowered.program)
-        aliases = update_in_place(module, lowered.aliased_outputs)
+        program = request.program
+        module = unlift(program.exported)
+        aliases = update_in_place(module, program.aliased_outputs)
         text = "fake\nweights 1024\nscratch 256\n"
-        for binding in lowered.bindings:
+        for binding in program.bindings:
             kind = "input" if binding.is_input else "output"
             text += f"{kind} {binding.name} {binding.dtype} {','.join(map(str, binding.shape))}\n"
         (alias,) = aliases
-        rows = next(b.name for b in lowered.inputs if b.dtype == "float32" and b.shape[2] == 1)
-        position = next(b.name for b in lowered.inputs if b.dtype == "int64")
+        rows = next(b.name for b in program.inputs if b.dtype == "float32" and b.shape[2] == 1)
+        position = next(b.name for b in program.inputs if b.dtype == "int64")
         text += f"alias {alias.output} {alias.input}\n"
         text += f"write {alias.output} {rows} {position}\n"
-        for binding in lowered.outputs:
+        for binding in program.outputs:
             if binding.name != alias.output:
                 text += f"scale {binding.name} {alias.output} 2\n"
-        info = EngineInfo(lowered.bindings, request.device_id, self.name, "11.7.3", aliases=aliases)
+        info = EngineInfo(program.bindings, request.device_id, self.name, "11.7.3", aliases=aliases)
         return encode_blob(text.encode(), info)
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.support.native_blobs import HEADER, pack
 from trt_et.engine_info import EngineInfo, encode_blob
-from trt_et.engine_program.lower import lower_partition
+from trt_et.engine_program.make_program import make_engine_program
 from trt_et.engines import BuildOptions, BuildRequest, EngineBuilder
 from trt_et.engines.build import build_engines
 from trt_et.engines.job import Job
@@ -41,9 +41,9 @@ class CheapBuilder(EngineBuilder):
             with self.log.open("a") as file:
                 file.write(f"{os.getpid()}\n")
         weights = b"".join(
-            value.detach().numpy().tobytes() for value in request.lowered.constants.values()
+            value.detach().numpy().tobytes() for value in request.program.constants.values()
         )
-        info = EngineInfo(request.lowered.bindings, request.device_id, builder=self.name)
+        info = EngineInfo(request.program.bindings, request.device_id, builder=self.name)
         return encode_blob(weights * self.repeat, info)
 
 
@@ -72,7 +72,7 @@ def export(model: nn.Module, *inputs: torch.Tensor, **options) -> torch.export.E
 
 def request(program: torch.export.ExportedProgram, **changes) -> BuildRequest:
     given = {"device_id": 0, "options": OPTIONS, **changes}
-    return BuildRequest("test", lower_partition(program, "test"), **given)
+    return BuildRequest("test", make_engine_program(program, "test"), **given)
 
 
 def built_by(builder, cache=None, *, name="part", device=0, options=OPTIONS, executor=None):

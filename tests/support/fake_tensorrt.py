@@ -59,7 +59,7 @@ class FakeBuilder(EngineBuilder):
         return lines + f"scale {y.name} {x.name} 2 {scale}\nshift {y.name} {y.name} 1 {shift}\n"
 
     def build(self, request: Any) -> bytes:
-        x, y = request.lowered.bindings
+        x, y = request.program.bindings
         plan = self.plan(x, y).encode()
         if self.plan_version:
             plan = b"ftrt".ljust(24, b"\0") + bytes(self.plan_version).ljust(8, b"\0") + plan
@@ -77,7 +77,7 @@ def upstream_document(request: Any) -> dict[str, Any]:
     return {
         "io_bindings": [
             {"name": b.name, "dtype": "", "shape": [], "is_input": b.is_input}
-            for b in request.lowered.bindings
+            for b in request.program.bindings
         ],
         "hardware_compatible": False,
         "device_id": request.device_id,

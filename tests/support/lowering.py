@@ -15,8 +15,8 @@ from torch.export import Dim
 
 from tests.support.models import make
 from trt_et import TensorRTPartitioner
-from trt_et.engine_program.lower import lower_partition
-from trt_et.engine_program.lowered_partition import unlift
+from trt_et.engine_program.make_program import make_engine_program
+from trt_et.engine_program.program import unlift
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.inspection import inspect_program
 
@@ -82,7 +82,7 @@ def export_with_batch(name: str, maximum: int = 8) -> torch.export.ExportedProgr
 
 def lowered(model: nn.Module, *inputs: torch.Tensor):
     program = torch.export.export(model.eval(), inputs).run_decompositions({})
-    return lower_partition(program, "test")
+    return make_engine_program(program, "test")
 
 
 def request(model: nn.Module, *inputs: torch.Tensor) -> BuildRequest:
@@ -90,4 +90,4 @@ def request(model: nn.Module, *inputs: torch.Tensor) -> BuildRequest:
 
 
 def module_of(model: nn.Module, *inputs: torch.Tensor):
-    return unlift(lowered(model, *inputs).program)
+    return unlift(lowered(model, *inputs).exported)

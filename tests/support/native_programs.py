@@ -61,7 +61,7 @@ class ForeignBuilder(EngineBuilder):
         self.name, self.version = name, version
 
     def build(self, request: Any) -> bytes:
-        facts = request.lowered.bindings, request.device_id, self.name, self.version
+        facts = request.program.bindings, request.device_id, self.name, self.version
         return encode_blob(b"ftrt" * 64, EngineInfo(*facts))
 
 

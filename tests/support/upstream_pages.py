@@ -30,7 +30,7 @@ from trt_et.conversion.decompose import decomposed_operators
 from trt_et.conversion.operator import Step
 from trt_et.conversion.settings import make_settings
 from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
-from trt_et.engine_program.lower import lower_partition
+from trt_et.engine_program.make_program import make_engine_program
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines.serialize import build_network
 
@@ -42,11 +42,11 @@ def compile_program(
     from torch_tensorrt.dynamo.lowering import get_decompositions, pre_export_lowering
 
     program = pre_export_lowering(program, make_settings())
-    lowered = lower_partition(program.run_decompositions(get_decompositions()), "page")
-    network = build_network(BuildRequest("page", lowered, 0, BuildOptions()), "tensorrt_rtx")
+    program = make_engine_program(program.run_decompositions(get_decompositions()), "page")
+    network = build_network(BuildRequest("page", program, 0, BuildOptions()), "tensorrt_rtx")
 
     def run(*inputs: torch.Tensor) -> Any:
-        named = dict(zip((binding.name for binding in lowered.inputs), inputs, strict=True))
+        named = dict(zip((binding.name for binding in program.inputs), inputs, strict=True))
         outputs = evaluate(network, named)
         return outputs[0] if len(outputs) == 1 else outputs
 

@@ -23,7 +23,7 @@ from torch.fx import Node
 
 from trt_et.cli.arrays import compare_arrays, to_numpy
 from trt_et.cli.program import LoadedMethod, Request
-from trt_et.engine_program.lowered_partition import LoweredPartition
+from trt_et.engine_program.program import EngineProgram
 from trt_et.engines import BuildOptions, BuildRequest, EngineBuilder, make_builder
 from trt_et.errors import BuilderError, RunError
 from trt_et.graph.fragment import SupportCheck
@@ -133,13 +133,13 @@ class _EnginesOfTheFile(EngineBuilder):
     def make_support_check(self, options: BuildOptions) -> SupportCheck | None:
         return self._networks.make_support_check(options) if self._networks else None
 
-    def named_data(self, lowered: LoweredPartition, blob: bytes) -> Mapping[str, torch.Tensor]:
-        return self._networks.named_data(lowered, blob) if self._networks else {}
+    def named_data(self, program: EngineProgram, blob: bytes) -> Mapping[str, torch.Tensor]:
+        return self._networks.named_data(program, blob) if self._networks else {}
 
     def build(self, request: BuildRequest) -> bytes:
         """Return an engine with these inputs and outputs."""
         for engine in self._engines:
-            if _boundary(engine.engine) == _boundary(request.lowered):
+            if _boundary(engine.engine) == _boundary(request.program):
                 return bytes(engine.blob)
         raise BuilderError(f"the file has no engine with its inputs and outputs; {_ADVICE}")
 

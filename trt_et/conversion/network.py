@@ -27,9 +27,9 @@ from trt_et.conversion.torch_tensorrt_patches import (
     without_registry_checks,
 )
 from trt_et.engine_program.in_place_buffers import InPlaceBuffer
-from trt_et.engine_program.lowered_partition import (
+from trt_et.engine_program.program import (
     DTYPE_NAMES,
-    LoweredPartition,
+    EngineProgram,
     ProfileShapes,
     unlift,
 )
@@ -68,7 +68,7 @@ class Network:
 
 
 def convert_partition(
-    partition: str, lowered: LoweredPartition, options: BuildOptions, library: str
+    partition: str, program: EngineProgram, options: BuildOptions, library: str
 ) -> Network:
     """Fill a TensorRT network with one partition, whose name is for messages.
 
@@ -83,14 +83,14 @@ def convert_partition(
         settings = make_settings(**options.compilation_settings())
         try:
             network = convert_module(
-                unlift(lowered.program),
-                lowered.inputs,
-                lowered.outputs,
+                unlift(program.exported),
+                program.inputs,
+                program.outputs,
                 settings,
                 library,
-                names=lowered.names,
-                profiles=lowered.profiles,
-                aliased_outputs=lowered.aliased_outputs,
+                names=program.names,
+                profiles=program.profiles,
+                aliased_outputs=program.aliased_outputs,
             )
         except ConversionError as error:
             raise BuilderError(

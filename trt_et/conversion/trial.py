@@ -10,7 +10,7 @@ from trt_et.conversion.onnx import model as onnx_model
 from trt_et.conversion.settings import converter_registry, make_settings
 from trt_et.conversion.stages import refusal_reason
 from trt_et.conversion.torch_tensorrt_patches import without_gpu
-from trt_et.engine_program.lower_fragment import LoweredFragment, lower_fragment
+from trt_et.engine_program.make_fragment_module import FragmentModule, make_fragment_module
 from trt_et.errors import BuilderError, ConversionError
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
 from trt_et.graph.symbolic_shapes import UnboundedDimension
@@ -48,7 +48,7 @@ def try_as_network(options: BuildOptions) -> SupportCheck:
                 return Unsupported(refused, call.name)
         with without_gpu(), unchanged_by_tracing(fragment.nodes):
             try:
-                _convert(lower_fragment(fragment), settings, library)
+                _convert(make_fragment_module(fragment), settings, library)
             except ConversionError as error:
                 if _is_of_unknown_values(error, fragment):
                     return None
@@ -60,11 +60,11 @@ def try_as_network(options: BuildOptions) -> SupportCheck:
     return check
 
 
-def _convert(lowered: LoweredFragment, settings: Any, library: str) -> None:  # noqa: ANN401
-    module = lowered.module
+def _convert(fragment: FragmentModule, settings: Any, library: str) -> None:  # noqa: ANN401
+    module = fragment.module
     try:
         convert_module(
-            module, lowered.inputs, lowered.outputs, settings, library, names=lowered.names
+            module, fragment.inputs, fragment.outputs, settings, library, names=fragment.names
         )
     finally:
         # A module and its graph refer to each other: the zeros for unknown weights would stay in
@@ -95,15 +95,15 @@ def try_as_onnx_model() -> SupportCheck:
             return None
         with unchanged_by_tracing(fragment.nodes):
             try:
-                lowered = lower_fragment(fragment)
+                made = make_fragment_module(fragment)
                 onnx_model.convert_module(
-                    lowered.module,
-                    lowered.inputs,
-                    lowered.outputs,
+                    made.module,
+                    made.inputs,
+                    made.outputs,
                     lambda name, _: name,  # To read a weight would take memory.
                 )
             except ConversionError as error:
-                name = lowered.names.get(error.node or "", error.node)
+                name = made.names.get(error.node or "", error.node)
                 return Unsupported(error.reason, name)
             except (BuilderError, UnboundedDimension) as error:
                 return Unsupported(str(error))

@@ -24,8 +24,10 @@ def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[s
     """Rename inputs ``input0``.., constants ``constant0``.., and nodes ``<operator>_<n>``.
 
     Args:
-        graph: Not changed.
-        signature: Its signature.
+        graph: Not changed. Its constants without users are left out: ExecuTorch adds the unused
+            weights of a program to the first partition.
+        signature: Its signature; it may have inputs that the graph has lost, and its outputs may
+            have other names.
         users: The names of the placeholders that are user inputs.
 
     Returns:
@@ -38,6 +40,8 @@ def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[s
     renamed = Graph()
     for node in _in_order(graph):
         if node.op == "placeholder":
+            if node.name not in users and not node.users:
+                continue
             base = "input" if node.name in users else "constant"
             name = f"{base}{counts[base]}"
         elif node.op == "output":
@@ -54,14 +58,17 @@ def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[s
             new[node].meta["val"] = node.meta["val"]
     renamed.lint()
     by_old = {old.name: node.name for old, node in new.items()}
+    kept = [spec for spec in signature.input_specs if spec.arg.name in by_old]
     by_target: dict[str, str] = {}
-    for spec in signature.input_specs:
+    for spec in kept:
         if spec.target is not None:
             by_target.setdefault(spec.target, by_old[spec.arg.name])
     targets = {name: old for old, name in by_target.items()}
+    results: Any = renamed.output_node().args[0]
+    outputs = zip(signature.output_specs, results, strict=True)
     changed = ExportGraphSignature(
-        input_specs=[_renamed(spec, by_old, by_target) for spec in signature.input_specs],
-        output_specs=[_renamed(spec, by_old, by_target) for spec in signature.output_specs],
+        [_renamed(spec, by_old[spec.arg.name], by_target) for spec in kept],
+        [_renamed(spec, node.name, by_target) for spec, node in outputs],
     )
     return renamed, changed, {node.name: old.name for old, node in new.items()}, targets
 
@@ -82,10 +89,6 @@ def _operator(node: Node) -> str:
     return str(getattr(node.target, "__name__", node.target))
 
 
-def _renamed(
-    spec: InputSpec | OutputSpec, names: Mapping[str, str], targets: Mapping[str, str]
-) -> Any:  # noqa: ANN401
-    argument = str(getattr(spec.arg, "name", ""))
-    arg = replace(spec.arg, name=names[argument]) if argument in names else spec.arg
-    target = targets.get(spec.target, spec.target) if spec.target is not None else None
-    return replace(spec, arg=arg, target=target)
+def _renamed(spec: InputSpec | OutputSpec, name: str, targets: Mapping[str, str]) -> Any:  # noqa: ANN401
+    arg = replace(spec.arg, name=name)
+    return replace(spec, arg=arg, target=targets.get(spec.target or "", spec.target))

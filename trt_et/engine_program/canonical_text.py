@@ -19,7 +19,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node, map_arg
 
-from trt_et.engine_program.lowered_partition import LoweredPartition
+from trt_et.engine_program.program import EngineProgram
 from trt_et.graph.fragment import Fragment
 
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
@@ -59,28 +59,28 @@ class SymbolNames:
         return (known is None, str(known or symbol))
 
 
-def partition_text(lowered: LoweredPartition) -> str:
+def partition_text(asked: EngineProgram) -> str:
     """Return the text of a partition.
 
     Raises:
         NotSerializable: It contains a value without a stable text, such as a custom object.
     """
     symbols = SymbolNames()
-    program = lowered.program
+    program = asked.exported
     kinds = {
         spec.arg.name: spec.kind.name
         for spec in program.graph_signature.input_specs
         if spec.target is not None
     }
-    lines = [repr(binding) for binding in lowered.bindings]
-    lines.append(value_text(lowered.profiles, symbols))
-    lines += [repr(update) for update in lowered.aliased_outputs]
+    lines = [repr(binding) for binding in asked.bindings]
+    lines.append(value_text(asked.profiles, symbols))
+    lines += [repr(update) for update in asked.aliased_outputs]
     for node in program.graph.nodes:
         value = value_text(node.meta.get("val"), symbols)
         call = value_text((node.args, dict(node.kwargs)), symbols)
         what = kinds.get(node.name, "") if node.op == "placeholder" else target_text(node.target)
         lines.append(f"{node.name} = {node.op} {what} {call} : {value}")
-    for name, constant in lowered.constants.items():
+    for name, constant in asked.constants.items():
         if not isinstance(constant, torch.Tensor):
             raise NotSerializable(f"{name} is a {type(constant).__name__}")
         lines.append(f"{name}: {constant.dtype} {list(constant.shape)}")

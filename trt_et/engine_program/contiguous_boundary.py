@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,8 +11,8 @@ from executorch.exir.tensor import dim_order_from_stride
 from torch.fx import Graph, Node
 
 from trt_et.blob.model import Binding
-from trt_et.engine_program.lowered_partition import DTYPE_NAMES, Shape
 from trt_et.engine_program.optimization_profiles import OptimizationProfile
+from trt_et.engine_program.program import DTYPE_NAMES, ProfileShapes, Shape
 from trt_et.errors import PartitionError
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.symbolic_shapes import shape_range
@@ -22,7 +22,47 @@ aten = torch.ops.aten
 _CONTIGUOUS: Final[dict[str, Any]] = {"memory_format": torch.contiguous_format}
 
 
-def contiguous_input(
+def contiguous_boundary(
+    graph: Graph, users: Collection[str], partition: str, profiles: Sequence[OptimizationProfile]
+) -> tuple[tuple[Binding, ...], tuple[Binding, ...], tuple[ProfileShapes, ...]]:
+    """Make the inputs, the constants and the outputs of a partition's graph contiguous.
+
+    Args:
+        graph: Changed: it permutes inputs and outputs that are not contiguous.
+        users: The names of the placeholders that are inputs; the others are constants.
+        partition: The partition's name, for messages.
+        profiles: The requested optimization profiles.
+
+    Returns:
+        The bindings of the inputs and of the outputs, and for each profile the shapes of the
+        dynamic inputs, by binding name.
+
+    Raises:
+        PartitionError: An input or an output is no tensor, or has a dtype that no engine takes.
+    """
+    placeholders = graph.find_nodes(op="placeholder")
+    given = [node for node in placeholders if node.name in users]
+    inputs = tuple(
+        _contiguous_input(node, f"input{index}", partition, profiles)
+        for index, node in enumerate(given)
+    )
+    for node in placeholders:
+        value = node.meta.get("val")
+        if node not in given and isinstance(value, torch.Tensor):
+            node.meta["val"] = _dense(value)
+    shapes = {
+        binding.name: node.meta["val"].shape
+        for binding, node in zip(inputs, given, strict=True)
+        if binding.is_dynamic
+    }
+    tuned = tuple(
+        {name: profile_shapes(sizes, profile) for name, sizes in shapes.items()}
+        for profile in profiles
+    )
+    return inputs, _contiguous_outputs(graph, partition, profiles), tuned
+
+
+def _contiguous_input(
     node: Node, name: str, partition: str, profiles: Sequence[OptimizationProfile]
 ) -> Binding:
     """Return an input's binding; permute the input in the graph if it is not contiguous."""
@@ -38,16 +78,11 @@ def contiguous_input(
     return binding
 
 
-def contiguous_constants(graph: Graph, users: set[str]) -> None:
-    """Make a channels_last model's constants contiguous: kernels and engines need one layout."""
-    for node in graph.find_nodes(op="placeholder"):
-        value = node.meta.get("val")
-        if node.name not in users and isinstance(value, torch.Tensor):
-            node.meta["val"] = _dense(value)
-
-
 def contiguous_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return contiguous tensors; contiguous inputs are not copied."""
+    """Return contiguous tensors; contiguous ones are not copied.
+
+    A channels_last model has other weights, but kernels and engines need one layout.
+    """
     return {name: _contiguous_value(value) for name, value in values.items()}
 
 
@@ -69,7 +104,7 @@ def _dense(value: torch.Tensor) -> torch.Tensor:
     return dense if dense.stride() == strides else dense.as_strided(dense.shape, strides)
 
 
-def contiguous_outputs(
+def _contiguous_outputs(
     graph: Graph, partition: str, profiles: Sequence[OptimizationProfile]
 ) -> tuple[Binding, ...]:
     """Return the outputs' bindings; permute outputs that are not contiguous in the graph."""

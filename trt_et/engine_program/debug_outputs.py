@@ -19,8 +19,8 @@ from trt_et.blob.model import Binding
 from trt_et.engine_program.batch_norms import BATCH_NORM
 from trt_et.engine_program.contiguous_boundary import make_binding
 from trt_et.engine_program.editable_program import EditableProgram
-from trt_et.engine_program.lowered_partition import DTYPE_NAMES, LoweredPartition
 from trt_et.engine_program.optimization_profiles import OptimizationProfile
+from trt_et.engine_program.program import DTYPE_NAMES, EngineProgram
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.operators import CONVOLUTION
 from trt_et.graph.symbolic_shapes import UnboundedDimension
@@ -29,8 +29,8 @@ aten = torch.ops.aten
 
 
 def add_debug_outputs(
-    program: EditableProgram,
-    lowered: LoweredPartition,
+    edited: EditableProgram,
+    program: EngineProgram,
     edge_program: ExportedProgram,
     profiles: Sequence[OptimizationProfile] = (),
 ) -> tuple[Binding, ...]:
@@ -41,20 +41,20 @@ def add_debug_outputs(
     weights alone.
 
     Args:
-        program: The partition; changed.
-        lowered: The partition as it was.
-        edge_program: The origin of ``lowered``; its calls have ExecuTorch's debug handles.
+        edited: The program's copy; changed.
+        program: The program of the engine as it was.
+        edge_program: Its origin; its calls have ExecuTorch's debug handles.
         profiles: The requested optimization profiles.
 
     Returns:
         The bindings of all outputs.
     """
-    output = program.graph.output_node()
+    output = edited.graph.output_node()
     results: list[Any] = list(output.args[0])  # type: ignore[arg-type]
-    in_place = {update.value for update in lowered.aliased_outputs}
-    written = {r for r, b in zip(results, lowered.outputs, strict=True) if b.name in in_place}
-    bindings = list(lowered.outputs)
-    for node in _results_of_operators(program, lowered, edge_program):
+    in_place = {update.value for update in program.aliased_outputs}
+    written = {r for r, b in zip(results, program.outputs, strict=True) if b.name in in_place}
+    bindings = list(program.outputs)
+    for node in _results_of_operators(edited, program, edge_program):
         binding = _binding(node, f"output{len(bindings)}", profiles)
         if binding is not None and node not in written:
             bindings.append(binding)
@@ -76,13 +76,13 @@ def copy_repeated_outputs(program: EditableProgram, outputs: Sequence[Binding]) 
 
 
 def _results_of_operators(
-    program: EditableProgram, lowered: LoweredPartition, edge_program: ExportedProgram
+    edited: EditableProgram, program: EngineProgram, edge_program: ExportedProgram
 ) -> list[Node]:
     """Return the call that has the result of each operator of the model."""
     known = {node.name: node.meta.get("debug_handle") for node in edge_program.graph.nodes}
     nodes: dict[object, Node] = {}
-    for node in _computed(program):
-        handle, made_by = (known.get(lowered.names.get(n.name, "")) for n in (node, _maker(node)))
+    for node in _computed(edited):
+        handle, made_by = (known.get(program.names.get(n.name, "")) for n in (node, _maker(node)))
         if isinstance(node.meta.get("val"), torch.Tensor) and handle == made_by:
             nodes[node.name if handle is None else handle] = node
         else:
@@ -113,8 +113,8 @@ def _binding(node: Node, name: str, profiles: Sequence[OptimizationProfile]) -> 
     is_folded = node.target is CONVOLUTION and any(u.target is BATCH_NORM for u in node.users)
     if value.dtype not in DTYPE_NAMES or is_folded:
         return None
+    maker = _maker(node).name
     try:
-        binding = make_binding(name, value, None, profiles, is_input=False)
+        return replace(make_binding(name, value, None, profiles, is_input=False), value_of=maker)
     except UnboundedDimension:
         return None
-    return replace(binding, value_of=_maker(node).name)

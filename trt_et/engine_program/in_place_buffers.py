@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 
 @dataclass(frozen=True)
@@ -63,3 +64,25 @@ def find_in_place_buffers(
             copied = str(value.meta.get("original_aten")) == "aten.index_copy.default"
             buffers_of[home[value]].append(InPlaceBuffer(buffer.name, value.name, copied))
     return [tuple(buffers) for buffers in buffers_of]
+
+
+def with_binding_names(
+    buffers: Sequence[InPlaceBuffer], graph: Graph, users: Collection[str]
+) -> tuple[InPlaceBuffer, ...]:
+    """Return the buffers whose input and output a partition has, by binding name.
+
+    ``users`` has the names of the placeholders of its graph that are inputs.
+    """
+    given = [node for node in graph.find_nodes(op="placeholder") if node.name in users]
+    inputs = {node.name: f"input{index}" for index, node in enumerate(given)}
+    results: Any = graph.output_node().args[0]
+    outputs = {
+        result.name: f"output{index}"
+        for index, result in enumerate(results)
+        if isinstance(result, Node)
+    }
+    return tuple(
+        replace(each, buffer=inputs[each.buffer], value=outputs[each.value])
+        for each in buffers
+        if each.buffer in inputs and each.value in outputs
+    )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch._ops import OpOverload
 
-    from trt_et.engine_program.lowered_partition import LoweredPartition
+    from trt_et.engine_program.program import EngineProgram
     from trt_et.graph.fragment import SupportCheck
 
 
@@ -25,7 +25,7 @@ class BuildRequest:
 
     Attributes:
         partition: The partition's name, for messages.
-        lowered: The partition in plain ATen, with its bindings.
+        program: The partition in plain ATen, with its bindings.
         device_id: Index of the GPU that the engine is for.
         options: The caller's options.
         timings: A folder for the builder's timing cache; None: no timing cache.
@@ -33,7 +33,7 @@ class BuildRequest:
     """
 
     partition: str
-    lowered: LoweredPartition
+    program: EngineProgram
     device_id: int
     options: BuildOptions
     timings: Path | None = None
@@ -56,7 +56,7 @@ class EngineBuilder(ABC):
     def build(self, request: BuildRequest) -> bytes:
         """Return the engine's blob (``trt_et.engine_info.encode_blob``).
 
-        Its bindings must equal ``request.lowered.bindings``, also in order; the backend checks it.
+        Its bindings must equal ``request.program.bindings``, also in order; the backend checks it.
 
         Raises:
             BuilderError: The engine cannot be built.
@@ -85,9 +85,9 @@ class EngineBuilder(ABC):
         del options
         return None
 
-    def named_data(self, lowered: LoweredPartition, blob: bytes) -> Mapping[str, torch.Tensor]:
+    def named_data(self, program: EngineProgram, blob: bytes) -> Mapping[str, torch.Tensor]:
         """Return the tensors that a blob refers to, by key; they are stored once for all blobs."""
-        del lowered, blob
+        del program, blob
         return {}
 
     @property

@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 
 from trt_et.blob.codec import decode_blob
 from trt_et.blob.model import EngineInfo
-from trt_et.engine_program.lowered_partition import LoweredPartition
+from trt_et.engine_program.program import EngineProgram
 from trt_et.engines.cache import EngineCache
 from trt_et.engines.job import Engine, Job
 from trt_et.engines.key import (
@@ -93,7 +93,7 @@ class _Session:
         """Check that a job's engine is neither there nor on its way."""
         try:
             request = job.request = make_request(job)
-            job.names = request.lowered.names
+            job.names = request.program.names
             digest = request_digest(request)
             if digest is None:
                 return True
@@ -102,7 +102,7 @@ class _Session:
             fingerprint = builder_fingerprint(job.builder) if job.cache is not None else ""
             if job.cache is None or not fingerprint:
                 return True
-            weights = self._digests.of(request.lowered.sources)
+            weights = self._digests.of(request.program.sources)
             job.key = engine_key(job.builder.name, fingerprint, digest, weights)
             return not self._load(job, job.cache) and self._is_missing(job, job.cache, wait=False)
         except Exception as error:
@@ -122,7 +122,7 @@ class _Session:
 
     def _is_known(self, job: Job, digest: str) -> bool:
         """Check whether an earlier partition is equal; read weights only if all else is equal."""
-        weights = job.request.lowered.sources
+        weights = job.request.program.sources
         kind = (id(job.builder), digest, sample_digest(weights))
         alike = self._seen.setdefault(kind, [])
         for other, its_weights in alike:
@@ -138,7 +138,7 @@ class _Session:
             return False
         try:
             # The cache has checked every byte.
-            info = _checked_info(blob, job.request.lowered, verify=False)
+            info = _checked_info(blob, job.request.program, verify=False)
         except (BlobError, BuilderError) as error:
             cache.discard(job.key, str(error))
             return False
@@ -150,7 +150,7 @@ def _keep(job: Job, blob: bytes) -> None:
     """Check an engine that was built, store it in the cache, and finish its job."""
     try:
         verify = job.executor is not None or not job.builder.verified
-        info = _checked_info(blob, job.request.lowered, verify=verify)
+        info = _checked_info(blob, job.request.program, verify=verify)
         # A worker on another machine may have another GPU than the one in the key.
         fits = not info.gpu_name or info.gpu_name in builder_fingerprint(job.builder)
         if job.lock is not None and job.cache is not None and fits:
@@ -161,9 +161,9 @@ def _keep(job: Job, blob: bytes) -> None:
 
 
 def _finish(job: Job, blob: bytes, info: EngineInfo, origin: str) -> None:
-    lowered = job.request.lowered
-    with unchanged_by_tracing(lowered.program.graph.nodes):
-        named_data = job.builder.named_data(lowered, blob)
+    program = job.request.program
+    with unchanged_by_tracing(program.exported.graph.nodes):
+        named_data = job.builder.named_data(program, blob)
     kernels = read_kernels(decode_blob(blob, verify=False).engine)
     _log.info(
         "partition %s: %s engine for cuda:%s, %s, %d bytes, %d inputs, %d outputs, %d in place",
@@ -189,14 +189,14 @@ def _sessions(options: Sequence[ProgressOption]) -> list[ProgressSession]:
     return [sessions[id(option)] for option in options]
 
 
-def _checked_info(blob: object, lowered: LoweredPartition, *, verify: bool = True) -> EngineInfo:
+def _checked_info(blob: object, program: EngineProgram, *, verify: bool = True) -> EngineInfo:
     """Return the metadata of a builder's result; raise if it is no engine for this partition."""
     if not isinstance(blob, bytes):
         raise BuilderError(f"it returned {type(blob).__name__}, not the bytes of an engine blob")
     info = decode_blob(blob, verify=verify).info
     for what, given, expected in (
-        ("inputs", info.inputs, lowered.inputs),
-        ("outputs", info.outputs, lowered.outputs),
+        ("inputs", info.inputs, program.inputs),
+        ("outputs", info.outputs, program.outputs),
     ):
         if len(given) != len(expected):
             raise BuilderError(f"its engine has {len(given)} {what}; expected {len(expected)}")

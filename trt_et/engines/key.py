@@ -46,7 +46,7 @@ def request_digest(request: BuildRequest) -> str | None:
     """
     try:
         options = value_text(vars(request.options), SymbolNames())
-        text = f"cuda:{request.device_id}\n{options}\n{partition_text(request.lowered)}"
+        text = f"cuda:{request.device_id}\n{options}\n{partition_text(request.program)}"
         return hashlib.sha256(text.encode()).hexdigest()
     except NotSerializable as error:
         _log.debug("partition %s is not compared with others: %s", request.partition, error)

@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from trt_et.blob.codec import decode_blob, encode_blob
 from trt_et.blob.model import EngineInfo
 from trt_et.conversion.installed import onnx_version
-from trt_et.engine_program.lowered_partition import LoweredPartition, unlift
+from trt_et.engine_program.program import EngineProgram, unlift
 from trt_et.engines.base import BuildRequest, EngineBuilder
 from trt_et.engines.fingerprint import fingerprint_of
 from trt_et.errors import BuilderError, ConversionError, OptionError
@@ -66,18 +66,18 @@ class OnnxBuilder(EngineBuilder):
 
     def build(self, request: BuildRequest) -> bytes:
         """See ``trt_et.engines.EngineBuilder.build``."""
-        lowered = request.lowered
+        program = request.program
         try:
-            model = _convert(lowered)
+            model = _convert(program)
         except ConversionError as error:
             raise BuilderError(
                 f"partition {request.partition} has no ONNX model"
                 + (f" because of node {error.node}" if error.node else "")
                 + f": {error.reason}. Leave the node to the CPU (excluded_ops=...)"
             ) from error
-        _CONVERTED[lowered.program] = model.weights
+        _CONVERTED[program.exported] = model.weights
         info = EngineInfo(
-            bindings=lowered.bindings,
+            bindings=program.bindings,
             device_id=request.device_id,
             builder=self.name,
             library_version=f"onnx {onnx_version()} opset {model.opset}",
@@ -87,30 +87,30 @@ class OnnxBuilder(EngineBuilder):
         )
         return encode_blob(model.to_bytes(), info)
 
-    def named_data(self, lowered: LoweredPartition, blob: bytes) -> Mapping[str, torch.Tensor]:
+    def named_data(self, program: EngineProgram, blob: bytes) -> Mapping[str, torch.Tensor]:
         """See ``trt_et.engines.EngineBuilder``."""
         from trt_et.conversion.onnx.model import references
 
-        if (converted := _CONVERTED.pop(lowered.program, None)) is not None:
+        if (converted := _CONVERTED.pop(program.exported, None)) is not None:
             return dict(converted)
-        constants = lowered.constants
+        constants = program.constants
         engine = decode_blob(blob, verify=False).engine
         keys = references(bytes(engine))
         if not constants.keys() >= keys.keys():  # The conversion made some of them.
-            return dict(_convert(lowered).weights)
+            return dict(_convert(program).weights)
         return {key: constants[name].detach() for name, key in keys.items()}
 
 
-def _convert(lowered: LoweredPartition) -> OnnxModel:
+def _convert(program: EngineProgram) -> OnnxModel:
     from trt_et.conversion.onnx.model import convert_module, weight_key
 
     with TRACING:
         return convert_module(
-            unlift(lowered.program),
-            lowered.inputs,
-            lowered.outputs,
+            unlift(program.exported),
+            program.inputs,
+            program.outputs,
             lambda _, tensor: weight_key(tensor),
-            lowered.aliased_outputs,
+            program.aliased_outputs,
         )
 
 
@@ -123,7 +123,7 @@ def _network(request: BuildRequest, weights: list[str]) -> dict[str, Any]:
     }
     profiles = [
         {name: [list(shape) for shape in shapes] for name, shapes in profile.items()}
-        for profile in request.lowered.profiles
+        for profile in request.program.profiles
     ]
     return {
         "weights": weights,

@@ -22,15 +22,15 @@ class PrebuiltBuilder(EngineBuilder):
 
     def build(self, request: BuildRequest) -> bytes:
         """See ``trt_et.engines.EngineBuilder.build``."""
-        lowered = request.lowered
-        graph = lowered.program.graph
+        program = request.program
+        graph = program.exported.graph
         (call,) = (node for node in graph.nodes if is_prebuilt(node.target))
         info = info_of(str(call.args[2]))
         inputs, outputs = ([b.name for b in each] for each in (info.inputs, info.outputs))
         tensors = [node.name for node in call.args[0]]
         output = next(node for node in reversed(graph.nodes) if node.op == "output")
         picked = [_picked(result, call) for result in output.args[0]]
-        expected = sorted(binding.name for binding in lowered.inputs)
+        expected = sorted(binding.name for binding in program.inputs)
         if sorted(tensors) != expected or sorted(picked) != list(range(len(outputs))):
             raise BuilderError(
                 f"its engine has the inputs {', '.join(inputs)} and the outputs "
@@ -39,12 +39,12 @@ class PrebuiltBuilder(EngineBuilder):
             )
         names = dict(zip(tensors, inputs, strict=True))
         bindings = [
-            *(replace(b, name=names[b.name]) for b in lowered.inputs),
-            *(replace(b, name=outputs[i]) for b, i in zip(lowered.outputs, picked, strict=True)),
+            *(replace(b, name=names[b.name]) for b in program.inputs),
+            *(replace(b, name=outputs[i]) for b, i in zip(program.outputs, picked, strict=True)),
         ]
         # Torch-TensorRT's engines do not record it; it is the installed one.
         builder = info.builder or installed_variant() or ""
-        engine: Any = lowered.constants[call.args[1].name].numpy()
+        engine: Any = program.constants[call.args[1].name].numpy()
         return encode_blob(engine, replace(info, bindings=tuple(bindings), builder=builder))
 
 

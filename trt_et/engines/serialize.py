@@ -38,7 +38,7 @@ def build_engine(request: BuildRequest, library: str, build: Callable[[Network],
         raise
     except Exception as error:
         # After any error: a program that builds without updates in place is exported.
-        if not (request.lowered.aliased_outputs if network is None else network.aliases):
+        if not (request.program.aliased_outputs if network is None else network.aliases):
             raise
         _log.warning(
             "partition %s: no engine that writes state in place (%s); building one that does not",
@@ -47,8 +47,8 @@ def build_engine(request: BuildRequest, library: str, build: Callable[[Network],
         )
     if network is not None:
         network.free()
-    lowered = replace(request.lowered, aliased_outputs=())
-    return build(build_network(replace(request, lowered=lowered), library))
+    program = replace(request.program, aliased_outputs=())
+    return build(build_network(replace(request, program=program), library))
 
 
 def build_network(request: BuildRequest, library: str = "tensorrt") -> Network:
@@ -63,7 +63,7 @@ def build_network(request: BuildRequest, library: str = "tensorrt") -> Network:
         BuilderError: A converter failed, or the network has other inputs and outputs than the
             partition.
     """
-    return convert_partition(request.partition, request.lowered, request.options, library)
+    return convert_partition(request.partition, request.program, request.options, library)
 
 
 def serialize(

@@ -61,7 +61,7 @@ class TensorRTBuilder(EngineBuilder):
 
     def _build(self, request: BuildRequest, network: Network, gpu: Any) -> bytes:  # noqa: ANN401
         info = EngineInfo(
-            bindings=request.lowered.bindings,
+            bindings=request.program.bindings,
             device_id=request.device_id,
             builder=self.name,
             library_version=str(network.trt.__version__),

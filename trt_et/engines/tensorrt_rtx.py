@@ -54,13 +54,13 @@ class TensorRTRTXBuilder(EngineBuilder):
 
     def _build(self, request: BuildRequest, network: Network) -> bytes:
         capabilities = request.options.compute_capabilities
-        if not capabilities and any(map(is_fp8, request.lowered.program.graph.nodes)):
+        if not capabilities and any(map(is_fp8, request.program.exported.graph.nodes)):
             # By default the library drops older targets, which the blob would still promise.
             capabilities = targets_with_fp8(network.trt)
         set_targets(network.trt, network.config, capabilities)
         allow_captures(network)
         info = EngineInfo(
-            bindings=request.lowered.bindings,
+            bindings=request.program.bindings,
             device_id=request.device_id,
             builder=self.name,
             library_version=str(network.trt.__version__),

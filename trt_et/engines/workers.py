@@ -105,7 +105,7 @@ def build_all(
 def _build_here(jobs: Iterable[Job]) -> Iterator[tuple[Job, bytes]]:
     for job in jobs:
         try:
-            with unchanged_by_tracing(job.request.lowered.program.graph.nodes):
+            with unchanged_by_tracing(job.request.program.exported.graph.nodes):
                 blob = job.builder.build(job.request)
         except Exception as error:
             # A caller's builder may raise any type; the report names the partition.
@@ -180,10 +180,10 @@ class _Builds:
 
     def _call(self, job: Job) -> tuple[Any, ...]:
         """Return what to submit: a function and its arguments."""
-        lowered = job.request.lowered
+        program = job.request.program
         file = Path(tempfile.mkdtemp(dir=self._folder.name)) / "program.pt2"
         try:
-            save_program(lowered.program, file)
+            save_program(program.exported, file)
         except Exception as error:
             # torch.export.save raises many types; the disk may be full.
             raise BuilderError(
@@ -191,8 +191,8 @@ class _Builds:
                 f"{type(error).__name__}: {error}; build in this one (executor=None), or set "
                 "TMPDIR to a folder with more room"
             ) from error
-        shell = replace(lowered, program=None, sources={})  # type: ignore[arg-type]
-        request = replace(job.request, lowered=shell, monitor=BuildMonitor())
+        shell = replace(program, exported=None, sources={})  # type: ignore[arg-type]
+        request = replace(job.request, program=shell, monitor=BuildMonitor())
         return build_in_worker, str(file), job.builder, request, _versions()
 
 
@@ -249,9 +249,9 @@ def build_in_worker(
             "a folder that all of them share (set TMPDIR to it), and the export must still run"
         )
     try:
-        lowered = replace(request.lowered, program=load_program(path))
+        program = replace(request.program, exported=load_program(path))
         monitor = BuildMonitor(stop=lambda: not path.exists())
-        return builder.build(replace(request, lowered=lowered, monitor=monitor))
+        return builder.build(replace(request, program=program, monitor=monitor))
     except Exception as error:
         is_own = type(error) is getattr(errors, type(error).__name__, None)
         reason = f"{type(error).__name__}: {error}"

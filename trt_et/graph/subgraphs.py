@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
@@ -132,21 +132,6 @@ def copied_program(program: ExportedProgram) -> ExportedProgram:
     for old, new in zip(nodes_of(program), nodes_of(own), strict=True):
         new.meta["from_node"] = [NodeSource(old, "trt_et", NodeSourceAction.CREATE)]
     return own
-
-
-def in_program_order(
-    groups: Iterable[tuple[Subgraph, list[Node]]],
-) -> list[tuple[Subgraph, list[Node]]]:
-    """Sort groups of nodes, each of one graph, by the position of their first node."""
-    positions: dict[int, dict[Node, int]] = {}
-
-    def key(group: tuple[Subgraph, list[Node]]) -> tuple[int, ...]:
-        subgraph, nodes = group
-        if id(subgraph.module) not in positions:
-            positions[id(subgraph.module)] = {n: i for i, n in enumerate(subgraph.graph.nodes)}
-        return (*subgraph.order, positions[id(subgraph.module)][nodes[0]])
-
-    return sorted(groups, key=key)
 
 
 def _collect(subgraph: Subgraph, collected: dict[int, Subgraph]) -> None:

@@ -33,7 +33,7 @@ _VIEWS: Final = names(VIEWS) | {"dim_order_ops::_clone_dim_order"}
 def group_nodes(
     support: OperatorSupport, min_block_size: int, inputs: Collection[str]
 ) -> list[list[Node]]:
-    """Group the supported nodes of one graph; groups and nodes are in program order.
+    """Group the supported nodes of one graph; the nodes of a group are in program order.
 
     Args:
         support: The supported nodes of one graph of an Edge program; nodes that fit no partition
@@ -42,7 +42,6 @@ def group_nodes(
         inputs: The names of the program's inputs.
     """
     graph = support.subgraph.graph
-    position = {node: index for index, node in enumerate(graph.nodes)}
     while True:
         groups = _groups(graph, support)
         # An engine reads sizes off its input tensors and gets no other sizes.
@@ -77,7 +76,7 @@ def group_nodes(
         if not any(left_out):
             break
     support.accept(node for nodes in worthy for node in nodes if is_size(node))
-    return sorted([*worthy, *support.alone.values()], key=lambda nodes: position[nodes[0]])
+    return [*worthy, *support.alone.values()]
 
 
 def _leave_out_unconvertible(nodes: list[Node], support: OperatorSupport) -> bool:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from trt_et.engine_program.edge_to_aten import aten_target, qualified_name
+from trt_et.engine_program.edge_to_aten import aten_target
 from trt_et.graph.fragment import SupportCheck
-from trt_et.graph.subgraphs import in_program_order
 from trt_et.ops.quantize import is_quantization
 from trt_et.partition.analysis import Analysis
 from trt_et.partition.float_products import warn_float_products
 from trt_et.partition.grouping import group_nodes
-from trt_et.partition.make_report import describe_partition, make_report
+from trt_et.partition.make_report import make_report
 from trt_et.partition.node_choice import NodeChoice
 from trt_et.partition.operator_support import OperatorSupport
-from trt_et.partition.picture import draw_partitions
 from trt_et.partition.report import Partition, PartitionReport
 from trt_et.precision.plan import Float32Plan
 
@@ -31,12 +28,10 @@ def make_partitions(
     without_int8: Collection[OpOverload] = (),
     *,
     float32: Float32Plan | None = None,
-    draw: bool = False,
 ) -> tuple[list[tuple[Partition, list[Node]]], PartitionReport]:
     """Return the partitions of an Edge program with their nodes, in program order, and the report.
 
-    The builder's library has no int8 kernels for ``without_int8``. With ``draw``, the report gets a
-    picture.
+    The builder's library has no int8 kernels for ``without_int8``.
     """
     supports = [
         OperatorSupport(
@@ -47,39 +42,28 @@ def make_partitions(
         )
         for subgraph in analysis.subgraphs
     ]
-    groups = in_program_order(
-        (support.subgraph, nodes)
+    groups = [
+        (support, nodes)
         for support in supports
         for nodes in group_nodes(support, min_block_size, analysis.inputs)
-    )
-    parts = [
-        describe_partition(analysis, subgraph, index, nodes)
-        for index, (subgraph, nodes) in enumerate(groups)
     ]
-    if float32 is not None:
-        by_path = {support.subgraph.path: support for support in supports}
-        parts = [
-            _with_float32(part, nodes, by_path[part.subgraph], float32)
-            for part, (_, nodes) in zip(parts, groups, strict=True)
-        ]
+    position = {
+        node: (*subgraph.order, index)
+        for subgraph in analysis.subgraphs
+        for index, node in enumerate(subgraph.graph.nodes)
+    }
+    groups.sort(key=lambda group: position[group[1][0]])
+    kept = [
+        float32.keep(support.fragment(nodes), {node: support.equivalent[node] for node in nodes})
+        if float32 is not None
+        else {}
+        for support, nodes in groups
+    ]
     delegated = dict.fromkeys(node for _, nodes in groups for node in nodes)
     warn_float_products(delegated, without_int8)
     _register_out_variants(supports, delegated)
-    made = [(part, nodes) for part, (_, nodes) in zip(parts, groups, strict=True)]
-    report = make_report(parts, supports)
-    if draw:
-        reasons = {node: why for support in supports for node, why in support.reasons.items()}
-        report = replace(report, picture=draw_partitions(analysis, made, reasons))
-    return made, report
-
-
-def _with_float32(
-    part: Partition, nodes: list[Node], support: OperatorSupport, plan: Float32Plan
-) -> Partition:
-    calls = {node: support.equivalent[node] for node in nodes}
-    kept = plan.keep(support.fragment(nodes), calls).items()
-    name_of = support.subgraph.name_of
-    return replace(part, float32=tuple((name_of(n), qualified_name(n), why) for n, why in kept))
+    report = make_report(supports, groups, kept)
+    return list(zip(report.partitions, (nodes for _, nodes in groups), strict=True)), report
 
 
 def _register_out_variants(

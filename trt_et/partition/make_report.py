@@ -4,48 +4,36 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch.fx import Node
 
 from trt_et.engine_program.edge_to_aten import qualified_name
 from trt_et.graph.modules import module_of, source_of
-from trt_et.graph.subgraphs import Subgraph
 from trt_et.graph.symbolic_shapes import shape_range
-from trt_et.partition.analysis import Analysis
 from trt_et.partition.operator_support import OperatorSupport
 from trt_et.partition.report import BoundaryTensor, Partition, PartitionReport
 
 _log = logging.getLogger("trt_et.partitioner")
 
 
-def describe_partition(
-    analysis: Analysis, subgraph: Subgraph, index: int, nodes: list[Node]
-) -> Partition:
-    """Describe one group of nodes of one graph of a program."""
-    inside = set(nodes)
-    sources = dict.fromkeys(s for node in nodes for s in node.all_input_nodes if s not in inside)
-    constants = analysis.constants_of(subgraph)
-    return Partition(
-        index=index,
-        name="_".join(["tensorrt", str(index), *filter(None, subgraph.path.split("/"))]),
-        operators=tuple(qualified_name(node) for node in nodes),
-        nodes=tuple(subgraph.name_of(node) for node in nodes),
-        inputs=tuple(t for s in sources if s.name not in constants for t in _tensors(s)),
-        outputs=tuple(
-            t for node in nodes if any(u not in inside for u in node.users) for t in _tensors(node)
-        ),
-        constant_bytes=sum(t.nbytes for s in sources if s.name in constants for t in _tensors(s)),
-        subgraph=subgraph.path,
-        modules=tuple(dict.fromkeys(filter(None, map(module_of, nodes)))),
-    )
-
-
 def make_report(
-    partitions: list[Partition], supports: Iterable[OperatorSupport]
+    supports: Sequence[OperatorSupport],
+    groups: Iterable[tuple[OperatorSupport, list[Node]]],
+    float32: Iterable[Mapping[Node, str]],
 ) -> PartitionReport:
-    """Make the report; log a summary (INFO), each reason (DEBUG), or that nothing is delegated."""
+    """Make the report; log a summary (INFO), each reason (DEBUG), or that nothing is delegated.
+
+    Args:
+        supports: The supported nodes of each graph of the program, and the reasons of the others.
+        groups: The nodes of each partition, in program order.
+        float32: Those of each group that keep float32, with the reasons.
+    """
+    partitions = tuple(
+        _described(index, *group, kept)
+        for index, (group, kept) in enumerate(zip(groups, float32, strict=True))
+    )
     left = [
         (support, node)
         for support in supports
@@ -57,7 +45,7 @@ def make_report(
         for support, node in left
     )
     sources = {support.subgraph.name_of(node): source_of(node) for support, node in left}
-    report = PartitionReport(tuple(partitions), not_delegated, sources)
+    report = PartitionReport(partitions, not_delegated, sources)
     for name, operator, reason in not_delegated:
         _log.debug("%s (%s) stays on the CPU: %s", name, operator, reason)
     if partitions:
@@ -75,6 +63,28 @@ def make_report(
             "; ".join(list(reasons)[:5]) or "The program calls no operator",
         )
     return report
+
+
+def _described(
+    index: int, support: OperatorSupport, nodes: list[Node], float32: Mapping[Node, str]
+) -> Partition:
+    subgraph = support.subgraph
+    inside = set(nodes)
+    sources = dict.fromkeys(s for node in nodes for s in node.all_input_nodes if s not in inside)
+    weights = [source for source in sources if source.name in support.constants]
+    returned = [node for node in nodes if not inside.issuperset(node.users)]
+    return Partition(
+        index=index,
+        name="_".join(["tensorrt", str(index), *filter(None, subgraph.path.split("/"))]),
+        operators=tuple(qualified_name(node) for node in nodes),
+        nodes=tuple(subgraph.name_of(node) for node in nodes),
+        inputs=tuple(t for s in sources if s not in weights for t in _tensors(s)),
+        outputs=tuple(t for node in returned for t in _tensors(node)),
+        constant_bytes=sum(t.nbytes for weight in weights for t in _tensors(weight)),
+        subgraph=subgraph.path,
+        float32=tuple((subgraph.name_of(n), qualified_name(n), why) for n, why in float32.items()),
+        modules=tuple(dict.fromkeys(filter(None, map(module_of, nodes)))),
+    )
 
 
 def _tensors(node: Node) -> list[BoundaryTensor]:

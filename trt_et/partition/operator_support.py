@@ -63,6 +63,7 @@ class OperatorSupport:
 
     Attributes:
         subgraph: The graph.
+        constants: The argument ``constants``.
         equivalent: From its nodes to the nodes of the plain ATen graph.
         reasons: The reason for each unsupported ``call_function`` node.
         alone: The nodes that get a separate engine, each with the ``getitem`` nodes of its
@@ -80,7 +81,8 @@ class OperatorSupport:
     ) -> None:
         self.subgraph = subgraph
         self.equivalent: Mapping[Node, Node] = to_aten(subgraph.graph)[1]
-        self._constants = constants_among(self.equivalent.values(), constants or {})
+        self.constants = constants or {}
+        self._constants = constants_among(self.equivalent.values(), self.constants)
         self._folded: dict[Node, torch.Tensor | None] = dict(self._constants)
         self._check = check
         self._excluded = excluded or NodeChoice()

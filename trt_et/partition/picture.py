@@ -17,15 +17,16 @@ from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
 from trt_et.inspection.page import CPU, ENDS, Box, Picture, box_lines
 from trt_et.inspection.tables import Table, size_text
 from trt_et.partition.analysis import Analysis
-from trt_et.partition.report import Partition
+from trt_et.partition.report import Partition, PartitionReport
 
 
 def draw_partitions(
     analysis: Analysis,
     parts: Sequence[tuple[Partition, list[Node]]],
-    reasons: dict[Node, str],
+    report: PartitionReport,
 ) -> Picture:
     """Draw the main graph of an Edge program: inputs, partitions, calls on the CPU, outputs."""
+    reasons = {name: reason for name, _, reason in report.not_delegated}
     boxes: dict[object, Box] = {}
     owners: dict[Node, object] = {}
     for part, nodes in parts:
@@ -93,9 +94,9 @@ def _partition_box(part: Partition) -> Box:
     return Box("TensorRT engine", part.name, lines, tables)
 
 
-def _call_box(node: Node, reasons: dict[Node, str]) -> Box:
+def _call_box(node: Node, reasons: dict[str, str]) -> Box:
     name = qualified_name(node)
-    facts = [("operator", name), ("node", node.name), ("reason", reasons.get(node, ""))]
+    facts = [("operator", name), ("node", node.name), ("reason", reasons.get(node.name, ""))]
     facts.append(("source", source_of(node)))
     table = Table("On the CPU", ("", ""), tuple(row for row in facts if row[1]))
     return Box(CPU, box_lines({name: 1})[0], facts=(table,))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import torch
@@ -19,7 +19,7 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 
 from trt_et.graph.insertion import insert_call
-from trt_et.graph.subgraphs import edited, subgraphs
+from trt_et.graph.subgraphs import Subgraph, edited, subgraphs
 
 _log = logging.getLogger(__name__)
 
@@ -42,9 +42,9 @@ def copy_results_of_control_flow(program: ExportedProgram) -> ExportedProgram:
     return edited(program, _copy_results, branches=True)
 
 
-def warn_overwritten_results(program: ExportedProgram) -> None:
+def warn_overwritten_results(graphs: Iterable[Subgraph]) -> None:
     """Warn if a graph of an Edge program has a ``cond`` whose result may be overwritten."""
-    for subgraph in subgraphs(program.graph_module):
+    for subgraph in graphs:
         for node, following in zip(*_neighbours(subgraph.graph), strict=True):
             readers = {reader for result in _results(node) for reader in _readers(result)}
             if node.target is _COND and not readers <= _ancestors(following):

@@ -6,21 +6,30 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported, fragment_of_call
 from trt_et.graph.subgraphs import Subgraph
 from trt_et.ops.prebuilt_engine import is_prebuilt
 from trt_et.precision.calibration import Calibration
-from trt_et.precision.fragment import in_precision
+from trt_et.precision.in_precision import in_precision
 from trt_et.precision.program import FLOAT32
 from trt_et.precision.rules import float32_reasons, is_float32
 
 
 def mark_float32(
-    graphs: Iterable[Subgraph], is_chosen: Callable[[Node], bool], calibration: Calibration
+    program: ExportedProgram,
+    graphs: Iterable[Subgraph],
+    is_chosen: Callable[[Node], bool],
+    calibration: Calibration,
 ) -> None:
-    """Mark the calls of an Edge program that keep float32 by the caller's choice or calibration."""
+    """Mark the calls of an Edge program that keep float32 by the caller's choice or calibration.
+
+    Raises:
+        PartitionError: The exported form of the program was not calibrated.
+    """
+    calibration.check_done(program)
     for subgraph in graphs:
         for node in subgraph.calls:
             # Another partitioner may have marked the node.

@@ -23,8 +23,8 @@ from tests.support.programs.quantized_networks import needs_rtx
 from trt_et.conversion.operators.quantization import ACTIVATION_SCALE
 from trt_et.conversion.rewriting import rewrite
 from trt_et.engine_info import decode_blob
-from trt_et.engine_program.lower import lower_partition
-from trt_et.engine_program.lowered_partition import unlift
+from trt_et.engine_program.make_program import make_engine_program
+from trt_et.engine_program.program import unlift
 from trt_et.engines import BuildOptions, BuildRequest
 
 pytestmark = needs_rtx
@@ -62,7 +62,7 @@ def test_the_numbers_are_the_same(name):
     model, shape = MODELS[name]
     inputs = (torch.randn(shape),)
     program = quantize(model(), inputs).run_decompositions({})
-    asked = BuildRequest("test", lower_partition(program, "test"), 0, BuildOptions())
+    asked = BuildRequest("test", make_engine_program(program, "test"), 0, BuildOptions())
     assert compare(asked, *inputs).outcome == "equal"
 
 
@@ -91,7 +91,7 @@ def constants(
     """The scales by which a function quantizes after the rewrite, and the shapes of vectors."""
     inputs = (torch.randn(shape),)
     program = torch.export.export(Function(function), inputs, dynamic_shapes=((sizes,),))
-    module = unlift(lower_partition(program.run_decompositions({}), "test").program)
+    module = unlift(make_engine_program(program.run_decompositions({}), "test").exported)
     rewrite(module, ACTIVATION_SCALE)
     quantize = quantized.quantize_per_tensor.default
     calls = [node for node in module.graph.nodes if node.target is quantize]
@@ -137,7 +137,7 @@ def test_the_vector_is_along_the_last_axis_of_a_known_size(function, shape, size
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_scales_are_float32_whatever_the_default_dtype_is(dtype, monkeypatch):
     asked = torch.export.export(Function(doubled), (torch.randn(2, 3, 4),)).run_decompositions({})
-    request = BuildRequest("test", lower_partition(asked, "test"), 0, BuildOptions())
+    request = BuildRequest("test", make_engine_program(asked, "test"), 0, BuildOptions())
     torch.set_default_dtype(dtype)
     try:
         assert compare(request).outcome == "equal"

@@ -211,7 +211,7 @@ def test_one_position_of_any_dimension_is_written_in_place(case):
 def test_integers_are_left_as_they_are():
     new = torch.ones(BATCH, HEADS, 1, WIDTH, dtype=torch.int32)
     requests, _ = recorded(Cache(copy_rows, SHAPE, torch.int32), (ONE * 0, new))
-    assert [update for request in requests for update in request.lowered.aliased_outputs]
+    assert [update for request in requests for update in request.program.aliased_outputs]
     assert aliases(requests) == []
 
 

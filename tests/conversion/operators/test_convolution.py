@@ -10,8 +10,8 @@ from tests.support.lowering import lower
 from tests.support.sampled import sampled
 from trt_et.conversion.operators.products import QUANTIZED_CONVOLUTION
 from trt_et.conversion.rewriting import rewrite
-from trt_et.engine_program.lower import lower_partition
-from trt_et.engine_program.lowered_partition import unlift
+from trt_et.engine_program.make_program import make_engine_program
+from trt_et.engine_program.program import unlift
 
 
 class Dequantized(nn.Module):
@@ -37,7 +37,7 @@ class Dequantized(nn.Module):
 
 def core_aten_module(model: nn.Module, x: torch.Tensor):
     program = torch.export.export(model.eval(), (x,)).run_decompositions()
-    return unlift(lower_partition(program, "test").program)
+    return unlift(make_engine_program(program, "test").exported)
 
 
 def dequantize_nodes(module):

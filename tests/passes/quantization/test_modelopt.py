@@ -26,7 +26,7 @@ from tests.support.programs.quantized_models import MODELS, Mlp
 from tests.support.programs.quantized_networks import Network, needs_rtx, plan
 from tests.support.simulated_gpus import check
 from trt_et.engine_info import decode_blob
-from trt_et.engine_program.lower import lower_partition
+from trt_et.engine_program.make_program import make_engine_program
 
 FP8, INT8 = (8, 4), (8, 0)
 OPERATOR = "tensorrt::quantize_op.default"
@@ -264,9 +264,9 @@ def test_engines_are_built_where_modelopt_is_not_imported():
     # In a worker process, say: what is sent to it must not need modelopt.
     edge = to_edge(program("mlp", FP8)).exported_program()
     assert "tensorrt.quantize_op" in str(edge.graph)
-    lowered = lower_partition(edge, "test")
-    assert "tensorrt." not in str(lowered.program.graph)
-    assert "trt_et.fake_quantize" in str(lowered.program.graph)
+    made = make_engine_program(edge, "test")
+    assert "tensorrt." not in str(made.exported.graph)
+    assert "trt_et.fake_quantize" in str(made.exported.graph)
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("modelopt"), reason="modelopt is not installed")

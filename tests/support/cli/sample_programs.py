@@ -42,7 +42,7 @@ class _ForeignBuilder(EngineBuilder):
         theirs = torch_tensorrt_serialization()
         bindings = [
             theirs.TensorRTIOBinding(name=b.name, is_input=b.is_input)
-            for b in request.lowered.bindings
+            for b in request.program.bindings
         ]
         metadata = theirs.TensorRTBlobMetadata(io_bindings=bindings, device_id=2)
         return bytes(theirs.serialize_engine(b"their engine", metadata))

@@ -17,7 +17,7 @@ from torch.fx import Node
 
 from tests.support.native_environment import run
 from trt_et.engine_info import EngineInfo, encode_blob
-from trt_et.engine_program.lowered_partition import LoweredPartition
+from trt_et.engine_program.program import EngineProgram
 from trt_et.engines import BuildRequest, EngineBuilder
 from trt_et.errors import BuilderError
 
@@ -40,12 +40,12 @@ class DescribedEngines(EngineBuilder):
         Raises:
             BuilderError: No text describes the partition, or TensorRT does not build it.
         """
-        text = describe(request.lowered, request.partition)
+        text = describe(request.program, request.partition)
         engine, version = text.encode(), FAKE_VERSIONS[self.name]
         if self.maker is not None:
             engine, version = self._make(engine, request.partition)
         info = EngineInfo(
-            bindings=request.lowered.bindings,
+            bindings=request.program.bindings,
             device_id=request.device_id,
             builder=self.name,
             library_version=version,
@@ -67,7 +67,7 @@ class DescribedEngines(EngineBuilder):
             return engine.read_bytes(), _version(int(done.stdout), rtx=self.name != "tensorrt")
 
 
-def describe(lowered: LoweredPartition, partition: str) -> str:
+def describe(program: EngineProgram, partition: str) -> str:
     """The text of tests/runtime/tensorrt_fake/plan.h.
 
     Raises:
@@ -75,21 +75,21 @@ def describe(lowered: LoweredPartition, partition: str) -> str:
             with a number.
     """
     lines = ["fake", "weights 1024", "scratch 256"]
-    for binding in lowered.bindings:
+    for binding in program.bindings:
         kind = "input" if binding.is_input else "output"
         if binding.dtype != "float32":
             raise BuilderError(f"partition {partition}: {binding.name} is {binding.dtype}")
         lines.append(f"{kind} {binding.name} float32 {_shape(binding.shape)}")
-    for binding in (binding for binding in lowered.inputs if binding.is_dynamic):
+    for binding in (binding for binding in program.inputs if binding.is_dynamic):
         ranges = (binding.min_shape, binding.opt_shape, binding.max_shape)
         lines.append(f"range {binding.name} " + " ".join(_shape(shape or ()) for shape in ranges))
-    (results,) = lowered.program.graph.output_node().args
-    for binding, result in zip(lowered.outputs, results, strict=True):
-        lines.extend(_line(lowered, partition, binding.name, result))
+    (results,) = program.exported.graph.output_node().args
+    for binding, result in zip(program.outputs, results, strict=True):
+        lines.extend(_line(program, partition, binding.name, result))
     return "\n".join(lines) + "\n"
 
 
-def _line(lowered: LoweredPartition, partition: str, output: str, last: Node) -> Iterator[str]:
+def _line(program: EngineProgram, partition: str, output: str, last: Node) -> Iterator[str]:
     """The layers from an input to an output; each takes what the one before wrote."""
     chain = []
     node = last
@@ -97,9 +97,9 @@ def _line(lowered: LoweredPartition, partition: str, output: str, last: Node) ->
         chain.append(node)
         node = node.all_input_nodes[0]
     source = node.name
-    if source not in {binding.name for binding in lowered.inputs}:
+    if source not in {binding.name for binding in program.inputs}:
         raise BuilderError(f"partition {partition}: {output} begins with {source}, no input")
-    constants = lowered.constants
+    constants = program.constants
     for node in reversed(chain):
         yield _layer(node, output, source, constants, partition)
         source = output

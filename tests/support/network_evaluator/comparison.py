@@ -13,7 +13,7 @@ from tests.support.network_evaluator import BadNetwork, NotEvaluated, Undefined,
 from trt_et.blob.writer import BlobWriter
 from trt_et.conversion.operators.member_sums import EMBEDDING_BAG
 from trt_et.engine_info import EngineInfo
-from trt_et.engine_program.lowered_partition import DTYPE_NAMES, LoweredPartition, unlift
+from trt_et.engine_program.program import DTYPE_NAMES, EngineProgram, unlift
 from trt_et.engines import BuildRequest, EngineBuilder
 from trt_et.engines.reference.builder import ReferenceBuilder
 from trt_et.engines.serialize import build_network
@@ -84,9 +84,9 @@ FALLBACKS = (
 )
 
 
-def draws(lowered: LoweredPartition, seed: int = 0) -> Iterator[list[torch.Tensor]]:
+def draws(asked: EngineProgram, seed: int = 0) -> Iterator[list[torch.Tensor]]:
     """Inputs that the program takes, several times, with edges of its dtypes among them."""
-    program = unlift(lowered.program)
+    program = unlift(asked.exported)
     generator = torch.Generator().manual_seed(seed)
     offsets = _bag_offsets(program)
 
@@ -95,7 +95,7 @@ def draws(lowered: LoweredPartition, seed: int = 0) -> Iterator[list[torch.Tenso
     def drawn(sizes: str, floats: Any, whole: Any) -> list[torch.Tensor]:
         tensors = [
             _input(binding, _shape(node.meta.get("val"), binding, sizes), floats, whole, generator)
-            for binding, node in zip(lowered.inputs, placeholders, strict=True)
+            for binding, node in zip(asked.inputs, placeholders, strict=True)
         ]
         for place in offsets:
             tensors[place] = tensors[place].sort().values
@@ -103,7 +103,7 @@ def draws(lowered: LoweredPartition, seed: int = 0) -> Iterator[list[torch.Tenso
         return tensors
 
     whole_numbers = [
-        *(INTEGERS[:1] if _computes_floats(lowered) else INTEGERS),
+        *(INTEGERS[:1] if _computes_floats(asked) else INTEGERS),
         *FALLBACKS,
     ]
     taken = 0
@@ -131,8 +131,8 @@ def _bag_offsets(program: torch.fx.GraphModule) -> list[int]:
     return [inputs.index(node.args[2]) for node in bags if node.args[2] in inputs]
 
 
-def _computes_floats(lowered: LoweredPartition) -> bool:
-    values = (node.meta.get("val") for node in lowered.program.graph.nodes)
+def _computes_floats(asked: EngineProgram) -> bool:
+    values = (node.meta.get("val") for node in asked.exported.graph.nodes)
     return any(isinstance(v, torch.Tensor) and v.is_floating_point() for v in values)
 
 
@@ -198,7 +198,7 @@ def difference(found: torch.Tensor, expected: torch.Tensor, precision: float) ->
 
 
 def operators_of(request: BuildRequest) -> list[str]:
-    nodes = request.lowered.program.graph.nodes
+    nodes = request.program.exported.graph.nodes
     return sorted({str(n.target) for n in nodes if n.op == "call_function"})
 
 
@@ -216,14 +216,14 @@ def judge(
         run: Runs the network; raises ``Undefined``, ``NotEvaluated`` or ``BadNetwork``.
         again: Runs it once more if integers differ; what it gives counts.
     """
-    lowered = request.lowered
-    nodes = lowered.program.graph.nodes
+    asked = request.program
+    nodes = asked.exported.graph.nodes
     dtypes = [v.dtype for n in nodes if isinstance(v := n.meta.get("val"), torch.Tensor)]
     precision = max((PRECISION.get(dtype, 1e-4) for dtype in dtypes), default=1e-4)
-    program = unlift(lowered.program)
+    program = unlift(asked.exported)
     result = partial(Verdict, request.partition, operators_of(request))
     judged = 0
-    for number, inputs in enumerate([*([list(examples)] if examples else []), *draws(lowered)], 1):
+    for number, inputs in enumerate([*([list(examples)] if examples else []), *draws(asked)], 1):
         try:
             with torch.no_grad():
                 expected = program(*(t.clone() for t in inputs))
@@ -249,7 +249,7 @@ def judge(
 def compare(request: BuildRequest, *examples: torch.Tensor) -> Verdict:
     """Evaluate a partition's network and its program on the same inputs."""
     network = build_network(request, "tensorrt_rtx")
-    names = [binding.name for binding in request.lowered.inputs]
+    names = [binding.name for binding in request.program.inputs]
 
     def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         return evaluate(network, dict(zip(names, inputs, strict=True)))
@@ -270,7 +270,7 @@ class ComparingBuilder(EngineBuilder):
         self.verdicts.append(compare(request))
         if self.runs:
             return ReferenceBuilder().build(request)
-        info = EngineInfo(request.lowered.bindings, request.device_id, builder=self.name)
+        info = EngineInfo(request.program.bindings, request.device_id, builder=self.name)
         with BlobWriter(info) as writer:
             writer.write(b"no engine")
             return writer.finish()

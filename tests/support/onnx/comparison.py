@@ -12,7 +12,7 @@ from tests.support.network_evaluator import BadNetwork, Undefined
 from tests.support.network_evaluator.comparison import Verdict, judge, operators_of
 from tests.support.network_evaluator.registry import DTYPES
 from tests.support.onnx.payloads import Payload, payload_of
-from trt_et.engine_program.lowered_partition import DTYPE_NAMES
+from trt_et.engine_program.program import DTYPE_NAMES
 from trt_et.engines import BuildRequest
 from trt_et.engines.onnx import OnnxBuilder
 
@@ -53,8 +53,8 @@ def _wrong_bindings(network: Any, payload: Payload) -> str:
 
 def compare_payload(request: BuildRequest, *examples: torch.Tensor) -> Verdict:
     """Run a partition's ONNX model and its program on the same inputs."""
-    lowered = request.lowered
-    payload = payload_of(lowered, request)
+    program = request.program
+    payload = payload_of(program, request)
     refusal = parser_refusal(payload) if HAS_PARSER else ""
     run = payload.evaluate
     try:
@@ -67,7 +67,7 @@ def compare_payload(request: BuildRequest, *examples: torch.Tensor) -> Verdict:
             refusal = refusal or str(error)
     if refusal:
         return Verdict(request.partition, operators_of(request), "bad network", refusal)
-    refuses = any(update.refuses_negative_indices for update in lowered.aliased_outputs)
+    refuses = any(update.refuses_negative_indices for update in program.aliased_outputs)
 
     def checked(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         if refuses and any(bool((t < 0).any()) for t in inputs if not t.is_floating_point()):

@@ -15,7 +15,7 @@ from executorch.exir._serialize._program import deserialize_pte_binary
 
 from trt_et.blob.codec import decode_blob
 from trt_et.blob.model import EngineInfo
-from trt_et.engine_program.lowered_partition import LoweredPartition
+from trt_et.engine_program.program import EngineProgram
 from trt_et.engines.base import BuildRequest
 from trt_et.engines.onnx import OnnxBuilder
 from trt_et.graph.tensor_bytes import bytes_of
@@ -115,8 +115,8 @@ def of_program(pte: bytes) -> list[Payload]:
     return found
 
 
-def payload_of(lowered: LoweredPartition, request: BuildRequest) -> Payload:
+def payload_of(program: EngineProgram, request: BuildRequest) -> Payload:
     builder = OnnxBuilder()
     blob = builder.build(request)
-    weights = builder.named_data(lowered, blob)
+    weights = builder.named_data(program, blob)
     return Payload.of(blob, {key: bytes(bytes_of(value)) for key, value in weights.items()})

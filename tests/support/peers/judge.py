@@ -16,7 +16,7 @@ from tests.support.simulated_gpus import load_method
 from trt_et import TensorRTPartitioner
 from trt_et.blob.codec import encode_blob
 from trt_et.blob.model import REFERENCE_BUILDER, EngineInfo
-from trt_et.engine_program.lowered_partition import DTYPE_NAMES
+from trt_et.engine_program.program import DTYPE_NAMES
 from trt_et.engines import BuildRequest, EngineBuilder, make_builder
 
 Tensors = list[torch.Tensor]
@@ -46,7 +46,7 @@ class PeerBuilder(EngineBuilder):
 
     def build(self, request: BuildRequest) -> bytes:
         taken = [(DTYPE_NAMES.get(t.dtype), t.shape) for t in self.inputs]
-        expected = [(b.dtype, b.opt_shape or b.shape) for b in request.lowered.inputs]
+        expected = [(b.dtype, b.opt_shape or b.shape) for b in request.program.inputs]
         examples = self.inputs if taken == expected else []
         self.verdicts[request.partition] = compare(request, *examples)
         make_builder("tensorrt_rtx").build(request)
@@ -54,7 +54,7 @@ class PeerBuilder(EngineBuilder):
             return make_builder("reference").build(request)
         except Exception as error:
             # ExecuTorch cannot lower it, which TensorRT does not need; a run finds no program.
-            info = EngineInfo(request.lowered.bindings, request.device_id, REFERENCE_BUILDER)
+            info = EngineInfo(request.program.bindings, request.device_id, REFERENCE_BUILDER)
             return encode_blob(f"no reference engine: {error}".encode(), info)
 
 

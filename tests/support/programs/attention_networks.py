@@ -19,7 +19,7 @@ from torch.nn.functional import scaled_dot_product_attention as attention
 
 from tests.support.models import Function
 from tests.support.programs.crashing_builders import remove_workarounds
-from trt_et.engine_program.lower import lower_partition
+from trt_et.engine_program.make_program import make_engine_program
 from trt_et.engines.base import BuildOptions, BuildRequest
 from trt_et.engines.serialize import build_network, serialize
 
@@ -45,8 +45,8 @@ class Case:
         return torch.export.export(model.eval(), self.inputs, dynamic_shapes=sizes and tuple(sizes))
 
     def request(self) -> BuildRequest:
-        lowered = lower_partition(self.program().run_decompositions({}), "test")
-        return BuildRequest("test", lowered, 0, BuildOptions())
+        program = make_engine_program(self.program().run_decompositions({}), "test")
+        return BuildRequest("test", program, 0, BuildOptions())
 
 
 def of(batch: int, heads: int, length: int) -> torch.Tensor:

@@ -19,7 +19,7 @@ from trt_et.conversion.operators.caches import update_in_place
 from trt_et.conversion.operators.scatter import INDEX_PUT
 from trt_et.conversion.rewriting import rewrite
 from trt_et.engine_info import Alias
-from trt_et.engine_program.lowered_partition import unlift
+from trt_et.engine_program.program import unlift
 from trt_et.engines import BuildRequest
 
 aten = torch.ops.aten
@@ -124,9 +124,9 @@ def recording(form: str) -> tuple[Cache, BuildRequest]:
 
 
 def rewritten(request: BuildRequest) -> tuple[torch.fx.GraphModule, tuple[Alias, ...]]:
-    module = unlift(request.lowered.program)
+    module = unlift(request.program.exported)
     rewrite(module, INDEX_PUT)
-    return module, update_in_place(module, request.lowered.aliased_outputs)
+    return module, update_in_place(module, request.program.aliased_outputs)
 
 
 def aliases(requests: list[BuildRequest]) -> list[Alias]:
@@ -139,9 +139,9 @@ def outputs_of(
     """What the rewritten partition computes, by the names of the nodes in the program."""
     module, _ = rewritten(request)
     values = {"position": inputs[0], "rows": inputs[1], "b_cache": model.cache.clone()}
-    names = request.lowered.names
-    args = [values[names[binding.name]] for binding in request.lowered.inputs]
-    results = request.lowered.program.graph.output_node().args[0]
+    names = request.program.names
+    args = [values[names[binding.name]] for binding in request.program.inputs]
+    results = request.program.exported.graph.output_node().args[0]
     found = module(*args)
     return {names[node.name]: value for node, value in zip(results, found, strict=True)}
 

@@ -9,7 +9,7 @@ import torch
 
 from trt_et import TensorRTPartitioner
 from trt_et.conversion.installed import installed_variant
-from trt_et.engine_program.lower import lower_partition
+from trt_et.engine_program.make_program import make_engine_program
 from trt_et.engines import BuildOptions, BuildRequest
 from trt_et.engines import serialize as engines
 
@@ -26,8 +26,8 @@ class Network:
     """The network that TensorRT gets of a program, whole in one partition."""
 
     def __init__(self, program: torch.export.ExportedProgram) -> None:
-        lowered = lower_partition(program.run_decompositions({}), "test")
-        self.built = engines.build_network(BuildRequest("test", lowered, 0, BuildOptions()))
+        program = make_engine_program(program.run_decompositions({}), "test")
+        self.built = engines.build_network(BuildRequest("test", program, 0, BuildOptions()))
         layers = [self.built.network.get_layer(i) for i in range(self.built.network.num_layers)]
         self.kinds = Counter(str(layer.type).rpartition(".")[2] for layer in layers)
         self.constants = {}

@@ -1,1 +1,1 @@
-"""Makes ONNX models of lowered partitions; the only folder that imports onnx and onnxscript."""
+"""Makes ONNX models of engine programs; the only folder that imports onnx and onnxscript."""

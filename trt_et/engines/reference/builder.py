@@ -41,22 +41,21 @@ class ReferenceBuilder(EngineBuilder):
 
     def build(self, request: BuildRequest) -> bytes:
         """See ``trt_et.engines.EngineBuilder.build``."""
-        lowered = request.lowered
-        for spec in lowered.program.graph_signature.input_specs:
+        for spec in request.program.exported.graph_signature.input_specs:
             if spec.kind is InputKind.CUSTOM_OBJ:
                 raise BuilderError(
                     f"custom object {spec.target} cannot go into an engine; leave the operator "
                     "that takes it to the CPU (excluded_ops=...)"
                 )
         with TRACING:
-            program = decompose_for_cpu_kernels(lowered.program)
+            program = decompose_for_cpu_kernels(request.program.exported)
             edge = to_edge(program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
             planning = ExecutorchBackendConfig(enable_non_cpu_memory_planning=False)
             nested = edge.to_executorch(planning)
         request.monitor.check()
         _warn_of_missing_kernels(nested, request.partition)
         info = EngineInfo(
-            bindings=lowered.bindings,
+            bindings=request.program.bindings,
             device_id=request.device_id,
             builder=self.name,
             library_version=version("executorch"),

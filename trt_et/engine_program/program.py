@@ -1,4 +1,4 @@
-"""A partition in the form that every builder starts from: a named ATen program with bindings."""
+"""The program of an engine, which every builder starts from: plain ATen with bindings."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ ProfileShapes = Mapping[str, tuple[Shape, Shape, Shape]]
 
 
 @dataclass(frozen=True)
-class LoweredPartition:
+class EngineProgram:
     """A partition that a builder can turn into an engine.
 
     Attributes:
-        program: ATen dialect; parameters, buffers and constants are lifted and hold real values.
-            Its user inputs and outputs are contiguous: the program permutes the delegate's tensor
+        exported: ATen dialect; parameters, buffers and constants are lifted and hold real values.
+            Its user inputs and outputs are contiguous: it permutes the delegate's tensor
             if necessary, and the binding has the ``dim_order``.
             Its names do not depend on the program around it (``canonical_names.py``).
         inputs: One binding for each user input, in the order of the delegate's arguments, named
@@ -55,7 +55,7 @@ class LoweredPartition:
             nothing else in the program needs the old value.
     """
 
-    program: ExportedProgram
+    exported: ExportedProgram
     inputs: tuple[Binding, ...]
     outputs: tuple[Binding, ...]
     names: Mapping[str, str] = field(default_factory=dict)
@@ -71,17 +71,17 @@ class LoweredPartition:
     @property
     def constants(self) -> dict[str, torch.Tensor]:
         """Return the values of all placeholders except user inputs, by name."""
-        values: Mapping[str, Any] = {**self.program.constants, **self.program.state_dict}
+        values: Mapping[str, Any] = {**self.exported.constants, **self.exported.state_dict}
         return {
             spec.arg.name: values[str(spec.target)]
-            for spec in self.program.graph_signature.input_specs
+            for spec in self.exported.graph_signature.input_specs
             if spec.kind is not InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument)
         }
 
 
 def unlift(program: ExportedProgram) -> GraphModule:
     """Return a module that contains the lifted tensors, without copies."""
-    values = LoweredPartition(program, (), ()).constants
+    values = EngineProgram(program, (), ()).constants
     root = torch.nn.Module()
     custom = [s for s in program.graph_signature.input_specs if s.kind is InputKind.CUSTOM_OBJ]
     if custom:

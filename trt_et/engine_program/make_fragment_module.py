@@ -30,7 +30,7 @@ _SMALL: Final = 1 << 20
 
 
 @dataclass(frozen=True)
-class LoweredFragment:
+class FragmentModule:
     """A fragment that can be converted; ``module`` is plain ATen, constants as attributes.
 
     For every call of the module's graph, ``names`` has the name of the call that it is a copy of.
@@ -42,7 +42,7 @@ class LoweredFragment:
     names: Mapping[str, str]
 
 
-def lower_fragment(fragment: Fragment) -> LoweredFragment:
+def make_fragment_module(fragment: Fragment) -> FragmentModule:
     """Make a module of a fragment; its tensors become bindings, its sizes are read off them.
 
     Raises:
@@ -84,7 +84,7 @@ def lower_fragment(fragment: Fragment) -> LoweredFragment:
         names[new[call].name] = call.name
     graph.output(tuple(new[call] for call in fragment.outputs))
     replace_sizes(graph, placeholders)
-    return LoweredFragment(
+    return FragmentModule(
         GraphModule(root, graph),
         tuple(make_binding(node.name, node.meta["val"], is_input=True) for node in inputs),
         tuple(
