@@ -26,6 +26,13 @@ class Model:
     inputs: tuple[torch.Tensor, ...]
     dynamic_shapes: Any = None
 
+    def __post_init__(self) -> None:
+        """Fill biases of zeros, as untrained models have them: exporters drop those."""
+        with torch.no_grad():
+            for parameter in self.module.parameters():
+                if not parameter.any():
+                    parameter.normal_(std=0.02)
+
     def half(self) -> Model:
         """The same in float16; changes the module."""
         inputs = tuple(x.half() if x.is_floating_point() else x for x in self.inputs)

@@ -225,6 +225,7 @@ IMPROVEMENTS = {
     *((name, "decompose") for name in ("silu", "hardswish", "mish", "log_sigmoid", "baddbmm")),
     ("written out attention", "rewrite"),
     ("activation of a linear layer", "rewrite"),
+    ("bias of zeros", "rewrite"),
     ("isnan", "add_layer"),
     ("amax", "rewrite"),
     ("embedding_bag", "rewrite"),

@@ -21,6 +21,7 @@ from trt_et.conversion.index_check import IndexCheck
 from trt_et.conversion.layers import Layers
 from trt_et.conversion.stages import own_converter
 from trt_et.errors import ConversionError
+from trt_et.graph.symbolic_shapes import size_names
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +58,18 @@ class PartitionInterpreter(TRTInterpreter):
         plain: ConversionContext = self.__dict__["ctx"]
         self.ctx: Any = _KeepingContext(plain.net, self.compilation_settings)
         self._indices = IndexCheck(plain.net)
+        self._sizes = size_names(self.module.graph.find_nodes(op="placeholder"))
+
+    def placeholder(self, target: str, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+        """Add an input; its equal dynamic sizes get one name, so that TensorRT knows them equal.
+
+        Without the names, TensorRT-RTX 1.6 fuses less if two inputs have dynamic sizes: BERT with a
+        mask has 52 kernels in place of 44.
+        """
+        tensor = super().placeholder(target, args, kwargs)
+        for dim, name in self._sizes[self._node.name].items():
+            tensor.set_dimension_name(dim, name)
+        return tensor
 
     def validate_conversion(self) -> set[str]:
         """Refuse a call without a converter; the base class only warns.

@@ -48,6 +48,8 @@ STAGES: Final[dict[str, tuple[Operator | Step, ...]]] = {
     "decompositions": (Step.DECOMPOSE,),
     # Decompositions may mix dtypes. Keys and values have the heads that all others expect.
     "ranges, fills and shared heads": (moves.ARANGE, moves.FULL, attention.SHARED_HEADS),
+    # Of a linear layer with a bias, others read more.
+    "biases": (products.ZERO_BIAS,),
     # It has a special form for rows that are masked.
     "written out attentions": (attention.WRITTEN_OUT_ATTENTION,),
     # They reduce boolean masks, which TensorRT does as int32 only.

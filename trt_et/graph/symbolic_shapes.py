@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, cast
 
@@ -161,3 +161,15 @@ def dynamic_sizes(node: Node) -> list[tuple[int, torch.SymInt]]:
     value = node.meta.get("val")
     shape: Sequence[Any] = value.shape if isinstance(value, torch.Tensor) else ()
     return [(dim, size) for dim, size in enumerate(shape) if isinstance(size, torch.SymInt)]
+
+
+def size_names(inputs: Iterable[Node]) -> dict[str, dict[int, str]]:
+    """Name the dynamic sizes of some inputs, by input and dimension; equal sizes have one name."""
+    names: dict[Any, str] = {}
+    return {
+        node.name: {
+            dim: names.setdefault(size.node.expr, f"size{len(names)}")
+            for dim, size in dynamic_sizes(node)
+        }
+        for node in inputs
+    }

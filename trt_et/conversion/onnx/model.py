@@ -19,6 +19,7 @@ from trt_et.conversion.onnx.rewrites import prepare_module
 from trt_et.conversion.onnx.translate import OPSET, translate
 from trt_et.engine_program.in_place_buffers import InPlaceBuffer
 from trt_et.errors import ConversionError
+from trt_et.graph.symbolic_shapes import size_names
 from trt_et.graph.tensor_bytes import bytes_of
 
 _INLINE: Final = 1024
@@ -63,6 +64,7 @@ def convert_module(
     """
     import onnx_ir as ir
 
+    names = size_names(module.graph.find_nodes(op="placeholder"))
     prepare_module(module, aliased_outputs)
     model, constants = translate(module)
     _set_inputs(model, inputs, constants)
@@ -70,7 +72,7 @@ def convert_module(
     _tidy(model)
     pack_grouped_weights(model)
     add_cache_update_function(model)
-    _describe(model, inputs, outputs)
+    _describe(model, inputs, outputs, names)
     weights = _move_weights_out(model, key_of)
     proto = ir.to_proto(model)
     check_model(proto)
@@ -150,8 +152,16 @@ def _should_fold(node: Any) -> bool | None:  # noqa: ANN401
     return False if large else None
 
 
-def _describe(model: Any, inputs: Sequence[Binding], outputs: Sequence[Binding]) -> None:  # noqa: ANN401
-    """Describe inputs and outputs as the bindings do; forget the other shapes."""
+def _describe(
+    model: Any,  # noqa: ANN401
+    inputs: Sequence[Binding],
+    outputs: Sequence[Binding],
+    names: Mapping[str, Mapping[int, str]],
+) -> None:
+    """Describe inputs and outputs as the bindings do; forget the other shapes.
+
+    ``names`` has the names of the inputs' dynamic sizes: TensorRT's parser keeps them.
+    """
     import onnx_ir as ir
 
     for node in model.graph.all_nodes():
@@ -160,7 +170,7 @@ def _describe(model: Any, inputs: Sequence[Binding], outputs: Sequence[Binding])
     bound = zip((*model.graph.inputs, *model.graph.outputs), (*inputs, *outputs), strict=True)
     for value, binding in bound:
         sizes = [
-            f"{binding.name}_{index}" if size < 0 else size
+            names.get(binding.name, {}).get(index, f"{binding.name}_{index}") if size < 0 else size
             for index, size in enumerate(binding.shape)
         ]
         value.shape = ir.Shape(sizes)

@@ -25,10 +25,10 @@ from trt_et.conversion.layers import Layers
 from trt_et.conversion.operator import Operator
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.constants import constant_value
-from trt_et.graph.insertion import insert_call, insert_constant, insert_size
+from trt_et.graph.insertion import insert_call, insert_size
 from trt_et.graph.operators import ATTENTION as _ATTENTION
 from trt_et.graph.operators import BATCH_PRODUCTS, HALF_FLOATS, MOVES, RESHAPES, SOFTMAX
-from trt_et.graph.symbolic_shapes import is_static
+from trt_et.graph.symbolic_shapes import is_static, shape_range
 
 aten = torch.ops.aten
 
@@ -139,59 +139,37 @@ def write_out(node: Node) -> Node | None:
 
     TensorRT-RTX 1.6 fuses both into one kernel, and copies values and results of its attention
     layer: a ViT of 6 blocks has 53 kernels in place of 59. In float32 it fuses the layer only.
+    Where it finds the sum of scores and a boolean mask, it lists the keys that the mask shows, in 7
+    kernels; a choice of scores, and the sum of a mask and scores, are in the kernel.
     """
     named = named_arguments(node)
     query, key, value, mask = (named[name] for name in ("query", "key", "value", "attn_mask"))
     dtype = query.meta["val"].dtype
     if dtype not in HALF_FLOATS:
         return None
-    if named["is_causal"]:
-        sizes = query.meta["val"].shape[-2], key.meta["val"].shape[-2]
-        if not all(isinstance(size, int) for size in sizes) or math.prod(sizes) > _LARGEST_MASK:
-            return None
-        seen = torch.ones(sizes, dtype=torch.bool).tril()
-        mask = insert_constant(node, f"_causal_mask_{node.name}", seen)
-    if not is_static(query, key, value, mask) and not _is_fused_if_dynamic(key, mask):
-        return None
     call = partial(insert_call, node)
-    if mask is not None and mask.meta["val"].dtype == torch.bool:
-        numbers = (call(aten.full.default, [], each, dtype=dtype) for each in (0.0, -math.inf))
-        mask = call(aten.where.self, mask, *numbers)
+    if named["is_causal"]:
+        largest = [shape_range(each.meta["val"].shape[-2])[2] for each in (query, key)]
+        if math.prod(largest) > _LARGEST_MASK:
+            return None
+        rows, columns = (
+            call(aten.arange.start_step, 0, insert_size(node, each, -2)) for each in (query, key)
+        )
+        mask = call(aten.ge.Tensor, call(aten.unsqueeze.default, rows, 1), columns)
     root = math.sqrt(_scale(node))
     keys = call(_MULTIPLY, _transposed(node, key), root)
     scores = call(aten.matmul.default, call(_MULTIPLY, query, root), keys)
-    if mask is not None:
-        scores = call(aten.add.Tensor, scores, mask)
+    if mask is not None and mask.meta["val"].dtype == torch.bool:
+        hidden = call(aten.full.default, [], -math.inf, dtype=dtype)
+        scores = call(aten.where.self, mask, scores, hidden)
+    elif mask is not None:
+        scores = call(aten.add.Tensor, mask, scores)
     weights = call(aten._softmax.default, scores, -1, False)
-    if mask is not None and not _has_no_fully_masked_row(mask):
+    if mask is not None and not (named["is_causal"] or _has_no_fully_masked_row(mask)):
         # The fused kernel includes this form of zero_fully_masked_rows(): 0 for a row of NaN.
         zero = call(aten.full.default, [], 0.0, dtype=dtype)
         weights = call(aten.where.self, call(aten.isnan.default, weights), zero, weights)
     return call(aten.matmul.default, weights, value)
-
-
-def _is_fused_if_dynamic(key: Node, mask: Node | None) -> bool:
-    """Return whether TensorRT-RTX 1.6 fuses a written out attention of dynamic sizes.
-
-    With a mask from outside it does not: two attentions have 24 kernels in place of 13. It does if
-    only queries are dynamic, as with a cache and a boolean mask (9 kernels in place of 16).
-    """
-    if mask is None or _has_no_fully_masked_row(mask) or _depends_on_sizes_alone(mask):
-        return True
-    return is_static(key) and mask.meta["val"].dtype == torch.bool
-
-
-def _depends_on_sizes_alone(node: Node) -> bool:
-    pending = [node]
-    seen = set(pending)
-    for each in pending:
-        if each.op == "placeholder":
-            return False
-        if each.target is not aten.sym_size.int:
-            new = set(each.all_input_nodes) - seen
-            seen |= new
-            pending += new
-    return True
 
 
 def _transposed(node: Node, key: Node) -> Node:
@@ -211,15 +189,14 @@ def _transposed(node: Node, key: Node) -> Node:
 
 
 def add_isnan(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
-    """Add TensorRT's layer if a size is dynamic; Torch-TensorRT compares the tensor with itself.
+    """Add TensorRT's layer; Torch-TensorRT compares the tensor with itself.
 
     With two dynamic sizes, TensorRT-RTX 1.6 fuses the masked attention of ``write_out`` only with
-    this layer: BERT has 43 kernels in place of 67. With static sizes, it then computes a list of
-    the keys that a mask shows, in 7 kernels: BERT has 50 in place of 44.
+    this layer: BERT has 43 kernels in place of 67.
     """
     source = layers.tensor(args[0], "input")
     floats = (layers.trt.float32, layers.trt.float16, layers.trt.bfloat16)
-    if -1 not in source.shape or source.dtype not in floats:
+    if source.dtype not in floats:
         return layers.convert(args, kwargs)
     layer = layers.net.add_unary(source, layers.trt.UnaryOperation.ISNAN)
     return layers.result(layer, "isnan")

@@ -14,6 +14,7 @@ from trt_et.conversion.installed import installed_variant
 from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.types import cast
 from trt_et.graph.arguments import named_arguments
+from trt_et.graph.constants import constant_value
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.operators import ATTENTION, HALF_FLOATS, MATRIX_PRODUCTS
 from trt_et.ops.quantize import is_quantize_layer
@@ -93,6 +94,17 @@ def _quantizes(node: Node) -> bool:
     return is_quantize_layer(node.target) and "dequantize" not in str(node.target)
 
 
+def without_zeros(node: Node) -> None:
+    """Drop a bias of zeros, which TensorRT adds, in a kernel of its own after some products."""
+    bias = node.args[2] if len(node.args) > 2 else None
+    value = constant_value(bias) if isinstance(bias, Node) else None
+    if value is not None and not value.any():
+        node.update_arg(2, None)
+
+
+ZERO_BIAS: Final = Operator(
+    "bias of zeros", (aten.linear.default, aten.convolution.default), rewrite=without_zeros
+)
 TRANSPOSED_CONVOLUTION: Final = Operator(
     "transposed convolution",
     (aten.convolution.default,),
