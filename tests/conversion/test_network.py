@@ -11,16 +11,18 @@ import os
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
 
 from tests.support.lowering import request
 from tests.support.models import make
 from tests.support.network_evaluator.comparison import compare
+from tests.support.programs.attention_networks import Case
 from tests.support.programs.operator_networks import Function
 from trt_et.conversion import rewriting, trial
 from trt_et.conversion.installed import installed_variant
 from trt_et.engine_program.make_program import make_engine_program
 from trt_et.engines import BuildOptions, BuildRequest
-from trt_et.engines import serialize as engines
+from trt_et.engines.serialize import build_network
 from trt_et.errors import BuilderError
 from trt_et.graph.fragment import fragment_of_call
 
@@ -37,9 +39,18 @@ def test_nothing_stays_patched():
 
 def test_the_network_has_the_bindings_of_the_partition_in_order():
     model, inputs = make("order")
-    net = engines.build_network(request(model, *inputs)).network
+    net = build_network(request(model, *inputs)).network
     found = [net.get_input(i).name for i in range(3)] + [net.get_output(i).name for i in range(2)]
     assert found == ["input0", "input1", "input2", "output0", "output1"]
+
+
+def test_equal_sizes_of_inputs_have_one_name():
+    batch, length = Dim("batch", max=8), Dim("length", max=16)
+    tokens, mask = torch.rand(2, 6, 4), torch.rand(2, 7, 1)
+    sizes = [{0: batch, 1: length}, {0: batch, 1: length + 1}]
+    net = build_network(Case(lambda x, y: x * y[:, 1:], (tokens, mask), sizes).request()).network
+    names = [[net.get_input(i).get_dimension_name(dim) for dim in range(3)] for i in range(2)]
+    assert names == [["size0", "size1", None], ["size0", "size2", None]]
 
 
 @pytest.mark.parametrize("decomposed", [False, True])
@@ -51,9 +62,7 @@ def test_an_unconvertible_node_has_the_name_that_the_user_knows(decomposed, monk
     operator = next(node for node in program.graph.nodes if node.op == "call_function")
     operator._rename("encoder_inverse")
     with pytest.raises(BuilderError, match=r"partition test at node encoder_inverse: "):
-        engines.build_network(
-            BuildRequest("test", make_engine_program(program, "test"), 0, BuildOptions())
-        )
+        build_network(BuildRequest("test", make_engine_program(program, "test"), 0, BuildOptions()))
 
 
 def test_a_validator_that_stumbles_is_a_refusal(monkeypatch):
