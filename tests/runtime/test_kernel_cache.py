@@ -105,10 +105,9 @@ def test_a_folder_that_cannot_be_written_is_reported(run, tmp_path):
 
 
 @contextlib.contextmanager
-def locked(folder: Path):
-    """Keep the folder's lock, as a process would that hangs; for a minute at most."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
+def locked(kept: Path):
+    """Keep the file's lock, as a process would that hangs; for a minute at most."""
+    descriptor = os.open(kept.with_name(f"{kept.name}.lock"), os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     released = threading.Timer(60, fcntl.flock, (descriptor, fcntl.LOCK_UN))
     released.start()
@@ -121,15 +120,29 @@ def locked(folder: Path):
 
 def test_a_lock_that_is_not_free_holds_no_process_up(run, server, tmp_path):
     """Neither the end of a process nor a save; the file is written without the lock."""
-    folder = tmp_path / "home" / ".cache" / "trt-et" / "kernels"
-    server(1)  # It has started.
-    with locked(folder):
+    server(1)  # It has started, and has not read what comes now.
+    run()
+    (kept,) = files(tmp_path / "home")
+    with locked(kept):
         start = time.monotonic()
-        run()
         server(2)
         server("save")
+        assert sizes(tmp_path) == {1, 2}
+        run()
         assert time.monotonic() - start < 30
-        assert sizes(folder) == {1, 2}
+    assert sizes(tmp_path) == {1, 2, LARGEST}
+
+
+def test_a_folder_in_place_of_the_file_is_reported(run, tmp_path):
+    """The last step of a write fails, and leaves no part."""
+    folder = tmp_path / "cache"
+    run(TRT_ET_RUNTIME_CACHE=str(folder))
+    (kept,) = files(folder)
+    kept.unlink()
+    kept.mkdir()
+    found = run(TRT_ET_RUNTIME_CACHE=str(folder))
+    assert f"kernel cache cannot be written: {kept}: Is a directory" in found
+    assert list(folder.iterdir()) == [kept]
 
 
 def test_a_limit_for_the_size_of_files_is_reported(program, variables):
@@ -238,10 +251,10 @@ print(statuses)
 """
 
 
-def test_a_process_forked_while_kernels_are_saved_ends(program, variables, tmp_path):
-    """With the folder's lock taken, a save takes a while."""
-    folder = tmp_path / "home" / ".cache" / "trt-et" / "kernels"
-    with locked(folder):
+def test_a_process_forked_while_kernels_are_saved_ends(program, run, variables, tmp_path):
+    """With the file's lock taken, a save takes a while."""
+    run()
+    with locked(*files(tmp_path / "home")):
         done = subprocess.run(
             [sys.executable, "-c", FORKS, str(program.path)],
             env=environment(TRT_ET_CUDA="simulated:1", **variables),
@@ -277,7 +290,7 @@ def server(program, variables):
 
 def sizes(folder: Path) -> set[int]:
     """Of the input, for which the file of kernels has some."""
-    (kept,) = files(folder)
+    (kept,) = folder.rglob("*.kernels")
     return {int(kernel.split()[1]) // 8 for kernel in kept.read_text().splitlines()[1:]}
 
 

@@ -2,10 +2,7 @@
 
 #if defined(TRT_ET_TENSORRT_RTX)
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cctype>
@@ -38,31 +35,6 @@ void warn(const std::string& text) { host().log(TRT_ET_LOG_OWN, ("kernel cache "
 // Set in a child of a process that uses this library: the thread of KernelSaver is not there,
 // locks may be held by threads that are not there either, and TensorRT must not be called.
 std::atomic<bool> g_forked{false};
-
-// Keeps other processes from writing files of the folder. It is tried for a moment only: on a
-// network's file system it may never be free, and the process may be about to end.
-class FolderLock {
- public:
-  explicit FolderLock(const fs::path& folder)
-      : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    constexpr int kTries = 5;
-    for (int i = 0; folder_ >= 0 && !held_ && i < kTries; ++i) {
-      if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      held_ = flock(folder_, LOCK_EX | LOCK_NB) == 0;
-    }
-  }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-  ~FolderLock() {
-    if (folder_ >= 0) (void)close(folder_);
-  }
-
-  bool is_held() const { return held_; }
-
- private:
-  const int folder_;
-  bool held_ = false;
-};
 
 std::string serialized(const nvinfer1::IRuntimeCache& cache) {
   const std::unique_ptr<nvinfer1::IHostMemory> bytes(cache.serialize());
@@ -250,7 +222,10 @@ nvinfer1::IExecutionContext* KernelCache::create_context(nvinfer1::ICudaEngine& 
   return engine.createExecutionContext(config.get());
 }
 
-// Where another process keeps the folder, its kernels are not waited for: the file is ours alone.
+// For the lock of another process. The process that waits may be about to end, and then the file is
+// written without the other's kernels.
+constexpr std::chrono::milliseconds kPatience{100};
+
 int KernelCache::write() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (cache_ == nullptr) return 0;
@@ -260,9 +235,10 @@ int KernelCache::write() {
   saved_ = hash;
   const fs::path folder = fs::path(path_).parent_path();
   if (!make_private(folder)) return errno;
-  const FolderLock alone(folder);
-  if (alone.is_held()) remove_old_parts(path_ + ".");
-  const std::string all = alone.is_held() ? merged_with_file(own) : own;
+  FileLock lock_of_file;
+  const bool alone = lock_of_file.take(path_ + ".lock", kPatience);
+  if (alone) remove_old_parts(path_ + ".");
+  const std::string all = alone ? merged_with_file(own) : own;
   return write_atomically(path_, path_ + ".", {all}) ? 0 : errno;
 }
 
