@@ -3,7 +3,9 @@
 
 #include <executorch/runtime/core/error.h>
 
+#include <cstdarg>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <utility>
 
@@ -21,9 +23,15 @@ struct [[nodiscard]] Status {
 
 // Builds a failure from a printf format. ExecuTorch cuts log lines at 256 characters: the key fact
 // comes first, and the text is cut at kMaxErrorText.
-Status fail(Error error, const char* format, ...) __attribute__((format(printf, 2, 3)));
-
 inline constexpr size_t kMaxErrorText = 200;
+__attribute__((format(printf, 2, 3))) inline Status fail(Error error, const char* format, ...) {
+  char text[kMaxErrorText + 1];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  return {error, text};
+}
 
 // "[2, 3]", for messages.
 template <typename T>
