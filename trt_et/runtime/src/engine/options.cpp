@@ -34,6 +34,10 @@ struct Option {
   bool is(const char* key) const {
     return std::strcmp(key, name) == 0 || (theirs != nullptr && std::strcmp(key, theirs) == 0);
   }
+  // An empty text leaves the option as it is.
+  Status read_into(LoadOptions* options, const std::string& text) const {
+    return text.empty() ? Status{} : read(*this, text, options);
+  }
   // TRT_ET_<NAME>
   std::string variable() const {
     std::string text = std::string("TRT_ET_") + name;
@@ -96,10 +100,9 @@ Status bad(const Option& option, const std::string& text, const char* expected) 
               option.variable().c_str(), text.c_str(), expected);
 }
 
-// Readers of one kind of option each. An empty text leaves the option as it is.
+// Readers of one kind of option each; an empty text is none.
 
 Status read_device(const Option& option, const std::string& text, LoadOptions* options) {
-  if (text.empty()) return {};
   int64_t index = 0;
   const bool prefixed = text.rfind("cuda:", 0) == 0;
   if (!parse_integer(prefixed ? text.substr(5) : text, &index) || index < 0 || index > 127) {
@@ -113,13 +116,12 @@ template <bool LoadOptions::* member>
 Status read_switch(const Option& option, const std::string& text, LoadOptions* options) {
   const bool on = text == "1" || text == "on" || text == "true";
   const bool off = text == "0" || text == "off" || text == "false";
-  if (!text.empty() && !on && !off) return bad(option, text, "0 or 1");
-  if (!text.empty()) options->*member = on;
+  if (!on && !off) return bad(option, text, "0 or 1");
+  options->*member = on;
   return {};
 }
 
 Status read_budget(const Option& option, const std::string& text, LoadOptions* options) {
-  if (text.empty()) return {};
   int64_t bytes = -1;
   if (text != "auto" && (!parse_integer(text, &bytes) || bytes < -1)) {
     return bad(option, text, "a number of bytes, or auto");
@@ -132,7 +134,6 @@ Status read_budget(const Option& option, const std::string& text, LoadOptions* o
 template <auto member, int64_t low, int64_t high>
 Status read_number(const Option& option, const std::string& text, LoadOptions* options) {
   int64_t number = 0;
-  if (text.empty()) return {};
   if (!parse_integer(text, &number) || number < low || number > high) {
     const std::string range =
         "a number from " + std::to_string(low) + " to " + std::to_string(high);
@@ -144,7 +145,7 @@ Status read_number(const Option& option, const std::string& text, LoadOptions* o
 
 // Every path is absolute: what the current folder holds is not loaded.
 Status read_libraries(const Option& option, const std::string& text, LoadOptions* options) {
-  for (size_t begin = 0; !text.empty() && begin <= text.size();) {
+  for (size_t begin = 0; begin <= text.size();) {
     if (text[begin] != '/') return bad(option, text, "absolute paths, separated by ':'");
     begin = std::min(text.find(':', begin), text.size()) + 1;
   }
@@ -154,7 +155,7 @@ Status read_libraries(const Option& option, const std::string& text, LoadOptions
 
 template <std::string LoadOptions::* member>
 Status read_folder(const Option& option, const std::string& text, LoadOptions* options) {
-  if (!text.empty() && text != "off" && text.front() != '/') {
+  if (text != "off" && text.front() != '/') {
     return bad(option, text, "an absolute path of a folder, or off");
   }
   options->*member = text;
@@ -231,7 +232,7 @@ Status read_options(const BackendInitContext& context, ArrayRef<CompileSpec> com
   report_unknown_names(context, compile_specs);
   options->method = const_cast<BackendInitContext&>(context).get_runtime_allocator();
   for (const Option& option : kOptions) {
-    TRT_ET_TRY(option.read(option, find(option, context, compile_specs), options));
+    TRT_ET_TRY(option.read_into(options, find(option, context, compile_specs)));
   }
   for (const CompileSpec& spec : compile_specs) {
     const std::string text(static_cast<const char*>(spec.value.buffer), spec.value.nbytes);
@@ -248,7 +249,7 @@ Status read_options(const BackendInitContext& context, ArrayRef<CompileSpec> com
 
 Status redirected_device(int* device) {
   LoadOptions wanted;
-  TRT_ET_TRY(read_device(kDevice, find_for_process(kDevice), &wanted));
+  TRT_ET_TRY(kDevice.read_into(&wanted, find_for_process(kDevice)));
   *device = wanted.device.value_or(*device);
   return {};
 }
@@ -262,7 +263,7 @@ Status set_options(Span<const BackendOption> backend_options) {
     }
     const std::string text = text_of(given.value);
     LoadOptions checked;
-    TRT_ET_TRY(known->read(*known, text, &checked));
+    TRT_ET_TRY(known->read_into(&checked, text));
     auto& all = immortal<Settings>();
     const std::lock_guard<std::mutex> lock(all.mutex);
     all.values[known->name] = text;

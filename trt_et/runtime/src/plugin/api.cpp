@@ -51,6 +51,17 @@ int with_api(F&& function) noexcept {
   });
 }
 
+// With the calling thread's stream of the device, which is current.
+template <typename F>
+int with_stream(int device, F&& function) noexcept {
+  return with_api([&](cuda::Api& api) -> Status {
+    cuda::DeviceGuard guard(api);
+    WorkStream stream;
+    TRT_ET_TRY(enter_stream(api, device, guard, &stream));
+    return function(api, stream.handle);
+  });
+}
+
 }  // namespace
 }  // namespace trt_et
 
@@ -135,22 +146,14 @@ int trt_et_save_kernels(void) {
 }
 
 int trt_et_wait(int device) {
-  return with_api([&](cuda::Api& api) {
-    if (device == -1) return wait_for_thread(api);
-    cuda::DeviceGuard guard(api);
-    WorkStream stream;
-    TRT_ET_TRY(enter_stream(api, device, guard, &stream));
-    return api.synchronize_stream(stream.handle);
-  });
+  if (device == -1) return with_api(wait_for_thread);
+  return with_stream(device, [](cuda::Api& api, void* own) { return api.synchronize_stream(own); });
 }
 
 int trt_et_record(int device, void* event) {
-  return with_api([&](cuda::Api& api) {
+  return with_stream(device, [event](cuda::Api& api, void* own) {
     if (event == nullptr) return fail(Error::InvalidArgument, "trt_et_record: event is null");
-    cuda::DeviceGuard guard(api);
-    WorkStream stream;
-    TRT_ET_TRY(enter_stream(api, device, guard, &stream));
-    return api.record_event(event, stream.handle);
+    return api.record_event(event, own);
   });
 }
 
