@@ -1,8 +1,11 @@
 // The kernel that programs find: a right answer, and calls that it must refuse.
+#include <executorch/runtime/core/exec_aten/util/scalar_type_util.h>
 #include <executorch/runtime/kernel/kernel_runtime_context.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "check.h"
@@ -69,6 +72,56 @@ void test_answer() {
   CHECK(one.count_data == std::vector<int64_t>({2, 7}));
 }
 
+// The boxes and classes of one image that stay, best first, of 8 at most.
+template <typename T>
+std::vector<std::pair<size_t, int64_t>> kept(const std::vector<std::vector<float>>& boxes,
+                                             const std::vector<std::vector<float>>& scores) {
+  constexpr int32_t kMost = 8;
+  const auto n = static_cast<int32_t>(boxes.size()),
+             classes = static_cast<int32_t>(scores[0].size());
+  constexpr ScalarType kType = executorch::runtime::CppTypeToScalarType<T>::value;
+  std::vector<T> box_data, score_data, out_boxes(kMost * 4), out_scores(kMost);
+  std::vector<int64_t> out_classes(kMost), out_count(1);
+  for (const auto& box : boxes) box_data.insert(box_data.end(), box.begin(), box.end());
+  for (const auto& score : scores) score_data.insert(score_data.end(), score.begin(), score.end());
+  NmsCall call;
+  call.boxes = OwnedTensor({1, n, 4}, box_data.data(), kType);
+  call.scores = OwnedTensor({1, n, classes}, score_data.data(), kType);
+  call.most = EValue(int64_t{kMost});
+  call.above = EValue(0.25);
+  call.out_boxes = OwnedTensor({1, kMost, 4}, out_boxes.data(), kType);
+  call.out_scores = OwnedTensor({1, kMost}, out_scores.data(), kType);
+  call.classes = OwnedTensor({1, kMost}, out_classes.data(), ScalarType::Long);
+  call.count = OwnedTensor({1}, out_count.data(), ScalarType::Long);
+  CHECK(call.run() == Error::Ok);
+  std::vector<std::pair<size_t, int64_t>> found;
+  for (size_t i = 0; i < static_cast<size_t>(out_count[0]); ++i) {
+    const auto label = static_cast<size_t>(out_classes[i]);
+    size_t box = 0;
+    while (!std::equal(&out_boxes[4 * i], &out_boxes[4 * i] + 4, &box_data[4 * box])) ++box;
+    CHECK(static_cast<float>(out_scores[i]) == static_cast<float>(T(scores[box][label])));
+    found.emplace_back(box, out_classes[i]);
+  }
+  return found;
+}
+
+// By torchvision's rule: of boxes of one class that overlap by more than 0.5, the best stays.
+template <typename T>
+void test_rule() {
+  using Found = std::vector<std::pair<size_t, int64_t>>;
+  const std::vector<float> whole = {0, 0, 4, 4}, most = {0, 0, 4, 3}, half = {0, 0, 4, 2};
+  CHECK(kept<T>({most, whole}, {{0.5F}, {0.75F}}) == Found({{1, 0}}));
+  CHECK(kept<T>({whole, half}, {{0.75F}, {0.5F}}) == Found({{0, 0}, {1, 0}}));  // 0.5 exactly.
+  CHECK(kept<T>({whole, most}, {{0.75F, 0}, {0, 0.5F}}) == Found({{0, 0}, {1, 1}}));
+  // What was dropped drops nothing.
+  CHECK(kept<T>({whole, most, half}, {{1}, {0.75F}, {0.5F}}) == Found({{0, 0}, {2, 0}}));
+  CHECK(kept<T>({whole, {4, 4, 8, 8}, {6, 6, 7, 7}}, {{0.5F}, {0.5F}, {0.5F}}) ==
+        Found({{0, 0}, {1, 0}, {2, 0}}));
+  CHECK(kept<T>({{9, 9, 10, 10}, whole}, {{0.75F}, {0.5F}}) == Found({{0, 0}, {1, 0}}));
+  // The threshold of scores itself is not above it.
+  CHECK(kept<T>({whole, half}, {{0.25F}, {0.375F}}) == Found({{1, 0}}));
+}
+
 void test_refusals_of_boxes() {
   const auto refused = [](Error error, const char* reason, void (*change)(NmsCall&)) {
     NmsCall call;
@@ -106,5 +159,8 @@ void test_refusals_of_boxes() {
 
 void test_batched_nms() {
   test_answer();
+  test_rule<float>();
+  test_rule<executorch::runtime::etensor::Half>();
+  test_rule<executorch::runtime::etensor::BFloat16>();
   test_refusals_of_boxes();
 }
