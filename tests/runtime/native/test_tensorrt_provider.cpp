@@ -290,6 +290,37 @@ void test_log_function() {
   g_lines = {};
 }
 
+// Each once in a process, with the name that was probably meant.
+void test_unknown_names_are_told() {
+  trt_et_set_log_function([](int level, const char* text) {
+    if (std::strstr(text, "unknown environment variable") == nullptr) {
+      g_lines.emplace_back(level, text);
+    }
+  });
+  char off[] = "0";
+  const std::vector<CompileSpec> specs = {
+      {"cuda_graf", {off, 1}}, {"partition", {off, 1}}, {"use_shared_engines", {off, 1}}};
+  executorch::runtime::BackendOption option{};
+  std::strncpy(option.key, "blocking_wait", sizeof option.key - 1);
+  option.value = true;
+  executorch::runtime::MemoryAllocator allocator(0, nullptr);
+  BackendInitContext context(&allocator, nullptr, nullptr, nullptr, {&option, 1});
+  for (int i = 0; i < 2; ++i) {
+    const Bytes blob = scale_blob();
+    executorch::runtime::FreeableBuffer bytes(blob.data(), blob.size(), nullptr);
+    const auto made = backend().init(context, &bytes, {specs.data(), specs.size()});
+    CHECK(made.ok());
+    backend().destroy(*made);
+  }
+  trt_et_set_log_function(nullptr);
+  CHECK(g_lines.size() == 2);
+  CHECK(g_lines[0].second.find("unknown load option 'blocking_wait' is ignored; the nearest is "
+                               "blocking_waits") != std::string::npos);
+  CHECK(g_lines[1].second.find("unknown compile spec 'cuda_graf' is ignored; the nearest is "
+                               "cuda_graphs") != std::string::npos);
+  g_lines = {};
+}
+
 // The typed options are those of the backend.
 void test_typed_options() {
   Options all;
@@ -441,6 +472,7 @@ void test_tensorrt_provider(const std::string&) {
   test_state();
   test_description_of_engines();
   test_log_function();
+  test_unknown_names_are_told();
   test_typed_options();
   test_contexts();
   test_shared_device_memory();
