@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
+from executorch.exir._serialize._cord import Cord
 from executorch.exir._serialize.data_serializer import DataEntry, DataPayload
 from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
 
@@ -153,11 +154,66 @@ def test_a_file_that_does_not_fit_is_refused(ours, tmp_path):
     assert "other inputs or outputs" in " ".join(inspect_file(path, data=other).problems)
 
 
+TRY = """
+import sys
+import trt_et.runtime
+trt_et.runtime.load("simulated")
+from executorch.runtime import Runtime
+for data in sys.argv[2:]:
+    try:
+        Runtime.get().load_program(sys.argv[1], data_path=data).load_method("forward")
+        print("loaded")
+    except RuntimeError as error:
+        print(trt_et.runtime.last_error() or error)
+"""
+
+
+def flipped(data, at):
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+WRONG = {
+    "engine blob is corrupt: checksum": lambda e, f: (flipped(e, 20), f),
+    "checksum 0x": lambda e, f: (e, flipped(f, 40)),
+    "lies outside": lambda e, f: (e[:-1], f),
+    "bytes too many": lambda e, f: (e + b"\0", f),
+    "front has": lambda e, f: (e, f + bytes(16)),
+    "its header alone needs 32": lambda e, f: (e, b""),
+    "not an engine blob": lambda e, f: (e, f[::-1]),
+    "has no checksum": lambda e, f: (e, None),
+}
+
+
 def test_a_damaged_file_is_refused(ours, tmp_path):
+    """Ours, with an engine or a front that is not the other's; by the runtime and by inspect."""
     path, data = ours
-    content = bytearray(data.read_bytes())
-    content[bytes(content).index(b"ET12") + 20] ^= 1
-    (tmp_path / "damaged.ptd").write_bytes(content)
-    done = run_stock(path, tmp_path / "damaged.ptd", tmp_path)
-    assert done.returncode != 0
-    assert "in the .ptd file: engine blob is corrupt: checksum" in done.stderr
+    payload = FlatTensorSerializer().deserialize(Cord(data.read_bytes()))
+    (key,) = (name for name in payload.named_data if not name.endswith("_front"))
+    names = (key, f"{key}_front")
+    parts = [payload.buffers[payload.named_data[name].buffer_index] for name in names]
+    files = [tmp_path / f"{i}.ptd" for i in range(len(WRONG))]
+    for file, change in zip(files, WRONG.values(), strict=True):
+        found = {n: p for n, p in zip(names, change(*parts), strict=True) if p is not None}
+        entries = {name: DataEntry(i, 16, None) for i, name in enumerate(found)}
+        damaged = FlatTensorSerializer().serialize(DataPayload(list(found.values()), entries))
+        file.write_bytes(bytes(damaged))
+        assert inspect_file(path, data=file).problems
+    done = run_forked(TRY, str(path), *map(str, files), cwd=tmp_path, env=environment())
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(WRONG), done.stderr
+    for expected, line in zip(WRONG, lines, strict=True):
+        assert f"the engine '{key}' in the .ptd file" in line
+        assert expected in line
+
+
+def test_a_file_that_is_cut_off_is_refused(ours, program, fake_tensorrt, tmp_path):
+    """Also Torch-TensorRT's, whose engine nothing checks."""
+    for path, data in (ours, (program.path, program.path.with_name("engines.ptd"))):
+        content = data.read_bytes()
+        files = [tmp_path / f"{size}.ptd" for size in range(0, len(content), len(content) // 8)]
+        for file in files:
+            file.write_bytes(content[: int(file.stem)])
+        env = environment(**fake_tensorrt)
+        done = run_forked(TRY, str(path), *map(str, files), cwd=tmp_path, env=env)
+        assert len(done.stdout.splitlines()) >= len(files), done.stderr
+        assert "loaded" not in done.stdout

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { kGpus = 2, kDepth = 16 };
 enum { kOutOfMemory = 2, kEnded = 4, kBadDevice = 101, kNoContext = 201, kBadHandle = 400 };
@@ -28,18 +29,21 @@ static struct Context primary[kGpus] = {{0, NULL}, {1, NULL}};
 static struct Context green[kGpus] = {{0, &primary[0]}, {1, &primary[1]}};
 static uint64_t is_primary_made[kGpus];
 static uint64_t waits, calls, calls_after_end;
-static int ended;
+static int starting, ended;
 static struct Memory* memories;
 static struct Stream legacy = {&primary[0], 0, 0};
 static void* last_recorded;
-static int fails_with, waits_fail_with, major = 75;
+static const char* failing = "";
+static int major = 75;
+static __thread int last_failure; /* of the runtime */
 static __thread struct Context* stack[kDepth];
 static __thread int depth;
 static __thread struct Stream* capturing; /* by this thread, not in relaxed mode */
 
-/* "primary:N", "waits", "calls", "calls_after_end", "depth" of this thread's contexts, "last_recorded" stream. */
+/* "primary:N", "starting" (cuInit has begun), "waits", "calls", "calls_after_end", "depth" of this thread's contexts, "last_recorded" stream. */
 uint64_t fake_cuda(const char* what) {
   if (strncmp(what, "primary:", 8) == 0) return is_primary_made[atoi(what + 8) % kGpus];
+  if (strcmp(what, "starting") == 0) return __atomic_load_n(&starting, __ATOMIC_ACQUIRE);
   if (strcmp(what, "waits") == 0) return waits;
   if (strcmp(what, "calls") == 0) return calls;
   if (strcmp(what, "calls_after_end") == 0) return calls_after_end;
@@ -47,22 +51,34 @@ uint64_t fake_cuda(const char* what) {
   return (uint64_t)(uintptr_t)last_recorded;
 }
 
-/* From now on each copy fails so; 0: none. */
-void fake_cuda_fail(int code) { fails_with = code; }
-/* The same for waits, and for the question how much memory is free. */
-void fake_cuda_fail_waits(int code) { waits_fail_with = code; }
+/* Which calls fail from now on, and how: "cudaMalloc=2 cudaFree=700"; "all=700". The text is not copied. */
+void fake_cuda_fail(const char* calls) { __atomic_store_n(&failing, calls, __ATOMIC_RELEASE); }
+static int failure_of(const char* call) {
+  const char* calls = __atomic_load_n(&failing, __ATOMIC_ACQUIRE);
+  char name[64];
+  int length = snprintf(name, sizeof name, "%s=", call);
+  const char* found = strstr(calls, name);
+  if (found != NULL) return atoi(found + length);
+  found = strstr(calls, "all=");
+  return found == NULL ? 0 : atoi(found + 4);
+}
 /* The first number of the GPUs' compute capability. */
 void fake_cuda_major(int value) { major = value; }
 
 static void end(void) { ended = 1; }
-#define UP                \
-  do {                    \
-    __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED); \
-    if (ended) {          \
-      ++calls_after_end;  \
-      return kEnded;      \
-    }                     \
+#define CALL(name)                                     \
+  do {                                                 \
+    __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);   \
+    if (ended) {                                       \
+      ++calls_after_end;                               \
+      return kEnded;                                   \
+    }                                                  \
+    if (failure_of(name) != 0) {                       \
+      if (strncmp(name, "cuda", 4) == 0) last_failure = failure_of(name); \
+      return failure_of(name);                         \
+    }                                                  \
   } while (0)
+#define UP CALL(__func__)
 
 #ifdef FAKE_RECORDS
 enum { kHasGraphs = 1 };
@@ -132,8 +148,8 @@ static void forget(void* begin) {
   free(begin);
 }
 
-static int allocate(void** p, size_t n, int type) {
-  UP;
+static int allocate(const char* call, void** p, size_t n, int type) {
+  CALL(call);
   if (refused_in_capture()) return kCaptureUnsupported;
   if (n > 1u << 30) return kOutOfMemory;
   *p = aligned_alloc(256, (n + 255) / 256 * 256); /* As CUDA promises. */
@@ -146,6 +162,8 @@ int cuInit(unsigned flags) {
   (void)flags;
   static int done;
   if (!done++) atexit(end);
+  __atomic_store_n(&starting, 1, __ATOMIC_RELEASE);
+  if (getenv("FAKE_CUDA_SLOW")) usleep(300000);
   return getenv("FAKE_CUDA_NO_GPU") ? 100 : 0;
 }
 #ifndef FAKE_RUNTIME
@@ -260,18 +278,17 @@ int cudaDeviceGetAttribute(int* value, int which, int device) {
 int cudaMemGetInfo(size_t* available, size_t* total) {
   UP;
   (void)current();
-  if (waits_fail_with != 0) return waits_fail_with;
   *available = *total = (size_t)1 << 30;
   return 0;
 }
-int cudaMalloc(void** p, size_t n) { return allocate(p, n, 2); }
+int cudaMalloc(void** p, size_t n) { return allocate(__func__, p, n, 2); }
 int cudaMallocManaged(void** p, size_t n, unsigned f) {
   (void)f;
-  return allocate(p, n, 3);
+  return allocate(__func__, p, n, 3);
 }
 int cudaHostAlloc(void** p, size_t n, unsigned f) {
   (void)f;
-  return allocate(p, n, 1);
+  return allocate(__func__, p, n, 1);
 }
 int cudaFree(void* p) {
   UP;
@@ -298,7 +315,6 @@ int cudaPointerGetAttributes(int* type_and_device, const void* p) {
 int cudaMemcpyAsync(void* to, const void* from, size_t n, int kind, void* s) {
   UP;
   record("copy %zu bytes, kind %d, on %p\n", n, kind, s);
-  if (fails_with != 0) return fails_with;
   memcpy(to, from, n);
   return 0;
 }
@@ -323,16 +339,15 @@ int cudaStreamCreateWithFlags(void** s, unsigned f) {
   return 0;
 }
 int cudaStreamDestroy(void* s) {
-  UP;
   record("destroy stream %p\n", s);
   free(s);
+  UP;
   return 0;
 }
 int cudaStreamSynchronize(void* s) {
   UP;
   record("wait for stream %p\n", s);
   __atomic_add_fetch(&waits, 1, __ATOMIC_RELAXED);
-  if (waits_fail_with != 0) return waits_fail_with;
   if (!stream_of(s)->capturing) return 0;
   stream_of(s)->broken = 1;
   return kCaptureUnsupported;
@@ -361,9 +376,9 @@ int cudaEventCreateWithFlags(void** e, unsigned f) {
   return 0;
 }
 int cudaEventDestroy(void* e) {
-  UP;
   record("destroy event %p\n", e);
   free(e);
+  UP;
   return 0;
 }
 int cudaEventRecord(void* e, void* s) {
@@ -426,7 +441,11 @@ int cudaGraphExecDestroy(void* graph) {
   return graph == &executable ? 0 : 1;
 }
 
-int cudaGetLastError(void) { return 0; }
+int cudaGetLastError(void) {
+  int code = last_failure;
+  last_failure = 0;
+  return code;
+}
 const char* cudaGetErrorString(int code) {
   switch (code) {
     case kOutOfMemory: return "out of memory";

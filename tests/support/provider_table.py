@@ -17,7 +17,7 @@ from pathlib import Path
 
 import executorch
 
-ABI = 8
+ABI = 9
 MAX_RANK = 16
 SCALAR_TYPES = {
     "uint8": 0,
@@ -32,7 +32,6 @@ SCALAR_TYPES = {
 
 Dims = ctypes.c_int64 * MAX_RANK
 Log = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p)
-Take = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 Report = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int32, ctypes.c_int32)
 ReadWeights = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
@@ -87,7 +86,6 @@ class Request(ctypes.Structure):
 
 class Table(ctypes.Structure):
     _fields_ = [
-        ("abi", ctypes.c_uint32),
         ("flags", ctypes.c_uint32),
         ("alignment", ctypes.c_uint32),
         ("name", ctypes.c_char_p),
@@ -96,8 +94,15 @@ class Table(ctypes.Structure):
         ("behind", ctypes.c_void_p * 7),
         (
             "build",
-            ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Request), Take, ctypes.c_void_p),
+            ctypes.CFUNCTYPE(
+                ctypes.c_int,
+                ctypes.POINTER(Request),
+                ctypes.POINTER(ctypes.c_void_p),
+                ctypes.POINTER(ctypes.c_size_t),
+                ctypes.POINTER(ctypes.c_void_p),
+            ),
         ),
+        ("free_built", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
     ]
 
 
@@ -180,12 +185,6 @@ class Provider:
         Raises:
             RuntimeError: The provider refuses; its code and text.
         """
-        engines: list[bytes] = []
-
-        def take(_: object, at: int, size: int) -> int:
-            engines.append(bytes((ctypes.c_char * size).from_address(at)))
-            return 0
-
         bindings = (Binding * len(tensors))(*(tensor.binding() for tensor in tensors))
         best = (Dims * len(tensors))(*(tensor.best() for tensor in tensors))
         listed = [Weight(name.encode(), data, len(data)) for name, data in sorted(weights.items())]
@@ -211,10 +210,13 @@ class Provider:
             build=int(build),
             report_build=Report(report) if report else Report(),
         )
-        code = self.table.build(ctypes.byref(request), Take(take), None)
+        at, size, owner = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_void_p()
+        code = self.table.build(*map(ctypes.byref, (request, at, size, owner)))
         if code:
             raise RuntimeError(f"{code:#x}: {self.table.last_error().decode()}")
-        return engines[0]
+        engine = ctypes.string_at(at, size.value)
+        self.table.free_built(owner)
+        return engine
 
 
 def main() -> None:

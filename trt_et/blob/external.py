@@ -24,6 +24,8 @@ FILE_KEY: Final = "external_engine_data"
 FRONT: Final = "_front"
 """The end of the name of an engine's front."""
 
+_OURS: Final = "trt_et_engine_"  # How the names begin that we give.
+
 
 def check_file_name(name: object) -> str:
     """Check the name of a file for engines.
@@ -66,7 +68,7 @@ def take_out(blob: bytes, file: str, places: Counter[str]) -> tuple[bytes, dict[
         blob = encode_blob(decoded.engine, decoded.info)
     facts = json.dumps([file, interface_of(decoded.info)])
     digest = hashlib.sha256(facts.encode()).hexdigest()[:16]
-    key = f"trt_et_engine_{digest}_{places[digest]}"
+    key = f"{_OURS}{digest}_{places[digest]}"
     places[digest] += 1
     at = len(blob) - len(decoded.engine)
     stub = encode_blob(b"", replace(decoded.info, engine_key=key))
@@ -81,11 +83,13 @@ def put_back(stub: EngineInfo, data: Mapping[str, memoryview]) -> bytes | None:
         data: The entries of the file, by name.
 
     Raises:
-        BlobError: The engine is damaged, or has other inputs or outputs.
+        BlobError: The engine is damaged, has other inputs or outputs, or lacks its checksum.
     """
     engine, front = (data.get(stub.engine_key + end) for end in ("", FRONT))
     if engine is None:
         return None
+    if front is None and stub.engine_key.startswith(_OURS):
+        raise BlobError(f"the engine {stub.engine_key!r} in the file has no checksum")
     if front is None:  # Torch-TensorRT's.
         return encode_blob(engine, replace(stub, engine_key=""))
     blob = b"".join((front, engine))

@@ -244,7 +244,12 @@ void test_buffers_in_turn_are_not_waited_for() {
 void test_failures_have_codes() {
   const OnDriver scale;
   float in[8] = {}, out[8] = {};
-  const auto fail_with = function<void(int)>("fake_cuda_fail");
+  const auto fail = function<void(const char*)>("fake_cuda_fail");
+  const auto fail_with = [&](int code) {
+    static std::string calls;
+    calls = "cudaMemcpyAsync=" + std::to_string(code);
+    fail(calls.c_str());
+  };
   fail_with(2);
   CHECK(scale.run(in, out) == Error::MemoryAllocationFailed && says("out of memory"));
   fail_with(700);
@@ -261,25 +266,86 @@ void test_failures_have_codes() {
     fail_with(code);
     CHECK(scale.run(in, out) == Error::AccessFailed && says("the GPU is lost to this process"));
   }
-  fail_with(0);
+  fail("");
   CHECK(scale.run(in, out) == Error::Ok);
+}
+
+// Of a load, runs with tensors on the host and on the GPU, and the allocator: a failure has its
+// code, whatever failed because of it, and afterwards everything works. The second list: what
+// frees, or has another way.
+void test_each_call_that_fails_has_its_code() {
+  constexpr const char* kTold[] = {"cuCtxGetCurrent",          "cuCtxPushCurrent_v2",
+                                   "cudaDeviceGetAttribute",   "cudaMalloc",
+                                   "cudaPointerGetAttributes", "cudaMemcpyAsync",
+                                   "cudaMemsetAsync",          "cudaStreamCreateWithFlags",
+                                   "cudaStreamSynchronize",    "cudaEventCreateWithFlags",
+                                   "cudaEventRecord",          "cudaStreamWaitEvent",
+                                   "cudaGraphLaunch",          "all"};
+  constexpr const char* kOthers[] = {"cudaMemGetInfo",       "cudaFree",
+                                     "cudaStreamDestroy",    "cudaEventDestroy",
+                                     "cuCtxPopCurrent_v2",   "cudaStreamBeginCapture",
+                                     "cudaStreamEndCapture", "cudaGraphInstantiateWithFlags",
+                                     "cudaGraphDestroy",     "cudaGraphExecDestroy",
+                                     "cudaEventSynchronize"};
+  const auto fail = function<void(const char*)>("fake_cuda_fail");
+  const Bytes blob = scale_blob("8");
+  const auto try_all = [&](const std::string& call, int code, bool is_told) {
+    const OnDriver scale;
+    float in[8] = {1, 2, 3}, out[8] = {};
+    void *x = allocate(), *y = allocate();
+    for (int i = 0; i < 5; ++i) CHECK(scale.run(x, y) == Error::Ok);
+    auto memory = cuda_allocator().allocate(32, 0, 16);
+    CHECK(memory.ok());
+    int failures = 0;
+    const auto check = [&](Error error) {
+      CHECK(function<int()>("cudaGetLastError")() ==
+            0);  // The program's next call gets no failure.
+      if (error == Error::Ok) return;
+      ++failures;
+      const bool lost = code != 46;
+      if (says("is lost") == lost && error == (lost ? Error::AccessFailed : Error::Internal))
+        return;
+      std::printf("%s fails with %d: error 0x%x, %s\n", call.c_str(), code,
+                  static_cast<unsigned>(error), trt_et_last_error());
+      CHECK(false);
+    };
+    const std::string calls = call + "=" + std::to_string(code);
+    fail(calls.c_str());
+    {
+      BackendDelegate other;
+      check(other.init(blob));
+      check(scale.run(x, y));
+      std::thread([&] { check(scale.run(in, out)); }).join();  // On a stream of its own.
+      check(scale.run(in, out));
+      check(cuda_allocator().allocate(64, 0, 16).error());
+      check(cuda_allocator().copy_host_to_device(*memory, in, 32, 0));
+      check(cuda_allocator().copy_device_to_host(out, *memory, 32, 0));
+      cuda_allocator().deallocate(*memory, 0);
+    }
+    fail("");
+    if (is_told && failures == 0) std::printf("nobody is told that %s failed\n", call.c_str());
+    CHECK(!is_told || failures > 0);
+    CHECK(scale.run(in, out) == Error::Ok && out[2] == 6.0F);
+  };
+  for (const int code : {46, 226, 721, 810, 911}) {
+    for (const char* call : kTold) try_all(call, code, true);
+    for (const char* call : kOthers) try_all(call, code, false);
+  }
 }
 
 // What fails first may be the least of it.
 void test_a_lost_gpu_is_told_whatever_fails_first() {
   const OnDriver scale;
   float in[8] = {}, out[8] = {};
-  const auto fail_with = function<void(int)>("fake_cuda_fail");
-  const auto waits_fail_with = function<void(int)>("fake_cuda_fail_waits");
-  fail_with(1);
-  waits_fail_with(719);
+  const auto fail = function<void(const char*)>("fake_cuda_fail");
+  fail("cudaMemcpyAsync=1 cudaStreamSynchronize=719");
   CHECK(scale.run(in, out) == Error::AccessFailed && says("(719); the GPU is lost"));
-  fail_with(0);
   // TensorRT then says of any engine that it cannot be deserialized.
+  fail("cudaMemGetInfo=719");
   BackendDelegate other;
   const Bytes refused = plan_blob(kDoublingPlan + "linear\n");
   CHECK(other.init(refused) == Error::AccessFailed && says("(719); the GPU is lost"));
-  waits_fail_with(0);
+  fail("");
   CHECK(other.init(refused) == Error::DelegateInvalidCompatibility);
   CHECK(scale.run(in, out) == Error::Ok);
 }
@@ -364,6 +430,20 @@ void test_a_forked_process_leaves_what_it_inherited() {
   delete scale;
 }
 
+// The thread that chooses between real and simulated GPUs holds a lock.
+void test_a_fork_during_the_first_use() {
+  CHECK(setenv("FAKE_CUDA_SLOW", "1", 1) == 0);
+  std::thread first([] { CHECK(trt_et_device_count() == 2); });
+  while (driver_count("starting") == 0) std::this_thread::yield();
+  const int status = status_of_child([] {
+    CHECK(trt_et_device_count() == -1 && says(kForked));
+    CHECK(trt_et_choose_cuda("simulated") == -1 && says(kForked));
+    std::_Exit(7);
+  });
+  first.join();
+  CHECK(status == 7);
+}
+
 // Locks that a thread of the parent's held at that moment stay held in the child.
 void test_forks_beside_running_threads() {
   const OnDriver scale;
@@ -429,11 +509,13 @@ constexpr Part kParts[] = {
     {"order", test_order_with_the_callers_own_work},
     {"buffers", test_buffers_in_turn_are_not_waited_for},
     {"codes", test_failures_have_codes},
+    {"each call", test_each_call_that_fails_has_its_code},
     {"lost", test_a_lost_gpu_is_told_whatever_fails_first},
     {"end", test_the_end_of_the_process},
     {"fork", test_a_forked_process_says_so},
     {"forked end", test_a_forked_process_leaves_what_it_inherited},
     {"unsupported GPU", test_tensorrt_rtx_is_refused_where_it_has_no_target},
+    {"fork at first use", test_a_fork_during_the_first_use},
     {"forks and threads", test_forks_beside_running_threads},
 };
 

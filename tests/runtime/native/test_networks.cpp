@@ -7,6 +7,7 @@
 #include <map>
 #include <thread>
 
+#include "blob/bytes.h"
 #include "blob/crc32c.h"
 #include "provider_support.h"
 #include "tests.h"
@@ -31,7 +32,9 @@ class NamedData final : public NamedDataMap {
     const auto found = bytes.find(std::string(key));
     if (found == bytes.end()) return Error::NotFound;
     ++reads;
-    return FreeableBuffer(found->second.data(), found->second.size(), nullptr);
+    auto* copy = new std::string(found->second);  // Gone as soon as it is freed.
+    const auto free = [](void* owner, void*, size_t) { delete static_cast<std::string*>(owner); };
+    return FreeableBuffer(copy->data(), copy->size(), free, copy);
   }
   Result<const executorch::runtime::TensorLayout> get_tensor_layout(
       std::string_view) const override {
@@ -215,11 +218,29 @@ void test_replaced_engines() {
   CHECK_FAILS(try_load(blob, &none, {}, &data), "has other inputs or outputs than the program");
   data.bytes["key"].clear();
   CHECK_FAILS(try_load(blob, &none, {}, &data), "the engine 'key' in the .ptd file: engine blob");
+  data.bytes.erase("key_front");
+  CHECK_FAILS(try_load(blob, &none, {}, &data),
+              "the engine 'key' in the .ptd file has no checksum");
+}
+
+// A reference engine works in its bytes, which stay as long as it does.
+void test_an_engine_that_keeps_its_bytes(const std::string& blob_file) {
+  const Bytes whole = read_bytes(blob_file);
+  const auto at = read_le<uint32_t>(&whole[4]), size = read_le<uint32_t>(&whole[8]);
+  std::string metadata(reinterpret_cast<const char*>(&whole[at]), size);
+  metadata.insert(1, R"("engine_key":"key",)");
+  NamedData data;
+  put_beside(whole, &data);
+  std::unique_ptr<Delegate> delegate;
+  CHECK_OK(try_load(pack("TRRF", metadata, "", true), &delegate, {}, &data));
+  float in[16] = {}, out[8] = {};
+  OwnedTensor x({2, 8}, in), y({2, 4}, out);
+  for (int i = 0; i < 3; ++i) CHECK_OK(call(*delegate, {&x.value, &y.value}));
 }
 
 }  // namespace
 
-void test_networks(const std::string&) {
+void test_networks(const std::string& blob_file) {
   std::string folder = (fs::temp_directory_path() / "trt-et-networks-XXXXXX").string();
   CHECK(mkdtemp(folder.data()) != nullptr);
   test_missing_named_data();
@@ -229,5 +250,6 @@ void test_networks(const std::string&) {
   test_progress();
   test_engine_beside_the_program();
   test_replaced_engines();
+  test_an_engine_that_keeps_its_bytes(blob_file);
   CHECK(fs::remove_all(folder) == 2 + 1);  // Two engines.
 }

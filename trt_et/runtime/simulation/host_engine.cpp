@@ -98,7 +98,6 @@ Status enqueue(HostContext& context, void* stream) {
 
 trt_et_engine_provider host_provider() {
   trt_et_engine_provider made{};
-  made.abi = TRT_ET_PROVIDER_ABI;
   made.alignment = 1;
   made.keeps_bytes = [](void* engine) { return engine_of(engine).keeps_bytes() ? 1 : 0; };
   made.describe = [](void* engine, size_t index, trt_et_binding* out) {

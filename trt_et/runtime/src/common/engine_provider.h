@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define TRT_ET_PROVIDER_ABI 8
+#define TRT_ET_PROVIDER_ABI 9
 #define TRT_ET_MAX_RANK 16
 
 // One input or output. `dtype` is an ExecuTorch ScalarType, or -1 where it is not known. A
@@ -94,7 +94,6 @@ typedef struct trt_et_engine_request {
 #define TRT_ET_CONTEXT_GRAPHS 2u       // the library may record CUDA graphs of its own
 
 typedef struct trt_et_engine_provider {
-  uint32_t abi;        // TRT_ET_PROVIDER_ABI
   uint32_t flags;      // TRT_ET_PROVIDER_*
   uint32_t alignment;  // of every address that it is given
   const char* name;    // for messages
@@ -138,11 +137,12 @@ typedef struct trt_et_engine_provider {
   int (*set_profile)(void* context, int32_t profile);
   // The optimization profile of the last prepare().
   int (*profile)(void* context, int32_t* profile);
-  // Builds the engine of a network, or finds it among those that it has built, and hands it to
-  // `take`, once, before this returns; the failure of `take` is the result. load() is then asked
-  // with the engine's bytes instead of the model's. Null where load() takes the model itself.
-  int (*build)(const trt_et_engine_request* request,
-               int (*take)(void* user, const void* bytes, size_t size), void* user);
+  // Builds the engine of a network, or finds it among those that it has built. load() is then asked
+  // with the engine's bytes instead of the model's. They are valid until free_built() gets `owner`.
+  // Null where load() takes the model itself.
+  int (*build)(const trt_et_engine_request* request, const void** bytes, size_t* size,
+               void** owner);
+  void (*free_built)(void* owner);
 } trt_et_engine_provider;
 
 // Levels of trt_et_host.log.

@@ -38,7 +38,9 @@ struct Choice {
 
 // The implementation, once it is chosen and works: every run asks for it.
 std::atomic<Api*> g_ready{nullptr};
-std::atomic<bool> g_forked{false};  // from a process that uses GPUs
+std::atomic<bool> g_ending{false};
+std::atomic<bool> g_uses_gpus{false};  // real ones, or begins to
+std::atomic<bool> g_forked{false};     // from a process that does
 
 Status parse_mode(const std::string& text, Mode* mode) {
   if (text.empty() || text == "real") return *mode = Mode{}, Status{};
@@ -59,24 +61,29 @@ Status count_devices(Api& api, int* count) {
   return fail(Error::NotFound, "no CUDA device: the driver reports 0 GPUs");
 }
 
-// CUDA does not work in a child of a process that has used it, nor does what the child inherited.
-void forbid_forks() {
-  (void)pthread_atfork(nullptr, nullptr, [] {
-    g_forked = true;
-    g_ready = nullptr;
-  });
-}
-
-// The GPUs of this machine; fails when there are none.
-Status make_real(Api** api) {
+Status open_real(Api** api) {
   Api* made = nullptr;
   int count = 0;
   TRT_ET_TRY(make_real_api(&made));
   TRT_ET_TRY(count_devices(*made, &count));
   note_opened_library();
-  forbid_forks();
   *api = made;
   return {};
+}
+
+// The GPUs of this machine; fails when there are none. CUDA does not work in a child of a process
+// that has used it, nor does what the child inherited: the lock of the choice may be held there.
+Status make_real(Api** api) {
+  static const int handler = pthread_atfork(nullptr, nullptr, [] {
+    if (!g_uses_gpus) return;
+    g_forked = true;
+    g_ready = nullptr;
+  });
+  (void)handler;
+  g_uses_gpus = true;
+  Status status = open_real(api);
+  g_uses_gpus = status.ok();
+  return status;
 }
 
 void make_choice(Choice& chosen) {
@@ -170,6 +177,12 @@ Status usable_devices(Api** api, int* count) {
   return {};
 }
 
+Status unless_lost(Api& api, Status failure) {
+  size_t bytes = 0;
+  Status asked = api.free_memory(&bytes);
+  return asked.error == Error::AccessFailed ? std::move(asked) : std::move(failure);
+}
+
 Status DeviceGuard::enter(int device) {
   if (device == device_) return {};
   leave();
@@ -181,10 +194,6 @@ Status DeviceGuard::enter(int device) {
 void DeviceGuard::leave() {
   if (device_ >= 0 && entered_.changed) (void)report(api_.leave_device(entered_));
   device_ = -1;
-}
-
-namespace {
-std::atomic<bool> g_ending{false};
 }
 
 void note_opened_library() {

@@ -127,6 +127,10 @@ std::string problem();
 // Number of devices of the chosen implementation; fails when that is none.
 Status usable_devices(Api** api, int* count);
 
+// The failure, or that the current GPU is lost to the process: TensorRT then refuses every engine,
+// and has other reasons for it.
+Status unless_lost(Api& api, Status failure);
+
 // Restores what was current, on every way out.
 class DeviceGuard {
  public:

@@ -76,28 +76,28 @@ Status Delegate::create(FreeableBuffer* processed, const NamedDataMap* named_dat
   cuda::DeviceGuard guard(source.api());
   TRT_ET_TRY(guard.enter(source.device()));
   TRT_ET_TRY(source.fit());
-  const Blob& blob = source.blob();
   std::unique_ptr<Delegate> created(new Delegate(source.api(), source.device()));
-  TRT_ET_TRY(source.load(&created->engine_));
-  TRT_ET_TRY(created->load(blob, options));
+  Status loaded = created->load(source, options);
+  if (!loaded.ok()) return cuda::unless_lost(source.api(), std::move(loaded));
   log(LogLevel::debug, "TensorRTBackend: loaded a %s engine of %zu bytes on cuda:%d%s",
       source.provider().name, created->engine_->bytes(), source.device(),
-      blob.is_reference() ? " (simulated, CPU arithmetic)" : "");
+      source.blob().is_reference() ? " (simulated, CPU arithmetic)" : "");
   {
     auto& all = immortal<Loaded>();
     const std::lock_guard<std::mutex> lock(all.mutex);
     all.delegates.push_back(created.get());
   }
-  if (!created->engine_->keeps_bytes()) {
-    processed->Free();
-  } else if (source.external_engine()) {
-    created->external_engine_.emplace(std::move(*source.external_engine()));
-  }
+  auto& external = source.external_engine();
+  const bool keeps_bytes = created->engine_->keeps_bytes();
+  if (keeps_bytes && external) created->external_engine_.emplace(std::move(*external));
+  if (!keeps_bytes || external) processed->Free();
   *delegate = std::move(created);
   return {};
 }
 
-Status Delegate::load(const Blob& blob, const LoadOptions& options) {
+Status Delegate::load(const EngineSource& source, const LoadOptions& options) {
+  const Blob& blob = source.blob();
+  TRT_ET_TRY(source.load(&engine_));
   TRT_ET_TRY(arguments_.create(blob, *engine_, options));
   TRT_ET_TRY(debug_outputs_.create(arguments_.all()));
   TRT_ET_TRY(contexts_.create(*engine_, options));

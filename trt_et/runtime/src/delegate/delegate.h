@@ -21,6 +21,8 @@
 
 namespace trt_et {
 
+class EngineSource;
+
 // Thread-safe: two threads that execute one delegate take turns. It owns no tensor.
 class Delegate {
  public:
@@ -49,7 +51,7 @@ class Delegate {
         contexts_(api, device, arguments_.all(),
                   [this](cuda::Stream stream) { return queue(stream); }) {}
 
-  Status load(const Blob& blob, const LoadOptions& options);
+  Status load(const EngineSource& source, const LoadOptions& options);
   Status run(const WorkStream& stream, bool* wait);
   Status choose_and_place(cuda::Stream stream, bool* wait);
   Status queue(cuda::Stream stream);

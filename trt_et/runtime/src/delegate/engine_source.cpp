@@ -87,10 +87,13 @@ Status EngineSource::find_external_engine() {
   }
   external_.emplace(std::move(data.get()));
   auto front = find_data_((name + "_front").c_str());
+  if (!front.ok() && blob_.has_checksum) {
+    return fail(Error::InvalidProgram,
+                "the engine '%.60s' in the .ptd file has no checksum: the file is damaged", key);
+  }
   if (!front.ok()) {  // Torch-TensorRT's. Nothing says which engine it is: it is not shared.
     blob_.engine = static_cast<const uint8_t*>(external_->data());
     blob_.engine_size = external_->size();
-    blob_.metadata.sha256.clear();
     return {};
   }
   Blob found;
@@ -142,36 +145,26 @@ Status EngineSource::fit() {
   return {};
 }
 
-// TensorRT refuses every engine once the GPU is lost to the process: any call of CUDA tells.
 Status EngineSource::load(std::shared_ptr<Engine>* engine) const {
-  Status status = find_or_load(engine);
-  if (status.ok()) return status;
-  size_t bytes = 0;
-  Status asked = api_->free_memory(&bytes);
-  return asked.error == Error::AccessFailed ? std::move(asked) : std::move(status);
-}
-
-Status EngineSource::find_or_load(std::shared_ptr<Engine>* engine) const {
   if (!blob_.is_network() || provider_->build == nullptr) {
     return Engine::load(*provider_, blob_, request_, engine);
   }
   *engine = Engine::find(*provider_, blob_, request_);
   if (*engine != nullptr) return {};
-  return build([&](const void* bytes, size_t size) {
-    trt_et_engine_request built = request_;
-    built.bytes = bytes;
-    built.size = size;
-    return Engine::load(*provider_, blob_, built, engine);
-  });
+  BuiltEngine built;
+  TRT_ET_TRY(build(&built));
+  trt_et_engine_request request = request_;
+  request.bytes = built.bytes;
+  request.size = built.size;
+  return Engine::load(*provider_, blob_, request, engine);
 }
 
-Status EngineSource::build(
-    const std::function<Status(const void* bytes, size_t size)>& take) const {
+Status EngineSource::build(BuiltEngine* built) const {
   if (!blob_.is_network() || provider_->build == nullptr) {
     return fail(Error::NotSupported, "%s builds no engine of what builder '%.40s' made",
                 provider_->name, blob_.metadata.builder.c_str());
   }
-  return build_engine(*provider_, request_, take);
+  return build_engine(*provider_, request_, built);
 }
 
 }  // namespace trt_et

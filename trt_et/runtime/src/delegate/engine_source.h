@@ -28,8 +28,8 @@ class EngineSource {
   Status fit();
   // Loads the engine; a network's is built before, outside of all locks.
   Status load(std::shared_ptr<Engine>* engine) const;
-  // Builds the engine of a network and hands it to `take`.
-  Status build(const std::function<Status(const void* bytes, size_t size)>& take) const;
+  // Builds the engine of a network.
+  Status build(BuiltEngine* built) const;
 
   const Blob& blob() const { return blob_; }
   int device() const { return device_; }
@@ -42,7 +42,6 @@ class EngineSource {
  private:
   Status find_external_engine();
   Status read_weights();
-  Status find_or_load(std::shared_ptr<Engine>* engine) const;
 
   Blob blob_;
   int device_ = 0;

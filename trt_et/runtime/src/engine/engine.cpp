@@ -75,22 +75,11 @@ Status check(const trt_et_engine_provider& provider, int code, const char* what)
 }
 
 Status build_engine(const trt_et_engine_provider& provider, const trt_et_engine_request& request,
-                    const std::function<Status(const void* bytes, size_t size)>& take) {
-  struct Taker {
-    const std::function<Status(const void* bytes, size_t size)>& take;
-    Status status;
-  } taker{take, {}};
-  const auto call = [](void* user, const void* bytes, size_t size) {
-    auto& here = *static_cast<Taker*>(user);
-    try {
-      here.status = here.take(bytes, size);
-    } catch (const std::exception&) {
-      here.status = {Error::MemoryAllocationFailed, "no host memory to load a built engine"};
-    }
-    return static_cast<int>(here.status.error);
-  };
-  const int code = provider.build(&request, call, &taker);
-  return taker.status.ok() ? check(provider, code, "build") : taker.status;
+                    BuiltEngine* built) {
+  void* owner = nullptr;
+  const int code = provider.build(&request, &built->bytes, &built->size, &owner);
+  built->owner = {owner, provider.free_built};
+  return check(provider, code, "build");
 }
 
 void set_build_progress(trt_et_build_progress progress) { g_build_progress = progress; }

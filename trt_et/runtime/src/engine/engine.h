@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,9 +22,14 @@ Status find_provider(const Blob& blob, const trt_et_engine_request& request,
 // Turns a provider's code and text into a Status. `what` is the function that was called.
 Status check(const trt_et_engine_provider& provider, int code, const char* what);
 
-// Builds the engine of a network and hands its bytes, which are only valid then, to `take`.
+// The serialized engine of a network.
+struct BuiltEngine {
+  const void* bytes = nullptr;
+  size_t size = 0;
+  std::unique_ptr<void, void (*)(void*)> owner{nullptr, nullptr};
+};
 Status build_engine(const trt_et_engine_provider& provider, const trt_et_engine_request& request,
-                    const std::function<Status(const void* bytes, size_t size)>& take);
+                    BuiltEngine* built);
 
 // See trt_et_save_kernels: of the provider libraries that are open.
 void save_kernels();

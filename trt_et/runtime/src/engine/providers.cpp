@@ -18,8 +18,6 @@
 namespace trt_et {
 namespace {
 
-constexpr const char* kEnterpriseMajors[] = {"11", "10", "8"};
-
 std::string library_name(const std::string& which) { return "libtrt_et_tensorrt_" + which + ".so"; }
 
 // TensorRT's verbose lines, a hundred for each engine, are dropped.
@@ -45,15 +43,9 @@ Status open_file(const std::string& path, const trt_et_engine_provider** provide
   const auto open =
       reinterpret_cast<trt_et_open_provider_function>(dlsym(handle, TRT_ET_OPEN_PROVIDER));
   *provider = open == nullptr ? nullptr : open(&host());
-  if (*provider != nullptr && (*provider)->abi == TRT_ET_PROVIDER_ABI) return {};
+  if (*provider != nullptr) return {};
   dlclose(handle);
   return fail(Error::NotSupported, "%.120s is of another trt-et: build it again", path.c_str());
-}
-
-Status find_and_open(const std::string& name, const trt_et_engine_provider** provider) {
-  const std::string path = folder_of(reinterpret_cast<const void*>(&find_provider), 1) + "/" + name;
-  if (access(path.c_str(), R_OK) == 0) return open_file(path, provider);
-  return fail(Error::NotFound, "no %s next to the plugin", name.c_str());
 }
 
 struct Opened {
@@ -70,9 +62,7 @@ std::vector<std::string> provider_libraries(const std::string& builder,
       !major.empty() && major.size() <= 3 && major.find_first_not_of("0123456789") == major.npos;
   if (known) return {library_name(major)};
   std::vector<std::string> names;
-  for (const char* candidate : kEnterpriseMajors) {
-    names.push_back(library_name(candidate));
-  }
+  for (const char* candidate : {"11", "10", "8"}) names.push_back(library_name(candidate));
   return names;
 }
 
@@ -87,11 +77,12 @@ Status open_provider_library(const std::string& name, const trt_et_engine_provid
   auto& all = immortal<Opened>();
   const std::lock_guard<std::mutex> lock(all.mutex);
   const auto found = all.providers.find(name);
-  if (found != all.providers.end()) {
-    *provider = found->second;
-    return {};
+  if (found != all.providers.end()) return *provider = found->second, Status{};
+  const std::string path = folder_of(reinterpret_cast<const void*>(&find_provider), 1) + "/" + name;
+  if (access(path.c_str(), R_OK) != 0) {
+    return fail(Error::NotFound, "no %s next to the plugin", name.c_str());
   }
-  TRT_ET_TRY(find_and_open(name, provider));
+  TRT_ET_TRY(open_file(path, provider));
   all.providers[name] = *provider;
   cuda::note_opened_library();
   return {};

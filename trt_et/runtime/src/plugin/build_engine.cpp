@@ -45,10 +45,12 @@ Status build(const void* blob, size_t size, trt_et_find_data find, void* user,
   cuda::DeviceGuard guard(source.api());
   TRT_ET_TRY(guard.enter(source.device()));
   TRT_ET_TRY(source.fit());
-  return source.build([&](const void* engine, size_t bytes) -> Status {
-    if (take(user, facts_of(source, engine, bytes).c_str(), engine, bytes) == 0) return {};
-    return fail(Error::Internal, "the caller did not take the engine");
-  });
+  BuiltEngine built;
+  Status status = source.build(&built);
+  if (!status.ok()) return cuda::unless_lost(source.api(), std::move(status));
+  const std::string facts = facts_of(source, built.bytes, built.size);
+  if (take(user, facts.c_str(), built.bytes, built.size) == 0) return {};
+  return fail(Error::Internal, "the caller did not take the engine");
 }
 
 }  // namespace

@@ -49,12 +49,19 @@ int load(const trt_et_engine_request* request, void** engine) {
   });
 }
 
-int build(const trt_et_engine_request* request, TakeEngine take, void* user) {
+int build(const trt_et_engine_request* request, const void** bytes, size_t* size, void** owner) {
   return guarded([&]() -> Status {
     TRT_ET_TRY(check_gpu(*request));
-    return build_engine(*request, take, user);
+    auto built = std::make_unique<BuiltEngine>();
+    TRT_ET_TRY(build_engine(*request, built.get()));
+    *bytes = built->bytes;
+    *size = built->size;
+    *owner = built.release();
+    return {};
   });
 }
+
+void free_built(void* owner) { delete static_cast<BuiltEngine*>(owner); }
 
 LoadedEngine& engine_at(void* engine) { return *static_cast<LoadedEngine*>(engine); }
 RunContext& context_at(void* context) { return *static_cast<RunContext*>(context); }
@@ -112,8 +119,7 @@ int profile(void* context, int32_t* profile) {
 // static ones (trt_et/engines/tensorrt_rtx.py).
 constexpr uint32_t kFlags = TRT_ET_PROVIDER_GRAPHS | (kRtx ? TRT_ET_PROVIDER_USER_MEMORY : 0);
 
-constexpr trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
-                                              kFlags,
+constexpr trt_et_engine_provider kProvider = {kFlags,
                                               kAddressAlignment,
                                               kName,
                                               probe,
@@ -136,7 +142,8 @@ constexpr trt_et_engine_provider kProvider = {TRT_ET_PROVIDER_ABI,
                                               save_all_kernels,
                                               in_context<&RunContext::set_profile>,
                                               profile,
-                                              build};
+                                              build,
+                                              free_built};
 
 }  // namespace
 }  // namespace trt_et::tensorrt

@@ -12,11 +12,6 @@ constexpr double kMegabyte = 1e6;
 
 void tell(const Status& text) { host().log(TRT_ET_LOG_NOTICE, text.text.c_str()); }
 
-Status take_engine(TakeEngine take, void* user, const void* bytes, size_t size) {
-  const int code = take(user, bytes, size);
-  return code == 0 ? Status{} : Status{static_cast<Error>(code), ""};
-}
-
 uint64_t weight_bytes(const trt_et_engine_request& request) {
   uint64_t all = request.size;
   for (size_t i = 0; i < request.weight_count; ++i) all += request.weights[i].size;
@@ -32,16 +27,13 @@ Status check_builder() {
   return open_parser(*library, &parser);
 }
 
-Status build_engine(const trt_et_engine_request& request, TakeEngine take, void* user) {
+Status build_engine(const trt_et_engine_request& request, BuiltEngine* built) {
   const Library* library = nullptr;
   const ParserLibrary* parser = nullptr;
   TRT_ET_TRY(open_library(&library));
   TRT_ET_TRY(load_plugin_libraries(request, *library));
   EngineStore store(request, *library);
-  const void* engine = nullptr;
-  size_t size = 0;
-  MappedFile stored, built_meanwhile;
-  if (store.find(&stored, &engine, &size)) return take_engine(take, user, engine, size);
+  if (store.find(built)) return {};
   if (request.build == 0) {
     return fail(Error::NotFound,
                 "build=0, and %.90s has no engine of this network for %s on %.40s: load once with "
@@ -51,10 +43,7 @@ Status build_engine(const trt_et_engine_request& request, TakeEngine take, void*
   }
   TRT_ET_TRY(open_parser(*library, &parser));
   store.lock();
-  if (store.find(&built_meanwhile, &engine, &size)) {
-    store.unlock();
-    return take_engine(take, user, engine, size);
-  }
+  if (store.find(built)) return {};  // Built meanwhile.
   if (const char* problem = request.read_weights(&request)) {
     return fail(Error::InvalidProgram, "%s", problem);
   }
@@ -64,13 +53,14 @@ Status build_engine(const trt_et_engine_request& request, TakeEngine take, void*
   const auto start = std::chrono::steady_clock::now();
   std::unique_ptr<nvinfer::IHostMemory> plan;
   TRT_ET_TRY(build_network(request, *library, *parser, store.temporary_prefix(), &plan));
+  *built = {nullptr, plan->data(), plan->size()};
+  built->owner = std::shared_ptr<const nvinfer::IHostMemory>(std::move(plan));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  const bool kept = store.keep(plan->data(), plan->size());
-  store.unlock();
+  const bool kept = store.keep(built->bytes, built->size);
   tell(fail(Error::Ok, "built an engine of %.1f MB in %.1f s%s%.90s",
-            static_cast<double>(plan->size()) / kMegabyte, took.count(), kept ? ", kept in " : "",
+            static_cast<double>(built->size) / kMegabyte, took.count(), kept ? ", kept in " : "",
             kept ? store.folder().c_str() : ""));
-  return take_engine(take, user, plan->data(), plan->size());
+  return {};
 }
 
 }  // namespace trt_et::tensorrt

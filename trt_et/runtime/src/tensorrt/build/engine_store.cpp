@@ -115,14 +115,15 @@ std::string EngineStore::temporary_prefix() const {
   return failed ? "" : temporary / ("trt-et" + std::string(kPart));
 }
 
-bool EngineStore::find(MappedFile* file, const void** engine, size_t* size) {
+bool EngineStore::find(BuiltEngine* found) {
+  const auto file = std::make_shared<MappedFile>();
   if (folder_.empty() || !file->open(path(kEngine))) return false;
   bool intact = file->size() >= sizeof(Header) + key_.size();
   if (intact) {
-    *engine = file->data() + sizeof(Header);
-    *size = file->size() - sizeof(Header) - key_.size();
-    const Header header = header_of(*engine, *size);
-    const unsigned char* const key = file->data() + sizeof(Header) + *size;
+    const unsigned char* const engine = file->data() + sizeof(Header);
+    *found = {file, engine, file->size() - sizeof(Header) - key_.size()};
+    const Header header = header_of(engine, found->size);
+    const unsigned char* const key = engine + found->size;
     intact = std::memcmp(file->data(), &header, sizeof header) == 0 &&
              std::memcmp(key, key_.data(), key_.size()) == 0;
   }

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "build/engine_build.h"
 #include "files.h"
 #include "library.h"
 
@@ -20,12 +21,10 @@ class EngineStore {
   // In front of the names of files that go when the build ends.
   std::string temporary_prefix() const;
 
-  // Finds the engine; it stays valid as long as `file`.
-  bool find(MappedFile* file, const void** engine, size_t* size);
+  bool find(BuiltEngine* found);
   // For the process that builds: waits while another one does, for an hour. Removes what killed
   // builds have left.
   void lock();
-  void unlock() { lock_.release(); }
   // Writes the engine, whole or not at all, and removes the engines that were not used for the
   // longest time as long as all together are larger than 20 GiB.
   bool keep(const void* engine, size_t size);

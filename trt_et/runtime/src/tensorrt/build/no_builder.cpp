@@ -8,6 +8,6 @@ Status check_builder() {
               "TensorRT 8.6 builds no engines of networks: install 10 or later");
 }
 
-Status build_engine(const trt_et_engine_request&, TakeEngine, void*) { return check_builder(); }
+Status build_engine(const trt_et_engine_request&, BuiltEngine*) { return check_builder(); }
 
 }  // namespace trt_et::tensorrt
