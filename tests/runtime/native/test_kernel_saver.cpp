@@ -63,6 +63,15 @@ void test_kernel_saver() {
     for (std::thread& thread : threads) thread.join();
     done = true;
     saves.join();
+    // Other engines are loaded meanwhile.
+    CHECK(setenv("TRT_ET_FAKE_SLOW_CACHE", "1000", 1) == 0);
+    std::atomic<bool> saved{false};
+    std::thread slow([&] { saved = trt_et_save_kernels() == 0; });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    (void)load(doubling_blob());
+    CHECK(!saved);
+    slow.join();
+    CHECK(saved && unsetenv("TRT_ET_FAKE_SLOW_CACHE") == 0);
   }
   CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
   CHECK(count_files(name) == 4);

@@ -1,6 +1,7 @@
 // Networks through the delegate, with the fake of TensorRT 11: named data, sharing, faults.
 #include <executorch/runtime/core/named_data_map.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <filesystem>
@@ -214,6 +215,16 @@ void test_replaced_engines() {
   data.bytes["key"][3] ^= 1;
   data.bytes["key_front"].pop_back();
   CHECK_FAILS(try_load(blob, &none, {}, &data), "the engine 'key' in the .ptd file: engine blob");
+  // Memory is planned for the program's GPU, whatever the file was exported for.
+  Bytes elsewhere = doubling_blob();
+  const std::string device = "\"device_id\":0";
+  *(std::search(elsewhere.begin(), elsewhere.end(), device.begin(), device.end()) +
+    static_cast<std::ptrdiff_t>(device.size()) - 1) = '1';
+  seal(elsewhere);
+  put_beside(elsewhere, &data);
+  CHECK_OK(try_load(blob, &none, {}, &data));
+  CHECK(counter("live_bytes:1") == 0);
+  none.reset();
   put_beside(unary_blob("2,9", "scale y x 3\n"), &data);
   CHECK_FAILS(try_load(blob, &none, {}, &data), "has other inputs or outputs than the program");
   data.bytes["key"].clear();

@@ -173,6 +173,35 @@ void test_captures_take_a_limited_number_of_contexts() {
   CHECK_OK(api().destroy_stream(stream));
 }
 
+// Of all shapes that come often, the graph's is the last to be given up.
+void test_a_captured_context_keeps_its_shapes() {
+  const Bytes blob =
+      unary_blob("-1", "weights 64\nrange x 1 8 16\nscale y x 2\n", range("1", "8", "16"));
+  const auto delegate = load(blob);
+  Device in(16, 0, 3.0F), out(16, 0, 0.0F);
+  Stream stream = nullptr;
+  CHECK_OK(api().create_stream(cuda::StreamKind::non_blocking, &stream));
+  CHECK(trt_et_use_stream(0, stream) == 0);
+  const auto run = [&](int32_t length) {
+    OwnedTensor x({length}, in.data), y({16}, out.data);
+    return call(*delegate, {&x.value, &y.value});
+  };
+  const auto capture = [&] {
+    cuda::Graph graph = nullptr;
+    CHECK_OK(api().begin_capture(stream));
+    CHECK_OK(run(1));
+    CHECK_OK(api().end_capture(stream, &graph));
+    CHECK_OK(api().destroy_graph(graph));
+  };
+  for (int i = 0; i < 2; ++i) CHECK_OK(run(1));
+  capture();
+  for (int i = 0; i < 8; ++i) CHECK_OK(run(2 + i % 2));
+  for (const int32_t length : {1, 4}) CHECK_OK(run(length));
+  capture();
+  CHECK(trt_et_use_stream(0, nullptr) == 0);
+  CHECK_OK(api().destroy_stream(stream));
+}
+
 // A method that is described while it runs is waited for; others are loaded and run meanwhile.
 void test_a_description_holds_up_no_other_method() {
   std::promise<void> end, queued;
@@ -359,6 +388,7 @@ void test_streams(const std::string&) {
   test_handles_are_used_again();
   test_a_capture_on_a_handle_that_is_used_again();
   test_captures_take_a_limited_number_of_contexts();
+  test_a_captured_context_keeps_its_shapes();
   test_a_description_holds_up_no_other_method();
   test_streams_of_threads_that_have_ended_are_forgotten();
   test_per_thread_default_stream();

@@ -275,6 +275,10 @@ void test_description_of_engines() {
   const std::string rest = "\",\"profile\":0,\"scratch_bytes_per_context\":512,\"staging_bytes\":";
   CHECK(text() == "[" + first + "0,\"no_graph\":\"option cuda_graphs is off" + rest + "64}, " +
                       first + "3,\"no_graph\":\"" + rest + "0}]");
+  LoadOptions elsewhere;
+  elsewhere.device = 1;
+  const auto moved = load(doubling_blob(), elsewhere);
+  CHECK(text().find("null") == std::string::npos);
 }
 
 // Each call of the interface ends before its lines are written.

@@ -56,7 +56,12 @@ class CudaEngine : public Tabled<CudaEngine> {
     const PlanTensor* tensor = find(name);
     return tensor == nullptr || tensor->alias.empty() ? nullptr : tensor->alias.c_str();
   }
-  int64_t getDeviceMemorySizeV2() noexcept { return plan_->scratch; }
+  // Asked while its own device is current.
+  int64_t getDeviceMemorySizeV2() noexcept {
+    int current = -1;
+    const bool known = g_services->current_device(&current) == 0;
+    return known && current == device_ ? plan_->scratch : -1;
+  }
   int64_t getStreamableWeightsSize() noexcept { return plan_->streamable; }
   bool setWeightStreamingBudgetV2(int64_t budget) noexcept {
     if (!call("setWeightStreamingBudgetV2", logger_)) return false;

@@ -1,10 +1,13 @@
 // TensorRT-RTX's cache of compiled kernels, and the configuration that holds it.
 #pragma once
 
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "services.h"
 
@@ -23,7 +26,11 @@ class HostMemory : public Tabled<HostMemory> {
 // The kernels that have been compiled, one a line, behind a first line that says so.
 class RuntimeCache : public Tabled<RuntimeCache> {
  public:
+  // TRT_ET_FAKE_SLOW_CACHE: for so many milliseconds.
   nvinfer1::IHostMemory* serialize() noexcept {
+    if (const char* slow = std::getenv("TRT_ET_FAKE_SLOW_CACHE")) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(slow)));
+    }
     const std::lock_guard<std::mutex> lock(kernels_->mutex);
     std::string text = kMagic;
     for (const std::string& kernel : kernels_->names) text += kernel + "\n";
