@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from trt_et.blob.codec import decode_blob, encode_blob
+from trt_et.blob.codec import EngineBlob, decode_blob, encode_blob
 from trt_et.blob.model import EngineInfo
 from trt_et.errors import BlobError, OptionError
 
@@ -23,8 +23,6 @@ FILE_KEY: Final = "external_engine_data"
 
 FRONT: Final = "_front"
 """The end of the name of an engine's front."""
-
-_OURS: Final = "trt_et_engine_"  # How the names begin that we give.
 
 
 def check_file_name(name: object) -> str:
@@ -68,33 +66,34 @@ def take_out(blob: bytes, file: str, places: Counter[str]) -> tuple[bytes, dict[
         blob = encode_blob(decoded.engine, decoded.info)
     facts = json.dumps([file, interface_of(decoded.info)])
     digest = hashlib.sha256(facts.encode()).hexdigest()[:16]
-    key = f"{_OURS}{digest}_{places[digest]}"
+    key = f"trt_et_engine_{digest}_{places[digest]}"
     places[digest] += 1
     at = len(blob) - len(decoded.engine)
     stub = encode_blob(b"", replace(decoded.info, engine_key=key))
     return stub, {key: blob[at:], key + FRONT: blob[:at]}
 
 
-def put_back(stub: EngineInfo, data: Mapping[str, memoryview]) -> bytes | None:
+def put_back(stub: EngineBlob, data: Mapping[str, memoryview]) -> bytes | None:
     """Return the blob with its engine; None if the file has none of this name.
 
     Args:
-        stub: Facts of the blob in the program.
+        stub: The blob in the program.
         data: The entries of the file, by name.
 
     Raises:
         BlobError: The engine is damaged, has other inputs or outputs, or lacks its checksum.
     """
-    engine, front = (data.get(stub.engine_key + end) for end in ("", FRONT))
+    key = stub.info.engine_key
+    engine, front = (data.get(key + end) for end in ("", FRONT))
     if engine is None:
         return None
-    if front is None and stub.engine_key.startswith(_OURS):
-        raise BlobError(f"the engine {stub.engine_key!r} in the file has no checksum")
+    if front is None and stub.has_checksum:
+        raise BlobError(f"the engine {key!r} in the file has no checksum")
     if front is None:  # Torch-TensorRT's.
-        return encode_blob(engine, replace(stub, engine_key=""))
+        return encode_blob(engine, replace(stub.info, engine_key=""))
     blob = b"".join((front, engine))
-    if interface_of(decode_blob(blob).info) != interface_of(stub):
-        raise BlobError(f"the engine {stub.engine_key!r} in the file has other inputs or outputs")
+    if interface_of(decode_blob(blob).info) != interface_of(stub.info):
+        raise BlobError(f"the engine {key!r} in the file has other inputs or outputs")
     return blob
 
 

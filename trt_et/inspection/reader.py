@@ -241,7 +241,7 @@ class _Reader:
                 if self._check:
                     self._check(offset, size)
                 if engine.engine_key and not engine_size:
-                    view = memoryview(put_back(engine, self._beside(specs)) or view)
+                    view = memoryview(put_back(decoded, self._beside(specs)) or view)
                     decoded = decode_blob(view, verify=False)
                     # The program plans memory for its own GPU.
                     device, key = engine.device_id, engine.engine_key
