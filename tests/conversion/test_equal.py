@@ -52,6 +52,8 @@ def truncated(x, y):
     return torch.div(x, y, rounding_mode="trunc")
 
 
+BITWISE = (torch.bitwise_and, torch.bitwise_or, torch.bitwise_xor)
+
 ARITHMETIC = {
     **{
         f"{name} of {dtype}": (function, (DIVIDENDS.to(dtype), DIVISORS.to(dtype)))
@@ -125,6 +127,27 @@ ARITHMETIC = {
             ],
         }.items()
     },
+}
+
+BITS = {
+    f"bits of {dtype}": (
+        lambda x, y: [
+            *(
+                f(x, n)
+                for f in BITWISE
+                for n in (0, 1, 6, 0b1011001, -1, -4, torch.iinfo(x.dtype).min)
+            ),
+            *(f(x[:, None], y) for f in BITWISE),
+            *(~x, (x > 0) ^ (x > 5), ~(x > 0), x & (x > 0)),
+        ],
+        (
+            torch.tensor([torch.iinfo(dtype).min, -7, -1, 0, 1, 6, torch.iinfo(dtype).max]).to(
+                dtype
+            ),
+            torch.tensor([torch.iinfo(dtype).min, -12, 3, 1 << 30]).to(dtype),
+        ),
+    )
+    for dtype in (torch.int32, torch.int64)
 }
 
 CHOICES = {
@@ -205,6 +228,19 @@ LAYERS = {
         lambda x, w: F.conv_transpose1d(x, w, stride=3, output_padding=1, padding=1, groups=2),
         (X, randn(4, 3, 3)),
     ),
+    "a line deconvolved by a given weight, padded beyond its padding": (
+        lambda x, w: F.conv_transpose1d(x, w, LINE[:6], stride=3, output_padding=2),
+        (X, randn(4, 6, 3)),
+    ),
+    **{
+        f"deconvolved: {name}": (nn.ConvTranspose2d(4, 6, 3, **how).eval(), (IMAGE,))
+        for name, how in {
+            "padded within its padding": {"stride": 2, "padding": 1, "output_padding": 1},
+            "padded beyond its padding": {"stride": 3, "padding": (0, 1), "output_padding": 2},
+            "without a bias": {"stride": 2, "output_padding": 1, "groups": 2, "bias": False},
+            "with gaps": {"stride": (2, 1), "padding": 1, "dilation": (2, 3), "groups": 2},
+        }.items()
+    },
 }
 
 
@@ -396,7 +432,7 @@ SCATTER_AND_INDEX = {
 }
 
 CASES = {
-    **(ARITHMETIC | CHOICES | REDUCTIONS_AND_ORDER),
+    **(ARITHMETIC | BITS | CHOICES | REDUCTIONS_AND_ORDER),
     **(LAYERS | ATTENTION | POOLING_AND_RESIZE | SCATTER_AND_INDEX),
 }
 BUILT = (
@@ -404,6 +440,7 @@ BUILT = (
     *("choices", "a line", "instance norms"),
     *("cumulative sums of booleans", "extremes of int32 and their positions"),
     *("a line deconvolved by a given weight", "a line deconvolved in groups"),
+    *("deconvolved: padded beyond its padding", "deconvolved: with gaps", "bits of torch.int64"),
     *("attention without a batch", "queries that see nothing", "resized by factors"),
     *("largest of windows", "means of windows", "windows of a volume"),
     *("put behind a dimension", "by two indices", "put in a cache of one batch"),

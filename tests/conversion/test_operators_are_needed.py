@@ -192,6 +192,10 @@ EXAMPLES = {
     ),
     ("trunc", "decompose"): Example(torch.trunc, (X.bfloat16() * 9,)),
     ("var", "decompose"): Example(lambda x: x.var(), (X,), BATCH),
+    ("bitwise_and", "decompose"): Example(lambda x: x & 6, (WHOLE,)),
+    ("bitwise_or", "decompose"): Example(lambda x: x | 6, (WHOLE,)),
+    ("bitwise_xor", "decompose"): Example(lambda x: x ^ 6, (WHOLE,)),
+    ("bitwise_not", "decompose"): Example(torch.bitwise_not, (WHOLE,)),
     ("slice_scatter", "decompose"): Example(
         lambda x: torch.slice_scatter(x * 1, x[:, -2:] * 2, 1, -2), (X,), SIZE
     ),

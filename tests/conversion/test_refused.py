@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
 from torch.export import Dim
 from torch.nn import functional as F
 
@@ -29,18 +28,8 @@ aten = torch.ops.aten
 NUMBER = torch.tensor(2.0)
 
 
-def transposed(**options) -> nn.Module:
-    return nn.ConvTranspose2d(4, 6, 3, stride=3, **options)
-
-
 # With the dynamic sizes of the first input, and a part of the reason.
 LEFT_TO_THE_CPU = {
-    "an output padded beyond the padding": (
-        transposed(output_padding=1),
-        (IMAGE,),
-        {},
-        "(2, 6, 27, 24); expected (2, 6, 28, 25)",
-    ),
     "pooling of a dynamic number of channels": (
         lambda x: F.max_pool2d(x * 2, 2),
         (IMAGE,),
@@ -72,8 +61,18 @@ LEFT_TO_THE_CPU = {
         {},
         "TensorRT",
     ),
-    "windows of a number": (lambda x: x.unfold(0, 1, 1).sin(), (NUMBER,), {}, "Error: "),
-    "the largest of a number": (lambda x: x.argmax() + 1, (NUMBER,), {}, "Error: "),
+    "windows of a number": (
+        lambda x: x.unfold(0, 1, 1).sin(),
+        (NUMBER,),
+        {},
+        "fails with these arguments",
+    ),
+    "the largest of a number": (
+        lambda x: x.argmax() + 1,
+        (NUMBER,),
+        {},
+        "fails with these arguments",
+    ),
     "averages of dynamic sizes": (
         lambda x: F.adaptive_avg_pool2d(x, (2, 3)),
         (IMAGE,),
@@ -103,11 +102,6 @@ def test_it_stays_on_the_cpu_with_the_reason(case):
     partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
     lower(program, partitioner=partitioner)
     assert why in str(partitioner.report.not_delegated)
-
-
-def test_an_output_padded_within_the_padding_is_an_engine():
-    program = torch.export.export(transposed(padding=1, output_padding=1).eval(), (IMAGE,))
-    assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
 
 
 def test_products_of_integers_stay_on_the_cpu():
@@ -153,4 +147,4 @@ def test_the_support_check_refuses_a_call(function, inputs, sizes, why):
 def test_a_network_whose_output_has_another_shape_is_not_built():
     # Past the support check, which refuses it.
     with pytest.raises(BuilderError, match="shape"):
-        build_network(request(transposed(output_padding=1), IMAGE))
+        build_network(request(Function(aten.copy), X, X[0]))

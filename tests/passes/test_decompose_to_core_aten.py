@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from math import inf, nan
 
 import pytest
@@ -169,6 +170,22 @@ CASES = {
         lambda x: [masked(x), cleared(x, 1, 1, 2), cleared(x, -2, 2, 0)],
         (X,),
     ),
+    "whether all are finite": (
+        lambda x: (
+            torch.where(torch._is_all_true(x.isfinite()), x * 2, x)
+            + torch.where(torch.ops.aten._is_any_true(x.isinf()), x, 1.0)
+        ),
+        (X,),
+    ),
+    "signs": (
+        lambda x, y: [torch.copysign(x, y) + 1, torch.copysign(y, -0.0) * 2, x.signbit() + 1],
+        (torch.tensor([0.0, -0.0, -2.0, inf]), torch.tensor([-0.0, 3.0, -inf, -1.0])),
+    ),
+    "rounded numbers": (lambda x: x.round(decimals=2) + (x * 99).round(decimals=-1), (X,)),
+    "flags": (
+        lambda x: [(6 & x) + 1, torch.bitwise_or(3, x), torch.bitwise_xor(5, x) * 2],
+        (WHOLE,),
+    ),
     "statistics of the batch": (
         lambda x: F.batch_norm(x, torch.zeros(4), torch.ones(4), training=True),
         (IMAGE,),
@@ -187,6 +204,32 @@ def test_one_engine_computes_it_like_eager(case):
     with torch.no_grad():
         expected = pytree.tree_leaves(function(*inputs))
         torch.testing.assert_close(found, expected, equal_nan=True)
+
+
+RESIZED = {
+    "triangles": {"size": (4, 11), "mode": "bilinear"},
+    "splines": {"size": (13, 3), "mode": "bicubic"},
+    "corners": {"size": (4, 11), "mode": "bicubic", "align_corners": True},
+    "factors": {"scale_factor": (0.45, 1.3), "mode": "bilinear"},
+    "one row": {"size": (1, 8), "mode": "bicubic"},
+}
+
+
+@pytest.mark.parametrize("how", RESIZED)
+def test_antialiased_images_are_products_of_matrices(how):
+    resize = partial(F.interpolate, antialias=True, **RESIZED[how])
+    program = torch.export.export(Function(resize), (IMAGE,), dynamic_shapes=((BATCH,),))
+    decomposed = decompose_to_core_aten(program)
+    for images in (IMAGE, IMAGE[:1]):
+        torch.testing.assert_close(decomposed.module()(images), resize(images))
+    assert not any("upsample" in str(node.target) for node in decomposed.graph.nodes)
+
+
+def test_one_engine_resizes_a_batch_of_any_size_with_antialiasing():
+    resize = partial(F.interpolate, size=(4, 5), mode="bicubic", antialias=True)
+    program = torch.export.export(Function(resize), (IMAGE,), dynamic_shapes=((BATCH,),))
+    pte = lower(program, full_graph=True)
+    check(pte, resize, (IMAGE,), (IMAGE[:1],))
 
 
 BUILT = ("largest of a grid", "bilinear", "parts written", "whole numbers")

@@ -39,6 +39,8 @@ from trt_et.options import BuildOptions
 # TensorRT's messages end with the line of its sources that logged them.
 _SOURCE_LINE: Final = re.compile(r"\.?\s+In \w+ at \S+:\d+\)?$")
 _LONGEST_REASON: Final = 300
+# Their messages are about the arguments; those of others are about Python.
+_WORDED: Final = (AssertionError, NotImplementedError, RuntimeError, ValueError)
 _DTYPES: Final = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
@@ -159,7 +161,7 @@ def convert_module(
         except Exception as error:
             # Converters raise any exception.
             node = getattr(interpreter, "_cur_node", None)
-            reason = _vendor_reason(logged, error)
+            reason = _vendor_reason(logged, error, node)
             raise ConversionError(reason, _source_name(node, names)) from error
     network = interpreter.ctx.net
     return Network(tensorrt, interpreter.builder, network, None, interpreter, aliases)
@@ -184,13 +186,16 @@ def _check_ranks(module: GraphModule, limit: int) -> None:
             )
 
 
-def _vendor_reason(logged: Sequence[str], error: Exception) -> str:
-    """Return TensorRT's first message before a converter failed, else the converter's exception."""
+def _vendor_reason(logged: Sequence[str], error: Exception, node: Node | None) -> str:
+    """Return TensorRT's first message before a converter failed, else the converter's own."""
     for message in logged:
         if "catchCudaError" not in message:  # TensorRT looks for a GPU after each error.
             return _SOURCE_LINE.sub("", message)
-    text = str(error).partition("\n\nWhile executing")[0]
-    return f"{type(error).__name__}: {' '.join(text.split())[:_LONGEST_REASON]}"
+    is_call = node is not None and node.op == "call_function"
+    who = f"Torch-TensorRT's converter of {node.target}" if node and is_call else "Torch-TensorRT"
+    text = str(error).partition("\n\nWhile executing")[0] if isinstance(error, _WORDED) else ""
+    words = " ".join(text.split())[:_LONGEST_REASON]
+    return f"{who} fails with these arguments" + (f": {words}" if words else "")
 
 
 def _source_name(node: Node | None, names: Mapping[str, str]) -> str | None:

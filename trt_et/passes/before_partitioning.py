@@ -12,9 +12,12 @@ from trt_et.partition.node_choice import NodeChoice
 from trt_et.passes.cache_layout import lay_out_caches
 from trt_et.passes.control_flow_results import copy_results_of_control_flow
 from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
+from trt_et.passes.fold_constants import fold_constants
 from trt_et.passes.grouped_query_attention import share_heads
+from trt_et.passes.joined_dtypes import cast_joined
 from trt_et.passes.lift_torch_tensorrt_engines import lift_torch_tensorrt_engines
 from trt_et.passes.llama_operators import replace_llama_operators
+from trt_et.passes.masked_writes import select_by_mask
 from trt_et.passes.positions_as_tensors import keep_positions_in_tensors
 from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops
 from trt_et.passes.rms_norm import RMS_NORM, use_rms_norm
@@ -29,7 +32,10 @@ PASSES: Final[tuple[Pass, ...]] = (
     lay_out_caches,  # TensorRT writes along the third of four dimensions.
     share_heads,  # Repeated keys and values are eight operators a layer.
     use_rms_norm,  # A normalization that is written out is six operators.
+    cast_joined,  # ExecuTorch refuses mixed dtypes.
     decompose_to_core_aten,  # Operators that ExecuTorch has no kernel for.
+    select_by_mask,  # Sizes that depend on a mask stay on the CPU.
+    fold_constants,  # TensorRT lacks the dtypes that they are computed in.
     replace_split_with_slice,  # ExecuTorch cannot delegate a part of a list of results.
     write_out_size_remainders,  # ExecuTorch gives them the dividend's sign.
     copy_results_of_control_flow,  # ExecuTorch overwrites them.

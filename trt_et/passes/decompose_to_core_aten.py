@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 import torch
 from torch import Tensor
-from torch._decomp import get_decompositions
+from torch._decomp import get_decompositions, global_decomposition_table
 from torch._ops import OpOverload
 from torch.export import ExportedProgram, default_decompositions
 from torch.fx import Node
@@ -24,6 +24,7 @@ from torch.fx import Node
 from trt_et.graph.arguments import writes_in_place
 from trt_et.graph.subgraphs import nodes_of
 from trt_et.graph.symbolic_shapes import UnboundedDimension, same_sizes, shape_range
+from trt_et.passes.masked_writes import writes_by_mask
 
 aten = torch.ops.aten
 
@@ -36,13 +37,18 @@ def decompose_to_core_aten(program: ExportedProgram) -> ExportedProgram:
     composite = default_decompositions()
     table: dict[Any, Callable[..., Any]] = {
         **{op: composite[op] for op in _COMPOSITE},
-        **get_decompositions(_KNOWN_TO_TORCH),
+        **get_decompositions(_known_to_torch()),
         **_PARTS,
     }
     if any(map(_asks_for_indices, nodes)):
         table = {op: part for op, part in table.items() if op not in _ADAPTIVE_MAXIMA}
     known: ExportedProgram = program.run_decompositions(table)
-    return known
+    # ExecuTorch names the operator that it does not know, but no primitive of torch's.
+    return program if any(map(_is_primitive, nodes_of(known))) else known
+
+
+def _is_primitive(node: Node) -> bool:
+    return isinstance(node.target, OpOverload) and node.target.namespace == "prims"
 
 
 def _is_beyond_core(node: Node) -> bool:
@@ -58,7 +64,9 @@ def _is_beyond_core(node: Node) -> bool:
         return node.args[2:3] == ("circular",)
     if node.target is aten.copy_.default:
         return False  # ExecuTorch knows the operator that it becomes.
-    return _key(node.target) in _KEYS
+    if node.target is aten.index_put_.default:
+        return writes_by_mask(node)  # ``select_by_mask`` needs the values that are written.
+    return _key(node.target) in _keys()
 
 
 def _key(op: OpOverload) -> tuple[str, str]:
@@ -168,6 +176,64 @@ def _bucketize(
     return above.logical_not().sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
 
 
+def _antialiased(
+    x: Tensor,
+    output_size: Sequence[int],
+    align_corners: bool,
+    *factors: float | None,
+    reach: int,
+) -> Any:  # noqa: ANN401
+    """Multiply by a matrix for each dimension: torch's antialiased resize is separable."""
+    if not x.dtype.is_floating_point or x.dim() != 4:
+        return NotImplemented
+    rows, columns = (
+        _resize_matrix(*sizes, align_corners=align_corners, factor=factor, reach=reach)
+        for *sizes, factor in zip(x.shape[2:], output_size, factors or (None, None), strict=True)
+    )
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return (rows.to(wide.dtype) @ (wide @ columns.t().to(wide.dtype))).to(x.dtype)
+
+
+def _antialiased_vec(
+    x: Tensor,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+    *,
+    reach: int,
+) -> Any:  # noqa: ANN401
+    factors: Sequence[float | None] = scale_factors or (None, None)
+    if output_size is None:
+        if not scale_factors or not all(isinstance(size, int) for size in x.shape[2:]):
+            return NotImplemented
+        output_size = [int(n * by) for n, by in zip(x.shape[2:], scale_factors, strict=True)]
+    return _antialiased(x, output_size, align_corners, *factors, reach=reach)
+
+
+def _resize_matrix(
+    size: int, wanted: int, *, align_corners: bool, factor: float | None, reach: int
+) -> Tensor:
+    """Return a matrix [wanted, size] of weights, as ``_compute_indices_weights_aa`` of torch does.
+
+    ``reach`` is the width of the filter on each side: 1 is a triangle, 2 a cubic spline.
+    """
+    if align_corners:
+        step = (size - 1) / (wanted - 1) if wanted > 1 else 0.0
+    else:
+        step = 1 / factor if factor else size / wanted
+    stretch = max(step, 1.0)
+    centers = (torch.arange(wanted, dtype=torch.float32) + 0.5) * step
+    places = torch.arange(size, dtype=torch.float32) + 0.5
+    distance = ((places - centers.unsqueeze(1)) / stretch).abs()
+    if reach == 1:
+        weights = (1 - distance).clamp(min=0)
+    else:
+        near = (1.5 * distance - 2.5) * distance * distance + 1
+        far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
+        weights = torch.where(distance < 1, near, torch.where(distance < 2, far, 0.0))
+    return weights / weights.sum(1, keepdim=True)
+
+
 # Element by element.
 
 
@@ -187,6 +253,26 @@ def _hypot(x: Tensor, y: Tensor) -> Tensor:
     # An infinity counts, even if the other is NaN.
     is_infinite = (x == math.inf) | (y == math.inf)
     return torch.where(is_infinite, math.inf, length).to(dtype)
+
+
+def _signbit(x: Tensor) -> Tensor:
+    # The sign of a zero is that of its reciprocal.
+    return (x < 0) | ((x == 0) & (1 / x < 0)) if x.dtype.is_floating_point else x < 0
+
+
+def _copysign(x: Tensor, y: Any) -> Tensor:  # noqa: ANN401
+    dtype = torch.result_type(x, y)
+    size = x.abs().to(dtype if dtype.is_floating_point else torch.get_default_dtype())
+    if isinstance(y, Tensor):
+        return torch.where(_signbit(y), -size, size)
+    return -size if math.copysign(1, y) < 0 else size
+
+
+def _round(x: Tensor, *, decimals: int = 0) -> Any:  # noqa: ANN401
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    scale = 10.0 ** abs(decimals)
+    return (x * scale).round() / scale if decimals > 0 else (x / scale).round() * scale
 
 
 def _shift_left(x: Tensor, by: Any) -> Any:  # noqa: ANN401
@@ -341,6 +427,16 @@ def _without_nan(extreme: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda x, y: torch.where(x.isnan(), y, torch.where(y.isnan(), x, extreme(x, y)))
 
 
+# ExecuTorch knows core operators and copies of views, and has kernels for random numbers.
+_UNDECOMPOSED: Final = {torch.Tag.core, torch.Tag.view_copy, torch.Tag.nondeterministic_seeded}
+# An engine resizes in one layer; torch writes into complex tensors.
+_KEPT: Final[tuple[OpOverload, ...]] = (
+    aten.upsample_bilinear2d.default,
+    aten.upsample_bicubic2d.default,
+    aten.upsample_trilinear3d.default,
+    aten.complex.default,
+    aten.polar.default,
+)
 _ADAPTIVE_MAXIMA: Final[tuple[OpOverload, ...]] = (
     aten.adaptive_max_pool1d.default,
     aten.adaptive_max_pool2d.default,
@@ -372,6 +468,7 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.roll.default: _roll,
     aten.pad.default: _pad,
     torch.ops.prims.div.default: _prims_div,
+    torch.ops.prims.convert_element_type.default: lambda x, dtype: x.to(dtype),
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.empty.memory_format: _empty,
     aten.empty_like.default: _by_shape(partial(torch.full, fill_value=0)),
@@ -379,18 +476,22 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     # ExecuTorch has CPU kernels that draw random numbers for a shape.
     aten.rand_like.default: _by_shape(torch.rand),
     aten.randn_like.default: _by_shape(torch.randn),
+    aten._is_all_true.default: lambda x: x.all(),
+    aten._is_any_true.default: lambda x: x.any(),
+    aten.signbit.default: _signbit,
+    aten.copysign.Tensor: _copysign,
+    aten.copysign.Scalar: _copysign,
+    aten.round.decimals: _round,
+    aten.bitwise_and.Scalar_Tensor: lambda x, y: aten.bitwise_and.Scalar(y, x),
+    aten.bitwise_or.Scalar_Tensor: lambda x, y: aten.bitwise_or.Scalar(y, x),
+    aten.bitwise_xor.Scalar_Tensor: lambda x, y: aten.bitwise_xor.Scalar(y, x),
+    aten._upsample_bilinear2d_aa.default: partial(_antialiased, reach=1),
+    aten._upsample_bilinear2d_aa.vec: partial(_antialiased_vec, reach=1),
+    aten._upsample_bicubic2d_aa.default: partial(_antialiased, reach=2),
+    aten._upsample_bicubic2d_aa.vec: partial(_antialiased_vec, reach=2),
     aten.fmax.default: _without_nan(torch.maximum),
     aten.fmin.default: _without_nan(torch.minimum),
 }
-# Operators that torch decomposes into core operators and the operators above.
-_KNOWN_TO_TORCH: Final[tuple[OpOverload, ...]] = (
-    aten._native_batch_norm_legit_functional.default,
-    aten.addmv.default,
-    aten.dist.default,
-    aten.exponential.default,
-    aten.tril_indices.default,
-    aten.triu_indices.default,
-)
 # In training they become the first operator of that list.
 _NORMS: Final[tuple[OpOverload, ...]] = (aten.batch_norm.default, aten.instance_norm.default)
 # Composite operators that decompose into one of the operators above.
@@ -398,10 +499,34 @@ _COMPOSITE: Final[tuple[OpOverload, ...]] = (
     aten.adaptive_max_pool1d.default,
     aten.argsort.stable,
     aten.bilinear.default,
+    aten.logaddexp2.default,
     aten.std_mean.correction,
     aten.std_mean.default,
     aten.std_mean.dim,
     aten.var_mean.default,
     aten.var_mean.dim,
 )
-_KEYS: Final = {_key(op) for op in (*_PARTS, *_KNOWN_TO_TORCH, *_COMPOSITE)}
+
+
+@cache
+def _known_to_torch() -> tuple[OpOverload, ...]:
+    """Return the operators that torch decomposes, and neither ExecuTorch nor this file does."""
+    from executorch.exir.tracer import _default_decomposition_table
+
+    theirs = _default_decomposition_table()
+    return tuple(
+        op
+        for op in global_decomposition_table["post_autograd"]
+        if isinstance(op, OpOverload)
+        and op.namespace == "aten"
+        and op not in theirs
+        and op not in (*_PARTS, *_KEPT)
+        and not op.is_view
+        and not op._schema.is_mutable
+        and (_UNDECOMPOSED.isdisjoint(op.tags) or op is aten.exponential.default)
+    )
+
+
+@cache
+def _keys() -> set[tuple[str, str]]:
+    return {_key(op) for op in (*_PARTS, *_known_to_torch(), *_COMPOSITE)}

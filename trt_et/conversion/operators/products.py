@@ -15,7 +15,7 @@ from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.types import cast
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.constants import constant_value
-from trt_et.graph.insertion import insert_call
+from trt_et.graph.insertion import insert_call, insert_constant
 from trt_et.graph.operators import ATTENTION, HALF_FLOATS, MATRIX_PRODUCTS
 from trt_et.ops.quantize import is_quantize_layer
 
@@ -35,13 +35,57 @@ def in_bfloat16(node: Node) -> str | None:
     return None
 
 
+def fit_transposed(node: Node) -> Node | None:
+    """Replace transposed convolutions that TensorRT's layer or the converter does not have."""
+    if not node.args[6]:
+        return None
+    dilate(node)
+    return pad_output(node) or widen_transposed(node)
+
+
+def dilate(node: Node) -> None:
+    """Put the gaps of a dilated kernel into a constant weight.
+
+    TensorRT-RTX has no transposed convolution with both a stride and a dilation.
+    """
+    args: Any = node.args
+    weight, stride, dilation = args[1], args[3], args[5]
+    if weight.op != "get_attr" or max(stride) == 1 or max(dilation) == 1:
+        return
+    narrow: Any = getattr(node.graph.owning_module, str(weight.target))
+    sizes = [(n - 1) * by + 1 for n, by in zip(narrow.shape[2:], dilation, strict=True)]
+    wide = narrow.new_zeros(*narrow.shape[:2], *sizes)
+    places = tuple(slice(None, None, by) for by in dilation)
+    wide[(slice(None), slice(None), *places)] = narrow
+    node.update_arg(1, insert_constant(node, f"{weight.target}_of_{node.name}", wide))
+    node.update_arg(5, [1] * len(dilation))
+
+
+def pad_output(node: Node) -> Node | None:
+    """Append zeros to the output, before the bias; TensorRT's layer appends up to its padding."""
+    args: Any = node.args
+    bias, padding, extra = args[2], args[4], args[7]
+    beyond = [max(more - known, 0) for more, known in zip(extra, padding, strict=True)]
+    if not any(beyond):
+        return None
+    within = [min(pair) for pair in zip(extra, padding, strict=True)]
+    result = insert_call(node, node.target, *args[:2], None, *args[3:7], within, *args[8:])
+    result = widen_transposed(result) or result
+    pads = [size for more in reversed(beyond) for size in (0, more)]
+    result = insert_call(node, aten.constant_pad_nd.default, result, pads)
+    if bias is None:
+        return result
+    line = insert_call(node, aten.reshape.default, bias, [-1, *([1] * len(beyond))])
+    return insert_call(node, aten.add.Tensor, result, line)
+
+
 def widen_transposed(node: Node) -> Node | None:
     """Widen a transposed 1-D convolution with a computed weight.
 
     TensorRT's layer takes two dimensions or more; Torch-TensorRT 2.13 widens constant weights only.
     """
-    x, weight, bias, stride, padding, dilation, transposed, extra, groups = node.args
-    if not transposed or not isinstance(x, Node) or not isinstance(weight, Node):
+    x, weight, bias, stride, padding, dilation, _, extra, groups = node.args
+    if not isinstance(x, Node) or not isinstance(weight, Node):
         return None
     if x.meta["val"].dim() != 3 or weight.op == "get_attr":
         return None
@@ -109,7 +153,7 @@ TRANSPOSED_CONVOLUTION: Final = Operator(
     "transposed convolution",
     (aten.convolution.default,),
     unsupported=in_bfloat16,
-    rewrite=widen_transposed,
+    rewrite=fit_transposed,
 )
 QUANTIZED_CONVOLUTION: Final = Operator(
     "quantized convolution",

@@ -1,0 +1,205 @@
+"""Computes constants in dtypes that TensorRT does not have at the export.
+
+``torch.eye`` compares uint8 numbers, ``torch.linspace`` and many rotary frequencies are float64, a
+mask may be a buffer of uint8. Their operators would stay on the CPU, which computes the same
+numbers at each call. The other constants stay operators: an engine's builder computes them, and a
+program stays small.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ExportGraphSignature
+from torch.fx import Graph, Node, map_arg
+from torch.utils._pytree import tree_leaves
+
+from trt_et.graph.arguments import named_arguments, writes_in_place
+from trt_et.graph.constants import add_constant, constant_values
+from trt_et.graph.insertion import insert_call
+from trt_et.graph.operators import FLOATS
+from trt_et.graph.subgraphs import copied_module
+from trt_et.partition.unsupported_values import DTYPES
+
+aten = torch.ops.aten
+
+# torch computes the first three in uint8 or float64, whatever the dtype of the result is. The last
+# becomes the other, which ExecuTorch does not know.
+_OTHERS: Final = (
+    *(aten.eye, aten.linspace, aten.logspace),
+    *(aten.as_strided_scatter, aten.fill_diagonal_),
+)
+_CHECK: Final = aten._assert_tensor_metadata.default
+
+
+def fold_constants(program: ExportedProgram) -> ExportedProgram:
+    """Replace constants that are computed in other dtypes than TensorRT's by their values."""
+    if not any(map(_is_odd, program.graph.nodes)):
+        return program
+    if any(_is_odd(node) and writes_in_place(node) for node in program.graph.nodes):
+        program = program.run_decompositions({})
+    module = copied_module(program.graph_module)
+    graph, specs = module.graph, list(program.graph_signature.input_specs)
+    values: dict[str, Any] = {
+        name: value
+        for name, value in constant_values(program).items()
+        if not isinstance(value, FakeTensor)
+    }
+    constants = _constants(graph, values)
+    for node in [node for node in graph.nodes if node not in constants]:
+        _promote(node, constants)
+    constants = _constants(graph, values)
+    results = _results(constants)
+    if not results:
+        return program
+    used = [node for node in constants if node.users]
+    new: dict[str, torch.Tensor] = {}
+    for number, node in enumerate(results):
+        target = f"_trt_et_constant_{number}"
+        new[target] = _value(node, values).detach().contiguous().clone()
+        node.replace_all_uses_with(add_constant(graph, specs, target, new[target]))
+    dropped = _erase_unused(reversed(used))
+    module.recompile()
+    signature = ExportGraphSignature(
+        [spec for spec in specs if spec.arg.name not in dropped],
+        program.graph_signature.output_specs,
+    )
+    return program._update(module, signature, constants={**program.constants, **new})
+
+
+def _erase_unused(nodes: Iterable[Node]) -> set[str]:
+    """Erase the nodes that nothing uses but checks of dtypes; return their names."""
+    erased = set()
+    for node in nodes:
+        if all(user.target is _CHECK for user in node.users):
+            for user in list(node.users):
+                node.graph.erase_node(user)
+            node.graph.erase_node(node)
+            erased.add(node.name)
+    return erased
+
+
+def _constants(graph: Graph, values: Mapping[str, Any]) -> dict[Node, bool]:
+    """Return the nodes that depend on constants alone, and whether TensorRT lacks their dtypes."""
+    written = _written(graph)
+    constants: dict[Node, bool] = {}
+    for node in graph.nodes:
+        if node not in written and _is_constant(node, constants, values):
+            is_made = node.op == "call_function"
+            constants[node] = _is_odd(node) or any(
+                constants[each] for each in node.all_input_nodes if is_made
+            )
+    return constants
+
+
+def _is_constant(node: Node, constants: Collection[Node], values: Mapping[str, Any]) -> bool:
+    if node.op == "placeholder":
+        return node.name in values
+    sizes = [size for tensor in _tensors(node) for size in tensor.shape]
+    return (
+        node.op == "call_function"
+        and bool(sizes or _tensors(node))
+        and all(isinstance(size, int) for size in sizes)
+        and all(source in constants for source in node.all_input_nodes)
+        and all(tensor.device.type == "cpu" for tensor in _tensors(node))
+        and (node.target is operator.getitem or _is_pure(node.target))
+        and not _widens_weight(node)
+    )
+
+
+def _is_pure(target: object) -> bool:
+    return (
+        isinstance(target, OpOverload)
+        and target.namespace == "aten"
+        and (not target._schema.is_mutable or target is aten.detach_.default)
+        and torch.Tag.nondeterministic_seeded not in target.tags
+        and "empty" not in target._schema.name
+    )
+
+
+def _widens_weight(node: Node) -> bool:
+    """Return whether a node makes floats of a weight of 8 bits, which keep it small."""
+    return all(tensor.dtype in FLOATS for tensor in _tensors(node)) and any(
+        tensor.dtype.itemsize == 1 and tensor.dtype.is_signed and _has_weight(source)
+        for source in node.all_input_nodes
+        for tensor in _tensors(source)
+    )
+
+
+def _has_weight(node: Node) -> bool:
+    return node.op == "placeholder" or any(map(_has_weight, node.all_input_nodes))
+
+
+def _written(graph: Graph) -> set[Node]:
+    """Return the nodes whose memory a call may write to."""
+    pending = [
+        source
+        for node in graph.nodes
+        if writes_in_place(node) and node.target is not aten.detach_.default
+        for source in node.all_input_nodes
+    ]
+    written: set[Node] = set()
+    while pending:
+        node = pending.pop()
+        if node not in written:
+            written.add(node)
+            pending.extend(node.all_input_nodes)
+    return written
+
+
+def _tensors(node: Node) -> list[torch.Tensor]:
+    leaves = tree_leaves(node.meta.get("val"))
+    return [value for value in leaves if isinstance(value, torch.Tensor)]
+
+
+def _is_odd(node: Node) -> bool:
+    """Return whether a node is computed in a dtype that TensorRT does not have."""
+    is_other = isinstance(node.target, OpOverload) and node.target.overloadpacket in _OTHERS
+    return is_other or any(tensor.dtype not in DTYPES for tensor in _tensors(node))
+
+
+def _promote(node: Node, constants: Collection[Node]) -> None:
+    """Cast constants to the dtype that a call computes in, if TensorRT has only that one."""
+    target = node.target
+    if not isinstance(target, OpOverload) or torch.Tag.pointwise not in target.tags:
+        return
+    given = named_arguments(node)
+    pair = [given.get("self"), given.get("other")]
+    odd = [each for each in pair if isinstance(each, Node) and each in constants and _is_odd(each)]
+    if not odd or None in pair:
+        return
+    values: Any = map_arg(pair, lambda each: each.meta["val"])
+    dtype = torch.result_type(*values)
+    if dtype in DTYPES:
+        for each in odd:
+            cast = insert_call(node, aten._to_copy.default, each, dtype=dtype)
+            node.replace_input_with(each, cast)
+
+
+def _results(constants: Mapping[Node, bool]) -> list[Node]:
+    """Return the constants in TensorRT's dtypes that need others, and that a program uses."""
+    return [
+        node
+        for node, is_odd in constants.items()
+        if is_odd
+        and node.op == "call_function"
+        and isinstance(node.meta["val"], torch.Tensor)
+        and node.meta["val"].dtype in DTYPES
+        and all(user.op != "output" for user in node.users)
+        and any(user not in constants and user.target is not _CHECK for user in node.users)
+    ]
+
+
+def _value(node: Node, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    if node.op == "placeholder":
+        return values[node.name]
+    args, kwargs = map_arg((node.args, dict(node.kwargs)), lambda each: _value(each, values))
+    target: Any = node.target
+    with torch.no_grad():
+        return target(*args, **kwargs)
