@@ -184,50 +184,51 @@ def _antialiased(
     reach: int,
 ) -> Any:  # noqa: ANN401
     """Multiply by a matrix for each dimension: torch's antialiased resize is separable."""
-    if not x.dtype.is_floating_point or x.dim() != 4:
+    is_static = all(isinstance(size, int) for size in (*x.shape[2:], *output_size))
+    if not x.dtype.is_floating_point or (align_corners and not is_static):
         return NotImplemented
-    rows, columns = (
-        _resize_matrix(*sizes, align_corners=align_corners, factor=factor, reach=reach)
-        for *sizes, factor in zip(x.shape[2:], output_size, factors or (None, None), strict=True)
-    )
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    return (rows.to(wide.dtype) @ (wide @ columns.t().to(wide.dtype))).to(x.dtype)
+    rows, columns = (
+        _resize_weights(wide, dim, size, factor, reach, align_corners=align_corners)
+        for dim, size, factor in zip((2, 3), output_size, factors or (None, None), strict=True)
+    )
+    return (rows @ (wide @ columns.t())).to(x.dtype)
 
 
 def _antialiased_vec(
     x: Tensor,
     output_size: Sequence[int] | None,
     align_corners: bool,
-    scale_factors: Sequence[float] | None,
+    factors: Sequence[float] | None,
     *,
     reach: int,
 ) -> Any:  # noqa: ANN401
-    factors: Sequence[float | None] = scale_factors or (None, None)
     if output_size is None:
-        if not scale_factors or not all(isinstance(size, int) for size in x.shape[2:]):
+        if factors is None or not all(isinstance(size, int) for size in x.shape[2:]):
             return NotImplemented
-        output_size = [int(n * by) for n, by in zip(x.shape[2:], scale_factors, strict=True)]
-    return _antialiased(x, output_size, align_corners, *factors, reach=reach)
+        output_size = [int(n * by) for n, by in zip(x.shape[2:], factors, strict=True)]
+    return _antialiased(x, output_size, align_corners, *(factors or ()), reach=reach)
 
 
-def _resize_matrix(
-    size: int, wanted: int, *, align_corners: bool, factor: float | None, reach: int
+def _resize_weights(
+    x: Tensor, dim: int, wanted: int, factor: float | None, reach: int, *, align_corners: bool
 ) -> Tensor:
-    """Return a matrix [wanted, size] of weights, as ``_compute_indices_weights_aa`` of torch does.
+    """Return a matrix [wanted, size] as ``aten/src/ATen/native/UpSample.h`` of torch describes it.
 
     ``reach`` is the width of the filter on each side: 1 is a triangle, 2 a cubic spline.
     """
+    size = x.shape[dim]
     if align_corners:
-        step = (size - 1) / (wanted - 1) if wanted > 1 else 0.0
+        step = x.new_full((), (size - 1) / (wanted - 1) if wanted > 1 else 0)
+    elif factor:
+        step = x.new_full((), 1 / factor)
     else:
-        step = 1 / factor if factor else size / wanted
-    stretch = max(step, 1.0)
-    centers = (torch.arange(wanted, dtype=torch.float32) + 0.5) * step
-    places = torch.arange(size, dtype=torch.float32) + 0.5
-    distance = ((places - centers.unsqueeze(1)) / stretch).abs()
-    if reach == 1:
-        weights = (1 - distance).clamp(min=0)
-    else:
+        step = x.new_full((), size) / x.new_full((), wanted)
+    centers = (torch.arange(wanted, dtype=x.dtype, device=x.device) + 0.5) * step
+    places = torch.arange(size, dtype=x.dtype, device=x.device) + 0.5
+    distance = ((places - centers.unsqueeze(1)) / step.clamp(min=1)).abs()
+    weights = (1 - distance).clamp(min=0)
+    if reach == 2:
         near = (1.5 * distance - 2.5) * distance * distance + 1
         far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
         weights = torch.where(distance < 1, near, torch.where(distance < 2, far, 0.0))

@@ -55,9 +55,9 @@ def dilate(node: Node) -> None:
     narrow: Any = getattr(node.graph.owning_module, str(weight.target))
     sizes = [(n - 1) * by + 1 for n, by in zip(narrow.shape[2:], dilation, strict=True)]
     wide = narrow.new_zeros(*narrow.shape[:2], *sizes)
-    places = tuple(slice(None, None, by) for by in dilation)
-    wide[(slice(None), slice(None), *places)] = narrow
-    node.update_arg(1, insert_constant(node, f"{weight.target}_of_{node.name}", wide))
+    places = [slice(None)] * 2 + [slice(None, None, by) for by in dilation]
+    wide[tuple(places)] = narrow
+    node.update_arg(1, insert_constant(node, f"_{node.name}_dilated", wide))
     node.update_arg(5, [1] * len(dilation))
 
 
