@@ -177,6 +177,7 @@ CASES = {
         ),
         (X,),
     ),
+    "labels": (lambda n: F.one_hot(n % 5, 5) * 2, (WHOLE.long(),)),
     "signs": (
         lambda x, y: [torch.copysign(x, y) + 1, torch.copysign(y, -0.0) * 2, x.signbit() + 1],
         (torch.tensor([0.0, -0.0, -2.0, inf]), torch.tensor([-0.0, 3.0, -inf, -1.0])),

@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Node
 
 from trt_et.blob.model import Alias, Binding
 from trt_et.conversion.decompose import decomposed_from
+from trt_et.conversion.failures import failure_of
 from trt_et.conversion.operators.caches import check_cache_updates
 from trt_et.conversion.rewriting import prepare_module
 from trt_et.conversion.settings import make_settings
@@ -38,9 +39,6 @@ from trt_et.options import BuildOptions
 
 # TensorRT's messages end with the line of its sources that logged them.
 _SOURCE_LINE: Final = re.compile(r"\.?\s+In \w+ at \S+:\d+\)?$")
-_LONGEST_REASON: Final = 300
-# Their messages are about the arguments; those of others are about Python.
-_WORDED: Final = (AssertionError, NotImplementedError, RuntimeError, ValueError)
 _DTYPES: Final = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
@@ -193,9 +191,7 @@ def _vendor_reason(logged: Sequence[str], error: Exception, node: Node | None) -
             return _SOURCE_LINE.sub("", message)
     is_call = node is not None and node.op == "call_function"
     who = f"Torch-TensorRT's converter of {node.target}" if node and is_call else "Torch-TensorRT"
-    text = str(error).partition("\n\nWhile executing")[0] if isinstance(error, _WORDED) else ""
-    words = " ".join(text.split())[:_LONGEST_REASON]
-    return f"{who} fails with these arguments" + (f": {words}" if words else "")
+    return failure_of(who, error)
 
 
 def _source_name(node: Node | None, names: Mapping[str, str]) -> str | None:

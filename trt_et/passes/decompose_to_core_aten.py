@@ -256,6 +256,13 @@ def _hypot(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(is_infinite, math.inf, length).to(dtype)
 
 
+def _one_hot(x: Tensor, num_classes: int = -1) -> Any:  # noqa: ANN401
+    """Compare, without torch's check of the numbers, which ExecuTorch drops."""
+    if num_classes < 1:
+        return NotImplemented
+    return (x.unsqueeze(-1) == torch.arange(num_classes, device=x.device)).to(torch.int64)
+
+
 def _signbit(x: Tensor) -> Tensor:
     # The sign of a zero is that of its reciprocal.
     return (x < 0) | ((x == 0) & (1 / x < 0)) if x.dtype.is_floating_point else x < 0
@@ -479,6 +486,7 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.randn_like.default: _by_shape(torch.randn),
     aten._is_all_true.default: lambda x: x.all(),
     aten._is_any_true.default: lambda x: x.any(),
+    aten.one_hot.default: _one_hot,
     aten.signbit.default: _signbit,
     aten.copysign.Tensor: _copysign,
     aten.copysign.Scalar: _copysign,

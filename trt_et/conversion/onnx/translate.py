@@ -18,13 +18,12 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from trt_et.conversion.decompose import decomposed_from
+from trt_et.conversion.failures import failure_of
 from trt_et.conversion.onnx.own_translations import register_own_translations
 from trt_et.errors import ConversionError
 
 OPSET: Final = 20
 """The newest opset that the ONNX parser of TensorRT 10.0 takes."""
-
-_LONGEST_REASON: Final = 300
 
 aten = torch.ops.aten
 # Torch's exporter translates these to something else; torch decomposes most calls of them.
@@ -138,7 +137,7 @@ def _reason(node: Node, error: Exception) -> str:
         return f"torch's ONNX exporter has no translation of {node.target}"
     while isinstance(error.__cause__, Exception):
         error = error.__cause__
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:_LONGEST_REASON]}"
+    return failure_of(f"torch's ONNX translation of {node.target}", error)
 
 
 def _with_constants_as_inputs(module: GraphModule) -> tuple[Graph, dict[str, torch.Tensor]]:
