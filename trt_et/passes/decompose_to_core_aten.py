@@ -64,8 +64,8 @@ def _is_beyond_core(node: Node) -> bool:
         return node.args[2:3] == ("circular",)
     if node.target is aten.copy_.default:
         return False  # ExecuTorch knows the operator that it becomes.
-    if node.target is aten.index_put_.default:
-        return writes_by_mask(node)  # ``select_by_mask`` needs the values that are written.
+    if node.target in (aten.index_put.default, aten.index_put_.default):
+        return writes_by_mask(node)  # ``select_by_mask`` takes functional programs.
     return _key(node.target) in _keys()
 
 

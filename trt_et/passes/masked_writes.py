@@ -48,7 +48,8 @@ def select_by_mask(program: ExportedProgram) -> ExportedProgram:
 def _select(graph: Graph) -> None:
     for node in graph.find_nodes(op="call_function", target=aten.index_put.default):
         if writes_by_mask(node) and (new := _where(node)) is not None:
-            new.name, name = f"{node.name}_where", node.name
+            name = node.name
+            new.meta = {**node.meta, "val": new.meta["val"]}
             node.replace_all_uses_with(new)
             graph.erase_node(node)
             new.name = name  # It may be an output's.
@@ -120,7 +121,9 @@ class _Everywhere:
         if any(value is None for value in new.values()):
             return None
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: new.get(n, n))
-        return insert_call(self.before, node.target, *args, **kwargs)
+        new_call = insert_call(self.before, node.target, *args, **kwargs)
+        new_call.meta = {**node.meta, "val": new_call.meta["val"]}
+        return new_call
 
     def _is_row(self, node: Node, argument: Node) -> bool:
         return node.target is not aten.linear.default or argument is node.args[0]
