@@ -11,10 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import typer.main
 
 from tests.support import operators_page
 from tests.support.cli.command_line import run
+from tests.support.lowering import lower
 from tests.support.mended import is_installed
 from tests.support.run_documents import STDOUT, blocks
 from trt_et.cli import app
@@ -64,8 +66,7 @@ def test_the_shell_commands_of_the_readme_run_the_program_that_it_exported(pytho
     done = finished("bash", "-euc", commands, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     # executor_runner and the C++ example, both with inputs of ones.
-    rows = re.findall(r"-?\d+\.\d+", done.stdout)
-    assert len(rows) >= 16
+    assert done.stdout.count("1000") >= 2
     assert "1 GPU(s)" in done.stdout
 
 
@@ -98,13 +99,14 @@ def without_rounding(text: str) -> str:
     return re.sub(r"\d\.\d+e-0[78]|SNR \d+\.\d dB", "...", text).strip("\n")
 
 
-def test_a_trace_that_the_runner_wrote_is_read_as_its_page_says(python_blocks):
-    folder = python_blocks[0] / str(RUN.index(README))
+def test_a_trace_that_the_runner_wrote_is_read_as_its_page_says(tmp_path):
+    program = torch.export.export(torch.nn.Linear(4, 2), (torch.ones(1, 4),))
+    (tmp_path / "model.pte").write_bytes(lower(program))
     text = RUNNER.read_text()
-    done = finished("bash", "-euc", blocks(text, "sh")[0], cwd=folder)
+    done = finished("bash", "-euc", blocks(text, "sh")[0], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (code,) = blocks(text, "python")
-    done = finished(sys.executable, "-c", code, cwd=folder)
+    done = finished(sys.executable, "-c", code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "enqueue" in done.stdout
 
