@@ -52,7 +52,7 @@ from trt_et.partition.report import Partition, PartitionReport
 from trt_et.partition.tags import tag_partitions
 from trt_et.partition.trial_partitions import without_undelegated
 from trt_et.passes.before_partitioning import run_passes
-from trt_et.passes.check_export import check_converted, warn_training_mode
+from trt_et.passes.check_export import check_converted, warn_training_mode, warn_while_loop
 from trt_et.passes.control_flow_results import warn_overwritten_results
 from trt_et.passes.guarded_sizes import narrow_guarded_sizes
 from trt_et.precision.calibration import Calibration
@@ -368,6 +368,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             raise OptionError(_NOT_A_LIST.format("[TensorRTPartitioner], a list of the class"))
         _check_exported(exported_program, "to_edge_transform_and_lower")
         warn_training_mode(exported_program)
+        warn_while_loop(exported_program)
         check_converted(exported_program)
         program = copied_program(narrow_guarded_sizes(exported_program))
         mark_ranges(program)

@@ -175,6 +175,10 @@ EXAMPLES = {
     ("index_add", "decompose"): Example(
         lambda x, i, v: torch.index_add(x[:, :2], 0, i[:, 0], v), EDGES
     ),
+    ("cdist", "decompose"): Example(
+        lambda x: torch.cdist(x, x.sin()), (FLAT,), [{0: Dim("rows", min=2, max=8)}]
+    ),
+    ("unfold", "decompose"): Example(lambda x: x.unfold(1, 2, 1) * 2, (X,), SIZE),
     ("diagonal", "decompose"): Example(lambda x: torch.diagonal(x, 0, 1, 2) * 2, (X,), BATCH),
     ("atan2", "decompose"): Example(*CASES["angles"]),
     ("log1p", "decompose"): Example(lambda x: (x * x).log1p(), (X,), BATCH),

@@ -46,6 +46,17 @@ def test_a_derived_dimension_has_the_derived_range(options, expected):
     assert (output.min_shape, output.opt_shape, output.max_shape) == expected
 
 
+def test_an_input_that_may_be_empty_is_named_and_takes_one_element(caplog):
+    dynamic = ({0: Dim.AUTO(min=3, max=10)},)
+    model = Unary(lambda x: (x[3:] + 1).cumsum(0).sin())
+    program = torch.export.export(model, (torch.randn(8, 2),), dynamic_shapes=dynamic)
+    pte = lower(program, excluded_ops=["aten.cumsum"])
+    infos = [decode_blob(blob).info for blob in blobs(pte)]
+    assert [info.inputs[0].min_shape for info in infos] == [(3, 2), (1, 2)]
+    assert "dimension 0 of its input aten_cumsum_default is" in caplog.text
+    assert "larger smallest size" in caplog.text
+
+
 def test_sizes_are_computed_outside_and_are_no_arguments_of_the_engine():
     token = torch.randn(1, 1, 4)  # In front of each row, as often as there are rows.
     program = exported(lambda x: torch.cat([token.expand(x.shape[0], -1, -1), x], 1) * 2, 2, 3, 4)

@@ -89,7 +89,7 @@ def test_an_operator_that_a_branch_must_decompose_is_decomposed_everywhere():
     check(pte, double, *calls)
 
 
-def test_what_while_loop_holds_stays_on_the_cpu_and_says_why():
+def test_what_while_loop_holds_stays_on_the_cpu_and_says_why(caplog):
     def loop(x):
         y = functional.softplus(x)
         return while_loop(
@@ -98,6 +98,7 @@ def test_what_while_loop_holds_stays_on_the_cpu_and_says_why():
 
     program = torch.export.export(Function(loop), (torch.randn(2, 4),))
     report = reference().explain(program)
+    assert "while_loop is a while_loop, and ExecuTorch 1.5 runs none" in caplog.text
     assert [part.subgraph for part in report.partitions] == [""]
     reasons = {n: why for n, _, why in report.not_delegated if n.startswith("while_loop/body/")}
     assert reasons

@@ -34,6 +34,12 @@ def counted_down(y, x):
     return torch.arange(z.shape[2] - 1, -z.shape[2], -1)[:, None].float() * z.mean()
 
 
+def counted_after_the_cpu(y, x):
+    """The second partition takes a tensor of h * w columns, and nothing that has h or w."""
+    z = torch.cumsum(y.flatten(2).sin(), 1)
+    return z * torch.arange(z.shape[2])
+
+
 def exported(function) -> torch.export.ExportedProgram:
     layer = nn.Conv2d(3, 4, 3, padding=1, stride=2)
     sizes = {0: Dim("b", max=4), 2: Dim("h", min=4, max=16), 3: Dim("w", min=4, max=16)}
@@ -49,6 +55,7 @@ def exported(function) -> torch.export.ExportedProgram:
         (flattened_after_the_cpu, 2),
         (returned, 1),
         (on_both_sides_of_the_cpu, 2),
+        (counted_after_the_cpu, 2),
         (counted_down, 1),
     ],
 )

@@ -99,8 +99,18 @@ CASES = {
         (X,),
     ),
     "largest of a grid": (
-        lambda x: [F.adaptive_max_pool2d(x, (4, 3)), F.adaptive_max_pool3d(x, (1, 3, 2))],
+        lambda x: [
+            *(F.adaptive_max_pool2d(x, (4, 3)), F.adaptive_max_pool2d(x, (3, 4))),
+            F.adaptive_max_pool3d(x, (1, 3, 2)),
+        ],
         (IMAGE,),
+    ),
+    "strides": (
+        lambda x: [
+            torch.as_strided(x * 2, (2, 3, 4), (30, 5, 1), 2) + 1,
+            torch.as_strided((x * 2).transpose(0, 2), (7, 4), (5, 3)) + 1,
+        ],
+        (X,),
     ),
     "largest of lines": (lambda x: F.adaptive_max_pool1d(x, 3), (X,)),
     "channel attention": (attended, (IMAGE,)),

@@ -17,6 +17,7 @@ from tests.support.simulated_gpus import load_method
 from trt_et.passes.guarded_sizes import narrow_guarded_sizes
 
 N, M = Dim("n", min=2, max=8), Dim("m", min=2, max=8)
+FIVE_TO_8 = Dim.AUTO(min=5, max=8)
 LONG = Dim("n", min=2, max=100_000)
 
 
@@ -60,6 +61,7 @@ USUAL = {
     "split": (lambda x: torch.cat(x.chunk(2, 1)), (4, 4), {0: N}),
     "half": (lambda x: x[: x.shape[0] // 2] * 2, (4, 4), {0: 2 * N}),
     "strides": (lambda x: functional.max_pool2d(x, 2), (1, 2, 8, 8), {2: 2 * N, 3: 2 * M}),
+    "length of a part": (lambda x: [y.relu() for y in x.split(4, 1)], (3, 6, 4), {1: FIVE_TO_8}),
     "sum of sizes": (lambda x: torch.cat([x.flatten(), x.flatten()]), (3, 4), {0: N, 1: M}),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -15,7 +16,9 @@ from trt_et.engine_program.optimization_profiles import OptimizationProfile
 from trt_et.engine_program.program import DTYPE_NAMES, ProfileShapes, Shape
 from trt_et.errors import PartitionError
 from trt_et.graph.insertion import insert_call
-from trt_et.graph.symbolic_shapes import shape_range
+from trt_et.graph.symbolic_shapes import dynamic_sizes, shape_range
+
+_log = logging.getLogger(__name__)
 
 aten = torch.ops.aten
 
@@ -69,6 +72,7 @@ def _contiguous_input(
     value = _boundary_tensor(node, partition, "input")
     order = _dim_order(value)
     binding = make_binding(name, value, order, profiles, is_input=True)
+    _warn_of_empty(node, partition)
     if order is not None:
         node.meta["val"] = value.permute(order)
         after, inverse = node.next, [order.index(dim) for dim in range(len(order))]
@@ -76,6 +80,18 @@ def _contiguous_input(
         dense = insert_call(after, aten.clone.default, view, **_CONTIGUOUS)
         node.replace_all_uses_with(dense, delete_user_cb=lambda user: user is not view)
     return binding
+
+
+def _warn_of_empty(node: Node, partition: str) -> None:
+    for dim, size in dynamic_sizes(node):
+        if shape_range(size)[0] == 0:
+            _log.warning(
+                "partition %s: dimension %d of its input %s is %s, which the exported range lets "
+                "be 0; an engine takes no empty tensor, and such a call is an error. Export with "
+                "a larger smallest size (Dim(..., min=...)), or leave the operators at this tensor "
+                "to the CPU (excluded_ops=...)",
+                *(partition, dim, node.name, size),
+            )
 
 
 def contiguous_values(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,6 +191,10 @@ def make_binding(
         low = tuple(min(each) for each in zip(*lows, strict=True))
         high = tuple(max(each) for each in zip(*highs, strict=True))
         opt = opts[0]
+    if is_input:  # TensorRT would do the same, with a message about no tensor by name.
+        low = tuple(
+            max(least, 1) if size == -1 else least for least, size in zip(low, shape, strict=True)
+        )
     return replace(binding, min_shape=low, opt_shape=opt, max_shape=high)
 
 

@@ -23,7 +23,8 @@ from trt_et.engine_program.sizes_from_inputs import replace_sizes
 from trt_et.errors import BuilderError
 from trt_et.graph.arguments import fake_mode_of
 from trt_et.graph.fragment import Fragment
-from trt_et.graph.symbolic_shapes import tensor_symbols
+from trt_et.graph.size_expressions import ShownSizes
+from trt_et.graph.symbolic_shapes import shape_env_of
 
 # Converters refuse scales of zero; a float weight of up to this many elements is made of ones.
 _SMALL: Final = 1 << 20
@@ -105,19 +106,20 @@ def _shape_input(
     graph: Graph, tensors: Sequence[Node], sizes: Sequence[Node], mode: FakeTensorMode
 ) -> list[Node]:
     """Add an input that shows the symbols that no other input shows; none if there are none."""
-    shown = frozenset().union(*(tensor_symbols(source.meta["val"]) for source in tensors))
-    missing: dict[Any, Any] = {}
+    shown = ShownSizes(tensors)
+    missing: dict[Any, torch.SymInt] = {}
     for source in sizes:
         size = source.meta["val"]
-        if isinstance(size, torch.SymInt):
+        if not shown.show(size):
+            symbols = sorted(size.node.expr.free_symbols, key=str)
             missing |= {
-                symbol: size.node.shape_env
-                for symbol in sorted(size.node.expr.free_symbols, key=str)
-                if str(symbol) not in shown
+                s.node.expr: s
+                for s in (_symbol(shape_env_of(size), s) for s in symbols)
+                if not shown.show(s)
             }
     if not missing:
         return []
-    shape = [_symbol(environment, symbol) for symbol, environment in missing.items()]
+    shape = list(missing.values())
     with mode:
         value = torch.empty(shape)
     return [_placeholder(graph, "shape", value)]

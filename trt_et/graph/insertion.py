@@ -6,6 +6,7 @@ import contextlib
 from typing import Any, Final
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch.fx import Node
 
 from trt_et.graph.arguments import fake_mode_of
@@ -30,8 +31,9 @@ def compute_value(node: Node, beside: Node) -> None:
     """Compute the ``val`` of a call; a constructor gets the fake mode of a neighbouring node."""
     target: Any = node.target
     mode = fake_mode_of((beside, *node.all_input_nodes)) or contextlib.nullcontext()
-    # A write in place to a tensor that shares memory with a weight is refused otherwise.
-    with torch.no_grad(), mode:
+    # A write in place to a tensor that shares memory with a weight is refused otherwise. Kernels in
+    # C++, such as constant_pad_nd's, would make numbers of symbolic sizes.
+    with torch.no_grad(), enable_python_dispatcher(), mode:
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
         node.meta["val"] = target(*args, **kwargs)
 

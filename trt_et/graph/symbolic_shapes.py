@@ -113,26 +113,16 @@ def same_sizes(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
     )
 
 
+def of_example(number: int | torch.SymInt) -> int | None:
+    """Return the value that a number has for the exported example; None if it has none."""
+    return number if isinstance(number, int) else cast(int | None, number.node.hint)
+
+
 def is_static(*nodes: object) -> bool:
     """Check whether all sizes of the tensors among some nodes are numbers."""
     values = tree_leaves([node.meta.get("val") for node in nodes if isinstance(node, Node)])
     shapes = [value.shape for value in values if isinstance(value, torch.Tensor)]
     return all(isinstance(size, int) for shape in shapes for size in shape)
-
-
-def size_symbols(value: object) -> frozenset[str]:
-    """Return the symbols in a symbolic number; empty for anything else."""
-    if not isinstance(value, torch.SymInt):
-        return frozenset()
-    return frozenset(str(symbol) for symbol in value.node.expr.free_symbols)
-
-
-def tensor_symbols(value: object) -> frozenset[str]:
-    """Return the symbols whose values follow from one dimension of a tensor."""
-    if not isinstance(value, torch.Tensor):
-        return frozenset()
-    shown = [shown_symbol(size) for size in value.shape]
-    return frozenset(str(found[0]) for found in shown if found is not None)
 
 
 def shown_symbol(size: int | torch.SymInt) -> tuple[sympy.Symbol, int, int] | None:

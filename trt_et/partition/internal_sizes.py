@@ -14,7 +14,7 @@ from typing import Final
 import torch
 from torch.fx import Graph, Node
 
-from trt_et.graph.symbolic_shapes import size_symbols, tensor_symbols
+from trt_et.graph.size_expressions import ShownSizes
 
 _OF_TENSORS: Final = torch.ops.aten.sym_size.int
 _OF_SIZES: Final = (
@@ -64,12 +64,12 @@ def nodes_without_sizes(nodes: list[Node]) -> list[Node]:
     """Return the nodes of a partition that take a size that no input tensor has."""
     inside = set(nodes)
     outside = {source for node in nodes for source in node.all_input_nodes} - inside
-    shown = frozenset().union(*(tensor_symbols(source.meta.get("val")) for source in outside))
+    shown = ShownSizes(outside)
     return [
         node
         for node in nodes
         if not all(
-            source in inside or size_symbols(source.meta.get("val")) <= shown
+            source in inside or shown.show(source.meta.get("val"))
             for source in node.all_input_nodes
         )
     ]

@@ -42,10 +42,13 @@ def warn_narrowed(program: ExportedProgram) -> None:
     lost = sorted({int(size) for size in program.range_constraints if size.is_number})
     if lost:
         _log.warning(
-            "ExecuTorch has made the number %s of a dynamic size, because an operator gives a list "
-            "of tensors; other sizes will not run. Lower with to_edge_transform_and_lower(..., "
-            "partitioner=[TensorRTPartitioner()]), on a program that was not lowered before",
+            "torch or ExecuTorch made the number %s of a dynamic size%s, because an operator gives "
+            "a list of tensors, or compares sizes of the example; other sizes will not run. Lower "
+            "with to_edge_transform_and_lower(..., partitioner=[TensorRTPartitioner()]), on a "
+            "program that was not lowered before. If it was lowered so, export with an example of "
+            "other sizes, such as a batch of 3",
             ", ".join(map(str, lost)),
+            _fixed_dimensions(program),
         )
     for node in program.graph.find_nodes(op="placeholder"):
         exported = dict(_MAXIMA.of(node) or ())
@@ -58,3 +61,14 @@ def warn_narrowed(program: ExportedProgram) -> None:
                     "larger than %s",
                     *(dim, node.name, bounds.upper, exported[dim], bounds.upper),
                 )
+
+
+def _fixed_dimensions(program: ExportedProgram) -> str:
+    """Name the dimensions of inputs that were exported as dynamic; empty if there are none."""
+    fixed = [
+        f"dimension {dim} of input {node.name}"
+        for node in program.graph.find_nodes(op="placeholder")
+        for dim, _ in _MAXIMA.of(node) or ()
+        if isinstance(node.meta["val"].shape[dim], int)
+    ]
+    return f" ({', '.join(fixed)})" if fixed else ""

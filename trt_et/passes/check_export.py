@@ -6,12 +6,14 @@ import logging
 import re
 from typing import Final
 
+import torch
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.errors import PartitionError
 from trt_et.graph.arguments import named_arguments
+from trt_et.graph.subgraphs import nodes_of
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +60,19 @@ def warn_training_mode(program: ExportedProgram) -> None:
             len(nodes),
             nodes[0].name,
             nodes[0].target,
+        )
+
+
+def warn_while_loop(program: ExportedProgram) -> None:
+    """Warn of a loop that ExecuTorch cannot run; its own messages come late, or name another."""
+    loops = [n for n in nodes_of(program) if n.target is torch.ops.higher_order.while_loop]
+    if loops:
+        _log.warning(
+            "%s is a while_loop, and ExecuTorch 1.5 runs none: to_executorch() refuses it "
+            "(Unsupported control flow operator), or a check does before. Write a Python loop of "
+            "a fixed number of steps, with torch.where for results that are done, or export one "
+            "step as a method and repeat it in the application",
+            loops[0].name,
         )
 
 

@@ -20,10 +20,17 @@ from torch._decomp import get_decompositions, global_decomposition_table
 from torch._ops import OpOverload
 from torch.export import ExportedProgram, default_decompositions
 from torch.fx import Node
+from torch.nn import functional as F
 
+from trt_et.graph.adaptive_windows import regular_windows
 from trt_et.graph.arguments import writes_in_place
 from trt_et.graph.subgraphs import nodes_of
-from trt_et.graph.symbolic_shapes import UnboundedDimension, same_sizes, shape_range
+from trt_et.graph.symbolic_shapes import (
+    UnboundedDimension,
+    of_example,
+    same_sizes,
+    shape_range,
+)
 from trt_et.passes.masked_writes import writes_by_mask
 
 aten = torch.ops.aten
@@ -62,6 +69,10 @@ def _is_beyond_core(node: Node) -> bool:
         return any(writes_in_place(user) for user in node.users)
     if node.target is aten.pad.default:
         return node.args[2:3] == ("circular",)
+    if node.target in _ADAPTIVE_MEANS:
+        source: Any = node.args[0]
+        sizes = source.meta["val"].shape[-len(node.args[1]) :]  # type: ignore[arg-type]
+        return not all(isinstance(size, int) for size in sizes)
     if node.target is aten.copy_.default:
         return False  # ExecuTorch knows the operator that it becomes.
     if node.target in (aten.index_put.default, aten.index_put_.default):
@@ -97,21 +108,80 @@ def _var_mean(
     return aten.var.correction(x, dims, correction=correction, keepdim=keepdim), mean
 
 
-def _adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> Any:  # noqa: ANN401
-    """Compute it dimension by dimension, without the indices."""
-    dims = range(x.dim() - len(output_size), x.dim())
-    for dim, number in zip(dims, output_size, strict=True):
-        length = x.shape[dim]
-        if number == 1:
-            x = x.amax(dim, keepdim=True)
-            continue
-        if not isinstance(length, int):
-            return NotImplemented
-        starts = [i * length // number for i in range(number)]
-        ends = [-(-(i + 1) * length // number) for i in range(number)]
-        windows = [x.narrow(dim, a, b - a) for a, b in zip(starts, ends, strict=True)]
-        x = torch.cat([window.amax(dim, keepdim=True) for window in windows], dim)
+def _adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Compute the maxima without the indices."""
+    lengths = x.shape[-len(output_size) :]
+    windows = [*filter(None, map(regular_windows, lengths, output_size))]
+    # TensorRT pools a fixed number of channels only.
+    are_poolable = len(windows) == len(lengths) and isinstance(x.shape[-len(windows) - 1], int)
+    if are_poolable and set(output_size) != {1}:
+        pool = F.max_pool2d if len(windows) == 2 else F.max_pool3d
+        kernel, step = zip(*windows, strict=True)
+        x = pool(x, kernel, step)
+    else:
+        x = _pool_adaptively(x, output_size, _largest)
     return x, torch.full(x.shape, -1, dtype=torch.int64, device=x.device)
+
+
+def _adaptive_avg_pool(x: Tensor, output_size: Sequence[int]) -> Any:  # noqa: ANN401
+    if all(isinstance(size, int) for size in x.shape[-len(output_size) :]):
+        return NotImplemented
+    return _pool_adaptively(x, output_size, _mean)
+
+
+def _pool_adaptively(
+    x: Tensor, output_size: Sequence[int], reduce: Callable[[Tensor, int, Any], Tensor]
+) -> Tensor:
+    """Pool dimension by dimension: window i reaches from floor(i * in / out) to ceil of the next.
+
+    ``reduce`` takes windows, their dimension, and which of their elements count (None: all).
+    """
+    for dim, number in zip(range(x.dim() - len(output_size), x.dim()), output_size, strict=True):
+        length = x.shape[dim]
+        if same_sizes([length], [number]):
+            continue
+        if same_sizes([length % number], [0]):
+            x = reduce(torch.unflatten(x, dim, (number, length // number)), dim + 1, None)
+        elif isinstance(length, int):
+            starts = [i * length // number for i in range(number)]
+            sizes = [-(-(i + 1) * length // number) - start for i, start in enumerate(starts)]
+            windows = [x.narrow(dim, *each) for each in zip(starts, sizes, strict=True)]
+            x = torch.stack([reduce(window, dim, None) for window in windows], dim)
+        else:
+            order = torch.arange(number, device=x.device).unsqueeze(-1)
+            places = torch.arange((length + number - 1) // number + 1, device=x.device)
+            places = order * length // number + places
+            last = (order * length + length - 1) // number
+            windows = aten.index.Tensor(x, [*[None] * dim, torch.minimum(places, last)])
+            is_inside = (places <= last).reshape(*places.shape, *[1] * (x.dim() - 1 - dim))
+            x = reduce(windows, dim + 1, is_inside)
+    return x
+
+
+def _largest(windows: Tensor, dim: int, is_inside: Tensor | None) -> Tensor:
+    return windows.amax(dim)  # The other elements repeat the last one.
+
+
+def _mean(windows: Tensor, dim: int, is_inside: Tensor | None) -> Tensor:
+    if is_inside is None:
+        return windows.mean(dim)
+    total = torch.where(is_inside, windows, 0).sum(dim, dtype=torch.float32)
+    return (total / is_inside.sum(1)).to(windows.dtype)
+
+
+def _as_strided(
+    x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Any:  # noqa: ANN401
+    """Gather the elements by their places in memory, which an engine does not keep."""
+    steps = [of_example(step) or 0 for step in x.stride()]
+    order = sorted(range(x.dim()), key=steps.__getitem__, reverse=True)
+    dense = x.permute(order)
+    if not same_sizes(dense.stride(), dense.contiguous().stride()):
+        return NotImplemented
+    places = torch.full((), storage_offset or 0, device=x.device)
+    for number, step in zip(size, stride, strict=True):
+        places = places.unsqueeze(-1) + torch.arange(number, device=x.device) * step
+    return dense.reshape(-1)[places - x.storage_offset()]
 
 
 def _cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:  # noqa: ANN401
@@ -450,10 +520,17 @@ _ADAPTIVE_MAXIMA: Final[tuple[OpOverload, ...]] = (
     aten.adaptive_max_pool2d.default,
     aten.adaptive_max_pool3d.default,
 )
+_ADAPTIVE_MEANS: Final[tuple[OpOverload, ...]] = (
+    aten.adaptive_avg_pool1d.default,
+    aten.adaptive_avg_pool2d.default,
+    aten.adaptive_avg_pool3d.default,
+)
 _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.var_mean.correction: _var_mean,
     aten.adaptive_max_pool2d.default: _adaptive_max_pool,
     aten.adaptive_max_pool3d.default: _adaptive_max_pool,
+    **dict.fromkeys(_ADAPTIVE_MEANS, _adaptive_avg_pool),
+    aten.as_strided.default: _as_strided,
     aten.cumprod.default: _cumprod,
     aten._trilinear.default: _trilinear,
     aten.sort.stable: _sort,

@@ -7,6 +7,7 @@ sizes it would run, and return a wrong result.
 
 from __future__ import annotations
 
+import copy
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
@@ -31,6 +32,13 @@ _log = logging.getLogger(__name__)
 # All sizes of a range up to this length are tried, and samples of a longer one.
 _MOST_SIZES: Final = 512
 
+# Functions of torch that ask for the order of a tensor's elements in memory.
+_OF_LAYOUTS: Final = (
+    "check_contiguous_sizes_strides",
+    "is_contiguous",
+    "should_swap",
+)
+
 _Values = Mapping[sympy.Symbol, int]
 
 
@@ -47,7 +55,7 @@ def narrow_guarded_sizes(program: ExportedProgram) -> ExportedProgram:
         return program
     # torch leaves the guards out if ExecuTorch is among the callers.
     with ThreadPoolExecutor(1) as elsewhere:
-        module = elsewhere.submit(program.module).result()
+        module = elsewhere.submit(_without_guards_on_layouts(program).module).result()
     check: Any = getattr(module, "_guards_fn", None)
     if check is None:
         return program
@@ -57,6 +65,33 @@ def narrow_guarded_sizes(program: ExportedProgram) -> ExportedProgram:
         found.warn(sizes)
     found_ranges = {f.symbol: f.range for f in narrowed if f.range is not None}
     return _with_ranges(program, found_ranges) if found_ranges else program
+
+
+def _without_guards_on_layouts(program: ExportedProgram) -> ExportedProgram:
+    """Return a program without torch's questions whether a tensor is contiguous.
+
+    Their answers choose strides, not values, and a delegate's tensors are contiguous. Nor does it
+    matter that a size that is broadcast is not 1: the other one is 1, or another guard has both
+    equal. A file has no guard's origin: a program that comes from one keeps all guards.
+    """
+    placeholders = program.graph.find_nodes(op="placeholder")
+    sizes = [size for node in placeholders for _, size in dynamic_sizes(node)]
+    guards = shape_env_of(sizes[0]).guards if sizes else []
+    if len(guards) != len(program._guards_code):
+        return program
+    checked = copy.copy(program)
+    checked._guards_code = [
+        code
+        for guard, code in zip(guards, program._guards_code, strict=True)
+        if not _is_of_layout(guard)
+    ]
+    return checked
+
+
+def _is_of_layout(guard: Any) -> bool:  # noqa: ANN401
+    name = getattr(guard.sloc.framework_loc, "name", None)
+    is_not_one = isinstance(guard.expr, sympy.Ne) and guard.expr.rhs == 1
+    return name in _OF_LAYOUTS or (name == "infer_size" and is_not_one)
 
 
 class _Sizes:

@@ -19,8 +19,10 @@ from torch.export import ExportedProgram, default_decompositions
 from torch.fx import Graph, Node
 
 from trt_et.graph.insertion import insert_call
+from trt_et.graph.size_expressions import ShownSizes
 from trt_et.graph.subgraphs import edited, nodes_of
 from trt_et.graph.symbolic_shapes import is_static
+from trt_et.passes.contiguous_products import RECURRENT
 
 _log = logging.getLogger(__name__)
 
@@ -40,23 +42,17 @@ _OF_SIZES: Final = (
     aten.split_with_sizes.default,
     aten.unsafe_split_with_sizes.default,
 )
-# Their decompositions split.
-_RECURRENT: Final[tuple[OpOverload, ...]] = (
-    *(aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input),
-    *(aten.lstm_cell.default, aten.gru_cell.default),
-)
 
 
 def replace_split_with_slice(program: ExportedProgram) -> ExportedProgram:
     """Replace splits whose results have a dynamic first size by slices."""
     if not program.range_constraints:
         return program
-    recurrent = {n.target for n in nodes_of(program) if n.target in _RECURRENT and not is_static(n)}
+    # Their decompositions split.
+    recurrent = {n.target for n in nodes_of(program) if n.target in RECURRENT and not is_static(n)}
     if recurrent:
         known = default_decompositions()
-        program = program.run_decompositions(
-            {op: known[op] for op in _RECURRENT if op in recurrent}
-        )
+        program = program.run_decompositions({op: known[op] for op in RECURRENT if op in recurrent})
     if not any(map(_is_dynamic_list, nodes_of(program))):
         return program
     return edited(program, _slice_lists, branches=True)
@@ -75,11 +71,15 @@ def _is_dynamic_list(node: Node) -> bool:
     if not parts or parts[0].dim() == 0:
         return False
     dim = _dim(node)
-    if node.target in _OF_SIZES and any(isinstance(p.shape[dim], torch.SymInt) for p in parts):
-        return True  # Torch-TensorRT does not take computed sizes either.
-    return isinstance(parts[0].shape[0], torch.SymInt) and (
-        node.target is aten.unbind.int or all(isinstance(p.shape[dim], int) for p in parts)
-    )
+    if node.target is not aten.unbind.int and not all(isinstance(p.shape[dim], int) for p in parts):
+        # Torch-TensorRT does not take computed sizes either.
+        return node.target in _OF_SIZES or all(_shown_to(node).show(p.shape[dim]) for p in parts)
+    return isinstance(parts[0].shape[0], torch.SymInt)
+
+
+def _shown_to(node: Node) -> ShownSizes:
+    source: Any = node.args[0]
+    return ShownSizes([source, *node.graph.find_nodes(op="placeholder")])
 
 
 def _dim(node: Node) -> int:
@@ -92,16 +92,20 @@ def _dim(node: Node) -> int:
 def _slice(node: Node) -> None:
     """Replace each ``getitem`` by a slice with the same name."""
     dim, source, parts = _dim(node), node.args[0], node.meta["val"]
-    sizes: Any = node.args[1] if node.target in _OF_SIZES else None
+    sizes: Any = ()
+    if node.target in _OF_SIZES:
+        sizes = node.args[1]
+    elif node.target is not aten.unbind.int:
+        shown = _shown_to(node)
+        sizes = [shown.insert(node, part.shape[dim]) for part in parts]
     for pick in list(node.users):
         index: Any = pick.args[1]
         index %= len(parts)
         if node.target is aten.unbind.int:
             pick.target, pick.args = aten.select.int, (source, dim, index)
         else:
-            given = sizes or [int(part.shape[dim]) for part in parts]
-            start = _sum(pick, given[:index])
-            end = _sum(pick, [start, given[index]])
+            start = _sum(pick, sizes[:index])
+            end = _sum(pick, [start, sizes[index]])
             pick.target, pick.args = aten.slice.Tensor, (source, dim, start, end)
 
 

@@ -13,6 +13,7 @@ from torch.fx import Node
 from trt_et.conversion.operator import Operator
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.operators import RESHAPES
+from trt_et.graph.symbolic_shapes import same_sizes
 
 aten = torch.ops.aten
 
@@ -91,6 +92,22 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
 
 
 DIAGONAL: Final = Operator("diagonal", (aten.diagonal.default,), decompose=diagonal)
+
+
+def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
+    """Gather the windows, unless they lie side by side; Torch-TensorRT has static strides only."""
+    dim %= x.dim()
+    if size == step and same_sizes([x.shape[dim] % size], [0]):
+        windows = torch.unflatten(x, dim, (-1, size))
+    else:
+        number = (x.shape[dim] - size) // step + 1
+        starts = torch.arange(number, device=x.device) * step
+        places = starts.unsqueeze(-1) + torch.arange(size, device=x.device)
+        windows = aten.index.Tensor(x, [*[None] * dim, places])
+    return windows.movedim(dim + 1, -1)
+
+
+UNFOLD: Final = Operator("unfold", (aten.unfold.default,), decompose=unfold)
 
 
 def count(node: Node) -> Node | None:

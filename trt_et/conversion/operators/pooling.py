@@ -1,28 +1,30 @@
 """Pooling to a size, with windows over the edge, or with dilation.
 
 TensorRT's layers have none of these. Torch-TensorRT 2.13 refuses ``ceil_mode`` (SqueezeNet,
-GoogLeNet, SSD), ``dilation`` and ``divisor_override``. The rewrite pads the input if its spatial
-sizes are static; the other sizes may be dynamic.
+GoogLeNet, SSD), ``dilation`` and ``divisor_override``. The rewrite pads the input.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Final
 
 import torch
+from torch._ops import OpOverload
 from torch.fx import Node
 from torch.nn import functional
 
 from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.weighted_sums import weighted_sums
+from trt_et.graph.adaptive_windows import regular_windows
 from trt_et.graph.arguments import named_arguments
-from trt_et.graph.insertion import insert_call, insert_constant
+from trt_et.graph.insertion import insert_call, insert_constant, insert_size
 from trt_et.graph.operators import ACTIVATIONS, CONVOLUTION
-from trt_et.graph.symbolic_shapes import is_static
+from trt_et.graph.symbolic_shapes import is_static, same_sizes
 
 aten = torch.ops.aten
 
@@ -32,8 +34,16 @@ _ACTIVATIONS: Final = ACTIVATIONS - {aten.erf.default, aten._prelu_kernel.defaul
 }
 
 
+_POOLS: Final[dict[Any, OpOverload]] = {
+    aten.adaptive_avg_pool2d.default: aten.avg_pool2d.default,
+    aten._adaptive_avg_pool2d.default: aten.avg_pool2d.default,
+    aten.adaptive_avg_pool3d.default: aten.avg_pool3d.default,
+    aten._adaptive_avg_pool3d.default: aten.avg_pool3d.default,
+}
+
+
 def average(node: Node) -> Node | None:
-    """Average by weighted sums.
+    """Average by a pooling if all windows are of one size, else by weighted sums.
 
     Torch-TensorRT 2.13 uses windows of one size, which is right only if the new size divides the
     old one.
@@ -51,6 +61,10 @@ def average(node: Node) -> Node | None:
         size % want == 0 for size, want in zip(sizes, wanted, strict=True) if want
     ):
         return None
+    windows = [*filter(None, map(regular_windows, sizes, wanted))]
+    if len(windows) == len(sizes) and node.target in _POOLS:
+        kernel, step = map(list, zip(*windows, strict=True))
+        return insert_call(node, _POOLS[node.target], source, kernel, step)
     lines = [partial(functional.adaptive_avg_pool1d, output_size=want) for want in wanted]
     return weighted_sums(node, sizes, lines)
 
@@ -90,7 +104,7 @@ _AVERAGES: Final[dict[Any, int]] = {aten.avg_pool2d.default: 2, aten.avg_pool3d.
 class _Windows:
     """The windows along one dimension; ``gap`` is the dilation, ``over`` is ``ceil_mode``."""
 
-    size: int
+    size: int | torch.SymInt
     kernel: int
     step: int
     pad: int
@@ -103,18 +117,19 @@ class _Windows:
         return self.gap * (self.kernel - 1) + 1
 
     @property
-    def last(self) -> int:
-        """Return the last window's start: in the tensor or the padding before it, as in torch."""
-        room = self.size + 2 * self.pad - self.reach
-        if not self.over:
-            return room // self.step * self.step
-        last = -(-room // self.step) * self.step
-        return last - self.step if last >= self.size + self.pad else last
-
-    @property
     def overhang(self) -> int:
-        """Return how far the last window reaches beyond the padding."""
-        return max(self.last + self.reach - self.size - 2 * self.pad, 0)
+        """Return how far the last window may reach beyond the padding.
+
+        It starts in the tensor or the padding before it, as in torch. For a dynamic size it is the
+        most that any size needs, which adds no window to the others.
+        """
+        if not self.over:
+            return 0
+        most = min(self.step - 1, self.reach - 1 - self.pad)
+        if not isinstance(self.size, int):
+            return most
+        room = self.size + 2 * self.pad - self.reach
+        return max((room + most) // self.step * self.step - room, 0)
 
 
 def expand(node: Node) -> Node | None:
@@ -125,8 +140,6 @@ def expand(node: Node) -> Node | None:
         node.args = node.args[:4]  # Its converter refuses a dilation of [1, 1] too.
         return _whole_maximum(node, given)
     windows = _windows(node, given)
-    if windows is None:
-        return None
     if is_maximum:
         # Nothing is smaller than every integer.
         return _largest(node, windows) if node.meta["val"].is_floating_point() else None
@@ -143,23 +156,21 @@ def _whole_maximum(node: Node, given: dict[str, Any]) -> Node | None:
     After a convolution, a pooling needs no copy.
     """
     source: Any = given["self"]
-    windows = _windows(node, given) if node.meta["val"].is_floating_point() else None
+    windows = _windows(node, given)
     if (
-        windows is None
+        not node.meta["val"].is_floating_point()
         or is_convolved(source)
-        or any(along.pad or along.kernel != along.size for along in windows)
+        or any(along.pad or not same_sizes([along.kernel], [along.size]) for along in windows)
     ):
         return None
     dims = list(range(-len(windows), 0))
     return insert_call(node, aten.amax.default, source, dims, True)
 
 
-def _windows(node: Node, given: dict[str, Any]) -> list[_Windows] | None:
-    """Return the windows of each dimension; None if sizes are dynamic."""
+def _windows(node: Node, given: dict[str, Any]) -> list[_Windows]:
+    """Return the windows of each dimension."""
     rank = (_MAXIMA | _AVERAGES)[node.target]
     sizes = given["self"].meta["val"].shape[-rank:]
-    if not all(isinstance(size, int) for size in sizes):
-        return None
     kernel = given["kernel_size"]
     numbers = (kernel, given["stride"] or kernel, given["padding"], given.get("dilation", 1))
     lines = zip(sizes, *(_each(number, rank) for number in numbers), strict=True)
@@ -189,7 +200,8 @@ def _largest(node: Node, windows: Sequence[_Windows]) -> Node:
     first = node.meta["val"].dim() - len(windows)
     for dim, along in enumerate(windows, first):
         starts = range(0, along.reach, along.gap)
-        ranges = [(start, start + along.last + 1, along.step) for start in starts]
+        ends = [start + 1 - along.reach or sys.maxsize for start in starts]
+        ranges = [(start, end, along.step) for start, end in zip(starts, ends, strict=True)]
         parts = [call(aten.slice.Tensor, result, dim, *each) for each in ranges]
         result = reduce(partial(call, aten.maximum.default), parts)
     return result
@@ -204,12 +216,31 @@ def _mean(node: Node, windows: Sequence[_Windows], divisor: int | None, *, paddi
         return insert_call(node, aten.mul.Tensor, means, math.prod(kernel) / divisor)
     # The padding counts, unless the call excludes it; elements beyond the padding never count.
     value = node.meta["val"]
+    if not all(isinstance(along.size, int) for along in windows):
+        return _by_counted(node, means, windows, padding=padding)
     counts = torch.ones([1] * (value.dim() - len(windows)), dtype=torch.float64)
     for along in windows:
         counts = counts.unsqueeze(-1) * _counts(along, padding=padding)
     factor = (math.prod(kernel) / counts).to(value.dtype)
     constant = insert_constant(node, f"_pooling_{node.name}", factor)
     return insert_call(node, aten.mul.Tensor, means, constant)
+
+
+def _by_counted(node: Node, means: Node, windows: Sequence[_Windows], *, padding: bool) -> Node:
+    """Divide means by the part of each window that counts: the mean of ones."""
+    source: Any = node.args[0]
+    call = partial(insert_call, node)
+    rank, dtype = node.meta["val"].dim(), node.meta["val"].dtype
+    first = rank - len(windows)
+    sizes = [insert_size(node, source, dim) for dim in range(first, rank)]
+    ones = call(aten.full.default, [*[1] * first, *sizes], 1.0, dtype=dtype)
+    around = _around([(along.pad, along.pad) for along in windows])
+    ones = call(aten.constant_pad_nd.default, ones, around, float(padding))
+    beyond = _around([(0, along.overhang) for along in windows])
+    ones = call(aten.constant_pad_nd.default, ones, beyond, 0.0)
+    kernel, step, _ = _layer(windows)
+    counted = call(node.target, ones, kernel, step)
+    return call(aten.div.Tensor, means, counted)
 
 
 def _counts(along: _Windows, *, padding: bool) -> torch.Tensor:

@@ -15,7 +15,7 @@ from trt_et.conversion.operator import Operator
 from trt_et.conversion.operators.pooling import is_convolved
 from trt_et.graph.arguments import named_arguments
 from trt_et.graph.insertion import insert_call
-from trt_et.graph.symbolic_shapes import is_static
+from trt_et.graph.symbolic_shapes import is_static, shape_range
 
 aten = torch.ops.aten
 
@@ -104,3 +104,28 @@ def add_cumulative_sum(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: 
 
 
 CUMSUM: Final = Operator("cumsum", (aten.cumsum.default,), add_layer=add_cumulative_sum)
+
+
+def distances(x: Tensor, y: Tensor, p: float, mode: int | None = None) -> Any:  # noqa: ANN401
+    """Return the distances between rows; Torch-TensorRT 2.14 takes static sizes only.
+
+    Euclidean distances are a product where eager mode always computes them so
+    (``use_mm_for_euclid_dist_if_necessary``: more than 25 rows).
+    """
+    if all(isinstance(size, int) for size in (*x.shape, *y.shape)):
+        return NotImplemented
+    is_long = any(shape_range(t.shape[-2])[0] > 25 for t in (x, y))
+    if p == 2 and (mode == 1 or (mode in (None, 0) and is_long)):
+        squares = x.square().sum(-1, True) + y.square().sum(-1, True).mT
+        return (squares - 2 * (x @ y.mT)).clamp(min=0).sqrt()
+    apart = (x.unsqueeze(-2) - y.unsqueeze(-3)).abs()
+    if p == 0:
+        return (apart != 0).to(x.dtype).sum(-1)
+    if p == 1:
+        return apart.sum(-1)
+    if p == math.inf:
+        return apart.amax(-1)
+    return apart.square().sum(-1).sqrt() if p == 2 else apart.pow(p).sum(-1).pow(1 / p)
+
+
+CDIST: Final = Operator("cdist", (aten._cdist_forward.default,), decompose=distances)
