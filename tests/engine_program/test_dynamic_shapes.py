@@ -11,6 +11,7 @@ from tests.support.lowering import blobs, export_with_batch, lower, reference
 from tests.support.models import Unary
 from trt_et import OptionError
 from trt_et.engine_info import decode_blob
+from trt_et.engine_program.contiguous_boundary import contiguous_boundary
 from trt_et.engines.serialize import build_network
 from trt_et.engines.tensorrt_rtx import TensorRTRTXBuilder
 
@@ -46,14 +47,17 @@ def test_a_derived_dimension_has_the_derived_range(options, expected):
     assert (output.min_shape, output.opt_shape, output.max_shape) == expected
 
 
-def test_an_input_that_may_be_empty_is_named_and_takes_one_element(caplog):
-    dynamic = ({0: Dim.AUTO(min=3, max=10)},)
-    model = Unary(lambda x: (x[3:] + 1).cumsum(0).sin())
-    program = torch.export.export(model, (torch.randn(8, 2),), dynamic_shapes=dynamic)
-    pte = lower(program, excluded_ops=["aten.cumsum"])
-    infos = [decode_blob(blob).info for blob in blobs(pte)]
-    assert [info.inputs[0].min_shape for info in infos] == [(3, 2), (1, 2)]
-    assert "dimension 0 of its input aten_cumsum_default is" in caplog.text
+def test_an_input_that_may_be_empty_is_named_and_has_one_element(caplog):
+    program = exported(lambda x: x + 1, 8, 2)
+    (x,) = (node for node in program.graph.nodes if node.name == "x")
+    graph = torch.fx.Graph()
+    rest = graph.placeholder("rest")
+    with x.meta["val"].fake_mode:
+        rest.meta["val"] = torch.empty(x.meta["val"].shape[0] // 2, 2)
+    graph.output((rest,))
+    (given,), _, _ = contiguous_boundary(graph, {"rest"}, "tensorrt_1", ())
+    assert (given.min_shape, given.max_shape) == ((1, 2), (5, 2))
+    assert "partition tensorrt_1: dimension 0 of its input rest is" in caplog.text
     assert "larger smallest size" in caplog.text
 
 
