@@ -17,6 +17,7 @@ from trt_et.conversion.installed import installed_variant
 class Step(Enum):
     """A step of the preparation that needs more than a call."""
 
+    HOLD_UINT8 = "uint8 tensors become float32 (operators/uint8.py)"
     UPDATE_IN_PLACE = "updates of KV caches become write_rows (operators/caches.py)"
     DECOMPOSE = "our decompositions, and Torch-TensorRT's (decompose.py)"
 

@@ -14,6 +14,7 @@ from trt_et.blob.model import Alias
 from trt_et.conversion.decompose import decomposed_operators, inline_decompositions
 from trt_et.conversion.operator import Operator, Step
 from trt_et.conversion.operators.caches import has_cache_update_layer, update_in_place
+from trt_et.conversion.operators.uint8 import hold_uint8_as_float32
 from trt_et.conversion.stages import entries
 from trt_et.conversion.torch_tensorrt_patches import weights_stay_quantized
 from trt_et.engine_program.in_place_buffers import InPlaceBuffer
@@ -43,7 +44,9 @@ def prepare_module(
     module.recompile = _no_code  # type: ignore[assignment,method-assign]
     aliases: tuple[Alias, ...] = ()
     for entry in entries():
-        if entry is Step.DECOMPOSE:
+        if entry is Step.HOLD_UINT8:
+            hold_uint8_as_float32(module)
+        elif entry is Step.DECOMPOSE:
             inline_decompositions(module, decomposed_operators())
         elif entry is Step.UPDATE_IN_PLACE:
             if has_cache_update_layer():

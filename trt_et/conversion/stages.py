@@ -37,6 +37,8 @@ from trt_et.conversion.operators import (
 )
 
 STAGES: Final[dict[str, tuple[Operator | Step, ...]]] = {
+    # All others know floats.
+    "dtypes at the border": (Step.HOLD_UINT8,),
     # Caches are updated by rows in their full shape.
     "calls that the decompositions would take apart": (
         scatter.INDEX_PUT,

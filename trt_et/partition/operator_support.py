@@ -32,6 +32,7 @@ from trt_et.ops.quantize import (
     quantization_refusal,
     scale_arguments,
 )
+from trt_et.ops.uint8 import takes_uint8
 from trt_et.partition.internal_sizes import is_size
 from trt_et.partition.node_choice import NodeChoice
 from trt_et.partition.unsupported_values import (
@@ -213,12 +214,14 @@ class OperatorSupport:
         if is_quantization(target):
             refused = quantization_refusal(plain) or self._reason_for_scales(plain)
             return refused or unsupported_values(node, DTYPES | QUANTIZATION_DTYPES)
+        dtypes = DTYPES | {torch.uint8} if takes_uint8(plain) else DTYPES
         if not self._is_constant(plain.args[0] if plain.args else None):
-            return unsupported_values(node) or self._conversion_reason(plain)
+            return unsupported_values(node, dtypes) or self._conversion_reason(plain)
         # An engine keeps int8 weights until they become floats.
         if is_weight_cast(plain):
             return unsupported_values(node, DTYPES | QUANTIZED_DTYPES)
-        dtypes = DTYPES | QUANTIZED_DTYPES if moves_numbers(plain) else DTYPES
+        if moves_numbers(plain):
+            dtypes = DTYPES | QUANTIZED_DTYPES
         return unsupported_values(node, dtypes) or self._conversion_reason(plain)
 
     def _conversion_reason(self, call: Node) -> str | None:

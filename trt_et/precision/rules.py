@@ -317,7 +317,7 @@ class _Rules:
         source = node.args[0] if node.args else None
         if name == "_to_copy" and isinstance(source, Node):
             value = source.meta.get("val")
-            if isinstance(value, torch.Tensor) and value.dtype in (torch.int8, torch.uint8):
+            if isinstance(value, torch.Tensor) and value.dtype == torch.int8:
                 return True
         if node.target is operator.getitem or not self._follows(node):
             return False

@@ -37,6 +37,7 @@ TAKES: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(_OF_NUMBERS.split(), _NUMBERS),
     **dict.fromkeys(_OF_ALL.split(), _ALL),
     **dict.fromkeys(("And", "Not", "Or", "Xor"), frozenset({"BOOL"})),
+    "Cast": _ALL | {"UINT8"},  # Of inputs and outputs of the model only.
     "ConvTranspose": _FLOATS - {"BFLOAT16"},  # TensorRT-RTX 1.5 builds no engine of it.
     "DequantizeLinear": frozenset({"INT4", "INT8", "FLOAT8E4M3FN"}),
 }

@@ -20,6 +20,7 @@ from trt_et.conversion.onnx.translate import torch_decompositions
 from trt_et.conversion.operator import Operator, Step
 from trt_et.conversion.operators.caches import update_in_place
 from trt_et.conversion.operators.types import cast
+from trt_et.conversion.operators.uint8 import hold_uint8_as_float32
 from trt_et.conversion.rewriting import rewrite
 from trt_et.conversion.stages import OPERATORS, decompositions
 from trt_et.engine_program.in_place_buffers import InPlaceBuffer
@@ -141,6 +142,8 @@ def prepare_module(module: GraphModule, aliased_outputs: Sequence[InPlaceBuffer]
     for entry in _ENTRIES:
         if isinstance(entry, Operator):
             rewrite(module, entry)
+        elif entry is Step.HOLD_UINT8:
+            hold_uint8_as_float32(module)
         elif entry is Step.UPDATE_IN_PLACE:
             update_in_place(module, aliased_outputs)
         else:
