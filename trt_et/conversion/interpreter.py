@@ -14,7 +14,7 @@ from torch.fx import Node
 from torch_tensorrt.dynamo.conversion import DYNAMO_CONVERTERS as CONVERTERS
 from torch_tensorrt.dynamo.conversion._ConversionContext import ConversionContext
 from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter
-from torch_tensorrt.dynamo.conversion.converter_utils import cast_trt_tensor, get_trt_tensor
+from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor
 
 from trt_et.conversion.decompose import decomposed_from
 from trt_et.conversion.index_check import IndexCheck
@@ -117,7 +117,7 @@ class PartitionInterpreter(TRTInterpreter):
         results = []
         nodes: Any = self._node.args[0]
         for index, (node, result) in enumerate(zip(nodes, args[0], strict=True)):
-            tensor = self._tensor(result, f"constant_output{index}")
+            tensor = get_trt_tensor(self.ctx, result, f"constant_output{index}")
             value = node.meta.get("val") if isinstance(node, Node) else None
             if value is not None and value.dim() == 0 and tuple(tensor.shape) == (1,):
                 # Its converters add a dimension to numbers that they compute with others.
@@ -134,14 +134,6 @@ class PartitionInterpreter(TRTInterpreter):
             results.append(tensor)
         marked: list[Any] = super().output(target, (tuple(results),), kwargs)
         return marked
-
-    def _tensor(self, result: Any, name: str) -> Any:  # noqa: ANN401
-        """Return the tensor of a result, which may be a constant."""
-        if not isinstance(result, torch.Tensor) or result.dtype != torch.uint8:
-            return get_trt_tensor(self.ctx, result, name)
-        # TensorRT has no constants of uint8.
-        tensor = get_trt_tensor(self.ctx, result.float(), name)
-        return cast_trt_tensor(self.ctx, tensor, result.dtype, f"{name}_cast")
 
 
 def _check_converter(node: Node) -> None:

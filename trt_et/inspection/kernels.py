@@ -22,7 +22,7 @@ _VERSION, _FUSION_VERSION = "5", "4"  # Of the texts of TensorRT-RTX 1.5 to 1.7.
 # fmt: off
 _BITS: Final = {
     "float": 32, "half": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e8m0": 8, "fp4_e2m1": 4,
-    "int64": 64, "int32": 32, "int8": 8, "int4": 4, "bool": 8,
+    "int64": 64, "int32": 32, "int8": 8, "uint8": 8, "int4": 4, "bool": 8,
 }
 _PLACES: Final = frozenset(["accelerator", "host"])  # Of regions of memory.
 # Statements that write to no tensor.

@@ -6,7 +6,7 @@ an engine holds these numbers as float32, which has all of them: 0 to 255.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch.fx import Node
@@ -19,6 +19,7 @@ WRAPS: Final = frozenset(
     {
         *(aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar),
         *(aten.rsub.Tensor, aten.rsub.Scalar, aten.mul.Tensor, aten.mul.Scalar),
+        aten.neg.default,
     }
 )
 """Their results may leave 0 to 255; torch then takes them modulo 256."""
@@ -32,6 +33,7 @@ _MOVES: Final = VIEWS | {
     *(aten.cat.default, aten.stack.default, aten.flip.default, aten.repeat.default),
     *(aten._to_copy.default, aten.copy.default, aten.full.default, aten.full_like.default),
     *(aten.slice_scatter.default, aten.select_scatter.default, aten.roll.default),
+    aten.scalar_tensor.default,
     *(aten.constant_pad_nd.default, aten.pad.default),
     *(aten.reflection_pad2d.default, aten.replication_pad2d.default),
     *(aten.pixel_shuffle.default, aten.pixel_unshuffle.default),
@@ -42,19 +44,25 @@ _CHOICES: Final = frozenset(
     {
         *(aten.clamp.default, aten.maximum.default, aten.minimum.default),
         *(aten.amax.default, aten.amin.default, aten.argmax.default, aten.argmin.default),
-        *(aten.any.default, aten.any.dim, aten.any.dims),
+        *(aten.max.dim, aten.min.dim, aten.max.default, aten.min.default),
+        *(aten.max_pool2d.default, aten.max_pool2d_with_indices.default),
+        aten.logical_not.default,
     }
 )
 _SUMS: Final = frozenset(
     {*(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim)}
 )
 _QUOTIENTS: Final = frozenset({aten.div.Tensor, aten.div.Scalar})
-_OPERATORS: Final = _MOVES | WRAPS | _COMPARISONS | _CHOICES | _SUMS | _QUOTIENTS
+_OPERATORS: Final = _MOVES | _CHOICES | _SUMS | _QUOTIENTS
 _WITH_NUMBERS: Final = (
     WRAPS
     | _COMPARISONS
     | {aten.clamp.default, aten.constant_pad_nd.default, aten.pad.default}
-    | {aten.full.default, aten.full_like.default}
+    | {aten.full.default, aten.full_like.default, aten.scalar_tensor.default}
+)
+# They cast their second tensor to the dtype of the first.
+_WRITES: Final = frozenset(
+    {aten.copy.default, aten.slice_scatter.default, aten.select_scatter.default}
 )
 
 
@@ -67,19 +75,17 @@ def is_uint8(value: object) -> bool:
 
 def takes_uint8(node: Node) -> bool:
     """Return whether an engine runs a call of plain ATen if its tensors are uint8."""
-    if node.target is aten.index.Tensor and _has_mask(node):
-        return False
-    return node.target in _OPERATORS and not (
-        node.target in _WITH_NUMBERS and _has_other_numbers(node)
-    )
+    if node.target in _WRITES:
+        return _is_uint8(node.args[1])
+    if node.target is aten.index.Tensor:
+        return not any(map(_is_uint8, node.args[1]))  # They would be masks.
+    if node.target in _WITH_NUMBERS:
+        return not _has_other_numbers(node)
+    return node.target in _OPERATORS
 
 
-def _has_mask(node: Node) -> bool:
-    """Return whether a call takes uint8 tensors as masks, as torch does with indices."""
-    indices = node.args[1]
-    return isinstance(indices, list | tuple) and any(
-        isinstance(index, Node) and is_uint8(index.meta.get("val")) for index in indices
-    )
+def _is_uint8(argument: Any) -> bool:  # noqa: ANN401
+    return isinstance(argument, Node) and is_uint8(argument.meta.get("val"))
 
 
 def _has_other_numbers(node: Node) -> bool:

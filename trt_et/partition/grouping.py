@@ -59,9 +59,11 @@ def group_nodes(
         known = set(alone)
         idle = [node for nodes in groups for node in _islands(nodes) if node not in known]
         support.refuse(idle, "its partition would only reshape or quantize")
+        fixed = [node for nodes in groups if _is_fixed(nodes, support) for node in nodes]
+        support.refuse(fixed, "its partition would compute with constants alone")
         cut_off = [node for nodes in groups for node in support.cut_off_from_weights(nodes)]
         support.refuse(cut_off, "its weight is also used outside this engine")
-        lost += alone + idle + cut_off
+        lost += alone + idle + fixed + cut_off
         if not support.subgraph.path:
             torn = _in_lists_of_several_groups(graph, inputs, groups)
             support.refuse(
@@ -165,6 +167,11 @@ def _islands(nodes: list[Node]) -> list[Node]:
         for node in part
         if not is_size(node)
     ]
+
+
+def _is_fixed(nodes: list[Node], support: OperatorSupport) -> bool:
+    """Return whether a partition would have no input: a number that is cast for the CPU."""
+    return support.takes_constants_only(nodes) and not any(map(must_be_delegated, nodes))
 
 
 def _is_worth_an_engine(nodes: list[Node], support: OperatorSupport, min_block_size: int) -> bool:

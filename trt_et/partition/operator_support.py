@@ -48,6 +48,8 @@ _RUNS_ON_THE_CPU: Final = "trt-et's kernel for it runs on the CPU"
 
 _SIZES: Final = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
+_MOST_UINT8: Final = 1 << 16  # A palette has 768 numbers.
+
 _SOURCE_UNSUPPORTED: Final = "the operator whose result it selects stays on the CPU"
 
 
@@ -118,6 +120,12 @@ class OperatorSupport:
     def is_cast_of_weight(self, node: Node) -> bool:
         """Return whether a node casts an int8 weight to float."""
         return is_weight_cast(self.equivalent[node])
+
+    def takes_constants_only(self, nodes: Collection[Node]) -> bool:
+        """Return whether nodes take nothing from outside that may change."""
+        inside = set(nodes)
+        taken = {source for node in nodes for source in node.all_input_nodes} - inside
+        return all(self.equivalent[source] in self._constants for source in taken)
 
     def cut_off_from_weights(self, nodes: Collection[Node]) -> list[Node]:
         """Return the nodes of a partition that need a weight's values and cannot have them.
@@ -214,15 +222,21 @@ class OperatorSupport:
         if is_quantization(target):
             refused = quantization_refusal(plain) or self._reason_for_scales(plain)
             return refused or unsupported_values(node, DTYPES | QUANTIZATION_DTYPES)
-        dtypes = DTYPES | {torch.uint8} if takes_uint8(plain) else DTYPES
+        dtypes = DTYPES | {torch.uint8} if self._holds_uint8(plain) else DTYPES
         if not self._is_constant(plain.args[0] if plain.args else None):
             return unsupported_values(node, dtypes) or self._conversion_reason(plain)
         # An engine keeps int8 weights until they become floats.
         if is_weight_cast(plain):
             return unsupported_values(node, DTYPES | QUANTIZED_DTYPES)
         if moves_numbers(plain):
-            dtypes = DTYPES | QUANTIZED_DTYPES
+            dtypes |= QUANTIZED_DTYPES
         return unsupported_values(node, dtypes) or self._conversion_reason(plain)
+
+    def _holds_uint8(self, call: Node) -> bool:
+        """Return whether an engine holds a call's uint8 tensors, as float32: no large weights."""
+        source = constant_source(call.args[0]) if call.args else None
+        is_weight = source in self._constants and source.meta["val"].numel() > _MOST_UINT8
+        return takes_uint8(call) and not is_weight
 
     def _conversion_reason(self, call: Node) -> str | None:
         unsupported = self._check(fragment_of_call(call, self._folded))

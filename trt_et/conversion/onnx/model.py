@@ -105,7 +105,10 @@ def _set_inputs(
 
 
 def _set_outputs(model: Any, outputs: Sequence[Binding]) -> None:  # noqa: ANN401
-    """Name the outputs; one that is an input, a constant or a second use gets an Identity."""
+    """Name the outputs; one that is an input, a constant or a second use gets an Identity.
+
+    One of uint8, which is held as float32, gets a Cast.
+    """
     import onnx_ir as ir
 
     graph = model.graph
@@ -113,9 +116,16 @@ def _set_outputs(model: Any, outputs: Sequence[Binding]) -> None:  # noqa: ANN40
     graph.outputs.clear()
     taken: set[Any] = set()
     for result, binding in zip(results, outputs, strict=True):
-        if result.producer() is None or result in taken:
-            node = ir.node("Identity", [result], name=f"node_{binding.name}")
-            node.outputs[0].type, node.outputs[0].shape = result.type, result.shape
+        name = f"node_{binding.name}"
+        node = None
+        if binding.dtype == "uint8":
+            node = ir.node("Cast", [result], {"to": ir.DataType.UINT8}, name=name)
+            node.outputs[0].type = ir.TensorType(ir.DataType.UINT8)
+        elif result.producer() is None or result in taken:
+            node = ir.node("Identity", [result], name=name)
+            node.outputs[0].type = result.type
+        if node is not None:
+            node.outputs[0].shape = result.shape
             graph.append(node)
             result = node.outputs[0]
         taken.add(result)
@@ -146,10 +156,15 @@ def _tidy(model: Any) -> None:  # noqa: ANN401
 
 
 def _should_fold(node: Any) -> bool | None:  # noqa: ANN401
-    """Leave large constants alone: the folder would store a transposed weight in the model."""
+    """Leave casts to uint8 and large constants alone.
+
+    The parser has no constants of uint8. The folder would store a transposed weight in the model.
+    """
+    import onnx_ir as ir
+
     constants = [value.const_value for value in node.inputs if value is not None]
     large = any(held is not None and held.nbytes > _FOLDED for held in constants)
-    return False if large else None
+    return False if large or node.outputs[0].dtype == ir.DataType.UINT8 else None
 
 
 def _describe(

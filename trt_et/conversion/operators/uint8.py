@@ -19,7 +19,7 @@ _POSITIONS: Final = frozenset({aten.argmax.default, aten.argmin.default})
 
 
 def hold_uint8_as_float32(module: GraphModule) -> None:
-    """Cast uint8 inputs to float32 and uint8 outputs from it, and compute in float32 between them.
+    """Cast uint8 inputs to float32, and compute in it; results that are uint8 become float32 too.
 
     The module's calls with uint8 tensors are those of ``trt_et.ops.uint8.takes_uint8``. TensorRT 10
     documents casts between uint8 and floats only.
@@ -28,9 +28,6 @@ def hold_uint8_as_float32(module: GraphModule) -> None:
     held = {node for node in graph.nodes if is_uint8(node.meta.get("val"))}
     if not held:
         return
-    output = graph.output_node()
-    results: Any = output.args[0]
-    returned = [result in held for result in results]
     for node in list(graph.nodes):
         if node.op == "placeholder" and node in held:
             new = insert_call(node.next, aten._to_copy.default, node, dtype=torch.float32)
@@ -43,13 +40,6 @@ def hold_uint8_as_float32(module: GraphModule) -> None:
             if new is not node:
                 node.replace_all_uses_with(new)
                 held.add(new)
-    results = output.args[0]
-    output.args = (
-        tuple(
-            cast(output, result, torch.uint8) if is_held else result
-            for result, is_held in zip(results, returned, strict=True)
-        ),
-    )
     graph.eliminate_dead_code()
 
 
