@@ -46,6 +46,8 @@ TABLES = randn(2, 2, 8, 4)
 SOME, OTHERS = torch.tensor([0, -1, -3]), torch.tensor([-1, 2, -4]).int()
 SEVEN = torch.tensor(7.0)
 BEYOND_INT32 = 1 << 40
+CAMERAS = tuple(torch.randint(256, (2, 4, 6, 3), dtype=torch.uint8) for _ in range(2))
+PALETTE = torch.randint(256, (5, 3), dtype=torch.uint8)
 
 
 def truncated(x, y):
@@ -431,9 +433,52 @@ SCATTER_AND_INDEX = {
     ),
 }
 
+UINT8 = {
+    "bytes moved": (
+        lambda a, b: [
+            *(a[:, 1:3].permute(0, 3, 1, 2).float(), F.pad(a, (0, 0, 1, 2), value=114)),
+            *(torch.cat([a, b.flip(2)], 1), torch.stack([a, b]), a.repeat(1, 2, 1, 1)),
+            *(F.interpolate(a.permute(0, 3, 1, 2), scale_factor=2.0), a[..., [2, 1, 0]]),
+            *(PALETTE[a.long() % 5], torch.slice_scatter(torch.full_like(a, 7), b[:, :2], 1, 1, 3)),
+        ],
+        CAMERAS,
+    ),
+    "bytes computed": (
+        lambda a, b: [
+            *(a + b, a - b, a * b, -a, 255 - a, a * 3, torch.add(a, b, alpha=2)),
+            *(a / 255, a * 0.3, a - torch.tensor([0.5, 1, 2]), a + WHOLE[0, 0, :3]),
+            *(a > b, a <= 3, a < 1.5, a.maximum(b), a.clamp(10, 99), a.clamp(max=9.5)),
+            *(torch.where(a > b, a, 0), a.masked_fill(a > 3, 7), a.logical_not()),
+        ],
+        CAMERAS,
+    ),
+    "extremes and sums of bytes": (
+        lambda a, b: [
+            *(a.amax(1), a.max(), *a.min(2), a.argmax(2), F.max_pool2d(b, 2)),
+            *(a.sum(1), a.sum(), a.mean((1, 2), dtype=torch.float32)),
+        ],
+        CAMERAS,
+    ),
+    "bytes cast": (
+        lambda a: [a.half(), a.bfloat16(), a.int(), a.long(), a.bool(), a.flip(1).to(a.dtype)],
+        CAMERAS[:1],
+    ),
+    # Cut off, then modulo 256.
+    **{
+        f"{dtype} cast to bytes": (
+            lambda x: [x.to(torch.uint8), (x > 0).to(torch.uint8) * 255, x.sum().to(torch.uint8)],
+            (numbers.to(dtype),),
+        )
+        for dtype, numbers in {
+            **dict.fromkeys(FLOATS, torch.tensor([-0.5, 254.9, 255.9, -1, 256, 300.7, 3e38, nan])),
+            **dict.fromkeys((torch.int32, torch.int64), torch.tensor([-1, 255, 256, -(1 << 30)])),
+        }.items()
+    },
+}
+
 CASES = {
     **(ARITHMETIC | BITS | CHOICES | REDUCTIONS_AND_ORDER),
-    **(LAYERS | ATTENTION | POOLING_AND_RESIZE | SCATTER_AND_INDEX),
+    **(LAYERS | ATTENTION | POOLING_AND_RESIZE | SCATTER_AND_INDEX | UINT8),
 }
 BUILT = (
     *("booleans", "int32", "functions of int32", "close int32", "int64", "numbers beyond int32"),
@@ -444,7 +489,8 @@ BUILT = (
     *("attention without a batch", "queries that see nothing", "resized by factors"),
     *("largest of windows", "means of windows", "windows of a volume"),
     *("put behind a dimension", "by two indices", "put in a cache of one batch"),
-    "put: an index without dimensions, broadcast",
+    *("put: an index without dimensions, broadcast", "bytes moved", "bytes computed"),
+    *("extremes and sums of bytes", "torch.float32 cast to bytes", "torch.int64 cast to bytes"),
 )
 
 

@@ -26,6 +26,8 @@ from trt_et.graph.fragment import fragment_of_call
 
 aten = torch.ops.aten
 NUMBER = torch.tensor(2.0)
+WEIGHT = torch.ones(20_000, 5, dtype=torch.uint8)
+BYTES = torch.randint(256, (1, 3, 4, 5), dtype=torch.uint8)
 
 
 # With the dynamic sizes of the first input, and a part of the reason.
@@ -42,6 +44,22 @@ LEFT_TO_THE_CPU = {
         {},
         "scatter_reduce",
     ),
+    **{
+        f"bytes: {name}": (function, (BYTES,), {}, why)
+        for name, (function, why) in {
+            "bits": (lambda x: x & 3, "does not compute with torch.uint8"),
+            "compared to what they wrap": (lambda x: x > 300, "does not compute with torch.uint8"),
+            "images resized": (
+                lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"),
+                "does not compute with torch.uint8",
+            ),
+            "a number alone": (lambda x: x // 3, "would compute with constants alone"),
+            "a large weight": (
+                lambda x: F.linear(x.float(), WEIGHT.float()),
+                "does not compute with torch.uint8",
+            ),
+        }.items()
+    },
     "what a mask adds": (
         lambda x, mask, values: aten.index_put(x * 2, [mask], values, True) * 2,
         (X, torch.tensor([True, False, True]), randn(2, 4, 5)),

@@ -10,8 +10,11 @@ import torch
 
 from tests.support.lowering import lower
 from tests.support.run_documents import blocks
-from tests.support.simulated_gpus import check
+from tests.support.simulated_gpus import check, load_method
+from trt_et import TensorRTPartitioner
+from trt_et.engine_info import decode_blob
 from trt_et.inspection import inspect_program
+from trt_et.runtime.counters import read_counters
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "vision.md"
 
@@ -90,3 +93,40 @@ def test_what_lacks_a_kernel_fails_with_the_text_of_the_page():
         with pytest.raises(RuntimeError, match=text.replace("{", r"\{")):
             lower(torch.export.export(model, inputs))
         assert text in PAGE.read_text()
+
+
+def of_cameras(page: dict[str, Any]) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    torch.manual_seed(0)
+    return page["TwoCameras"](torch.nn.Conv2d(3, 1, 3, padding=1)).eval(), page["cameras"]
+
+
+def dtypes_of_bindings(pte: bytes) -> set[str]:
+    """The dtypes of the inputs and outputs of the only engine, which is the whole program."""
+    (method,) = inspect_program(pte)
+    (delegate,) = method.delegates
+    assert not method.operator_calls
+    return {binding.dtype for binding in decode_blob(delegate.blob).info.bindings}
+
+
+def test_images_of_cameras_cross_the_host_in_their_own_bytes(page):
+    model, images = of_cameras(page)
+    pte = lower(torch.export.export(model, images))
+    assert dtypes_of_bindings(pte) == {"uint8"}
+    loaded = load_method(pte)
+    loaded.execute(list(images))
+    before = read_counters()
+    (mask,) = loaded.execute(list(images))
+    moved = {key: count - before[key] for key, count in read_counters().items()}
+    assert moved["bytes_h2d"] == sum(image.nbytes for image in images)
+    assert moved["bytes_d2h"] == mask.nbytes
+    assert set(mask.unique().tolist()) == {0, 255}
+    assert torch.equal(mask, model(*images))
+
+
+def test_tensorrt_builds_the_engine_of_cameras_in_float16(page):
+    model, images = of_cameras(page)
+    partitioner = TensorRTPartitioner(builder="tensorrt_rtx", precision="float16", full_graph=True)
+    pte = lower(torch.export.export(model, images), partitioner=partitioner)
+    assert dtypes_of_bindings(pte) == {"uint8"}
+    (partition,) = partitioner.report.partitions
+    assert {why for _, _, why in partition.float32} == {"between float32 tensors"}  # Casts.

@@ -24,8 +24,9 @@ Which operators of Core ATen, and of those that this package keeps from being de
 engines: for TensorRT-RTX 1.6 and Torch-TensorRT 2.14. Generated from the lists that the support
 check reads: `python -m tests.support.operators_page`.
 
-Whatever the operator: tensors of float64, complex and uint8, sparse tensors, tensors without
-elements, sizes without an upper bound, and random numbers stay on the CPU. Operators that are not
+Whatever the operator: tensors of float64 and complex numbers, sparse tensors, tensors without
+elements, sizes without an upper bound, and random numbers stay on the CPU. Operators of uint8
+tensors are [fewer](../guides/vision.md#camera-images-uint8-in-and-out). Operators that are not
 listed are decomposed into listed ones by ExecuTorch, or have no converter.
 A call that cannot be converted (for its rank, dtypes or dynamic sizes) stays on the CPU as well.
 `partitioner.explain(program)` has the reason for each node of your program.

@@ -75,10 +75,11 @@ def is_uint8(value: object) -> bool:
 
 def takes_uint8(node: Node) -> bool:
     """Return whether an engine runs a call of plain ATen if its tensors are uint8."""
+    second: Any = node.args[1] if len(node.args) > 1 else None
     if node.target in _WRITES:
-        return _is_uint8(node.args[1])
+        return _is_uint8(second)
     if node.target is aten.index.Tensor:
-        return not any(map(_is_uint8, node.args[1]))  # They would be masks.
+        return not any(map(_is_uint8, second))  # They would be masks.
     if node.target in _WITH_NUMBERS:
         return not _has_other_numbers(node)
     return node.target in _OPERATORS
@@ -94,6 +95,5 @@ def _has_other_numbers(node: Node) -> bool:
     Numbers with a fraction are right where they turn the result into a float or a bool.
     """
     given = (*node.args, *node.kwargs.values())
-    numbers = [number for number in given if type(number) in (int, float)]
-    whole = [n for n in numbers if isinstance(n, int) or is_uint8(node.meta.get("val"))]
-    return not all(n == int(n) and 0 <= n <= 255 for n in whole)  # type: ignore[call-overload]
+    kinds = (int, float) if is_uint8(node.meta.get("val")) else (int,)
+    return not all(n in range(256) for n in given if type(n) in kinds)

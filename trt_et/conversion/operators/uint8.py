@@ -52,7 +52,7 @@ def _hold_constant(module: GraphModule, node: Node) -> None:
 
 def _compute(node: Node, held: set[Node]) -> Node:
     """Return the node that computes a call's result, with uint8 tensors as float32."""
-    value = node.meta["val"]
+    value: Any = node.meta.get("val")  # An assertion has none.
     if node.target is aten._to_copy.default and node.args[0] not in held:
         return _to_uint8(node)
     is_number = isinstance(value, torch.Tensor) and value.dtype not in (torch.uint8, torch.bool)
@@ -78,12 +78,11 @@ def _to_uint8(node: Node) -> Node:
     source: Any = node.args[0]
     dtype = source.meta["val"].dtype
     if dtype == torch.bool or dtype.is_floating_point:
-        number = cast(node, source, torch.float32)
+        number: Node = cast(node, source, torch.float32)
         if dtype == torch.bool:
             return number
         return _wrapped(node, insert_call(node, aten.trunc.default, number))
-    number = insert_call(node, aten.remainder.Scalar, source, _NUMBERS)
-    return cast(node, number, torch.float32)
+    return cast(node, insert_call(node, aten.remainder.Scalar, source, _NUMBERS), torch.float32)
 
 
 def _wrapped(before: Node, number: Node) -> Node:
