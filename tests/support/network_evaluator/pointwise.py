@@ -103,6 +103,8 @@ def parametric_relu(layer: Any, x: Tensor, slope: Tensor) -> Tensor:
 
 @layer_type("CAST")
 def cast(layer: Any, x: Tensor) -> Tensor:
+    if layer.to_type == trt.DataType.UINT8:
+        need(bool(((x >= 0) & (x < 256)).all()), "CAST of a number that uint8 lacks")
     return x.to(DTYPES[layer.to_type])
 
 

@@ -74,14 +74,18 @@ def _compute(node: Node, held: set[Node]) -> Node:
 
 
 def _to_uint8(node: Node) -> Node:
-    """Cast numbers to uint8 as torch does: cut off, then modulo 256."""
+    """Cast numbers to uint8 as torch does on x86: cut off, then modulo 256."""
     source: Any = node.args[0]
     dtype = source.meta["val"].dtype
     if dtype == torch.bool or dtype.is_floating_point:
         number: Node = cast(node, source, torch.float32)
         if dtype == torch.bool:
             return number
-        return _wrapped(node, insert_call(node, aten.trunc.default, number))
+        number = _wrapped(node, insert_call(node, aten.trunc.default, number))
+        # Torch makes 0 of an infinity and of NaN, both of which are NaN by now.
+        is_known = insert_call(node, aten.ge.Scalar, number, 0)
+        zero = insert_call(node, aten.full.default, [], 0, dtype=torch.float32)
+        return insert_call(node, aten.where.self, is_known, number, zero)
     return cast(node, insert_call(node, aten.remainder.Scalar, source, _NUMBERS), torch.float32)
 
 
