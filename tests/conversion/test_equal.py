@@ -446,7 +446,12 @@ UINT8 = {
     "bytes computed": (
         lambda a, b: [
             *(a + b, a - b, a * b, -a, 255 - a, a * 3, torch.add(a, b, alpha=2)),
-            *(a / 255, a * 0.3, a - torch.tensor([0.5, 1, 2]), a + (WHOLE[0, 0, :3] + BEYOND_INT32)),
+            *(
+                a / 255,
+                a * 0.3,
+                a - torch.tensor([0.5, 1, 2]),
+                a + (WHOLE[0, 0, :3] + BEYOND_INT32),
+            ),
             *(a > b, a <= 3, a < 1.5, a.maximum(b), a.clamp(10, 99), a.clamp(max=9.5)),
             *(torch.where(a > b, a, 0), a.masked_fill(a > 3, 7), a.logical_not()),
         ],
@@ -470,7 +475,9 @@ UINT8 = {
             (numbers.to(dtype),),
         )
         for dtype, numbers in {
-            **dict.fromkeys(FLOATS, torch.tensor([-0.5, 254.9, 255.9, -1, 256, 300.7, 3e38, inf, -inf, nan])),
+            **dict.fromkeys(
+                FLOATS, torch.tensor([-0.5, 254.9, 255.9, -1, 256, 300.7, 3e38, inf, -inf, nan])
+            ),
             **dict.fromkeys((torch.int32, torch.int64), torch.tensor([-1, 255, 256, -(1 << 30)])),
         }.items()
     },

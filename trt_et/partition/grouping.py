@@ -171,7 +171,11 @@ def _islands(nodes: list[Node]) -> list[Node]:
 
 def _is_fixed(nodes: list[Node], support: OperatorSupport) -> bool:
     """Return whether a partition would have no input: a number that is cast for the CPU."""
-    return support.takes_constants_only(nodes) and not any(map(must_be_delegated, nodes))
+    return (
+        support.takes_constants_only(nodes)
+        and not any(map(must_be_delegated, nodes))
+        and all(support.has_cpu_kernel(node) for node in nodes if not is_size(node))
+    )
 
 
 def _is_worth_an_engine(nodes: list[Node], support: OperatorSupport, min_block_size: int) -> bool:

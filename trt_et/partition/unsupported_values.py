@@ -76,7 +76,7 @@ def _reason_for_value(value: object, dtypes: frozenset[torch.dtype]) -> str | No
         if value.dtype in QUANTIZED_DTYPES:
             return f"TensorRT quantizes to {value.dtype}, but does not compute with it"
         if value.dtype == torch.uint8:
-            return "TensorRT does not compute with torch.uint8 tensors; cast them first"
+            return "TensorRT does not compute with torch.uint8 tensors"
         return f"TensorRT has no {value.dtype} tensors"
     reason = _reason_for_sizes(value.shape)
     if reason is not None:
