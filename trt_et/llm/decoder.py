@@ -165,7 +165,7 @@ def _check_configuration(model: nn.Module, config: Any, cache_length: int) -> No
             "load the model with attn_implementation='sdpa'"
         )
     experts = getattr(text, "_experts_implementation", None)
-    if experts not in (None, "batched_mm") and _has_experts(text):
+    if experts not in (None, "batched_mm") and _has_experts(text) and _can_set_experts(model):
         raise UnsupportedModelError(
             f"{name} is a mixture of experts with the implementation {experts!r}, whose operators "
             "ExecuTorch does not know; call model.set_experts_implementation('batched_mm') first"
@@ -191,3 +191,9 @@ def _check_configuration(model: nn.Module, config: Any, cache_length: int) -> No
 
 def _has_experts(config: Any) -> bool:  # noqa: ANN401
     return any(getattr(config, name, None) for name in _EXPERTS)
+
+
+def _can_set_experts(model: Any) -> bool:  # noqa: ANN401
+    """Return whether the model has more than one implementation of its experts."""
+    can_set = getattr(model, "_can_set_experts_implementation", None)
+    return can_set is None or bool(can_set())

@@ -25,6 +25,7 @@ from trt_et.llm.sampling import SamplingDecoder
 from trt_et.llm.scans import replaced, scans
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
 from trt_et.partitioner import TensorRTPartitioner
+from trt_et.passes.complex_numbers import is_complex, use_real_numbers
 
 _EXAMPLE_TOKENS: Final = 8
 # What transformers, optimum and ExecuTorch call cache_length.
@@ -194,8 +195,9 @@ def export_decoder(
             dynamic_shapes=(token_sizes(max_prompt), None, *(None for _ in others)),
             strict=True,
         )
+    program = use_real_numbers(program)
     for node in program.graph.nodes:
-        if getattr(node.meta.get("val"), "dtype", torch.float32).is_complex:
+        if is_complex(node):
             raise UnsupportedModelError(
                 f"{name} computes with complex numbers ({node.target}), which ExecuTorch and "
                 "TensorRT do not know"

@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from trt_et.options import BuildOptions
 from trt_et.partition.node_choice import NodeChoice
 from trt_et.passes.cache_layout import lay_out_caches
+from trt_et.passes.complex_numbers import use_real_numbers
 from trt_et.passes.contiguous_products import keep_sizes_of_products
 from trt_et.passes.control_flow_results import copy_results_of_control_flow
 from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
@@ -30,6 +31,7 @@ Pass = Callable[[ExportedProgram], ExportedProgram]
 PASSES: Final[tuple[Pass, ...]] = (
     replace_llama_operators,  # ExecuTorch's own operators for CPUs.
     keep_sizes_of_products,  # Retraces ask for their strides.
+    use_real_numbers,  # Neither ExecuTorch nor TensorRT has complex ones.
     keep_positions_in_tensors,  # A number that depends on data stays on the CPU.
     lay_out_caches,  # TensorRT writes along the third of four dimensions.
     share_heads,  # Repeated keys and values are eight operators a layer.

@@ -120,6 +120,7 @@ CONFIGURATIONS: dict[str, Callable[[], tf.PretrainedConfig]] = {
     ),
     "olmoe": lambda: tf.OlmoeConfig(**SIZES, num_experts=4, num_experts_per_tok=2),
     "glm4 moe": lambda: tf.Glm4MoeConfig(**SIZES | _ROUTED, head_dim=16),
+    "deepseek v2": lambda: tf.DeepseekV2Config(**_LATENT, topk_method="group_limited_greedy"),
     "deepseek v3": lambda: tf.DeepseekV3Config(**_LATENT),
     "lfm2": lambda: tf.Lfm2Config(
         **{**SIZES, "num_hidden_layers": 2}, layer_types=["conv", "full_attention"]
