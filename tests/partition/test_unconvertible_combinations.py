@@ -125,11 +125,20 @@ def positions(x):
     return x * 2 + table.gather(0, places.expand(16, 3))
 
 
+def chunks(x):
+    """Divide constants by an integer, as Llama 4 does."""
+    return x * 2 + (torch.arange(16) // 4)[:, None]
+
+
 @pytest.mark.parametrize(
     ("function", "operator"),
-    [(buckets, "aten::embedding.default"), (positions, "aten::gather.default")],
+    [
+        (buckets, "aten::embedding.default"),
+        (positions, "aten::gather.default"),
+        (chunks, "aten::div.Tensor_mode"),
+    ],
 )
-def test_a_constant_index_that_is_not_known_yet_does_not_split_a_partition(function, operator):
+def test_a_constant_that_is_not_known_yet_does_not_split_a_partition(function, operator):
     program = torch.export.export(Function(function), (torch.randn(16, 3),))
     (partition,) = reference().explain(program).partitions
     assert operator in partition.operators

@@ -5,13 +5,19 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from tests.support import native_environment
 from tests.support.native_environment import ROOT, environment, run, run_simulated
 from tests.support.native_programs import export
-from tests.support.programs.language_models import CountingModel, eager_answer, make_model
+from tests.support.programs.language_models import (
+    VOCABULARY,
+    CountingModel,
+    eager_answer,
+    make_model,
+)
 from trt_et.llm import export_llm, export_speech
 
 
@@ -46,26 +52,50 @@ def test_run_pte_runs_a_program(built, tmp_path):
 
 def test_generate_says_what_eager_says_and_its_steps_copy_nothing_across_the_host(built, tmp_path):
     pytest.importorskip("transformers", minversion="5.23")  # As the extra "llm"; Python 3.11.
-    model, prompt = make_model("llama"), [3, 1, 4, 1, 5]
-    program = export_llm(model, cache_length=32, builder="reference", io_on_gpu=True)
+    # The prompt is read in pieces.
+    model, prompt = make_model("llama"), [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
+    options = {"cache_length": 32, "max_prompt": 4, "builder": "reference", "io_on_gpu": True}
+    program = export_llm(model, **options)
     (tmp_path / "model.pte").write_bytes(program.buffer)
     said, copied = run_simulated(built / "generate", tmp_path / "model.pte", 8, *prompt)
     assert [int(token) for token in said.split()] == eager_answer(model, prompt, 8)
     assert copied == "0 bytes copied by the steps"
 
 
+def test_generate_prints_the_tokens_that_the_engine_draws(built, tmp_path):
+    options = {"cache_length": 32, "max_prompt": 4, "builder": "reference", "io_on_gpu": True}
+    program = export_llm(CountingModel(32), sampling=True, **options)
+    (tmp_path / "model.pte").write_bytes(program.buffer)
+    ids = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
+    command = (built / "generate", tmp_path / "model.pte", 8, *ids)
+    said, copied = run_simulated(*command)
+    assert [int(token) for token in said.split()] == [5] * 8
+    assert copied == "0 bytes copied by the steps"
+    said, _ = run_simulated(*command, "--temperature", 0.7, "--seed", 7)
+    draws = np.random.RandomState(7).randint(2**32, size=10, dtype=np.uint32) / 2**32
+    for token, draw in zip(said.split(), draws[2:], strict=True):  # A number for each piece, too.
+        counts = torch.bincount(torch.tensor(ids), minlength=VOCABULARY)
+        sums = (counts / 0.7).softmax(-1).cumsum(-1)
+        assert int(token) == int((sums <= draw).sum())
+        ids.append(int(token))
+
+
 @pytest.mark.parametrize(
-    ("on_gpu", "count", "message"),
+    ("on_gpu", "count", "temperature", "message"),
     [
-        (True, 32, "prompt and answer need 34 positions; the program's cache holds 32"),
-        (False, 8, "the program was not exported with export_llm(..., io_on_gpu=True)"),
+        (True, 32, 0, "prompt and answer need 34 positions; the program's cache holds 32"),
+        (False, 8, 0, "the program was not exported with export_llm(..., io_on_gpu=True)"),
+        (True, 8, 0.7, "--temperature needs export_llm(..., sampling=True)"),
     ],
 )
-def test_generate_refuses_before_the_first_step(on_gpu, count, message, built, tmp_path):
+def test_generate_refuses_before_the_first_step(
+    on_gpu, count, temperature, message, built, tmp_path
+):
     options = {"builder": "reference", "io_on_gpu": on_gpu}
     program = export_llm(CountingModel(32), cache_length=32, **options)
     (tmp_path / "model.pte").write_bytes(program.buffer)
     command = (built / "generate", tmp_path / "model.pte", count, 3, 1, 4)
+    command += ("--temperature", temperature)
     done = run(*command, env=environment(TRT_ET_CUDA="simulated:1"))
     assert (done.returncode, done.stdout) == (1, "")
     assert message in done.stderr

@@ -18,8 +18,13 @@ from trt_et.graph.tracing import unchanged_by_tracing
 from trt_et.ops.quantize import QUANTIZED_DTYPES, moves_numbers
 from trt_et.options import BuildOptions
 
-# Torch's messages about an index outside of its table: of embeddings, and of gathers and scatters.
-_OUTSIDE: Final = ("index out of range in self", "is out of bounds for dimension")
+# Torch's messages about an index outside of its table, of embeddings and of gathers and scatters,
+# and about an integer that is divided by 0.
+_WRONG_VALUES: Final = (
+    "index out of range in self",
+    "is out of bounds for dimension",
+    "ZeroDivisionError",
+)
 
 
 def convertible_operators() -> frozenset[Any]:
@@ -77,12 +82,12 @@ def _is_of_unknown_values(error: ConversionError, fragment: Fragment) -> bool:
     """Return whether folding failed because of the substitutes for unknown constants.
 
     An index that is computed from such values may be outside of its table (buckets of T5, positions
-    of Funnel).
+    of Funnel), and a divisor may be 0 (chunks of Llama 4).
     """
     cause = error.__cause__
     return (
         isinstance(cause, IndexError | RuntimeError)
-        and any(text in str(cause) for text in _OUTSIDE)
+        and any(text in str(cause) for text in _WRONG_VALUES)
         and any(fragment.constants.get(s, s) is None for s in fragment.sources)
     )
 

@@ -163,7 +163,8 @@ def _check_layers(cache: Any, name: str, scanned: int) -> None:  # noqa: ANN401
         states = dict(states_of(layer))
         if not states and not isinstance(layer, DummyLayer):
             raise UnsupportedModelError(
-                f"layer {index} of {name} keeps nothing for the next token: the model is no decoder"
+                f"layer {index} of {name} keeps nothing in the cache: the model is no decoder, or "
+                "keeps its states elsewhere"
             )
         recurrent += sum(state.startswith("recurrent") for state in states)
     if recurrent != scanned:
