@@ -58,8 +58,8 @@ class TokenGenerator:
     ) -> Iterator[int]:
         """Iterate over the tokens after a prompt, as they come.
 
-        A token that ends a text is the last one. An iteration ends another one that has not ended,
-        because they use one cache.
+        A token that ends a text is the last one. End an iteration before you begin another one:
+        both use one cache.
 
         Args:
             ids: The prompt's tokens, at least one.

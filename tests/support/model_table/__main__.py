@@ -3,7 +3,8 @@
 python -m tests.support.model_table FOLDER [NAME ...]
 
 Results are files in FOLDER; a model that has its result there does not run again. The table is
-``docs/models.md``. Processes are forked from one that has imported what all of them need.
+``docs/models.md``; its other rows stay as they are if the versions are the same. Processes are
+forked from one that has imported what all of them need.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def main(folder: Path, *names: str) -> int:
                     result = results.setdefault((kind, name), {"kind": kind, "name": name})
                     result[builder] = json.loads(file.read_text())
     order = [(kind, name) for kind, (members, _) in KINDS.items() for name in members]
-    return write([results[key] for key in order if key in results], len(order))
+    return write([results[key] for key in order if key in results], order)
 
 
 def _run_in_child(file: Path, kind: str, name: str, builder: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,23 +29,52 @@ Models that trt-et is tried with: small, with random weights. `make models` make
 _COLUMNS = ("model", "engines", "on the CPU", "equal to eager", "file / weights", "weights")
 
 
-def write(results: list[dict[str, Any]], known: int) -> int:
-    """Write the page of models that have run, and return how many results are not right."""
+def write(results: list[dict[str, Any]], known: list[tuple[str, str]]) -> int:
+    """Write the page, and return how many results are not right.
+
+    Rows of models that have not run stay, if the page is of the same versions.
+
+    Args:
+        results: Of the models that have run.
+        known: Kinds and names of all models, in the page's order.
+    """
     versions = {name: version(name) for name in _PACKAGES}
-    (DOCS / "models.md").write_text(page(results, known, versions))
+    file = DOCS / "models.md"
+    file.write_text(page(results, known, versions, file.read_text()))
     return sum("problem" in result[name] for result in results for name in _builders(result))
 
 
-def page(results: list[dict[str, Any]], known: int, versions: dict[str, str]) -> str:
+def page(
+    results: list[dict[str, Any]],
+    known: list[tuple[str, str]],
+    versions: dict[str, str],
+    before: str = "",
+) -> str:
     packages = ", ".join(f"{name} {number}" for name, number in versions.items())
+    rows = dict(_rows_of(before)) if packages in before else {}
+    rows |= {(result["kind"], result["name"]): _row(result) for result in results}
+    rows = {key: rows[key] for key in known if key in rows}
+    right = sum(map(_is_right, rows.values()))
     lines = [_HEAD.format(packages=packages)]
-    wrong = [r for r in results if any("problem" in r[name] for name in _builders(r))]
-    right = len(results) - len(wrong)
-    lines.append(f"{len(results)} of {known} models have run; {right} of them are right.")
-    for kind in dict.fromkeys(result["kind"] for result in results):
-        rows = [_row(result) for result in results if result["kind"] == kind]
-        lines += ["", f"## {kind}", "", *table(_COLUMNS, rows)]
+    lines.append(f"{len(rows)} of {len(known)} models have run; {right} of them are right.")
+    for kind in dict.fromkeys(kind for kind, _ in rows):
+        of_kind = [row for (each, _), row in rows.items() if each == kind]
+        lines += ["", f"## {kind}", "", *table(_COLUMNS, of_kind)]
     return "\n".join(lines) + "\n"
+
+
+def _rows_of(page: str) -> Iterator[tuple[tuple[str, str], list[str]]]:
+    kind = ""
+    for line in page.splitlines():
+        kind = line.removeprefix("## ") if line.startswith("## ") else kind
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == len(_COLUMNS):
+            yield (kind, cells[0]), cells
+
+
+def _is_right(row: list[str]) -> bool:
+    is_equal = re.match(r"\d+ tokens|within ", row[3])
+    return is_equal is not None and re.fullmatch(r"[\d.]+, [\d.]+", row[4]) is not None
 
 
 def _builders(result: dict[str, Any]) -> list[str]:

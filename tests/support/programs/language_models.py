@@ -103,6 +103,13 @@ CONFIGURATIONS: dict[str, Callable[[], tf.PretrainedConfig]] = {
     "gemma3": lambda: tf.Gemma3TextConfig(**_HYBRID),
     "mistral": lambda: tf.MistralConfig(**_WINDOW),
     "phi3": lambda: tf.Phi3Config(**SIZES, pad_token_id=0),
+    "llama4": lambda: tf.Llama4TextConfig(
+        **{**SIZES, "num_hidden_layers": 2, "head_dim": 16},
+        intermediate_size_mlp=64,
+        num_local_experts=2,
+        attention_chunk_size=16,
+        pad_token_id=0,
+    ),
     "apertus": lambda: tf.ApertusConfig(**SIZES, pad_token_id=0),
     "gemma3n": lambda: tf.Gemma3nTextConfig(
         **{
@@ -125,6 +132,12 @@ CONFIGURATIONS: dict[str, Callable[[], tf.PretrainedConfig]] = {
     "lfm2": lambda: tf.Lfm2Config(
         **{**SIZES, "num_hidden_layers": 2}, layer_types=["conv", "full_attention"]
     ),
+    "lfm2 moe": lambda: tf.Lfm2MoeConfig(
+        **{**SIZES, "num_hidden_layers": 2},
+        **_EXPERTS,
+        num_dense_layers=1,
+        layer_types=["conv", "full_attention"],
+    ),
     "mamba2": lambda: tf.Mamba2Config(
         vocab_size=VOCABULARY,
         hidden_size=64,
@@ -136,6 +149,9 @@ CONFIGURATIONS: dict[str, Callable[[], tf.PretrainedConfig]] = {
         chunk_size=16,
     ),
     "falcon h1": lambda: tf.FalconH1Config(**SIZES, **_MAMBA2, mamba_d_ssm=128),
+    "bamba": lambda: tf.BambaConfig(
+        **{**SIZES, "num_hidden_layers": 2}, **_MAMBA2, attn_layer_indices=[1], attn_rotary_emb=8
+    ),
     "granite hybrid": lambda: tf.GraniteMoeHybridConfig(
         **_LINEAR,
         **_MAMBA2,
