@@ -45,7 +45,7 @@ def test_a_prompt_in_pieces_is_answered_as_a_whole(two_methods, sampling):
 
 @pytest.fixture(scope="module")
 def ends_at_5() -> TokenGenerator:
-    return load(eos_ids=5)
+    return load(eos_ids=[7, 5])
 
 
 def test_a_text_ends_at_a_token_that_ends_it(ends_at_5):

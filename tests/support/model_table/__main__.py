@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +33,14 @@ def main(folder: Path, *names: str) -> int:
     """Run the models without a result, write the table, and return how many are not right."""
     folder.mkdir(parents=True, exist_ok=True)
     results: dict[tuple[str, str], dict[str, Any]] = {}
-    for builder in BUILDERS:
-        for number, (kind, (members, _)) in enumerate(KINDS.items()):
-            for name in members:
-                file = folder / f"{number}_{name.replace(' ', '_')}_{builder}.json"
-                if not file.exists() and (not names or name in names):
-                    _run_in_child(file, kind, name, builder)
-                if file.exists():
-                    result = results.setdefault((kind, name), {"kind": kind, "name": name})
-                    result[builder] = json.loads(file.read_text())
+    for number, (kind, (members, _)) in enumerate(KINDS.items()):
+        for name, builder in product(members, BUILDERS):
+            file = folder / f"{number}_{name.replace(' ', '_')}_{builder}.json"
+            if not file.exists() and (not names or name in names):
+                _run_in_child(file, kind, name, builder)
+            if file.exists():
+                result = results.setdefault((kind, name), {"kind": kind, "name": name})
+                result[builder] = json.loads(file.read_text())
     order = [(kind, name) for kind, (members, _) in KINDS.items() for name in members]
     return write([results[key] for key in order if key in results], order)
 
