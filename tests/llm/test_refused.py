@@ -161,8 +161,15 @@ def test_an_impossible_choice_is_refused_before_an_export(
         (lambda: tiny("Mixtral", num_key_value_heads=2), {}, "set_experts_implementation"),
         (lambda: tiny("DeepseekV3", n_routed_experts=8), {}, "set_experts_implementation"),
         (lambda: tiny("Mamba"), {}, "MambaForCausalLM keeps recurrent states that are neither"),
+        (
+            lambda: tiny(
+                "RecurrentGemma", num_hidden_layers=3, num_key_value_heads=1, lru_width=16
+            ),
+            {},
+            "keeps nothing in the cache: .* keeps its states elsewhere",
+        ),
         (lambda: tiny("Mamba2", **MAMBA2), {"device": int}, "Mamba2ForCausalLM keeps recurrent st"),
-        (Complex, {}, r"Complex computes with complex numbers \(aten\._fft_r2c\.default\)"),
+        (Complex, {}, r"Complex computes with complex numbers \(aten\.fft_fft\.default\)"),
         (lambda: tiny("xLSTM"), {}, "xLSTMForCausalLM does not run with a DynamicCache"),
         (indexed, {}, "layer 0 of DeepseekV32For.* a DynamicIndexedLayer"),
         (

@@ -48,8 +48,10 @@ def _is_known(node: Node) -> bool:
     if node.target in _CONVERSIONS:
         (source,) = node.all_input_nodes
         return bool(node.meta["val"].dtype == source.meta["val"].dtype)
-    has_number = any(isinstance(each, complex) for each in node.args)
-    return node.target is _ASSERTION or (node.target in _EDITS and not has_number)
+    if node.target is _ASSERTION:
+        return True
+    given = [*node.args, *node.kwargs.values()]
+    return node.target in _EDITS and not any(isinstance(each, complex) for each in given)
 
 
 def _replace(graph: Graph) -> None:
@@ -89,8 +91,10 @@ def _pair(node: Node, real: Node, imaginary: Node) -> Node:
 
 def _product(node: Node, given: dict[str, Any]) -> Node:
     """Write out a product, of which a factor may be real, or a number."""
-    factors = [given["self"], given["other"]]
-    if all(map(is_complex, node.args)):
+    names = ("self", "other")
+    factors = [given[name] for name in names]
+    are_complex = [is_complex(named_arguments(node)[name]) for name in names]
+    if all(are_complex):
         (a, b), (c, d) = (
             [insert_call(node, aten.select.int, pair, -1, index) for index in (0, 1)]
             for pair in factors
@@ -101,9 +105,9 @@ def _product(node: Node, given: dict[str, Any]) -> Node:
         return _pair(node, real, insert_call(node, aten.add.Tensor, ad, bc))
     factors = [
         insert_call(node, aten.unsqueeze.default, factor, -1)
-        if isinstance(factor, Node) and not is_complex(before)
+        if isinstance(factor, Node) and not is_pair
         else factor
-        for factor, before in zip(factors, node.args, strict=True)
+        for factor, is_pair in zip(factors, are_complex, strict=True)
     ]
     return insert_call(node, aten.mul.Tensor, *factors)
 
