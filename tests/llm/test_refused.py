@@ -90,6 +90,14 @@ class Complex(torch.nn.Module):
         return torch.fft.fft(tokens.float()).abs()[..., None]
 
 
+class Chosen(torch.nn.Module):
+    """Tokens that are chosen by their values, as those of an expert are."""
+
+    def forward(self, tokens: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        chosen = tokens[tokens > 3][: tokens.shape[1]]
+        return (chosen.sum() + position).float().expand(1, 1, 4)
+
+
 class SharedCache(torch.nn.Module):
     """Two layers, of which the second one reads the first one's cache."""
 
@@ -184,6 +192,7 @@ def test_an_impossible_choice_is_refused_before_an_export(
         (lambda: tf.LlamaForCausalLM, {}, "model is the class LlamaForCausalLM; expected a m"),
         (lambda: torch.nn.Linear(4, 4), {}, "Linear.forward takes"),
         (lambda: torch.nn.Bilinear(4, 4, 4), {}, "torch.export cannot export Bilinear"),
+        (Chosen, {}, "Chosen has tensors whose sizes depend on values"),
         (CacheOutside, {}, r"CacheOutside calls kvcache\.update_and"),
         (counting, {"optimization_profiles": [{"x": {1: 1}}]}, "names the input 'x'"),
         (counting, {"device": lambda _: 0}, "CountingModel has no numbered layers"),

@@ -11,9 +11,10 @@ from executorch.exir import ExecutorchProgramManager
 from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 from torch import nn
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from trt_et.engines import EngineBuilder, make_builder
-from trt_et.errors import OptionError
+from trt_et.errors import OptionError, UnsupportedModelError
 from trt_et.llm import steps
 from trt_et.llm.decoder import CheckedDecoder, make_decoder
 from trt_et.llm.layers import LayerDevices
@@ -140,8 +141,14 @@ def export_llm(
             else MemoryPlanningPass()
         )
         outputs = PropagateDeviceConfig(skip_d2h_for_method_outputs=io_on_gpu)
-        return steps.lower(
-            *(programs, partitioners, metadata),
-            memory_planning_pass=planning,
-            propagate_device_config=outputs,
-        )
+        try:
+            return steps.lower(
+                *(programs, partitioners, metadata),
+                memory_planning_pass=planning,
+                propagate_device_config=outputs,
+            )
+        except GuardOnDataDependentSymNode as error:
+            raise UnsupportedModelError(
+                f"{name} has tensors whose sizes depend on values, such as the tokens of an "
+                "expert; ExecuTorch cannot lower it"
+            ) from error
