@@ -1,14 +1,17 @@
 """``python -m benchmarks.llm [--quick]``: prints the goals, and writes ``results/llm.json``.
 
-A Llama with random weights on its way to a ``.pte``, and its steps; each in a process of its own.
+Language models with random weights on their way to a ``.pte``, and their steps; each in a process
+of its own. ``--only hybrid`` measures one of ``KINDS`` again and keeps the others' results.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -47,6 +50,34 @@ SIZES: dict[str, dict[str, int]] = {
 KINDS: dict[str, str] = {
     "executorch": "ExecuTorch's own definition of the model, bf16",
     "float16": 'the Llama of transformers in float32 with precision="float16"',
+    "hybrid": "Falcon-H1 (Mamba 2 beside attention), 0.5 B or 12 M parameters, bf16",
+}
+#: The shapes of Falcon-H1-0.5B, and small ones.
+HYBRIDS: dict[str, dict[str, int]] = {
+    "1.0 B": {
+        "vocab_size": 32784,
+        "hidden_size": 1024,
+        "intermediate_size": 2048,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "mamba_d_ssm": 1536,
+        "mamba_n_heads": 24,
+        "mamba_d_state": 128,
+    },
+    "12 M": {
+        "vocab_size": 8192,
+        "hidden_size": 512,
+        "intermediate_size": 1024,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "mamba_d_ssm": 768,
+        "mamba_n_heads": 12,
+        "mamba_d_state": 64,
+    },
 }
 
 
@@ -54,7 +85,7 @@ def export(size: str, backend: str, engine_bytes: int, kind: str = "") -> Result
     """A Llama's way to a ``.pte``; the clock runs from the exported program to the written file.
 
     Args:
-        size: One of ``SIZES``.
+        size: One of ``SIZES``; of ``HYBRIDS`` for a hybrid.
         backend: ``rtx``, ``noop`` or ``xnnpack``.
         engine_bytes: What ``noop`` stores.
         kind: One of ``KINDS``; empty for a Llama of ``transformers`` in bfloat16.
@@ -71,9 +102,9 @@ def export(size: str, backend: str, engine_bytes: int, kind: str = "") -> Result
     found: Result = {}
     peak = Peak()
     precision = "float16" if kind == "float16" else None
-    is_float32 = backend == "xnnpack" or bool(kind)
+    is_float32 = backend == "xnnpack" or kind in ("executorch", "float16")
     torch.set_default_dtype(torch.float32 if is_float32 else torch.bfloat16)
-    model = _executorch_llama(size) if kind == "executorch" else _llama(size, tied=True)
+    model = _executorch_llama(size) if kind == "executorch" else _transformers(size, kind)
     torch.set_default_dtype(torch.float32)
     found["weights_bytes"] = sum(p.nbytes for p in model.parameters()) // (2 if precision else 1)
     lower, build = steps.to_edge_transform_and_lower, TensorRTRTXBuilder.build
@@ -116,11 +147,13 @@ def export(size: str, backend: str, engine_bytes: int, kind: str = "") -> Result
         return found | {"peak_bytes": peak.bytes, "file_bytes": path.stat().st_size}
 
 
-def _llama(size: str, *, tied: bool) -> Any:
-    from transformers import LlamaConfig, LlamaForCausalLM
+def _transformers(size: str, kind: str, *, tied: bool = True) -> Any:
+    from transformers import AutoModelForCausalLM, FalconH1Config, LlamaConfig
 
-    sizes = {**SIZES[size], "max_position_embeddings": CACHE}
-    return LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=tied)).eval()
+    options = {"max_position_embeddings": CACHE, "tie_word_embeddings": tied}
+    if kind == "hybrid":
+        return AutoModelForCausalLM.from_config(FalconH1Config(**HYBRIDS[size], **options)).eval()
+    return AutoModelForCausalLM.from_config(LlamaConfig(**SIZES[size], **options)).eval()
 
 
 def _executorch_llama(size: str) -> Any:
@@ -158,11 +191,12 @@ def _lower_executorch_llama(model: Any, lower: Any) -> Any:
     return manager.to_executorch(config)
 
 
-def steps(size: str) -> Result:
-    """What decode steps of a Llama copy between the host and a simulated GPU.
+def steps(size: str, kind: str = "") -> Result:
+    """What decode steps copy between the host and a simulated GPU.
 
     Args:
-        size: One of ``SIZES``.
+        size: One of ``SIZES``; of ``HYBRIDS`` for a hybrid.
+        kind: ``hybrid``; empty for a Llama.
     """
     import torch
     from executorch.runtime import Runtime
@@ -171,8 +205,9 @@ def steps(size: str) -> Result:
     from trt_et.llm import export_llm
     from trt_et.runtime.counters import read_counters
 
-    model = _llama(size, tied=False)
-    buffer = bytes(export_llm(model, cache_length=CACHE, builder="reference").buffer)
+    model = _transformers(size, kind, tied=False)
+    options: dict[str, Any] = {"cache_length": CACHE, "max_prompt": PROMPT}
+    buffer = bytes(export_llm(model, builder="reference", **options).buffer)
     trt_et.runtime.load(cuda="simulated:1")
     method = Runtime.get().load_program(buffer).load_method("forward")
     assert method is not None
@@ -204,24 +239,39 @@ def _ratios(size: str, kind: str = "") -> dict[str, Any]:
     return {"ratios": time | {"memory": memory, "file": stored}, "rtx": rtx, "noop": noop}
 
 
-def measure(size: str, *, with_xnnpack: bool) -> dict[str, Figure]:
-    """P18 to P21; P18 to P20 for a Llama of that size."""
+def measure(size: str, known: dict[str, Figure], kinds: Iterable[str]) -> dict[str, Figure]:
+    """P18 to P21; P18 to P20 for models of that size.
+
+    Args:
+        size: One of ``SIZES``.
+        known: Figures of an earlier run, for the kinds that are not measured.
+        kinds: What is measured: ``llama``, ``xnnpack`` and names of ``KINDS``.
+    """
     model = f"a Llama of {size} parameters, bf16, cache {CACHE}, 1 to {PROMPT} tokens, TensorRT-RTX"
-    details = _ratios(size)
-    details |= {name: {"model": text, **_ratios(size, name)} for name, text in KINDS.items()}
-    if with_xnnpack:
-        free = psutil.virtual_memory().available
-        details["xnnpack_fp32"] = (
-            _run("export", size=size, backend="xnnpack", engine_bytes=0)
-            if free >= XNNPACK_MEMORY
-            else f"not run: {free >> 30} GiB of memory were free, of {XNNPACK_MEMORY >> 30} needed"
-        )
+    details, moved = (dict(known[name]["details"]) if known else {} for name in ("P18", "P21"))
+    for kind in kinds:
+        if kind == "llama":
+            details |= _ratios(size)
+            moved |= _run("steps", size="12 M")
+        elif kind == "xnnpack":
+            free = psutil.virtual_memory().available
+            details["xnnpack_fp32"] = (
+                _run("export", size=size, backend="xnnpack", engine_bytes=0)
+                if free >= XNNPACK_MEMORY
+                else f"not run: {free >> 30} GiB were free, of {XNNPACK_MEMORY >> 30} needed"
+            )
+        else:
+            details[kind] = {"model": KINDS[kind], **_ratios(size, kind)}
+    if "hybrid" in kinds:
+        moved["hybrid"] = _run("steps", size="12 M", kind="hybrid")
     all_ratios = [details["ratios"], *(details[kind]["ratios"] for kind in KINDS)]
     time, memory, stored = (
         max(ratios[key] for ratios in all_ratios) for key in ("cpu_seconds", "memory", "file")
     )
-    moved = _run("steps", size="12 M")
-    crossing = moved["bytes"] / moved["bytes_of_token_position_and_logits"]
+    crossing = max(
+        each["bytes"] / each["bytes_of_token_position_and_logits"]
+        for each in (moved, moved["hybrid"])
+    )
     figures = (
         figure(
             "P18",
@@ -248,8 +298,9 @@ def measure(size: str, *, with_xnnpack: bool) -> dict[str, Figure]:
             "P21",
             crossing,
             1.0,
-            "a Llama of 12 M parameters, fp32, with reference engines on a simulated GPU: bytes "
-            "between host and GPU per decoded token / (token + position + one row of logits)",
+            "a Llama and Falcon-H1 of 12 M parameters, fp32, with reference engines on a simulated "
+            "GPU, the largest ratio: bytes between host and GPU per decoded token / (token + "
+            "position + one row of logits)",
             **moved,
         ),
     )
@@ -261,13 +312,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="12 M parameters")
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--only", choices=KINDS, help="one kind, and keep the others' results")
     arguments = parser.parse_args()
     quick: bool = arguments.quick
     output: Path = arguments.output or ROOT / (
         "build/llm-quick.json" if quick else "benchmarks/results/llm.json"
     )
     before = round(os.getloadavg()[0], 1)
-    goals = measure("12 M" if quick else "1.0 B", with_xnnpack=not quick)
+    kinds = ["llama", *KINDS, *([] if quick else ["xnnpack"])]
+    known = {}
+    if arguments.only:
+        kinds, known = [arguments.only], json.loads(output.read_text())["goals"]
+    goals = measure("12 M" if quick else "1.0 B", known, kinds)
     load = {"before": before, "after": round(os.getloadavg()[0], 1)}
     write(output, "make bench-llm" + (" QUICK=1" if quick else ""), goals, load_average=load)
     for name, found in goals.items():

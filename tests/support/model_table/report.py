@@ -19,8 +19,8 @@ Models that trt-et is tried with: small, with random weights. `make models` make
 {packages}.
 
 * *Engines*: how many the program has, in all of its methods.
-* *On the CPU*: calls of operators outside of engines, without the arithmetic of sizes. The four of
-  `export_llm` check that the positions of a call are in the cache.
+* *On the CPU*: calls of operators outside of engines, without the arithmetic of sizes. Those of
+  `export_llm` check the positions of a call.
 * *Equal to eager*: what a program with reference engines was compared with, on a simulated GPU.
 * *File / weights*: bytes of the file divided by bytes of the weights, for reference engines and for
   TensorRT-RTX. The weights of such models are so small that most of a file is structure, and with
