@@ -50,21 +50,21 @@ SIZES: dict[str, dict[str, int]] = {
 KINDS: dict[str, str] = {
     "executorch": "ExecuTorch's own definition of the model, bf16",
     "float16": 'the Llama of transformers in float32 with precision="float16"',
-    "hybrid": "Falcon-H1 (Mamba 2 beside attention), 0.5 B or 12 M parameters, bf16",
+    "hybrid": "Falcon-H1 (Mamba 2 beside attention), 0.7 B or 12 M parameters, bf16",
 }
-#: The shapes of Falcon-H1-0.5B, and small ones.
+#: The widths of Falcon-H1-1.5B with half of its layers and the vocabulary of 0.5B, and small ones.
 HYBRIDS: dict[str, dict[str, int]] = {
     "1.0 B": {
         "vocab_size": 32784,
-        "hidden_size": 1024,
-        "intermediate_size": 2048,
-        "num_hidden_layers": 36,
+        "hidden_size": 2048,
+        "intermediate_size": 4096,
+        "num_hidden_layers": 12,
         "num_attention_heads": 8,
         "num_key_value_heads": 2,
-        "head_dim": 64,
-        "mamba_d_ssm": 1536,
-        "mamba_n_heads": 24,
-        "mamba_d_state": 128,
+        "head_dim": 128,
+        "mamba_d_ssm": 3072,
+        "mamba_n_heads": 48,
+        "mamba_d_state": 256,
     },
     "12 M": {
         "vocab_size": 8192,
