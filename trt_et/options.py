@@ -52,13 +52,15 @@ def _capabilities(name: str, value: Any) -> tuple[str, ...]:  # noqa: ANN401
         raise OptionError(
             f"{name} is {value!r}; expected a sequence of strings such as ['8.6', '8.9']"
         )
-    for capability in value or ():
+    # The text of a float, such as 8.6 or 12.0, has one form only.
+    texts = [str(item) if isinstance(item, float) else item for item in value or ()]
+    for capability in texts:
         if not isinstance(capability, str) or not _CAPABILITY.fullmatch(capability):
             raise OptionError(
                 f"compute capability {capability!r} is not of the form '<major>.<minor>', "
                 "such as '8.9'"
             )
-    return tuple(value or ())
+    return tuple(texts)
 
 
 def _must_be(expected: str, accepts: Callable[[Any], bool]) -> Check:
@@ -78,11 +80,23 @@ def _number(expected: str, low: int, high: float = math.inf) -> Check:
 
 
 _flag: Final = _must_be("True or False", lambda value: type(value) is bool)
-_precision: Final = _must_be(
-    f"None (the model's dtypes), {' or '.join(map(repr, PRECISIONS))}; int8 and fp8 need a "
-    "quantizer: docs/guides/quantization.md",
-    lambda value: value is None or (isinstance(value, str) and value in PRECISIONS),
-)
+# Other names of float16 and bfloat16; the text of a torch.dtype is the first.
+_SHORT_NAMES: Final = {"fp16": "float16", "half": "float16", "bf16": "bfloat16"}
+
+
+def _precision(name: str, value: Any) -> str | None:  # noqa: ANN401
+    if value is None:
+        return None
+    text = str(value).removeprefix("torch.")
+    precision = _SHORT_NAMES.get(text, text)
+    if precision in PRECISIONS:
+        return precision
+    raise OptionError(
+        f"{name} is {value!r}; expected None (the model's dtypes), "
+        f"{' or '.join(map(repr, PRECISIONS))}; int8 and fp8 need a quantizer: "
+        "help('trt_et.quantizer')"
+    )
+
 
 _REFUSED: Final = {
     "strip_engine_weights": "makes engines without weights, and nothing here puts them back when "
@@ -265,8 +279,8 @@ def check_known(given: Iterable[str], known: Iterable[str]) -> None:
             advice = f"did you mean {' or '.join(close)}?"
         else:
             advice = (
-                "docs/options.md lists the options; other fields of Torch-TensorRT's "
-                "CompilationSettings go into torch_tensorrt_settings={...}"
+                "help(trt_et.TensorRTPartitioner) lists the options; other fields of "
+                "Torch-TensorRT's CompilationSettings go into torch_tensorrt_settings={...}"
             )
         raise UnknownOption(f"{name!r} is no option of the partitioner: {advice}")
 

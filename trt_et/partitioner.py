@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from reprlib import Repr
 from typing import Any, Final, NoReturn
 from weakref import WeakKeyDictionary
 
@@ -68,6 +69,9 @@ DeviceChoice = str | int | torch.device | Callable[[Partition], str | int | torc
 
 # Of the operators that a refusal of full_graph=True lists.
 _MOST_LINES: Final = 38
+
+_repr: Final = Repr()  # Shortens long values, such as tensors.
+_repr.maxother = _repr.maxstring = 80
 
 _NOT_A_LIST: Final = "partitioner is {}; expected a list: partitioner=[TensorRTPartitioner()]"
 
@@ -158,9 +162,9 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         *,
         builder: str | EngineBuilder = "auto",
         device: DeviceChoice | None = None,
-        compute_capabilities: Sequence[str] | None = None,
+        compute_capabilities: Sequence[str | float] | None = None,
         optimization_level: int | None = None,
-        precision: str | None = None,
+        precision: str | torch.dtype | None = None,
         float32_ops: Collection[Choice] = (),
         calibration: Sequence[tuple[Any, ...]] | None = None,
         min_block_size: int = 1,
@@ -182,8 +186,15 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         cache: CacheChoice = None,
         **unknown: NoReturn,
     ) -> None:
+        given = dict(locals())
         super().__init__()
-        check_known(unknown, inspect.signature(TensorRTPartitioner).parameters)
+        arguments = inspect.signature(TensorRTPartitioner).parameters
+        check_known(unknown, arguments)
+        self._given = {
+            name: given[name]
+            for name, argument in arguments.items()
+            if name != "unknown" and given[name] is not argument.default
+        }
         check_no_conflict()
         if type(min_block_size) is not int or min_block_size < 1:
             raise OptionError(f"min_block_size is {min_block_size!r}; expected an integer >= 1")
@@ -201,7 +212,6 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         if external_engines is not None:
             name = check_file_name(external_engines)
             self._compile_specs.append(CompileSpec(FILE_KEY, name.encode()))
-        self._builder = make_builder(builder)
         self._options = BuildOptions(
             compute_capabilities,  # type: ignore[arg-type]
             optimization_level,
@@ -212,9 +222,10 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             weight_streaming=weight_streaming,
             dla_core=dla_core,
             dla_gpu_fallback=dla_gpu_fallback,
-            precision=precision,
+            precision=precision,  # type: ignore[arg-type]
             debug_outputs=debug_outputs,
         )
+        self._builder = make_builder(builder)  # After the options: it imports TensorRT.
         self._builder.check_options(self._options)
         for name, flag in (("state_in_place", state_in_place), ("full_graph", full_graph)):
             if type(flag) is not bool:
@@ -224,7 +235,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         self._min_block_size = min_block_size
         self._excluded = NodeChoice(excluded_ops)
         self._float32_ops = NodeChoice(float32_ops, "float32_ops")
-        self._precision = PRECISION_DTYPES.get(str(precision))
+        self._precision = PRECISION_DTYPES.get(str(self._options.precision))
         self._calibration = Calibration(calibration, self._precision)
         if precision is None and (float32_ops or calibration):
             name = "float32_ops" if float32_ops else "calibration"
@@ -240,6 +251,11 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         # no later step sees.
         self._matched_elsewhere: set[tuple[str, str]] = set()
         self.report: PartitionReport | None = None
+
+    def __repr__(self) -> str:
+        options = self._given | {"builder": self._builder.name}
+        text = ", ".join(f"{name}={_repr.repr(value)}" for name, value in options.items())
+        return f"TensorRTPartitioner({text})"
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the nodes of an Edge program that become engines; nothing is built yet."""

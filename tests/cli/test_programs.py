@@ -132,7 +132,8 @@ def test_a_model_is_exported_for_the_gpu_that_is_asked_for(folder):
         (["models_of_a_user"], 2, "is not MODULE:CALLABLE"),
         (["models_of_a_user:model", "--builder", "best"], 2, "builder 'best' is unknown"),
         (["models_of_a_user:model", "--device", "gpu"], 2, "device 'gpu' is not a GPU"),
-        (["models_of_a_user:model", "--precision", "int8"], 2, "docs/guides/quantization.md"),
+        (["models_of_a_user:model", "--precision", "int8"], 2, "help('trt_et.quantizer')"),
+        (["models_of_a_usr.py:model"], 2, "no file models_of_a_usr.py; did you mean models_of_a_u"),
         (["models_of_a_user:model", "--html", "no/x.html"], 1, "there is no folder no"),
         (
             ["models_of_a_user:model", "--full-graph", "--exclude", "aten.relu"],

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pytest
+import torch
 
 from trt_et import OptionError, TensorRTPartitioner
 from trt_et.options import BuildOptions, option, options_table
@@ -43,6 +44,46 @@ def test_every_option_is_an_argument_of_the_partitioner_with_the_same_default():
     for known in fields(BuildOptions):
         default = arguments[known.name].default
         assert known.default == default or (known.default == () and default is None), known.name
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        *((name, "float16") for name in ("fp16", "half", "float16", torch.float16)),
+        *((name, "bfloat16") for name in ("bf16", "bfloat16", torch.bfloat16)),
+        (None, None),
+    ],
+)
+def test_a_precision_has_the_names_that_people_use(given, kept):
+    assert BuildOptions(precision=given).precision == kept
+
+
+@pytest.mark.parametrize("given", [torch.float32, "int8", 16, ""])
+def test_another_precision_is_refused_with_the_known_ones(given):
+    with pytest.raises(OptionError, match=r"expected None .*'float16' or 'bfloat16'"):
+        BuildOptions(precision=given)
+
+
+def test_a_capability_may_be_a_float():
+    assert BuildOptions([8.6, "8.9", 12.0]).compute_capabilities == ("8.6", "8.9", "12.0")
+    for wrong in (8.65, 86, float("nan"), (8, 6)):
+        with pytest.raises(OptionError, match="is not of the form"):
+            BuildOptions([wrong])
+
+
+def test_wrong_options_are_refused_before_a_builder_is_imported(monkeypatch):
+    monkeypatch.setattr("trt_et.partitioner.make_builder", None)
+    with pytest.raises(OptionError, match="compute capability"):
+        TensorRTPartitioner(compute_capabilities=["x"])
+
+
+def test_a_partitioner_shows_the_options_that_were_given():
+    made = TensorRTPartitioner(
+        builder="reference", precision="fp16", calibration=[(torch.ones(99, 99),)]
+    )
+    text = repr(made)
+    assert text.startswith("TensorRTPartitioner(builder='reference', precision='fp16', calib")
+    assert len(text) < 300
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,17 @@ def test_calls_with_one_reason_share_a_line_that_names_the_models_source(doubles
     assert str(doubles).splitlines()[0].startswith("tensorrt_0: 3 operators, ")
 
 
+def test_one_reason_for_several_operators_is_one_line_with_the_cure(caplog):
+    program = torch.export.export(
+        Function(lambda x: x.relu() * x.sin() + x), (torch.ones(3).double(),)
+    )
+    line, source = explain(program).not_delegated_lines()
+    assert line.startswith("not delegated: 1 x aten::relu.default, 1 x aten::sin.default, 1 x aten")
+    assert "TensorRT has no torch.float64 tensors: model.float() (aten_relu_default, " in line
+    assert source.startswith("    at models.py:")
+    assert caplog.text.count("model.float()") == 1
+
+
 def test_a_notebook_shows_tables(doubles):
     html = doubles._repr_html_()
     assert html.count("<table>") == 2

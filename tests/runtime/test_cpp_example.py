@@ -41,6 +41,16 @@ def test_the_oldest_cmake_builds(tmp_path):
     assert (folder / "run_pte").is_file()
 
 
+def test_the_guide_has_the_lines_of_the_example():
+    guide = (ROOT / "docs/guides/deploying-in-cpp.md").read_text()
+    example = (ROOT / "examples/cpp/CMakeLists.txt").read_text().replace("${program}", "my_app")
+    (block,) = (b for b in guide.split("```") if b.startswith("cmake\nfind_package"))
+    lines = [line for line in block.splitlines()[1:] if not line.startswith("find_package")]
+    lines.remove("add_executable(my_app main.cpp)")
+    assert len(lines) == 5
+    assert all(f"{line}\n" in example for line in lines)
+
+
 def test_run_pte_runs_a_program(built, tmp_path):
     model = torch.nn.Linear(4, 2)
     program = export(tmp_path, "linear", model, (torch.ones(1, 4),), host=True)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
+from difflib import get_close_matches
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -86,6 +87,23 @@ def make_console() -> Console:
 def print_json(document: Any) -> None:  # noqa: ANN401
     """Print a JSON document on standard output."""
     typer.echo(json.dumps(document, indent=2, default=str))
+
+
+def check_model(name: str) -> None:
+    """Check ``MODULE:CALLABLE``, and that its file exists, without an import.
+
+    Raises:
+        OptionError: It has another form, or there is no such file.
+    """
+    where, _, attribute = name.rpartition(":")
+    if not where or not attribute:
+        raise OptionError(f"{name!r} is not MODULE:CALLABLE, such as model.py:make")
+    file = Path(where)
+    if file.suffix == ".py" and not file.is_file():
+        files = [path.name for path in file.parent.glob("*.py")]
+        near = [str(file.with_name(close)) for close in get_close_matches(file.name, files)]
+        advice = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise OptionError(f"there is no file {where}{advice}")
 
 
 def check_plot(path: Path) -> None:

@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
-from trt_et.cli.common import Json, Model, make_console, print_json
+from trt_et.cli.common import Json, Model, check_model, make_console, print_json
 from trt_et.cli.steps import Steps
+from trt_et.engines.libraries import check_builder_name
+from trt_et.options import BuildOptions
 
 
 def export_command(
@@ -75,6 +77,10 @@ def export_command(
     """Export a model: torch.export, partitions, engines, one .pte."""
     if output is None and not explain:
         raise typer.BadParameter("name the .pte to write", param_hint="--output")
+    # Before the imports, which take seconds.
+    check_model(model)
+    check_builder_name(builder)
+    BuildOptions(tuple(capabilities or ()), precision=precision)
     steps = Steps(shown=not as_json)
     with steps.step("import torch and ExecuTorch"):
         from trt_et.cli.inputs import read_calibration

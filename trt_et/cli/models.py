@@ -22,6 +22,7 @@ from executorch.exir import (
 )
 from torch.export import ExportedProgram
 
+from trt_et.cli.common import check_model
 from trt_et.cli.output import check_output, write_output
 from trt_et.cli.steps import Steps
 from trt_et.errors import OptionError, RunError, TrtEtError
@@ -50,9 +51,8 @@ def load_model(name: str) -> EagerModel:
         OptionError: The name is malformed, or the module or function does not exist.
         RunError: The function fails, or returns something else.
     """
-    where, colon, attribute = name.rpartition(":")
-    if not colon or not where or not attribute:
-        raise OptionError(f"{name!r} is not MODULE:CALLABLE, such as model.py:make")
+    check_model(name)
+    where, _, attribute = name.rpartition(":")
     module = _import(where)
     function = getattr(module, attribute, None)
     if not callable(function):

@@ -27,6 +27,7 @@ from trt_et.engines.key import (
     request_digest,
     sample_digest,
 )
+from trt_et.engines.libraries import warn_once
 from trt_et.engines.make_request import make_request
 from trt_et.engines.progress import ProgressOption, ProgressSession
 from trt_et.engines.workers import build_all
@@ -62,6 +63,8 @@ def build_engines(partitions: Sequence[tuple[ExportedProgram, Job]]) -> list[Eng
             stack.callback(job.release)
         for group in groups.values():
             session.build(group[0].executor, group)
+    for job in jobs:
+        warn_once(job.builder.name)
     return [job.engine for job in jobs if job.engine is not None]
 
 

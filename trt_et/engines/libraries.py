@@ -12,6 +12,7 @@ import logging
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final
 
 from trt_et.conversion.installed import (
@@ -37,7 +38,7 @@ class EngineLibrary:
         package: The package to install; empty if it is this one.
         about: A few words about the builder.
         is_chosen_by_auto: Whether ``builder="auto"`` may choose it.
-        warning: Logged once in a process, when its builder is made.
+        warning: Logged once in a process, after its engines are built.
     """
 
     builder: str
@@ -83,6 +84,14 @@ LIBRARIES: Final[dict[str, EngineLibrary]] = {
 BUILDER_NAMES: Final = ("auto", *LIBRARIES)
 
 
+def check_builder_name(name: str) -> None:
+    """Raise ``OptionError`` if no builder has this name."""
+    if name not in BUILDER_NAMES:
+        close = get_close_matches(name.lower(), BUILDER_NAMES, n=2, cutoff=0.4)
+        near = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise OptionError(f"builder {name!r} is unknown; known: {', '.join(BUILDER_NAMES)}{near}")
+
+
 def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
     """Return the builder of that name, or the object itself if it is a builder.
 
@@ -97,8 +106,7 @@ def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
             f"builder is {type(builder).__name__}; expected one of {', '.join(BUILDER_NAMES)}, or "
             "an object with a name whose class derives from trt_et.engines.EngineBuilder"
         )
-    if builder not in BUILDER_NAMES:
-        raise OptionError(f"builder {builder!r} is unknown; known: {', '.join(BUILDER_NAMES)}")
+    check_builder_name(builder)
     name = _choose() if builder == "auto" else builder
     library = LIBRARIES[name]
     if name in ("tensorrt", "tensorrt_rtx") and len(installed_packages()) > 1:
@@ -124,15 +132,15 @@ def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
         raise BuilderUnavailable(
             f"builder={builder!r} is not available: Torch-TensorRT is not installed. Run: {command}"
         )
-    if library.warning:
-        _warn_once(name, library.warning)
     made: EngineBuilder = pkgutil.resolve_name(library.builder)()
     return made
 
 
 @functools.cache
-def _warn_once(name: str, warning: str) -> None:
-    _log.warning("builder=%r: %s", name, warning)
+def warn_once(name: str) -> None:
+    """Log the warning about the engines of a builder, if there is one, once in a process."""
+    if name in LIBRARIES and LIBRARIES[name].warning:
+        _log.warning("builder=%r: %s", name, LIBRARIES[name].warning)
 
 
 def _choose() -> str:

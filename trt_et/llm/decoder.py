@@ -155,7 +155,7 @@ def _check_configuration(model: nn.Module, config: Any, cache_length: int) -> No
     if getattr(config, "is_decoder", True) is False:
         raise UnsupportedModelError(
             f"{name} is an encoder (config.is_decoder is False); expected a decoder-only causal "
-            "language model"
+            "language model. torch.export and TensorRTPartitioner export encoders, without a cache"
         )
     text = config.get_text_config()
     attention = getattr(text, "_attn_implementation", None) or "sdpa"

@@ -56,11 +56,11 @@ def make_report(
             len(not_delegated),
         )
     else:
-        reasons = dict.fromkeys(f"{op}: {why}" for _, op, why in not_delegated)
+        reasons = {why: f"{op}: {why}" for _, op, why in reversed(not_delegated)}
         _log.warning(
             "No operator of this program is delegated to TensorRT; the .pte will hold no engine. "
             "%s",
-            "; ".join(list(reasons)[:5]) or "The program calls no operator",
+            "; ".join([*reasons.values()][:-6:-1]) or "The program calls no operator",
         )
     return report
 

@@ -114,7 +114,7 @@ class PartitionReport(Shown):
         return "\n".join([*lines, *self.not_delegated_lines()])
 
     def not_delegated_lines(self, limit: int | None = None) -> list[str]:
-        """Return a line for each call, or one for several calls of one operator and reason.
+        """Return a line for each call, or one for several calls of one reason.
 
         The line of the model that made the (first) call follows, indented.
 
@@ -122,20 +122,29 @@ class PartitionReport(Shown):
             limit: Leave out the lines after this many, and give their number.
         """
         lines = []
-        for (operator, reason), names in self._groups().items():
+        for reason, group in self._by_reason().items():
+            names = [name for name, _ in group]
+            operators = Counter(operator for _, operator in group)
             source = self.sources.get(names[0])
             if len(names) <= _NAMES_IN_A_LINE:
-                lines += [f"not delegated: {name} ({operator}): {reason}" for name in names]
+                lines += [
+                    f"not delegated: {name} ({operator}): {reason}" for name, operator in group
+                ]
             else:
-                lines.append(
-                    f"not delegated: {len(names)} x {operator}: {reason} ({_shortened(names)})"
-                )
+                counts = ", ".join(f"{count} x {operator}" for operator, count in operators.items())
+                lines.append(f"not delegated: {counts}: {reason} ({_shortened(names)})")
             if source:
                 lines.append(f"    at {source}")
         if limit is not None and len(lines) > limit:
             rest = len(lines) - limit
             lines = [*lines[:limit], f"... and {rest} more lines; the partitioner's report has all"]
         return lines
+
+    def _by_reason(self) -> dict[str, list[tuple[str, str]]]:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for name, operator, reason in self.not_delegated:
+            groups.setdefault(reason, []).append((name, operator))
+        return groups
 
     def _groups(self) -> dict[tuple[str, str], list[str]]:
         groups: dict[tuple[str, str], list[str]] = {}

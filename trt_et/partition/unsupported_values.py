@@ -77,7 +77,8 @@ def _reason_for_value(value: object, dtypes: frozenset[torch.dtype]) -> str | No
             return f"TensorRT quantizes to {value.dtype}, but does not compute with it"
         if value.dtype == torch.uint8:
             return "TensorRT does not compute with torch.uint8 tensors"
-        return f"TensorRT has no {value.dtype} tensors"
+        cure = ": model.float()" if value.dtype is torch.float64 else ""
+        return f"TensorRT has no {value.dtype} tensors{cure}"
     reason = _reason_for_sizes(value.shape)
     if reason is not None:
         return reason

@@ -185,7 +185,9 @@ def _find(name: str, variable: str) -> Path:
     for folder in folders:
         if (folder / name).is_file():
             return folder / name
-    raise PluginError(f"there is no {folders[0] / name}; {_HOW_TO_BUILD}")
+    raise PluginError(
+        f"there is no {folders[0] / name}; {_HOW_TO_BUILD}, or name one with {variable}"
+    )
 
 
 def _check_executorch(path: Path) -> Path:
