@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,8 @@ import pytest
 
 from tests.support.cli.command_line import invoke, run
 from tests.support.cli.sample_programs import program
-from trt_et.inspection import inspect_file
+from trt_et.cli.program import choose_gpus
+from trt_et.inspection import inspect_file, inspect_program
 
 MODELS = """
 import os, signal, torch
@@ -48,6 +51,11 @@ def branching():
     return Branching(), (torch.ones(2),)
 def many():
     return 1, 2, 3, 4
+def named():
+    class Named(torch.nn.Module):
+        def forward(self, x):
+            return {"logits": x.relu() + 1, "file": [x * 2, x * 3]}
+    return Named(), (torch.ones(2, 4),)
 def half():
     return torch.nn.Linear(4, 4).half(), (torch.ones(2, 4),)
 def decomposed():
@@ -60,6 +68,14 @@ def crashing():
     os.kill(os.getpid(), signal.SIGSEGV)
 """
 GPUS = ("--cuda", "simulated:2")
+
+
+def run_without_gpus(*arguments):
+    """The command in a process that sees no GPU, without a setting."""
+    hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    hidden.pop("TRT_ET_CUDA", None)
+    command = [sys.executable, "-m", "trt_et.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=hidden)
 
 
 @pytest.fixture
@@ -163,6 +179,48 @@ def test_a_program_runs_with_given_inputs_of_another_size(folder):
     assert result.stderr == "wrote out.npz\n"
     assert "output 0: float32 [3, 4], from 1 to 6" in printed
     np.testing.assert_array_equal(np.load("out.npz")["output0"], array.clip(0) + 1)
+
+
+def test_outputs_have_the_names_of_the_models_dict(folder):
+    run("export", "models_of_a_user:named", "--builder", "reference", "-o", "named.pte")
+    printed = run("run", "named.pte", "-o", "out.npz", *GPUS)
+    names = ["logits", "file.0", "file.1"]
+    assert [line.split(": ")[0] for line in printed.splitlines()] == [f"output {n}" for n in names]
+    assert list(np.load("out.npz")) == names
+    assert "output logits agrees" in run("compare", "models_of_a_user:named", "named.pte", *GPUS)
+
+
+@pytest.mark.parametrize("task", ["run", "bench", "compare"])
+def test_without_a_gpu_reference_engines_run_on_simulated_ones(folder, task):
+    model = ["models_of_a_user:model"] if task == "compare" else []
+    done = run_without_gpus(task, *model, "dynamic.pte")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "simulated GPUs are used: no " in done.stderr
+
+
+def test_without_a_gpu_real_ones_are_an_error_where_they_are_asked_for(folder):
+    done = run_without_gpus("run", "dynamic.pte", "--cuda", "real")
+    assert done.returncode == 1
+    assert done.stderr.startswith("trt-et: dynamic.pte: no ")
+
+
+def test_only_reference_engines_get_simulated_gpus_unasked(monkeypatch):
+    monkeypatch.setattr("trt_et.runtime.status", lambda: {"cuda": "", "problem": ""})
+    monkeypatch.delenv("TRT_ET_CUDA", raising=False)
+    (method,) = inspect_program(program("dynamic"))
+    (delegate,) = method.delegates
+
+    def with_second(**changes):
+        second = replace(delegate, engine=replace(delegate.engine, **changes))
+        return replace(method, delegates=(delegate, second))
+
+    assert choose_gpus("", with_second(device_id=2)) == "auto:3"
+    assert choose_gpus("real", method) == "real"
+    assert not choose_gpus("", with_second(builder="tensorrt_rtx"))
+    assert not choose_gpus("", replace(method, delegates=()))
+    monkeypatch.setenv("TRT_ET_CUDA", "real")
+    assert not choose_gpus("", method)
 
 
 def test_comparison_with_the_model_agrees_and_with_another_differs(folder):

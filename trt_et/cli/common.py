@@ -46,7 +46,11 @@ Shapes = Annotated[
 Method = Annotated[str, typer.Option("--method", help="The method. [default: the first]")]
 Cuda = Annotated[
     str,
-    typer.Option("--cuda", help="real, simulated:N or auto:N. [default: TRT_ET_CUDA, else real]"),
+    typer.Option(
+        "--cuda",
+        help="real, simulated:N or auto:N. [default: TRT_ET_CUDA, else real; without a GPU, "
+        "simulated if FILE has reference engines only]",
+    ),
 ]
 Data = Annotated[
     Path | None,

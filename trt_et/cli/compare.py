@@ -91,7 +91,7 @@ def _agrees(facts: dict[str, Any], tolerance: float) -> bool:
 
 def _print(outputs: list[dict[str, Any]], parts: list[dict[str, Any]]) -> None:
     lines: list[tuple[str, dict[str, Any] | None]] = [
-        (f"output {index}", facts) for index, facts in enumerate(outputs)
+        (f"output {facts['name'] or index}", facts) for index, facts in enumerate(outputs)
     ]
     for part in parts:
         counts = Counter(part["operators"])

@@ -40,10 +40,11 @@ class Comparison(Shown):
     """The result of ``trt_et.compare``. ``print`` and notebooks show it as a table.
 
     Attributes:
-        outputs: For each output: ``shape``, ``expected_shape``, ``nans``, ``expected_nans``,
-            ``largest_error``, ``largest_relative_error`` (to the largest expected value),
-            ``mean_error``, ``cosine`` and ``snr_db`` (the signal-to-noise ratio in decibels). The
-            last five are missing if the shapes differ.
+        outputs: For each output: its ``name`` (the model's, or empty), ``shape``,
+            ``expected_shape``, ``nans``, ``expected_nans``, ``largest_error``,
+            ``largest_relative_error`` (to the largest expected value), ``mean_error``, ``cosine``
+            and ``snr_db`` (the signal-to-noise ratio in decibels). The last five
+            are missing if the shapes differ.
         engines: For each engine, in the order in which they run: ``partition``, ``device``,
             ``modules``, ``operators``, and ``outputs`` with their ``name`` and the same facts.
             Errors of earlier engines do not count.
@@ -55,7 +56,7 @@ class Comparison(Shown):
     def rows(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield the name and the facts of each compared tensor: outputs, then engines."""
         for index, facts in enumerate(self.outputs):
-            yield f"output {index}", facts
+            yield f"output {facts.get('name') or index}", facts
         for engine in self.engines:
             ends = dict.fromkeys([*engine["modules"][:1], *engine["modules"][-1:]])
             within = f" ({' ... '.join(ends)})" if ends else ""
@@ -232,8 +233,9 @@ def _compare(request: Request, model: EagerModel) -> Comparison:
     with torch.no_grad():
         expected = [to_numpy(value) for value in pytree.tree_leaves(model.module(*args, **kwargs))]
     _check_equal("has", "outputs", len(outputs), len(expected))
-    compared = [compare_arrays(*pair) for pair in zip(outputs, expected, strict=True)]
-    return Comparison(compared, engines)
+    compared = map(compare_arrays, outputs, expected)
+    named = zip(program.method.output_names, compared, strict=True)
+    return Comparison([{"name": name, **facts} for name, facts in named], engines)
 
 
 def _check_equal(verb: str, what: str, count: int, expected: int) -> None:

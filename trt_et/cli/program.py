@@ -13,11 +13,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import trt_et.runtime
+from trt_et.blob.model import BACKEND_ID
 from trt_et.errors import OptionError, RunError
 from trt_et.inspection import MethodInfo, inspect_file
 from trt_et.inspection.data_file import file_beside
@@ -31,7 +32,8 @@ class Request:
     Attributes:
         task: ``run``, ``compare`` or ``bench``.
         method: The method's name; empty: the first.
-        cuda: ``real``, ``simulated:N``, or empty for the value of ``TRT_ET_CUDA``.
+        cuda: ``real``, ``simulated:N``, or empty for the value of ``TRT_ET_CUDA``; without this, as
+            ``choose_gpus`` chooses.
         inputs: Files (``.npy``, ``.npz``, raw bytes) or numbers, in the order of the inputs; empty:
             random ones.
         shapes: Sizes of dynamic inputs by their index.
@@ -68,7 +70,13 @@ def ask_worker(request: Request) -> dict[str, Any]:
         RunError: The program cannot be run.
         OptionError: The program lacks the method or an input.
     """
-    choose_method(request, verify=True)
+    method = choose_method(request, verify=True)
+    cuda = choose_gpus(request.cuda, method)
+    if cuda != request.cuda:
+        # The plugin prints once that it simulates GPUs; what the worker prints is not shown.
+        trt_et.runtime.load("auto")
+        trt_et.runtime.device_count()
+        request = replace(request, cuda=cuda)
     with tempfile.TemporaryDirectory(prefix="trt-et-") as folder:
         file = Path(folder, "answer")
         path = os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)])
@@ -111,6 +119,23 @@ def choose_method(request: Request, *, verify: bool) -> MethodInfo:
     return program.method(request.method, request.file)
 
 
+def choose_gpus(cuda: str, method: MethodInfo) -> str:
+    """Return the mode of the GPUs: without a real one, simulated ones for reference engines.
+
+    Args:
+        cuda: ``real``, ``simulated:N`` or ``auto:N``; empty: the caller did not choose.
+        method: All its engines are reference engines, or the mode stays.
+    """
+    engines = [one.engine for one in method.delegates if one.backend_id == BACKEND_ID]
+    known = [engine for engine in engines if engine is not None and engine.builder == "reference"]
+    if cuda or os.environ.get("TRT_ET_CUDA") or not engines or len(known) < len(engines):
+        return cuda
+    status = trt_et.runtime.status()
+    if status["cuda"] and not status["problem"]:
+        return cuda  # This process has GPUs.
+    return f"auto:{1 + max(engine.device_id or 0 for engine in known)}"
+
+
 class LoadedMethod:
     """A method that can be run.
 
@@ -121,7 +146,7 @@ class LoadedMethod:
 
     def __init__(self, request: Request) -> None:
         self.method = choose_method(request, verify=False)
-        trt_et.runtime.load(request.cuda or None)
+        trt_et.runtime.load(choose_gpus(request.cuda, self.method) or None)
         # The bindings need torch's libraries. ``executorch.runtime`` around them imports the whole
         # exporter, which takes seconds.
         import torch  # noqa: F401

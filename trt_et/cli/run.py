@@ -45,7 +45,7 @@ def run_command(
         return
     console = common.make_console()
     for index, facts in enumerate(answer["outputs"]):
-        line = f"output {index}: {facts['dtype']} {facts['shape']}"
+        line = f"output {facts['name'] or index}: {facts['dtype']} {facts['shape']}"
         if "mean" in facts:
             line += f", from {facts['min']:.6g} to {facts['max']:.6g}, mean {facts['mean']:.6g}"
         if facts.get("nans"):

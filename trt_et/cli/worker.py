@@ -31,10 +31,14 @@ def perform(request: Request) -> dict[str, Any]:
 
 def _run(request: Request, program: LoadedMethod, inputs: list[Any]) -> dict[str, Any]:
     arrays = [to_numpy(value) for value in program(inputs)]
+    names = program.method.output_names
     if request.output:
-        named: dict[str, Any] = {f"output{i}": array for i, array in enumerate(arrays)}
+        taken = ("", "file", "allow_pickle")  # Arguments of savez.
+        keys = [f"output{i}" if name in taken else name for i, name in enumerate(names)]
+        named: dict[str, Any] = dict(zip(keys, arrays, strict=True))
         np.savez(request.output, **named)
-    return {"outputs": [_summary(array) for array in arrays]}
+    summaries = zip(names, map(_summary, arrays), strict=True)
+    return {"outputs": [{"name": name, **summary} for name, summary in summaries]}
 
 
 def _summary(array: np.ndarray[Any, Any]) -> dict[str, Any]:

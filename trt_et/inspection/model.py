@@ -185,6 +185,8 @@ class MethodInfo(Shown):
         output_values: Its outputs, as indices into ``values``.
         calls: Its calls, in order.
         values: The tensors that calls refer to by index; None for other values.
+        output_names: The model's name of each output, if it returns a dict or a data class; else
+            empty names.
     """
 
     name: str
@@ -195,6 +197,7 @@ class MethodInfo(Shown):
     output_values: tuple[int, ...] = ()
     calls: tuple[Call, ...] = ()
     values: tuple[TensorValue | None, ...] = ()
+    output_names: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> tuple[TensorValue | None, ...]:
@@ -265,7 +268,7 @@ class MethodInfo(Shown):
 
     @property
     def value_names(self) -> dict[int, str]:
-        """Return the model's names of values that enter and leave engines, by index."""
+        """Return the model's names of values that enter and leave it or engines, by index."""
         names: dict[int, str] = {}
         for call in self.calls:
             if call.kind == "delegate":
@@ -278,7 +281,8 @@ class MethodInfo(Shown):
                 names.setdefault(source, names[target])
             elif source in names:
                 names[target] = names[source]
-        return names
+        named = zip(self.output_values, self.output_names, strict=False)
+        return names | {v: name for v, name in named if name and v not in self.input_values}
 
     @property
     def operator_calls(self) -> dict[str, int]:

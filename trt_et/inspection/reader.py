@@ -30,6 +30,7 @@ from trt_et.inspection.model import (
     ProgramInfo,
     TensorValue,
 )
+from trt_et.inspection.output_names import output_names
 
 _T = TypeVar("_T")
 _Places = dict[int, list[tuple[int, int]]]
@@ -218,7 +219,11 @@ class _Reader:
             DeviceUse(device, tensors[device], planned[device])
             for device in sorted({*tensors, *planned})
         )
-        return MethodInfo(name, delegates, operators, devices, inputs, outputs, calls, values)
+        result = table.table(1)
+        names = output_names(result.text(1) if result is not None else "", len(outputs))
+        return MethodInfo(
+            *(name, delegates, operators, devices, inputs, outputs, calls, values, names)
+        )
 
     def _delegate(self, table: FileTable, places: _Places) -> DelegateInfo:
         backend, reference = table.text(0), table.table(1)
