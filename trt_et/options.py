@@ -193,8 +193,9 @@ class BuildOptions:
     precision: str | None = option(
         None,
         _precision,
-        '`"float16"` or `"bfloat16"`: engines compute in it and keep their weights in it, except '
-        "operators that need float32 ([which](guides/precision.md)). None: the model's dtypes.",
+        '`"float16"` or `"bfloat16"` (or the `torch.dtype`): engines compute in it and keep their '
+        "weights in it, except operators that need float32 ([which](guides/precision.md)). None: "
+        "the model's dtypes.",
     )
     debug_outputs: bool = option(
         False,
