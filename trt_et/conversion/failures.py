@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
+from trt_et.errors import TrtEtError
+
 _LONGEST: Final = 300
 # Their messages are about the arguments; those of others are about Python.
 _WORDED: Final = (AssertionError, NotImplementedError, RuntimeError, ValueError)
 
 
 def failure_of(who: str, error: Exception) -> str:
-    """Return the sentence that ``who`` fails, with the message if it is about the arguments."""
+    """Return the sentence that ``who`` fails, with the message if it is about the arguments.
+
+    Errors of this package have sentences of their own.
+    """
+    if isinstance(error, TrtEtError):
+        return str(error)
     text = str(error).partition("\n\nWhile executing")[0] if isinstance(error, _WORDED) else ""
     words = " ".join(text.split())[:_LONGEST]
     return f"{who} fails with these arguments" + (f": {words}" if words else "")
