@@ -13,7 +13,6 @@ from trt_et.errors import ConversionError
 
 X = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0))
 LEFT = {
-    "no operator": (lambda x: x.int() & 6, "has no operator BitwiseAnd"),
     "float64": (lambda x: x.double().sin().float(), "float64"),
     "indices of a pooling": (
         lambda x: torch.nn.functional.max_pool2d(x, 2, return_indices=True)[1].float(),
@@ -35,10 +34,6 @@ LEFT = {
         lambda x: x[0].int().scatter_reduce(0, torch.zeros(1, 5).long(), x[1].int(), "mean"),
         "scatter_reduce",
     ),
-    "antialiasing": (
-        lambda x: torch.nn.functional.interpolate(x[None], 2, mode="bilinear", antialias=True),
-        "no Resize with antialiasing",
-    ),
     "a dtype": (lambda x: torch.sin(x.to(torch.int16).float()), "int16"),
 }
 
@@ -52,13 +47,32 @@ def test_it_stays_on_the_cpu_with_the_reason(case):
     assert report.partitions
 
 
-def test_volumes_are_not_sampled_at_a_grid():
-    sizes = {"x": [1, 1, 3, 4, 5], "grid": [1, 2, 2, 2, 3], "y": [1, 1, 2, 2, 2]}
-    x, grid, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in sizes.items())
-    node = helper.make_node("GridSample", ["x", "grid"], ["y"], name="node_sampled")
+IMAGES, VOLUMES = {"x": [1, 1, 4, 5]}, {"x": [1, 1, 3, 4, 5]}
+REFUSED = {
+    "volumes": ("GridSample", VOLUMES | {"grid": [1, 2, 2, 2, 3]}, {}, "samples images only"),
+    "antialiasing": (
+        "Resize",
+        IMAGES | {"": [], "scales": [4]},
+        {"antialias": 1, "mode": "linear"},
+        "no Resize with antialiasing",
+    ),
+    "no operator": ("Hardmax", IMAGES, {}, "has no operator Hardmax"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_node_that_the_parser_does_not_take_is_refused(case):
+    operator, sizes, attributes, reason = REFUSED[case]
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in sizes.items()
+        if name
+    ]
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    node = helper.make_node(operator, [*sizes], ["y"], name="node_refused", **attributes)
     model = helper.make_model(
-        helper.make_graph([node], "partition", [x, grid], [y]),
+        helper.make_graph([node], "partition", inputs, [result]),
         opset_imports=[helper.make_opsetid("", 20)],
     )
-    with pytest.raises(ConversionError, match="samples images only"):
+    with pytest.raises(ConversionError, match=reason):
         check_model(model)
