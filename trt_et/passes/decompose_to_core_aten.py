@@ -114,7 +114,10 @@ def _adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, T
     windows = [*filter(None, map(regular_windows, lengths, output_size))]
     # TensorRT pools a fixed number of channels only.
     are_poolable = len(windows) == len(lengths) and isinstance(x.shape[-len(windows) - 1], int)
-    if are_poolable and set(output_size) != {1}:
+    if set(output_size) == {1}:
+        for dim in range(-len(output_size), 0):
+            x = x.amax(dim, keepdim=True)
+    elif are_poolable:
         pool = F.max_pool2d if len(windows) == 2 else F.max_pool3d
         kernel, step = zip(*windows, strict=True)
         x = pool(x, kernel, step)
