@@ -44,6 +44,11 @@ def written(x):
     return x.masked_fill(mask.bool(), 0.0) * diagonal.fill_diagonal_(2)
 
 
+def chained(x):
+    steps = torch.linspace(0, 1, 4, dtype=torch.float64).float()
+    return x + steps + (steps.double() * 2).float()
+
+
 MODELS = {
     "buffers": Buffers(),
     "identities": Function(lambda x: (x + torch.eye(4)).masked_fill(torch.eye(4).bool(), 3.0)),
@@ -58,6 +63,7 @@ MODELS = {
     "angles": Function(rotated),
     "a number of float64": Function(lambda x: x * torch.tensor(0.5, dtype=torch.float64)),
     "what is written in place": Function(written),
+    "one of another": Function(chained),
 }
 
 

@@ -63,7 +63,9 @@ def fold_constants(program: ExportedProgram) -> ExportedProgram:
     for number, node in enumerate(results):
         target = f"_trt_et_constant_{number}"
         new[target] = _value(node, values).detach().contiguous().clone()
-        node.replace_all_uses_with(add_constant(graph, specs, target, new[target]))
+        constant = add_constant(graph, specs, target, new[target])
+        values[constant.name] = new[target]  # Later ones may take it.
+        node.replace_all_uses_with(constant)
     dropped = _erase_unused(reversed(used))
     module.recompile()
     signature = ExportGraphSignature(
