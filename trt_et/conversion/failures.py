@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from trt_et.errors import TrtEtError
+
+_log = logging.getLogger(__name__)
 
 _LONGEST: Final = 300
 # Their messages are about the arguments; those of others are about Python.
@@ -18,6 +21,7 @@ def failure_of(who: str, error: Exception) -> str:
     """
     if isinstance(error, TrtEtError):
         return str(error)
+    _log.debug("%s fails", who, exc_info=error)
     text = str(error).partition("\n\nWhile executing")[0] if isinstance(error, _WORDED) else ""
     words = " ".join(text.split())[:_LONGEST]
     return f"{who} fails with these arguments" + (f": {words}" if words else "")
