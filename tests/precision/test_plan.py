@@ -70,8 +70,8 @@ def test_tensors_that_underflow_in_calibration_are_named(scale, options, named, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"precision": "fp16"}, r"precision is 'fp16'; expected None .*, 'float16' or 'bfloat16'"),
-        ({"precision": torch.float16}, "precision is torch.float16; expected None"),
+        ({"precision": "fp8"}, r"precision is 'fp8'; expected None .*, 'float16' or 'bfloat16'"),
+        ({"precision": torch.float64}, "precision is torch.float64; expected None"),
         ({"precision": "float16", "float32_ops": ["aten.lineer"]}, "near it: aten.linear"),
         ({"precision": "float16", "float32_ops": ["lineer_1"]}, "float32_ops names 'lineer_1'"),
         ({"precision": "float16", "float32_ops": "aten.linear"}, "float32_ops is 'aten.linear'"),
