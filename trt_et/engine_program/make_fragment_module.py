@@ -21,8 +21,8 @@ from trt_et.blob.model import Binding
 from trt_et.engine_program.contiguous_boundary import make_binding
 from trt_et.engine_program.sizes_from_inputs import replace_sizes
 from trt_et.errors import BuilderError
-from trt_et.graph.arguments import fake_mode_of
 from trt_et.graph.fragment import Fragment
+from trt_et.graph.insertion import fake_mode_of
 from trt_et.graph.size_expressions import ShownSizes
 from trt_et.graph.symbolic_shapes import shape_env_of
 

@@ -1,14 +1,11 @@
-"""Read the arguments, the effects and the fake values of calls."""
+"""Read the arguments and the effects of calls."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from torch._ops import HigherOrderOperator, OpOverload
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Node
-from torch.utils._pytree import tree_leaves
 
 
 def named_arguments(node: Node) -> dict[str, Any]:
@@ -18,12 +15,6 @@ def named_arguments(node: Node) -> dict[str, Any]:
         raise TypeError(f"{node.name} calls {target}, which is no operator")
     defaults = {each.name: each.default_value for each in target._schema.arguments}
     return {**defaults, **dict(zip(defaults, node.args, strict=False)), **node.kwargs}
-
-
-def fake_mode_of(nodes: Iterable[Node]) -> FakeTensorMode | None:
-    """Return the mode of the first fake tensor among the values of nodes; None without one."""
-    values = (value for node in nodes for value in tree_leaves(node.meta.get("val")))
-    return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
 
 
 def writes_in_place(node: Node) -> bool:

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Graph, Node
 
-from trt_et.graph.arguments import fake_mode_of
+from trt_et.graph.insertion import fake_mode_of
 from trt_et.graph.marks import Mark
 from trt_et.graph.symbolic_shapes import is_static
 

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from trt_et.graph.arguments import fake_mode_of
+from trt_et.graph.insertion import fake_mode_of
 from trt_et.graph.marks import inherit_marks
 from trt_et.graph.tracing import unchanged_symbols
 

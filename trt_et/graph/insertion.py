@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from typing import Any, Final
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Node
-
-from trt_et.graph.arguments import fake_mode_of
+from torch.utils._pytree import tree_leaves
 
 _SIZE: Final = torch.ops.aten.sym_size.int
 
@@ -54,3 +55,9 @@ def insert_constant(before: Node, name: str, value: torch.Tensor) -> Node:
     assert mode is not None
     node.meta["val"] = mode.from_tensor(value, static_shapes=True)
     return node
+
+
+def fake_mode_of(nodes: Iterable[Node]) -> FakeTensorMode | None:
+    """Return the mode of the first fake tensor among the values of nodes; None without one."""
+    values = (value for node in nodes for value in tree_leaves(node.meta.get("val")))
+    return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)

@@ -17,7 +17,7 @@ import sympy
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Node
 
-from trt_et.graph.arguments import fake_mode_of
+from trt_et.graph.insertion import fake_mode_of
 
 TRACING: Final = threading.RLock()
 
