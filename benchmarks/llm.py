@@ -51,10 +51,12 @@ KINDS: dict[str, str] = {
     "executorch": "ExecuTorch's own definition of the model, bf16",
     "float16": 'the Llama of transformers in float32 with precision="float16"',
     "hybrid": "Falcon-H1 (Mamba 2 beside attention), 0.7 B or 12 M parameters, bf16",
+    "convolutions": "LFM2 (short convolutions and attention), 1.2 B or 12 M parameters, bf16",
 }
-#: The widths of Falcon-H1-1.5B with half of its layers and the vocabulary of 0.5B, and small ones.
-HYBRIDS: dict[str, dict[str, int]] = {
-    "1.0 B": {
+#: The widths of Falcon-H1-1.5B with half of its layers and the vocabulary of 0.5B, those of
+#: LFM2-1.2B, and small ones.
+HYBRIDS: dict[tuple[str, str], dict[str, Any]] = {
+    ("hybrid", "1.0 B"): {
         "vocab_size": 32784,
         "hidden_size": 2048,
         "intermediate_size": 4096,
@@ -66,7 +68,7 @@ HYBRIDS: dict[str, dict[str, int]] = {
         "mamba_n_heads": 48,
         "mamba_d_state": 256,
     },
-    "12 M": {
+    ("hybrid", "12 M"): {
         "vocab_size": 8192,
         "hidden_size": 512,
         "intermediate_size": 1024,
@@ -78,6 +80,24 @@ HYBRIDS: dict[str, dict[str, int]] = {
         "mamba_n_heads": 12,
         "mamba_d_state": 64,
     },
+    ("convolutions", "1.0 B"): {
+        "vocab_size": 65536,
+        "hidden_size": 2048,
+        "intermediate_size": 12288,  # Of which a layer has two thirds.
+        "num_hidden_layers": 16,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "full_attn_idxs": [2, 5, 8, 10, 12, 14],
+    },
+    ("convolutions", "12 M"): {
+        "vocab_size": 8192,
+        "hidden_size": 512,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "full_attn_idxs": [2],
+    },
 }
 
 
@@ -85,7 +105,7 @@ def export(size: str, backend: str, engine_bytes: int, kind: str = "") -> Result
     """A Llama's way to a ``.pte``; the clock runs from the exported program to the written file.
 
     Args:
-        size: One of ``SIZES``; of ``HYBRIDS`` for a hybrid.
+        size: One of ``SIZES``.
         backend: ``rtx``, ``noop`` or ``xnnpack``.
         engine_bytes: What ``noop`` stores.
         kind: One of ``KINDS``; empty for a Llama of ``transformers`` in bfloat16.
@@ -148,12 +168,12 @@ def export(size: str, backend: str, engine_bytes: int, kind: str = "") -> Result
 
 
 def _transformers(size: str, kind: str, *, tied: bool = True) -> Any:
-    from transformers import AutoModelForCausalLM, FalconH1Config, LlamaConfig
+    from transformers import AutoModelForCausalLM, FalconH1Config, Lfm2Config, LlamaConfig
 
-    options = {"max_position_embeddings": CACHE, "tie_word_embeddings": tied}
-    if kind == "hybrid":
-        return AutoModelForCausalLM.from_config(FalconH1Config(**HYBRIDS[size], **options)).eval()
-    return AutoModelForCausalLM.from_config(LlamaConfig(**SIZES[size], **options)).eval()
+    make = {"hybrid": FalconH1Config, "convolutions": Lfm2Config}.get(kind, LlamaConfig)
+    sizes = HYBRIDS.get((kind, size), SIZES[size])
+    config = make(**sizes, max_position_embeddings=CACHE, tie_word_embeddings=tied)
+    return AutoModelForCausalLM.from_config(config).eval()
 
 
 def _executorch_llama(size: str) -> Any:
@@ -195,8 +215,8 @@ def steps(size: str, kind: str = "") -> Result:
     """What decode steps copy between the host and a simulated GPU.
 
     Args:
-        size: One of ``SIZES``; of ``HYBRIDS`` for a hybrid.
-        kind: ``hybrid``; empty for a Llama.
+        size: One of ``SIZES``.
+        kind: One of ``HYBRIDS``; empty for a Llama.
     """
     import torch
     from executorch.runtime import Runtime
@@ -262,15 +282,16 @@ def measure(size: str, known: dict[str, Figure], kinds: Iterable[str]) -> dict[s
             )
         else:
             details[kind] = {"model": KINDS[kind], **_ratios(size, kind)}
-    if "hybrid" in kinds:
-        moved["hybrid"] = _run("steps", size="12 M", kind="hybrid")
+    hybrids = {kind for kind, _ in HYBRIDS}
+    for kind in hybrids.intersection(kinds):
+        moved[kind] = _run("steps", size="12 M", kind=kind)
     all_ratios = [details["ratios"], *(details[kind]["ratios"] for kind in KINDS)]
     time, memory, stored = (
         max(ratios[key] for ratios in all_ratios) for key in ("cpu_seconds", "memory", "file")
     )
     crossing = max(
         each["bytes"] / each["bytes_of_token_position_and_logits"]
-        for each in (moved, moved["hybrid"])
+        for each in (moved, *(moved[kind] for kind in hybrids))
     )
     figures = (
         figure(
@@ -298,9 +319,9 @@ def measure(size: str, known: dict[str, Figure], kinds: Iterable[str]) -> dict[s
             "P21",
             crossing,
             1.0,
-            "a Llama and Falcon-H1 of 12 M parameters, fp32, with reference engines on a simulated "
-            "GPU, the largest ratio: bytes between host and GPU per decoded token / (token + "
-            "position + one row of logits)",
+            "a Llama, Falcon-H1 and LFM2 of 12 M parameters, fp32, with reference engines on a "
+            "simulated GPU, the largest ratio: bytes between host and GPU per decoded token / "
+            "(token + position + one row of logits)",
             **moved,
         ),
     )

@@ -39,6 +39,17 @@ def test_it_is_folded_into_its_convolution(dtype):
     assert error < 8 * torch.finfo(dtype).eps
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_channels_that_training_has_switched_off_do_not_keep_it(dtype):
+    model = normalized(2.0)
+    model[0].weight.data[1] *= 1e-38
+    model[1].running_var[1] = 1e-40
+    model[1].weight.data[1:3] = 1e-4
+    error, norms = error_and_norms(model, dtype)
+    assert norms == 0
+    assert error < 8 * torch.finfo(dtype).eps
+
+
 @pytest.mark.parametrize(
     ("gamma", "variance", "factor"), [(1e-4, 6e4, 1e-2), (6e4, 1e-5, 10.0)], ids=["small", "large"]
 )
