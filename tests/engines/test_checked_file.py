@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trt_et.engines import checked_file
 from trt_et.engines.checked_file import locked, read_checked, write_checked
 
 
@@ -57,3 +58,12 @@ def test_what_a_killed_writer_left_is_removed(tmp_path):
     (tmp_path / "b.json.1234.part").write_bytes(b"another file's")
     write(path, b"new")
     assert {p.name for p in tmp_path.iterdir()} == {"a.json", "a.lock", "b.json.1234.part"}
+
+
+def test_a_lock_that_never_comes_free_is_an_error(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    write(path, b"old")
+    monkeypatch.setattr(checked_file, "_PATIENCE", 0.05)
+    with locked(path), pytest.raises(OSError, match=r"a\.lock"):
+        write(path, b"new")
+    assert read_checked(path) == b"old"
