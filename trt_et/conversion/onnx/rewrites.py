@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from trt_et.conversion.decompose import inline_decompositions
 from trt_et.conversion.onnx.quantize import ONNX_FP8, ONNX_QUANTIZE
 from trt_et.conversion.onnx.translate import torch_decompositions
 from trt_et.conversion.operator import Operator, Step
+from trt_et.conversion.operators.attention import WRITTEN_OUT_ATTENTION, write_out
 from trt_et.conversion.operators.caches import update_in_place
 from trt_et.conversion.operators.types import cast
 from trt_et.conversion.operators.uint8 import hold_uint8_as_float32
@@ -112,6 +114,11 @@ def _place(find: Any) -> Any:  # noqa: ANN401
     return place
 
 
+def write_out_masked(node: Node) -> Node | None:
+    """Write out an attention with a mask: TensorRT-RTX fuses more of it."""
+    return write_out(node) if named_arguments(node)["attn_mask"] is not None else None
+
+
 _ARITHMETIC: Final = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
 
 _REWRITES: Final = (
@@ -125,7 +132,11 @@ _REWRITES: Final = (
     Operator("ONNX's cumsum", (aten.cumsum.default,), rewrite=sum_in_float32),
 )
 _ENTRIES: Final = (
-    *(entry for entry in OPERATORS if getattr(entry, "library", None) is None),
+    *(
+        replace(entry, rewrite=write_out_masked) if entry is WRITTEN_OUT_ATTENTION else entry
+        for entry in OPERATORS
+        if getattr(entry, "library", None) is None or entry is WRITTEN_OUT_ATTENTION
+    ),
     *_REWRITES,
     ONNX_FP8,
     ONNX_QUANTIZE,
