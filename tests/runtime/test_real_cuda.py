@@ -22,7 +22,7 @@ def run(runner, fake_cuda):
             "LD_LIBRARY_PATH": str(fake_cuda),
             "TRT_ET_CUDART_LIBRARY": str(fake_cuda / "libcuda.so.1"),
         }
-        done = runner("--model_path", program.path, **(driver | more))
+        done = runner("--model_path", program.path, cuda="real", **(driver | more))
         assert done.returncode == 1
         return str(done.stderr)
 

@@ -55,6 +55,24 @@ else:
     assert "simulated GPUs are used: no NVIDIA driver" in log
 
 
+def test_gpus_that_nobody_asked_for_serve_who_asks_for_simulated_ones_and_not_for_real_ones(
+    programs, tmp_path
+):
+    code = f"""
+r.load_program({str(programs["mlp"].path)!r}).load_method("forward")
+r.load(cuda="simulated:2")
+r.load(cuda="auto")
+assert r.status()["cuda"] == "simulated:16" and r.device_count() == 16
+try:
+    r.load(cuda="real")
+except r.PluginError as error:
+    assert "CUDA is already 'simulated:16'" in str(error)
+else:
+    raise AssertionError("real GPUs in place of simulated ones")
+"""
+    assert python(code, tmp_path).count("simulated GPUs are used: no NVIDIA driver") == 1
+
+
 def test_auto_from_the_environment(tmp_path):
     python('assert r.device_count() == 4\nr.load(cuda="auto")', tmp_path, TRT_ET_CUDA="auto:4")
 

@@ -153,7 +153,8 @@ NO_DRIVER = "no NVIDIA driver (libcuda.so.1 not found)"
 @pytest.mark.parametrize(
     ("names", "env", "reason"),
     [
-        (["mlp", "host", "foreign"], {}, NO_DRIVER),
+        (["mlp", "host", "foreign"], {"TRT_ET_CUDA": "real"}, NO_DRIVER),
+        (["foreign"], {}, NO_DRIVER),
         (["mlp", "host"], {"TRT_ET_CUDA": "imaginary"}, "TRT_ET_CUDA is 'imaginary'"),
     ],
 )
@@ -164,6 +165,32 @@ def test_without_the_gpu_there_is_a_clear_error(programs, stock, names, env, rea
     assert facts["stderr"].count(reason) >= len(names)
     assert facts["available"] is False
     assert facts["devices"] == 0
+
+
+def test_reference_engines_are_simulated_without_a_gpu_and_a_setting(programs, stock):
+    names = ["foreign", "mlp_on_3", "host", "foreign"]
+    facts = stock(*(job(programs[name]) for name in names))
+    before, mlp, host, after = facts["results"]
+    check_outputs(mlp, programs["mlp_on_3"])
+    check_outputs(host, programs["host"])
+    assert NO_DRIVER in before["reason"]
+    assert "engine cannot run on simulated GPUs" in after["reason"]
+    assert facts["stderr"].count(f"simulated GPUs are used: {NO_DRIVER}") == 1
+    assert facts["status"]["cuda"] == "simulated:16"
+    assert facts["available"]
+
+
+def test_the_log_lacks_lines_about_files_of_another_processor(programs, tmp_path):
+    """Also if ExecuTorch's bindings, which replace the log's function, are imported last."""
+    path = str(programs["mlp"].path)
+    load = "import trt_et.runtime; trt_et.runtime.load('simulated')\n"
+    bindings = "from executorch.runtime import Runtime\n"
+    run = f"method = Runtime.get().load_program({path!r}).load_method('forward')\n"
+    run += "import torch; method.execute([torch.ones(2, 8)])\n"
+    for code in (load + bindings + run, bindings + load + run):
+        done = run_python("-c", code + "method.execute([torch.ones(3)])", folder=tmp_path)
+        assert "cpuinfo_utils" not in done.stderr
+        assert "[tensor_impl.cpp:" in done.stderr  # Other lines are there.
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:

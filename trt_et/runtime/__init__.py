@@ -3,10 +3,11 @@
 ::
 
     import trt_et.runtime
-    trt_et.runtime.load()                      # or load(cuda="auto"), load(cuda="simulated:2")
+    method = trt_et.runtime.load_program("model.pte").load_method("forward")
 
-    from executorch.runtime import Runtime
-    method = Runtime.get().load_program("model.pte").load_method("forward")
+or, for everything that ``executorch.runtime`` loads::
+
+    trt_et.runtime.load()                      # or load(cuda="auto"), load(cuda="simulated:2")
 
 Neither importing this module nor ``load`` imports torch or executorch's Python packages.
 """
@@ -22,10 +23,13 @@ import sysconfig
 import threading
 from importlib import metadata, util
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from trt_et.errors import OptionError, PluginError
 from trt_et.requirements import install_command
+
+if TYPE_CHECKING:
+    from executorch.runtime import Program
 
 __all__ = [
     "cmake_folder",
@@ -35,6 +39,7 @@ __all__ = [
     "last_error",
     "load",
     "load_plugin",
+    "load_program",
     "plugin_path",
     "runner_path",
     "status",
@@ -66,8 +71,8 @@ def load(cuda: str | None = None) -> None:
     Args:
         cuda: ``"real"``; ``"simulated:N"`` (N virtual GPUs on host memory, 1 to 16); or
             ``"auto:N"`` (real GPUs if there is a usable one, otherwise N simulated ones).
-            Without ``:N``, N is 1. None: the environment variable ``TRT_ET_CUDA``, or real GPUs if
-            it is not set.
+            Without ``:N``, N is 1. None: the environment variable ``TRT_ET_CUDA``; if it is not
+            set, real GPUs, or simulated ones for reference engines on a machine without a GPU.
 
     Raises:
         OptionError: ``cuda`` is another text.
@@ -84,6 +89,29 @@ def load(cuda: str | None = None) -> None:
         raise PluginError(last_error())
     if cuda == "real" and library.trt_et_device_count() < 0:
         raise PluginError(last_error())
+
+
+def load_program(data: Any, cuda: str | None = None, **options: Any) -> Program:  # noqa: ANN401
+    """Call ``load``, and load a program into the stock runtime.
+
+    Args:
+        data: A file, its bytes, or an open file.
+        cuda: As for ``load``.
+        options: Further arguments of ``Runtime.load_program``, such as ``data_path``.
+
+    Returns:
+        The program of ``executorch.runtime``. Its methods raise ``RunError`` with the cause
+        (``explained_errors``) where ExecuTorch's raise an error number.
+
+    Raises:
+        RunError: ExecuTorch does not load the program.
+        OptionError: As for ``load``.
+        PluginError: As for ``load``.
+    """
+    load(cuda)
+    from trt_et.runtime.program import load_explained
+
+    return load_explained(data, **options)
 
 
 def is_available() -> bool:

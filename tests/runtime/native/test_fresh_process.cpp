@@ -1,5 +1,5 @@
 // What only a process that has just started shows: ExecuTorch's own CUDA allocator, registered
-// before ours, and a line that is logged once in a process.
+// before ours, a line that is logged once in a process, and ExecuTorch's log.
 #include <executorch/runtime/core/device_allocator.h>
 #include <executorch/runtime/platform/platform.h>
 
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend_calls.h"
+#include "common/quiet_log.h"
 #include "cuda/device_allocator.h"
 #include "tests.h"
 
@@ -76,6 +77,34 @@ void test_staging_of_host_tensors_is_logged_once() {
   }
 }
 
+using LogFunction = decltype(&count_staging_lines);
+LogFunction g_wrapped_log = nullptr;
+int g_passed_on = 0;
+
+void count_and_pass_on(et_timestamp_t time, et_pal_log_level_t level, const char* file,
+                       const char* function, size_t line, const char* message, size_t length) {
+  ++g_passed_on;
+  g_wrapped_log(time, level, file, function, line, message, length);
+}
+
+void test_lines_of_the_thread_pool_are_dropped_also_where_the_logs_function_is_wrapped() {
+  using executorch::runtime::PalImpl;
+  drop_cpuinfo_lines();
+  g_wrapped_log = executorch::runtime::get_pal_impl()->emit_log_message;
+  CHECK(executorch::runtime::register_pal(PalImpl::create(count_and_pass_on, __FILE__)));
+  drop_cpuinfo_lines();  // Each now calls the other.
+  g_passed_on = 0;
+  const auto emit = [](et_pal_log_level_t level, const char* file) {
+    executorch::runtime::pal_emit_log_message(0, level, file, "f", 1, "a line of a test", 16);
+  };
+  emit(kInfo, "cpuinfo_utils.cpp");
+  emit(kInfo, "/a/folder/cpuinfo_utils.cpp");
+  CHECK(g_passed_on == 0);
+  emit(kError, "cpuinfo_utils.cpp");
+  emit(kInfo, "method.cpp");
+  CHECK(g_passed_on == 2);
+}
+
 // Memory that was planned before the user moved programs to another GPU stays where it is.
 void test_memory_planned_before_a_move_is_copied_where_it_is() {
   const auto memory = cuda_allocator().allocate(32, 0, 16);
@@ -105,5 +134,6 @@ void test_fresh_process(const std::string& blob_file) {
   test_runs_on_a_given_stream_and_stock_copies_keep_their_order();
   test_state_in_stock_memory_begins_at_zero();
   test_staging_of_host_tensors_is_logged_once();
+  test_lines_of_the_thread_pool_are_dropped_also_where_the_logs_function_is_wrapped();
   test_memory_planned_before_a_move_is_copied_where_it_is();
 }

@@ -55,8 +55,10 @@ TRT_ET_EXPORT const char* trt_et_last_error(void);
 
 // Chooses the CUDA implementation instead of the environment variable TRT_ET_CUDA: "real",
 // "simulated:N" with N in 1..16, or "auto:N", which is "real" where there is a GPU that can be
-// used, and "simulated:N" elsewhere; without ":N", N is 1. Returns 0, or -1 when the mode is
-// unknown or another one is already in use; one that found no GPU is not.
+// used, and "simulated:N" elsewhere; without ":N", N is 1. If nothing is chosen and the variable is
+// not set, it is "real", and "simulated:16" after a reference engine was loaded on a machine
+// without a GPU. Returns 0, or -1 when the mode is unknown or another one is already in use; one
+// that found no GPU is not.
 TRT_ET_EXPORT int trt_et_choose_cuda(const char* mode);
 
 // Reads a counter: "engines" (loaded now), "engine_loads", and of simulated GPUs "mallocs",

@@ -34,12 +34,6 @@ std::atomic<void (*)(int, const char*)> g_function{nullptr};
 // A plain array: errors are reported until the very end of the process.
 thread_local char t_last_error[kMaxErrorText + 1] = "";
 
-// A program may be linked to Python and not use it.
-bool has_python() {
-  const auto is_initialized = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
-  return is_initialized != nullptr && is_initialized() != 0;
-}
-
 bool shows_debug() {
   const char* level = std::getenv("TRT_ET_LOG");
   return level != nullptr && std::strcmp(level, "debug") == 0;
@@ -79,6 +73,11 @@ void write_kept() {
 }
 
 }  // namespace
+
+bool has_python() {
+  const auto is_initialized = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
+  return is_initialized != nullptr && is_initialized() != 0;
+}
 
 void log(LogLevel level, const char* format, ...) {
   if (level == LogLevel::debug && !shows_debug()) return;

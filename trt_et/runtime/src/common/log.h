@@ -15,6 +15,9 @@ void log(LogLevel level, const char* format, ...) __attribute__((format(printf, 
 // Not while a lock is held.
 void log_at_once(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
+// Whether this process runs Python: a program may be linked to it and not use it.
+bool has_python();
+
 // See trt_et_set_log_function.
 void set_log_function(void (*function)(int level, const char* text));
 

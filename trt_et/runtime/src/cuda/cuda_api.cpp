@@ -31,6 +31,8 @@ struct Choice {
   std::mutex mutex;
   bool requested = false;
   bool made = false;
+  // Nobody asked for a mode: a reference engine gets simulated GPUs if there is no real one.
+  bool by_default = false;
   Mode mode;
   Api* api = nullptr;
   Status status;
@@ -86,20 +88,23 @@ Status make_real(Api** api) {
   return status;
 }
 
+void log_simulated(const Status& no_gpu) {
+  log(LogLevel::info, "TensorRTBackend: simulated GPUs are used: %s", no_gpu.text.c_str());
+}
+
 void make_choice(Choice& chosen) {
   chosen.made = true;
   if (!chosen.requested) {
     const char* value = std::getenv("TRT_ET_CUDA");
-    chosen.status = parse_mode(value == nullptr ? "" : value, &chosen.mode);
+    const std::string text = value == nullptr ? "" : value;
+    chosen.by_default = text.empty();
+    chosen.status = parse_mode(text, &chosen.mode);
     if (!chosen.status.ok()) return;
   }
   Mode& mode = chosen.mode;
   if (mode.kind != Kind::simulated) chosen.status = make_real(&chosen.api);
   if (mode.kind == Kind::automatic) {
-    if (!chosen.status.ok()) {
-      log(LogLevel::info, "TensorRTBackend: simulated GPUs are used: %s",
-          chosen.status.text.c_str());
-    }
+    if (!chosen.status.ok()) log_simulated(chosen.status);
     mode.kind = chosen.status.ok() ? Kind::real : Kind::simulated;
   }
   if (mode.kind == Kind::simulated) {
@@ -119,13 +124,17 @@ Status choose(const char* mode) {
   const std::lock_guard<std::mutex> lock(chosen.mutex);
   // A choice that gave no GPU holds nothing that another one could break.
   if (chosen.made && !chosen.status.ok()) chosen.made = chosen.requested = false;
-  const bool found = chosen.made && wanted.kind == Kind::automatic;
+  // Those of no setting are as many as there can be.
+  const bool simulated = chosen.by_default && chosen.mode.kind == Kind::simulated;
+  const bool found = chosen.made && (wanted.kind == Kind::automatic ||
+                                     (simulated && wanted.kind == Kind::simulated));
   if ((chosen.made || chosen.requested) && !found && chosen.mode.text() != wanted.text()) {
     return fail(Error::InvalidState, "CUDA is already '%s' in this process; it cannot become '%s'",
                 chosen.mode.text().c_str(), wanted.text().c_str());
   }
   if (found) return {};
   chosen.requested = true;
+  chosen.by_default = false;
   chosen.mode = wanted;
   chosen.status = {};
   if (wanted.kind == Kind::automatic) make_choice(chosen);
@@ -142,6 +151,27 @@ Status access(Api** api) {
   *api = chosen.api;
   if (chosen.status.ok()) g_ready.store(chosen.api, std::memory_order_release);
   return chosen.status;
+}
+
+Status access_or_simulate(Api** api) {
+  Status status = access(api);
+  if (status.error != Error::NotFound) return status;
+  auto& chosen = immortal<Choice>();
+  const std::lock_guard<std::mutex> lock(chosen.mutex);
+  if (!chosen.by_default || !open_simulation(kMaxSimulated, api).ok()) return status;
+  return {};
+}
+
+Status access_for_reference(Api** api) {
+  TRT_ET_TRY(access_or_simulate(api));
+  auto& chosen = immortal<Choice>();
+  const std::lock_guard<std::mutex> lock(chosen.mutex);
+  if (chosen.status.ok()) return {};
+  log_simulated(chosen.status);
+  chosen.mode = {Kind::simulated, kMaxSimulated};
+  chosen.api = *api;
+  chosen.status = {};
+  return {};
 }
 
 bool is_forked() { return g_forked.load(std::memory_order_relaxed); }
@@ -167,7 +197,7 @@ std::string problem() {
   return chosen.status.text;
 }
 
-Status usable_devices(Api** api, int* count) {
+Status usable_devices(Api** api, int* count, Access access) {
   static std::atomic<int> known{0};  // GPUs do not come and go.
   TRT_ET_TRY(access(api));
   *count = known.load(std::memory_order_relaxed);

@@ -1,6 +1,7 @@
 // The one table through which all of trt-et reaches CUDA: the real runtime library, or simulated
 // GPUs on host memory (simulation_library.h). Chosen once, at first use: "real", unless TRT_ET_CUDA
 // or choose() asks for "simulated:N", or for "auto:N": simulated GPUs where there is no real one.
+// If neither asks for anything, a reference engine gets simulated ones there, too.
 //
 // Every call is thread-safe. Streams, events and memory belong to the device that was current when
 // they were made; DeviceGuard makes one current.
@@ -119,13 +120,21 @@ Status choose(const char* mode);
 // ends. The failure of a first call stays until choose(): a driver does not appear later.
 Status access(Api** api);
 
+// The same for memory that may become a reference engine's: of a simulated GPU if there is no real
+// one and nobody has chosen a mode.
+Status access_or_simulate(Api** api);
+// The same for a reference engine. From then on, access() gives the simulated GPUs, too: until
+// then, what is asked about GPUs is answered as if there were none.
+Status access_for_reference(Api** api);
+using Access = Status (*)(Api** api);
+
 // "real", "simulated:N", or "" before the first use.
 std::string chosen_mode();
 // Why that has no GPU; "" if it has, and before the first use.
 std::string problem();
 
 // Number of devices of the chosen implementation; fails when that is none.
-Status usable_devices(Api** api, int* count);
+Status usable_devices(Api** api, int* count, Access access = cuda::access);
 
 // The failure, or that the current GPU is lost to the process: TensorRT then refuses every engine,
 // and has other reasons for it.

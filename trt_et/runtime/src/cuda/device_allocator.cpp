@@ -85,7 +85,7 @@ class Entry {
 
   Status open_device(int index) {
     int count = 0;
-    Status status = cuda::usable_devices(&api_, &count);
+    Status status = cuda::usable_devices(&api_, &count, cuda::access_or_simulate);
     if (!status.ok() && status.error != Error::NotFound) return status;
     if (!status.ok()) {
       return fail(
@@ -180,7 +180,7 @@ Status allocate_on(size_t nbytes, int index, size_t alignment, void** pointer) {
 Status deallocate(void* pointer) {
   if (pointer == nullptr || cuda::is_ending()) return {};
   cuda::Api* api = nullptr;
-  TRT_ET_TRY(cuda::access(&api));
+  TRT_ET_TRY(cuda::access_or_simulate(&api));
   cuda::DeviceGuard guard(*api);
   const int device = planned().device_of(pointer, 0);
   if (device >= 0) (void)report(guard.enter(device));

@@ -25,7 +25,7 @@ void log_staging(const std::string& name, int device) {
   if (logged.load(std::memory_order_relaxed) || logged.exchange(true)) return;
   log(LogLevel::info,
       "TensorRTBackend: '%.60s' is in host memory, which is copied at every run of an engine on "
-      "cuda:%d; tensors planned on the GPU are not (docs/native.md)",
+      "cuda:%d; tensors that the export plans on the GPU are not",
       name.c_str(), device);
 }
 

@@ -259,7 +259,8 @@ Status set_options(Span<const BackendOption> backend_options) {
     const auto known = std::find_if(std::begin(kOptions), std::end(kOptions),
                                     [&](const Option& option) { return option.is(given.key); });
     if (known == std::end(kOptions)) {
-      return fail(Error::NotFound, "no option '%.40s' (docs/native.md lists them)", given.key);
+      return fail(Error::NotFound, "no option '%.40s': the header trt_et/options.h lists them",
+                  given.key);
     }
     const std::string text = text_of(given.value);
     LoadOptions checked;

@@ -165,9 +165,11 @@ Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine
   }
   status = blob.is_network() ? reason : status;
   if (!status.ok()) return status;
-  return fail(Error::NotSupported,
-              "engine for %s: this build of trt-et has no engine provider for it (docs/native.md)",
-              builder_of(blob).c_str());
+  return fail(
+      Error::NotSupported,
+      "engine for %s: this build of trt-et has no engine provider for it: TensorRT 10, 11 and "
+      "TensorRT-RTX have one, and TensorRT 8.6 if trt-et is built with its headers",
+      builder_of(blob).c_str());
 }
 
 }  // namespace
@@ -192,7 +194,8 @@ Status find_provider(const Blob& blob, const trt_et_engine_request& request,
   cuda::Api* api = nullptr;
   int count = 0;
   const int device = request.device;
-  const Status usable = cuda::usable_devices(&api, &count);
+  const cuda::Access access = blob.is_reference() ? cuda::access_for_reference : cuda::access;
+  const Status usable = cuda::usable_devices(&api, &count, access);
   if (!usable.ok()) {
     if (usable.error != Error::NotFound) return usable;  // A bad TRT_ET_CUDA, or a forked child.
     if (blob.is_reference()) {

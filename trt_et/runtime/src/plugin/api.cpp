@@ -91,7 +91,7 @@ int trt_et_register_allocator(void) {
   return ours ? 1 : 0;
 }
 
-int trt_et_available(void) { return backend().is_available() ? 1 : 0; }
+int trt_et_available(void) { return has_gpu(cuda::access) ? 1 : 0; }
 
 int trt_et_device_count(void) {
   int count = 0;

@@ -3,6 +3,8 @@
 
 #include "common/entry.h"
 #include "common/immortal.h"
+#include "common/log.h"
+#include "common/quiet_log.h"
 #include "cuda/device_allocator.h"
 #include "delegate/delegate.h"
 #include "delegate/event_tracing.h"
@@ -15,19 +17,12 @@ using namespace executorch::runtime;
 
 class TensorRTBackend final : public BackendInterface {
  public:
-  // True iff CUDA, real or simulated, has a device; logs the reason when it has none.
+  // Without a GPU too, if nobody has chosen a mode: reference engines then run on simulated GPUs.
   bool is_available() const override {
-    clear_last_error();
-    return enter([] {
-             cuda::Api* api = nullptr;
-             int count = 0;
-             Status status = cuda::usable_devices(&api, &count);
-             if (status.error != Error::NotFound) return status;
-             return fail(
-                 status.error,
-                 "not available: %s. TRT_ET_CUDA=simulated:N runs engines of builder='reference'",
-                 status.text.c_str());
-           }) == Error::Ok;
+    // ExecuTorch's Python bindings replace the log's function when they are imported. That of a
+    // C++ program stays.
+    if (has_python()) drop_cpuinfo_lines();
+    return has_gpu(cuda::access_or_simulate);
   }
 
   Result<DelegateHandle*> init(BackendInitContext& context, FreeableBuffer* processed,
@@ -85,6 +80,20 @@ class TensorRTBackend final : public BackendInterface {
 };
 
 }  // namespace
+
+bool has_gpu(cuda::Access access) {
+  clear_last_error();
+  return enter([&] {
+           cuda::Api* api = nullptr;
+           int count = 0;
+           Status status = cuda::usable_devices(&api, &count, access);
+           if (status.error != Error::NotFound) return status;
+           return fail(
+               status.error,
+               "not available: %s. TRT_ET_CUDA=simulated:N runs engines of builder='reference'",
+               status.text.c_str());
+         }) == Error::Ok;
+}
 
 executorch::runtime::BackendInterface& backend() { return immortal<TensorRTBackend>(); }
 

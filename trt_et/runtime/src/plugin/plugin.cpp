@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "common/log.h"
+#include "common/quiet_log.h"
 #include "cuda/device_allocator.h"
 #include "engine/options.h"
 #include "ops/batched_nms.h"
@@ -57,6 +58,7 @@ Registration register_all() {
   Registration done;
   register_backend(done);
   if (!done.backend) return done;
+  drop_cpuinfo_lines();
   set_device_redirection(redirected_device);
   if (another_allocator_comes()) {
     log(LogLevel::debug, "TensorRTBackend: the CUDA allocator of another library is used");

@@ -3,10 +3,15 @@
 
 #include <executorch/runtime/backend/interface.h>
 
+#include "cuda/cuda_api.h"
+
 namespace trt_et {
 
 // The backend TRT_ET_BACKEND_NAME; it lives until the process ends.
 executorch::runtime::BackendInterface& backend();
+
+// Whether there is a GPU; the reason if not is reported.
+bool has_gpu(cuda::Access access);
 
 struct Registration {
   bool backend = false;  // ours is the registered TensorRTBackend
