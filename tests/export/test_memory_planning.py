@@ -248,6 +248,11 @@ def test_executorch_alone_copies_state_at_every_call(programs):
     assert programs["stock"].copied["bytes_h2d"] == X.nbytes + STATE_BYTES
 
 
+def test_state_that_nothing_reads_is_not_copied_to_the_host(programs):
+    assert programs["written_only"].copied == {"bytes_h2d": X.nbytes, "bytes_d2h": X.nbytes}
+    assert programs["written_only"].homes == {"total": ("CUDA", 0)}
+
+
 def test_several_buffers_move(programs):
     assert programs["two"].copied["bytes_h2d"] == X.nbytes
     assert set(programs["two"].homes.values()) == {("CUDA", 0)}
@@ -259,7 +264,6 @@ def test_several_buffers_move(programs):
         "read_by_cpu",
         "read_later",
         "written_by_cpu",
-        "written_only",
         "on_two_gpus",
         "read_on_another_gpu",
     ],
