@@ -146,6 +146,20 @@ class WrittenWithoutBeingRead(State):
         return x + 1
 
 
+class Shifted(State):
+    """The last two inputs; ExecuTorch alone loses the older one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("older", torch.zeros(2, 3))
+
+    def forward(self, x):
+        y = self.older * 2 + self.total + x
+        self.older.copy_(self.total.to(torch.float32))
+        self.total.copy_(x * 3)
+        return y
+
+
 class OnTwoGpus(State):
     def forward(self, x):
         y = self.total * 3
@@ -192,6 +206,7 @@ MODELS: dict[str, type[State]] = {
     "read_later": ReadLater,
     "written_by_cpu": WrittenByCpu,
     "written_only": WrittenWithoutBeingRead,
+    "shifted": Shifted,
     "on_two_gpus": OnTwoGpus,
     "read_on_another_gpu": ReadOnAnotherGpu,
     "outputs_given": ManyOutputs,
