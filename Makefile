@@ -35,6 +35,7 @@
 # make notebook run examples/quickstart.ipynb, which is stored with its outputs, in a kernel: build/quickstart.ipynb
 # make bench-llm         a Llama of 1.0 B parameters: benchmarks/results/llm.json. QUICK=1: 12 M, build/llm-quick.json
 # make optimum  optimum-executorch with the recipe "tensorrt", in an environment of its own: build/optimum
+# make policies robot policies of lerobot, in an environment of its own: build/policies
 # make wheel    a wheel for other machines, in dist: manylinux, by auditwheel; ExecuTorch's libraries stay in its own wheel
 # make wheel-aarch64     the same for Linux on aarch64, cross-built
 # make gpu-kit  what scripts/gpu_check takes to a machine with a GPU (docs/gpu.md)
@@ -66,7 +67,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: check demo-size models onnx peer-tests docs matrix notebook optimum check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-engines bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
+.PHONY: check demo-size models onnx peer-tests docs matrix notebook optimum policies check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-engines bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
 
 setup: $(INSTALLED)
 
@@ -290,6 +291,20 @@ optimum: $(INSTALLED)
 	$(OPTIMUM)/bin/python -m pip --disable-pip-version-check install --quiet --constraint $(OPTIMUM)/constraints.txt \
 	  --no-build-isolation --config-settings build-dir=$(OPTIMUM)/native '.[rtx]' 'optimum-executorch==1.1.0'
 	$(OPTIMUM)/bin/python scripts/optimum/check.py $(OPTIMUM)/check
+
+# lerobot pins an older torch, so it goes without its requirements beside those that its policies import.
+POLICIES := build/policies
+policies:
+	$(PYTHON) -m venv $(POLICIES)
+	$(POLICIES)/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt torch executorch \
+	  torchvision 'scikit-build-core>=0.11' 'cmake>=3.28' ninja 'nlohmann-json<4' 'setuptools>=77'
+	$(POLICIES)/bin/python -m pip --disable-pip-version-check install --quiet --no-build-isolation \
+	  --config-settings build-dir=$(POLICIES)/native .
+	$(POLICIES)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps lerobot==0.4.4
+	$(POLICIES)/bin/python -m pip --disable-pip-version-check install --quiet 'transformers>=4.57,<5' 'diffusers==0.38.*' \
+	  'datasets>=4,<5' draccus==0.10.0 accelerate av deepdiff einops imageio pyserial
+	for policy in act diffusion smolvla; do \
+	  $(POLICIES)/bin/python examples/robot_policy.py $$policy --output $(POLICIES) || exit 1; done
 
 # The Python of the machine with the GPU.
 GPU_KIT_PYTHON := 3.12

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.python_process import run_forked
 from tests.support.run_documents import STDOUT
 
 ROOT = Path(__file__).parents[1]
@@ -19,12 +20,59 @@ ARGUMENTS = {
     "detector.py": " --size 160",
     "llm.py": " --short",
     "precisions.py": " --no-engines --only float16",
+    "robot_policy.py": " act",
 }
 EXAMPLES = {
     path.name: f"{path}{ARGUMENTS.get(path.name, '')}"
     for path in sorted((ROOT / "examples").iterdir())
     if path.suffix in (".py", ".ipynb")
 }
+
+
+NEEDED = {"detector.py": "torchvision", "robot_policy.py": "lerobot"}
+# A policy of the same form as lerobot's, which CI does not have.
+ROBOT = """
+import sys, torch
+from pathlib import Path
+from torch import nn
+
+sys.path.insert(0, "examples")
+import robot_policy, trt_et.runtime
+from robot_policies import Method, Policy, as_lerobot, camera_image
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Conv2d(3, 4, 8, stride=8), nn.ReLU(), nn.Flatten())
+        self.expert = nn.Linear(16 + 6 + 2, 2)
+        self.register_buffer("features", torch.zeros(1, 16 + 6))
+        self.register_buffer("actions", torch.zeros(1, 2))
+
+    def encode(self, image, joints, noise):
+        self.features.copy_(torch.cat([self.encoder(as_lerobot(image)), joints], 1))
+        self.actions.copy_(noise * 2)
+
+    def denoise(self, step):
+        velocity = self.expert(torch.cat([self.features, self.actions], 1))
+        self.actions.add_(velocity / (step + 1))
+        self.features.copy_(self.features)
+        return self.actions * 1.5
+
+file, policy = Path(sys.argv[1]), Small().eval()
+with torch.no_grad():
+    seen = camera_image(16, 16), torch.randn(1, 6), torch.randn(1, 2)
+    policy.encode(*seen)
+    expected = [policy.denoise(torch.tensor([step])) for step in range(3)][-1]
+    methods = Method(policy, policy.encode), Method(policy, policy.denoise)
+    robot = Policy(methods[0], [seen], expected, methods[1], 3)
+    robot_policy.export(robot, "reference", file)
+    trt_et.runtime.load(cuda="simulated:1")
+    controller = robot_policy.Controller(file, robot)
+    for _ in range(2):
+        torch.testing.assert_close(controller.actions(), expected)
+image = 16 * 16 * 3
+assert controller.copied == {"encode": image + 4 * (6 + 2), "denoise": 8 + 4 * 2}, controller.copied
+"""
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +95,8 @@ def output(results: tuple[Path, dict[str, str]], name: str) -> str:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_it_runs_and_agrees_with_eager(name, results):
-    if name == "detector.py":
-        pytest.importorskip("torchvision")
+    if name in NEEDED:
+        pytest.importorskip(NEEDED[name])
     assert results[1][EXAMPLES[name]] == ""
 
 
@@ -71,3 +119,10 @@ def test_the_language_model_example_says_what_eager_says(results):
     assert printed.count(" yes ") == 3
     for builder in ("tensorrt_rtx", "reference"):
         assert f"llm-{builder}.pte: 1 engine" in printed
+
+
+def test_a_robot_policy_copies_its_inputs_and_actions_only(tmp_path):
+    done = run_forked(ROBOT, str(tmp_path / "policy.pte"), cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("tensorrt_0") == 2
+    assert "not delegated" not in done.stdout

@@ -22,6 +22,7 @@ from tests.support.lowering import blobs, lower, reference
 from tests.support.mended import is_installed
 from tests.support.models import Function
 from trt_et.engine_info import decode_blob
+from trt_et.inspection import inspect_program
 from trt_et.passes import before_partitioning
 
 X = torch.randn(4, 4)
@@ -122,6 +123,26 @@ def two_partitioners_in_a_branch() -> None:
     to_edge_transform_and_lower(export(function, X), partitioner=partitioners)
 
 
+class Shifted(nn.Module):
+    """One buffer gets the value of another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("older", torch.zeros(4, 4))
+        self.register_buffer("newer", torch.zeros(4, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.older * x
+        self.older.copy_(self.newer)
+        self.newer.copy_(x * 2)
+        return y
+
+
+def buffer_of_buffer() -> None:
+    (method,) = inspect_program(lower(export(Shifted(), X)))
+    assert method.operator_calls["aten::copy_"] == 2
+
+
 @dataclass
 class Workaround:
     """What can be left out, and what then fails."""
@@ -136,6 +157,7 @@ class Workaround:
 WORKAROUNDS = (
     Workaround("decompose_to_core_aten", None, beyond_core),
     Workaround("replace_split_with_slice", None, any_batch),
+    Workaround("copy_buffers_of_buffers", None, buffer_of_buffer),
     Workaround(
         "trt_et.partitioner.copied_program",
         lambda program: program,
@@ -163,7 +185,7 @@ WORKAROUNDS = (
     ),
     Workaround(
         "trt_et.partition.grouping._in_lists_of_several_groups",
-        lambda graph, inputs, groups: [],
+        lambda graph, constants, groups: [],
         weight_in_two_lists,
     ),
     Workaround("trt_et.partition.tags.clear_tags", lambda _: None, two_partitioners_in_a_branch),

@@ -97,6 +97,18 @@ def read(self, x):
     return self.total * x
 
 
+def write(self, x):
+    self.total.copy_(x * 2)
+    self.other.copy_(x + 1)
+    return x - 1
+
+
+def keep(self, x):
+    self.other.add_(torch.cat([self.total, self.other])[:2] * x)
+    self.total.copy_(self.total)  # As it is: the other method's, and no constant.
+    return self.other * 3
+
+
 @dataclass
 class Case:
     methods: dict[str, Method]
@@ -118,6 +130,9 @@ CASES = {
         {"both": Method(both, "total", "other"), "step": Method(step, "total", "other")}, True
     ),
     "a cache of each method": Case({"step": Method(step), "other": Method(other, "other")}, True),
+    "one method writes, one reads": Case(
+        {"write": Method(write, "total", "other"), "keep": Method(keep, "total", "other")}, True
+    ),
     "two GPUs": Case(TWO, False, {"step": GPU_1}),
     "a method without engine": Case(TWO, False, {"step": []}),
     "one that the CPU writes": Case({"step": Method(step), "cpu": Method(by_cpu)}, False),

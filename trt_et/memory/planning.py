@@ -197,8 +197,9 @@ class _Method:
 def _can_move(name: str, methods: list[_Method]) -> bool:
     """Check that every method that has a buffer can keep it on one and the same GPU."""
     states = [method.states.get(name) for method in methods if name in method.buffers]
-    devices = {device_of(s.new) if s is not None and s.can_move() else None for s in states}
-    return len(devices) == 1 and None not in devices
+    if not all(state is not None and state.can_move() for state in states):
+        return False
+    return len(set().union(*(state.devices for state in states if state is not None))) == 1
 
 
 def _refuse_constants(methods: list[_Method]) -> None:

@@ -13,7 +13,7 @@ from executorch.exir.lowered_backend_module import LoweredBackendModule
 from executorch.exir.memory import alloc
 from executorch.exir.schema import DeviceType
 from executorch.exir.tensor import TensorSpec
-from torch.export.graph_signature import ExportGraphSignature, OutputKind
+from torch.export.graph_signature import ExportGraphSignature, OutputKind, OutputSpec
 from torch.fx import Graph, GraphModule, Node
 
 from trt_et.blob.model import BACKEND_ID
@@ -28,54 +28,106 @@ _DEVICE_STATE: Final = "device_state"
 
 @dataclass(frozen=True)
 class State:
-    """A mutated buffer, and the delegate that makes its new value.
+    """A mutated buffer that delegates of one method only read.
 
-    In the graph that is planned: ``buffer`` -> ``_h2d_copy`` -> delegates; ``writer`` -> ``new`` (a
-    getitem) -> ``_d2h_copy`` -> ``write_back`` (``copy_``) into ``buffer``.
+    In the graph that is planned: ``buffer`` -> ``_h2d_copy`` -> delegates. The method returns it
+    as it is (``buffer.copy_(buffer)``): another method writes it.
 
     Attributes:
         buffer: The placeholder.
-        write_back: The copy into the buffer.
-        new: The new value.
-        writer: The delegate call that makes it.
-        output: The index of ``write_back`` among the method's outputs.
     """
 
     buffer: Node
-    write_back: Node
-    new: Node
-    writer: Node
-    output: int
 
     @property
     def uploads(self) -> list[Node]:
         """Return the copies of the buffer to a GPU."""
         return [user for user in self.buffer.users if is_copy(user, "_h2d_copy")]
 
-    def can_move(self) -> bool:
-        """Check that reads and writes in place give the same results as the copies."""
+    @property
+    def readers(self) -> list[Node]:
+        """Return the users of these copies, in program order."""
         order = {node: index for index, node in enumerate(self.buffer.graph.nodes)}
-        spec, new = self.buffer.meta["spec"], self.new.meta["spec"]
-        uploads = self.uploads
-        readers = [user for upload in uploads for user in upload.users]
+        readers = {user for upload in self.uploads for user in upload.users}
+        return sorted(readers, key=order.__getitem__)
+
+    @property
+    def devices(self) -> set[tuple[DeviceType, int]]:
+        """Return the devices that the buffer is needed on."""
+        return set(map(device_of, self.uploads))
+
+    @property
+    def returned(self) -> Node:
+        """Return the node that takes the buffer to the end of the method."""
+        return self.buffer.graph.output_node()
+
+    def can_move(self) -> bool:
+        """Check that reads in place give the same results as the copies."""
+        spec, readers = self.buffer.meta["spec"], self.readers
         return (
             spec.device is DeviceType.CPU
-            and new.device is not DeviceType.CPU
             and not self.buffer.meta.get("et_init_buffer")
-            and _layout(spec) == _layout(new)
-            and _backend_id(self.writer) == BACKEND_ID
-            and bool(uploads)
-            and set(self.buffer.users) == {self.write_back, *uploads}
-            and all(device_of(upload) == device_of(self.new) for upload in uploads)
+            and set(self.buffer.users) == {self.returned, *self.uploads}
+            and len(self.devices) == 1
             and all(reader.target is executorch_call_delegate for reader in readers)
-            and _backend_id(min(readers, key=order.__getitem__)) == BACKEND_ID
-            and max(order[reader] for reader in readers) <= order[self.writer]
+            and all(_backend_id(reader) == BACKEND_ID for reader in readers[:1])
+        )
+
+    def move(self, signature: ExportGraphSignature) -> None:
+        """Plan the buffer on the GPU, and drop the copies."""
+        del signature
+        spec: TensorSpec = self.buffer.meta["spec"]
+        ((spec.device, spec.device_index),) = self.devices
+        for upload in self.uploads:
+            upload.replace_all_uses_with(self.buffer)
+            erase(upload)
+
+
+@dataclass(frozen=True)
+class WrittenState(State):
+    """A mutated buffer, and the delegate that makes its new value.
+
+    In the graph that is planned, also: ``writer`` -> ``new`` (a getitem) -> ``_d2h_copy`` ->
+    ``write_back`` (``copy_``) into ``buffer``.
+
+    Attributes:
+        write_back: The copy into the buffer.
+        new: The new value.
+        writer: The delegate call that makes it.
+        output: The index of ``write_back`` among the method's outputs.
+    """
+
+    write_back: Node
+    new: Node
+    writer: Node
+    output: int
+
+    @property
+    def devices(self) -> set[tuple[DeviceType, int]]:
+        """Return the devices that the buffer is needed on."""
+        return {*super().devices, device_of(self.new)}
+
+    @property
+    def returned(self) -> Node:
+        """Return the copy into the buffer."""
+        return self.write_back
+
+    def can_move(self) -> bool:
+        """Check that reads and writes in place give the same results as the copies."""
+        nodes = list(self.buffer.graph.nodes)
+        last = nodes.index(self.writer)
+        return (
+            super().can_move()
+            and self.new.meta["spec"].device is not DeviceType.CPU
+            and _layout(self.buffer.meta["spec"]) == _layout(self.new.meta["spec"])
+            and _backend_id(self.writer) == BACKEND_ID
+            and all(nodes.index(reader) <= last for reader in self.readers)
         )
 
     def move(self, signature: ExportGraphSignature) -> None:
         """Give the new value the buffer's memory, on the GPU, and drop the copies."""
+        super().move(signature)
         spec: TensorSpec = self.buffer.meta["spec"]
-        spec.device, spec.device_index = device_of(self.new)
         self.new.meta["spec"] = spec
         _replace_result(self.writer, int(self.new.args[1]), spec)  # type: ignore[arg-type]
         download = self.write_back.args[1]
@@ -83,10 +135,10 @@ class State:
         erase(self.write_back)
         if isinstance(download, Node) and not download.users:
             erase(download)
-        for upload in self.uploads:
-            upload.replace_all_uses_with(self.buffer)
-            erase(upload)
-        signature.output_specs[self.output].arg.name = self.new.name
+        target = signature.inputs_to_buffers[self.buffer.name]
+        for output in filter(_is_new_value, signature.output_specs):
+            if output.target == target:
+                output.arg.name = self.new.name
         _replace_result(self.new.graph.output_node(), self.output, spec)
 
 
@@ -168,18 +220,33 @@ def find_buffers(graph: Graph, signature: ExportGraphSignature) -> dict[str, Nod
 
 
 def find_states(module: GraphModule, signature: ExportGraphSignature) -> dict[str, State]:
-    """Return the buffers that an output of a delegate is written back to, by name."""
+    """Return the mutated buffers that delegates write or only read, by name.
+
+    ExecuTorch puts the buffers that a method returns as they are behind those it writes, in the
+    method's outputs but not in its signature.
+    """
     buffers = find_buffers(module.graph, signature)
     results: Any = module.graph.output_node().args[0]
-    states = {
-        str(spec.target): _state(buffers[str(spec.target)], results[index], index)
-        for index, spec in enumerate(signature.output_specs)
-        if spec.kind is OutputKind.BUFFER_MUTATION and spec.target in buffers
-    }
-    return {name: state for name, state in states.items() if state is not None}
+    shown = {o.arg.name for o in signature.output_specs if o.kind is OutputKind.USER_OUTPUT}
+    states: dict[str, State] = {}
+    for spec in filter(_is_new_value, signature.output_specs):
+        name = str(spec.target)
+        buffer = buffers.get(name)
+        if buffer is None:
+            continue
+        if buffer in results and buffer.name not in shown:
+            states[name] = State(buffer)
+        for index, result in enumerate(results):
+            if (state := _written_state(buffer, result, index)) is not None:
+                states[name] = state
+    return states
 
 
-def _state(buffer: Node, write_back: Any, output: int) -> State | None:  # noqa: ANN401
+def _is_new_value(spec: OutputSpec) -> bool:
+    return spec.kind is OutputKind.BUFFER_MUTATION
+
+
+def _written_state(buffer: Node, write_back: Any, output: int) -> WrittenState | None:  # noqa: ANN401
     if not (
         isinstance(write_back, Node)
         and "aten::copy_" in str(getattr(write_back.target, "_schema", ""))
@@ -198,7 +265,7 @@ def _state(buffer: Node, write_back: Any, output: int) -> State | None:  # noqa:
         and isinstance(new.meta.get("spec"), TensorSpec)
         and isinstance(buffer.meta.get("spec"), TensorSpec)
     ):
-        return State(buffer, write_back, new, writer, output)
+        return WrittenState(buffer, write_back, new, writer, output)
     return None
 
 

@@ -31,7 +31,7 @@ _VIEWS: Final = names(VIEWS) | {"dim_order_ops::_clone_dim_order"}
 
 
 def group_nodes(
-    support: OperatorSupport, min_block_size: int, inputs: Collection[str]
+    support: OperatorSupport, min_block_size: int, constants: Collection[str]
 ) -> list[list[Node]]:
     """Group the supported nodes of one graph; the nodes of a group are in program order.
 
@@ -39,7 +39,7 @@ def group_nodes(
         support: The supported nodes of one graph of an Edge program; nodes that fit no partition
             are refused there with the reason.
         min_block_size: Smallest number of nodes worth an engine.
-        inputs: The names of the program's inputs.
+        constants: The names of the program's weights and constants that nothing mutates.
     """
     graph = support.subgraph.graph
     while True:
@@ -65,7 +65,7 @@ def group_nodes(
         support.refuse(cut_off, "its weight is also used outside this engine")
         lost += alone + idle + fixed + cut_off
         if not support.subgraph.path:
-            torn = _in_lists_of_several_groups(graph, inputs, groups)
+            torn = _in_lists_of_several_groups(graph, constants, groups)
             support.refuse(
                 torn,
                 "it shares a weight in a tensor list (cat, for example) with another partition",
@@ -122,7 +122,7 @@ def _groups(graph: Graph, support: OperatorSupport) -> list[list[Node]]:
 
 
 def _in_lists_of_several_groups(
-    graph: Graph, inputs: Collection[str], groups: list[list[Node]]
+    graph: Graph, constants: Collection[str], groups: list[list[Node]]
 ) -> list[Node]:
     """Return the nodes that take a weight in a tensor list, if several partitions do.
 
@@ -133,7 +133,7 @@ def _in_lists_of_several_groups(
     group_of = {node: index for index, nodes in enumerate(groups) for node in nodes}
     torn = []
     for weight in graph.find_nodes(op="placeholder"):
-        if weight.name not in inputs:
+        if weight.name in constants:
             users = [user for user in weight.users if is_in_a_list_of(user, weight)]
             if len({group_of.get(user) for user in users}) > 1:
                 torn += [user for user in users if user in group_of]

@@ -45,7 +45,7 @@ def make_partitions(
     groups = [
         (support, nodes)
         for support in supports
-        for nodes in group_nodes(support, min_block_size, analysis.inputs)
+        for nodes in group_nodes(support, min_block_size, analysis.constants)
     ]
     position = {
         node: (*subgraph.order, index)

@@ -13,6 +13,7 @@ from trt_et.passes.cache_layout import lay_out_caches
 from trt_et.passes.complex_numbers import use_real_numbers
 from trt_et.passes.contiguous_products import keep_sizes_of_products
 from trt_et.passes.control_flow_results import copy_results_of_control_flow
+from trt_et.passes.copied_buffers import copy_buffers_of_buffers
 from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
 from trt_et.passes.fold_constants import fold_constants
 from trt_et.passes.grouped_query_attention import share_heads
@@ -29,6 +30,7 @@ from trt_et.passes.write_out_size_remainders import write_out_size_remainders
 Pass = Callable[[ExportedProgram], ExportedProgram]
 
 PASSES: Final[tuple[Pass, ...]] = (
+    copy_buffers_of_buffers,  # ExecuTorch drops them.
     replace_llama_operators,  # ExecuTorch's own operators for CPUs.
     keep_sizes_of_products,  # Retraces ask for their strides.
     use_real_numbers,  # Neither ExecuTorch nor TensorRT has complex ones.
