@@ -54,10 +54,12 @@ def convert_module(
     outputs: Sequence[Binding],
     key_of: Callable[[str, torch.Tensor], str],
     aliased_outputs: Sequence[InPlaceBuffer] = (),
+    library: str | None = None,
 ) -> OnnxModel:
     """Convert a module to an ONNX model. The arguments are as in ``network.convert_module``.
 
-    ``key_of`` returns the key of a large constant, from its name and value.
+    ``key_of`` returns the key of a large constant, from its name and value. ``library`` is the only
+    engine library that reads the model; None: all of them may.
 
     Raises:
         ConversionError: A call has no translation, or TensorRT's ONNX parser does not take it.
@@ -65,7 +67,7 @@ def convert_module(
     import onnx_ir as ir
 
     names = size_names(module.graph.find_nodes(op="placeholder"))
-    prepare_module(module, aliased_outputs)
+    prepare_module(module, aliased_outputs, library)
     model, constants = translate(module)
     _set_inputs(model, inputs, constants)
     _set_outputs(model, outputs)
