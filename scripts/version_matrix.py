@@ -33,9 +33,12 @@ class VersionSet:
 
     python: str  # The interpreter; the one that runs this if there is none of that version.
     constraints: tuple[str, ...] = ()  # For pip, beside the ranges of pyproject.toml.
+    extra: str = "rtx"  # What builds engines.
+    steps: tuple[str, ...] = ("demo", "operators", "models", "runtime", "conversion")
 
 
-# What pyproject.toml allows at least; what this tree is developed with; what pip picks by itself.
+# What pyproject.toml allows at least; what this tree is developed with; what pip picks by itself,
+# with Torch-TensorRT and without.
 SETS = {
     "oldest": VersionSet(
         "3.10",
@@ -46,6 +49,7 @@ SETS = {
     ),
     "pinned": VersionSet("3.11", tuple((ROOT / "constraints.txt").read_text().splitlines())),
     "newest": VersionSet("3.13"),
+    "light": VersionSet("3.13", extra="rtx-light", steps=("demo", "models", "runtime", "parser")),
 }
 
 # As in pyproject.toml's build-system.requires: the native part is compiled in the environment.
@@ -63,6 +67,10 @@ STEPS = {
         *("-m", "pytest", "tests/conversion/test_network.py"),
         "tests/conversion/operators/test_attention.py",
         *("tests/conversion/test_operators_are_needed.py", "tests/inspection/test_kernels.py"),
+    ],
+    "parser": [
+        *("-m", "pytest", "tests/engines/test_rtx_network.py", "tests/conversion/onnx"),
+        *("tests/test_imports.py", "tests/inspection/test_kernels.py"),
     ],
 }
 PYTEST = ["-q", "-p", "no:cacheprovider", "--numprocesses", "2", "--dist", "loadfile"]
@@ -99,7 +107,7 @@ def main() -> int:
     for name in names:
         python = make_environment(name, SETS[name])
         results[name] = {**versions(python), "steps": {}}
-        for step in STEPS:
+        for step in SETS[name].steps:
             results[name]["steps"][step] = run_step(name, step, python)
             RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
             PAGE.write_text(page(results))
@@ -117,7 +125,7 @@ def versions(python: Path) -> dict[str, Any]:
     return {
         "date": time.strftime("%Y-%m-%d"),
         "python": asked(python, "--version").split()[-1],
-        "packages": {package: installed[package] for package in PACKAGES},
+        "packages": {package: installed.get(package, "none") for package in PACKAGES},
     }
 
 
@@ -138,7 +146,7 @@ def make_environment(name: str, wanted: VersionSet) -> Path:
     install += ["--constraint", str(constraints)]
     subprocess.run([*install, *BUILD_TOOLS], check=True)
     install += ["--no-build-isolation", f"--config-settings=build-dir={folder / 'native'}"]
-    subprocess.run([*install, "--editable", ".[rtx,demo,dev]"], cwd=ROOT, check=True)
+    subprocess.run([*install, "--editable", f".[{wanted.extra},demo,dev]"], cwd=ROOT, check=True)
     return python
 
 

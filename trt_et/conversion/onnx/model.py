@@ -16,7 +16,7 @@ from trt_et.conversion.onnx.cache_update import add_cache_update_function
 from trt_et.conversion.onnx.check import check_model
 from trt_et.conversion.onnx.grouped_weights import pack_grouped_weights
 from trt_et.conversion.onnx.rewrites import prepare_module
-from trt_et.conversion.onnx.translate import OPSET, translate
+from trt_et.conversion.onnx.translate import OPSET, quiet, translate
 from trt_et.engine_program.in_place_buffers import InPlaceBuffer
 from trt_et.errors import ConversionError
 from trt_et.graph.symbolic_shapes import size_names
@@ -77,7 +77,7 @@ def convert_module(
     _describe(model, inputs, outputs, names)
     weights = _move_weights_out(model, key_of)
     proto = ir.to_proto(model)
-    check_model(proto)
+    check_model(proto, library)
     return OnnxModel(proto, weights)
 
 
@@ -146,13 +146,14 @@ def _tidy(model: Any) -> None:  # noqa: ANN401
     if model.functions:
         common.InlinePass()(model)
     # The exporter computes some inputs, such as the axes of a sum; the parser needs constants.
-    fold_constants(
-        model,
-        onnx_shape_inference=False,
-        input_size_limit=_FOLDED,
-        output_size_limit=_FOLDED,
-        should_fold=_should_fold,
-    )
+    with quiet():  # It warns of what it cannot fold.
+        fold_constants(
+            model,
+            onnx_shape_inference=False,
+            input_size_limit=_FOLDED,
+            output_size_limit=_FOLDED,
+            should_fold=_should_fold,
+        )
     common.RemoveUnusedNodesPass()(model)
     common.ClearMetadataAndDocStringPass()(model)
 
