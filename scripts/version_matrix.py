@@ -49,7 +49,7 @@ SETS = {
     ),
     "pinned": VersionSet("3.11", tuple((ROOT / "constraints.txt").read_text().splitlines())),
     "newest": VersionSet("3.13"),
-    "light": VersionSet("3.13", extra="rtx-light", steps=("demo", "models", "runtime", "parser")),
+    "light": VersionSet("3.13", extra="rtx-light", steps=("demo", "models", "parser")),
 }
 
 # As in pyproject.toml's build-system.requires: the native part is compiled in the environment.
@@ -81,7 +81,8 @@ HEADER = """\
 
 Results of `make matrix`. Each row is a separate environment made by pip: **oldest** has the lowest
 versions that `pyproject.toml` allows, **pinned** the versions of `constraints.txt`, and **newest**
-the versions that pip installs for `trt-et[rtx]`.
+the versions that pip installs for `trt-et[rtx]`. **light** has those for `trt-et[rtx-light]`,
+without Torch-TensorRT.
 
 {table}
 
@@ -89,7 +90,8 @@ the versions that pip installs for `trt-et[rtx]`.
   **models**: the models of `tests/zoo` that CI takes, built by TensorRT-RTX and run by the
   reference builder. **runtime**: `tests/runtime`. **conversion**: the workarounds for
   Torch-TensorRT and TensorRT-RTX, whether they are still needed, and whether the kernels of an
-  engine can be read.
+  engine can be read. **parser**: engines by TensorRT-RTX's ONNX parser, whose kernels are read, and
+  the ONNX models against eager, run by onnxruntime. "-": not a step of the set.
 * `make test` runs all other tests with the versions of **pinned**.
 * A number counts the tests that passed, without skipped tests.
 * The machines have no GPU: TensorRT-RTX engines are built, reference engines run on simulated GPUs.
@@ -199,7 +201,8 @@ def page(results: dict[str, Any]) -> str:
             [name, result["python"], *(result["packages"][package] for package in PACKAGES)]
         )
         for step in STEPS:
-            found = result["steps"].get(step, {"passed": "not run", "failed": []})
+            missing = "not run" if step in SETS[name].steps else "-"
+            found = result["steps"].get(step, {"passed": missing, "failed": []})
             failed = found["failed"]
             rows[-1].append(f"{found['passed']}" + (f", {len(failed)} failed" if failed else ""))
             failures += [f"* {name}, {step}: `{test}`" for test in failed]
