@@ -49,6 +49,13 @@ def uses_rtx_parser() -> bool:
     return installed_variant() is None and has_rtx and is_onnx_installed()
 
 
+@cache
+def rtx_version() -> str:
+    """Return the version of TensorRT-RTX, which one package for each CUDA installs."""
+    (owner, *_) = packages_distributions()["tensorrt_rtx"]
+    return version(owner)
+
+
 def engine_library() -> str | None:
     """Return the library that builds engines here, by its builder's name; None if there is none."""
     return "tensorrt_rtx" if uses_rtx_parser() else installed_variant()

@@ -16,6 +16,7 @@ from crc32c import crc32c
 
 from trt_et.blob.codec import decode_blob
 from trt_et.blob.model import Alias, Binding
+from trt_et.conversion.installed import rtx_version
 from trt_et.conversion.network import Network
 from trt_et.conversion.torch_tensorrt_import import logged_errors, tensorrt_log
 from trt_et.engines.base import BuildRequest
@@ -42,7 +43,7 @@ class RtxParserBuilder(TensorRTRTXBuilder):
     @property
     def road(self) -> str:
         """See ``trt_et.engines.EngineBuilder``."""
-        return f"the ONNX parser of TensorRT-RTX {version('tensorrt-rtx')}"
+        return f"the ONNX parser of TensorRT-RTX {rtx_version()}"
 
     def fingerprint(self) -> str:
         """See ``trt_et.engines.EngineBuilder``."""

@@ -49,7 +49,7 @@ def _registry() -> Any:  # noqa: ANN401
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the exporter, which warns of each package that is not installed, and its folder."""
+    """Silence the exporter, which warns of missing packages, and the folding of constants."""
     levels = {log: log.level for log in map(logging.getLogger, ("torch.onnx", "onnxscript"))}
     try:
         for log in levels:
