@@ -103,7 +103,7 @@ def test_what_the_parser_refuses_is_one_sentence(program):
 
 
 def info_of(program: torch.export.ExportedProgram, **options):
-    (blob,) = blobs(lower(program, builder=RtxParserBuilder(), **options))
+    (blob,) = blobs(lower(program, builder=RtxParserBuilder(), full_graph=True, **options))
     return decode_blob(blob).info
 
 
