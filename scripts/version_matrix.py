@@ -33,9 +33,12 @@ class VersionSet:
 
     python: str  # The interpreter; the one that runs this if there is none of that version.
     constraints: tuple[str, ...] = ()  # For pip, beside the ranges of pyproject.toml.
+    extra: str = "rtx"  # What builds engines.
+    steps: tuple[str, ...] = ("demo", "operators", "models", "runtime", "conversion")
 
 
-# What pyproject.toml allows at least; what this tree is developed with; what pip picks by itself.
+# What pyproject.toml allows at least; what this tree is developed with; what pip picks by itself,
+# with Torch-TensorRT and without.
 SETS = {
     "oldest": VersionSet(
         "3.10",
@@ -46,6 +49,7 @@ SETS = {
     ),
     "pinned": VersionSet("3.11", tuple((ROOT / "constraints.txt").read_text().splitlines())),
     "newest": VersionSet("3.13"),
+    "light": VersionSet("3.13", extra="rtx-light", steps=("demo", "models", "parser")),
 }
 
 # As in pyproject.toml's build-system.requires: the native part is compiled in the environment.
@@ -64,6 +68,10 @@ STEPS = {
         "tests/conversion/operators/test_attention.py",
         *("tests/conversion/test_operators_are_needed.py", "tests/inspection/test_kernels.py"),
     ],
+    "parser": [
+        *("-m", "pytest", "tests/engines/test_rtx_network.py", "tests/conversion/onnx"),
+        *("tests/test_imports.py", "tests/inspection/test_kernels.py"),
+    ],
 }
 PYTEST = ["-q", "-p", "no:cacheprovider", "--numprocesses", "2", "--dist", "loadfile"]
 STEP_LIMIT = 3600  # Seconds.
@@ -73,7 +81,8 @@ HEADER = """\
 
 Results of `make matrix`. Each row is a separate environment made by pip: **oldest** has the lowest
 versions that `pyproject.toml` allows, **pinned** the versions of `constraints.txt`, and **newest**
-the versions that pip installs for `trt-et[rtx]`.
+the versions that pip installs for `trt-et[rtx]`. **light** has those for `trt-et[rtx-light]`,
+without Torch-TensorRT.
 
 {table}
 
@@ -81,7 +90,8 @@ the versions that pip installs for `trt-et[rtx]`.
   **models**: the models of `tests/zoo` that CI takes, built by TensorRT-RTX and run by the
   reference builder. **runtime**: `tests/runtime`. **conversion**: the workarounds for
   Torch-TensorRT and TensorRT-RTX, whether they are still needed, and whether the kernels of an
-  engine can be read.
+  engine can be read. **parser**: engines by TensorRT-RTX's ONNX parser, whose kernels are read, and
+  the ONNX models against eager, run by onnxruntime. "-": not a step of the set.
 * `make test` runs all other tests with the versions of **pinned**.
 * A number counts the tests that passed, without skipped tests.
 * The machines have no GPU: TensorRT-RTX engines are built, reference engines run on simulated GPUs.
@@ -99,7 +109,7 @@ def main() -> int:
     for name in names:
         python = make_environment(name, SETS[name])
         results[name] = {**versions(python), "steps": {}}
-        for step in STEPS:
+        for step in SETS[name].steps:
             results[name]["steps"][step] = run_step(name, step, python)
             RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
             PAGE.write_text(page(results))
@@ -117,7 +127,7 @@ def versions(python: Path) -> dict[str, Any]:
     return {
         "date": time.strftime("%Y-%m-%d"),
         "python": asked(python, "--version").split()[-1],
-        "packages": {package: installed[package] for package in PACKAGES},
+        "packages": {package: installed.get(package, "none") for package in PACKAGES},
     }
 
 
@@ -138,7 +148,7 @@ def make_environment(name: str, wanted: VersionSet) -> Path:
     install += ["--constraint", str(constraints)]
     subprocess.run([*install, *BUILD_TOOLS], check=True)
     install += ["--no-build-isolation", f"--config-settings=build-dir={folder / 'native'}"]
-    subprocess.run([*install, "--editable", ".[rtx,demo,dev]"], cwd=ROOT, check=True)
+    subprocess.run([*install, "--editable", f".[{wanted.extra},demo,dev]"], cwd=ROOT, check=True)
     return python
 
 
@@ -191,7 +201,8 @@ def page(results: dict[str, Any]) -> str:
             [name, result["python"], *(result["packages"][package] for package in PACKAGES)]
         )
         for step in STEPS:
-            found = result["steps"].get(step, {"passed": "not run", "failed": []})
+            missing = "not run" if step in SETS[name].steps else "-"
+            found = result["steps"].get(step, {"passed": missing, "failed": []})
             failed = found["failed"]
             rows[-1].append(f"{found['passed']}" + (f", {len(failed)} failed" if failed else ""))
             failures += [f"* {name}, {step}: `{test}`" for test in failed]

@@ -166,7 +166,8 @@ class BuildOptions:
     refittable: bool = option(
         False,
         _flag,
-        "Engines whose weights TensorRT's refitter can replace.",
+        "Engines whose weights TensorRT's refitter can replace. Nothing in trt-et refits one: "
+        "neither the export nor the runtime.",
         setting="immutable_weights",
         sent_as=lambda refittable: not refittable,
     )

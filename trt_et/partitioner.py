@@ -87,7 +87,8 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
     Args:
         compile_specs: Compile specs of every partition. A ``target_device`` spec is used verbatim;
             without one, each partition gets the device parsed out of its engine blob.
-        builder: ``"auto"`` (the best real TensorRT installed), ``"tensorrt"``, ``"tensorrt_rtx"``,
+        builder: ``"auto"`` (the best real TensorRT installed), ``"tensorrt"``, ``"tensorrt_rtx"``
+            (without Torch-TensorRT, its own ONNX parser makes the networks),
             ``"onnx"`` (a network; the runtime builds the engine, for any NVIDIA GPU),
             ``"reference"`` (runs on simulated GPUs), or an object whose class derives from
             ``trt_et.engines.EngineBuilder``.
@@ -122,7 +123,8 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             exported ranges, best at the exported sizes.
         workspace_size: Bytes of scratch memory that TensorRT may use; None: all.
         hardware_compatible: Engines for all GPUs from Ampere on (TensorRT-RTX's always are).
-        refittable: Engines whose weights TensorRT's refitter can replace.
+        refittable: Engines whose weights TensorRT's refitter can replace; nothing in trt-et refits
+            one, neither the export nor the runtime.
         weight_streaming: Engines that may keep weights in host memory (the compile spec and load
             option ``weight_streaming_budget`` sets the bytes that stay on the GPU).
         dla_core: Build for this DLA core of a Jetson instead of the GPU (``builder="tensorrt"``).
@@ -340,7 +342,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
                 self._builder.without_int8,
                 float32=Float32Plan(check, precision) if precision is not None else None,
             )
-        return analysis, parts, report
+        return analysis, parts, replace(report, road=self._builder.road)
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram

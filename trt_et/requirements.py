@@ -21,9 +21,9 @@ def is_allowed(package: str, version: str) -> bool:
     return SpecifierSet(allowed_versions(package)).contains(version, prereleases=True)
 
 
-def install_command(package: str) -> str:
-    """Return the command that installs a supported version of a package."""
-    return f'pip install "{package}{allowed_versions(package)}"'
+def install_command(*packages: str) -> str:
+    """Return the command that installs supported versions of packages."""
+    return " ".join(["pip install", *(f'"{name}{allowed_versions(name)}"' for name in packages)])
 
 
 @cache

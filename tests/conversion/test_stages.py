@@ -68,7 +68,7 @@ def test_a_release_of_the_engine_library_that_torch_tensorrt_does_not_use_fixes_
     installed = {"torch-tensorrt-rtx": "tensorrt-rtx", "torch-tensorrt": "tensorrt"}
     monkeypatch.setattr(operator, "version", lambda package: "99")
     for used in installed.values():
-        monkeypatch.setattr(operator, "installed_variant", lambda used=used: used.replace("-", "_"))
+        monkeypatch.setattr(operator, "engine_library", lambda used=used: used.replace("-", "_"))
         for named in installed.values():
             operator._is_installed.cache_clear()
             assert replace(softplus, fixed_in=(named, "1.6")).is_fixed() == (named == used)

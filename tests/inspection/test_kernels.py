@@ -248,6 +248,7 @@ def test_a_fusion_with_other_ends_is_not_taken_for_the_kernels_own():
         ("[SHUFFLE]-[aten_ops.permute.default]-[permute_4]_output.1", ("permute_4",)),
         ("native_layer_norm_0_layer_norm_normalization.1", ("native_layer_norm_0",)),
         ("[CONVOLUTION]-[aten_ops.convolution.default]-[convolution_1]_output.1_3", ()),
+        ("node_linear_0_output.1", ("linear_0",)),
         ("__myln_k_arg__bb1_2", ()),
         ("(Unnamed Layer* 3) [Softmax]_output.1", ()),
         ("output0.1", ()),

@@ -68,7 +68,7 @@ def test_convolutions_that_tensorrt_rtx_computes_in_float_are_counted(caplog):
 def test_tensorrt_rtx_has_int8_convolutions_from_1_7_on(monkeypatch):
     for version, lacks in (("1.6.1.120", True), ("1.7.1.116", False)):
         monkeypatch.setattr(operator, "version", lambda _, version=version: version)
-        monkeypatch.setattr(operator, "installed_variant", lambda: "tensorrt_rtx")
+        monkeypatch.setattr(operator, "engine_library", lambda: "tensorrt_rtx")
         operator._is_installed.cache_clear()
         lacking = TensorRTRTXBuilder().without_int8
         assert (torch.ops.aten.convolution.default in lacking) == lacks

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.programs.quantized_networks import needs_rtx
 from tests.support.zoo.lowered import TO_BUILD, check_built, make
+from trt_et.conversion.installed import engine_library
 
 
-@needs_rtx
+@pytest.mark.skipif(engine_library() != "tensorrt_rtx", reason="TensorRT-RTX is not installed")
 @pytest.mark.parametrize("name", TO_BUILD)
 def test_tensorrt_rtx_builds_it(name):
     check_built(make(name))

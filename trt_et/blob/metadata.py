@@ -13,7 +13,7 @@ from trt_et.errors import BlobError
 _SHAPES: Final = ("min_shape", "opt_shape", "max_shape", "dim_order")
 _TEXTS: Final = (
     *("builder", "library_version", "gpu_name", "target_platform", "precision", "sha256"),
-    *("engine_key", "serialized_metadata"),
+    *("engine_key", "serialized_metadata", "parser"),
 )
 _MAX_RANK: Final = 16
 _INT64_MAX: Final = 2**63 - 1
@@ -42,6 +42,7 @@ def metadata_of(info: EngineInfo) -> dict[str, Any]:
     ours = {
         "builder": info.builder,
         "library_version": info.library_version,
+        "parser": info.parser,
         "compute_capabilities": list(info.compute_capabilities),
         "gpu_name": info.gpu_name,
         "precision": info.precision,

@@ -78,6 +78,8 @@ class EngineInfo:
             ``trt_et.engine_info.parse_device_id``).
         builder: Name of its builder; empty in foreign blobs.
         library_version: Version of the library that built it.
+        parser: ``"onnx"`` if the library's ONNX parser made the network; empty: Torch-TensorRT's
+            converters did.
         compute_capabilities: Targets such as ``"8.9"``; empty: the builder's default set.
         gpu_name: GPU on which it was built; empty if the build needed none.
         hardware_compatible: True if it runs on GPUs other than the one it was built for.
@@ -95,6 +97,7 @@ class EngineInfo:
     device_id: int | None = 0
     builder: str = ""
     library_version: str = ""
+    parser: str = ""
     compute_capabilities: tuple[str, ...] = ()
     gpu_name: str = ""
     hardware_compatible: bool = False

@@ -31,6 +31,8 @@ _CUDART: Final = ("libcudart.so.13", "libcudart.so.12")
 _CUDART_FOLDERS: Final = ("nvidia/cu13/lib", "nvidia/cuda_runtime/lib")
 _CUDA_FOLDER: Final = Path("/usr/local/cuda/lib64")
 _RTX: Final = "torch-tensorrt-rtx"
+# Without Torch-TensorRT, these make engines of TensorRT-RTX.
+_PARSER: Final = ("tensorrt-rtx", "onnx", "onnxscript")
 # The Jetson Linux on this machine; JetPack 6 is release 36.
 _TEGRA_RELEASE: Final = Path("/etc/nv_tegra_release")
 _FIRST_TEGRA: Final = 36
@@ -184,11 +186,13 @@ def _builder() -> Finding:
         fact = f"both are installed: {', '.join(installed)}"
         remedy = "pip uninstall torch-tensorrt torch-tensorrt-rtx, then install one of them"
         return Finding("Torch-TensorRT", False, fact, remedy)
-    if not installed:
-        return Finding(
-            "Torch-TensorRT", False, "is not installed", install_command(_torch_tensorrt())
-        )
-    return Finding("Torch-TensorRT", True, installed[0])
+    if installed:
+        return Finding("Torch-TensorRT", True, installed[0])
+    parser = [f"{name} {version}" for name in _PARSER if (version := _version(name))]
+    if len(parser) == len(_PARSER):
+        fact = f"{', '.join(parser)} (without Torch-TensorRT)"
+        return Finding("ONNX parser of TensorRT-RTX", True, fact)
+    return Finding("Torch-TensorRT", False, "is not installed", install_command(_torch_tensorrt()))
 
 
 def _native(subject: str, find: Callable[[], Path]) -> Finding:

@@ -37,3 +37,25 @@ def is_onnx_installed() -> bool:
 def onnx_version() -> str:
     """Return the version of the package ``onnx``."""
     return version("onnx")
+
+
+@cache
+def uses_rtx_parser() -> bool:
+    """Return whether TensorRT-RTX engines are built without Torch-TensorRT here (``rtx-light``).
+
+    TensorRT-RTX and the packages that make ONNX models are installed, and Torch-TensorRT is not.
+    """
+    has_rtx = importlib.util.find_spec("tensorrt_rtx") is not None
+    return installed_variant() is None and has_rtx and is_onnx_installed()
+
+
+@cache
+def rtx_version() -> str:
+    """Return the version of TensorRT-RTX, which one package for each CUDA installs."""
+    (owner, *_) = packages_distributions()["tensorrt_rtx"]
+    return version(owner)
+
+
+def engine_library() -> str | None:
+    """Return the library that builds engines here, by its builder's name; None if there is none."""
+    return "tensorrt_rtx" if uses_rtx_parser() else installed_variant()

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch.fx import Node
 
-from trt_et.conversion.installed import installed_variant
+from trt_et.conversion.installed import engine_library
 
 
 class Step(Enum):
@@ -61,14 +61,14 @@ class Operator:
 
 @cache
 def _is_installed(release: tuple[str, str] | None) -> bool:
-    """Check whether Torch-TensorRT uses a package of this release or a later one."""
+    """Check whether a package of this release or a later one is used."""
     from packaging.version import Version
 
     if release is None:
         return False
     package, minimum = release
     # Both may be installed: Torch-TensorRT uses the one that it was made for.
-    used = package.replace("-", "_") == installed_variant()
+    used = package.replace("-", "_") == engine_library()
     if package in ("tensorrt", "tensorrt-rtx") and not used:
         return False
     try:

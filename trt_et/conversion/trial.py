@@ -92,8 +92,8 @@ def _is_of_unknown_values(error: ConversionError, fragment: Fragment) -> bool:
     )
 
 
-def try_as_onnx_model() -> SupportCheck:
-    """Return a function that returns why calls cannot be part of an ONNX model."""
+def try_as_onnx_model(library: str | None = None) -> SupportCheck:
+    """Return a function that returns why calls cannot be part of an ONNX model for a library."""
 
     def check(fragment: Fragment) -> Unsupported | None:
         if _moves_a_quantized_weight(fragment):
@@ -106,6 +106,7 @@ def try_as_onnx_model() -> SupportCheck:
                     made.inputs,
                     made.outputs,
                     lambda name, _: name,  # To read a weight would take memory.
+                    library=library,
                 )
             except ConversionError as error:
                 name = made.names.get(error.node or "", error.node)

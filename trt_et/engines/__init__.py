@@ -7,8 +7,8 @@ name            needs                        gives
 ==============  ===========================  ==================================================
 tensorrt        an NVIDIA GPU,               a TensorRT engine for that GPU
                 torch-tensorrt
-tensorrt_rtx    torch-tensorrt-rtx           a TensorRT-RTX engine for one or several compute
-                                             capabilities; no GPU needed
+tensorrt_rtx    torch-tensorrt-rtx; or       a TensorRT-RTX engine for one or several compute
+                tensorrt-rtx and onnx        capabilities; no GPU needed
 onnx            onnx, onnxscript             the partition as an ONNX model; the runtime builds
                                              the engine, for the GPU that it finds
 reference       nothing                      the partition as a nested ExecuTorch program, which

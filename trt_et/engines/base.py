@@ -91,6 +91,11 @@ class EngineBuilder(ABC):
         return {}
 
     @property
+    def road(self) -> str:
+        """Return what fills the networks of its engines; empty: Torch-TensorRT's converters."""
+        return ""
+
+    @property
     def without_int8(self) -> Collection[OpOverload]:
         """Return the operators that its library has no int8 kernels for.
 

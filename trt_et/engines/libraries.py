@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
@@ -19,6 +19,7 @@ from trt_et.conversion.installed import (
     installed_packages,
     installed_variant,
     is_onnx_installed,
+    uses_rtx_parser,
 )
 from trt_et.engines.base import EngineBuilder
 from trt_et.errors import BuilderUnavailable, OptionError
@@ -32,46 +33,49 @@ class EngineLibrary:
     """One engine library.
 
     Attributes:
-        builder: Its builder's class, ``module:class``; named, so that
-            only the chosen one is imported.
-        is_installed: Checks whether the builder's packages are installed.
+        builders: The classes of its builders, ``module:class``, each with a check whether its
+            packages are installed. The first whose packages are is taken; only that is imported.
         package: The package to install; empty if it is this one.
         about: A few words about the builder.
         is_chosen_by_auto: Whether ``builder="auto"`` may choose it.
         warning: Logged once in a process, after its engines are built.
     """
 
-    builder: str
-    is_installed: Callable[[], bool]
+    builders: Mapping[str, Callable[[], bool]]
     package: str
     about: str
     is_chosen_by_auto: bool = True
     warning: str = ""
 
+    def installed_builder(self) -> str | None:
+        """Return the class of its builder here; None: no builder's packages are installed."""
+        return next((name for name, is_there in self.builders.items() if is_there()), None)
+
 
 LIBRARIES: Final[dict[str, EngineLibrary]] = {
     "tensorrt_rtx": EngineLibrary(
-        "trt_et.engines.tensorrt_rtx:TensorRTRTXBuilder",
-        lambda: installed_variant() == "tensorrt_rtx",
+        {
+            "trt_et.engines.tensorrt_rtx:TensorRTRTXBuilder": (
+                lambda: installed_variant() == "tensorrt_rtx"
+            ),
+            "trt_et.engines.rtx_network:RtxParserBuilder": uses_rtx_parser,
+        },
         "torch-tensorrt-rtx",
         "TensorRT-RTX; builds without a GPU",
     ),
     "tensorrt": EngineLibrary(
-        "trt_et.engines.tensorrt:TensorRTBuilder",
-        lambda: installed_variant() == "tensorrt",
+        {"trt_et.engines.tensorrt:TensorRTBuilder": lambda: installed_variant() == "tensorrt"},
         "torch-tensorrt",
         "TensorRT; builds on the GPU at hand",
     ),
     "onnx": EngineLibrary(
-        "trt_et.engines.onnx:OnnxBuilder",
-        is_onnx_installed,
+        {"trt_et.engines.onnx:OnnxBuilder": is_onnx_installed},
         "onnxscript",
         "networks; TensorRT builds the engine when it is first loaded",
         is_chosen_by_auto=False,
     ),
     "reference": EngineLibrary(
-        "trt_et.engines.reference.builder:ReferenceBuilder",
-        lambda: True,
+        {"trt_et.engines.reference.builder:ReferenceBuilder": lambda: True},
         "",
         "runs on simulated GPUs only",
         is_chosen_by_auto=False,
@@ -115,7 +119,8 @@ def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
             "installed; expected one of them, because both provide the module torch_tensorrt. Run: "
             f"pip uninstall torch-tensorrt torch-tensorrt-rtx && {install_command(library.package)}"
         )
-    if not library.is_installed():
+    chosen = library.installed_builder()
+    if chosen is None:
         command = install_command(library.package)
         if builder == "onnx":
             raise BuilderUnavailable(
@@ -131,8 +136,9 @@ def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
             )
         raise BuilderUnavailable(
             f"builder={builder!r} is not available: Torch-TensorRT is not installed. Run: {command}"
+            + (f", or without it: {_install_parser()}" if name == "tensorrt_rtx" else "")
         )
-    made: EngineBuilder = pkgutil.resolve_name(library.builder)()
+    made: EngineBuilder = pkgutil.resolve_name(chosen)()
     return made
 
 
@@ -143,14 +149,19 @@ def warn_once(name: str) -> None:
         _log.warning("builder=%r: %s", name, LIBRARIES[name].warning)
 
 
+def _install_parser() -> str:
+    return install_command("tensorrt-rtx", "onnx", "onnxscript")
+
+
 def _choose() -> str:
     candidates = {name: entry for name, entry in LIBRARIES.items() if entry.is_chosen_by_auto}
     for name, library in candidates.items():
-        if library.is_installed():
+        if library.installed_builder():
             return name
     commands = "\n".join(
         f"  {install_command(entry.package)}  ({entry.about})" for entry in candidates.values()
     )
+    commands += f"\n  {_install_parser()}  (TensorRT-RTX without Torch-TensorRT)"
     raise BuilderUnavailable(
         "builder='auto' found no TensorRT to build engines with. Install one:\n"
         f"{commands}\n"

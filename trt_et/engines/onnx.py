@@ -56,25 +56,12 @@ class OnnxBuilder(EngineBuilder):
 
     def make_support_check(self, options: BuildOptions) -> SupportCheck:
         """See ``trt_et.engines.EngineBuilder``."""
-
-        def check(fragment: Fragment) -> Unsupported | None:
-            from trt_et.conversion.trial import try_as_onnx_model
-
-            return try_as_onnx_model()(fragment)
-
-        return check
+        return onnx_support_check()
 
     def build(self, request: BuildRequest) -> bytes:
         """See ``trt_et.engines.EngineBuilder.build``."""
         program = request.program
-        try:
-            model = _convert(program)
-        except ConversionError as error:
-            raise BuilderError(
-                f"partition {request.partition} has no ONNX model"
-                + (f" because of node {error.node}" if error.node else "")
-                + f": {error.reason}. Leave the node to the CPU (excluded_ops=...)"
-            ) from error
+        model = make_onnx_model(request)
         _CONVERTED[program.exported] = model.weights
         info = EngineInfo(
             bindings=program.bindings,
@@ -83,7 +70,7 @@ class OnnxBuilder(EngineBuilder):
             library_version=f"onnx {onnx_version()} opset {model.opset}",
             hardware_compatible=True,
             precision=request.options.precision or "",
-            network=_network(request, sorted(model.weights)),
+            network=network_options(request, sorted(model.weights)),
         )
         return encode_blob(model.to_bytes(), info)
 
@@ -101,7 +88,38 @@ class OnnxBuilder(EngineBuilder):
         return {key: constants[name].detach() for name, key in keys.items()}
 
 
-def _convert(program: EngineProgram) -> OnnxModel:
+def onnx_support_check(library: str | None = None) -> SupportCheck:
+    """Return the check by the conversion to ONNX, whose packages it imports when it is called."""
+
+    def check(fragment: Fragment) -> Unsupported | None:
+        from trt_et.conversion.trial import try_as_onnx_model
+
+        return try_as_onnx_model(library)(fragment)
+
+    return check
+
+
+def make_onnx_model(request: BuildRequest, library: str | None = None) -> OnnxModel:
+    """Convert a request's partition to an ONNX model.
+
+    Args:
+        request: The partition.
+        library: The only engine library that reads the model; None: all of them may.
+
+    Raises:
+        BuilderError: It has no ONNX model.
+    """
+    try:
+        return _convert(request.program, library)
+    except ConversionError as error:
+        raise BuilderError(
+            f"partition {request.partition} has no ONNX model"
+            + (f" because of node {error.node}" if error.node else "")
+            + f": {error.reason}. Leave the node to the CPU (excluded_ops=...)"
+        ) from error
+
+
+def _convert(program: EngineProgram, library: str | None = None) -> OnnxModel:
     from trt_et.conversion.onnx.model import convert_module, weight_key
 
     with TRACING:
@@ -111,10 +129,12 @@ def _convert(program: EngineProgram) -> OnnxModel:
             program.outputs,
             lambda _, tensor: weight_key(tensor),
             program.aliased_outputs,
+            library,
         )
 
 
-def _network(request: BuildRequest, weights: list[str]) -> dict[str, Any]:
+def network_options(request: BuildRequest, weights: list[str]) -> dict[str, Any]:
+    """Return how to build the engine of a network (``EngineInfo.network``)."""
     options = request.options
     chosen = {
         "workspace_size": options.workspace_size,

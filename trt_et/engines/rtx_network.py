@@ -1,26 +1,77 @@
-"""Builds TensorRT-RTX engines of ONNX networks by the library's Python bindings, without a GPU."""
+"""Builds TensorRT-RTX engines of ONNX networks by the library's own parser, without a GPU.
+
+The builder needs no Torch-TensorRT (the extra ``rtx-light``). ``trt-et build`` builds the networks
+of a program that ``builder="onnx"`` has exported.
+"""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any, Final
 
+import numpy
 from crc32c import crc32c
 
 from trt_et.blob.codec import decode_blob
-from trt_et.blob.model import Alias, EngineInfo
-from trt_et.blob.writer import BlobWriter
+from trt_et.blob.model import Alias, Binding
+from trt_et.conversion.installed import rtx_version
 from trt_et.conversion.network import Network
-from trt_et.conversion.torch_tensorrt_import import tensorrt_log
-from trt_et.engines.fingerprint import target_platform
-from trt_et.engines.serialize import serialize
-from trt_et.engines.tensorrt_rtx import allow_captures, set_targets, targets_with_fp8
-from trt_et.errors import BlobError, BuilderError, BuilderUnavailable
+from trt_et.conversion.torch_tensorrt_import import logged_errors, tensorrt_log
+from trt_et.engines.base import BuildRequest
+from trt_et.engines.fingerprint import fingerprint_of
+from trt_et.engines.onnx import make_onnx_model, network_options, onnx_support_check
+from trt_et.engines.tensorrt_rtx import TensorRTRTXBuilder, build_blob
+from trt_et.errors import BlobError, BuilderError, BuilderUnavailable, OptionError
+from trt_et.graph.fragment import SupportCheck
+from trt_et.graph.tensor_bytes import bytes_of
+from trt_et.options import BuildOptions
 from trt_et.requirements import install_command
 
-_BUILDER: Final = "tensorrt_rtx"
+_PARSER: Final = "onnx"  # See ``EngineInfo.parser``.
+
+
+class RtxParserBuilder(TensorRTRTXBuilder):
+    """Builds TensorRT-RTX engines without Torch-TensorRT: the library parses ONNX models.
+
+    The models have the rewrites for this library as well, unlike those of ``builder="onnx"``.
+    """
+
+    parser = _PARSER
+
+    @property
+    def road(self) -> str:
+        """See ``trt_et.engines.EngineBuilder``."""
+        return f"the ONNX parser of TensorRT-RTX {rtx_version()}"
+
+    def fingerprint(self) -> str:
+        """See ``trt_et.engines.EngineBuilder``."""
+        packages = [f"{name}={version(name)}" for name in ("onnx", "onnxscript", "onnx-ir")]
+        return fingerprint_of("ONNX parser", *packages, tensorrt=True)
+
+    def check_options(self, options: BuildOptions) -> None:
+        """See ``trt_et.engines.EngineBuilder``."""
+        for name in ("refittable", "torch_tensorrt_settings"):
+            if getattr(options, name):
+                raise OptionError(
+                    f"{name} needs Torch-TensorRT, which is not installed; leave it out, or run: "
+                    + install_command("torch-tensorrt-rtx")
+                )
+        super().check_options(options)
+
+    def make_support_check(self, options: BuildOptions) -> SupportCheck:
+        """See ``trt_et.engines.EngineBuilder``."""
+        return onnx_support_check(self.name)
+
+    def fill(self, request: BuildRequest) -> Network:
+        """See ``TensorRTRTXBuilder``."""
+        model = make_onnx_model(request, self.name)
+        weights = {key: bytes_of(tensor) for key, tensor in model.weights.items()}
+        network = _parsed(model.to_bytes(), weights)
+        network.interpreter.append(model)  # It owns the weights' memory.
+        _configure(network, request.program.inputs, network_options(request, []))
+        return network
 
 
 def build_rtx_engine(
@@ -41,36 +92,27 @@ def build_rtx_engine(
         BuilderError: TensorRT-RTX is not installed, or does not take the network.
         OptionError: TensorRT-RTX does not have the target.
     """
+    from trt_et.conversion.onnx.model import references
+
+    decoded = decode_blob(blob)
+    model, info = bytes(decoded.engine), decoded.info
+    keys = references(model).values()
+    network = _parsed(model, {key: _checked(key, named_data) for key in keys})
+    _configure(network, info.inputs, info.network or {})
+    info = replace(info, parser=_PARSER, compute_capabilities=tuple(capabilities), network=None)
+    return build_blob(network, info, _has_fp8(network), "of the network")
+
+
+def _parsed(model: bytes, weights: Mapping[str, bytes | memoryview]) -> Network:
+    """Let TensorRT-RTX parse a serialized model, whose large weights are given by their keys."""
+    from trt_et.conversion.onnx.model import references
+
     try:
         import tensorrt_rtx as trt
     except ImportError as error:
         raise BuilderUnavailable(
             f"TensorRT-RTX is not installed: {install_command('tensorrt-rtx')}"
         ) from error
-    decoded = decode_blob(blob)
-    network = _parsed(trt, bytes(decoded.engine), named_data)
-    if not capabilities and _has_fp8(network):
-        # By default the library drops older targets, which the blob would still promise.
-        capabilities = targets_with_fp8(trt)
-    _configure(network, decoded.info)
-    set_targets(trt, network.config, tuple(capabilities))
-    allow_captures(network)
-    info = replace(
-        decoded.info,
-        builder=_BUILDER,
-        library_version=str(trt.__version__),
-        compute_capabilities=tuple(capabilities),
-        target_platform=target_platform(),
-        aliases=network.aliases,
-        network=None,
-    )
-    with BlobWriter(info) as writer:
-        serialize(network, "of the network", writer.write)
-        return writer.finish()
-
-
-def _parsed(trt: Any, model: bytes, named_data: Mapping[str, bytes]) -> Network:  # noqa: ANN401
-    from trt_et.conversion.onnx.model import references
 
     class Logger(trt.ILogger):
         def __init__(self) -> None:
@@ -86,14 +128,14 @@ def _parsed(trt: Any, model: bytes, named_data: Mapping[str, bytes]) -> Network:
     network = builder.create_network(1 << int(flag))
     parser = trt.OnnxParser(network, logger)
     kept: list[Any] = [logger, parser]
-    taken = parser.load_model_proto(model)
-    for name, key in references(model).items():
-        data = _checked(key, named_data)
-        view = ctypes.c_char_p(data)
-        kept.append(view)
-        at = ctypes.cast(view, ctypes.c_void_p).value
-        taken = taken and parser.load_initializer(name, at, len(data))
-    if not taken or not parser.parse_model_proto():
+    with logged_errors():  # The parser keeps its own.
+        taken = parser.load_model_proto(model)
+        for name, key in references(model).items():
+            data = numpy.frombuffer(weights[key], numpy.uint8)
+            kept.append(data)
+            taken = taken and parser.load_initializer(name, data.ctypes.data, data.size)
+        taken = taken and parser.parse_model_proto()
+    if not taken:
         raise BuilderError(f"TensorRT-RTX {trt.__version__} {_refusal(parser)}")
     config = builder.create_builder_config()
     return Network(trt, builder, network, config, kept, _aliases(trt, network))
@@ -135,8 +177,8 @@ def _has_fp8(network: Network) -> bool:
     )
 
 
-def _configure(network: Network, info: EngineInfo) -> None:
-    trt, config, options = network.trt, network.config, info.network or {}
+def _configure(network: Network, inputs: Sequence[Binding], options: Mapping[str, Any]) -> None:
+    trt, config = network.trt, network.config
     if "workspace_size" in options:
         pool = trt.MemoryPoolType.WORKSPACE
         config.set_memory_pool_limit(pool, options["workspace_size"])
@@ -146,7 +188,7 @@ def _configure(network: Network, info: EngineInfo) -> None:
         config.set_flag(trt.BuilderFlag.WEIGHT_STREAMING)
     ranges = {
         binding.name: (binding.min_shape, binding.opt_shape, binding.max_shape)
-        for binding in info.inputs
+        for binding in inputs
         if binding.is_dynamic
     }
     for shapes in options.get("profiles") or ([ranges] if ranges else []):

@@ -19,12 +19,16 @@ from trt_et.errors import BuildCancelled, BuilderError, BuilderUnavailable, Opti
 _log = logging.getLogger(__name__)
 
 
-def build_engine(request: BuildRequest, library: str, build: Callable[[Network], bytes]) -> bytes:
+def build_engine(
+    request: BuildRequest,
+    fill: Callable[[BuildRequest], Network],
+    build: Callable[[Network], bytes],
+) -> bytes:
     """Build an engine; if TensorRT fails with updates in place, build it again without them.
 
     Args:
         request: The partition. Its ``aliased_outputs`` may be written in place.
-        library: The engine library, by its builder's name.
+        fill: Fills a network with the partition.
         build: Builds a network and returns the engine's blob.
 
     Raises:
@@ -32,7 +36,7 @@ def build_engine(request: BuildRequest, library: str, build: Callable[[Network],
     """
     network: Network | None = None
     try:
-        network = build_network(request, library)
+        network = fill(request)
         return build(network)
     except (BuildCancelled, BuilderUnavailable, OptionError):
         raise
@@ -48,7 +52,7 @@ def build_engine(request: BuildRequest, library: str, build: Callable[[Network],
     if network is not None:
         network.free()
     program = replace(request.program, aliased_outputs=())
-    return build(build_network(replace(request, program=program), library))
+    return build(fill(replace(request, program=program)))
 
 
 def build_network(request: BuildRequest, library: str = "tensorrt") -> Network:

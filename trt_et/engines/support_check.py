@@ -1,7 +1,8 @@
 """Chooses the support check of a builder, and remembers its answers.
 
 Unless a builder has its own, the check is by Torch-TensorRT's converters: reference engines replace
-real ones, so they hold the same nodes. If Torch-TensorRT is not installed, the reference builder
+real ones, so they hold the same nodes. Without Torch-TensorRT, the builder that takes its place
+(``RtxParserBuilder``) checks. If its packages are not installed either, the reference builder
 supports the operators of ExecuTorch's CPU kernels, and a warning reports it.
 
 The answers are also stored, so that a later export need not import Torch-TensorRT. Next to the
@@ -24,7 +25,7 @@ from typing import Any, Final
 import torch
 
 from trt_et.blob.model import REFERENCE_BUILDER
-from trt_et.conversion.installed import installed_variant
+from trt_et.conversion.installed import installed_variant, uses_rtx_parser
 from trt_et.conversion.torch_tensorrt_patches import without_gpu
 from trt_et.engine_program.canonical_text import (
     NotSerializable,
@@ -37,6 +38,7 @@ from trt_et.engines.cache import EngineCache
 from trt_et.engines.checked_file import locked, read_checked, write_checked
 from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters
 from trt_et.engines.key import builder_fingerprint
+from trt_et.engines.rtx_network import RtxParserBuilder
 from trt_et.graph.cpu_kernels import unsupported_by_cpu_kernels
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported
 from trt_et.options import BuildOptions
@@ -64,6 +66,9 @@ def cached_support_check(
         OptionError: ``options`` has a setting that Torch-TensorRT does not know.
     """
     own = builder.make_support_check(options)
+    if own is None and uses_rtx_parser():
+        builder = RtxParserBuilder()
+        own = builder.make_support_check(options)
     fingerprint = _default_fingerprint(options) if own is None else builder_fingerprint(builder)
 
     def make() -> SupportCheck:

@@ -11,7 +11,7 @@ from trt_et.blob.writer import BlobWriter
 from trt_et.conversion.network import Network
 from trt_et.engines.base import BuildRequest, EngineBuilder
 from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters, target_platform
-from trt_et.engines.serialize import build_engine, serialize
+from trt_et.engines.serialize import build_engine, build_network, serialize
 from trt_et.engines.timing_cache import TimingCache
 from trt_et.errors import BuilderUnavailable, OptionError
 from trt_et.options import BuildOptions
@@ -56,7 +56,7 @@ class TensorRTBuilder(EngineBuilder):
         _check_capability(request.options, f"{gpu.major}.{gpu.minor}")
         with torch.cuda.device(request.device_id):
             return build_engine(
-                request, self.name, lambda network: self._build(request, network, gpu)
+                request, build_network, lambda network: self._build(request, network, gpu)
             )
 
     def _build(self, request: BuildRequest, network: Network, gpu: Any) -> bytes:  # noqa: ANN401

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,8 @@ from trt_et.conversion.network import Network
 from trt_et.conversion.operators.products import QUANTIZED_CONVOLUTION
 from trt_et.engines.base import BuildRequest, EngineBuilder
 from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters, target_platform
-from trt_et.engines.serialize import build_engine, serialize
+from trt_et.engines.progress import BuildMonitor
+from trt_et.engines.serialize import build_engine, build_network, serialize
 from trt_et.errors import OptionError
 from trt_et.ops.quantize import FP8_CAPABILITY, is_fp8
 from trt_et.options import BuildOptions
@@ -28,6 +30,7 @@ class TensorRTRTXBuilder(EngineBuilder):
 
     name = "tensorrt_rtx"
     verified = True
+    parser = ""  # See ``EngineInfo.parser``.
 
     @property
     def without_int8(self) -> frozenset[OpOverload]:
@@ -50,30 +53,61 @@ class TensorRTRTXBuilder(EngineBuilder):
 
     def build(self, request: BuildRequest) -> bytes:
         """See ``trt_et.engines.EngineBuilder.build``."""
-        return build_engine(request, self.name, lambda network: self._build(request, network))
-
-    def _build(self, request: BuildRequest, network: Network) -> bytes:
-        capabilities = request.options.compute_capabilities
-        if not capabilities and any(map(is_fp8, request.program.exported.graph.nodes)):
-            # By default the library drops older targets, which the blob would still promise.
-            capabilities = targets_with_fp8(network.trt)
-        set_targets(network.trt, network.config, capabilities)
-        allow_captures(network)
         info = EngineInfo(
             bindings=request.program.bindings,
             device_id=request.device_id,
-            builder=self.name,
-            library_version=str(network.trt.__version__),
-            compute_capabilities=capabilities,
-            hardware_compatible=True,
-            target_platform=target_platform(),
+            parser=self.parser,
+            compute_capabilities=request.options.compute_capabilities,
             precision=request.options.precision or "",
-            aliases=network.aliases,
         )
-        with BlobWriter(info) as writer:
-            serialize(network, request.partition, writer.write, request.monitor)
-            network.free()  # Before the blob takes memory.
-            return writer.finish()
+        has_fp8 = any(map(is_fp8, request.program.exported.graph.nodes))
+        return build_engine(
+            request,
+            self.fill,
+            lambda network: build_blob(network, info, has_fp8, request.partition, request.monitor),
+        )
+
+    def fill(self, request: BuildRequest) -> Network:
+        """Fill a network with a request's partition; it may be written in place."""
+        return build_network(request, self.name)
+
+
+def build_blob(
+    network: Network,
+    info: EngineInfo,
+    has_fp8: bool,
+    partition: str,
+    monitor: BuildMonitor | None = None,
+) -> bytes:
+    """Build the engine of a network, and return its blob.
+
+    Args:
+        network: The network; it is freed.
+        info: The blob's facts, except those of this library. ``compute_capabilities`` are the
+            targets; empty: the library's default set.
+        has_fp8: Whether the network has 8-bit floats.
+        partition: See ``serialize``.
+        monitor: See ``serialize``.
+    """
+    capabilities = info.compute_capabilities
+    if not capabilities and has_fp8:
+        # By default the library drops older targets, which the blob would still promise.
+        capabilities = targets_with_fp8(network.trt)
+    set_targets(network.trt, network.config, capabilities)
+    allow_captures(network)
+    info = replace(
+        info,
+        builder=TensorRTRTXBuilder.name,
+        library_version=str(network.trt.__version__),
+        compute_capabilities=capabilities,
+        hardware_compatible=True,
+        target_platform=target_platform(),
+        aliases=network.aliases,
+    )
+    with BlobWriter(info) as writer:
+        serialize(network, partition, writer.write, monitor)
+        network.free()  # Before the blob takes memory.
+        return writer.finish()
 
 
 def allow_captures(network: Network) -> None:

@@ -42,8 +42,9 @@ _OPERATORS: Final = {
 #: What ``Kernel.bytes_read``, ``bytes_written`` and ``constant_bytes`` are called in tables.
 KERNEL_BYTES: Final = ("read", "written", "constants")
 _FUSED: Final = re.compile(r"__myl_((?:[A-Z][a-z0-9]*)+)")
-# A layer is named after a node of the partition, "linear_0"; "linear_0_add_bias" is a part of it.
-_NODE: Final = r"((?!__)[A-Za-z_]\w*?_\d+)(?![0-9A-Za-z])"
+# A layer is named after a node of the partition, "linear_0" or, by an ONNX parser, "node_linear_0";
+# "linear_0_add_bias" is a part of it.
+_NODE: Final = r"(?:node_)?((?!__)[A-Za-z_]\w*?_\d+)(?![0-9A-Za-z])"
 _LAYER: Final = re.compile(rf"\[\w+\]-\[[^\]]*\]-\[{_NODE}")
 _LAYER_START: Final = re.compile(_NODE)
 _VALUE: Final = re.compile(r"\.\d+$")  # Else a tensor is a copy of a value, in another layout.

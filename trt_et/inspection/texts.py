@@ -11,7 +11,8 @@ def engine_text(info: EngineInfo) -> str:
     """Name the library that built an engine."""
     if info.network is not None:
         return f"a network of {info.library_version}"
-    return f"{info.builder or 'an unknown builder'} {info.library_version}".rstrip()
+    parser = ", by its ONNX parser" if info.parser == "onnx" else ""
+    return f"{info.builder or 'an unknown builder'} {info.library_version}".rstrip() + parser
 
 
 def targets_text(info: EngineInfo) -> str:

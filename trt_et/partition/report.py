@@ -92,6 +92,8 @@ class PartitionReport(Shown):
         kernels: The kernels that a call of each engine launches, by the partition's name. Empty
             until the engines are built; without engines whose kernels are not known
             (``trt_et.inspection.read_kernels``).
+        road: What makes the engines, such as ``the ONNX parser of TensorRT-RTX 1.6.1``; empty:
+            Torch-TensorRT's converters, or a builder that does not say.
     """
 
     partitions: tuple[Partition, ...]
@@ -99,6 +101,7 @@ class PartitionReport(Shown):
     sources: Mapping[str, str] = field(default_factory=dict)
     picture: Picture = field(default_factory=Picture, compare=False, repr=False)
     kernels: dict[str, EngineKernels] = field(default_factory=dict, compare=False, repr=False)
+    road: str = ""
 
     @property
     def tensors_not_delegated(self) -> tuple[tuple[str, str, str], ...]:
@@ -106,7 +109,7 @@ class PartitionReport(Shown):
         return tuple(entry for entry in self.not_delegated if entry[2] != COMPUTES_A_SIZE)
 
     def __str__(self) -> str:
-        lines = []
+        lines = [f"engines: by {self.road}"] if self.road and self.partitions else []
         for part in self.partitions:
             lines.append(_partition_line(part))
             lines += [f"    float32: {why}: {what}" for why, what in part.float32_groups().items()]
@@ -172,7 +175,8 @@ class PartitionReport(Shown):
             )
             for part in self.partitions
         )
-        yield Table("Engines", heads, rows, heads[1:])
+        title = f"Engines, by {self.road}" if self.road else "Engines"
+        yield Table(title, heads, rows, heads[1:])
         if self.kernels:
             rows = tuple((name, str(kernels)) for name, kernels in self.kernels.items())
             yield Table("What a call launches", ("engine", "kernels"), rows)

@@ -154,6 +154,7 @@ def _info_of(info: EngineInfo, facts: Mapping[str, str]) -> EngineInfo:
         info,
         builder=facts["builder"],
         library_version=facts["library_version"],
+        parser="onnx",
         compute_capabilities=() if rtx else (facts["compute_capability"],),
         gpu_name="" if rtx else facts["gpu_name"],
         hardware_compatible=rtx,

@@ -14,7 +14,8 @@ from tests.support.network_evaluator.registry import DTYPES
 from tests.support.onnx.payloads import Payload, payload_of
 from trt_et.engine_program.program import DTYPE_NAMES
 from trt_et.engines import BuildRequest
-from trt_et.engines.onnx import OnnxBuilder
+from trt_et.engines.onnx import OnnxBuilder, make_onnx_model
+from trt_et.graph.tensor_bytes import bytes_of
 
 HAS_PARSER = importlib.util.find_spec("tensorrt_rtx") is not None
 
@@ -52,9 +53,20 @@ def _wrong_bindings(network: Any, payload: Payload) -> str:
 
 
 def compare_payload(request: BuildRequest, *examples: torch.Tensor) -> Verdict:
-    """Run a partition's ONNX model and its program on the same inputs."""
-    program = request.program
-    payload = payload_of(program, request)
+    """Run a partition's ONNX models and its program on the same inputs.
+
+    The model for TensorRT-RTX alone has further rewrites.
+    """
+    payload = payload_of(request.program, request)
+    verdict = _judged(request, payload, examples)
+    made = make_onnx_model(request, "tensorrt_rtx")
+    if verdict.outcome != "equal" or made.to_bytes() == payload.model:
+        return verdict
+    weights = {key: bytes(bytes_of(value)) for key, value in made.weights.items()}
+    return _judged(request, Payload(payload.info, made.to_bytes(), weights), examples)
+
+
+def _judged(request: BuildRequest, payload: Payload, examples: tuple[torch.Tensor, ...]) -> Verdict:
     refusal = parser_refusal(payload) if HAS_PARSER else ""
     run = payload.evaluate
     try:
@@ -67,7 +79,7 @@ def compare_payload(request: BuildRequest, *examples: torch.Tensor) -> Verdict:
             refusal = refusal or str(error)
     if refusal:
         return Verdict(request.partition, operators_of(request), "bad network", refusal)
-    refuses = any(update.refuses_negative_indices for update in program.aliased_outputs)
+    refuses = any(update.refuses_negative_indices for update in request.program.aliased_outputs)
 
     def checked(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         if refuses and any(bool((t < 0).any()) for t in inputs if not t.is_floating_point()):

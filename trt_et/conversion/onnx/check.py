@@ -6,17 +6,18 @@ The rules hold without TensorRT on the machine that exports;
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from trt_et.conversion.onnx.parser_operators import TAKES
+from trt_et.conversion.onnx.parser_operators import LIBRARY_TAKES, TAKES
 from trt_et.errors import ConversionError
 
 _LONGEST_REASON: Final = 300
 _MOST_DIMENSIONS: Final = 8
 
 
-def check_model(proto: Any) -> None:  # noqa: ANN401
-    """Check an ``onnx.ModelProto``.
+def check_model(proto: Any, library: str | None = None) -> None:  # noqa: ANN401
+    """Check an ``onnx.ModelProto`` for one engine library; None: for all of them.
 
     Raises:
         ConversionError: Its types contradict each other, or the parser does not take a node.
@@ -32,11 +33,12 @@ def check_model(proto: Any) -> None:  # noqa: ANN401
         text = " ".join(str(error).split())[:_LONGEST_REASON]
         raise ConversionError(f"torch's ONNX exporter made a wrong model: {text}") from error
     types = _types(inferred.graph)
+    takes = LIBRARY_TAKES.get(library or "", TAKES)
     functions = {function.name for function in proto.functions}
     for node in inferred.graph.node:
         if node.op_type in functions:  # Ours, whose operators every parser takes.
             continue
-        if reason := _refusal(node, types):
+        if reason := _refusal(node, types, takes):
             raise ConversionError(reason, node.name.removeprefix("node_"))
 
 
@@ -69,8 +71,12 @@ def _types(graph: Any) -> dict[str, tuple[str, tuple[int, ...]]]:  # noqa: ANN40
     return known | constants
 
 
-def _refusal(node: Any, types: dict[str, tuple[str, tuple[int, ...]]]) -> str | None:  # noqa: ANN401
-    taken = TAKES.get(node.op_type)
+def _refusal(
+    node: Any,  # noqa: ANN401
+    types: dict[str, tuple[str, tuple[int, ...]]],
+    takes: Mapping[str, frozenset[str]],
+) -> str | None:
+    taken = takes.get(node.op_type)
     if node.domain not in ("", "ai.onnx") or taken is None:
         return f"TensorRT's ONNX parser has no operator {node.op_type}"
     data = node.input[1 if node.op_type == "Where" else 0 : 2] or node.output[:1]

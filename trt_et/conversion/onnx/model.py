@@ -16,7 +16,7 @@ from trt_et.conversion.onnx.cache_update import add_cache_update_function
 from trt_et.conversion.onnx.check import check_model
 from trt_et.conversion.onnx.grouped_weights import pack_grouped_weights
 from trt_et.conversion.onnx.rewrites import prepare_module
-from trt_et.conversion.onnx.translate import OPSET, translate
+from trt_et.conversion.onnx.translate import OPSET, quiet, translate
 from trt_et.engine_program.in_place_buffers import InPlaceBuffer
 from trt_et.errors import ConversionError
 from trt_et.graph.symbolic_shapes import size_names
@@ -54,10 +54,12 @@ def convert_module(
     outputs: Sequence[Binding],
     key_of: Callable[[str, torch.Tensor], str],
     aliased_outputs: Sequence[InPlaceBuffer] = (),
+    library: str | None = None,
 ) -> OnnxModel:
     """Convert a module to an ONNX model. The arguments are as in ``network.convert_module``.
 
-    ``key_of`` returns the key of a large constant, from its name and value.
+    ``key_of`` returns the key of a large constant, from its name and value. ``library`` is the only
+    engine library that reads the model; None: all of them may.
 
     Raises:
         ConversionError: A call has no translation, or TensorRT's ONNX parser does not take it.
@@ -65,7 +67,7 @@ def convert_module(
     import onnx_ir as ir
 
     names = size_names(module.graph.find_nodes(op="placeholder"))
-    prepare_module(module, aliased_outputs)
+    prepare_module(module, aliased_outputs, library)
     model, constants = translate(module)
     _set_inputs(model, inputs, constants)
     _set_outputs(model, outputs)
@@ -75,7 +77,7 @@ def convert_module(
     _describe(model, inputs, outputs, names)
     weights = _move_weights_out(model, key_of)
     proto = ir.to_proto(model)
-    check_model(proto)
+    check_model(proto, library)
     return OnnxModel(proto, weights)
 
 
@@ -144,13 +146,14 @@ def _tidy(model: Any) -> None:  # noqa: ANN401
     if model.functions:
         common.InlinePass()(model)
     # The exporter computes some inputs, such as the axes of a sum; the parser needs constants.
-    fold_constants(
-        model,
-        onnx_shape_inference=False,
-        input_size_limit=_FOLDED,
-        output_size_limit=_FOLDED,
-        should_fold=_should_fold,
-    )
+    with quiet():  # It warns of what it cannot fold.
+        fold_constants(
+            model,
+            onnx_shape_inference=False,
+            input_size_limit=_FOLDED,
+            output_size_limit=_FOLDED,
+            should_fold=_should_fold,
+        )
     common.RemoveUnusedNodesPass()(model)
     common.ClearMetadataAndDocStringPass()(model)
 

@@ -42,3 +42,9 @@ TAKES: Final[dict[str, frozenset[str]]] = {
     "DequantizeLinear": frozenset({"INT4", "INT8", "FLOAT8E4M3FN"}),
 }
 """By the operator's name, in ONNX's names of dtypes."""
+
+LIBRARY_TAKES: Final = {
+    # Seen with 1.6 and 1.7.
+    "tensorrt_rtx": TAKES | {"Cast": TAKES["Cast"] | {"INT8"}},
+}
+"""What the parser of one library takes, by its builder's name."""

@@ -131,26 +131,35 @@ _REWRITES: Final = (
     Operator("ONNX's copy", (aten.copy.default,), decompose=copied),
     Operator("ONNX's cumsum", (aten.cumsum.default,), rewrite=sum_in_float32),
 )
-_ENTRIES: Final = (
-    *(
-        replace(entry, rewrite=write_out_masked) if entry is WRITTEN_OUT_ATTENTION else entry
-        for entry in OPERATORS
-        if getattr(entry, "library", None) is None or entry is WRITTEN_OUT_ATTENTION
-    ),
-    *_REWRITES,
-    ONNX_FP8,
-    ONNX_QUANTIZE,
-)
+
+
+@cache
+def _entries(library: str | None) -> tuple[Operator | Step, ...]:
+    """Return what a model for one engine library needs; None: a model for all of them."""
+    for_all = replace(WRITTEN_OUT_ATTENTION, rewrite=write_out_masked, library=None)
+    written_out = WRITTEN_OUT_ATTENTION if library else for_all
+    own = (written_out if entry is WRITTEN_OUT_ATTENTION else entry for entry in OPERATORS)
+    return tuple(
+        entry
+        for entry in (*own, *_REWRITES, ONNX_FP8, ONNX_QUANTIZE)
+        if isinstance(entry, Step)
+        or entry.library is None
+        or (entry.library == library and not entry.is_fixed())
+    )
 
 
 @cache
 def _decompositions() -> dict[Any, Callable[..., Any]]:
-    return torch_decompositions() | decompositions(_ENTRIES)
+    return torch_decompositions() | decompositions(_entries(None))
 
 
-def prepare_module(module: GraphModule, aliased_outputs: Sequence[InPlaceBuffer] = ()) -> None:
+def prepare_module(
+    module: GraphModule,
+    aliased_outputs: Sequence[InPlaceBuffer] = (),
+    library: str | None = None,
+) -> None:
     """Apply all decompositions and rewrites to a module; see ``model.convert_module``."""
-    for entry in _ENTRIES:
+    for entry in _entries(library):
         if isinstance(entry, Operator):
             rewrite(module, entry)
         elif entry is Step.HOLD_UINT8:

@@ -39,7 +39,7 @@ _WRONG: Final = frozenset(
 
 @cache
 def _registry() -> Any:  # noqa: ANN401
-    with _quiet():
+    with quiet():
         from torch.onnx._internal.exporter._registration import ONNXRegistry
 
         registry = ONNXRegistry.from_torchlib(opset_version=OPSET)
@@ -48,15 +48,16 @@ def _registry() -> Any:  # noqa: ANN401
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the exporter, which warns of each package that is not installed."""
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)
+def quiet() -> Iterator[None]:
+    """Silence the exporter, which warns of missing packages, and the folding of constants."""
+    levels = {log: log.level for log in map(logging.getLogger, ("torch.onnx", "onnxscript"))}
     try:
+        for log in levels:
+            log.setLevel(logging.ERROR)
         yield
     finally:
-        log.setLevel(level)
+        for log, level in levels.items():
+            log.setLevel(level)
 
 
 def is_translatable(target: object) -> bool:
@@ -95,7 +96,7 @@ def translate(module: GraphModule) -> tuple[Any, dict[str, torch.Tensor]]:
     opset = _core._get_onnxscript_opset(OPSET)
     values: dict[str, Any] = {}
     numbers: dict[Any, Any] = {}
-    with _quiet():
+    with quiet():
         for node in graph.nodes:
             try:
                 if node.op == "placeholder":
