@@ -19,12 +19,15 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trt_et import TensorRTPartitioner
+from trt_et.errors import TrtEtError
 from trt_et.partition.operator_support import COMPUTES_A_SIZE
 
+_log = logging.getLogger(__name__)
 aten = torch.ops.aten
 CALLS = 2  # Of each operator.
 _SAMPLES = 8  # Of each of torch's tests of operators.
 _DTYPES = (torch.float32, torch.int64, torch.bool)
+_TENSORRT = (*_DTYPES, torch.int32)
 _WEIGHTS = ("weight", "bias", "running_mean", "running_var", "scale")
 # A call of a view alone is not worth an engine.
 _IS_A_VIEW = "its partition would only reshape or quantize"
@@ -86,7 +89,7 @@ _OWN: dict[OpOverload, list[tuple[Callable[..., Any] | None, tuple[Any, ...]]]] 
     ],
     aten.scalar_tensor.default: [(lambda x: aten.scalar_tensor(2.0) * x, (_tensor(6),))],
     aten.grid_sampler.default: [(None, (_tensor(*_IMAGE), _tensor(2, 5, 5, 2) - 1, 0, 0, False))],
-    aten.gt.Scalar: [(None, (_tensor(*_ROW), 1))],
+    **{f: [(None, (_tensor(*_ROW), 1))] for f in (aten.gt.Scalar, aten.ge.Scalar)},
     aten.instance_norm.default: [
         (
             None,
@@ -146,7 +149,7 @@ class _Recorder(TorchDispatchMode):
         self, func: OpOverload, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
-        if tensors and all(tensor.dim() and tensor.numel() for tensor in tensors):
+        if tensors and all(t.dim() and t.numel() > 1 and t.dtype in _TENSORRT for t in tensors):
             self.calls.setdefault(func, []).append((args, kwargs or {}))
         return func(*args, **(kwargs or {}))
 
@@ -166,7 +169,7 @@ def _recorded() -> dict[OpOverload, list[Arguments]]:
                 with torch.no_grad(), recorder:
                     info.op(sample.input, *sample.args, **sample.kwargs)
         except Exception as error:  # Of a test that needs more than a CPU.
-            logging.getLogger(__name__).debug("%s: %s", info.name, error)
+            _log.debug("%s: %s", info.name, error)
     return recorder.calls
 
 
@@ -194,7 +197,7 @@ class _Call(nn.Module):
             flat[place] = tensor
         args, kwargs = pytree.tree_unflatten(flat, self.spec)
         leaves = pytree.tree_leaves(self.operator(*args, **kwargs))
-        return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.numel()]
 
 
 def calls(operator: OpOverload) -> list[_Call]:
@@ -203,9 +206,13 @@ def calls(operator: OpOverload) -> list[_Call]:
         return [
             _call(operator, function or operator, args, {}) for function, args in _OWN[operator]
         ]
-    recorded = _recorded().get(operator, [])
+    recorded = sorted(_recorded().get(operator, []), key=_numbers, reverse=True)
     chosen = recorded[:: max(1, len(recorded) // CALLS)][:CALLS]
     return [_call(operator, operator, args, kwargs) for args, kwargs in chosen]
+
+
+def _numbers(arguments: Arguments) -> int:
+    return sum(x.numel() for x in pytree.tree_leaves(arguments) if isinstance(x, torch.Tensor))
 
 
 def _call(operator: OpOverload, function: Any, args: Any, kwargs: Any) -> _Call:
@@ -265,16 +272,19 @@ def _refusals(call: _Call, fixed: tuple[int, ...] | None) -> list[str] | None:
     shapes = None
     if fixed is not None:
         shapes = (tuple(_ranges(tensor, fixed) for tensor in call.inputs),)
+    partitioner = TensorRTPartitioner(builder="tensorrt_rtx")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.export.export(call, tuple(call.inputs), dynamic_shapes=shapes)
-    except Exception as error:
-        logging.getLogger(__name__).debug("%s: %s", call.operator, error)
+        report = None if shapes and not program.range_constraints else partitioner.explain(program)
+    except TrtEtError:
+        raise
+    except Exception as error:  # Of torch or ExecuTorch: any backend would meet it.
+        _log.debug("%s: %s", call.operator, error)
         return None
-    if shapes and not program.range_constraints:
+    if report is None:
         return None
-    report = TensorRTPartitioner(builder="tensorrt_rtx").explain(program)
     reasons = (why for _, operator, why in report.not_delegated if operator != "getitem")
     return list(dict.fromkeys(why for why in reasons if why not in (COMPUTES_A_SIZE, _IS_A_VIEW)))
 
