@@ -61,6 +61,20 @@ _OWN: dict[OpOverload, list[tuple[Callable[..., Any] | None, tuple[Any, ...]]]] 
     aten._native_batch_norm_legit_no_training.default: [
         (None, (_tensor(*_IMAGE), *(_tensor(3) for _ in range(4)), 0.1, 1e-5))
     ],
+    aten._prelu_kernel.default: [(None, (_tensor(*_IMAGE) - 1, _tensor(1, 3, 1, 1)))],
+    aten._to_copy.default: [
+        (lambda x, dtype=dtype: aten._to_copy(x, dtype=dtype), (_tensor(*_ROW),))
+        for dtype in (torch.float16, torch.int64)
+    ],
+    aten.full_like.default: [(lambda x: aten.full_like(x, 2.0) * x, (_tensor(*_ROW),))],
+    aten.nonzero.default: [(None, (_tensor(*_ROW),))],
+    **{
+        operator: [
+            (None, (_whole(*_ROW) > 3, _whole(*_ROW) > 5)),
+            (None, (_whole(*_ROW), _whole(*_ROW))),
+        ]
+        for operator in (aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_xor.Tensor)
+    },
     aten._embedding_bag.default: [(None, (_tensor(9, 4), _whole(6), torch.tensor([0, 3])))],
     aten.embedding_bag.padding_idx: [
         (None, (_tensor(15, 4), _whole(6), torch.tensor([0, 3]), False, 0, False, None, False, 1))
@@ -197,7 +211,11 @@ class _Call(nn.Module):
             flat[place] = tensor
         args, kwargs = pytree.tree_unflatten(flat, self.spec)
         leaves = pytree.tree_leaves(self.operator(*args, **kwargs))
-        return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.numel()]
+        return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and not _is_empty(leaf)]
+
+
+def _is_empty(tensor: torch.Tensor) -> bool:
+    return any(isinstance(size, int) and size == 0 for size in tensor.shape)
 
 
 def calls(operator: OpOverload) -> list[_Call]:
@@ -285,8 +303,9 @@ def _refusals(call: _Call, fixed: tuple[int, ...] | None) -> list[str] | None:
         return None
     if report is None:
         return None
+    ignored = {COMPUTES_A_SIZE, _IS_A_VIEW, "it returns no tensor"}
     reasons = (why for _, operator, why in report.not_delegated if operator != "getitem")
-    return list(dict.fromkeys(why for why in reasons if why not in (COMPUTES_A_SIZE, _IS_A_VIEW)))
+    return list(dict.fromkeys(why for why in reasons if why not in ignored))
 
 
 def _ranges(tensor: torch.Tensor, fixed: tuple[int, ...]) -> dict[int, Any]:

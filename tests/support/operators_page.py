@@ -63,11 +63,10 @@ def listed() -> list[OpOverload]:
 
 
 def _is_listed(operator: OpOverload) -> bool:
-    """Leave out gradients, sizes, and variants that write to their arguments."""
-    name = operator._schema.name
-    return not (
-        operator._schema.is_mutable or name.endswith("_backward") or name.startswith("aten::sym_")
-    )
+    """Leave out gradients, sizes, what has no value, and variants that write to their arguments."""
+    name = operator._schema.name.removeprefix("aten::")
+    is_other = name.endswith("_backward") or name.startswith(("sym_", "empty"))
+    return not (operator._schema.is_mutable or is_other)
 
 
 def route(operator: OpOverload, convertible: frozenset[Any]) -> str:
@@ -85,7 +84,8 @@ def exceptions(operator: OpOverload) -> list[str]:
     """The calls that are refused, in the words of the functions that refuse them."""
     entries = [e for e in OPERATORS if isinstance(e, Operator) and operator in e.targets]
     functions = [entry.unsupported for entry in entries if entry.unsupported]
-    return [" ".join(str(f.__doc__).split("\n\n")[0].split()).rstrip(".") for f in functions]
+    texts = (" ".join(str(f.__doc__).split("\n\n")[0].split()) for f in functions)
+    return [text.removeprefix("Refuse ").rstrip(".") for text in texts]
 
 
 def rows(every: int = 1) -> Iterator[str]:
@@ -122,7 +122,8 @@ def judged(operator: OpOverload) -> tuple[str, list[str]]:
 
 
 def _short(reason: str) -> str:
-    """Leave out which converter gave a reason; the row tells."""
+    """Leave out which converter gave a reason, which the row tells, and names of symbols."""
+    reason = re.sub(r"(its dimension) u\d+", r"\1", reason)
     text = re.sub(r"Torch-TensorRT's converter of \S+ fails with these arguments: ", "", reason)
     return text.partition("\n")[0].rstrip(".").replace("|", "\\|")
 
