@@ -184,9 +184,12 @@ def test_every_page_is_in_the_navigation_of_the_site():
     installed_variant() != "tensorrt_rtx" or not is_installed("torch-tensorrt-rtx", "2.14"),
     reason="the table is of torch-tensorrt-rtx 2.14",
 )
-def test_the_table_of_operators_is_the_one_of_the_support_check():
+def test_a_sample_of_the_table_of_operators_is_what_happens():
     found = (ROOT / "docs/reference/operators.md").read_text()
-    assert found == operators_page.page(), "run python -m tests.support.operators_page"
+    assert found.startswith(operators_page.HEAD)
+    rows = found.removeprefix(operators_page.HEAD).splitlines()
+    assert len(rows) == len(operators_page.listed())
+    assert rows[::30] == list(operators_page.rows(30)), "see tests/support/operators_page.py"
 
 
 def sources(*endings: str) -> list[Path]:

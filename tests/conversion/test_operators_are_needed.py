@@ -119,12 +119,17 @@ EXAMPLES = {
         lambda x, i: x.scatter(0, i, torch.tensor(3.0)) * 2,
         (torch.tensor(1.0), torch.tensor(0)),
     ),
+    **{
+        (f"bitwise_{name}", "unsupported"): Example(
+            getattr(torch, f"bitwise_{name}"), (WHOLE, WHOLE)
+        )
+        for name in ("and", "or", "xor")
+    },
     ("softplus", "unsupported"): Example(lambda x: F.softplus(x, 2.0, 3.0), (X,)),
     ("upsample", "unsupported"): Example(
         lambda x: F.interpolate(x, scale_factor=1.7), (X,), LENGTH
     ),
     # Rewrites.
-    ("index_put", "rewrite", "a mask"): Example(*CASES["one number put by a mask"]),
     ("index_put", "rewrite", "values to broadcast"): Example(
         put(None, None, 0), (torch.randn(1, 2, 4, 3), torch.randn(2, 2, 3), ROWS[:2])
     ),

@@ -57,6 +57,12 @@ LEFT_TO_THE_CPU = {
             "a large table": (lambda x: WEIGHT[x.long()], "does not compute with torch.uint8"),
         }.items()
     },
+    "bits of two tensors": (
+        lambda x, y: [(x * 2) & y, (x * 3) | (x > 0), (y * 2) ^ x],
+        (WHOLE, WHOLE + 3),
+        {},
+        "bit operators for booleans alone",
+    ),
     "what a mask adds": (
         lambda x, mask, values: aten.index_put(x * 2, [mask], values, True) * 2,
         (X, torch.tensor([True, False, True]), randn(2, 4, 5)),

@@ -21,6 +21,7 @@ from torch.export import Dim
 from tests.support.lowering import blobs, lower, reference
 from tests.support.mended import is_installed
 from tests.support.models import Function
+from tests.support.simulated_gpus import check
 from trt_et.engine_info import decode_blob
 from trt_et.inspection import inspect_program
 from trt_et.passes import before_partitioning
@@ -80,8 +81,10 @@ class Checked(nn.Module):
         self.rows = nn.Embedding(16, 8)
 
     def forward(self, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-        torch._check((ids != 0).sum(1).max().item() <= 16)
-        return (x + self.rows(torch.arange(16).unsqueeze(0)).expand_as(x)).relu().log1p()
+        count = (ids != 0).sum(1).max().item()
+        torch._check(count <= 16)
+        y = (x + self.rows(torch.arange(16).unsqueeze(0)).expand_as(x)).relu().log1p()
+        return y + count
 
 
 def data_dependent_elsewhere(builder: str = "reference") -> None:
@@ -95,6 +98,18 @@ def data_dependent_twice() -> None:
     partitioners = (reference(), XnnpackPartitioner(), reference())
     first, _, again = (lower(program, partitioner=partitioner) for partitioner in partitioners)
     assert first == again
+
+
+def unused_rows_by_a_mask() -> None:
+    model = nn.Linear(3, 2)
+
+    def function(x, mask):
+        y = model(x)
+        _ = y[mask] * 2
+        return y.relu()
+
+    x = torch.randn(4, 3)
+    check(lower(export(function, x, x[:, 0] > 0)), function, (x, x[:, 0] > 0))
 
 
 def weight_in_two_lists() -> None:
@@ -188,6 +203,7 @@ WORKAROUNDS = (
         lambda graph, constants, groups: [],
         weight_in_two_lists,
     ),
+    Workaround("erase_unused_checks", None, unused_rows_by_a_mask),
     Workaround("trt_et.partition.tags.clear_tags", lambda _: None, two_partitioners_in_a_branch),
     Workaround("trt_et.partition.tags._let_lists_keep_it", lambda node: None, weight_beside_a_list),
 )

@@ -2,10 +2,10 @@
 
 Most programs are lowered ten at a time, as submodules of one program that share its inputs and
 weights, since much of the cost of lowering a program is the same however small it is. Some are
-lowered alone.
+lowered alone. As many have dynamic sizes: two methods with one partitioner, five programs each.
 
-CI runs 25; ``make random-programs PROGRAMS=20000 SEED=7`` runs others, and more. The
-seed of a shard and Hypothesis's report name the program that fails.
+CI runs 25, and 4 with dynamic sizes; ``make random-programs PROGRAMS=20000 SEED=7`` runs others,
+and more. The seed of a shard and Hypothesis's report name the program that fails.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.fx import Node
 
-from tests.support.lowering import lower
-from tests.support.simulated_gpus import load_method
+from tests.support.lowering import finish, lower, reference
+from tests.support.programs.dynamic_steps import STEPS
+from tests.support.simulated_gpus import load_method, load_program
 from trt_et.engine_program.edge_to_aten import qualified_name
 
 PROGRAMS = int(os.environ.get("TRT_ET_RANDOM_GRAPHS", "25"))
@@ -175,3 +176,75 @@ def test_a_lowered_program_equals_eager():
         check([plan], min_block_size)
 
     run(one, ALONE, FIRST_SEED, plan=plan, min_block_size=st.integers(1, 3))
+
+
+ROWS = (12, 6, 18)
+dynamic_plan = st.lists(
+    st.tuples(st.sampled_from([*STEPS]), st.integers(0, 50), st.integers(0, 50)),
+    min_size=1,
+    max_size=8,
+)
+
+
+class DynamicPrograms(nn.Module):
+    """Several programs of ``STEPS``; each returns its last two values."""
+
+    def __init__(self, plans: list[list[Step]]) -> None:
+        super().__init__()
+        self.plans = plans
+        self.weight = nn.Parameter(torch.eye(SIZE) * 0.5)
+
+    def forward(
+        self, x: torch.Tensor, y: torch.Tensor, i: torch.Tensor, mask: torch.Tensor
+    ) -> list[torch.Tensor]:
+        results: list[torch.Tensor] = []
+        for steps in self.plans:
+            values = [x, y @ self.weight]
+            for name, first, second in steps:
+                pair = (values[first % len(values)], values[second % len(values)])
+                values.append(STEPS[name](*pair, i, mask))
+            results.extend(value.tanh() for value in values[-2:])
+        return results
+
+
+def rows(count: int) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(count)
+    shape = (count, SIZE)
+    whole = torch.randint(-5, 6, shape, generator=generator)
+    mask = torch.randint(0, 2, shape, generator=generator).bool()
+    return (*torch.randn(2, *shape, generator=generator), whole, mask)
+
+
+def check_dynamic(plans: list[list[Step]], min_block_size: int) -> None:
+    dynamic = ({0: 6 * torch.export.Dim("k", min=1, max=3)},) * 4
+    middle = len(plans) // 2
+    models = {"first": DynamicPrograms(plans[:middle]), "second": DynamicPrograms(plans[middle:])}
+    exported = {
+        name: torch.export.export(model.eval(), rows(ROWS[0]), dynamic_shapes=dynamic)
+        for name, model in models.items()
+    }
+    pte = finish(exported, reference(min_block_size=min_block_size)).buffer
+    program = load_program(bytes(pte))
+    for name, model in models.items():
+        method = program.load_method(name)
+        for count in ROWS:
+            inputs = rows(count)
+            with torch.no_grad():
+                expected = model(*inputs)
+            torch.testing.assert_close(method.execute(list(inputs)), expected, atol=1e-4, rtol=1e-4)
+
+
+DYNAMIC = PROGRAMS if PROGRAMS >= SHARD else 4
+DYNAMIC_TOGETHER = min(DYNAMIC, TOGETHER)
+
+
+@pytest.mark.parametrize("shard", range(-(-DYNAMIC // SHARD)))
+def test_lowered_programs_with_dynamic_sizes_equal_eager(shard):
+    programs = min(SHARD, DYNAMIC - shard * SHARD)
+    run(
+        check_dynamic,
+        -(-programs // DYNAMIC_TOGETHER),
+        FIRST_SEED + shard,
+        plans=st.lists(dynamic_plan, min_size=DYNAMIC_TOGETHER, max_size=DYNAMIC_TOGETHER),
+        min_block_size=st.integers(1, 3),
+    )

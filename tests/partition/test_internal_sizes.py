@@ -9,7 +9,7 @@ from torch.export import Dim
 
 from tests.support.lowering import lower, reference
 from tests.support.models import Unary
-from tests.support.simulated_gpus import load_method
+from tests.support.simulated_gpus import check, load_method
 
 
 def flattened(y, x):
@@ -85,3 +85,14 @@ def test_a_tensor_in_the_middle_is_flattened_inside_and_sizes_are_not_worth_an_e
     assert len(tensors) < len(part.operators)
     for smallest, count in ((len(tensors), 1), (len(tensors) + 1, 0)):
         assert len(reference(min_block_size=smallest).explain(program).partitions) == count
+
+
+def test_a_power_of_a_size_is_computed_inside():
+    layer = nn.Linear(4, 3).requires_grad_(requires_grad=False)
+    model = Unary(lambda x: torch.einsum("bsi,bsj->bij", layer(x), layer(x)).flatten(1))
+    model.layer = layer
+    batch = Dim("b", max=4)
+    sizes = ({0: batch, 1: 2 * batch},)
+    program = torch.export.export(model, (torch.randn(2, 4, 4),), dynamic_shapes=sizes)
+    pte = lower(program, full_graph=True)
+    check(pte, model, (torch.randn(2, 4, 4),), (torch.randn(4, 8, 4),))

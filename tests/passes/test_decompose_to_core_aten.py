@@ -187,6 +187,7 @@ CASES = {
         ),
         (X,),
     ),
+    "distances to weights": (lambda x: torch.cdist(x, IMAGE[0]) * 2, (IMAGE,)),
     "labels": (lambda n: F.one_hot(n % 5, 5) * 2, (WHOLE.long(),)),
     "signs": (
         lambda x, y: [torch.copysign(x, y) + 1, torch.copysign(y, -0.0) * 2, x.signbit() + 1],

@@ -13,6 +13,7 @@ from tests.support.models import Function
 from tests.support.simulated_gpus import check
 from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
 from trt_et.passes.masked_writes import select_by_mask
+from trt_et.passes.unused_checks import erase_unused_checks
 
 X, Y = torch.randn(3, 4, 6), torch.randn(3, 4, 6)
 ROW, COLUMN, LABELS = torch.randn(6), torch.randn(4, 1), torch.arange(12).reshape(3, 4) % 4 - 1
@@ -78,7 +79,7 @@ def test_they_are_choices(name, dynamic):
     batch = {0: Dim("batch", min=1, max=8)}
     shapes = ((batch, batch),) if dynamic else None
     program = torch.export.export(Function(function), inputs, dynamic_shapes=shapes)
-    selected = select_by_mask(decompose_to_core_aten(program))
+    selected = erase_unused_checks(select_by_mask(decompose_to_core_aten(program)))
     values = [node.meta.get("val") for node in selected.graph.nodes]
     sizes = [size for v in values if isinstance(v, torch.Tensor) for size in v.shape]
     assert not any(isinstance(s, torch.SymInt) and free_unbacked_symbols(s) for s in sizes)
@@ -96,6 +97,14 @@ def test_one_engine_makes_them():
     pte = lower(program, full_graph=True)
     assert len(blobs(pte)) == 1
     check(pte, prompted, (X, LABELS), (X[:1], LABELS[:1]))
+
+
+def test_rows_that_a_mask_selects_are_results():
+    def selected(x, labels):
+        return LINEAR(x)[labels > 0]
+
+    program = torch.export.export(Function(selected), (X, LABELS))
+    check(lower(program), selected, (X, LABELS), (X, LABELS * 0))
 
 
 def reversed_rows(x, labels):

@@ -70,6 +70,8 @@ def _equivalent_call(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if target is operator.neg:
         # TensorRT has no negation of sizes: an assertion of TensorRT-RTX 1.5 fails.
         return operator.mul, (*args, -1), kwargs
+    if target is operator.pow and args[1] == 2:
+        return operator.mul, (args[0], args[0]), kwargs
     if not isinstance(target, OpOverload):
         return target, args, kwargs
     rule = _RULES.get(qualified_name(node))

@@ -24,15 +24,16 @@ _OF_SIZES: Final = (
     operator.neg,
     operator.floordiv,
     operator.mod,
+    operator.pow,
 )
 
 
 def is_size(node: Node) -> bool:
     """Return whether a node computes a size in a way that an engine also can."""
-    return node.op == "call_function" and (
-        node.target is _OF_TENSORS
-        or (node.target in _OF_SIZES and isinstance(node.meta.get("val"), int | torch.SymInt))
-    )
+    if node.op != "call_function" or (node.target is operator.pow and node.args[1] != 2):
+        return False
+    is_number = isinstance(node.meta.get("val"), int | torch.SymInt)
+    return node.target is _OF_TENSORS or (node.target in _OF_SIZES and is_number)
 
 
 def inner_sizes(graph: Graph, is_supported: Callable[[Node], bool]) -> set[Node]:

@@ -37,17 +37,12 @@ def _tag_constants(analysis: Analysis) -> None:
     signature = program.graph_signature
     mutated = set(signature.buffers_to_mutate.values())
     tags = [n.meta["delegation_tag"] for n in program.graph.nodes if "delegation_tag" in n.meta]
-    for node in program.graph.nodes:
-        if (
-            node.op == "placeholder"
-            and not node.users
-            and node.name not in analysis.inputs
-            and tags
-        ):
+    for node in program.graph.find_nodes(op="placeholder"):
+        if not node.users and node.name not in analysis.inputs and tags:
             node.meta["delegation_tag"] = tags[0]
         _let_lists_keep_it(node)
         # Releases of tag_constant_data differ in which buffers are mutable.
-        if node.op == "placeholder" and signature.inputs_to_buffers.get(node.name) in mutated:
+        if signature.inputs_to_buffers.get(node.name) in mutated:
             node.meta.pop("delegation_tag", None)
 
 

@@ -25,6 +25,7 @@ from trt_et.passes.positions_as_tensors import keep_positions_in_tensors
 from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops
 from trt_et.passes.rms_norm import RMS_NORM, use_rms_norm
 from trt_et.passes.split_to_slices import replace_split_with_slice
+from trt_et.passes.unused_checks import erase_unused_checks
 from trt_et.passes.write_out_size_remainders import write_out_size_remainders
 
 Pass = Callable[[ExportedProgram], ExportedProgram]
@@ -41,6 +42,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     cast_joined,  # ExecuTorch refuses mixed dtypes.
     decompose_to_core_aten,  # Operators that ExecuTorch has no kernel for.
     select_by_mask,  # Sizes that depend on a mask stay on the CPU.
+    erase_unused_checks,  # ExecuTorch cannot cut a graph with some of them.
     fold_constants,  # TensorRT lacks the dtypes that they are computed in.
     replace_split_with_slice,  # ExecuTorch cannot delegate a part of a list of results.
     write_out_size_remainders,  # ExecuTorch gives them the dividend's sign.

@@ -7,7 +7,6 @@ same values are computed for every place instead, and ``where`` takes those that
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,11 +23,6 @@ from trt_et.graph.subgraphs import edited, nodes_of
 aten = torch.ops.aten
 
 _PUTS: Final = (aten.index_put.default, aten.index_put_.default)
-_CHECKS: Final = (
-    aten._assert_scalar.default,
-    aten.sym_constrain_range.default,
-    aten.sym_constrain_range_for_size.default,
-)
 # An integer has no quotient by 0, which the mask may leave out.
 _DIVISIONS: Final = (aten.div, aten.floor_divide, aten.remainder, aten.fmod)
 
@@ -53,10 +47,6 @@ def _select(graph: Graph) -> None:
             node.replace_all_uses_with(new)
             graph.erase_node(node)
             new.name = name  # It may be an output's.
-    graph.eliminate_dead_code()
-    for node in reversed(graph.find_nodes(op="call_function", target=aten.index.Tensor)):
-        if _mask_of(node.args[1]) is not None:
-            _erase_if_only_checked(node)
 
 
 def _mask_of(indices: Any) -> tuple[Node, int] | None:  # noqa: ANN401
@@ -183,17 +173,3 @@ def _is_same(one: object, other: object) -> bool:
         and len(parts[0]) == len(parts[1])
         and all(_is_same(*pair) for pair in zip(*parts, strict=True))
     )
-
-
-def _erase_if_only_checked(node: Node) -> None:
-    """Erase a tensor whose users only check its size."""
-    pending, checks = [node], [node]
-    while pending:
-        for user in pending.pop().users:
-            is_number = isinstance(user.meta.get("val"), torch.SymInt | torch.SymBool)
-            if not is_number and user.target not in _CHECKS and user.target is not operator.not_:
-                return
-            pending.append(user)
-            checks.append(user)
-    for each in sorted(set(checks), reverse=True):
-        node.graph.erase_node(each)

@@ -9,7 +9,7 @@ from torch.utils import _pytree as pytree
 
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
-from tests.support.simulated_gpus import load_method
+from tests.support.simulated_gpus import check, load_method
 from trt_et.conversion.operators.member_sums import scatter_reduce
 from trt_et.engines.reference import kernels
 
@@ -173,6 +173,21 @@ def test_paddings_and_remainders_by_sizes_run_like_eager():
     for size in (4, 7, 16):
         x = torch.randn(2, size)
         torch.testing.assert_close(method.execute([x]), list(model(x)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_products_of_pairs_run_at_every_size(dtype):
+    layer = torch.nn.Linear(4, 3).requires_grad_(requires_grad=False).to(dtype)
+
+    def pairs(x):
+        apart = (x[:, :, None] - x[:, None]).abs()
+        return layer(apart).relu(), layer(apart[0]) + 1, (apart[0] @ layer.weight.T).relu()
+
+    x = torch.randn(2, 7, 4, dtype=dtype)
+    sizes = (({1: torch.export.Dim("n", min=2, max=9)},),)
+    pte = lower(torch.export.export(Function(pairs), (x,), dynamic_shapes=sizes))
+    tolerance = 1e-4 if dtype is torch.float32 else 1e-2
+    check(pte, pairs, (x,), (x[:, :2].clone(),), atol=tolerance, rtol=tolerance)
 
 
 def test_positions_resized_for_a_transformer_run_like_eager():

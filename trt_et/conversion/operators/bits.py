@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
 from trt_et.graph.operators import INTEGERS
@@ -47,26 +48,25 @@ def bitwise_not(x: Tensor) -> Any:  # noqa: ANN401
     return -1 - x if x.dtype in INTEGERS else NotImplemented
 
 
-def _operands(x: Any, y: Any) -> tuple[Tensor, Any] | None:  # noqa: ANN401
-    """Return both in the dtype of the result; None if it is no integer of TensorRT's."""
+def of_two_tensors(node: Node) -> str | None:
+    """Refuse two tensors of integers: each bit would be a tensor."""
+    if node.meta["val"].dtype in INTEGERS and all(isinstance(a, Node) for a in node.args):
+        return "TensorRT has bit operators for booleans alone; one side may be a number"
+    return None
+
+
+def _operands(x: Any, y: Any) -> tuple[Tensor, int] | None:  # noqa: ANN401
+    """Return a tensor and a number in the dtype of the result; None if it has no integers."""
     dtype = torch.result_type(x, y)
     if dtype not in INTEGERS:
         return None
-    if not isinstance(x, Tensor):
-        x, y = y, x
-    if isinstance(y, Tensor):
-        return x.to(dtype), y.to(dtype)
     bits = torch.iinfo(dtype).bits
     y %= 1 << bits
     return x.to(dtype), y - (1 << bits) if y >> (bits - 1) else y
 
 
-def _common(x: Tensor, y: Any) -> Tensor:  # noqa: ANN401
+def _common(x: Tensor, number: int) -> Tensor:
     """Return the bits that are in both."""
-    return _bits_of_number(x, y) if isinstance(y, int) else _bits_of_both(x, y)
-
-
-def _bits_of_number(x: Tensor, number: int) -> Tensor:
     if number == 0:
         return x * 0
     parts = [_run(x, *run) for run in _runs(number, torch.iinfo(x.dtype).bits)]
@@ -100,24 +100,22 @@ def _multiple(x: Tensor, bit: int) -> Tensor:
     return torch.div(x, 1 << bit, rounding_mode="floor") * (1 << bit)
 
 
-def _bits_of_both(x: Tensor, y: Tensor) -> Tensor:
-    """Multiply bit by bit, along a new last dimension; the sign's bit counts as negative."""
-    limits = torch.iinfo(x.dtype)
-    powers = torch.tensor([1 << bit for bit in range(limits.bits - 1)], dtype=x.dtype)
-    ones = [
-        torch.div(each.unsqueeze(-1), powers, rounding_mode="floor").remainder(2) for each in (x, y)
-    ]
-    low = (ones[0] * ones[1] * powers).sum(-1)
-    return low + torch.where((x < 0) & (y < 0), limits.min, 0).to(x.dtype)
-
-
 BITWISE_AND: Final = Operator(
-    "bitwise_and", (aten.bitwise_and.Tensor, aten.bitwise_and.Scalar), decompose=bitwise_and
+    "bitwise_and",
+    (aten.bitwise_and.Tensor, aten.bitwise_and.Scalar),
+    unsupported=of_two_tensors,
+    decompose=bitwise_and,
 )
 BITWISE_OR: Final = Operator(
-    "bitwise_or", (aten.bitwise_or.Tensor, aten.bitwise_or.Scalar), decompose=bitwise_or
+    "bitwise_or",
+    (aten.bitwise_or.Tensor, aten.bitwise_or.Scalar),
+    unsupported=of_two_tensors,
+    decompose=bitwise_or,
 )
 BITWISE_XOR: Final = Operator(
-    "bitwise_xor", (aten.bitwise_xor.Tensor, aten.bitwise_xor.Scalar), decompose=bitwise_xor
+    "bitwise_xor",
+    (aten.bitwise_xor.Tensor, aten.bitwise_xor.Scalar),
+    unsupported=of_two_tensors,
+    decompose=bitwise_xor,
 )
 BITWISE_NOT: Final = Operator("bitwise_not", (aten.bitwise_not.default,), decompose=bitwise_not)

@@ -106,14 +106,12 @@ def add_cumulative_sum(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: 
 CUMSUM: Final = Operator("cumsum", (aten.cumsum.default,), add_layer=add_cumulative_sum)
 
 
-def distances(x: Tensor, y: Tensor, p: float, mode: int | None = None) -> Any:  # noqa: ANN401
-    """Return the distances between rows; Torch-TensorRT 2.14 takes static sizes only.
+def distances(x: Tensor, y: Tensor, p: float, mode: int | None = None) -> Tensor:
+    """Return the distances between rows; Torch-TensorRT 2.14 takes no weights, no dynamic sizes.
 
     Euclidean distances are a product where eager mode always computes them so
     (``use_mm_for_euclid_dist_if_necessary``: more than 25 rows).
     """
-    if all(isinstance(size, int) for size in (*x.shape, *y.shape)):
-        return NotImplemented
     is_long = any(shape_range(t.shape[-2])[0] > 25 for t in (x, y))
     if p == 2 and (mode == 1 or (mode in (None, 0) and is_long)):
         squares = x.square().sum(-1, True) + y.square().sum(-1, True).mT

@@ -75,28 +75,9 @@ def unsupported_put(node: Node) -> str | None:
 
 
 def simplify(node: Node) -> Node | None:
-    """Select by a mask, write values in their full shape, or add entire rows by ``index_add``."""
-    if (selected := _select(node)) is not None:
-        return selected
+    """Write values in their full shape, or add entire rows by ``index_add``."""
     _broadcast_values(node)
     return to_index_add(node)
-
-
-def _select(node: Node) -> Node | None:
-    """Return a ``where`` for ``x[x > 1] = 1``, which Torch-TensorRT 2.13 does not convert."""
-    args: Any = node.args
-    if len(args) != 3 or len(args[1]) != 1:
-        return None
-    source, (mask,), value = args
-    if not all(isinstance(tensor, Node) for tensor in (source, mask, value)):
-        return None
-    where, number = mask.meta["val"], value.meta["val"]
-    if where.dtype is not torch.bool or where.dim() == 0 or any(s != 1 for s in number.shape):
-        return None
-    for _ in range(source.meta["val"].dim() - mask.meta["val"].dim()):
-        mask = insert_call(node, aten.unsqueeze.default, mask, -1)
-    number = insert_call(node, aten.reshape.default, value, [])
-    return insert_call(node, aten.where.self, mask, number, source)
 
 
 def _broadcast_values(node: Node) -> None:

@@ -3,8 +3,8 @@
 Three-dimensional pooling and convolution, slice by slice; sorting by ``topk``; embedding bags and
 scatters that reduce, by a matrix; negative padding; cumulative sums of a single number;
 remainders of negative integers; bicubic resizing of a permuted tensor; sums in half precision, of
-products, windows and normalizations; quantize operators, by torch's own functions. Only the
-reference builder needs this.
+products, windows and normalizations; products of pairs of dynamic sizes; quantize operators, by
+torch's own functions. Only the reference builder needs this.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def _is_half(x: Tensor, *_: object, **__: object) -> bool:
     return x.dtype in _HALF
 
 
-def _in_float32(op: OpOverload) -> Callable[..., Any]:
+def _in_float32(op: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that computes in float32 and rounds the results, as TensorRT does."""
     # Most of ExecuTorch's kernels add in the tensors' dtype, in which a sum stops growing. ``mm``
     # and ``bmm`` add half-precision numbers in float32, but take several times longer.
@@ -255,6 +255,34 @@ def _in_float32(op: OpOverload) -> Callable[..., Any]:
         )
 
     return part
+
+
+def _is_square(x: Tensor) -> bool:
+    """Return whether several sizes of rows are dynamic, such as those of pairs.
+
+    Torch computes the sizes of their products as quotients, such as ``n**2 // n``. ExecuTorch's
+    bound of these is too high: its runtime then has no memory for the tensor.
+    """
+    dynamic = [size for size in x.shape[:-1] if isinstance(size, torch.SymInt)]
+    return x.dim() in (3, 4) and len(dynamic) > 1
+
+
+def _is_half_or_square(x: Tensor, y: Any, *_: object) -> bool:  # noqa: ANN401
+    weight = y.meta["val"] if isinstance(y, torch.fx.Node) else y
+    return _is_half(x) or (_is_square(x) and weight.dim() == 2)
+
+
+def _matmul(x: Tensor, y: Tensor) -> Tensor:
+    return _linear(x, y.mT) if _is_square(x) and y.dim() == 2 else x @ y
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Multiply rows by a convolution, whose sizes are the sizes of ``x``."""
+    if not _is_square(x):
+        return functional.linear(x, weight, bias)
+    image = x.reshape([*[1] * (4 - x.dim()), *x.shape]).permute(0, 3, 1, 2)
+    rows = functional.conv2d(image, weight[:, :, None, None], bias).permute(0, 2, 3, 1)
+    return rows if x.dim() == 4 else rows.squeeze(0)
 
 
 def _is_half_or_volume(x: Tensor, *_: object, **__: object) -> bool:
@@ -282,7 +310,7 @@ def _dequantize(
 
 
 _IN_FLOAT32: Final = (
-    *(aten.linear.default, aten.matmul.default, aten.mm.default, aten.bmm.default),
+    *(aten.mm.default, aten.bmm.default),
     *(aten.addmm.default, aten.native_layer_norm.default, aten._native_batch_norm_legit.no_stats),
     *(aten.var.correction, aten.var_mean.correction, aten.scatter_add.default),
     *(aten.avg_pool1d.default, aten.avg_pool2d.default, aten.instance_norm.default),
@@ -303,6 +331,8 @@ _PARTS: Final[dict[object, Callable[..., Any]]] = {
     aten.scatter_reduce.two: scatter_reduce,
     aten.upsample_bicubic2d.vec: _bicubic,
     **{op: _in_float32(op) for op in _IN_FLOAT32},
+    aten.linear.default: _in_float32(_linear),
+    aten.matmul.default: _in_float32(_matmul),
     _pt2e.quantize_per_tensor.default: pt2e.quantize_per_tensor,
     _pt2e.quantize_per_channel.default: pt2e.quantize_per_channel,
     _pt2e.dequantize_per_tensor.default: _dequantize,
@@ -318,4 +348,5 @@ _ONLY_IF: Final[dict[object, Callable[..., bool]]] = {
     aten.remainder.Scalar: _is_of_integers,
     aten.remainder.Tensor: _is_of_integers,
     **dict.fromkeys(_IN_FLOAT32, _is_half),
+    **dict.fromkeys((aten.linear.default, aten.matmul.default), _is_half_or_square),
 }
