@@ -26,6 +26,7 @@ from trt_et.graph.insertion import insert_call
 from trt_et.graph.operators import FLOATS
 from trt_et.graph.subgraphs import copied_module
 from trt_et.partition.unsupported_values import DTYPES
+from trt_et.passes.position_tables import insert_tables
 
 aten = torch.ops.aten
 
@@ -51,6 +52,7 @@ def fold_constants(program: ExportedProgram) -> ExportedProgram:
         for name, value in constant_values(program).items()
         if not isinstance(value, FakeTensor)
     }
+    insert_tables(graph, _constants(graph, values), _written(graph))
     constants = _constants(graph, values)
     for node in [node for node in graph.nodes if node not in constants]:
         _promote(node, constants)
@@ -144,7 +146,7 @@ def _written(graph: Graph) -> set[Node]:
         source
         for node in graph.nodes
         if writes_in_place(node) and node.target is not aten.detach_.default
-        for source in node.all_input_nodes
+        for source in _written_arguments(node)
     ]
     written: set[Node] = set()
     while pending:
@@ -153,6 +155,13 @@ def _written(graph: Graph) -> set[Node]:
             written.add(node)
             pending.extend(node.all_input_nodes)
     return written
+
+
+def _written_arguments(node: Node) -> list[Node]:
+    given, target = named_arguments(node), node.target
+    assert isinstance(target, OpOverload)
+    names = [each.name for each in target._schema.arguments if each.is_write]
+    return [n for n in tree_leaves([given[name] for name in names]) if isinstance(n, Node)]
 
 
 def _tensors(node: Node) -> list[torch.Tensor]:
