@@ -144,6 +144,13 @@ CASES = {
     ),
     "a window of a whole image": Case(nn.MaxPool2d(28), (IMAGE,)),
     "batch norms": Case(nn.Sequential(*norm_and_relu(16), *norm_and_relu(16)), (IMAGE,)),
+    "a convolution that is padded before": Case(
+        nn.Sequential(
+            *(nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(16, 16, 3, 2, groups=16), nn.ReLU6()),
+            *(nn.ConstantPad2d((1, 1, 2, 0), 0.0), nn.Conv2d(16, 8, 3)),
+        ),
+        (IMAGE,),
+    ),
     "squeeze and excite": Case(nn.Sequential(*(Excited() for _ in range(2))), (IMAGE,)),
     "a U-Net's block": Case(Residual(), (torch.rand(1, 32, 16, 16), torch.rand(1, 16))),
     "attention": Case(Attention(), (TOKENS,)),

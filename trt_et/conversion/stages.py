@@ -97,6 +97,7 @@ STAGES: Final[dict[str, tuple[Operator | Step, ...]]] = {
         member_sums.SCATTER_REDUCE,
         scatter.SLICE_SCATTER,
         moves.DIAGONAL,
+        moves.PAD,
         moves.REPEAT,
         moves.UNFOLD,
         activations.HARDSWISH,

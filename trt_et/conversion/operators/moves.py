@@ -107,6 +107,14 @@ def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
     return windows.movedim(dim + 1, -1)
 
 
+def pad(x: Tensor, amounts: Any, mode: str = "constant", value: float | None = None) -> Any:  # noqa: ANN401
+    """Pad by a number with the operator that Torch-TensorRT 2.14 makes part of a convolution."""
+    if mode != "constant":
+        return NotImplemented
+    return aten.constant_pad_nd(x, amounts, 0 if value is None else value)
+
+
+PAD: Final = Operator("pad", (aten.pad.default,), decompose=pad)
 UNFOLD: Final = Operator("unfold", (aten.unfold.default,), decompose=unfold)
 
 
