@@ -89,7 +89,7 @@ def machine(monkeypatch):
     """A GPU, and a TensorRT that notes what it knew and measures one kernel more each time."""
     known = []
 
-    def network_of(request, library):
+    def network_of(request):
         trt = SimpleNamespace(__version__="11.1")
         return SimpleNamespace(trt=trt, config=Config(), aliases=(), free=lambda: None)
 
@@ -101,7 +101,7 @@ def machine(monkeypatch):
         write(b"engine")
 
     gpu = SimpleNamespace(name="A GPU", major=9, minor=0)
-    monkeypatch.setattr("trt_et.engines.serialize.build_network", network_of)
+    monkeypatch.setattr("trt_et.engines.tensorrt.build_network", network_of)
     monkeypatch.setattr(tensorrt, "serialize", serialize)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)

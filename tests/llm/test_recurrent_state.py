@@ -78,8 +78,7 @@ def test_a_text_begins_or_goes_on_at_its_end(exported):
     torch.testing.assert_close(call(method, [5], 2), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_tensorrt_rtx_builds_one_engine(name):
-    pte = bytes(export_llm(make_model(name), builder="tensorrt_rtx", **OPTIONS).buffer)
+def test_tensorrt_rtx_builds_one_engine():
+    pte = bytes(export_llm(make_model("qwen3.5"), builder="tensorrt_rtx", **OPTIONS).buffer)
     (delegate,) = inspect_program(pte)[0].delegates
     assert not delegate.problem

@@ -259,7 +259,7 @@ def facts_of(blob: bytes) -> dict[str, Any]:
     """What Python reads, in the form of the native tests' ``read_blob()``; without the engine."""
     read = decode_blob(blob)
     info = asdict(read.info)
-    del info["precision"]  # read_blob() does not show it.
+    del info["precision"], info["parser"]  # read_blob() does not show them.
     if info["network"] is None:
         del info["network"]
     bindings = [

@@ -258,13 +258,14 @@ def _in_float32(op: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_square(x: Tensor) -> bool:
-    """Return whether several sizes of rows are dynamic, such as those of pairs.
+    """Return whether two sizes of rows are the same dynamic size, as those of pairs are.
 
     Torch computes the sizes of their products as quotients, such as ``n**2 // n``. ExecuTorch's
     bound of these is too high: its runtime then has no memory for the tensor.
     """
-    dynamic = [size for size in x.shape[:-1] if isinstance(size, torch.SymInt)]
-    return x.dim() in (3, 4) and len(dynamic) > 1
+    sizes: list[Any] = list(x.shape[:-1])
+    dynamic = [size.node.expr for size in sizes if isinstance(size, torch.SymInt)]
+    return x.dim() in (3, 4) and len(set(dynamic)) < len(dynamic)
 
 
 def _is_half_or_square(x: Tensor, y: Any, *_: object) -> bool:  # noqa: ANN401
@@ -281,7 +282,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if not _is_square(x):
         return functional.linear(x, weight, bias)
     image = x.reshape([*[1] * (4 - x.dim()), *x.shape]).permute(0, 3, 1, 2)
-    rows = functional.conv2d(image, weight[:, :, None, None], bias).permute(0, 2, 3, 1)
+    rows = functional.conv2d(image, weight[:, :, None, None], bias).permute(0, 2, 3, 1).contiguous()
     return rows if x.dim() == 4 else rows.squeeze(0)
 
 
