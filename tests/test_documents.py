@@ -21,6 +21,7 @@ from tests.support.mended import is_installed
 from tests.support.run_documents import STDOUT, blocks
 from trt_et.cli import app
 from trt_et.conversion.installed import installed_variant
+from trt_et.conversion.trial import convertible_operators
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -188,7 +189,12 @@ def test_a_sample_of_the_table_of_operators_is_what_happens():
     found = (ROOT / "docs/reference/operators.md").read_text()
     assert found.startswith(operators_page.HEAD)
     rows = found.removeprefix(operators_page.HEAD).splitlines()
-    assert len(rows) == len(operators_page.listed())
+    convertible = convertible_operators()
+    names_and_makers = [
+        [f"`{str(operator).removesuffix('.default')}`", operators_page.route(operator, convertible)]
+        for operator in operators_page.listed()
+    ]
+    assert [[cell.strip() for cell in row.split("|")[1:4:2]] for row in rows] == names_and_makers
     assert rows[::100] == list(operators_page.rows(100)), "see tests/support/operators_page.py"
 
 

@@ -109,7 +109,7 @@ WITHOUT_TORCH_TENSORRT = """
             partitioner = TensorRTPartitioner(builder=builder)
             (method,) = inspect_program(lower(export("mlp"), partitioner=partitioner))
             (delegate,) = method.delegates
-            print(delegate.engine.builder, delegate.engine.parser, partitioner.report.road)
+            print(delegate.engine.builder, delegate.engine.parser, partitioner.report.made_by)
             from trt_et.engines import support_check
             print([fingerprint.partition(":")[0] for fingerprint in support_check._KNOWN])
         print("torch_tensorrt" in sys.modules, "tensorrt" in sys.modules)
@@ -126,8 +126,8 @@ WITHOUT_TORCH_TENSORRT = """
 )
 def test_without_torch_tensorrt_the_parser_of_tensorrt_rtx_makes_engines_and_checks_support():
     lines = run(WITHOUT_TORCH_TENSORRT, "torch_tensorrt", "tensorrt").splitlines()
-    road = f"the ONNX parser of TensorRT-RTX {version('tensorrt-rtx')}"
-    assert lines[0] == f"tensorrt_rtx onnx {road}"
+    made_by = f"the ONNX parser of TensorRT-RTX {version('tensorrt-rtx')}"
+    assert lines[0] == f"tensorrt_rtx onnx {made_by}"
     assert lines[2].split() == ["reference"]
     assert lines[1] == lines[3] == "['trt_et.engines.rtx_network.RtxParserBuilder']"
     assert lines[4] == "False False"

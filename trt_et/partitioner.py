@@ -342,7 +342,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
                 self._builder.without_int8,
                 float32=Float32Plan(check, precision) if precision is not None else None,
             )
-        return analysis, parts, replace(report, road=self._builder.road)
+        return analysis, parts, replace(report, made_by=self._builder.made_by)
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram

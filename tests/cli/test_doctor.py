@@ -68,8 +68,8 @@ def test_missing_and_unfit_packages_are_named_with_the_command_that_installs_the
     versions |= {"tensorrt-rtx": "1.7.1.116", "onnx": "1.23.2"}
     assert not finding("Torch-TensorRT").found
     versions["onnxscript"] = "0.7.2"
-    road = finding("ONNX parser of TensorRT-RTX")
-    assert road.fact.startswith("tensorrt-rtx 1.7.1.116, onnx 1.23.2, onnxscript 0.7.2")
+    parser = finding("ONNX parser of TensorRT-RTX")
+    assert parser.fact.startswith("tensorrt-rtx 1.7.1.116, onnx 1.23.2, onnxscript 0.7.2")
 
 
 def test_libraries_that_the_environment_names_are_looked_for(monkeypatch, tmp_path):

@@ -190,11 +190,11 @@ def _recorded() -> dict[OpOverload, list[Arguments]]:
 class _Call(nn.Module):
     """One call; its tensors are the inputs, weights are buffers, all else is fixed."""
 
-    def __init__(self, operator: Any, args: Any, kwargs: Any, weights: Collection[str]) -> None:
+    def __init__(self, operator: Any, args: Any, kwargs: Any, weights: Collection[Any]) -> None:
         super().__init__()
         self.operator = operator
         self.flat, self.spec = pytree.tree_flatten((args, kwargs))
-        fixed = {id(value) for value in weights}
+        fixed = set(map(id, weights))
         self.inputs: list[torch.Tensor] = []
         self.places: list[int] = []
         for place, leaf in enumerate(self.flat):
@@ -235,7 +235,7 @@ def _numbers(arguments: Arguments) -> int:
 
 def _call(operator: OpOverload, function: Any, args: Any, kwargs: Any) -> _Call:
     given = dict(zip((a.name for a in operator._schema.arguments), args, strict=False)) | kwargs
-    weights = [id_ for name, id_ in given.items() if name in _WEIGHTS]
+    weights = [value for name, value in given.items() if name in _WEIGHTS]
     return _Call(function, args, kwargs, weights)
 
 

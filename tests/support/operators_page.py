@@ -69,8 +69,15 @@ def _is_listed(operator: OpOverload) -> bool:
     return not (operator._schema.is_mutable or is_other)
 
 
+def is_random(operator: OpOverload) -> bool:
+    attention = operator is torch.ops.aten.scaled_dot_product_attention.default
+    return torch.Tag.nondeterministic_seeded in operator.tags and not attention
+
+
 def route(operator: OpOverload, convertible: frozenset[Any]) -> str:
     """What makes layers of an operator; empty if nothing does."""
+    if is_random(operator):
+        return ""
     if own_converter(operator) is not None:
         return "a converter of this package"
     if operator in decompositions():
@@ -94,11 +101,9 @@ def rows(every: int = 1) -> Iterator[str]:
     for operator in listed()[::every]:
         name = str(operator).removesuffix(".default")
         by = route(operator, convertible)
-        attention = operator is torch.ops.aten.scaled_dot_product_attention.default
-        if torch.Tag.nondeterministic_seeded in operator.tags and not attention:
-            yield f"| `{name}` | no | | All: {RANDOM} |"
-        elif not by:
-            yield f"| `{name}` | no | | All: {NO_CONVERTER} |"
+        if not by:
+            why = RANDOM if is_random(operator) else NO_CONVERTER
+            yield f"| `{name}` | no | | All: {why} |"
         else:
             verdict, reasons = judged(operator)
             yield f"| `{name}` | {verdict} | {by} | {'; '.join(reasons)} |"

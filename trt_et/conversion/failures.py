@@ -17,7 +17,7 @@ _WORDED: Final = (AssertionError, NotImplementedError, RuntimeError, ValueError)
 def failure_of(who: str, error: Exception) -> str:
     """Return the sentence that ``who`` fails, with the message if it is about the arguments.
 
-    Errors of this package have sentences of their own.
+    An error of this package is a sentence already.
     """
     if isinstance(error, TrtEtError):
         return str(error)

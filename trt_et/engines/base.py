@@ -91,7 +91,7 @@ class EngineBuilder(ABC):
         return {}
 
     @property
-    def road(self) -> str:
+    def made_by(self) -> str:
         """Return what fills the networks of its engines; empty: Torch-TensorRT's converters."""
         return ""
 

@@ -41,7 +41,7 @@ class RtxParserBuilder(TensorRTRTXBuilder):
     parser = _PARSER
 
     @property
-    def road(self) -> str:
+    def made_by(self) -> str:
         """See ``trt_et.engines.EngineBuilder``."""
         return f"the ONNX parser of TensorRT-RTX {rtx_version()}"
 

@@ -92,8 +92,8 @@ class PartitionReport(Shown):
         kernels: The kernels that a call of each engine launches, by the partition's name. Empty
             until the engines are built; without engines whose kernels are not known
             (``trt_et.inspection.read_kernels``).
-        road: What makes the engines, such as ``the ONNX parser of TensorRT-RTX 1.6.1``; empty:
-            Torch-TensorRT's converters, or a builder that does not say.
+        made_by: The maker of the networks, such as ``the ONNX parser of TensorRT-RTX 1.6.1``;
+            empty: Torch-TensorRT's converters, or a builder that gives no name.
     """
 
     partitions: tuple[Partition, ...]
@@ -101,7 +101,7 @@ class PartitionReport(Shown):
     sources: Mapping[str, str] = field(default_factory=dict)
     picture: Picture = field(default_factory=Picture, compare=False, repr=False)
     kernels: dict[str, EngineKernels] = field(default_factory=dict, compare=False, repr=False)
-    road: str = ""
+    made_by: str = ""
 
     @property
     def tensors_not_delegated(self) -> tuple[tuple[str, str, str], ...]:
@@ -109,7 +109,7 @@ class PartitionReport(Shown):
         return tuple(entry for entry in self.not_delegated if entry[2] != COMPUTES_A_SIZE)
 
     def __str__(self) -> str:
-        lines = [f"engines: by {self.road}"] if self.road and self.partitions else []
+        lines = [f"engines: by {self.made_by}"] if self.made_by and self.partitions else []
         for part in self.partitions:
             lines.append(_partition_line(part))
             lines += [f"    float32: {why}: {what}" for why, what in part.float32_groups().items()]
@@ -175,7 +175,7 @@ class PartitionReport(Shown):
             )
             for part in self.partitions
         )
-        title = f"Engines, by {self.road}" if self.road else "Engines"
+        title = f"Engines, by {self.made_by}" if self.made_by else "Engines"
         yield Table(title, heads, rows, heads[1:])
         if self.kernels:
             rows = tuple((name, str(kernels)) for name, kernels in self.kernels.items())

@@ -1,8 +1,8 @@
 """Computes functions of positions in dtypes that TensorRT does not have for the largest length.
 
-Angles of ``torch.arange(n, dtype=torch.float64)`` would stay on the CPU. A row of them depends on
-its position alone, so those of ``n`` positions are the first rows of those of the largest ``n``:
-constants, of which an engine takes a slice.
+Angles of ``torch.arange(n, dtype=torch.float64)`` would stay on the CPU. A row depends on its
+position alone, so a program stores the rows of the largest ``n`` as a constant, and an engine
+takes the first ``n`` of them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _computed(
     if not sources:
         return None
     length = sources[0].length
-    # A size may be that of a shape, and no number in the table.
+    # The length may be a size in a reshape, but no number in a computation.
     known = {*tables, *constants, *([length] if node.target in _RESHAPES else [])}
     dim = _dim_of_positions(node, length)
     if dim is None or not known.issuperset(node.all_input_nodes):

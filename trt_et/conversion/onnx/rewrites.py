@@ -139,7 +139,7 @@ _REWRITES: Final = (
 
 @cache
 def _entries(library: str | None) -> tuple[Operator | Step, ...]:
-    """Return what a model for one engine library needs; None: a model for all of them."""
+    """Return the entries for models of one engine library; None: for models of all of them."""
     written_out = replace(WRITTEN_OUT_ATTENTION, rewrite=write_out_masked, library=None)
     own = (written_out if entry is WRITTEN_OUT_ATTENTION else entry for entry in OPERATORS)
     return tuple(
