@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterator
 
@@ -15,8 +14,6 @@ from tests.support.quicker_export import make_exports_quicker
 for _name in ("TRT_ET_CACHE", "TRT_ET_CACHE_SIZE"):
     os.environ.pop(_name, None)
 
-# Exporting makes many objects and few cycles: a tenth of its time is looking for them.
-gc.set_threshold(100_000, 10, 10)
 make_exports_quicker()
 
 # The longest files, the longest first.
