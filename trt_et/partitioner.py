@@ -53,7 +53,12 @@ from trt_et.partition.report import Partition, PartitionReport
 from trt_et.partition.tags import tag_partitions
 from trt_et.partition.trial_partitions import without_undelegated
 from trt_et.passes.before_partitioning import run_passes
-from trt_et.passes.check_export import check_converted, warn_training_mode, warn_while_loop
+from trt_et.passes.check_export import (
+    check_converted,
+    warn_extremes_of_sizes,
+    warn_training_mode,
+    warn_while_loop,
+)
 from trt_et.passes.control_flow_results import warn_overwritten_results
 from trt_et.passes.guarded_sizes import narrow_guarded_sizes
 from trt_et.precision.calibration import Calibration
@@ -393,6 +398,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         for choice in (self._excluded, self._float32_ops):
             choice.mark(program)
         program = run_passes(program, self._excluded, self._float32_ops, self._options)
+        warn_extremes_of_sizes(program)
         mark_constants(program)
         self._calibration.mark(program, self._float32_ops.includes)
         return program

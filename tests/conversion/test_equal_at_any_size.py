@@ -61,6 +61,13 @@ OF_ANY_SIZE = {
         (x[:, :, None] - x[:, None]).flatten(1).softmax(-1),
         (x @ x.mT)[:, :, None].sub(x.sum(1)).flatten().sin(),
     ],
+    "numbers computed from sizes": lambda x: [
+        x * x.shape[1] ** 0.5 + x / (3 + max(x.shape[0], 2 * x.shape[1])),
+        x.shape[0] ** -0.5 - (x * 9).int() * (x.shape[0] / x.shape[1]),
+        # The number is more than the largest of float16.
+        (x * 900).half() / (x.shape[0] * x.shape[1] * 2e4),
+        torch.full((x.shape[1],), 1 / x.shape[0]) + x.sum(0),
+    ],
     "the largest and their positions": lambda x: x.max(1)[0] * x.max(1)[1] + x.min(0)[1].sum(),
     "diagonals": lambda x: [
         torch.diagonal((x[:, None, :, None] * BOOK[0, :12].reshape(3, 1, 4)).sin(), 1, 1, -1),

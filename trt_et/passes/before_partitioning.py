@@ -21,6 +21,7 @@ from trt_et.passes.joined_dtypes import cast_joined
 from trt_et.passes.lift_torch_tensorrt_engines import lift_torch_tensorrt_engines
 from trt_et.passes.llama_operators import replace_llama_operators
 from trt_et.passes.masked_writes import select_by_mask
+from trt_et.passes.numbers_of_sizes import keep_numbers_of_sizes_in_tensors
 from trt_et.passes.positions_as_tensors import keep_positions_in_tensors
 from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops
 from trt_et.passes.rms_norm import RMS_NORM, use_rms_norm
@@ -36,6 +37,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     keep_sizes_of_products,  # Retraces ask for their strides.
     use_real_numbers,  # Neither ExecuTorch nor TensorRT has complex ones.
     keep_positions_in_tensors,  # A number that depends on data stays on the CPU.
+    keep_numbers_of_sizes_in_tensors,  # ExecuTorch refuses roots of sizes.
     lay_out_caches,  # TensorRT writes along the third of four dimensions.
     share_heads,  # Repeated keys and values are eight operators a layer.
     use_rms_norm,  # A normalization that is written out is six operators.

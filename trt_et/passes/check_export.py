@@ -76,6 +76,18 @@ def warn_while_loop(program: ExportedProgram) -> None:
         )
 
 
+def warn_extremes_of_sizes(program: ExportedProgram) -> None:
+    """Warn of the larger or smaller of two sizes; ExecuTorch's own error has no text."""
+    extremes = [n for n in nodes_of(program) if n.target in (torch.sym_max, torch.sym_min)]
+    if extremes:
+        _log.warning(
+            "%s is the larger or smaller of two sizes; ExecuTorch 1.5's check of Edge programs "
+            "refuses it (AssertionError), and its runtime does not. Pass "
+            "compile_config=EdgeCompileConfig(_check_ir_validity=False)",
+            extremes[0].name,
+        )
+
+
 def _is_training(node: Node) -> bool:
     if not isinstance(node.target, OpOverload):
         return False
