@@ -65,14 +65,6 @@ def check(exported: Any, model: torch.nn.Module, inputs: dict[str, torch.Tensor]
         torch.testing.assert_close(found[name], want, atol=1e-5, rtol=1e-5)
 
 
-def test_bert_is_one_engine_and_says_what_eager_says():
-    trt_et.transformers.register(builder="reference")
-    model, inputs = bert()
-    exported = export(model, inputs(2, 7))
-    assert engines_of(exported) == 1
-    check(exported.to(None), model, inputs(2, 7))
-
-
 def test_bert_of_dynamic_sizes_is_one_engine_for_all_of_them():
     trt_et.transformers.register(builder="reference")
     model, inputs = bert()
@@ -81,15 +73,6 @@ def test_bert_of_dynamic_sizes_is_one_engine_for_all_of_them():
     exported.to(None)
     for sizes in ((2, 7), (5, 3), (3, 40)):
         check(exported, model, inputs(*sizes))
-
-
-def test_vit_is_one_engine_and_says_what_eager_says():
-    trt_et.transformers.register(builder="reference")
-    model = tf.ViTModel(tf.ViTConfig(image_size=32, patch_size=8, **SIZES)).eval()
-    inputs = {"pixel_values": torch.randn(2, 3, 32, 32)}
-    exported = export(model, inputs)
-    assert engines_of(exported) == 1
-    check(exported.to(None), model, inputs)
 
 
 def test_vit_of_dynamic_sizes_takes_any_batch():

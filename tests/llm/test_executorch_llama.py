@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.support.programs.executorch_llama import KINDS, NEW_TOKENS, eager_answer, lower, make
 from tests.support.programs.language_models import Runner, make_prompt
+from tests.support.sampled import models
 from trt_et.inspection import inspect_program
 
 pytest.importorskip("executorch.examples.models.llama.llama_transformer")
 
-IN_CI = ("llama 2, one token a call", "gemma 3")
-NAMES = tuple(KINDS) if os.environ.get("TRT_ET_ZOO") == "all" else IN_CI
 
-
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", models(KINDS, "llama 2, one token a call", "gemma 3"))
 def test_a_model_is_one_engine_that_says_what_eager_says(kind, tmp_path):
     pte = lower(make(**KINDS[kind]), "reference")
     methods = {method.name: method for method in inspect_program(pte)}

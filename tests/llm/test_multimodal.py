@@ -17,8 +17,11 @@ from tests.support.programs.multimodal_models import (
     smolvlm,
     voxtral,
 )
+from tests.support.sampled import models
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_multimodal
+
+OF_IMAGES = {"llava": llava, "smolvlm": smolvlm}
 
 
 def check(pte: bytes, encoder: str) -> None:
@@ -28,11 +31,11 @@ def check(pte: bytes, encoder: str) -> None:
     assert methods["token_embedding"].cpu_operators == ("aten::embedding.out",)
 
 
-@pytest.mark.parametrize("make", [llava, smolvlm])
-def test_an_image_between_two_texts(make, tmp_path):
+@pytest.mark.parametrize("name", models(OF_IMAGES, "smolvlm"))
+def test_an_image_between_two_texts(name, tmp_path):
     from executorch.extension.llm.runner import make_image_input, make_text_input
 
-    model = make()
+    model = OF_IMAGES[name]()
     pte = bytes(export_multimodal(model, image=IMAGE, **OPTIONS).buffer)
     check(pte, "vision_encoder")
     runner = Runner(tmp_path, pte)
@@ -43,7 +46,7 @@ def test_an_image_between_two_texts(make, tmp_path):
             make_text_input(text[:1]), make_image_input(image), make_text_input(text)
         )
         prompt = [ids[0], *[PLACE] * 16, *ids]
-        pixels = image[None] if make is llava else image[None, None]
+        pixels = image[None] if name == "llava" else image[None, None]
         assert found == eager_answer(model, prompt, pixel_values=pixels)
 
 

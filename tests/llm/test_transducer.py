@@ -14,6 +14,7 @@ from tests.support.programs.speech_models import (
     transducer,
     transducer_tokens,
 )
+from tests.support.sampled import models
 from tests.support.simulated_gpus import load_program
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_transducer
@@ -33,14 +34,16 @@ CONSTANTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "most", "recordings", "durations"),
-    [
-        ("TDT", FRAMES, ((FRAMES, FRAMES), (160, 131), (9, 9)), [0, 1, 2, 3, 4]),
-        ("RNNT", 64, ((64, 64), (64, 41)), [0, 1]),
-    ],
-)
-def test_a_transducer_says_what_transformers_says(name, most, recordings, durations):
+# The most frames, recordings of so many frames and so many that are no padding, and the durations.
+TRANSDUCERS = {
+    "TDT": (FRAMES, ((FRAMES, FRAMES), (160, 131), (9, 9)), [0, 1, 2, 3, 4]),
+    "RNNT": (64, ((64, 64), (64, 41)), [0, 1]),
+}
+
+
+@pytest.mark.parametrize("name", models(TRANSDUCERS, "TDT"))
+def test_a_transducer_says_what_transformers_says(name):
+    most, recordings, durations = TRANSDUCERS[name]
     model = transducer(name)
     pte = bytes(export_transducer(model, frames=most, builder="reference").buffer)
     methods = {method.name: method for method in inspect_program(pte)}

@@ -16,8 +16,9 @@ import torch
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
+from tests.support.sampled import ALL_MODELS, models
 from tests.support.zoo.case import Case
-from tests.support.zoo.lowered import ALL, MODELS, check_built, check_run, make
+from tests.support.zoo.lowered import MODELS, check_built, check_run, make
 
 BATCH, LENGTH = Dim("batch", max=8), Dim("length", min=2, max=16)
 # What halves a size five times wants multiples.
@@ -63,7 +64,7 @@ IMAGES = ("convnext", "efficientnet_like", "fpn", "mobilenet_v3_like", "super_re
 
 
 def chosen() -> dict[str, Callable[[torch.Tensor], Sizes]]:
-    if not ALL:
+    if not ALL_MODELS:
         return MENDED
     rest = [name for name in MODELS if name not in MENDED and name not in NOT]
     tokens = {name: of_texts for name in rest if _takes_tokens(name)}
@@ -110,11 +111,11 @@ def any_size(name: str) -> Case:
     )
 
 
-@pytest.mark.parametrize("name", chosen() if ALL else RUN_IN_CI)
+@pytest.mark.parametrize("name", models(chosen(), *RUN_IN_CI))
 def test_it_runs_like_eager_at_any_size(name):
     check_run(any_size(name))
 
 
-@pytest.mark.parametrize("name", chosen() if ALL else BUILT_IN_CI)
+@pytest.mark.parametrize("name", models(chosen(), *BUILT_IN_CI))
 def test_tensorrt_rtx_builds_it_for_any_size(name):
     check_built(any_size(name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from itertools import product
@@ -11,6 +10,8 @@ from typing import Any
 
 import torch
 import transformers as tf
+
+from tests.support.sampled import models
 
 VOCABULARY = 128
 NO_END = VOCABULARY  # As eos_ids: no token ends a text.
@@ -173,8 +174,7 @@ CONFIGURATIONS: dict[str, Callable[[], tf.PretrainedConfig]] = {
     ),
 }
 
-IN_CI = ("llama", "mistral")
-NAMES = tuple(CONFIGURATIONS) if os.environ.get("TRT_ET_ZOO") == "all" else IN_CI
+NAMES = models(CONFIGURATIONS, "llama", "mistral")
 
 
 def make_model(name: str, **changes: object) -> tf.PreTrainedModel:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-import os
 
 import torch
 
 from tests.support.lowering import lower as lower_program
+from tests.support.sampled import models
 from tests.support.simulated_gpus import check
 from tests.support.zoo import sequences, transformers_models, vision
 from tests.support.zoo.case import Case
@@ -23,9 +23,8 @@ RUN_IN_CI = (
     "conv3d",
 )
 BUILT_IN_CI = ("clip", "lstm_cell", "mixture_of_experts", "conv3d")
-ALL = os.environ.get("TRT_ET_ZOO") == "all"
-TO_RUN = tuple(MODELS) if ALL else RUN_IN_CI
-TO_BUILD = tuple(MODELS) if ALL else BUILT_IN_CI
+TO_RUN = models(MODELS, *RUN_IN_CI)
+TO_BUILD = models(MODELS, *BUILT_IN_CI)
 
 
 def make(name: str) -> Case:
