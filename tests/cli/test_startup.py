@@ -57,6 +57,26 @@ print([name for name in ("torch", "executorch.exir", "torch._dynamo") if name in
     assert done.stdout.splitlines()[-1] == "['torch']"
 
 
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("--version >/dev/full", "trt-et: [Errno 28] No space left on device\n"),
+        ("inspect x.pte >&-", "trt-et: [Errno 9] Bad file descriptor\n"),
+        ("--version <&- >&- 2>&-", ""),
+    ],
+)
+def test_an_output_that_does_not_arrive_is_a_failure(tmp_path, command, reason):
+    (tmp_path / "x.pte").write_bytes(program("split"))
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m trt_et.cli {command}"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, reason)
+
+
 def test_the_version_is_printed():
     assert run("--version") == f"trt-et {trt_et.__version__}\n"
 

@@ -8,7 +8,10 @@ usage.
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import warnings
+from io import FileIO, TextIOWrapper
 from typing import Annotated, Any, Final
 
 import typer
@@ -22,6 +25,10 @@ __all__ = ["app", "main"]
 
 
 class _Commands(TyperGroup):
+    def make_context(self, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401
+        with errors_on_one_line():  # Of --version and --help.
+            return super().make_context(*arguments, **more)
+
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
         with errors_on_one_line():
             return super().invoke(ctx)
@@ -64,8 +71,21 @@ app.command("bench")(bench.bench_command)
 app.add_typer(cache.app, name="cache")
 
 
+def _keep_standard_streams() -> None:
+    """Open those that are closed: a file that is opened later would get what is printed."""
+    for stream in range(3):
+        try:
+            os.fstat(stream)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY)
+    if sys.stdout is None:
+        # Each write fails, and nothing is kept for the end of the process.
+        sys.stdout = TextIOWrapper(FileIO(1, "w", closefd=False), write_through=True)
+
+
 def main() -> None:
     """Run the command."""
+    _keep_standard_streams()
     # ExecuTorch's call of torch; nothing that users of this command can change.
     warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)
     # Lines that imports of torch and torchao log.
