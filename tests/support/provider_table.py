@@ -17,7 +17,7 @@ from pathlib import Path
 
 import executorch
 
-ABI = 9
+ABI = 10
 MAX_RANK = 16
 SCALAR_TYPES = {
     "uint8": 0,
@@ -55,7 +55,6 @@ class Weight(ctypes.Structure):
 
 class Request(ctypes.Structure):
     _fields_ = [
-        ("magic", ctypes.c_char * 4),
         ("builder", ctypes.c_char_p),
         ("library_version", ctypes.c_char_p),
         ("device", ctypes.c_int32),
@@ -189,7 +188,6 @@ class Provider:
         best = (Dims * len(tensors))(*(tensor.best() for tensor in tensors))
         listed = [Weight(name.encode(), data, len(data)) for name, data in sorted(weights.items())]
         request = Request(
-            magic=b"TR01",
             builder=b"onnx",
             library_version=b"onnx",
             bytes=model,

@@ -8,7 +8,6 @@
 #include <map>
 #include <thread>
 
-#include "blob/bytes.h"
 #include "blob/crc32c.h"
 #include "provider_support.h"
 #include "tests.h"
@@ -237,8 +236,9 @@ void test_replaced_engines() {
 // A reference engine works in its bytes, which stay as long as it does.
 void test_an_engine_that_keeps_its_bytes(const std::string& blob_file) {
   const Bytes whole = read_bytes(blob_file);
-  const auto at = read_le<uint32_t>(&whole[4]), size = read_le<uint32_t>(&whole[8]);
-  std::string metadata(reinterpret_cast<const char*>(&whole[at]), size);
+  uint32_t range[2];  // of the metadata: offset and size
+  std::memcpy(range, &whole[4], sizeof range);
+  std::string metadata(reinterpret_cast<const char*>(&whole[range[0]]), range[1]);
   metadata.insert(1, R"("engine_key":"key",)");
   NamedData data;
   put_beside(whole, &data);

@@ -5,15 +5,25 @@
 #include <exception>
 #include <new>
 
-#include "bytes.h"
 #include "common/log.h"
 #include "crc32c.h"
 
 namespace trt_et {
 namespace {
 
+constexpr size_t kHeaderSize = 32;
+constexpr size_t kEngineAlignment = 16;
 constexpr size_t kChecksumOffset = 28;
 constexpr size_t kMaxMetadata = size_t{16} << 20;
+
+// Little-endian, whatever the host is.
+template <typename T>
+T read_le(const uint8_t* p) {
+  T value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i)
+    value = static_cast<T>(value | static_cast<T>(p[i]) << 8 * i);
+  return value;
+}
 
 struct Header {
   uint32_t metadata_offset;
@@ -36,7 +46,7 @@ Header read_header(const uint8_t* p) {
 }
 
 Status check_layout(const Header& header, size_t total) {
-  if (header.metadata_offset < kBlobHeaderSize || header.metadata_offset > total ||
+  if (header.metadata_offset < kHeaderSize || header.metadata_offset > total ||
       header.metadata_size > total - header.metadata_offset) {
     return fail(Error::InvalidProgram, "engine blob of %zu bytes: metadata [%u, +%u] lies outside",
                 total, header.metadata_offset, header.metadata_size);
@@ -78,7 +88,7 @@ Status check_checksum(const Header& header, const uint8_t* data, const uint8_t* 
   const uint8_t zeros[4] = {};
   uint32_t found = crc32c(0, data, kChecksumOffset);
   found = crc32c(found, zeros, sizeof zeros);
-  found = crc32c(found, data + kBlobHeaderSize, header.engine_offset - kBlobHeaderSize);
+  found = crc32c(found, data + kHeaderSize, header.engine_offset - kHeaderSize);
   found = crc32c(found, engine, total - header.engine_offset);
   if (found != header.checksum) {
     return fail(Error::InvalidProgram, "engine blob is corrupt: checksum 0x%08x, expected 0x%08x",
@@ -116,9 +126,9 @@ Status check_agreement(const Blob& blob) {
 // `engine`: null, or the part of the blob that is elsewhere, and is not counted in `size`.
 Status parse(const uint8_t* data, size_t size, const uint8_t* engine, size_t engine_size,
              Blob* blob) {
-  if (data == nullptr || size < kBlobHeaderSize) {
+  if (data == nullptr || size < kHeaderSize) {
     return fail(Error::InvalidProgram, "engine blob has %zu bytes; its header alone needs %zu",
-                size, kBlobHeaderSize);
+                size, kHeaderSize);
   }
   std::memcpy(blob->magic, data, 4);
   blob->magic[4] = '\0';

@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define TRT_ET_PROVIDER_ABI 9
+#define TRT_ET_PROVIDER_ABI 10
 #define TRT_ET_MAX_RANK 16
 
 // One input or output. `dtype` is an ExecuTorch ScalarType, or -1 where it is not known. A
@@ -50,7 +50,6 @@ typedef struct trt_et_weight {
 // What is to be loaded. Everything in it is only valid during the call that it is given to, except
 // that the engine's bytes live as long as the engine when keeps_bytes() says so.
 typedef struct trt_et_engine_request {
-  char magic[4];
   const char* builder;          // "" where a foreign blob does not say
   const char* library_version;  // likewise
   int32_t device;

@@ -9,7 +9,6 @@ namespace {
 
 constexpr int kAmpere = 8;
 
-// As Torch-TensorRT names it; empty where it has no name for it.
 #if defined(__linux__) && defined(__x86_64__)
 constexpr const char* kPlatform = "linux_x86_64";
 #elif defined(__linux__) && defined(__aarch64__)

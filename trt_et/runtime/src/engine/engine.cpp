@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <mutex>
 #include <set>
 #include <tuple>
@@ -98,7 +97,6 @@ trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptio
     std::copy(best.begin(), best.end(), opt_dims->emplace_back().begin());
   }
   trt_et_engine_request request{};
-  std::memcpy(request.magic, blob.magic, sizeof request.magic);
   request.builder = metadata.builder.c_str();
   request.library_version = metadata.library_version.c_str();
   request.device = device;

@@ -32,6 +32,11 @@ std::string file_name(const trt_et_engine_request& request, const Version& versi
 
 void warn(const std::string& text) { host().log(TRT_ET_LOG_OWN, ("kernel cache " + text).c_str()); }
 
+// The reason first: a long path is cut off.
+void warn(const char* what, int problem, const std::string& path) {
+  warn(std::string(what) + ": " + std::strerror(problem) + ": " + path);
+}
+
 // Set in a child of a process that uses this library: the thread of KernelSaver is not there,
 // locks may be held by threads that are not there either, and TensorRT must not be called.
 std::atomic<bool> g_forked{false};
@@ -180,7 +185,7 @@ void KernelCache::open(nvinfer1::ICudaEngine& engine, const trt_et_engine_reques
   path_ = folder / file_name(request, version);
   std::string file;
   if (!read_file(path_, &file)) {
-    if (errno != ENOENT) warn("cannot be read: " + path_ + ": " + std::strerror(errno));
+    if (errno != ENOENT) warn("cannot be read", errno, path_);
   } else if (cache_->deserialize(file.data(), file.size())) {
     saved_ = std::hash<std::string>()(serialized(*cache_));
   } else {
@@ -246,7 +251,7 @@ void KernelCache::save() noexcept {
   if (g_forked) return;
   try {
     const int problem = write();
-    if (problem != 0) warn("cannot be written: " + path_ + ": " + std::strerror(problem));
+    if (problem != 0) warn("cannot be written", problem, path_);
   } catch (...) {  // No memory, or no file system to speak of: kernels are compiled again.
   }
 }

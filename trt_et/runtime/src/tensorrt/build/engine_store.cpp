@@ -145,7 +145,8 @@ void EngineStore::lock() {
     taken = lock_.take(path(kLock), kPatience);
   }
   if (taken) return remove_leftovers();
-  warn("built engines are not kept: " + folder_.string() + ": " + std::strerror(errno));
+  warn("built engines are not kept: " + std::string(std::strerror(errno)) + ": " +
+       folder_.string());
   folder_.clear();
 }
 
@@ -173,9 +174,9 @@ bool EngineStore::keep(const void* engine, size_t size) {
     make_room();
     return true;
   }
-  const int problem = errno;
-  warn("the engine of " + std::to_string(size) + " bytes is not kept in " + folder_.string() +
-       ": " + std::strerror(problem));
+  const std::string problem = std::strerror(errno);
+  warn("the engine of " + std::to_string(size) + " bytes is not kept: " + problem + ": " +
+       folder_.string());
   return false;
 }
 
