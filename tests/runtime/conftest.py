@@ -113,7 +113,8 @@ def fake_cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a fake driver of two GPUs, and fake CUDA runtimes."""
     folder = tmp_path_factory.mktemp("fake_cuda")
     command = ["cc", "-shared", "-fPIC", ROOT / "tests/support/fake_cuda.c", "-o"]
-    subprocess.run([*command, folder / "libcuda.so.1"], check=True, timeout=600)
+    driver = [folder / "libcuda.so.1", "-Wl,-soname,libcuda.so.1"]
+    subprocess.run([*command, *driver], check=True, timeout=600)
     for major in (12, 13):
         (folder / str(major)).mkdir()
         runtime = folder / str(major) / f"libcudart.so.{major}"

@@ -133,6 +133,24 @@ def test_a_lock_that_is_not_free_holds_no_process_up(run, server, tmp_path):
     assert sizes(tmp_path) == {1, 2, LARGEST}
 
 
+@pytest.mark.parametrize("what", ["folder", "pipe", "link"])
+def test_the_file_is_written_where_there_can_be_no_lock(run, tmp_path, what):
+    folder = tmp_path / "cache"
+    run(TRT_ET_RUNTIME_CACHE=str(folder))
+    (kept,) = files(folder)
+    kept.unlink()
+    lock = kept.with_name(f"{kept.name}.lock")
+    if what == "folder":
+        lock.mkdir()
+    elif what == "pipe":
+        os.mkfifo(lock)
+    else:
+        lock.symlink_to(tmp_path / "elsewhere")
+    run(TRT_ET_RUNTIME_CACHE=str(folder))
+    assert files(folder) == [kept]
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_a_folder_in_place_of_the_file_is_reported(run, tmp_path):
     """The last step of a write fails, and leaves no part."""
     folder = tmp_path / "cache"

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.support.fake_tensorrt import FakeBuilder, Line
 from tests.support.native_environment import environment
 from tests.support.native_environment import run as run_command
 from tests.support.native_programs import ForeignBuilder, Mlp, export
+from tests.support.python_process import run_forked
 
 
 @pytest.fixture
@@ -117,3 +119,59 @@ def test_the_cuda_runtime_is_found_beside_executorch(programs, fake_cuda, tmp_pa
     wheel.mkdir(parents=True)
     shutil.copy(fake_cuda / "libcuda.so.1", wheel / "libcudart.so.13")
     assert "reference engines run on simulated GPUs only" in reason()
+
+
+FORKS = """
+import ctypes, multiprocessing, os, signal, sys, threading
+import torch
+import trt_et.runtime
+ctypes.CDLL(sys.argv[2])
+trt_et.runtime.load("real")
+from executorch.runtime import Runtime
+x = torch.ones(3, 8)
+method = Runtime.get().load_program(sys.argv[1]).load_method("forward")
+
+def is_right():
+    return bool((method.execute([x])[0] == 3).all())
+
+def refused():
+    signal.alarm(60)
+    try:
+        method.execute([x])
+    except RuntimeError:
+        assert "CUDA was in use when this process was forked" in trt_et.runtime.last_error()
+        assert not trt_et.runtime.is_available() and trt_et.runtime.device_count() == 0
+        return True
+
+def leaves(): refused() and os._exit(3)
+def exits(): refused() and sys.exit(4)
+def fails(): refused() and 1 / 0
+def drops():
+    global method
+    assert refused()
+    del method
+def forks_again(): refused() and sys.exit(status_of(leaves))
+
+def status_of(target, daemon=None):
+    child = multiprocessing.get_context("fork").Process(target=target, daemon=daemon)
+    child.start()
+    child.join()
+    return child.exitcode
+
+statuses = [status_of(target) for target in (leaves, exits, fails, drops, forks_again)]
+statuses.append(status_of(exits, daemon=True))
+thread = threading.Thread(target=lambda: statuses.append(status_of(exits)))
+thread.start()
+thread.join()
+print(is_right(), statuses)
+"""
+
+
+def test_children_of_multiprocessing_are_refused_however_they_end(
+    fake_cuda, fake_tensorrt, tmp_path
+):
+    path = export(tmp_path, "line", Line(), (torch.ones(3, 8),), builder=FakeBuilder()).path
+    driver = str(fake_cuda / "libcuda.so.1")
+    env = environment(TRT_ET_CUDART_LIBRARY=driver, **fake_tensorrt)
+    done = run_forked(FORKS, str(path), driver, cwd=tmp_path, env=env)
+    assert done.stdout == "True [3, 4, 1, 0, 3, 4, 4]\n", done.stderr

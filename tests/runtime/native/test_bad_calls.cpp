@@ -1,8 +1,10 @@
 // A table of calls that a delegate must refuse, each with its reason; after each, the same engine
 // runs as before.
 #include <functional>
+#include <stdexcept>
 
 #include "backend_calls.h"
+#include "common/entry.h"
 #include "cuda/device_allocator.h"
 #include "tests.h"
 #include "trt_et/options.h"
@@ -237,6 +239,13 @@ std::vector<Case> calls_out_of_order() {
   };
 }
 
+// Nothing may throw into ExecuTorch, whatever it is.
+template <typename T>
+Case thrown(Error error, const char* reason, const T& exception) {
+  return {error, reason,
+          [exception](Parts&) { return enter([&]() -> Status { throw exception; }); }};
+}
+
 size_t check(Parts& parts, const std::vector<Case>& cases) {
   int wrong = 0;
   for (const Case& one : cases) {
@@ -262,6 +271,9 @@ void test_bad_calls(const std::string&) {
     Parts parts;
     parts.check_fine();
     count += check(parts, calls_with_wrong_values()) + check(parts, calls_out_of_order());
+    check(parts, {thrown(Error::MemoryAllocationFailed, "bad_alloc", std::bad_alloc()),
+                  thrown(Error::Internal, "reason", std::runtime_error("reason")),
+                  thrown(Error::Internal, "an exception of an unknown type", 7)});
     parts.fixed.destroy();
     parts.fixed.destroy();  // Of nothing.
   }
