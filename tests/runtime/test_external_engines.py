@@ -35,6 +35,19 @@ with explained_errors():
 """
 
 
+def written(path, named):
+    """A .ptd file of these bytes by name."""
+    entries = {name: DataEntry(i, 16, None) for i, name in enumerate(named)}
+    payload = DataPayload(list(named.values()), entries)
+    path.write_bytes(bytes(FlatTensorSerializer().serialize(payload)))
+    return path
+
+
+def read(path):
+    payload = FlatTensorSerializer().deserialize(Cord(path.read_bytes()))
+    return {name: payload.buffers[entry.buffer_index] for name, entry in payload.named_data.items()}
+
+
 class ExternalBuilder(FakeBuilder):
     """Writes a blob without an engine, as Torch-TensorRT does, and keeps the engine."""
 
@@ -52,8 +65,7 @@ def program(tmp_path_factory):
     builder, folder = ExternalBuilder(), tmp_path_factory.mktemp("external")
     exported = export(folder, "external", Line(), (X,), builder=builder)
     assert b"scale y x" not in exported.path.read_bytes()
-    data = DataPayload([builder.engine], {"the engine": DataEntry(0, 16, None)})
-    (folder / "engines.ptd").write_bytes(bytes(FlatTensorSerializer().serialize(data)))
+    written(folder / "engines.ptd", {"the engine": builder.engine})
     return exported
 
 
@@ -135,6 +147,17 @@ def test_the_runner_takes_the_file(ours, runner, tmp_path):
     assert "is in a file of its own beside the program (.ptd)" in without.stderr
 
 
+def test_programs_may_share_a_file_with_data_of_others(ours, tmp_path):
+    other, others = exported_beside(tmp_path / "other", linear(2), torch.ones(3, 8))
+    both = {"something else": b"data", **read(others), **read(ours[1])}
+    shared = written(tmp_path / "shared.ptd", both)
+    for path in (ours[0], other):
+        assert not inspect_file(path, data=shared).problems
+    done = run_stock(ours[0], shared, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(linear(0)(X).sum().item(), rel=1e-5)
+
+
 def test_a_file_that_does_not_fit_is_refused(ours, tmp_path):
     path, _ = ours
     _, other = exported_beside(tmp_path / "other", linear(1), torch.ones(3, 8))
@@ -187,17 +210,15 @@ WRONG = {
 def test_a_damaged_file_is_refused(ours, tmp_path):
     """Ours, with an engine or a front that is not the other's; by the runtime and by inspect."""
     path, data = ours
-    payload = FlatTensorSerializer().deserialize(Cord(data.read_bytes()))
-    (key,) = (name for name in payload.named_data if not name.endswith("_front"))
+    named = read(data)
+    (key,) = (name for name in named if not name.endswith("_front"))
     names = (key, f"{key}_front")
-    parts = [payload.buffers[payload.named_data[name].buffer_index] for name in names]
-    files = [tmp_path / f"{i}.ptd" for i in range(len(WRONG))]
-    for file, change in zip(files, WRONG.values(), strict=True):
+    parts = [named[name] for name in names]
+    files = []
+    for change in WRONG.values():
         found = {n: p for n, p in zip(names, change(*parts), strict=True) if p is not None}
-        entries = {name: DataEntry(i, 16, None) for i, name in enumerate(found)}
-        damaged = FlatTensorSerializer().serialize(DataPayload(list(found.values()), entries))
-        file.write_bytes(bytes(damaged))
-        assert inspect_file(path, data=file).problems
+        files.append(written(tmp_path / f"{len(files)}.ptd", found))
+        assert inspect_file(path, data=files[-1]).problems
     done = run_forked(TRY, str(path), *map(str, files), cwd=tmp_path, env=environment())
     lines = done.stdout.splitlines()
     assert len(lines) == len(WRONG), done.stderr
