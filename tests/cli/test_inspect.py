@@ -125,6 +125,11 @@ def test_a_page_is_written_or_one_line_says_why_not(file, tmp_path):
     out = tmp_path / "missing" / "page.html"
     message = run("inspect", file("foreign"), "--html", out, code=1)
     assert message == f"trt-et: {out} cannot be written: there is no folder {out.parent}\n"
+    for flag in ("--html", "--extract-engine"):
+        message = run("inspect", file("foreign"), flag, "/dev/full", code=1)
+        assert (
+            message == "trt-et: /dev/full cannot be written: [Errno 28] No space left on device\n"
+        )
 
 
 @pytest.mark.parametrize(

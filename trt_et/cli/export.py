@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from trt_et.cli.common import Json, Model, check_model, make_console, print_json
+from trt_et.cli.output import write_page
 from trt_et.cli.steps import Steps
 from trt_et.engines.libraries import check_builder_name
 from trt_et.options import BuildOptions
@@ -111,8 +112,7 @@ def export_command(
             model, partitioner, output, steps, external_engines=external_engines is not None
         )
     if html is not None and partitioner.report is not None:
-        html.write_text(partitioner.report.to_html(model), encoding="utf-8")
-        typer.echo(f"wrote {html}", err=True)
+        write_page(html, partitioner.report.to_html(model))
     if as_json:
         print_json(report)
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trt_et.cli.common import FAILED, Data, Json, make_console, print_json
-from trt_et.cli.output import check_output
+from trt_et.cli.output import check_output, write_output, write_page
 from trt_et.errors import OptionError, RunError
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def inspect_command(
         from trt_et.inspection.draw_methods import pictures_of
         from trt_et.inspection.page import html_page
 
-        html.write_text(html_page(pictures_of(program), file.name), encoding="utf-8")
-        typer.echo(f"wrote {html}", err=True)
+        write_page(html, html_page(pictures_of(program), file.name))
     if as_json:
         print_json(to_document(program, kernels=kernels))
     elif extract is None and html is None:
@@ -105,7 +104,8 @@ def _extract(program: ProgramInfo, name: str | None, index: int, out: Path) -> N
         if missing:
             reason = "it is in a .ptd file, which is not there: name it with --data"
         raise RunError(f"delegate {index} of method {name!r} has no engine to extract: {reason}")
-    out.write_bytes(decode_blob(chosen.blob, verify=False).engine)
+    engine = decode_blob(chosen.blob, verify=False).engine
+    write_output(out, lambda opened: opened.write(engine))
     typer.echo(f"wrote {chosen.engine_size} bytes to {out}", err=True)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+import typer
+
 from trt_et.errors import RunError
 
 
@@ -20,6 +22,16 @@ def check_output(output: Path) -> None:
         raise RunError(f"{output} cannot be written: there is no folder {output.parent}")
     if output.is_dir():
         raise RunError(f"{output} cannot be written: it is a folder")
+
+
+def write_page(output: Path, page: str) -> None:
+    """Write a page of HTML as ``write_output`` writes a file, and say so on stderr.
+
+    Raises:
+        RunError: It cannot be written.
+    """
+    write_output(output, lambda file: file.write(page.encode()))
+    typer.echo(f"wrote {output}", err=True)
 
 
 def write_output(output: Path, write: Callable[[BinaryIO], object]) -> None:
