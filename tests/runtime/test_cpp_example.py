@@ -60,6 +60,27 @@ def test_run_pte_runs_a_program(built, tmp_path):
     torch.testing.assert_close(torch.tensor([float(text) for text in outputs.split()]), expected)
 
 
+def test_segment_writes_the_mask_of_an_image_file(built, tmp_path):
+    class Segment(torch.nn.Module):
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            return image.argmax(-1).to(torch.uint8)
+
+    image = torch.randint(256, (1, 4, 6, 3), dtype=torch.uint8)
+    program = export(tmp_path, "segment", Segment(), (image,), host=True)
+    pixels = image.numpy().tobytes()
+    image_file, mask = tmp_path / "image.ppm", tmp_path / "mask.pgm"
+    command = (built / "segment", program.path, image_file, mask)
+    for header in (b"P6\n6 4\n255\n", b"P6 # by a program\n# 1 2\n6 4 255 "):
+        image_file.write_bytes(header + pixels)
+        run_simulated(*command)
+        assert mask.read_bytes() == b"P5\n6 4\n255\n" + Segment()(image).numpy().tobytes()
+    for content in (b"P6\n6 4\n255\n" + pixels[:-1], b"P5\n6 4\n255\n" + pixels, b""):
+        image_file.write_bytes(content)
+        done = run(*command, env=environment(TRT_ET_CUDA="simulated:1"))
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "no PPM (P6) of 8 bits, or a part of one" in done.stderr
+
+
 def test_generate_says_what_eager_says_and_its_steps_copy_nothing_across_the_host(built, tmp_path):
     pytest.importorskip("transformers", minversion="5.23")  # As the extra "llm"; Python 3.11.
     # The prompt is read in pieces.
