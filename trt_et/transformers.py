@@ -15,17 +15,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module, metadata
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from trt_et.errors import OptionError
 from trt_et.requirements import install_command
 
+if TYPE_CHECKING:
+    import torch
+
 __all__ = ["register"]
 
 _BACKEND: Final = "tensorrt"
-_EXPORTER: Final = "transformers.exporters.exporter_executorch"
+_EXPORTERS: Final = "transformers.exporters"
+_EXPORTER: Final = f"{_EXPORTERS}.exporter_executorch"
+_READ_UPPER_BOUNDS: Final = (
+    "executorch.exir.sym_util",
+    "executorch.exir.passes.sym_shape_eval_pass",
+)
 
 _Prepare = Callable[[Any, dict[str, Any]], tuple[Any, dict[str, Any], list[Any]]]
+_UpperBound = Callable[["int | torch.SymInt"], int]
 
 
 def register(**options: Any) -> None:  # noqa: ANN401
@@ -43,20 +52,23 @@ def register(**options: Any) -> None:  # noqa: ANN401
     """
     from trt_et.partitioner import TensorRTPartitioner
 
-    backends = _backends()
+    backends, patches = _tables()
     TensorRTPartitioner(**options)
 
     def prepare(model: Any, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any], list[Any]]:  # noqa: ANN401
         return *_on_the_cpu(model, inputs), [TensorRTPartitioner(**options)]
 
     backends[_BACKEND] = prepare
+    patches[f"executorch.{_BACKEND}"] = [
+        (module, "eval_upper_bound", _exact_unless_a_ratio) for module in _READ_UPPER_BOUNDS
+    ]
 
 
-def _backends() -> dict[str, _Prepare]:
-    """Return the exporter's table from a backend to what prepares a model for it."""
+def _tables() -> tuple[dict[str, _Prepare], dict[str, list[Any]]]:
+    """Return from a backend to what prepares a model for it, and to what it patches meanwhile."""
     try:
-        exporter = import_module(_EXPORTER)
-        backends: dict[str, _Prepare] = exporter._BACKEND_PREPARE
+        backends: dict[str, _Prepare] = import_module(_EXPORTER)._BACKEND_PREPARE
+        patches: dict[str, list[Any]] = import_module(f"{_EXPORTERS}.utils")._PATCHES
     except (ImportError, AttributeError) as error:
         try:
             found = f"transformers {metadata.version('transformers')} has"
@@ -66,7 +78,32 @@ def _backends() -> dict[str, _Prepare]:
             f"{found} no {_EXPORTER}._BACKEND_PREPARE ({error}), which backend={_BACKEND!r} is "
             f"added to: {install_command('transformers')}"
         ) from error
-    return backends
+    return backends, patches
+
+
+def _exact_unless_a_ratio(capped: _UpperBound) -> _UpperBound:
+    """Return what computes the upper bound of a size, for the memory that ExecuTorch plans.
+
+    The exporter's caps each size at four times the example's, or at 1024: with a batch of up to
+    1024, also the 17 * batch rows of a product. It must, if a size is the ratio of two: their
+    bounds multiply.
+    """
+    from torch.utils._sympy.functions import FloorDiv
+
+    from trt_et.graph.symbolic_shapes import UnboundedDimension, shape_range
+
+    def upper_bound(size: int | torch.SymInt) -> int:
+        if isinstance(size, int):
+            return size
+        divisions = size.node.expr.atoms(FloorDiv)
+        if not all(division.divisor.is_number for division in divisions):
+            return capped(size)
+        try:
+            return shape_range(size)[2]
+        except UnboundedDimension:
+            return capped(size)
+
+    return upper_bound
 
 
 def _on_the_cpu(model: Any, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401
