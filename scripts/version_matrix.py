@@ -49,7 +49,11 @@ SETS = {
     ),
     "pinned": VersionSet("3.11", tuple((ROOT / "constraints.txt").read_text().splitlines())),
     "newest": VersionSet("3.13"),
-    "light": VersionSet("3.13", extra="rtx-light", steps=("demo", "models", "parser")),
+    "light": VersionSet(
+        "3.13",
+        extra="rtx-light,onnx,llm",
+        steps=("demo", "operators", "models", "parser", "llm"),
+    ),
 }
 
 # As in pyproject.toml's build-system.requires: the native part is compiled in the environment.
@@ -72,6 +76,11 @@ STEPS = {
         *("-m", "pytest", "tests/engines/test_rtx_network.py", "tests/conversion/onnx"),
         *("tests/test_imports.py", "tests/inspection/test_kernels.py"),
     ],
+    "llm": [
+        *("-m", "pytest", "tests/llm/test_export.py", "tests/llm/test_generate.py"),
+        *("tests/llm/test_speech.py", "tests/llm/test_multimodal.py"),
+        "tests/test_transformers_exporter.py",
+    ],
 }
 PYTEST = ["-q", "-p", "no:cacheprovider", "--numprocesses", "2", "--dist", "loadfile"]
 STEP_LIMIT = 3600  # Seconds.
@@ -81,8 +90,8 @@ HEADER = """\
 
 Results of `make matrix`. Each row is a separate environment made by pip: **oldest** has the lowest
 versions that `pyproject.toml` allows, **pinned** the versions of `constraints.txt`, and **newest**
-the versions that pip installs for `trt-et[rtx]`. **light** has those for `trt-et[rtx-light]`,
-without Torch-TensorRT.
+the versions that pip installs for `trt-et[rtx]`. **light** has those for
+`trt-et[rtx-light,onnx,llm]`, without Torch-TensorRT.
 
 {table}
 
@@ -91,7 +100,8 @@ without Torch-TensorRT.
   reference builder. **runtime**: `tests/runtime`. **conversion**: the workarounds for
   Torch-TensorRT and TensorRT-RTX, whether they are still needed, and whether the kernels of an
   engine can be read. **parser**: engines by TensorRT-RTX's ONNX parser, whose kernels are read, and
-  the ONNX models against eager, run by onnxruntime. "-": not a step of the set.
+  the ONNX models against eager, run by onnxruntime. **llm**: language models, Whisper, models of
+  images and sound, and the exporter of transformers, against eager. "-": not a step of the set.
 * `make test` runs all other tests with the versions of **pinned**.
 * A number counts the tests that passed, without skipped tests.
 * The machines have no GPU: TensorRT-RTX engines are built, reference engines run on simulated GPUs.

@@ -20,6 +20,7 @@ from torch.fx import Node
 from trt_et.graph.insertion import fake_mode_of
 
 TRACING: Final = threading.RLock()
+_LOGS: Final = ("torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor")
 
 
 @contextlib.contextmanager
@@ -60,8 +61,11 @@ def unchanged_symbols(mode: FakeTensorMode) -> Iterator[None]:
     if environment is None:
         yield
         return
-    log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
-    was_disabled, log.disabled = log.disabled, True  # It warns of each of those errors.
+    # They report each of those errors.
+    logs = [logging.getLogger(name) for name in _LOGS]
+    were_disabled = [log.disabled for log in logs]
+    for log in logs:
+        log.disabled = True
     refuse = environment._check_frozen
 
     def refuse_most(expression: Any, value: Any) -> None:  # noqa: ANN401
@@ -78,4 +82,5 @@ def unchanged_symbols(mode: FakeTensorMode) -> Iterator[None]:
             yield
     finally:
         del environment._check_frozen
-        log.disabled = was_disabled
+        for log, was_disabled in zip(logs, were_disabled, strict=True):
+            log.disabled = was_disabled

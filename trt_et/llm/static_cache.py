@@ -82,11 +82,11 @@ def cache_input(model: Any) -> str:  # noqa: ANN401
         UnsupportedModelError: It has none.
     """
     takes = inspect.signature(model.forward).parameters
-    for name in ("past_key_values", "cache_params"):
+    for name in ("cache", "past_key_values", "cache_params"):  # "cache" since transformers 5.24.
         if name in takes:
             return name
     raise UnsupportedModelError(
-        f"{type(model).__name__}.forward takes neither past_key_values nor cache_params; expected "
+        f"{type(model).__name__}.forward takes no cache, past_key_values or cache_params; expected "
         "a causal language model, as AutoModelForCausalLM loads it"
     )
 
