@@ -183,7 +183,7 @@ def test_an_impossible_choice_is_refused_before_an_export(
         (
             lambda: tiny("ModernBert", "ForMaskedLM", pad_token_id=0),
             {},
-            "ModernBertForMaskedLM.forward takes neith",
+            "ModernBertForMaskedLM.forward takes no cac",
         ),
         (lambda: tiny("Bert", "LMHeadModel"), {}, "BertLMHeadModel is an encoder"),
         (lambda: tiny("Llama", "Model"), {}, "LlamaModel returns no logits; expected a causal"),
