@@ -98,6 +98,16 @@ def _precision(name: str, value: Any) -> str | None:  # noqa: ANN401
     )
 
 
+# Names of torch_tensorrt.compile() and of others, and what to use instead.
+_PRECISION_ADVICE: Final = "use precision='float16' or precision='bfloat16'"
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("enabled_precisions", "enable_autocast"), _PRECISION_ADVICE),
+    **dict.fromkeys(("fp16", "bf16", "half", "bfloat16", "float16", "dtype"), _PRECISION_ADVICE),
+    "torch_executed_modules": "use excluded_ops=[...] with names of operators or nodes",
+    "cache_built_engines": "use cache=True",
+    "engine_cache_dir": "use cache=<folder>",
+    "dryrun": "use TensorRTPartitioner.explain(program)",
+}
 _REFUSED: Final = {
     "strip_engine_weights": "makes engines without weights, and nothing here puts them back when "
     "a program is loaded",
@@ -113,8 +123,8 @@ def _settings(name: str, value: Any) -> Mapping[str, Any]:  # noqa: ANN401
     for setting in given:
         if own := _reserved_settings().get(setting):
             raise OptionError(f"setting {setting!r} is an option of the partitioner itself: {own}")
-        if setting in _UNREAD:
-            advice = _TORCH_TENSORRT.get(setting)
+        advice = _ELSEWHERE.get(setting)
+        if setting in _UNREAD or advice:
             raise OptionError(
                 f"setting {setting!r} would change nothing: only torch_tensorrt.compile() reads it"
                 + (f"; {advice}" if advice else "")
@@ -251,17 +261,6 @@ def _reserved_settings() -> dict[str, str]:
     return {setting: name for setting, name in (own | _PARTITIONER).items() if setting}
 
 
-# Names of torch_tensorrt.compile(), and what to use instead.
-_TORCH_TENSORRT: Final = {
-    "enabled_precisions": "use precision='float16' or precision='bfloat16'",
-    "enable_autocast": "use precision='float16' or precision='bfloat16'",
-    "torch_executed_modules": "use excluded_ops=[...] with names of operators or nodes",
-    "cache_built_engines": "use cache=True",
-    "engine_cache_dir": "use cache=<folder>",
-    "dryrun": "use TensorRTPartitioner.explain(program)",
-}
-
-
 def check_known(given: Iterable[str], known: Iterable[str]) -> None:
     """Check that all options exist; Torch-TensorRT's names are answered by ours.
 
@@ -273,7 +272,7 @@ def check_known(given: Iterable[str], known: Iterable[str]) -> None:
         UnknownOption: An option is unknown.
     """
     own = {setting: f"use {name}" for setting, name in _reserved_settings().items()}
-    advice_of = own | _TORCH_TENSORRT
+    advice_of = own | _ELSEWHERE
     for name in given:
         if name in advice_of:
             advice = advice_of[name]

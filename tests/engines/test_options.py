@@ -95,6 +95,7 @@ def test_a_partitioner_shows_the_options_that_were_given():
         ("require_full_compilation", "use full_graph"),
         ("enable_weight_streaming", "use weight_streaming"),
         ("cache_built_engines", "cache=True"),
+        ("fp16", "use precision='float16'"),
         ("sparse_weights", "torch_tensorrt_settings={...}"),
     ],
 )

@@ -48,7 +48,7 @@ class Scaled(nn.Module):
         return self.linear(x * self.scale)
 
 
-def test_a_prior_delegate_its_results_and_its_constants_stay_untagged():
+def test_a_prior_delegate_its_results_and_its_constants_stay_untagged(caplog):
     program = torch.export.export(Scaled().eval(), (torch.randn(2, 4),))
     edge = to_edge(program).to_backend(TakesWeightsAsInputs()).exported_program()
     partitioner = reference()
@@ -62,6 +62,9 @@ def test_a_prior_delegate_its_results_and_its_constants_stay_untagged():
     reasons = {name: why for name, _, why in partitioner.report.not_delegated}
     assert reasons[call.name] == "it is delegated already"
     assert reasons[result.name] == "it is an output of an existing delegate"
+    assert not caplog.records
+    partitioner.partition(to_edge(program).to_backend(reference()).exported_program())
+    assert "delegates no operator to TensorRT; other delegates have some" in caplog.text
 
 
 def test_a_genuinely_unused_constant_does_not_end_up_in_the_file():
