@@ -57,14 +57,15 @@ def make_report(
         )
     else:
         reasons = {why: f"{op}: {why}" for _, op, why in reversed(not_delegated)}
-        _log.warning(
-            "%s. %s",
-            "This partitioner delegates no operator to TensorRT; other delegates have some"
-            if DELEGATED in reasons
-            else "No operator of this program is delegated to TensorRT; the .pte will hold no "
-            "engine",
-            "; ".join([*reasons.values()][:-6:-1]) or "The program calls no operator",
-        )
+        why = "; ".join([*reasons.values()][:-6:-1]) or "The program calls no operator"
+        if DELEGATED in reasons:
+            _log.warning("This partitioner delegates nothing; other delegates have some. %s", why)
+        else:
+            _log.warning(
+                "No operator of this program is delegated to TensorRT; the .pte will hold no "
+                "engine. %s",
+                why,
+            )
     return report
 
 
