@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from importlib import metadata
 from typing import Any
 
 import torch
@@ -87,7 +88,8 @@ def cache_input(model: Any) -> str:  # noqa: ANN401
             return name
     raise UnsupportedModelError(
         f"{type(model).__name__}.forward takes neither past_key_values nor cache_params; expected "
-        "a causal language model, as AutoModelForCausalLM loads it"
+        "a causal language model, as AutoModelForCausalLM of transformers 5.23 loads it (here: "
+        f"{metadata.version('transformers')})"
     )
 
 
