@@ -21,6 +21,7 @@ PRECISIONS: Final = ("float16", "bfloat16")
 """The values of ``BuildOptions.precision``, besides None."""
 
 _CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
+_COMPACT = re.compile(r"(?:sm_|compute_)?(\d{1,2})(\d)")
 
 Check = Callable[[str, Any], Any]
 """Takes an option's name and value; returns the value to keep, or raises ``OptionError``."""
@@ -56,9 +57,10 @@ def _capabilities(name: str, value: Any) -> tuple[str, ...]:  # noqa: ANN401
     texts = [str(item) if isinstance(item, float) else item for item in value or ()]
     for capability in texts:
         if not isinstance(capability, str) or not _CAPABILITY.fullmatch(capability):
+            compact = _COMPACT.fullmatch(str(capability))
+            near = f"; did you mean '{compact[1]}.{compact[2]}'?" if compact else ", such as '8.9'"
             raise OptionError(
-                f"compute capability {capability!r} is not of the form '<major>.<minor>', "
-                "such as '8.9'"
+                f"compute capability {capability!r} is not of the form '<major>.<minor>'{near}"
             )
     return tuple(texts)
 
